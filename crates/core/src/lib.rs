@@ -1,0 +1,28 @@
+//! Packet schedulers that share a link among a tree of traffic classes, so that the outcome can be predicted.
+//!
+//! Start with [`scheduler`], which says what a scheduler is, and [`hierarchy`], which says what it is built from;
+//! [`registry`] names them all; [`driver`] is the loop that runs one at the pace of a link.
+//!
+//! # What this crate does not do
+//! It reads no clock, does no I/O, draws no random numbers, uses no floating point and no `unsafe`, and sees no packet
+//! contents. Who drives it owns time and packets.
+//!
+//! # Errors and panics
+//! What a caller can get wrong is a `Result`; what a packet can be is handled; a panic is a bug of ours.
+//!
+//! Keys in brackets, such as [hls], are explained in `docs/papers.md`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod driver;
+pub mod fifo;
+pub mod hierarchy;
+pub mod packet;
+pub mod queue;
+pub mod registry;
+pub mod scheduler;
+pub mod units;

@@ -1,0 +1,155 @@
+//! All schedulers by name, with what each supports: the one table behind `fairlink schedulers`, the checks of link files,
+//! and construction.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::fifo;
+use crate::hierarchy::{Feature, Hierarchy};
+use crate::packet::ClassId;
+use crate::scheduler::Scheduler;
+
+/// Whether a scheduler sends whenever there is backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkConserving {
+    /// Always.
+    Always,
+    /// Unless a ceiling or another upper limit binds.
+    UnlessLimited,
+    /// No.
+    Never,
+}
+
+impl WorkConserving {
+    /// In words, as users read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::UnlessLimited => "unless a ceiling binds",
+            Self::Never => "no",
+        }
+    }
+}
+
+/// What a scheduler is called, where it comes from, and what it supports and promises.
+#[derive(Clone, Copy, Debug)]
+pub struct SchedulerInfo {
+    /// Its name in files and commands.
+    pub name: &'static str,
+    /// Key of its paper in `docs/papers.md`; empty where there is none.
+    pub paper: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// What it honours; anything else that a class sets is refused.
+    pub features: &'static [Feature],
+    /// Whether it sends whenever there is backlog.
+    pub work_conserving: WorkConserving,
+    /// Cost per packet, in the number of leaves and levels.
+    pub cost: &'static str,
+    /// Names of the bounds it promises: `fairness`, `transmission_gap`, `delay`.
+    pub bounds: &'static [&'static str],
+    /// Makes one for a tree whose features it supports, or for a tree reduced by [`Leniency::Ignore`].
+    pub build: fn(&Hierarchy) -> Result<Box<dyn Scheduler>, BuildError>,
+}
+
+impl SchedulerInfo {
+    /// Whether it honours `feature`.
+    #[must_use]
+    pub fn supports(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
+    }
+
+    /// What the classes of `tree` set that this scheduler cannot honour.
+    #[must_use]
+    pub fn unsupported(&self, tree: &Hierarchy) -> Vec<(ClassId, Feature)> {
+        tree.classes()
+            .flat_map(|class| tree.features(class).map(move |feature| (class, feature)))
+            .filter(|&(_, feature)| !self.supports(feature))
+            .collect()
+    }
+}
+
+/// Every scheduler, in the order in which they are listed.
+pub const SCHEDULERS: &[SchedulerInfo] = &[fifo::INFO];
+
+/// The scheduler of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static SchedulerInfo> {
+    SCHEDULERS.iter().find(|info| info.name == name)
+}
+
+/// What to do with what a scheduler cannot honour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leniency {
+    /// Refuse.
+    Refuse,
+    /// Go on without it. A scheduler without hierarchy then shares among the leaves by [`Hierarchy::rate_all_busy`].
+    Ignore,
+}
+
+/// Why a scheduler could not be made for a hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// A class sets something the scheduler cannot honour.
+    Unsupported {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// The class.
+        class: ClassId,
+        /// What it sets.
+        feature: Feature,
+    },
+    /// A class's parameter has a value the scheduler cannot run with.
+    Parameter {
+        /// The class.
+        class: ClassId,
+        /// The parameter.
+        what: &'static str,
+        /// The value given.
+        value: u64,
+        /// The smallest value taken.
+        min: u64,
+        /// The largest value taken.
+        max: u64,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Unsupported { scheduler, class, feature } => {
+                write!(f, "class {} sets {}, which {scheduler} cannot honour; ", class.0, feature.as_str())?;
+                let mut able = SCHEDULERS.iter().filter(|info| info.supports(feature)).map(|info| info.name).peekable();
+                if able.peek().is_none() {
+                    return write!(f, "no scheduler here can");
+                }
+                write!(f, "these can:")?;
+                able.try_for_each(|name| write!(f, " {name}"))
+            }
+            Self::Parameter { class, what, value, min, max } => {
+                write!(f, "class {}: {what} of {value} is outside {min} .. {max}", class.0)
+            }
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}
+
+/// Makes the scheduler `info` for `tree`.
+///
+/// # Errors
+/// [`BuildError::Unsupported`] for the first thing it cannot honour, under [`Leniency::Refuse`]; [`BuildError::Parameter`].
+pub fn build(
+    info: &'static SchedulerInfo,
+    tree: &Hierarchy,
+    leniency: Leniency,
+) -> Result<Box<dyn Scheduler>, BuildError> {
+    if leniency == Leniency::Refuse
+        && let Some(&(class, feature)) = info.unsupported(tree).first()
+    {
+        return Err(BuildError::Unsupported { scheduler: info.name, class, feature });
+    }
+    (info.build)(tree)
+}

@@ -1,0 +1,161 @@
+//! Quantities and the only conversions between them.
+//!
+//! Arithmetic is integer: 64-bit quantities, 128-bit intermediates. Times are rounded up and credit is rounded down, so
+//! that no rounding ever lets a class send earlier or more than it may.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
+
+/// Nanoseconds in one second.
+pub const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// A point in time or a span of time, in whole nanoseconds. The caller of a scheduler owns the clock; its zero is the
+/// caller's choice. `u64` nanoseconds last 584 years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+    /// The largest time, used as "never".
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// Whole microseconds; saturates at [`Nanos::MAX`].
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us.saturating_mul(1_000))
+    }
+
+    /// Whole milliseconds; saturates at [`Nanos::MAX`].
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+
+    /// Whole seconds; saturates at [`Nanos::MAX`].
+    #[must_use]
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s.saturating_mul(NANOS_PER_SEC))
+    }
+
+    /// The sum, or [`Nanos::MAX`] where it does not fit.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, or zero where `other` is later.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ns", self.0)
+    }
+}
+
+/// A rate in whole bit/s, from 1 bit/s to [`Rate::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u64);
+
+/// A rate that fairlink does not take: zero, or above [`Rate::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateOutOfRange {
+    /// The value given, in bit/s.
+    pub bps: u64,
+}
+
+impl fmt::Display for RateOutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a rate of {} bit/s is outside 1 bit/s .. 1 Tbit/s", self.bps)
+    }
+}
+
+impl core::error::Error for RateOutOfRange {}
+
+impl Rate {
+    /// One bit per second.
+    pub const MIN: Self = Self(1);
+    /// One terabit per second.
+    pub const MAX: Self = Self(1_000_000_000_000);
+
+    /// A rate of `bps` bit/s.
+    ///
+    /// # Errors
+    /// When `bps` is zero or above 10^12.
+    pub const fn from_bps(bps: u64) -> Result<Self, RateOutOfRange> {
+        if bps == 0 || bps > Self::MAX.0 { Err(RateOutOfRange { bps }) } else { Ok(Self(bps)) }
+    }
+
+    /// The rate in bit/s.
+    #[must_use]
+    pub const fn bps(self) -> u64 {
+        self.0
+    }
+
+    /// Time to send `bytes` at this rate, rounded up; [`Nanos::MAX`] where it does not fit.
+    #[must_use]
+    pub const fn time_for(self, bytes: u64) -> Nanos {
+        let bit_ns = bytes as u128 * 8 * NANOS_PER_SEC as u128;
+        let ns = bit_ns.div_ceil(self.0 as u128);
+        if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
+    }
+
+    /// Whole bytes that this rate carries in `span`, rounded down; `u64::MAX` where they do not fit.
+    #[must_use]
+    pub const fn bytes_in(self, span: Nanos) -> u64 {
+        let bytes = self.0 as u128 * span.0 as u128 / (8 * NANOS_PER_SEC as u128);
+        if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bit/s", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_rounded_up_and_bytes_are_rounded_down() {
+        let rate = Rate::from_bps(3).unwrap();
+        assert_eq!(rate.time_for(1), Nanos(2_666_666_667));
+        assert_eq!(rate.bytes_in(Nanos(2_666_666_666)), 0);
+        assert_eq!(rate.bytes_in(Nanos(2_666_666_667)), 1);
+    }
+
+    #[test]
+    fn extremes_saturate_and_do_not_wrap() {
+        assert_eq!(Rate::MIN.time_for(u64::MAX), Nanos::MAX);
+        assert_eq!(Rate::MAX.bytes_in(Nanos::MAX), u64::MAX);
+        assert_eq!(Rate::MAX.time_for(u64::from(u32::MAX)), Nanos(34_359_739));
+        assert!(Rate::from_bps(0).is_err());
+        assert!(Rate::from_bps(Rate::MAX.bps() + 1).is_err());
+    }
+}
