@@ -1,0 +1,18 @@
+//! Real packets: a gateway that shares a link between two interfaces, a generator and a receiver of traffic, and the private
+//! network namespaces in which they can be tried without root.
+//!
+//! Linux only: on other systems the crate has nothing but [`Unsupported`].
+//!
+//! # Unsafe code
+//! The whole project's unsafe code lives here, at system calls. Each block says why it is sound.
+
+/// Real packets need Linux, and this is another system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("real packets need Linux; `fairlink sim` runs everywhere")]
+pub struct Unsupported;
+
+// The gateway.
+#[cfg(target_os = "linux")]
+pub mod pool;
+
+// Namespaces, interfaces, generator, receiver, demo.

@@ -1,0 +1,168 @@
+//! The packet pool: one contiguous piece of memory that all frames live in, from reception to departure.
+//!
+//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction: when no frame is free,
+//! nothing more is received, and the interface's own queue fills and drops, which the kernel counts.
+//!
+//! Invariant: each frame is either free or held by exactly one owner (receive batch, scheduler, transmit batch); `take` and
+//! `give_back` keep a bit per frame that says which, so that a frame given back twice is found at once.
+
+use thiserror::Error;
+
+/// Most frames a pool may have.
+pub const MAX_FRAMES: u32 = 1 << 24;
+/// Largest frame a pool may be made for, in bytes.
+pub const MAX_FRAME_BYTES: u32 = 1 << 17;
+
+/// Why a pool was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PoolError {
+    /// No frame, or more than [`MAX_FRAMES`].
+    #[error("a packet pool of {frames} frames is outside 1 .. {MAX_FRAMES}")]
+    Frames {
+        /// The number given.
+        frames: u32,
+    },
+    /// Frames of no byte, or of more than [`MAX_FRAME_BYTES`].
+    #[error("frames of {bytes} B are outside 1 .. {MAX_FRAME_BYTES} B")]
+    FrameBytes {
+        /// The size given.
+        bytes: u32,
+    },
+}
+
+/// Frames of equal size; see the module.
+#[derive(Debug)]
+pub struct Pool {
+    memory: Vec<u8>,
+    frame_bytes: usize,
+    free: Vec<u32>,
+    taken: Vec<bool>,
+}
+
+impl Pool {
+    /// A pool of `frames` frames of at least `frame_bytes` each, rounded up to whole cache lines.
+    ///
+    /// # Errors
+    /// [`PoolError`] where either is out of range.
+    pub fn new(frames: u32, frame_bytes: u32) -> Result<Self, PoolError> {
+        if frames == 0 || frames > MAX_FRAMES {
+            return Err(PoolError::Frames { frames });
+        }
+        if frame_bytes == 0 || frame_bytes > MAX_FRAME_BYTES {
+            return Err(PoolError::FrameBytes { bytes: frame_bytes });
+        }
+        let frame_bytes = (frame_bytes as usize).next_multiple_of(64);
+        Ok(Self {
+            memory: vec![0; frames as usize * frame_bytes],
+            frame_bytes,
+            // The frame given back last is taken first: it is the one most likely still in the cache.
+            free: (0..frames).rev().collect(),
+            taken: vec![false; frames as usize],
+        })
+    }
+
+    /// A free frame, which the caller owns until it gives it back; `None` when all are taken.
+    #[inline]
+    pub fn take(&mut self) -> Option<u32> {
+        let frame = self.free.pop()?;
+        self.taken[frame as usize] = true;
+        Some(frame)
+    }
+
+    /// Gives `frame` back.
+    ///
+    /// # Panics
+    /// When `frame` is not taken: two owners would be a bug of ours that corrupts packets.
+    #[inline]
+    pub fn give_back(&mut self, frame: u32) {
+        let taken = &mut self.taken[frame as usize];
+        assert!(*taken, "frame {frame} was given back twice");
+        *taken = false;
+        self.free.push(frame);
+    }
+
+    /// The bytes of `frame`, all of them, whatever is in use.
+    #[inline]
+    #[must_use]
+    pub fn frame(&self, frame: u32) -> &[u8] {
+        let start = frame as usize * self.frame_bytes;
+        &self.memory[start..start + self.frame_bytes]
+    }
+
+    /// The bytes of `frame`, to be changed.
+    #[inline]
+    pub fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
+        let start = frame as usize * self.frame_bytes;
+        &mut self.memory[start..start + self.frame_bytes]
+    }
+
+    /// Frames in the pool.
+    #[must_use]
+    pub fn frames(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Frames that may be taken.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Size of a frame in bytes.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// All memory of the pool, bookkeeping included, in bytes; it never grows.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.capacity() + self.free.capacity() * size_of::<u32>() + self.taken.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_hands_out_each_frame_once_and_never_grows() {
+        let mut pool = Pool::new(3, 100).unwrap();
+        let bytes = pool.memory_bytes();
+        let mut taken: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
+        for (value, &frame) in taken.iter().enumerate() {
+            pool.frame_mut(frame).fill(value as u8 + 1);
+        }
+        for (value, &frame) in taken.iter().enumerate() {
+            assert_eq!(pool.frame(frame).len(), 128);
+            assert!(pool.frame(frame).iter().all(|&byte| byte == value as u8 + 1));
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1, 2]);
+        assert_eq!((pool.take(), pool.free()), (None, 0));
+        for frame in taken {
+            pool.give_back(frame);
+        }
+        assert_eq!((pool.free(), pool.memory_bytes()), (3, bytes));
+    }
+
+    #[test]
+    #[should_panic(expected = "given back twice")]
+    fn a_frame_given_back_twice_is_found() {
+        let mut pool = Pool::new(2, 64).unwrap();
+        let frame = pool.take().unwrap();
+        pool.give_back(frame);
+        pool.give_back(frame);
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused_with_the_value() {
+        assert_eq!(Pool::new(0, 64).unwrap_err(), PoolError::Frames { frames: 0 });
+        assert_eq!(Pool::new(MAX_FRAMES + 1, 64).unwrap_err(), PoolError::Frames { frames: MAX_FRAMES + 1 });
+        assert_eq!(Pool::new(1, 0).unwrap_err(), PoolError::FrameBytes { bytes: 0 });
+        assert_eq!(
+            Pool::new(1, MAX_FRAME_BYTES + 1).unwrap_err(),
+            PoolError::FrameBytes { bytes: MAX_FRAME_BYTES + 1 }
+        );
+    }
+}
