@@ -1,6 +1,6 @@
 //! The tree of classes that a link is shared among: validated once, then read by every scheduler, planner and report.
 //!
-//! Source of the notation: [hls] Section II (parent, children, leaf, guarantee, weight).
+//! Source of the notation: \[hls\] Section II (parent, children, leaf, guarantee, weight).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -53,7 +53,7 @@ pub enum QueueKind {
     FqCoDel,
 }
 
-/// A two-piece linear service curve: slope `m1` for the first `d`, then slope `m2` ([hfsc] Section 4). A slope of `None`
+/// A two-piece linear service curve: slope `m1` for the first `d`, then slope `m2` (\[hfsc\] Section 4). A slope of `None`
 /// is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceCurve {
@@ -65,7 +65,7 @@ pub struct ServiceCurve {
     pub m2: Option<Rate>,
 }
 
-/// DRR+'s contract: at most `bytes` in every `every` ([drrpp]).
+/// DRR+'s contract: at most `bytes` in every `every` (\[drrpp\]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contract {
     /// Bytes.
@@ -74,7 +74,7 @@ pub struct Contract {
     pub every: Nanos,
 }
 
-/// A leaky bucket with a peak rate ([sds]: FQ-LTO.LB).
+/// A leaky bucket with a peak rate (\[sds\]: FQ-LTO.LB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeakyBucket {
     /// Depth in bytes.

@@ -10,7 +10,7 @@
 //! # Errors and panics
 //! What a caller can get wrong is a `Result`; what a packet can be is handled; a panic is a bug of ours.
 //!
-//! Keys in brackets, such as [hls], are explained in `docs/papers.md`.
+//! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 
