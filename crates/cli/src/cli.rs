@@ -1,0 +1,32 @@
+//! The command line, as a type.
+
+use clap::{Parser, Subcommand};
+
+use crate::{completions, man};
+
+/// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
+///
+/// Without a command, runs the demo. Data goes to standard output, messages to standard error. Exit code 0: done; 1: the
+/// check, the claim or the run failed; 2: the command line or a file is wrong.
+#[derive(Debug, Parser)]
+#[command(name = "fairlink", version, max_term_width = 100, propagate_version = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// Print JSON (base units: bit/s, seconds, bytes) instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// One per module.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the schedulers and what each supports and promises.
+    Schedulers,
+    /// Print a completion script for a shell.
+    Completions(completions::Args),
+    /// Print the manual page, or write one per command to a directory.
+    Man(man::Args),
+}

@@ -1,0 +1,51 @@
+//! How a command ends when it does not end well, and the exit codes.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The check, the claim or the run failed: exit 1.
+    Failed(anyhow::Error),
+    /// The command line, a file or the surroundings (an interface, a permission) are wrong: exit 2.
+    Wrong(miette::Report),
+    /// Nobody reads the output any more, as in `fairlink schedulers | head -1`: exit 0.
+    ClosedPipe,
+}
+
+impl Failure {
+    /// The command line, a file or the surroundings are wrong, in these words.
+    pub(crate) fn wrong(message: impl Display) -> Self {
+        Self::Wrong(miette::miette!("{message}"))
+    }
+
+    /// Tells the user, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        // A closed standard error is no reason to panic.
+        let mut err = io::stderr().lock();
+        match self {
+            Self::Failed(error) => {
+                let _ = writeln!(err, "fairlink: {error:#}");
+                ExitCode::from(1)
+            }
+            Self::Wrong(report) => {
+                let _ = writeln!(err, "{report:?}");
+                ExitCode::from(2)
+            }
+            Self::ClosedPipe => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// Failures to write to standard output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::ClosedPipe
+        } else {
+            Self::Failed(anyhow::Error::new(error).context("cannot write to standard output"))
+        }
+    }
+}

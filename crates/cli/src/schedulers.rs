@@ -1,0 +1,74 @@
+//! `fairlink schedulers`: what each scheduler supports, from the code itself.
+
+use fairlink_core::hierarchy::Feature;
+use fairlink_core::registry::{SCHEDULERS, SchedulerInfo};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::out::Out;
+
+#[derive(Serialize)]
+struct List {
+    schedulers: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: &'static str,
+    paper: &'static str,
+    summary: &'static str,
+    hierarchy: bool,
+    ceiling: bool,
+    priority: bool,
+    service_curves: bool,
+    latency_class: bool,
+    /// All it honours, in words.
+    features: Vec<&'static str>,
+    work_conserving: &'static str,
+    cost: &'static str,
+    bounds: &'static [&'static str],
+}
+
+impl From<&SchedulerInfo> for Entry {
+    fn from(info: &SchedulerInfo) -> Self {
+        Self {
+            name: info.name,
+            paper: info.paper,
+            summary: info.summary,
+            hierarchy: info.supports(Feature::Hierarchy),
+            ceiling: info.supports(Feature::Ceiling),
+            priority: info.supports(Feature::Priority),
+            service_curves: info.supports(Feature::ServiceCurves),
+            latency_class: info.supports(Feature::LatencyCritical),
+            features: info.features.iter().map(|feature| feature.as_str()).collect(),
+            work_conserving: info.work_conserving.as_str(),
+            cost: info.cost,
+            bounds: info.bounds,
+        }
+    }
+}
+
+/// Lists them.
+pub(crate) fn run(out: &mut Out) -> Result<(), Failure> {
+    if out.json {
+        return out.document(&List { schedulers: SCHEDULERS.iter().map(Entry::from).collect() });
+    }
+    let head = ["name", "paper", "what it is", "honours", "work-conserving", "cost", "promises"];
+    let rows = SCHEDULERS.iter().map(|info| {
+        let honours: Vec<_> = info.features.iter().map(|feature| feature.as_str()).collect();
+        vec![
+            info.name.to_owned(),
+            or_dash(info.paper),
+            info.summary.to_owned(),
+            or_dash(&honours.join(", ")),
+            info.work_conserving.as_str().to_owned(),
+            info.cost.to_owned(),
+            or_dash(&info.bounds.join(", ").replace('_', " ")),
+        ]
+    });
+    out.table(&head, rows.collect(), head.len())
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}

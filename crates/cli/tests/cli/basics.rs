@@ -1,0 +1,100 @@
+//! What holds for every command: help, completions, manual pages, usage errors, closed pipes.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::{command, fairlink};
+
+/// Every command but `help`, as `--help` lists them.
+fn commands() -> Vec<String> {
+    let help = fairlink(&["--help"]).quiet().stdout;
+    let listed = help.split("Commands:").nth(1).expect("a list").split("Options:").next().expect("its end");
+    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|&name| name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_a_help_text_and_takes_json() {
+    let commands = commands();
+    assert!(commands.contains(&"schedulers".to_owned()), "{commands:?}");
+    for name in &commands {
+        let help = fairlink(&[name, "--help"]).quiet().stdout;
+        assert!(help.contains("Usage: fairlink") && help.contains("--json"), "{name}: {help}");
+    }
+}
+
+#[test]
+fn completions_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = fairlink(&["completions", shell]).quiet().stdout;
+        for name in commands() {
+            assert!(script.contains(&name), "{shell} does not complete {name}");
+        }
+    }
+    assert_eq!(fairlink(&["completions", "cmd.exe"]).code, 2);
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    let page = fairlink(&["man"]).quiet().stdout;
+    assert!(page.contains(".TH fairlink 1"), "{page}");
+    let dir = std::env::temp_dir().join(format!("fairlink-man-{}", std::process::id()));
+    let run = fairlink(&["man", "--out", dir.to_str().expect("text")]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, ""));
+    for name in commands() {
+        let page = fs::read_to_string(dir.join(format!("fairlink-{name}.1"))).expect("a page");
+        assert!(page.contains("SYNOPSIS"), "{name}: {page}");
+    }
+    fs::remove_dir_all(dir).expect("removed");
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let run = fairlink(&["man", "--out", "/dev/null/pages"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("/dev/null/pages"), "{}", run.stderr);
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2_and_says_what_is_wrong() {
+    for (args, says) in [
+        (&["sheduler"][..], "schedulers"),
+        (&["schedulers", "--jason"], "'--json'"),
+        (&["schedulers", "extra"], "'extra'"),
+        (&["completions"], "<SHELL>"),
+    ] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    for args in [&["schedulers"][..], &["schedulers", "--json"], &["completions", "bash"], &["man"]] {
+        let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("text");
+        let status = child.wait().expect("it ends");
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn schedulers_are_listed_with_what_they_support() {
+    let text = fairlink(&["schedulers"]).quiet().stdout;
+    let json = fairlink(&["schedulers", "--json"]).quiet().json();
+    let list = json["schedulers"].as_array().expect("a list");
+    assert_eq!(text.lines().count(), list.len() + 1);
+    assert!(list.iter().any(|entry| entry["name"] == "fifo"));
+    for entry in list {
+        let keys = ["hierarchy", "ceiling", "priority", "service_curves", "latency_class"];
+        assert!(keys.iter().all(|&key| entry[key].is_boolean()), "{entry}");
+        let keys = ["name", "paper", "work_conserving", "cost"];
+        assert!(keys.iter().all(|&key| entry[key].is_string()), "{entry}");
+        assert!(entry["bounds"].is_array(), "{entry}");
+        assert!(text.contains(entry["name"].as_str().expect("text")));
+    }
+}
