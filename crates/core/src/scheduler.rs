@@ -6,6 +6,7 @@
 //!   from [`Scheduler::dequeue`], or to the [`DropSink`] with a reason.
 //! * Nothing is allocated after construction; every loop is bounded; nothing panics on any packet.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::packet::{ClassId, Packet};
@@ -172,5 +173,47 @@ pub trait Scheduler: Send {
     /// The broken invariant, in words.
     fn check_invariants(&self) -> Result<(), alloc::string::String> {
         Ok(())
+    }
+}
+
+/// A boxed scheduler is one, so that a driver can run whichever was asked for by name.
+impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        (**self).enqueue(now, packet, drops);
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        (**self).dequeue(now, drops)
+    }
+
+    fn backlog(&self) -> Backlog {
+        (**self).backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        (**self).class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        (**self).purge(now, drops);
+    }
+
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        (**self).enqueue_batch(now, batch, drops);
+    }
+
+    fn dequeue_batch(
+        &mut self,
+        now: Nanos,
+        max_packets: usize,
+        max_bytes: u64,
+        out: &mut Vec<Packet>,
+        drops: &mut dyn DropSink,
+    ) -> BatchEnd {
+        (**self).dequeue_batch(now, max_packets, max_bytes, out, drops)
+    }
+
+    fn check_invariants(&self) -> Result<(), alloc::string::String> {
+        (**self).check_invariants()
     }
 }
