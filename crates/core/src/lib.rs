@@ -21,6 +21,7 @@ extern crate std;
 pub mod driver;
 pub mod fifo;
 pub mod hierarchy;
+pub mod hls;
 pub mod packet;
 pub mod queue;
 pub mod registry;
