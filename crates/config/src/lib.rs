@@ -1,0 +1,13 @@
+//! What users write: link files, scenario files, matches and demands, with errors that name the place, the value and the
+//! limit.
+//!
+//! * [`matching`]: which frames belong to a class.
+//!
+//! # What this crate does not do
+//! It reads files and nothing else: it opens no interface, runs no scheduler and draws no random numbers.
+//!
+//! # Errors and panics
+//! Whatever bytes a file holds, reading it gives a value or an error; a panic is a bug of ours.
+#![forbid(unsafe_code)]
+
+pub mod matching;

@@ -1,0 +1,354 @@
+//! The match language: which frames belong to a class.
+//!
+//! A [`Match`] is plain data, a conjunction of conditions on a frame's headers. [`Match::matches`] is what it means; a
+//! fast classifier has to give the same answers. `docs/link-files.md` is the users' reference of the text form.
+//!
+//! Sources: IEEE 802.1Q (VLAN ids), RFC 791, RFC 8200, RFC 2474 and the RFCs named in [`dscp_name`].
+
+mod parse;
+mod reach;
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+pub use parse::{MatchError, MatchErrorKind};
+pub use reach::Reach;
+
+/// Protocol number of ICMP.
+pub const ICMP: u8 = 1;
+/// Protocol number of TCP.
+pub const TCP: u8 = 6;
+/// Protocol number of UDP.
+pub const UDP: u8 = 17;
+/// Protocol number of ICMPv6.
+pub const ICMP6: u8 = 58;
+/// Largest VLAN id that may be matched; 4095 is reserved.
+pub const MAX_VLAN: u16 = 4094;
+/// Largest DSCP value.
+pub const MAX_DSCP: u8 = 63;
+
+/// Version of the Internet Protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IpVersion {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// What classification looks at in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrameKey {
+    /// VLAN id of the outer (or only) tag.
+    pub vlan: Option<u16>,
+    /// VLAN id of the second tag.
+    pub inner_vlan: Option<u16>,
+    /// `None` for a frame that carries no IP packet, or a malformed one; the fields below then match nothing.
+    pub version: Option<IpVersion>,
+    /// Protocol of the IP payload, after any IPv6 extension headers.
+    pub proto: u8,
+    /// Source address; of IPv4 in the form of [`v4_mapped`].
+    pub src: [u8; 16],
+    /// Destination address; of IPv4 in the form of [`v4_mapped`].
+    pub dst: [u8; 16],
+    /// Source port; `None` where the frame shows none (not TCP or UDP, a later fragment, truncated).
+    pub sport: Option<u16>,
+    /// Destination port; as `sport`.
+    pub dport: Option<u16>,
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: u8,
+}
+
+/// An IPv4 address in sixteen bytes: `::ffff:a.b.c.d`.
+#[must_use]
+pub const fn v4_mapped(address: [u8; 4]) -> [u8; 16] {
+    let [a, b, c, d] = address;
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+}
+
+/// An address prefix. Host bits are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    version: IpVersion,
+    bits: u128,
+    /// 0 to 128 in the sixteen-byte form: 96 more than what an IPv4 user wrote.
+    len: u8,
+}
+
+impl Prefix {
+    /// The first `len` bits of an IPv4 address; `len` above 32 counts as 32. Host bits are cleared.
+    #[must_use]
+    pub fn v4(address: Ipv4Addr, len: u8) -> Self {
+        Self::new(IpVersion::V4, u128::from_be_bytes(v4_mapped(address.octets())), 96 + len.min(32))
+    }
+
+    /// The first `len` bits of an IPv6 address; `len` above 128 counts as 128. Host bits are cleared.
+    #[must_use]
+    pub fn v6(address: Ipv6Addr, len: u8) -> Self {
+        Self::new(IpVersion::V6, u128::from(address), len.min(128))
+    }
+
+    fn new(version: IpVersion, bits: u128, len: u8) -> Self {
+        Self { version, bits: bits & mask(len), len }
+    }
+
+    /// The version of the addresses in it.
+    #[must_use]
+    pub fn version(&self) -> IpVersion {
+        self.version
+    }
+
+    /// The first address, in the form of [`FrameKey::src`].
+    #[must_use]
+    pub fn address(&self) -> [u8; 16] {
+        self.bits.to_be_bytes()
+    }
+
+    /// Number of leading bits that count in the sixteen-byte form: 96 to 128 for IPv4, 0 to 128 for IPv6.
+    #[must_use]
+    pub fn mapped_len(&self) -> u8 {
+        self.len
+    }
+
+    /// Whether `address` of `version` lies in it.
+    #[must_use]
+    pub fn contains(&self, version: IpVersion, address: [u8; 16]) -> bool {
+        version == self.version && u128::from_be_bytes(address) & mask(self.len) == self.bits
+    }
+
+    /// Whether every address of `other` lies in it.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.version == other.version && self.len <= other.len && other.bits & mask(self.len) == self.bits
+    }
+
+    fn shortened(&self, len: u8) -> Self {
+        Self::new(self.version, self.bits, len)
+    }
+}
+
+const fn mask(len: u8) -> u128 {
+    if len == 0 { 0 } else { u128::MAX << (128 - len) }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.version {
+            IpVersion::V4 => write!(f, "{}/{}", Ipv4Addr::from(self.bits as u32), self.len - 96),
+            IpVersion::V6 => write!(f, "{}/{}", Ipv6Addr::from(self.bits), self.len),
+        }
+    }
+}
+
+/// A range of ports, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortRange {
+    /// First port.
+    pub first: u16,
+    /// Last port; not below `first`.
+    pub last: u16,
+}
+
+impl PortRange {
+    /// Whether `port` lies in it.
+    #[must_use]
+    pub fn contains(&self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
+    /// Whether every port of `other` lies in it.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.first <= other.first && other.last <= self.last
+    }
+
+    /// Whether it is one port.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.first == self.last
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_single() { write!(f, "{}", self.first) } else { write!(f, "{}-{}", self.first, self.last) }
+    }
+}
+
+/// Conditions that a frame meets all of; the default has none and matches every frame (`any`).
+///
+/// Made by [`Match::parse`], which refuses what no frame can meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Match {
+    /// VLAN id of the outer (or only) tag.
+    pub vlan: Option<u16>,
+    /// VLAN id of the second tag.
+    pub inner_vlan: Option<u16>,
+    /// IP version; set wherever a prefix is.
+    pub version: Option<IpVersion>,
+    /// Protocol of the IP payload.
+    pub proto: Option<u8>,
+    /// Source address.
+    pub src: Option<Prefix>,
+    /// Destination address.
+    pub dst: Option<Prefix>,
+    /// Source port, of TCP or UDP.
+    pub sport: Option<PortRange>,
+    /// Destination port, of TCP or UDP.
+    pub dport: Option<PortRange>,
+    /// Differentiated services code point.
+    pub dscp: Option<u8>,
+}
+
+impl Match {
+    /// The match that every frame meets, IP or not.
+    pub const ANY: Self = Self {
+        vlan: None,
+        inner_vlan: None,
+        version: None,
+        proto: None,
+        src: None,
+        dst: None,
+        sport: None,
+        dport: None,
+        dscp: None,
+    };
+
+    /// Whether it is [`Match::ANY`].
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        *self == Self::ANY
+    }
+
+    /// Whether a frame meets all conditions: the reference that a faster classifier is tested against.
+    #[must_use]
+    pub fn matches(&self, frame: &FrameKey) -> bool {
+        if self.vlan.is_some_and(|vlan| frame.vlan != Some(vlan))
+            || self.inner_vlan.is_some_and(|vlan| frame.inner_vlan != Some(vlan))
+        {
+            return false;
+        }
+        if !self.needs_ip() {
+            return true;
+        }
+        let Some(version) = frame.version else { return false };
+        self.version.is_none_or(|wanted| version == wanted)
+            && self.proto.is_none_or(|proto| frame.proto == proto)
+            && self.src.is_none_or(|prefix| prefix.contains(version, frame.src))
+            && self.dst.is_none_or(|prefix| prefix.contains(version, frame.dst))
+            && self.sport.is_none_or(|range| frame.sport.is_some_and(|port| range.contains(port)))
+            && self.dport.is_none_or(|range| frame.dport.is_some_and(|port| range.contains(port)))
+            && self.dscp.is_none_or(|dscp| frame.dscp == dscp)
+    }
+
+    /// Whether every frame that `other` matches is matched by this too. May miss that where it follows from more than one
+    /// condition together.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        fn same<T: PartialEq>(own: Option<T>, other: Option<T>) -> bool {
+            own.is_none() || own == other
+        }
+        fn wider<T>(own: Option<T>, other: Option<T>, covers: fn(&T, &T) -> bool) -> bool {
+            match (own, other) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(own), Some(other)) => covers(&own, &other),
+            }
+        }
+        same(self.vlan, other.vlan)
+            && same(self.inner_vlan, other.inner_vlan)
+            && same(self.version, other.version)
+            && same(self.proto, other.proto)
+            && same(self.dscp, other.dscp)
+            && wider(self.src, other.src, Prefix::covers)
+            && wider(self.dst, other.dst, Prefix::covers)
+            && wider(self.sport, other.sport, PortRange::covers)
+            && wider(self.dport, other.dport, PortRange::covers)
+    }
+
+    fn needs_ip(&self) -> bool {
+        self.version.is_some()
+            || self.proto.is_some()
+            || self.src.is_some()
+            || self.dst.is_some()
+            || self.sport.is_some()
+            || self.dport.is_some()
+            || self.dscp.is_some()
+    }
+}
+
+/// The text form that [`Match::parse`] reads back as the same match.
+impl fmt::Display for Match {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_any() {
+            return f.write_str("any");
+        }
+        let mut words = Vec::new();
+        words.extend(self.vlan.map(|vlan| format!("vlan {vlan}")));
+        words.extend(self.inner_vlan.map(|vlan| format!("inner vlan {vlan}")));
+        if self.src.is_none() && self.dst.is_none() {
+            words.extend(self.version.map(|version| match version {
+                IpVersion::V4 => "ip".to_owned(),
+                IpVersion::V6 => "ip6".to_owned(),
+            }));
+        }
+        words.extend(self.proto.map(|proto| match proto {
+            TCP => "tcp".to_owned(),
+            UDP => "udp".to_owned(),
+            ICMP => "icmp".to_owned(),
+            ICMP6 => "icmp6".to_owned(),
+            number => format!("proto {number}"),
+        }));
+        words.extend(self.src.map(|prefix| format!("src net {prefix}")));
+        words.extend(self.dst.map(|prefix| format!("dst net {prefix}")));
+        words.extend(self.sport.map(|range| format!("src port {range}")));
+        words.extend(self.dport.map(|range| format!("dst port {range}")));
+        words.extend(self.dscp.map(|dscp| match dscp_name(dscp) {
+            Some(name) => format!("dscp {name}"),
+            None => format!("dscp {dscp}"),
+        }));
+        f.write_str(&words.join(" "))
+    }
+}
+
+/// Names of code points: RFC 2474 (class selectors, default), RFC 2597 (assured forwarding), RFC 3246 (expedited
+/// forwarding), RFC 5865 (voice admit), RFC 8622 (lower effort).
+const DSCP_NAMES: [(&str, u8); 24] = [
+    ("cs0", 0),
+    ("df", 0),
+    ("le", 1),
+    ("cs1", 8),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("cs2", 16),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("cs3", 24),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("cs4", 32),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("cs5", 40),
+    ("va", 44),
+    ("ef", 46),
+    ("cs6", 48),
+    ("cs7", 56),
+];
+
+/// The name of a code point, if it has one.
+#[must_use]
+pub fn dscp_name(dscp: u8) -> Option<&'static str> {
+    DSCP_NAMES.iter().find(|&&(_, value)| value == dscp).map(|&(name, _)| name)
+}
+
+fn dscp_value(name: &str) -> Option<u8> {
+    DSCP_NAMES.iter().find(|&&(known, _)| known == name).map(|&(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,364 @@
+//! The text form of a [`Match`]: words, in any order, each condition at most once, `and` between them if one likes.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use thiserror::Error;
+
+use super::{ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, Match, PortRange, Prefix, TCP, UDP, dscp_value};
+
+/// Why a match was refused, and where in its text.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{kind}")]
+pub struct MatchError {
+    /// What is wrong.
+    pub kind: MatchErrorKind,
+    /// The offending part of the text, in bytes.
+    pub at: Range<usize>,
+}
+
+/// What is wrong with a match.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MatchErrorKind {
+    /// Nothing but white space.
+    #[error("the match is empty; write \"any\" for every frame")]
+    Empty,
+    /// A word that begins no condition.
+    #[error(
+        "\"{word}\" begins no condition; these do: any, ip, ip6, tcp, udp, icmp, icmp6, proto, src, dst, dscp, vlan, inner vlan"
+    )]
+    UnknownWord {
+        /// The word.
+        word: String,
+    },
+    /// `port` or `net` or `host` without a direction.
+    #[error("\"{word}\" needs a direction: \"src {word}\" or \"dst {word}\"")]
+    NoDirection {
+        /// The word.
+        word: String,
+    },
+    /// The text ends, or another word follows, where something else is needed.
+    #[error("after \"{after}\" must come {expected}, not {found}")]
+    Expected {
+        /// The word before.
+        after: String,
+        /// What should follow.
+        expected: &'static str,
+        /// What does, in words.
+        found: String,
+    },
+    /// Not a number, or one outside its limits.
+    #[error("the {what} must be a number from {min} to {max}, not \"{value}\"")]
+    OutOfRange {
+        /// What it is.
+        what: &'static str,
+        /// As written.
+        value: String,
+        /// Smallest value.
+        min: u16,
+        /// Largest value.
+        max: u16,
+    },
+    /// A range of ports that runs backwards.
+    #[error("the ports {first}-{last} run backwards; write {last}-{first}")]
+    Backwards {
+        /// As written first.
+        first: u16,
+        /// As written last.
+        last: u16,
+    },
+    /// A prefix with bits set behind its length.
+    #[error("{written} has bits set behind its first {len}; write {prefix}, or \"host\" for one address")]
+    HostBits {
+        /// As written.
+        written: String,
+        /// The length of the prefix.
+        len: u8,
+        /// With these bits cleared.
+        prefix: String,
+    },
+    /// The same condition twice.
+    #[error("{what} is given twice; every condition must hold, so say it once, or write two matches")]
+    Twice {
+        /// The condition.
+        what: &'static str,
+    },
+    /// `any` with conditions.
+    #[error("\"any\" stands alone: it matches every frame")]
+    AnyNotAlone,
+    /// Conditions that no frame meets.
+    #[error("no frame {one} and {other}")]
+    Contradiction {
+        /// One condition.
+        one: String,
+        /// The other.
+        other: String,
+    },
+}
+
+use MatchErrorKind as Kind;
+
+impl Match {
+    /// Reads a match such as `udp dst port 5001`, `src net 10.1.0.0/16 and dscp ef`, `vlan 5`, `any`.
+    ///
+    /// # Errors
+    /// [`MatchError`], which also refuses what no frame can meet.
+    pub fn parse(text: &str) -> Result<Self, MatchError> {
+        let mut parser = Parser { text, words: words(text), next: 0, made: Self::ANY };
+        parser.run()?;
+        Ok(parser.made)
+    }
+}
+
+impl std::str::FromStr for Match {
+    type Err = MatchError;
+    fn from_str(text: &str) -> Result<Self, MatchError> {
+        Self::parse(text)
+    }
+}
+
+fn words(text: &str) -> Vec<Range<usize>> {
+    let mut words = Vec::new();
+    let mut start = None;
+    for (at, character) in text.char_indices() {
+        if character.is_whitespace() {
+            words.extend(start.take().map(|start| start..at));
+        } else {
+            start = start.or(Some(at));
+        }
+    }
+    words.extend(start.map(|start| start..text.len()));
+    words
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    words: Vec<Range<usize>>,
+    next: usize,
+    made: Match,
+}
+
+impl<'a> Parser<'a> {
+    fn run(&mut self) -> Result<(), MatchError> {
+        if self.words.is_empty() {
+            return Err(MatchError { kind: Kind::Empty, at: 0..self.text.len() });
+        }
+        if self.word(0) == "any" {
+            if self.words.len() > 1 {
+                return Err(self.error(Kind::AnyNotAlone, 1));
+            }
+            return Ok(());
+        }
+        loop {
+            self.condition()?;
+            if self.next == self.words.len() {
+                return Ok(());
+            }
+            if self.word(self.next) == "and" {
+                self.next += 1;
+            }
+        }
+    }
+
+    fn condition(&mut self) -> Result<(), MatchError> {
+        let at = self.next;
+        let word = self.take("a condition")?;
+        match word {
+            "ip" | "ip4" => self.need_version(IpVersion::V4, at),
+            "ip6" => self.need_version(IpVersion::V6, at),
+            "tcp" => self.set_proto(TCP, at),
+            "udp" => self.set_proto(UDP, at),
+            "icmp" => self.set_proto(ICMP, at),
+            "icmp6" => self.set_proto(ICMP6, at),
+            "proto" => {
+                let name = self.take("a protocol: tcp, udp, icmp, icmp6 or a number from 0 to 255")?;
+                let proto = match name {
+                    "tcp" => TCP,
+                    "udp" => UDP,
+                    "icmp" => ICMP,
+                    "icmp6" => ICMP6,
+                    number => self.number("protocol", number, 0, 255)? as u8,
+                };
+                self.set_proto(proto, at)
+            }
+            "dscp" => {
+                let name = self.take("a code point: a name such as ef, af41, cs1, or a number from 0 to 63")?;
+                let dscp = match dscp_value(name) {
+                    Some(value) => value,
+                    None => self.number("dscp", name, 0, u16::from(MAX_DSCP))? as u8,
+                };
+                self.set(|made| &mut made.dscp, dscp, "dscp", at)
+            }
+            "vlan" => {
+                let vlan = self.vlan()?;
+                self.set(|made| &mut made.vlan, vlan, "vlan", at)
+            }
+            "inner" => {
+                let then = self.take("\"vlan\"")?;
+                if then != "vlan" {
+                    return Err(self.unexpected("\"vlan\""));
+                }
+                let vlan = self.vlan()?;
+                self.set(|made| &mut made.inner_vlan, vlan, "inner vlan", at)
+            }
+            "src" | "dst" => self.side(word == "src", at),
+            "port" | "net" | "host" => Err(self.error(Kind::NoDirection { word: word.to_owned() }, at)),
+            "any" => Err(self.error(Kind::AnyNotAlone, at)),
+            _ => Err(self.error(Kind::UnknownWord { word: word.to_owned() }, at)),
+        }
+    }
+
+    fn side(&mut self, src: bool, at: usize) -> Result<(), MatchError> {
+        match self.take("\"port\", \"net\" or \"host\"")? {
+            "port" => {
+                let range = self.ports()?;
+                if let Some(proto) = self.made.proto.filter(|&proto| proto != TCP && proto != UDP) {
+                    return Err(self.no_ports(proto, at));
+                }
+                if src {
+                    self.set(|made| &mut made.sport, range, "src port", at)
+                } else {
+                    self.set(|made| &mut made.dport, range, "dst port", at)
+                }
+            }
+            "net" => {
+                let prefix = self.prefix(false)?;
+                self.set_prefix(src, prefix, at)
+            }
+            "host" => {
+                let prefix = self.prefix(true)?;
+                self.set_prefix(src, prefix, at)
+            }
+            _ => Err(self.unexpected("\"port\", \"net\" or \"host\"")),
+        }
+    }
+
+    fn ports(&mut self) -> Result<PortRange, MatchError> {
+        let word = self.take("a port such as 5001, or a range such as 1000-2000")?;
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        let first = self.number("port", first, 0, u16::MAX)?;
+        let last = self.number("port", last, 0, u16::MAX)?;
+        if first > last {
+            return Err(self.error(Kind::Backwards { first, last }, self.next - 1));
+        }
+        Ok(PortRange { first, last })
+    }
+
+    fn prefix(&mut self, host: bool) -> Result<Prefix, MatchError> {
+        let expected = if host { "an address" } else { "a prefix such as 10.1.0.0/16 or 2001:db8::/32" };
+        let word = self.take(expected)?;
+        let (address, len) = match word.split_once('/') {
+            Some((address, len)) if !host => (address, Some(len)),
+            None if host => (word, None),
+            _ => return Err(self.unexpected(expected)),
+        };
+        let Ok(address) = address.parse::<IpAddr>() else { return Err(self.unexpected(expected)) };
+        let max = if address.is_ipv4() { 32 } else { 128 };
+        let len = match len {
+            Some(len) => self.number("prefix length", len, 0, max)? as u8,
+            None => max as u8,
+        };
+        let (prefix, same) = match address {
+            IpAddr::V4(v4) => {
+                let prefix = Prefix::v4(v4, len);
+                (prefix, prefix.bits as u32 == u32::from(v4))
+            }
+            IpAddr::V6(v6) => {
+                let prefix = Prefix::v6(v6, len);
+                (prefix, prefix.bits == u128::from(v6))
+            }
+        };
+        if !same {
+            let kind = Kind::HostBits { written: word.to_owned(), len, prefix: prefix.to_string() };
+            return Err(self.error(kind, self.next - 1));
+        }
+        Ok(prefix)
+    }
+
+    fn vlan(&mut self) -> Result<u16, MatchError> {
+        let word = self.take("a VLAN id from 0 to 4094")?;
+        self.number("vlan", word, 0, MAX_VLAN)
+    }
+
+    fn set_prefix(&mut self, src: bool, prefix: Prefix, at: usize) -> Result<(), MatchError> {
+        self.need_version(prefix.version, at)?;
+        if src {
+            self.set(|made| &mut made.src, prefix, "the source address", at)
+        } else {
+            self.set(|made| &mut made.dst, prefix, "the destination address", at)
+        }
+    }
+
+    /// A prefix says the version too, so saying it again is no repetition.
+    fn need_version(&mut self, version: IpVersion, at: usize) -> Result<(), MatchError> {
+        if self.made.version.is_some_and(|known| known != version) {
+            let kind = Kind::Contradiction { one: "is IPv4".to_owned(), other: "is IPv6".to_owned() };
+            return Err(self.error(kind, at));
+        }
+        self.made.version = Some(version);
+        Ok(())
+    }
+
+    fn set_proto(&mut self, proto: u8, at: usize) -> Result<(), MatchError> {
+        if (self.made.sport.is_some() || self.made.dport.is_some()) && proto != TCP && proto != UDP {
+            return Err(self.no_ports(proto, at));
+        }
+        self.set(|made| &mut made.proto, proto, "the protocol", at)
+    }
+
+    fn no_ports(&self, proto: u8, at: usize) -> MatchError {
+        let one = format!("is of protocol {proto}");
+        self.error(Kind::Contradiction { one, other: "has a TCP or UDP port".to_owned() }, at)
+    }
+
+    fn set<T>(
+        &mut self,
+        field: fn(&mut Match) -> &mut Option<T>,
+        value: T,
+        what: &'static str,
+        at: usize,
+    ) -> Result<(), MatchError> {
+        if field(&mut self.made).replace(value).is_some() {
+            return Err(self.error(Kind::Twice { what }, at));
+        }
+        Ok(())
+    }
+
+    fn number(&self, what: &'static str, text: &str, min: u16, max: u16) -> Result<u16, MatchError> {
+        let value = match text.strip_prefix("0x") {
+            Some(hex) if hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => u16::from_str_radix(hex, 16).ok(),
+            None if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+            _ => None,
+        };
+        value
+            .filter(|value| (min..=max).contains(value))
+            .ok_or_else(|| self.error(Kind::OutOfRange { what, value: text.to_owned(), min, max }, self.next - 1))
+    }
+
+    fn word(&self, index: usize) -> &'a str {
+        &self.text[self.words[index].clone()]
+    }
+
+    fn take(&mut self, expected: &'static str) -> Result<&'a str, MatchError> {
+        if self.next == self.words.len() {
+            let end = self.text.len();
+            let after = self.word(self.next - 1).to_owned();
+            let kind = Kind::Expected { after, expected, found: "the end".to_owned() };
+            return Err(MatchError { kind, at: end..end });
+        }
+        self.next += 1;
+        Ok(self.word(self.next - 1))
+    }
+
+    /// The word just taken is not what was expected.
+    fn unexpected(&self, expected: &'static str) -> MatchError {
+        let found = format!("\"{}\"", self.word(self.next - 1));
+        self.error(Kind::Expected { after: self.word(self.next - 2).to_owned(), expected, found }, self.next - 1)
+    }
+
+    fn error(&self, kind: MatchErrorKind, word: usize) -> MatchError {
+        let start = self.words[word].start;
+        let end = self.words[word.max(self.next.saturating_sub(1)).min(self.words.len() - 1)].end;
+        MatchError { kind, at: start..end }
+    }
+}
