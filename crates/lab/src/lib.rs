@@ -1,0 +1,3 @@
+//! The laboratory: experiments of the papers, plots and tables of what was measured, and benchmarks.
+
+pub mod bench;
