@@ -281,6 +281,8 @@ struct Node {
     weight: u64,
     /// Range of this node's children in `Hierarchy::children`.
     children: (u32, u32),
+    /// The children's weights together.
+    children_weight: u64,
 }
 
 /// A validated tree of classes. Class 0 is the root: the link.
@@ -326,7 +328,7 @@ impl HierarchyBuilder {
         if self.nodes.len() > 2 * MAX_LEAVES {
             return Err(HierarchyError::TooManyLeaves { leaves: self.nodes.len() });
         }
-        self.nodes.push(Node { parent, depth, config, weight, children: (0, 0) });
+        self.nodes.push(Node { parent, depth, config, weight, children: (0, 0), children_weight: 0 });
         Ok(class)
     }
 
@@ -366,8 +368,11 @@ impl HierarchyBuilder {
     /// Lays the children of each class side by side, in the order in which they were added.
     fn group_children(&mut self) -> Vec<ClassId> {
         let mut counts = alloc::vec![0u32; self.nodes.len()];
-        for node in &self.nodes[1..] {
-            counts[node.parent.index()] += 1;
+        for index in 1..self.nodes.len() {
+            let Node { parent, weight, .. } = self.nodes[index];
+            counts[parent.index()] += 1;
+            // At most 2 * 10^6 classes of at most 10^12 each.
+            self.nodes[parent.index()].children_weight += weight;
         }
         let mut start = 0;
         for (node, count) in self.nodes.iter_mut().zip(&counts) {
@@ -395,6 +400,7 @@ impl Hierarchy {
             config: ClassConfig { share: Some(Share::Guarantee(link.rate)), ..ClassConfig::default() },
             weight: link.rate.bps(),
             children: (0, 0),
+            children_weight: 0,
         };
         HierarchyBuilder { link, nodes: alloc::vec![root] }
     }
@@ -403,14 +409,12 @@ impl Hierarchy {
         let children = self.children(parent);
         let Some(&first) = children.first() else { return Ok(()) };
         let kind = |class: ClassId| self.config(class).share.map(|share| matches!(share, Share::Guarantee(_)));
-        let mut sum = 0u64;
         for &class in children {
             if kind(class) != kind(first) {
                 return Err(HierarchyError::MixedShares { class, sibling: first });
             }
-            // At most 2 * 10^6 classes of at most 10^12 each.
-            sum += self.weight(class);
         }
+        let sum = self.children_weight(parent);
         if let (Some(Share::Guarantee(_)), Some(Share::Guarantee(own))) =
             (self.config(first).share, self.config(parent).share)
             && sum > own.bps()
@@ -492,22 +496,40 @@ impl Hierarchy {
         self.nodes[class.index()].weight
     }
 
+    /// The children's weights together: 0 for a leaf.
+    #[must_use]
+    pub fn children_weight(&self, class: ClassId) -> u64 {
+        self.nodes[class.index()].children_weight
+    }
+
     /// The class's rate in bit/s (rounded down) when every leaf is backlogged: its guarantee where it and all its ancestors
     /// have guarantees that add up to their parent's, its weighted share of its parent's rate otherwise.
     #[must_use]
     pub fn rate_all_busy(&self, class: ClassId) -> u64 {
-        let mut path = Vec::with_capacity(MAX_DEPTH);
+        self.divide_down_to(class, u128::from(self.link.rate.bps())) as u64
+    }
+
+    /// The class's share of the link when every leaf is backlogged, in units of 2^-64 of the link, rounded down: what
+    /// [`Hierarchy::rate_all_busy`] is without being rounded to whole bit/s. 2^64 for the root.
+    #[must_use]
+    pub fn share_all_busy(&self, class: ClassId) -> u128 {
+        self.divide_down_to(class, 1 << 64)
+    }
+
+    /// Divides `amount`, at most 2^64, from the root down to `class` by the weights, rounding down at each level.
+    fn divide_down_to(&self, class: ClassId, mut amount: u128) -> u128 {
+        let mut path = [ClassId::ROOT; MAX_DEPTH];
+        let depth = self.depth(class);
         let mut at = class;
-        while let Some(parent) = self.parent(at) {
-            path.push((at, parent));
-            at = parent;
+        for slot in path[..depth].iter_mut().rev() {
+            *slot = at;
+            at = self.nodes[at.index()].parent;
         }
-        let mut rate = u128::from(self.link.rate.bps());
-        for &(at, parent) in path.iter().rev() {
-            let sum: u128 = self.children(parent).iter().map(|&child| u128::from(self.weight(child))).sum();
-            rate = rate * u128::from(self.weight(at)) / sum;
+        for &at in &path[..depth] {
+            let parent = self.nodes[at.index()].parent;
+            amount = amount * u128::from(self.weight(at)) / u128::from(self.children_weight(parent));
         }
-        rate as u64
+        amount
     }
 
     /// The features that `class` asks a scheduler for.
@@ -567,6 +589,9 @@ mod tests {
         assert_eq!((tree.levels(), tree.depth(b1), tree.parent(b1)), (2, 2, Some(b)));
         assert_eq!(tree.rate_all_busy(b1), 100_000_000);
         assert_eq!(tree.rate_all_busy(a1), 300_000_000);
+        assert_eq!((tree.children_weight(b), tree.children_weight(c)), (300_000_000, 0));
+        assert_eq!(tree.share_all_busy(ClassId::ROOT), 1 << 64);
+        assert_eq!(tree.share_all_busy(b1), (1 << 64) * 3 / 10 / 3);
         assert!(tree.is_leaf(c) && !tree.is_leaf(b) && !tree.is_leaf(ClassId::ROOT) && !tree.is_leaf(ClassId(99)));
     }
 

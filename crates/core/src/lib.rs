@@ -19,6 +19,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod driver;
+pub mod drr;
 pub mod fifo;
 pub mod hierarchy;
 pub mod hls;

@@ -8,7 +8,7 @@ use core::fmt;
 use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
-use crate::{fifo, hls};
+use crate::{drr, fifo, hls};
 
 /// Whether a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl SchedulerInfo {
 }
 
 /// Every scheduler, in the order in which they are listed.
-pub const SCHEDULERS: &[SchedulerInfo] = &[fifo::INFO, hls::INFO];
+pub const SCHEDULERS: &[SchedulerInfo] = &[fifo::INFO, drr::INFO, hls::INFO];
 
 /// The scheduler of that name.
 #[must_use]
