@@ -16,3 +16,9 @@ pub struct Unsupported;
 pub mod pool;
 
 // Namespaces, interfaces, generator, receiver, demo.
+#[cfg(target_os = "linux")]
+pub mod netns;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+pub mod veth;

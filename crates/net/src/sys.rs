@@ -1,0 +1,106 @@
+//! The few system calls that the generator, the receiver and the private namespaces share: clocks, interface requests,
+//! thread placement.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Longest name of an interface, in bytes.
+pub(crate) const MAX_NAME: usize = libc::IFNAMSIZ - 1;
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// `CLOCK_REALTIME`, in nanoseconds since 1970.
+pub(crate) fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec to write to for the whole call. Both clocks used exist on every Linux, so the call
+    // cannot fail, and `time` keeps its zeros if it did.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// The result of a system call that returns -1 on error.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A new socket, closed on exec.
+pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: `socket` takes no pointers.
+    let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: `fd` was just returned by the kernel and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets a socket option whose value is `value`.
+pub(crate) fn set_option<T: Copy>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` points to `length` readable bytes for the whole call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length) })?;
+    Ok(())
+}
+
+/// Runs an interface request (`SIOCGIF...`, `SIOCSIF...`) for the interface `name`, with the request filled in by `fill`.
+pub(crate) fn interface_request(
+    request: libc::c_ulong,
+    name: &str,
+    fill: impl FnOnce(&mut libc::ifreq),
+) -> io::Result<libc::ifreq> {
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    // SAFETY: an `ifreq` is plain data (integers, an address, a pointer) for which all zeros is valid.
+    let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.is_empty() || name.len() > MAX_NAME || name.bytes().any(|byte| byte == 0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an interface name (1 to 15 bytes)"));
+    }
+    for (to, from) in message.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    fill(&mut message);
+    // SAFETY: `message` is a valid `ifreq` that outlives the call; where a request follows `ifr_data`, `fill` has set it to
+    // memory that its caller keeps alive and that is as large as the request says.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &mut message) })?;
+    Ok(message)
+}
+
+/// Index of the interface `name` in the namespace of this thread.
+pub(crate) fn interface_index(name: &str) -> io::Result<i32> {
+    let answer = interface_request(libc::SIOCGIFINDEX, name, |_| ())?;
+    // SAFETY: the kernel has written the index into this field of the union.
+    Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
+}
+
+/// Keeps this thread on one processor, so that frames sent from it stay in order on their way through per-processor queues.
+pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
+    // SAFETY: a `cpu_set_t` is an array of integers for which all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= 8 * size_of::<libc::cpu_set_t>() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no processor {cpu}")));
+    }
+    // SAFETY: `cpu` was checked to lie inside the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: `set` is a valid set of the size given; 0 means the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })?;
+    Ok(())
+}
+
+/// Waits until `fd` can be read, at most `timeout_ms`. Whether it can.
+pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: `poll` is one valid `pollfd` for the whole call.
+    match check(unsafe { libc::poll(&mut poll, 1, timeout_ms) }) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
+}
