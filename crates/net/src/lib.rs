@@ -16,6 +16,7 @@ pub struct Unsupported;
 pub mod pool;
 
 // Namespaces, interfaces, generator, receiver, demo.
+pub mod frame;
 #[cfg(target_os = "linux")]
 pub mod netns;
 #[cfg(target_os = "linux")]
