@@ -15,7 +15,7 @@ use fairlink_core::packet::ClassId;
 /// Length of the stamp in bytes.
 pub const STAMP: usize = 22;
 /// Longest headers and stamp in bytes: enough of a frame to read the stamp.
-pub(crate) const MAX_HEADERS: usize = ETHERNET + 2 * TAG + 40 + 20 + STAMP;
+pub const MAX_HEADERS: usize = ETHERNET + 2 * TAG + 40 + 20 + STAMP;
 /// Largest class that a stamp can carry.
 pub const MAX_CLASS: u32 = (1 << 24) - 1;
 /// Longest frame that the generator makes, in bytes, VLAN tags included.
@@ -214,7 +214,7 @@ impl FrameTemplate {
     ///
     /// # Panics
     /// When `frame` is shorter than [`FrameTemplate::min_len`] or longer than [`MAX_FRAME`].
-    pub(crate) fn write(&self, frame: &mut [u8], stamp: &Stamp) {
+    pub fn write(&self, frame: &mut [u8], stamp: &Stamp) {
         assert!((self.min_len()..=MAX_FRAME).contains(&frame.len()), "frame of {} B", frame.len());
         let (start, payload) = (frame.len().min(MAX_HEADERS), self.headers.len());
         frame[..start].fill(0);

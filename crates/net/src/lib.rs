@@ -17,8 +17,11 @@ pub mod pool;
 
 // Namespaces, interfaces, generator, receiver, demo.
 pub mod frame;
+pub mod meter;
 #[cfg(target_os = "linux")]
 pub mod netns;
+#[cfg(target_os = "linux")]
+pub mod receiver;
 #[cfg(target_os = "linux")]
 mod sys;
 #[cfg(target_os = "linux")]

@@ -80,6 +80,20 @@ pub(crate) fn interface_index(name: &str) -> io::Result<i32> {
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
 
+/// Binds a packet socket to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0
+/// it only sends.
+pub(crate) fn bind_packet(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
+    // SAFETY: a `sockaddr_ll` is plain integers for which all zeros is valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: `address` is readable for `length` bytes during the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })?;
+    Ok(())
+}
+
 /// Keeps this thread on one processor, so that frames sent from it stay in order on their way through per-processor queues.
 pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
     // SAFETY: a `cpu_set_t` is an array of integers for which all zeros is the empty set.

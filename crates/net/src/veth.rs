@@ -4,7 +4,7 @@
 //! rather than through a netlink library; the rest are the classic interface requests of netdevice(7).
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use crate::sys;
 
