@@ -1,0 +1,40 @@
+//! What the classes of a link should get, how far a scheduler may stray from it, and how far it did.
+//!
+//! * [`request`]: what every leaf asks for.
+//! * [`maxmin`]: weighted max-min fair sharing among siblings, \[hls\] Algorithm 1.
+//! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
+//! * [`fast`]: the same in integers, for use while packets flow.
+//!
+//! Rates are in bit/s. What is exact is a [`BigRational`]; [`to_f64`] and [`floor_bps`] turn it
+//! into what is printed.
+//!
+//! # What this crate does not do
+//! It sees no packets and no clock; rates, demands and traces are handed in.
+//!
+//! # Errors and panics
+//! What a user can get wrong is a `Result`. Handing over a demand or weights made for another tree is a bug of the calling
+//! program and panics.
+//!
+//! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
+#![forbid(unsafe_code)]
+
+pub mod fast;
+pub mod hmm;
+pub mod maxmin;
+pub mod request;
+
+use num_rational::BigRational;
+use num_traits::ToPrimitive;
+
+/// The nearest float, for printing.
+#[must_use]
+pub fn to_f64(exact: &BigRational) -> f64 {
+    exact.to_f64().unwrap_or(f64::NAN)
+}
+
+/// A rate in bit/s rounded down; `u64::MAX` where it does not fit, 0 where it is negative.
+#[must_use]
+pub fn floor_bps(exact: &BigRational) -> u64 {
+    let floor = exact.floor().to_integer();
+    floor.to_u64().unwrap_or(if floor.sign() == num_bigint::Sign::Minus { 0 } else { u64::MAX })
+}

@@ -1,0 +1,167 @@
+//! Weighted max-min fair sharing among siblings, \[hls\] Section III-A and Algorithm 1, exact.
+//!
+//! | paper | here |
+//! | --- | --- |
+//! | r_i, infinity allowed | [`Claim::request`], `None` |
+//! | w_i | [`Claim::weight`] |
+//! | C | `capacity` |
+//! | f, equation (1) | [`fair_share`], `None` for infinity |
+//! | a_i = min(r_i, w_i f) | [`share_of`] |
+//!
+//! DIFFERENCE: Algorithm 1 repeats passes over all classes until f stands still, which may take as many passes as there are
+//! classes. Here the classes are sorted by r_i / w_i, and one pass finds the same f: a class is satisfied exactly if all
+//! classes with a smaller r / w are, and it fits.
+
+use std::cmp::Ordering;
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+/// One class among siblings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What it asks for in whole bit/s; `None` for more than there can be.
+    pub request: Option<u128>,
+    /// Its weight; at least 1.
+    pub weight: u64,
+}
+
+/// The fair share f in bit/s per unit of weight; `None` (infinity) where the capacity covers all requests.
+///
+/// # Panics
+/// When a weight is zero.
+#[must_use]
+pub fn fair_share(capacity: &BigRational, claims: &[Claim]) -> Option<BigRational> {
+    assert!(claims.iter().all(|claim| claim.weight > 0), "a weight of zero");
+    let mut order: Vec<&Claim> = claims.iter().collect();
+    order.sort_unstable_by(|a, b| by_request_per_weight(a, b));
+    // What is left for the classes not yet satisfied, as a numerator over the capacity's denominator, and their weights.
+    let denominator = capacity.denom();
+    let mut left = capacity.numer().clone();
+    let mut weights: BigInt = claims.iter().map(|claim| BigInt::from(claim.weight)).sum();
+    for claim in order {
+        let satisfied = claim.request.map(|request| BigInt::from(request) * denominator).filter(|request| {
+            // r / w <= left / weights, the fair share if this and all later classes stay unsatisfied.
+            request * &weights <= &left * claim.weight
+        });
+        let Some(request) = satisfied else {
+            return Some(BigRational::new(left, weights * denominator));
+        };
+        left -= request;
+        weights -= claim.weight;
+    }
+    None
+}
+
+/// What a class gets at the fair share `fair_share`: min(r, w f), in bit/s.
+///
+/// # Panics
+/// When both the request and the fair share are infinite, which [`fair_share`] rules out.
+#[must_use]
+pub fn share_of(claim: &Claim, fair_share: Option<&BigRational>) -> BigRational {
+    let request = claim.request.map(|request| BigRational::from_integer(request.into()));
+    let by_weight = fair_share.map(|share| share * BigInt::from(claim.weight));
+    match (request, by_weight) {
+        (Some(request), Some(by_weight)) => request.min(by_weight),
+        (Some(request), None) => request,
+        (None, Some(by_weight)) => by_weight,
+        (None, None) => panic!("an unlimited request at an infinite fair share"),
+    }
+}
+
+/// What each class gets, in bit/s: rules (R1) and (R2) of \[hls\] Section III-A.
+///
+/// # Panics
+/// When a weight is zero.
+#[must_use]
+pub fn allocate(capacity: &BigRational, claims: &[Claim]) -> Vec<BigRational> {
+    let fair_share = fair_share(capacity, claims);
+    claims.iter().map(|claim| share_of(claim, fair_share.as_ref())).collect()
+}
+
+/// Orders by request / weight, exactly and without overflow; unlimited requests last.
+fn by_request_per_weight(a: &Claim, b: &Claim) -> Ordering {
+    match (a.request, b.request) {
+        (None, None) => Ordering::Equal,
+        (None, Some(_)) => Ordering::Greater,
+        (Some(_), None) => Ordering::Less,
+        (Some(x), Some(y)) => {
+            let (v, w) = (u128::from(a.weight), u128::from(b.weight));
+            // Whole parts first; the remainders are below 2^64, so that their products fit.
+            (x / v).cmp(&(y / w)).then_with(|| (x % v * w).cmp(&(y % w * v)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use num_traits::{One, Zero};
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    fn ratio(numerator: i64, denominator: i64) -> BigRational {
+        BigRational::new(numerator.into(), denominator.into())
+    }
+
+    /// Algorithm 1 as the paper writes it.
+    fn algorithm_1(capacity: &BigRational, claims: &[Claim]) -> Option<BigRational> {
+        let total: Option<u128> = claims.iter().map(|claim| claim.request).sum();
+        if total.is_some_and(|total| BigRational::from_integer(total.into()) <= *capacity) {
+            return None;
+        }
+        let mut f = BigRational::zero();
+        loop {
+            let satisfied = |claim: &&Claim| {
+                let by_weight = &f * BigInt::from(claim.weight);
+                claim.request.is_some_and(|request| BigRational::from_integer(request.into()) <= by_weight)
+            };
+            let used: u128 = claims.iter().filter(satisfied).filter_map(|claim| claim.request).sum();
+            let weights: u128 =
+                claims.iter().filter(|claim| !satisfied(claim)).map(|claim| u128::from(claim.weight)).sum();
+            let next = (capacity - BigRational::from_integer(used.into())) / BigInt::from(weights);
+            if next == f {
+                return Some(f);
+            }
+            f = next;
+        }
+    }
+
+    #[test]
+    fn the_fair_share_is_that_of_algorithm_1() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for _ in 0..300 {
+            let claims: Vec<Claim> = (0..rng.random_range(1..30))
+                .map(|_| Claim {
+                    request: (rng.random_range(0..8) > 0).then(|| rng.random_range(0..200)),
+                    weight: rng.random_range(1..20),
+                })
+                .collect();
+            let capacity = ratio(rng.random_range(1..4000), rng.random_range(1..5));
+            assert_eq!(fair_share(&capacity, &claims), algorithm_1(&capacity, &claims), "{capacity} {claims:?}");
+        }
+    }
+
+    #[test]
+    fn a_class_that_asks_for_exactly_its_fair_share_is_satisfied() {
+        let claims = [Claim { request: Some(25), weight: 1 }, Claim { request: None, weight: 3 }];
+        let capacity = ratio(100, 1);
+        assert_eq!(fair_share(&capacity, &claims), Some(ratio(25, 1)));
+        assert_eq!(allocate(&capacity, &claims), [ratio(25, 1), ratio(75, 1)]);
+        // Requests that add up to exactly the capacity are all met.
+        assert_eq!(fair_share(&capacity, &claims[..1]), None);
+        assert_eq!(fair_share(&ratio(25, 1), &claims[..1]), None);
+    }
+
+    #[test]
+    fn requests_and_weights_at_their_limits_do_not_overflow() {
+        let claims = [
+            Claim { request: Some(u128::MAX), weight: u64::MAX },
+            Claim { request: Some(u128::MAX), weight: u64::MAX - 1 },
+            Claim { request: Some(1), weight: 1 },
+        ];
+        assert_eq!(by_request_per_weight(&claims[0], &claims[1]), Ordering::Less);
+        let capacity = BigRational::from_integer(BigInt::from(u64::MAX) * 2) - BigRational::one();
+        assert_eq!(fair_share(&capacity, &claims), Some(capacity / (BigInt::from(u64::MAX) * 2)));
+    }
+}

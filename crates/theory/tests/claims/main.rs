@@ -1,0 +1,4 @@
+//! The claims of this crate, on random trees; one program, so that it is linked once.
+
+mod hmm;
+mod random;
