@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, man};
+use crate::{bench, completions, man};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
@@ -25,6 +25,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// List the schedulers and what each supports and promises.
     Schedulers,
+    /// Measure what a packet costs under each scheduler on this machine.
+    Bench(bench::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),
     /// Print the manual page, or write one per command to a directory.

@@ -16,6 +16,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The run failed for this reason.
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self::Failed(error.into())
+    }
+
     /// The command line, a file or the surroundings are wrong, in these words.
     pub(crate) fn wrong(message: impl Display) -> Self {
         Self::Wrong(miette::miette!("{message}"))

@@ -7,6 +7,7 @@ mod cli;
 mod failure;
 mod out;
 
+mod bench;
 mod completions;
 mod man;
 mod schedulers;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
     match cli.command {
         Command::Schedulers => schedulers::run(out),
+        Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Man(args) => man::run(&args, out),
     }

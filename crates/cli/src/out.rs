@@ -27,10 +27,21 @@ impl Out {
         Ok(())
     }
 
+    /// One line of text.
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
+        writeln!(self.writer, "{}", text.as_ref())?;
+        Ok(())
+    }
+
     /// A table; columns from `right_from` on are numbers and stand to the right.
-    pub(crate) fn table(&mut self, head: &[&str], rows: Vec<Vec<String>>, right_from: usize) -> Result<(), Failure> {
+    pub(crate) fn table(
+        &mut self,
+        head: &[impl AsRef<str>],
+        rows: Vec<Vec<String>>,
+        right_from: usize,
+    ) -> Result<(), Failure> {
         let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_header(head);
+        table.load_preset(presets::NOTHING).set_header(head.iter().map(AsRef::as_ref));
         table.add_rows(rows);
         for (index, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
