@@ -1,6 +1,7 @@
 //! The `fairlink` binary as its users see it: output, JSON as documented, exit codes. One module per group of commands.
 
 mod basics;
+mod bench;
 
 use std::process::{Command, Output, Stdio};
 
