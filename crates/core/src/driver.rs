@@ -163,6 +163,11 @@ impl<S: Scheduler> Driver<S> {
     pub fn pacer(&self) -> &Pacer {
         &self.pacer
     }
+
+    /// The pacing, for who knows that the link was idle and may not catch up.
+    pub fn pacer_mut(&mut self) -> &mut Pacer {
+        &mut self.pacer
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,187 @@
+//! What is measured while a simulation runs: bytes by span of time, and delays. Memory is bounded by the number of leaves,
+//! not by the number of packets.
+
+use fairlink_core::units::Nanos;
+use hdrhistogram::Histogram;
+
+/// Bytes sent by each leaf in each of a row of spans of time. The bytes of a packet that is on the link when a span ends are
+/// divided in proportion, so that the spans add up to what was sent.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    /// The spans' borders, the first one being the start of the run.
+    cuts: Vec<Nanos>,
+    leaves: usize,
+    /// One row of `leaves` for each span.
+    bytes: Vec<u64>,
+    current: usize,
+}
+
+impl Spans {
+    /// Spans between `cuts`, which are in order, distinct and at least two.
+    pub(crate) fn new(cuts: Vec<Nanos>, leaves: usize) -> Self {
+        let bytes = vec![0; (cuts.len() - 1) * leaves];
+        Self { cuts, leaves, bytes, current: 0 }
+    }
+
+    /// Bytes that this takes in memory.
+    pub(crate) fn memory(&self) -> u64 {
+        (self.bytes.len() * size_of::<u64>() + self.cuts.len() * size_of::<Nanos>()) as u64
+    }
+
+    /// `len` bytes of `leaf` are on the link from `start` to `done`; `start` never decreases. What lies beyond the last span
+    /// is not counted.
+    pub(crate) fn add(&mut self, leaf: usize, start: Nanos, done: Nanos, len: u32) {
+        while self.current + 1 < self.cuts.len() && self.cuts[self.current + 1] <= start {
+            self.current += 1;
+        }
+        let (mut span, mut counted) = (self.current, 0);
+        while span + 1 < self.cuts.len() {
+            let end = self.cuts[span + 1];
+            if done <= end {
+                self.bytes[span * self.leaves + leaf] += u64::from(len) - counted;
+                return;
+            }
+            // Below `len`, as `end` lies between `start` and `done`.
+            let by_end = (u128::from(len) * u128::from((end - start).0) / u128::from((done - start).0)) as u64;
+            self.bytes[span * self.leaves + leaf] += by_end - counted;
+            counted = by_end;
+            span += 1;
+        }
+    }
+
+    /// The spans: start, end, and bytes by leaf.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (Nanos, Nanos, &[u64])> {
+        self.cuts.windows(2).zip(self.bytes.chunks(self.leaves)).map(|(cut, bytes)| (cut[0], cut[1], bytes))
+    }
+
+    /// Bytes by leaf in all spans that lie in `start .. end`, both of which are cuts.
+    pub(crate) fn between(&self, start: Nanos, end: Nanos) -> Vec<u64> {
+        let mut sum = vec![0; self.leaves];
+        for (_, _, bytes) in self.rows().filter(|&(from, to, _)| start <= from && to <= end) {
+            for (sum, bytes) in sum.iter_mut().zip(bytes) {
+                *sum += bytes;
+            }
+        }
+        sum
+    }
+}
+
+/// Most leaves whose delays are recorded to three significant digits.
+const THREE_DIGITS: usize = 512;
+/// Most leaves whose delays are recorded in histograms at all.
+pub(crate) const MAX_HISTOGRAMS: usize = 16_384;
+
+/// Delays of the packets of one leaf: mean and maximum are exact, percentiles are those of a histogram whose buckets are at
+/// most 0.1 % wide (1 % with more than 512 leaves), rounded up to the end of the bucket.
+#[derive(Debug)]
+pub(crate) struct Delays {
+    count: u64,
+    sum: u128,
+    max: u64,
+    /// Percentiles are not recorded when absent.
+    histogram: Option<Histogram<u32>>,
+}
+
+impl Delays {
+    /// No delay yet, in one of `leaves` leaves.
+    pub(crate) fn new(leaves: usize) -> Self {
+        let digits = if leaves <= THREE_DIGITS { 3 } else { 2 };
+        // Neither number of digits is refused.
+        let histogram = if leaves <= MAX_HISTOGRAMS { Histogram::new(digits).ok() } else { None };
+        Self { count: 0, sum: 0, max: 0, histogram }
+    }
+
+    /// Most bytes that one leaf's delays take in memory: a histogram of b significant bits has 2^b counters for the first
+    /// 2^b values and half as many for each doubling up to 2^64.
+    pub(crate) fn memory(leaves: usize) -> u64 {
+        let bits = if leaves <= THREE_DIGITS { 11 } else { 8 };
+        let counters = if leaves <= MAX_HISTOGRAMS { (1u64 << (bits - 1)) * (64 - bits + 2) } else { 0 };
+        size_of::<Self>() as u64 + counters * size_of::<u32>() as u64
+    }
+
+    /// One packet took `delay`.
+    pub(crate) fn record(&mut self, delay: Nanos) {
+        self.count += 1;
+        self.sum += u128::from(delay.0);
+        self.max = self.max.max(delay.0);
+        if let Some(histogram) = &mut self.histogram {
+            // It grows to take any 64-bit value; recording alone would stop at its first size.
+            histogram.record(delay.0).unwrap_or_else(|_| histogram.saturating_record(delay.0));
+        }
+    }
+
+    /// The mean in nanoseconds; `None` before the first packet.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// The longest in nanoseconds; `None` before the first packet.
+    pub(crate) fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// The delay in nanoseconds that the fraction `quantile` of the packets did not exceed; `None` where it is not recorded.
+    pub(crate) fn quantile(&self, quantile: f64) -> Option<u64> {
+        let histogram = self.histogram.as_ref().filter(|_| self.count > 0)?;
+        Some(histogram.value_at_quantile(quantile).min(self.max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_packet_on_a_border_is_divided_in_proportion() {
+        let mut spans = Spans::new([0, 10, 20, 100].map(Nanos).to_vec(), 2);
+        spans.add(1, Nanos(0), Nanos(10), 7);
+        spans.add(0, Nanos(8), Nanos(28), 100);
+        spans.add(0, Nanos(90), Nanos(110), 100);
+        spans.add(1, Nanos(110), Nanos(111), 100);
+        let rows: Vec<_> = spans.rows().map(|(start, end, bytes)| (start.0, end.0, bytes.to_vec())).collect();
+        assert_eq!(rows, [(0, 10, vec![10, 7]), (10, 20, vec![50, 0]), (20, 100, vec![90, 0])]);
+        assert_eq!(spans.between(Nanos(10), Nanos(100)), [140, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_byte_is_lost_or_counted_twice(
+            cuts in proptest::collection::btree_set(1u64..2_000, 1..20),
+            packets in proptest::collection::vec((0u64..30, 0u64..200, 1u32..2000), 0..100),
+        ) {
+            let end = cuts.last().unwrap() + 20_000;
+            let mut cuts: Vec<Nanos> = cuts.into_iter().map(Nanos).collect();
+            cuts.insert(0, Nanos(0));
+            cuts.push(Nanos(end));
+            let mut spans = Spans::new(cuts, 1);
+            let (mut now, mut sum) = (0, 0);
+            for (gap, time, len) in packets {
+                spans.add(0, Nanos(now + gap), Nanos(now + gap + time), len);
+                now += gap + time / 2;
+                sum += u64::from(len);
+            }
+            prop_assert_eq!(spans.between(Nanos(0), Nanos(end)), [sum]);
+        }
+    }
+
+    #[test]
+    fn percentiles_are_rounded_up_by_less_than_their_digits() {
+        for (leaves, width) in [(1, 0.001), (600, 0.01)] {
+            let mut delays = Delays::new(leaves);
+            assert_eq!((delays.mean(), delays.max(), delays.quantile(0.5)), (None, None, None));
+            (1..=100_000).for_each(|n| delays.record(Nanos(n * 1_234_567)));
+            assert_eq!(delays.mean(), Some(50_000.5 * 1_234_567.0));
+            assert_eq!(delays.max(), Some(123_456_700_000));
+            for quantile in [0.5, 0.99, 0.999] {
+                let exact = quantile * 123_456_700_000.0;
+                let measured = delays.quantile(quantile).unwrap() as f64;
+                assert!(measured >= exact && measured <= exact * (1.0 + width), "{measured} {exact}");
+            }
+            delays.record(Nanos::MAX);
+            let memory = delays.histogram.as_ref().unwrap().distinct_values() * size_of::<u32>();
+            assert!(memory as u64 <= Delays::memory(leaves), "{memory}");
+        }
+        assert_eq!(Delays::new(MAX_HISTOGRAMS + 1).quantile(0.5), None);
+    }
+}

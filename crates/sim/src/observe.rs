@@ -1,0 +1,35 @@
+//! Looking on while a simulation runs.
+
+use std::ops::ControlFlow;
+
+use fairlink_core::packet::ClassId;
+use fairlink_core::scheduler::DropReason;
+use fairlink_core::units::Nanos;
+
+/// Is told of everything that happens, in the order in which it happens. Lengths are in bytes as the link accounts for them.
+pub trait Observer {
+    /// A packet of `len` bytes is handed to the scheduler; it may yet be dropped.
+    fn arrived(&mut self, now: Nanos, class: ClassId, len: u32) {
+        let _ = (now, class, len);
+    }
+
+    /// A packet was dropped.
+    fn dropped(&mut self, now: Nanos, class: ClassId, len: u32, reason: DropReason) {
+        let _ = (now, class, len, reason);
+    }
+
+    /// A packet was given to the link at `now`; its last bit leaves at `done`.
+    fn sent(&mut self, now: Nanos, done: Nanos, class: ClassId, len: u32) {
+        let _ = (now, done, class, len);
+    }
+
+    /// Called about two hundred times in a run, evenly over its simulated time, for progress bars. [`ControlFlow::Break`]
+    /// ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
+    fn progress(&mut self, now: Nanos) -> ControlFlow<()> {
+        let _ = now;
+        ControlFlow::Continue(())
+    }
+}
+
+/// Nobody looks on.
+impl Observer for () {}

@@ -1,0 +1,344 @@
+//! The link as the driver sees it: sources in front, measurements behind, packets under way between.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use fairlink_core::driver::Port;
+use fairlink_core::packet::{ClassId, Packet};
+use fairlink_core::scheduler::{Backlog, DropReason, DropSink};
+use fairlink_core::units::Nanos;
+use fairlink_traffic::{Model, SourceSpec, TrafficMix, What};
+
+use crate::measure::{Delays, Spans};
+use crate::observe::Observer;
+use crate::scenario::{Options, Scenario, SimError};
+
+/// Packets that a greedy source keeps in its queue: enough that the class never looks idle to a scheduler, few enough that
+/// it is silent soon after it stops. Fewer where the queues hold less.
+const GREEDY_PACKETS: u32 = 8;
+
+/// A packet between its source and the end of the link.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    arrived: Nanos,
+    class: ClassId,
+    len: u32,
+    source: u32,
+    under_way: bool,
+}
+
+/// A source as the port sees it. Timed sources leave all of it unused.
+#[derive(Clone, Copy, Debug, Default)]
+struct Greedy {
+    class: Option<ClassId>,
+    active: bool,
+    queued: u32,
+    most: u32,
+}
+
+/// What a leaf did so far.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    pub(crate) class: ClassId,
+    pub(crate) offered: Backlog,
+    pub(crate) sent: Backlog,
+    pub(crate) dropped: Backlog,
+    pub(crate) drops: [u64; DropReason::ALL.len()],
+    pub(crate) delays: Delays,
+}
+
+fn count(sum: &mut Backlog, len: u32) {
+    sum.packets += 1;
+    sum.bytes += u64::from(len);
+}
+
+/// The link, its sources and its measurements, as the driver sees them.
+pub(crate) struct LinkPort<'a> {
+    scenario: &'a Scenario,
+    observer: &'a mut dyn Observer,
+    mix: TrafficMix,
+    greedy: Vec<Greedy>,
+    /// Greedy sources that may add packets, and how many each.
+    refill: VecDeque<(u32, u32)>,
+    /// Greedy sources whose packets were all refused; one tries again whenever a packet leaves.
+    refused: VecDeque<u32>,
+    flights: Vec<Flight>,
+    free: Vec<usize>,
+    /// By class; leaves have a place in `leaves`.
+    place: Vec<usize>,
+    leaves: Vec<Leaf>,
+    spans: Spans,
+    windows: Option<Spans>,
+    free_at: Nanos,
+    busy: Nanos,
+    /// Packets taken in or sent.
+    moved: u64,
+    error: Option<SimError>,
+}
+
+impl<'a> LinkPort<'a> {
+    /// Ready to start.
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        options: &Options,
+        observer: &'a mut dyn Observer,
+    ) -> Result<Self, SimError> {
+        scenario.check(options)?;
+        let tree = &scenario.tree;
+        let mix = TrafficMix::new(&scenario.sources, scenario.seed, scenario.duration)?;
+        let mut place = vec![usize::MAX; tree.len()];
+        let count = tree.leaves().len();
+        let leaves = tree.leaves().iter().enumerate().map(|(index, &class)| {
+            place[class.index()] = index;
+            let none = Backlog::default();
+            Leaf {
+                class,
+                offered: none,
+                sent: none,
+                dropped: none,
+                drops: [0; DropReason::ALL.len()],
+                delays: Delays::new(count),
+            }
+        });
+        let leaves = leaves.collect();
+        let windows = options.window.map(|window| {
+            let cuts = (0..scenario.duration.0.div_ceil(window.0)).map(|n| Nanos(n * window.0));
+            Spans::new(cuts.chain([scenario.duration]).collect(), count)
+        });
+        Ok(Self {
+            scenario,
+            observer,
+            mix,
+            greedy: greedy_sources(scenario),
+            refill: VecDeque::new(),
+            refused: VecDeque::new(),
+            flights: Vec::new(),
+            free: Vec::new(),
+            place,
+            leaves,
+            spans: Spans::new(cuts(scenario, options), count),
+            windows,
+            free_at: Nanos::ZERO,
+            busy: Nanos::ZERO,
+            moved: 0,
+            error: None,
+        })
+    }
+
+    /// Most bytes that packets under way and measurements take.
+    pub(crate) fn memory_bound(&self) -> u64 {
+        let link = self.scenario.tree.link();
+        let greedy: u64 = self.greedy.iter().map(|greedy| u64::from(greedy.most)).sum();
+        let flights = u64::from(link.max_queued) + greedy + self.greedy.len() as u64;
+        // A vector that grew by doubling may have room for twice what it holds.
+        let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
+        let leaves = self.leaves.len();
+        let delays = leaves as u64 * (size_of::<Leaf>() as u64 + Delays::memory(leaves));
+        flights + delays + self.spans.memory() + self.windows.as_ref().map_or(0, Spans::memory)
+    }
+
+    /// When a source does something next.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.mix.peek()
+    }
+
+    /// Whether a greedy source has a packet to add as soon as it is asked.
+    pub(crate) fn wants_to_refill(&self) -> bool {
+        !self.refill.is_empty()
+    }
+
+    /// Packets taken in or sent so far.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// What the scheduler did wrong, if anything.
+    pub(crate) fn check(&mut self) -> Result<(), SimError> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Asks the observer whether to go on.
+    pub(crate) fn progress(&mut self, now: Nanos) -> Result<(), SimError> {
+        match self.observer.progress(now) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(SimError::Stopped { at: now }),
+        }
+    }
+
+    /// What is simulated.
+    pub(crate) fn scenario(&self) -> &'a Scenario {
+        self.scenario
+    }
+
+    /// The leaves, in the order of the tree.
+    pub(crate) fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// Bytes by leaf between all instants that matter to an average.
+    pub(crate) fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    /// Bytes by leaf in windows of equal length.
+    pub(crate) fn windows(&self) -> Option<&Spans> {
+        self.windows.as_ref()
+    }
+
+    /// How long the link was sending after the warmup.
+    pub(crate) fn busy(&self) -> Nanos {
+        self.busy
+    }
+
+    fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, batch: &mut Vec<Packet>) {
+        let len = self.scenario.accounted(len);
+        self.observer.arrived(now, class, len);
+        count(&mut self.leaves[self.place[class.index()]].offered, len);
+        self.moved += 1;
+        let flight = Flight { arrived: now, class, len, source, under_way: true };
+        let handle = match self.free.pop() {
+            Some(handle) => {
+                self.flights[handle] = flight;
+                handle
+            }
+            None => {
+                self.flights.push(flight);
+                self.flights.len() - 1
+            }
+        };
+        batch.push(Packet { handle: handle as u64, len, class });
+    }
+
+    /// Lets the greedy sources that have room add packets.
+    fn refill(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
+        while let Some((source, most)) = self.refill.pop_front() {
+            let Greedy { class: Some(class), active: true, queued, .. } = self.greedy[source as usize] else {
+                continue;
+            };
+            for _ in queued..most.max(queued) {
+                let len = self.mix.greedy_len(source);
+                self.greedy[source as usize].queued += 1;
+                self.offer(now, source, class, len, batch);
+            }
+        }
+    }
+
+    /// The flight that the scheduler gives back with `packet`, unless it made it up.
+    fn land(&mut self, packet: &Packet) -> Option<Flight> {
+        let flight = usize::try_from(packet.handle)
+            .ok()
+            .and_then(|handle| self.flights.get_mut(handle))
+            .filter(|flight| flight.under_way && flight.class == packet.class && flight.len == packet.len);
+        let Some(flight) = flight else {
+            self.error.get_or_insert(SimError::ForeignPacket { handle: packet.handle, class: packet.class });
+            return None;
+        };
+        flight.under_way = false;
+        let flight = *flight;
+        self.free.push(packet.handle as usize);
+        if let Greedy { class: Some(_), queued, .. } = &mut self.greedy[flight.source as usize] {
+            *queued -= 1;
+        }
+        Some(flight)
+    }
+}
+
+impl DropSink for LinkPort<'_> {
+    fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
+        let Some(flight) = self.land(&packet) else { return };
+        self.observer.dropped(now, flight.class, flight.len, reason);
+        let leaf = &mut self.leaves[self.place[flight.class.index()]];
+        count(&mut leaf.dropped, flight.len);
+        leaf.drops[reason.index()] += 1;
+        let greedy = self.greedy[flight.source as usize];
+        if reason == DropReason::Congestion {
+            self.refill.push_back((flight.source, greedy.most));
+        } else if greedy.active && greedy.queued == 0 {
+            self.refused.push_back(flight.source);
+        }
+    }
+}
+
+impl Port for LinkPort<'_> {
+    fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
+        // What is refilled made room when it left, which was before any event of now.
+        self.refill(now, batch);
+        while self.mix.peek().is_some_and(|at| at <= now) {
+            let Some(event) = self.mix.next() else { break };
+            let source = event.source;
+            match event.what {
+                What::Packet { len } => self.offer(now, source, event.class, len, batch),
+                What::GreedyStart => {
+                    let greedy = &mut self.greedy[source as usize];
+                    greedy.active = true;
+                    self.refill.push_back((source, greedy.most));
+                }
+                What::GreedyStop => self.greedy[source as usize].active = false,
+            }
+        }
+        self.refill(now, batch);
+    }
+
+    fn transmit(&mut self, now: Nanos, packet: Packet, done: Nanos) {
+        let Some(flight) = self.land(&packet) else { return };
+        self.observer.sent(now, done, flight.class, flight.len);
+        self.moved += 1;
+        let start = now.max(self.free_at);
+        let done = done.max(start);
+        self.free_at = done;
+        let place = self.place[flight.class.index()];
+        let leaf = &mut self.leaves[place];
+        count(&mut leaf.sent, flight.len);
+        let (warm, end) = (self.scenario.warmup, self.scenario.duration);
+        if done > warm {
+            leaf.delays.record(done - flight.arrived);
+        }
+        self.busy += done.min(end).saturating_sub(start.max(warm));
+        self.spans.add(place, start, done, flight.len);
+        if let Some(windows) = &mut self.windows {
+            windows.add(place, start, done, flight.len);
+        }
+        let greedy = self.greedy[flight.source as usize];
+        if greedy.active {
+            self.refill.push_back((flight.source, greedy.most));
+        }
+        if let Some(source) = self.refused.pop_front() {
+            self.refill.push_back((source, 1));
+        }
+    }
+
+    fn flush(&mut self, _now: Nanos) {}
+}
+
+fn greedy_sources(scenario: &Scenario) -> Vec<Greedy> {
+    let greedy = |model| matches!(model, Model::Greedy);
+    let sources = scenario.sources.iter().filter(|source| greedy(source.model)).count();
+    let room = scenario.tree.link().max_queued / u32::try_from(sources.max(1)).unwrap_or(u32::MAX);
+    let state = |source: &SourceSpec| {
+        if !greedy(source.model) {
+            return Greedy::default();
+        }
+        let limits = scenario.tree.config(source.class).limits;
+        let longest = source.packet.range().map_or(u32::MAX, |(_, longest)| scenario.accounted(longest).max(1));
+        let most = room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS);
+        Greedy { class: Some(source.class), active: false, queued: 0, most }
+    };
+    scenario.sources.iter().map(state).collect()
+}
+
+/// Borders of the spans from which every average of the report is made.
+fn cuts(scenario: &Scenario, options: &Options) -> Vec<Nanos> {
+    let mut cuts = vec![Nanos::ZERO, scenario.warmup, scenario.duration];
+    for phase in scenario.phases() {
+        cuts.extend([phase.start, settled(phase.start, phase.end, options)]);
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+/// Where the settled part of a phase starts.
+pub(crate) fn settled(start: Nanos, end: Nanos, options: &Options) -> Nanos {
+    let settled = start.saturating_add(options.settle);
+    if settled < end { settled } else { start }
+}

@@ -1,0 +1,145 @@
+//! What a simulation found, as it is printed in JSON: SI base units, rates in bit/s of accounted bytes, times in seconds.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The outcome of a command: one [`Run`] for each scheduler and seed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The runs, scheduler by scheduler and seed by seed.
+    pub runs: Vec<Run>,
+}
+
+/// One simulation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// The scheduler's name.
+    pub scheduler: String,
+    /// The seed.
+    pub seed: u64,
+    /// How long the sources ran.
+    pub duration_s: f64,
+    /// How much of it is left out of averages.
+    pub warmup_s: f64,
+    /// The link's rate.
+    pub link_bps: f64,
+    /// Share of the time after the warmup in which the link was sending.
+    pub link_utilisation: f64,
+    /// The leaves, in the order of the tree.
+    pub classes: Vec<ClassRun>,
+    /// The classes with children, in the order of the tree.
+    pub inner_classes: Vec<InnerRun>,
+    /// The intervals between consecutive changes of any source's activity.
+    pub phases: Vec<Phase>,
+    /// What the scheduler could not honour and ran without, in words.
+    pub notes: Vec<String>,
+    /// Most bytes that the packets under way and the measurements can take in memory, the scheduler's own left out.
+    pub memory_bound_bytes: u64,
+    /// Rates against time, where [`Options::window`](crate::Options::window) asks for them. Not part of the JSON.
+    #[serde(skip)]
+    pub windows: Option<Windows>,
+}
+
+/// What a leaf did in a run. Packets and bytes are those of the whole run and add up: offered = sent + dropped + queued.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassRun {
+    /// The leaf.
+    pub name: String,
+    /// Packets that its sources sent.
+    pub offered_packets: u64,
+    /// Their bytes.
+    pub offered_bytes: u64,
+    /// Packets given to the link, the one on it at the end included.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets dropped.
+    pub dropped_packets: u64,
+    /// Their bytes.
+    pub dropped_bytes: u64,
+    /// Packets dropped, by reason; reasons that did not occur are left out.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Packets queued at the end.
+    pub queued_packets: u64,
+    /// Their bytes.
+    pub queued_bytes: u64,
+    /// Mean rate after the warmup.
+    pub rate_bps: f64,
+    /// From the arrival of a packet to its last bit leaving, of packets that left after the warmup.
+    pub delay_s: Delay,
+}
+
+/// Delays of a leaf's packets in seconds; `None` where there was no packet. Mean and maximum are exact to a nanosecond;
+/// percentiles are rounded up by at most 0.1 % (1 % in trees of more than 512 leaves; not recorded above 16,384 leaves).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Delay {
+    /// Mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 99 % of the packets took no longer.
+    pub p99: Option<f64>,
+    /// 99.9 % of the packets took no longer.
+    pub p999: Option<f64>,
+    /// Longest.
+    pub max: Option<f64>,
+}
+
+/// What the leaves below a class did in a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InnerRun {
+    /// The class.
+    pub name: String,
+    /// Mean rate after the warmup.
+    pub rate_bps: f64,
+}
+
+/// An interval in which no source starts or stops.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Phase {
+    /// Its start.
+    pub start_s: f64,
+    /// Its end.
+    pub end_s: f64,
+    /// The leaves, in the order of the tree.
+    pub classes: Vec<ClassRate>,
+    /// The classes with children, in the order of the tree.
+    pub inner_classes: Vec<ClassRate>,
+}
+
+/// A class's rate in a phase.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassRate {
+    /// The class.
+    pub name: String,
+    /// Mean rate in the phase.
+    pub rate_bps: f64,
+    /// Mean rate in the phase without the first [`Options::settle`](crate::Options::settle) of it; that of the whole phase
+    /// where it is no longer than that.
+    pub settled_bps: f64,
+    /// What hierarchical max-min fairness gives the class, with what its sources ask for on average.
+    pub ideal_bps: f64,
+}
+
+/// Rates against time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Windows {
+    /// Names of all classes but the link, in the order of their ids.
+    pub names: Vec<String>,
+    /// For each of `names`, whether it is a leaf.
+    pub leaf: Vec<bool>,
+    /// One row for each window.
+    pub rows: Vec<Window>,
+}
+
+/// Rates in one window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// Its start in seconds.
+    pub start_s: f64,
+    /// Its end in seconds; the last window ends with the run.
+    pub end_s: f64,
+    /// Mean rate in bit/s of each of [`Windows::names`].
+    pub rates_bps: Vec<f64>,
+}

@@ -1,0 +1,213 @@
+//! What is simulated.
+
+use fairlink_core::hierarchy::Hierarchy;
+use fairlink_core::packet::ClassId;
+use fairlink_core::registry::BuildError;
+use fairlink_core::scheduler::Backlog;
+use fairlink_core::units::Nanos;
+use fairlink_theory::request::{Demand, Request};
+use fairlink_traffic::{Interval, MixError, SourceSpec};
+
+/// A link shared among a tree of classes, its traffic, and for how long.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The link and its classes.
+    pub tree: Hierarchy,
+    /// Names by class id, the link's first.
+    pub names: Vec<String>,
+    /// The traffic.
+    pub sources: Vec<SourceSpec>,
+    /// How long the sources run; what is queued then stays queued.
+    pub duration: Nanos,
+    /// Left out of the averages (rates and delays of the whole run, utilisation) from the start; shorter than `duration`.
+    /// Counters and phases cover the whole run.
+    pub warmup: Nanos,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// How a scenario is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Length of the windows in which rates are recorded against time; none are recorded when absent.
+    pub window: Option<Nanos>,
+    /// Left out at the start of each phase in [`ClassRate::settled_bps`](crate::ClassRate::settled_bps).
+    pub settle: Nanos,
+}
+
+/// Most classes times windows, or classes times phases, that are recorded in one run; 8 bytes each.
+pub const MAX_CELLS: u64 = 1 << 26;
+
+/// Why a simulation did not take place or was not believed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// A run of no time, or one that is all warmup.
+    #[error("nothing is measured: the duration is {duration}, the warmup {warmup}")]
+    NoTime {
+        /// The duration given.
+        duration: Nanos,
+        /// The warmup given.
+        warmup: Nanos,
+    },
+    /// A window of no time.
+    #[error("a window of 0 ns")]
+    EmptyWindow,
+    /// Not one name for each class.
+    #[error("{names} names for {classes} classes (the link is one)")]
+    Names {
+        /// How many names there are.
+        names: usize,
+        /// How many classes there are, the root included.
+        classes: usize,
+    },
+    /// A source of a class that does not exist or has children.
+    #[error("source {index}: class {} is not a leaf", .class.0)]
+    NotALeaf {
+        /// The index of the source, from 0.
+        index: usize,
+        /// The class it names.
+        class: ClassId,
+    },
+    /// A source that cannot run.
+    #[error(transparent)]
+    Source(#[from] MixError),
+    /// More to record than [`MAX_CELLS`].
+    #[error("{cells} rates to record ({what}); the limit is {limit}")]
+    TooMuchToRecord {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many rates.
+        cells: u64,
+        /// [`MAX_CELLS`].
+        limit: u64,
+    },
+    /// The scheduler could not be made for the tree.
+    #[error("{scheduler}: {error}")]
+    Build {
+        /// The scheduler's name.
+        scheduler: &'static str,
+        /// Why.
+        #[source]
+        error: BuildError,
+    },
+    /// The scheduler gave out a packet that it did not hold, or changed one.
+    #[error("the scheduler gave out packet {handle} of class {}, which it does not hold", .class.0)]
+    ForeignPacket {
+        /// The packet's handle.
+        handle: u64,
+        /// The packet's class.
+        class: ClassId,
+    },
+    /// The scheduler asks to be called again at once, for ever, and sends nothing.
+    #[error("the scheduler made no progress at {at}")]
+    Stalled {
+        /// When.
+        at: Nanos,
+    },
+    /// Packets of a class were lost or made up.
+    #[error(
+        "class {}: {} packets ({} B) offered, {} ({} B) sent, {} ({} B) dropped, {} ({} B) queued do not add up",
+        .class.0, .offered.packets, .offered.bytes, .sent.packets, .sent.bytes, .dropped.packets, .dropped.bytes,
+        .queued.packets, .queued.bytes
+    )]
+    NotConserved {
+        /// The class.
+        class: ClassId,
+        /// What its sources sent.
+        offered: Backlog,
+        /// What left.
+        sent: Backlog,
+        /// What was dropped.
+        dropped: Backlog,
+        /// What the scheduler says is still queued.
+        queued: Backlog,
+    },
+    /// The scheduler's backlog is not the sum of its leaves'.
+    #[error(
+        "the scheduler reports {} packets ({} B) queued, its leaves {} ({} B)",
+        .reported.packets, .reported.bytes, .counted.packets, .counted.bytes
+    )]
+    Backlog {
+        /// What it reports.
+        reported: Backlog,
+        /// The sum over its leaves.
+        counted: Backlog,
+    },
+    /// The observer asked for the end.
+    #[error("stopped at {at}")]
+    Stopped {
+        /// When, in simulated time.
+        at: Nanos,
+    },
+}
+
+impl Scenario {
+    /// Checks all but the sources' own parameters.
+    pub(crate) fn check(&self, options: &Options) -> Result<(), SimError> {
+        if self.warmup >= self.duration {
+            return Err(SimError::NoTime { duration: self.duration, warmup: self.warmup });
+        }
+        if options.window == Some(Nanos::ZERO) {
+            return Err(SimError::EmptyWindow);
+        }
+        if self.names.len() != self.tree.len() {
+            return Err(SimError::Names { names: self.names.len(), classes: self.tree.len() });
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            if !self.tree.is_leaf(source.class) {
+                return Err(SimError::NotALeaf { index, class: source.class });
+            }
+        }
+        let classes = self.tree.len() as u64;
+        let limited = |what, columns: u64| {
+            let cells = columns.saturating_mul(classes);
+            if cells > MAX_CELLS {
+                return Err(SimError::TooMuchToRecord { what, cells, limit: MAX_CELLS });
+            }
+            Ok(())
+        };
+        if let Some(window) = options.window {
+            limited("classes times windows", self.duration.0.div_ceil(window.0))?;
+        }
+        // Each phase may be cut in two by the settling time, and one of them by the warmup.
+        limited("classes times phases", 2 * self.phases().len() as u64 + 1)
+    }
+
+    /// The bytes that the link counts for a frame of `len` bytes.
+    #[must_use]
+    pub fn accounted(&self, len: u32) -> u32 {
+        len
+    }
+
+    /// The intervals between consecutive changes of any source's activity.
+    #[must_use]
+    pub fn phases(&self) -> Vec<Interval> {
+        let mut cuts = vec![Nanos::ZERO, self.duration];
+        for source in &self.sources {
+            cuts.extend(source.active_until(self.duration).iter().flat_map(|interval| [interval.start, interval.end]));
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
+    }
+
+    /// What the leaves ask for at the instant `at`: unlimited where a greedy source is active, the sum of the mean rates of
+    /// the active sources elsewhere.
+    #[must_use]
+    pub fn demand(&self, at: Nanos) -> Demand {
+        let mut demand = Demand::uniform(&self.tree, Request::Rate(0));
+        for source in &self.sources {
+            let active = source.active_until(self.duration);
+            if !active.iter().any(|interval| interval.start <= at && at < interval.end) {
+                continue;
+            }
+            let request = match (demand.get(source.class), source.mean_rate(|len| self.accounted(len))) {
+                (Some(Request::Rate(rate)), Some(more)) => Request::Rate(rate.saturating_add(more)),
+                _ => Request::Unlimited,
+            };
+            // A class that is no leaf asks for nothing; `simulate` refuses such a source.
+            let _ = demand.set(&self.tree, source.class, request);
+        }
+        demand
+    }
+}

@@ -1,0 +1,140 @@
+//! From the sums of a run to its report. Only here do integers become floats.
+
+use fairlink_core::hierarchy::Hierarchy;
+use fairlink_core::packet::ClassId;
+use fairlink_core::scheduler::{Backlog, DropReason};
+use fairlink_core::units::{NANOS_PER_SEC, Nanos};
+use fairlink_theory::hmm::Allocation;
+
+use crate::measure::Spans;
+use crate::port::{LinkPort, settled};
+use crate::report::{ClassRate, ClassRun, Delay, InnerRun, Phase, Run, Window, Windows};
+use crate::scenario::{Options, Scenario};
+
+/// What hierarchical max-min fairness gives each class (by id) in each phase, in bit/s.
+pub(crate) fn ideals(scenario: &Scenario) -> Vec<Vec<f64>> {
+    let tree = &scenario.tree;
+    let allocate = |at| {
+        let exact = Allocation::solve(tree, &scenario.demand(at));
+        exact.classes().iter().map(|class| fairlink_theory::to_f64(&class.allocation)).collect()
+    };
+    scenario.phases().iter().map(|phase| allocate(phase.start)).collect()
+}
+
+/// The report of a run that ended with `queued` at its leaves.
+pub(crate) fn summarise(
+    port: &LinkPort<'_>,
+    queued: &[Backlog],
+    name: &str,
+    options: &Options,
+    ideals: &[Vec<f64>],
+) -> Run {
+    let scenario = port.scenario();
+    let (tree, warmup, end) = (&scenario.tree, scenario.warmup, scenario.duration);
+    let rates = rates(tree, &port.spans().between(warmup, end), warmup, end);
+    Run {
+        scheduler: name.to_owned(),
+        seed: scenario.seed,
+        duration_s: seconds(end),
+        warmup_s: seconds(warmup),
+        link_bps: tree.link().rate.bps() as f64,
+        link_utilisation: port.busy().0 as f64 / (end - warmup).0 as f64,
+        classes: leaf_runs(port, queued, &rates),
+        inner_classes: inner(tree)
+            .map(|class| InnerRun { name: scenario.names[class.index()].clone(), rate_bps: rates[class.index()] })
+            .collect(),
+        phases: phases(scenario, port.spans(), options, ideals),
+        notes: Vec::new(),
+        memory_bound_bytes: port.memory_bound(),
+        windows: port.windows().map(|spans| windows(scenario, spans)),
+    }
+}
+
+fn leaf_runs(port: &LinkPort<'_>, queued: &[Backlog], rates: &[f64]) -> Vec<ClassRun> {
+    let leaf_run = |(leaf, queued): (&crate::port::Leaf, &Backlog)| {
+        let delays = &leaf.delays;
+        let quantile = |quantile| delays.quantile(quantile).map(|ns| seconds(Nanos(ns)));
+        let drops = DropReason::ALL.iter().filter(|reason| leaf.drops[reason.index()] > 0);
+        ClassRun {
+            name: port.scenario().names[leaf.class.index()].clone(),
+            offered_packets: leaf.offered.packets,
+            offered_bytes: leaf.offered.bytes,
+            sent_packets: leaf.sent.packets,
+            sent_bytes: leaf.sent.bytes,
+            dropped_packets: leaf.dropped.packets,
+            dropped_bytes: leaf.dropped.bytes,
+            drops: drops.map(|reason| (reason.as_str(), leaf.drops[reason.index()])).collect(),
+            queued_packets: queued.packets,
+            queued_bytes: queued.bytes,
+            rate_bps: rates[leaf.class.index()],
+            delay_s: Delay {
+                mean: delays.mean().map(|ns| ns / NANOS_PER_SEC as f64),
+                p50: quantile(0.5),
+                p99: quantile(0.99),
+                p999: quantile(0.999),
+                max: delays.max().map(|ns| seconds(Nanos(ns))),
+            },
+        }
+    };
+    port.leaves().iter().zip(queued).map(leaf_run).collect()
+}
+
+fn phases(scenario: &Scenario, spans: &Spans, options: &Options, ideals: &[Vec<f64>]) -> Vec<Phase> {
+    let tree = &scenario.tree;
+    let phase = |(phase, ideal): (fairlink_traffic::Interval, &Vec<f64>)| {
+        let (start, end) = (phase.start, phase.end);
+        let from = settled(start, end, options);
+        let whole = rates(tree, &spans.between(start, end), start, end);
+        let settled = rates(tree, &spans.between(from, end), from, end);
+        let rate = |class: ClassId| ClassRate {
+            name: scenario.names[class.index()].clone(),
+            rate_bps: whole[class.index()],
+            settled_bps: settled[class.index()],
+            ideal_bps: ideal[class.index()],
+        };
+        Phase {
+            start_s: seconds(start),
+            end_s: seconds(end),
+            classes: tree.leaves().iter().copied().map(rate).collect(),
+            inner_classes: inner(tree).map(rate).collect(),
+        }
+    };
+    scenario.phases().into_iter().zip(ideals).map(phase).collect()
+}
+
+fn windows(scenario: &Scenario, spans: &Spans) -> Windows {
+    let tree = &scenario.tree;
+    let row = |(start, end, bytes): (Nanos, Nanos, &[u64])| Window {
+        start_s: seconds(start),
+        end_s: seconds(end),
+        rates_bps: rates(tree, bytes, start, end).split_off(1),
+    };
+    Windows {
+        names: scenario.names[1..].to_vec(),
+        leaf: tree.classes().map(|class| tree.is_leaf(class)).collect(),
+        rows: spans.rows().map(row).collect(),
+    }
+}
+
+fn inner(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
+    tree.classes().filter(|&class| !tree.is_leaf(class))
+}
+
+/// Rates in bit/s of all classes by id, from the bytes that the leaves sent between `start` and `end`.
+fn rates(tree: &Hierarchy, leaf_bytes: &[u64], start: Nanos, end: Nanos) -> Vec<f64> {
+    let mut bytes = vec![0u64; tree.len()];
+    for (leaf, sent) in tree.leaves().iter().zip(leaf_bytes) {
+        bytes[leaf.index()] = *sent;
+    }
+    for class in tree.classes().rev() {
+        if let Some(parent) = tree.parent(class) {
+            bytes[parent.index()] += bytes[class.index()];
+        }
+    }
+    let time = seconds(end - start);
+    bytes.iter().map(|&bytes| bytes as f64 * 8.0 / time).collect()
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / NANOS_PER_SEC as f64
+}

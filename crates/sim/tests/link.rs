@@ -1,0 +1,357 @@
+//! What the simulator promises whatever the scheduler: the link's pace, the sums, the same run from the same seed.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use common::{flat, rate, run, scenario, source, weighted};
+use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits};
+use fairlink_core::packet::{ClassId, Packet};
+use fairlink_core::registry::{Leniency, SCHEDULERS, find};
+use fairlink_core::scheduler::{Backlog, Dequeued, DropReason, DropSink, Scheduler};
+use fairlink_core::units::Nanos;
+use fairlink_sim::{Observer, Options, Scenario, SimError, compare, simulate};
+use fairlink_traffic::{Model, PacketSize, SourceSpec};
+
+/// Mean time in the system of M/G/1 by Pollaczek and Khinchine, for a load of `packets_per_s` and these service times.
+fn pollaczek_khinchine(packets_per_s: f64, services_s: impl Iterator<Item = f64> + Clone) -> f64 {
+    let n = services_s.clone().count() as f64;
+    let mean = services_s.clone().sum::<f64>() / n;
+    let square = services_s.map(|s| s * s).sum::<f64>() / n;
+    mean + packets_per_s * square / (2.0 * (1.0 - packets_per_s * mean))
+}
+
+#[test]
+fn the_mean_delay_of_fifo_under_poisson_arrivals_is_pollaczek_khinchines() {
+    for (min, max) in [(1000, 1000), (40, 700)] {
+        let mean_bits = f64::from(min + max) * 4.0;
+        let per_1000_s = (0.7 * 100e6 / mean_bits * 1000.0) as u64;
+        let packet = PacketSize::Uniform { min, max, header: 0 };
+        let poisson = SourceSpec { packet, ..source(1, Model::PoissonPackets { per_1000_s }, 1, &[]) };
+        let seconds = 1_000_000_000 / per_1000_s;
+        let mut tree = Hierarchy::builder(LinkConfig::new(rate(100_000_000)));
+        let limits = QueueLimits { packets: 10_000, bytes: u32::MAX };
+        tree.add(ClassId::ROOT, ClassConfig { limits, ..ClassConfig::default() }).unwrap();
+        let run = run(&scenario(tree.build().unwrap(), vec![poisson], Nanos::from_secs(seconds)), "fifo").unwrap();
+        assert_eq!(run.classes[0].dropped_packets, 0);
+        let expected =
+            pollaczek_khinchine(per_1000_s as f64 / 1000.0, (min..=max).map(|len| f64::from(len) * 8.0 / 100e6));
+        let measured = run.classes[0].delay_s.mean.unwrap();
+        assert!((measured / expected - 1.0).abs() < 0.03, "{measured} s, expected {expected} s");
+        assert!((run.link_utilisation - 0.7).abs() < 0.01, "{}", run.link_utilisation);
+    }
+}
+
+#[test]
+fn a_greedy_source_keeps_the_link_busy_without_a_gap() {
+    for len in [64, 997, 1500] {
+        for mbps in [1, 7, 100, 1000, 100_000] {
+            let duration = Nanos(8_000_000_000 / mbps);
+            let scenario = scenario(flat(mbps, &[1, 5]), vec![source(2, Model::Greedy, len, &[])], duration);
+            for info in SCHEDULERS {
+                let run = run(&scenario, info.name).unwrap();
+                assert_eq!(run.link_utilisation, 1.0, "{} {mbps} {len}", info.name);
+                let sent = run.classes[1].sent_bytes as f64 * 8.0 / run.duration_s;
+                let packet = f64::from(len) * 8.0 / run.duration_s;
+                // The link may be given its last packet up to a nanosecond late.
+                let least = run.link_bps * (1.0 - 2e-9 / run.duration_s);
+                assert!(sent >= least && sent <= run.link_bps + packet, "{} {mbps} {len} {sent}", info.name);
+                assert_eq!(run.classes[0].sent_packets, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn delays_are_from_arrival_to_the_last_bit() {
+    // 1000 B take 1 ms. Class 1 sends a packet at 0, 10, 20 .. 90 ms, class 2 at the same instants, after class 1.
+    let every_10_ms = Model::CbrPackets { per_1000_s: 100_000 };
+    let sources = vec![source(1, every_10_ms, 1000, &[]), source(2, every_10_ms, 500, &[(0, 50)])];
+    let run = run(&scenario(flat(8, &[1, 1]), sources, Nanos::from_millis(100)), "fifo").unwrap();
+    let delay = |class: usize| {
+        let delay = run.classes[class].delay_s;
+        (delay.mean.unwrap(), delay.max.unwrap())
+    };
+    assert_eq!((delay(0), delay(1)), ((0.001, 0.001), (0.0015, 0.0015)));
+    assert_eq!(run.link_utilisation, (10.0 + 2.5) / 100.0);
+    assert_eq!(run.classes[0].rate_bps, 800_000.0);
+    let phases: Vec<_> = run.phases.iter().map(|p| (p.end_s, p.classes[0].rate_bps, p.classes[1].rate_bps)).collect();
+    assert_eq!(phases, [(0.05, 800_000.0, 400_000.0), (0.1, 800_000.0, 0.0)]);
+    let ideals: Vec<_> = run.phases.iter().map(|p| (p.classes[0].ideal_bps, p.classes[1].ideal_bps)).collect();
+    assert_eq!(ideals, [(800_000.0, 400_000.0), (800_000.0, 0.0)]);
+}
+
+#[test]
+fn averages_leave_the_warmup_out_and_counters_do_not() {
+    let sources = vec![source(1, Model::Greedy, 1000, &[(0, 50)]), source(2, Model::Greedy, 1000, &[(60, 80)])];
+    let mut scenario = scenario(flat(8, &[1, 1]), sources, Nanos::from_millis(100));
+    scenario.warmup = Nanos::from_millis(60);
+    let run = run(&scenario, "fifo").unwrap();
+    let counted: Vec<_> = run.classes.iter().map(|class| (class.sent_packets, class.rate_bps)).collect();
+    // A greedy source leaves eight packets queued when it stops.
+    assert_eq!(counted, [(58, 0.0), (28, 28.0 * 8000.0 / 0.04)]);
+    assert_eq!(run.classes[0].delay_s.mean, None);
+    assert_eq!(run.link_utilisation, 28.0 / 40.0);
+}
+
+fn mixed() -> Scenario {
+    let uniform = PacketSize::Uniform { min: 40, max: 1400, header: 40 };
+    let sources = vec![
+        source(1, Model::Greedy, 1000, &[(0, 500)]),
+        SourceSpec { packet: uniform, ..source(2, Model::PoissonRate(rate(3_000_000)), 1, &[]) },
+        source(3, Model::CbrRate(rate(4_000_000)), 300, &[(100, 900)]),
+        SourceSpec { packet: uniform, ..source(3, Model::Greedy, 1, &[(700, 1000)]) },
+    ];
+    scenario(flat(10, &[3, 2, 1]), sources, Nanos::from_secs(1))
+}
+
+fn json(scenario: &Scenario, runs: u32) -> String {
+    let all: Vec<_> = SCHEDULERS.iter().collect();
+    let options = Options { window: Some(Nanos::from_millis(70)), settle: Nanos::from_millis(50) };
+    let report = compare(scenario, &all, Leniency::Refuse, runs, &options, &mut ()).unwrap();
+    assert!(report.runs.iter().all(|run| run.windows.as_ref().unwrap().rows.len() == 15));
+    serde_json::to_string(&report).unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    let mut scenario = mixed();
+    let first = json(&scenario, 1);
+    assert_eq!(first, json(&scenario, 1));
+    scenario.seed = 2;
+    let second = json(&scenario, 1);
+    assert_ne!(first, second);
+    scenario.seed = 1;
+    let both: serde_json::Value = serde_json::from_str(&json(&scenario, 2)).unwrap();
+    let of = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+    let runs = both["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * SCHEDULERS.len());
+    for (n, pair) in runs.chunks(2).enumerate() {
+        assert_eq!((&pair[0], &pair[1]), (&of(&first)["runs"][n], &of(&second)["runs"][n]));
+    }
+}
+
+#[test]
+fn the_json_has_the_documented_shape() {
+    let json: serde_json::Value = serde_json::from_str(&json(&mixed(), 1)).unwrap();
+    let run = &json["runs"][0];
+    assert_eq!((&run["scheduler"], &run["seed"], &run["duration_s"]), (&"fifo".into(), &1.into(), &1.0.into()));
+    assert!(run["link_utilisation"].is_f64() && run.get("windows").is_none());
+    let class = &run["classes"][1];
+    for field in ["offered_packets", "offered_bytes", "sent_packets", "sent_bytes", "dropped_packets", "queued_packets"]
+    {
+        assert!(class[field].is_u64(), "{field}");
+    }
+    assert!(class["name"] == "C2" && class["rate_bps"].is_f64());
+    for field in ["mean", "p50", "p99", "p999", "max"] {
+        assert!(class["delay_s"][field].is_f64(), "{field}");
+    }
+    let phases = run["phases"].as_array().unwrap();
+    let ends: Vec<f64> = phases.iter().map(|phase| phase["end_s"].as_f64().unwrap()).collect();
+    assert_eq!(ends, [0.1, 0.5, 0.7, 0.9, 1.0]);
+    let class = &phases[1]["classes"][0];
+    assert!(class["name"] == "C1" && class["rate_bps"].is_f64() && class["ideal_bps"].is_f64());
+}
+
+#[test]
+fn the_windows_add_up_to_what_was_sent() {
+    let scenario = mixed();
+    let options = Options { window: Some(Nanos::from_millis(70)), settle: Nanos::ZERO };
+    let fifo = find("fifo").unwrap();
+    let report = compare(&scenario, &[fifo], Leniency::Refuse, 1, &options, &mut ()).unwrap();
+    let windows = report.runs[0].windows.as_ref().unwrap();
+    assert_eq!(
+        (windows.names.as_slice(), windows.rows[14].end_s),
+        (["C1", "C2", "C3"].map(String::from).as_slice(), 1.0)
+    );
+    for (index, class) in report.runs[0].classes.iter().enumerate() {
+        let bits: f64 = windows.rows.iter().map(|row| row.rates_bps[index] * (row.end_s - row.start_s)).sum();
+        assert!((bits - class.rate_bps).abs() < 1e-3, "{bits} {}", class.rate_bps);
+    }
+}
+
+#[test]
+fn all_schedulers_are_offered_the_same_packets() {
+    #[derive(Default)]
+    struct Arrivals(Vec<(Nanos, ClassId, u32)>);
+    impl Observer for Arrivals {
+        fn arrived(&mut self, now: Nanos, class: ClassId, len: u32) {
+            self.0.push((now, class, len));
+        }
+    }
+    let mut scenario = mixed();
+    scenario.sources.retain(|source| source.model != Model::Greedy);
+    let arrivals = |name| {
+        let mut seen = Arrivals::default();
+        compare(&scenario, &[find(name).unwrap()], Leniency::Refuse, 1, &Options::default(), &mut seen).unwrap();
+        seen.0
+    };
+    let of_fifo = arrivals("fifo");
+    assert!(of_fifo.len() > 1000);
+    for info in SCHEDULERS {
+        assert_eq!(arrivals(info.name), of_fifo, "{}", info.name);
+    }
+}
+
+#[test]
+fn drops_are_counted_by_reason_and_add_up() {
+    let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1000, ..LinkConfig::new(rate(8_000_000)) });
+    for (packets, bytes) in [(3, u32::MAX), (1000, 2500), (5, u32::MAX)] {
+        let limits = QueueLimits { packets, bytes };
+        tree.add(ClassId::ROOT, ClassConfig { limits, ..weighted(1) }).unwrap();
+    }
+    let twice = Model::CbrRate(rate(16_000_000));
+    let sources = vec![
+        source(1, twice, 1000, &[]),
+        source(2, Model::Greedy, 1000, &[]),
+        source(2, Model::CbrPackets { per_1000_s: 10_000 }, 501, &[]),
+        source(3, Model::CbrPackets { per_1000_s: 20_000 }, 1001, &[]),
+    ];
+    let scenario = scenario(tree.build().unwrap(), sources, Nanos::from_secs(1));
+    for info in SCHEDULERS {
+        let run = run(&scenario, info.name).unwrap();
+        for class in &run.classes {
+            assert_eq!(
+                (class.offered_packets, class.offered_bytes),
+                (
+                    class.sent_packets + class.dropped_packets + class.queued_packets,
+                    class.sent_bytes + class.dropped_bytes + class.queued_bytes
+                )
+            );
+            assert_eq!(class.drops.values().sum::<u64>(), class.dropped_packets);
+        }
+        let reasons: Vec<_> = run.classes.iter().map(|class| class.drops.keys().copied().collect::<Vec<_>>()).collect();
+        let expected =
+            [DropReason::QueuePackets, DropReason::QueueBytes, DropReason::TooLong].map(|reason| vec![reason.as_str()]);
+        assert_eq!(reasons, expected, "{}", info.name);
+        assert_eq!((run.classes[2].offered_packets, run.classes[2].sent_packets), (20, 0));
+        assert!(run.classes[1].sent_packets > 300, "{:?}", run.classes[1]);
+    }
+}
+
+#[test]
+fn a_greedy_source_that_was_refused_comes_back() {
+    // Class 1 fills the whole link's queue before class 2 starts.
+    let link = LinkConfig { max_queued: 16, ..LinkConfig::new(rate(8_000_000)) };
+    let mut tree = Hierarchy::builder(link);
+    tree.add(ClassId::ROOT, weighted(1)).unwrap();
+    tree.add(ClassId::ROOT, weighted(1)).unwrap();
+    let sources =
+        vec![source(1, Model::CbrRate(rate(9_000_000)), 1000, &[]), source(2, Model::Greedy, 1000, &[(500, 1000)])];
+    let scenario = scenario(tree.build().unwrap(), sources, Nanos::from_secs(1));
+    for info in SCHEDULERS {
+        let run = run(&scenario, info.name).unwrap();
+        assert!(run.classes[1].drops.contains_key(DropReason::TotalPackets.as_str()), "{}", info.name);
+        assert!(run.classes[1].sent_packets > 25, "{} {:?}", info.name, run.classes[1]);
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused() {
+    let good = || scenario(flat(8, &[1, 1]), vec![source(1, Model::Greedy, 1000, &[])], Nanos::from_secs(1));
+    let error = |change: &dyn Fn(&mut Scenario), options: Options| {
+        let mut scenario = good();
+        change(&mut scenario);
+        compare(&scenario, &[find("fifo").unwrap()], Leniency::Refuse, 1, &options, &mut ()).unwrap_err()
+    };
+    let plain = Options::default();
+    let refused = |change: &dyn Fn(&mut Scenario)| error(change, plain);
+    let second = Nanos::from_secs(1);
+    assert_eq!(refused(&|s| s.warmup = second), SimError::NoTime { duration: second, warmup: second });
+    assert_eq!(refused(&|s| s.names.truncate(1)), SimError::Names { names: 1, classes: 3 });
+    assert_eq!(refused(&|s| s.sources[0].class = ClassId(3)), SimError::NotALeaf { index: 0, class: ClassId(3) });
+    let text = refused(&|s| s.sources[0].packet = PacketSize::Fixed(0)).to_string();
+    assert_eq!(text, "source 0: a packet of 0 B; the shortest packet has 1 B");
+    assert_eq!(error(&|_| (), Options { window: Some(Nanos::ZERO), ..plain }), SimError::EmptyWindow);
+    let cells = error(&|_| (), Options { window: Some(Nanos(20)), ..plain });
+    assert_eq!(cells.to_string(), "150000000 rates to record (classes times windows); the limit is 67108864");
+}
+
+#[test]
+fn an_observer_can_end_the_run() {
+    struct Impatient(u32);
+    impl Observer for Impatient {
+        fn progress(&mut self, _now: Nanos) -> ControlFlow<()> {
+            self.0 += 1;
+            if self.0 > 100 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    let fifo = [find("fifo").unwrap()];
+    let mut observer = Impatient(0);
+    let error = compare(&mixed(), &fifo, Leniency::Refuse, 1, &Options::default(), &mut observer).unwrap_err();
+    let SimError::Stopped { at } = error else { panic!("{error}") };
+    assert!(at >= Nanos::from_millis(490) && at <= Nanos::from_millis(510), "{at}");
+}
+
+/// A FIFO with a fault.
+struct Faulty {
+    queue: VecDeque<Packet>,
+    fault: Fault,
+    sent: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Loses,
+    Shortens,
+    MakesUp,
+    Stands,
+    Miscounts,
+}
+
+impl Scheduler for Faulty {
+    fn enqueue(&mut self, _now: Nanos, packet: Packet, _drops: &mut dyn DropSink) {
+        self.queue.push_back(packet);
+    }
+
+    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+        let Some(mut packet) = self.queue.pop_front() else { return Dequeued::Idle };
+        self.sent += 1;
+        match self.fault {
+            Fault::Loses if self.sent == 50 => return self.dequeue(now, _drops),
+            Fault::Shortens if self.sent == 50 => packet.len -= 1,
+            Fault::MakesUp if self.sent == 50 => packet.handle += 1000,
+            Fault::Stands if self.sent >= 50 => {
+                self.queue.push_front(packet);
+                return Dequeued::WaitUntil(now);
+            }
+            _ => {}
+        }
+        Dequeued::Packet(packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        let bytes = self.queue.iter().map(|packet| u64::from(packet.len)).sum();
+        let miscount = u64::from(self.fault == Fault::Miscounts);
+        Backlog { packets: self.queue.len() as u64 + miscount, bytes }
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        let queue = self.queue.iter().filter(|packet| packet.class == class);
+        Backlog { packets: queue.clone().count() as u64, bytes: queue.map(|packet| u64::from(packet.len)).sum() }
+    }
+
+    fn purge(&mut self, _now: Nanos, _drops: &mut dyn DropSink) {
+        unreachable!("the simulator does not purge");
+    }
+}
+
+#[test]
+fn a_faulty_scheduler_is_an_error_and_not_a_result() {
+    let scenario = scenario(flat(8, &[1, 1]), vec![source(2, Model::Greedy, 1000, &[])], Nanos::from_secs(1));
+    let error = |fault| {
+        let faulty = Box::new(Faulty { queue: VecDeque::new(), fault, sent: 0 });
+        simulate(&scenario, "faulty", faulty, &Options::default(), &mut ()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        [Fault::Loses, Fault::Shortens, Fault::MakesUp, Fault::Stands, Fault::Miscounts].map(error),
+        [
+            "class 2: 1007 packets (1007000 B) offered, 1000 (1000000 B) sent, 0 (0 B) dropped, 6 (6000 B) queued do not add up",
+            "the scheduler gave out packet 1 of class 2, which it does not hold",
+            "the scheduler gave out packet 1001 of class 2, which it does not hold",
+            "the scheduler made no progress at 49000000 ns",
+            "the scheduler reports 8 packets (7000 B) queued, its leaves 7 (7000 B)",
+        ]
+    );
+}
