@@ -16,7 +16,10 @@ pub struct Unsupported;
 pub mod pool;
 
 // Namespaces, interfaces, generator, receiver, demo.
+pub mod addressing;
 pub mod frame;
+#[cfg(target_os = "linux")]
+pub mod generator;
 pub mod meter;
 #[cfg(target_os = "linux")]
 pub mod netns;
@@ -24,5 +27,7 @@ pub mod netns;
 pub mod receiver;
 #[cfg(target_os = "linux")]
 mod sys;
+#[cfg(target_os = "linux")]
+pub mod tc;
 #[cfg(target_os = "linux")]
 pub mod veth;

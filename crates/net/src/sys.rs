@@ -80,6 +80,14 @@ pub(crate) fn interface_index(name: &str) -> io::Result<i32> {
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
 
+/// Largest packet of the interface `name` in bytes, its Ethernet header not counted.
+pub(crate) fn interface_mtu(name: &str) -> io::Result<u32> {
+    let answer = interface_request(libc::SIOCGIFMTU, name, |_| ())?;
+    // SAFETY: the kernel has written the size into this field of the union.
+    let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
+    Ok(u32::try_from(mtu).unwrap_or(0))
+}
+
 /// Binds a packet socket to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0
 /// it only sends.
 pub(crate) fn bind_packet(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
