@@ -50,7 +50,7 @@
 //!   Each group of siblings is scaled by a power of ten; see [`RunWeights`].
 //! * `DIFFERENCE` (surplus rounds): the paper visits every active leaf in a surplus round. A leaf that has no ancestor with
 //!   something to hand out gets no quota and cannot send, so only leaves below such ancestors are visited. The order of
-//!   packets is the same, and the cost of a surplus round is in proportion to what it can serve.
+//!   packets is the same (but for packets of no length, which need no quota and wait for the next main round here), and the cost of a surplus round is in proportion to what it can serve.
 //! * `DIFFERENCE` (start of a surplus round): the paper says which classes are active in a surplus round (all backlogged ones),
 //!   not whether the condition for starting it counts those that are new. Here it does: they are activated first, so that no
 //!   surplus round starts in which nothing can be handed out.

@@ -230,7 +230,7 @@ enum Step {
 
 fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        3 => (any::<prop::sample::Index>(), prop_oneof![Just(1000u32), 0u32..=1000]).prop_map(|(leaf, len)| {
+        3 => (any::<prop::sample::Index>(), prop_oneof![Just(1000u32), 1u32..=1000]).prop_map(|(leaf, len)| {
             Step::Enqueue(leaf.index(1 << 20), len)
         }),
         1 => (1usize..12).prop_map(Step::Dequeue),
