@@ -376,6 +376,7 @@ impl Hls {
     fn start_round(&mut self) -> bool {
         if self.in_main_round && !self.sent_in_round {
             self.rounds.main_without_packet += 1;
+            debug_assert!(false, "Theorem 2: a main round sent nothing");
         }
         self.cursor = 0;
         self.sent_in_round = false;
