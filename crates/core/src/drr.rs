@@ -80,6 +80,9 @@ pub fn quanta(tree: &Hierarchy) -> Result<Vec<u64>, BuildError> {
     let outside =
         |class, value| BuildError::Parameter { class, what: "quantum", value, min: 1, max: u64::from(u32::MAX) };
 
+    if let Some(&zero) = tree.leaves().iter().find(|&&leaf| set(leaf) == Some(0)) {
+        return Err(outside(zero, 0));
+    }
     let largest = u128::from(tree.link().max_packet);
     let first_set = tree.leaves().iter().find_map(|&leaf| Some((leaf, set(leaf)?)));
     // All quanta are `share * bytes / of`.
@@ -94,7 +97,6 @@ pub fn quanta(tree: &Hierarchy) -> Result<Vec<u64>, BuildError> {
     let mut quanta = alloc::vec![0; tree.len()];
     for &leaf in tree.leaves() {
         quanta[leaf.index()] = match set(leaf) {
-            Some(0) => return Err(outside(leaf, 0)),
             Some(quantum) => u64::from(quantum) << FRACTION_BITS,
             None => {
                 let quantum = (((share(leaf) * bytes) << FRACTION_BITS) + of / 2) / of;

@@ -1,0 +1,329 @@
+//! The checks of the contract. Each drives one scheduler and says what is wrong with it, if anything: they are run over every
+//! scheduler of the registry, and over broken ones that they must find out.
+
+use fairlink_core::hierarchy::QueueLimits;
+use fairlink_core::packet::{ClassId, Packet};
+use fairlink_core::registry::{self, Leniency, SchedulerInfo, WorkConserving};
+use fairlink_core::scheduler::{DropReason, Scheduler};
+use fairlink_core::units::Nanos;
+use proptest::prelude::*;
+
+use crate::model::{Broken, Event, Model, ensure};
+use crate::trees::{ClassSpec, Shape, TreeSpec, classes, trees, weights};
+
+const YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
+
+/// What a check is given besides a tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) before: Vec<Op>,
+    pub(crate) after: Vec<Op>,
+    /// Lengths of packets, and leaves that come and go.
+    pub(crate) traffic: Vec<(u32, u32)>,
+}
+
+/// One check: what is wrong with a scheduler, if anything.
+pub(crate) type Check = fn(&'static SchedulerInfo, &TreeSpec, &Case) -> Broken;
+
+/// All checks.
+pub(crate) const CHECKS: &[(&str, Check)] = &[
+    ("operations", operations),
+    ("same_twice", same_twice),
+    ("batches_are_single_calls", batches_are_single_calls),
+    ("purge_forgets", purge_forgets),
+    ("a_refused_change_changes_nothing", a_refused_change_changes_nothing),
+    ("liveness", liveness),
+    ("no_allocation", no_allocation),
+];
+
+pub(crate) fn cases(shape: Shape) -> impl Strategy<Value = (TreeSpec, Case)> {
+    let traffic = prop::collection::vec((0u32..=1500, any::<u32>()), 20..60);
+    (trees(shape), ops(shape, 80), ops(shape, 60), traffic)
+        .prop_map(|(spec, before, after, traffic)| (spec, Case { before, after, traffic }))
+}
+
+fn make(info: &'static SchedulerInfo, spec: &TreeSpec) -> Box<dyn Scheduler> {
+    registry::build(info, &spec.build(), Leniency::Refuse).expect("a tree that it can honour")
+}
+
+fn model(info: &'static SchedulerInfo, spec: &TreeSpec) -> Model {
+    Model::new(make(info, spec), spec, info.work_conserving)
+}
+
+/// One step of a caller. Numbers that choose a class are taken modulo what there is.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Enqueue(Vec<(u32, u32)>),
+    /// To any id at all: the root, inner classes, ids out of range.
+    EnqueueAnywhere(u32, u32),
+    Dequeue,
+    DequeueBatch(usize, u64),
+    WaitOut,
+    Advance(u64),
+    JumpAYear,
+    GoBack(u64),
+    Purge,
+    Add(usize, ClassSpec),
+    Change(usize, u64, u32),
+    Remove(usize),
+}
+
+fn lens() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0u32..=1500, 2 => 40u32..=64, 1 => Just(0), 1 => Just(1500), 1 => any::<u32>(), 1 => Just(u32::MAX)]
+}
+
+fn ops(shape: Shape, count: usize) -> impl Strategy<Value = Vec<Op>> {
+    let packet = || (any::<u32>(), lens());
+    let id = prop_oneof![Just(0u32), 0u32..30, Just(u32::MAX), Just(u32::MAX - 1), any::<u32>()];
+    let op = prop_oneof![
+        20 => prop::collection::vec(packet(), 1..2).prop_map(Op::Enqueue),
+        6 => prop::collection::vec(packet(), 0..40).prop_map(Op::Enqueue),
+        2 => (id, lens()).prop_map(|(id, len)| Op::EnqueueAnywhere(id, len)),
+        14 => Just(Op::Dequeue),
+        6 => (0usize..40, prop_oneof![Just(u64::MAX), 0u64..20_000]).prop_map(|(packets, bytes)| Op::DequeueBatch(packets, bytes)),
+        3 => Just(Op::WaitOut),
+        6 => (0u64..1_000_000).prop_map(Op::Advance),
+        1 => Just(Op::JumpAYear),
+        1 => any::<u64>().prop_map(Op::GoBack),
+        1 => Just(Op::Purge),
+        1 => (any::<usize>(), classes(shape)).prop_map(|(below, class)| Op::Add(below, class)),
+        1 => (any::<usize>(), weights(shape.weight_digits), 1u32..20).prop_map(|(at, weight, limit)| Op::Change(at, weight, limit)),
+        1 => any::<usize>().prop_map(Op::Remove),
+    ];
+    prop::collection::vec(op, 1..count)
+}
+
+/// Applies one step; `batch` says whether batch calls are made as such or as the single calls that they stand for.
+fn apply(info: &'static SchedulerInfo, model: &mut Model, op: &Op, batch: bool) -> Broken {
+    let now = model.now();
+    let mut change = None;
+    match op {
+        Op::Enqueue(packets) => {
+            let leaves = model.leaves();
+            let packets: Vec<_> = packets.iter().map(|&(at, len)| (leaves[at as usize % leaves.len()], len)).collect();
+            model.enqueue(&packets, batch)?;
+        }
+        &Op::EnqueueAnywhere(id, len) => model.enqueue(&[(ClassId(id), len)], false)?,
+        Op::Dequeue => {
+            model.dequeue()?;
+        }
+        &Op::DequeueBatch(packets, bytes) => model.dequeue_batch(packets, bytes, batch)?,
+        Op::WaitOut => model.wait_out()?,
+        &Op::Advance(span) => model.set_now(now.saturating_add(Nanos(span))),
+        Op::JumpAYear => model.set_now(now.saturating_add(Nanos(YEAR))),
+        &Op::GoBack(span) => {
+            // One call at an earlier time. The scheduler goes on from the latest that it has seen, and so do we.
+            model.set_now(now.saturating_sub(Nanos(span)));
+            let leaf = model.leaves()[0];
+            model.enqueue(&[(leaf, 100)], batch)?;
+            model.set_now(now);
+        }
+        Op::Purge => model.purge()?,
+        Op::Add(below, class) => {
+            let levels = Shape::of(info, 0).levels;
+            change = Some(model.spec().with_class(*below, class.clone(), levels));
+        }
+        &Op::Change(at, weight, limit) => change = Some(model.spec().with_change(at, weight, limit)),
+        &Op::Remove(at) => change = Some(model.spec().without_class(at)),
+    }
+    if let Some(change) = change {
+        model.reconfigure(info, change)?;
+    }
+    Ok(())
+}
+
+/// Conservation, order within a class, work conservation where claimed, right reasons for drops, right backlogs and the
+/// scheduler's own invariants, after every call; and everything comes back in the end.
+fn operations(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
+    let mut model = model(info, spec);
+    for (step, op) in case.before.iter().chain(&case.after).enumerate() {
+        apply(info, &mut model, op, true).map_err(|error| format!("step {step}, {op:?}: {error}"))?;
+    }
+    let queued = model.backlog().packets;
+    for _ in 0..queued {
+        model.wait_out()?;
+    }
+    if info.work_conserving == WorkConserving::Always {
+        ensure!(model.backlog().packets == 0, "{queued} dequeues leave {:?}", model.backlog());
+        ensure!(model.dequeue()?.is_none(), "a packet from nowhere");
+    }
+    model.purge()
+}
+
+fn transcript(info: &'static SchedulerInfo, spec: &TreeSpec, ops: &[Op], batch: bool) -> Result<Vec<Event>, String> {
+    let mut model = model(info, spec);
+    for op in ops {
+        apply(info, &mut model, op, batch)?;
+    }
+    Ok(model.events)
+}
+
+fn same(first: &[Event], second: &[Event]) -> Broken {
+    let differs = first.iter().zip(second).position(|(a, b)| a != b);
+    let place = differs.unwrap_or(first.len().min(second.len()));
+    ensure!(first == second, "event {place}: {:?} and {:?}", first.get(place), second.get(place));
+    Ok(())
+}
+
+/// Two runs do the same.
+fn same_twice(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
+    same(&transcript(info, spec, &case.before, true)?, &transcript(info, spec, &case.before, true)?)
+}
+
+/// Batch calls do what the single calls do that they stand for.
+fn batches_are_single_calls(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
+    let of = |batch| -> Result<(Vec<Event>, Vec<Event>), String> {
+        let events = transcript(info, spec, &case.before, batch)?;
+        Ok(events.into_iter().partition(|event| matches!(event, Event::Dropped(..))))
+    };
+    let (batches, singles) = (of(true)?, of(false)?);
+    same(&batches.0, &singles.0)?;
+    same(&batches.1, &singles.1)
+}
+
+/// After a purge a scheduler is as good as new: it goes on as a fresh one does.
+fn purge_forgets(info: &'static SchedulerInfo, spec: &TreeSpec, Case { before, after, .. }: &Case) -> Broken {
+    let stays = |op: &&Op| !matches!(op, Op::Add(..) | Op::Change(..) | Op::Remove(..));
+    let (mut used, mut fresh) = (model(info, spec), model(info, spec));
+    for op in before.iter().filter(stays) {
+        apply(info, &mut used, op, true)?;
+    }
+    used.purge()?;
+    fresh.set_now(used.now());
+    let packets = before.iter().map(|op| match op {
+        Op::Enqueue(packets) => packets.len(),
+        Op::EnqueueAnywhere(..) | Op::GoBack(..) => 1,
+        _ => 0,
+    });
+    fresh.skip_handles(packets.sum::<usize>() as u64);
+    used.events.clear();
+    for op in after.iter().filter(stays) {
+        apply(info, &mut used, op, true)?;
+        apply(info, &mut fresh, op, true)?;
+    }
+    same(&used.events, &fresh.events)
+}
+
+/// A change that is refused leaves a scheduler that goes on as one does that was never asked.
+fn a_refused_change_changes_nothing(
+    info: &'static SchedulerInfo,
+    spec: &TreeSpec,
+    Case { before, after, .. }: &Case,
+) -> Broken {
+    let (mut asked, mut other) = (model(info, spec), model(info, spec));
+    for op in before {
+        apply(info, &mut asked, op, true)?;
+        apply(info, &mut other, op, true)?;
+    }
+    // No scheduler takes a quantum of zero: some have no quanta, and the others refuse it.
+    let mut refused = asked.spec().clone();
+    let leaf = refused.leaves()[0];
+    refused.classes[leaf].quantum = Some(0);
+    let survivors = vec![None; refused.classes.len() + 1];
+    ensure!(!asked.reconfigure(info, (refused, survivors))?, "a quantum of zero was taken");
+    // Nor can the root take over anything.
+    let survivors = vec![Some(ClassId::ROOT); 2];
+    ensure!(!asked.reconfigure(info, (asked.spec().clone(), survivors))?, "the root became a leaf");
+    for op in after {
+        apply(info, &mut asked, op, true)?;
+        apply(info, &mut other, op, true)?;
+    }
+    same(&asked.events, &other.events)
+}
+
+/// Every backlogged leaf is served before the others have sent a certain number of bytes: a small multiple of what a round
+/// takes in which the leaf with the smallest share sends one largest packet. Every second leaf is always backlogged; the others
+/// come with single packets, so that they empty when they are served.
+fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
+    let mut spec = TreeSpec { max_packet: 1500, max_queued: 10_000, ..spec.clone() };
+    for class in &mut spec.classes {
+        class.weight = 1 + class.weight % 3;
+        class.limits = QueueLimits::default();
+        class.ceiling = None;
+        class.quantum = class.quantum.map(|quantum| quantum % 3000 + 100);
+    }
+    let tree = spec.build();
+    let mut model = model(info, &spec);
+    let smallest = tree.leaves().iter().map(|&leaf| tree.share_all_busy(leaf)).min().unwrap_or(1).max(1);
+    let parts = (1u128 << 64).div_ceil(smallest) + tree.leaves().len() as u128;
+    let quanta = spec.classes.iter().filter_map(|class| class.quantum);
+    // A class with a quantum below a packet waits for this many rounds.
+    let rounds = quanta.clone().min().map_or(1, |quantum| 1500u128.div_ceil(quantum.into()));
+    let patience = 4 * (parts * 1500 + rounds * quanta.map(u128::from).sum::<u128>());
+    let (busy, visitors): (Vec<_>, Vec<_>) = tree.leaves().iter().enumerate().partition(|(place, _)| place % 2 == 0);
+    for &(_, &leaf) in busy.iter().chain(&busy) {
+        model.enqueue(&[(leaf, 1500)], false)?;
+    }
+    let mut waited = vec![0u128; tree.len()];
+    let mut sent = 0;
+    for &(len, visitor) in case.traffic.iter().cycle().take(10_000) {
+        if let Some(&(_, &leaf)) = visitors.get(visitor as usize % (visitors.len() + 1))
+            && model.queued(leaf) == 0
+        {
+            model.enqueue(&[(leaf, len)], false)?;
+        }
+        let Some(packet) = model.dequeue()? else { return Err(format!("nothing sent with {:?}", model.backlog())) };
+        sent += u128::from(packet.len);
+        for &leaf in tree.leaves() {
+            let waits = &mut waited[leaf.index()];
+            *waits = if leaf == packet.class || model.queued(leaf) == 0 { 0 } else { *waits + u128::from(packet.len) };
+            ensure!(*waits <= patience, "{leaf:?} waited for {waits} B; {patience} B are enough");
+        }
+        if busy.iter().any(|&(_, &leaf)| leaf == packet.class) {
+            model.enqueue(&[(packet.class, len)], false)?;
+        }
+        if sent > 2 * patience {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is allocated after construction.
+fn no_allocation(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
+    let tree = spec.build();
+    let mut scheduler = make(info, spec);
+    let (mut arrivals, mut sent) = (Vec::with_capacity(64), Vec::with_capacity(64));
+    let count = allocation_counter::measure(|| {
+        plain_run(&mut scheduler, tree.leaves(), &case.before, &mut arrivals, &mut sent);
+        plain_run(&mut scheduler, tree.leaves(), &case.after, &mut arrivals, &mut sent);
+    });
+    ensure!(count.count_total == 0, "{} allocations of {} B", count.count_total, count.bytes_total);
+    Ok(())
+}
+
+/// The steps as a caller without any bookkeeping makes them.
+fn plain_run(
+    scheduler: &mut dyn Scheduler,
+    leaves: &[ClassId],
+    ops: &[Op],
+    arrivals: &mut Vec<Packet>,
+    sent: &mut Vec<Packet>,
+) {
+    let mut now = Nanos::ZERO;
+    let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
+    for op in ops {
+        match op {
+            Op::Enqueue(packets) => {
+                for &(at, len) in packets {
+                    arrivals.push(Packet { handle: 0, len, class: leaves[at as usize % leaves.len()] });
+                }
+                scheduler.enqueue_batch(now, arrivals, &mut drops);
+            }
+            &Op::EnqueueAnywhere(id, len) => {
+                scheduler.enqueue(now, Packet { handle: 0, len, class: ClassId(id) }, &mut drops);
+            }
+            &Op::DequeueBatch(packets, bytes) => {
+                let _ = scheduler.dequeue_batch(now, packets, bytes, sent, &mut drops);
+                sent.clear();
+            }
+            Op::Dequeue | Op::WaitOut => {
+                let _ = scheduler.dequeue(now, &mut drops);
+            }
+            &Op::Advance(span) | &Op::GoBack(span) => now = now.saturating_add(Nanos(span >> 20)),
+            Op::JumpAYear => now = now.saturating_add(Nanos(YEAR)),
+            Op::Purge => scheduler.purge(now, &mut drops),
+            Op::Add(..) | Op::Change(..) | Op::Remove(..) => {}
+        }
+    }
+}

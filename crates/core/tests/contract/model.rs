@@ -1,0 +1,374 @@
+//! A scheduler and, beside it, what the contract says must be in it. Every call is checked against that.
+
+use std::collections::VecDeque;
+
+use fairlink_core::hierarchy::{Hierarchy, QueueKind};
+use fairlink_core::packet::{ClassId, Packet};
+use fairlink_core::reconfigure::{Change, reconfigure};
+use fairlink_core::registry::{Leniency, SchedulerInfo, WorkConserving};
+use fairlink_core::scheduler::{Backlog, BatchEnd, Dequeued, DropReason, Scheduler};
+use fairlink_core::units::Nanos;
+
+use crate::trees::{Survivors, TreeSpec};
+
+/// What a scheduler did, as its caller sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Sent(u64, ClassId),
+    Dropped(u64, ClassId, DropReason),
+    WaitUntil(Nanos),
+    Idle,
+}
+
+/// Packets that a scheduler dropped during one call, in order.
+pub(crate) type Drops = Vec<(Packet, DropReason)>;
+
+pub(crate) type Broken = Result<(), String>;
+
+macro_rules! ensure {
+    ($holds:expr, $($what:tt)*) => {
+        if !$holds {
+            return Err(format!($($what)*));
+        }
+    };
+}
+pub(crate) use ensure;
+
+pub(crate) struct Model {
+    scheduler: Box<dyn Scheduler>,
+    tree: Hierarchy,
+    spec: TreeSpec,
+    work_conserving: WorkConserving,
+    queues: Vec<VecDeque<(u64, u32)>>,
+    next_handle: u64,
+    now: Nanos,
+    calls: u64,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Model {
+    pub(crate) fn new(scheduler: Box<dyn Scheduler>, spec: &TreeSpec, work_conserving: WorkConserving) -> Self {
+        let tree = spec.build();
+        let queues = vec![VecDeque::new(); tree.len()];
+        let now = Nanos(1);
+        let spec = spec.clone();
+        Self { scheduler, tree, spec, work_conserving, queues, next_handle: 0, now, calls: 0, events: Vec::new() }
+    }
+
+    pub(crate) fn spec(&self) -> &TreeSpec {
+        &self.spec
+    }
+
+    pub(crate) fn leaves(&self) -> &[ClassId] {
+        self.tree.leaves()
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    pub(crate) fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// Numbers the next packets from here on, to compare with a scheduler that has seen more.
+    pub(crate) fn skip_handles(&mut self, handles: u64) {
+        self.next_handle += handles;
+    }
+
+    pub(crate) fn backlog(&self) -> Backlog {
+        let mut all = Backlog::default();
+        for &(_, len) in self.queues.iter().flatten() {
+            all.packets += 1;
+            all.bytes += u64::from(len);
+        }
+        all
+    }
+
+    pub(crate) fn queued(&self, class: ClassId) -> usize {
+        self.queues[class.index()].len()
+    }
+
+    fn class_backlog(&self, class: usize) -> Backlog {
+        let packets = self.queues[class].len() as u64;
+        Backlog { packets, bytes: self.queues[class].iter().map(|&(_, len)| u64::from(len)).sum() }
+    }
+
+    /// Why a packet may be dropped on arrival; it must be if there is any reason.
+    fn reasons(&self, class: ClassId, len: u32) -> Vec<DropReason> {
+        if !self.tree.is_leaf(class) {
+            return vec![DropReason::NotALeaf];
+        }
+        let limits = self.tree.config(class).limits;
+        let queued = self.class_backlog(class.index());
+        let mut reasons = Vec::new();
+        if len > self.tree.link().max_packet {
+            reasons.push(DropReason::TooLong);
+        }
+        if queued.packets >= u64::from(limits.packets) {
+            reasons.push(DropReason::QueuePackets);
+        }
+        if queued.bytes + u64::from(len) > u64::from(limits.bytes) {
+            reasons.push(DropReason::QueueBytes);
+        }
+        if self.backlog().packets >= u64::from(self.tree.link().max_queued) {
+            reasons.push(DropReason::TotalPackets);
+        }
+        reasons
+    }
+
+    /// Hands in the packets in one call, or in one each.
+    pub(crate) fn enqueue(&mut self, packets: &[(ClassId, u32)], batch: bool) -> Broken {
+        let first = self.next_handle;
+        let mut arrivals: Vec<Packet> = Vec::new();
+        for (&(class, len), handle) in packets.iter().zip(first..) {
+            arrivals.push(Packet { handle, len, class });
+        }
+        self.next_handle += packets.len() as u64;
+        let mut drops = Drops::new();
+        let mut sink = |_: Nanos, packet: Packet, reason: DropReason| drops.push((packet, reason));
+        if batch {
+            self.scheduler.enqueue_batch(self.now, &mut arrivals, &mut sink);
+            ensure!(arrivals.is_empty(), "enqueue_batch left {arrivals:?}");
+        } else {
+            arrivals.into_iter().for_each(|packet| self.scheduler.enqueue(self.now, packet, &mut sink));
+        }
+        self.note_drops(&drops);
+        let mut drops = drops.into_iter().peekable();
+        for (&(class, len), handle) in packets.iter().zip(first..) {
+            let reasons = self.reasons(class, len);
+            let dropped = drops.next_if(|(packet, _)| packet.handle == handle);
+            match dropped {
+                Some((packet, reason)) => {
+                    ensure!((packet.class, packet.len) == (class, len), "dropped {packet:?}, was {class:?}, {len} B");
+                    ensure!(reasons.contains(&reason), "dropped {packet:?} as {reason:?}; there was {reasons:?}");
+                }
+                None => {
+                    ensure!(reasons.is_empty(), "took packet {handle} of {class:?}, {len} B, in spite of {reasons:?}");
+                    self.queues[class.index()].push_back((handle, len));
+                }
+            }
+        }
+        ensure!(drops.peek().is_none(), "dropped {:?}, which did not arrive", drops.peek());
+        self.check(packets.first().map(|packet| packet.0))
+    }
+
+    fn note_drops(&mut self, drops: &Drops) {
+        self.events.extend(drops.iter().map(|(p, reason)| Event::Dropped(p.handle, p.class, *reason)));
+    }
+
+    /// Drops out of the queues: only an active queue discipline may do that when packets leave.
+    fn settle_drops(&mut self, drops: Drops) -> Broken {
+        self.note_drops(&drops);
+        for (packet, reason) in drops {
+            let active = self.tree.is_leaf(packet.class) && self.tree.config(packet.class).queue != QueueKind::Fifo;
+            ensure!(active && reason == DropReason::Congestion, "dequeue dropped {packet:?} as {reason:?}");
+            let queue = &mut self.queues[packet.class.index()];
+            let place = queue.iter().position(|&queued| queued == (packet.handle, packet.len));
+            ensure!(place.and_then(|place| queue.remove(place)).is_some(), "dropped {packet:?}, which was not queued");
+        }
+        Ok(())
+    }
+
+    fn settle_sent(&mut self, packet: &Packet) -> Broken {
+        self.events.push(Event::Sent(packet.handle, packet.class));
+        let Some(queue) = self.queues.get_mut(packet.class.index()) else {
+            return Err(format!("sent {packet:?} of no class"));
+        };
+        let head = queue.pop_front();
+        ensure!(head == Some((packet.handle, packet.len)), "sent {packet:?}; its queue has {head:?} first");
+        Ok(())
+    }
+
+    fn settle_end(&mut self, end: &Event) -> Broken {
+        let backlog = self.backlog();
+        match *end {
+            Event::Idle => ensure!(backlog.packets == 0, "idle with {backlog:?}"),
+            Event::WaitUntil(t) => {
+                ensure!(backlog.packets > 0, "waits until {t} without backlog");
+                ensure!(t > self.now, "waits until {t} at {}", self.now);
+                let limited = self.spec.classes.iter().any(|class| class.ceiling.is_some());
+                let may = match self.work_conserving {
+                    WorkConserving::Always => false,
+                    WorkConserving::UnlessLimited => limited,
+                    WorkConserving::Never => true,
+                };
+                ensure!(may, "waits until {t} with {backlog:?} and nothing to wait for");
+            }
+            Event::Sent(..) | Event::Dropped(..) => {}
+        }
+        self.events.push(end.clone());
+        Ok(())
+    }
+
+    /// One call of dequeue; returns the class that sent.
+    pub(crate) fn dequeue(&mut self) -> Result<Option<Packet>, String> {
+        let mut drops = Drops::new();
+        let dequeued = self.scheduler.dequeue(self.now, &mut |_: Nanos, packet: Packet, reason: DropReason| {
+            drops.push((packet, reason));
+        });
+        self.settle_drops(drops)?;
+        let sent = match dequeued {
+            Dequeued::Packet(packet) => {
+                self.settle_sent(&packet)?;
+                Some(packet)
+            }
+            Dequeued::WaitUntil(t) => self.settle_end(&Event::WaitUntil(t)).map(|()| None)?,
+            Dequeued::Idle => self.settle_end(&Event::Idle).map(|()| None)?,
+        };
+        self.check(sent.as_ref().map(|packet| packet.class))?;
+        Ok(sent)
+    }
+
+    /// One call of dequeue_batch, or the single calls that it stands for.
+    pub(crate) fn dequeue_batch(&mut self, max_packets: usize, max_bytes: u64, batch: bool) -> Broken {
+        if !batch {
+            let mut bytes = 0;
+            for _ in 0..max_packets {
+                if bytes >= max_bytes {
+                    break;
+                }
+                let Some(packet) = self.dequeue()? else { break };
+                bytes += u64::from(packet.len);
+            }
+            return Ok(());
+        }
+        let mut drops = Drops::new();
+        let mut sent = Vec::new();
+        let mut sink = |_: Nanos, packet: Packet, reason: DropReason| drops.push((packet, reason));
+        let end = self.scheduler.dequeue_batch(self.now, max_packets, max_bytes, &mut sent, &mut sink);
+        self.settle_drops(drops)?;
+        let mut bytes = 0;
+        for (count, packet) in sent.iter().enumerate() {
+            ensure!(
+                count < max_packets && bytes < max_bytes,
+                "{packet:?} is beyond {max_packets} packets, {max_bytes} B"
+            );
+            bytes += u64::from(packet.len);
+            self.settle_sent(packet)?;
+        }
+        let full = sent.len() >= max_packets || bytes >= max_bytes;
+        match end {
+            BatchEnd::Full => {
+                ensure!(full, "full with {} packets, {bytes} B of {max_packets}, {max_bytes}", sent.len())
+            }
+            BatchEnd::WaitUntil(t) => self.settle_end(&Event::WaitUntil(t))?,
+            BatchEnd::Idle => self.settle_end(&Event::Idle)?,
+        }
+        ensure!(full == (end == BatchEnd::Full), "{end:?} after {} packets of {max_packets}", sent.len());
+        self.check(sent.last().map(|packet| packet.class))
+    }
+
+    /// Dequeues until a packet leaves or there is none, jumping to where the scheduler says that it can go on.
+    pub(crate) fn wait_out(&mut self) -> Broken {
+        for _ in 0..200 {
+            if self.dequeue()?.is_some() {
+                return Ok(());
+            }
+            match self.events.last() {
+                Some(&Event::WaitUntil(t)) if t == Nanos::MAX => return Ok(()),
+                Some(&Event::WaitUntil(t)) => {
+                    let before = Nanos(t.0 - 1);
+                    if before > self.now {
+                        self.now = before;
+                        ensure!(self.dequeue()?.is_none(), "a packet was sent before {t}, when it was said to wait");
+                    }
+                    self.now = t;
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err(format!("200 waits and no packet, at {}", self.now))
+    }
+
+    pub(crate) fn purge(&mut self) -> Broken {
+        let mut drops = Drops::new();
+        self.scheduler
+            .purge(self.now, &mut |_: Nanos, packet: Packet, reason: DropReason| drops.push((packet, reason)));
+        self.note_drops(&drops);
+        for (packet, reason) in drops {
+            ensure!(reason == DropReason::Purged, "purged {packet:?} as {reason:?}");
+            let head = self.queues.get_mut(packet.class.index()).and_then(VecDeque::pop_front);
+            ensure!(head == Some((packet.handle, packet.len)), "purged {packet:?}; its queue has {head:?} first");
+        }
+        let left = self.backlog();
+        ensure!(left.packets == 0, "purge kept {left:?}");
+        self.check_everything()
+    }
+
+    /// Changes classes. Returns whether the change was taken; where it was not, nothing may have changed.
+    pub(crate) fn reconfigure(
+        &mut self,
+        info: &'static SchedulerInfo,
+        (spec, survivors): (TreeSpec, Survivors),
+    ) -> Result<bool, String> {
+        let tree = spec.build();
+        let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
+        let mut drops = Drops::new();
+        let mut sink = |_: Nanos, packet: Packet, reason: DropReason| drops.push((packet, reason));
+        let Ok(new) = reconfigure(&mut self.scheduler, self.now, &change, &mut sink) else {
+            ensure!(drops.is_empty(), "a refused change dropped {drops:?}");
+            self.check_everything()?;
+            return Ok(false);
+        };
+        let left = self.scheduler.backlog();
+        ensure!(left == Backlog::default(), "the old scheduler keeps {left:?}");
+        self.scheduler = new;
+        self.note_drops(&drops);
+        let mut old = std::mem::replace(&mut self.queues, vec![VecDeque::new(); tree.len()]);
+        (self.tree, self.spec) = (tree, spec);
+        for (packet, reason) in &drops {
+            let (handle, len) = (packet.handle, packet.len);
+            let from = old.iter().position(|queue| queue.contains(&(handle, len)));
+            let Some(from) = from else { return Err(format!("dropped {packet:?}, which was not queued")) };
+            let new = survivors.get(from).copied().flatten();
+            let right = match (new, reason) {
+                (None, DropReason::ClassRemoved) => packet.class.index() == from,
+                (Some(new), DropReason::QueuePackets | DropReason::QueueBytes | DropReason::TotalPackets) => {
+                    packet.class == new
+                }
+                _ => false,
+            };
+            ensure!(right, "dropped {packet:?} of old class {from} as {reason:?}; its heir is {new:?}");
+            old[from].retain(|queued| queued.0 != handle);
+        }
+        for (from, queue) in old.into_iter().enumerate().filter(|(_, queue)| !queue.is_empty()) {
+            let Some(new) = survivors[from] else { return Err(format!("packets of removed class {from}: {queue:?}")) };
+            self.queues[new.index()].extend(queue);
+        }
+        self.check_everything()?;
+        Ok(true)
+    }
+
+    fn check(&mut self, touched: Option<ClassId>) -> Broken {
+        self.calls += 1;
+        if self.calls.is_multiple_of(16) {
+            return self.check_everything();
+        }
+        let (is, should) = (self.scheduler.backlog(), self.backlog());
+        ensure!(is == should, "backlog {is:?}, should be {should:?}");
+        if let Some(class) = touched.filter(|class| class.index() < self.queues.len()) {
+            self.check_class(class)?;
+        }
+        self.scheduler.check_invariants()
+    }
+
+    fn check_class(&self, class: ClassId) -> Broken {
+        let (is, should) = (self.scheduler.class_backlog(class), self.class_backlog(class.index()));
+        ensure!(is == should, "{class:?}: backlog {is:?}, should be {should:?}");
+        Ok(())
+    }
+
+    pub(crate) fn check_everything(&self) -> Broken {
+        let (is, should) = (self.scheduler.backlog(), self.backlog());
+        ensure!(is == should, "backlog {is:?}, should be {should:?}");
+        for index in 0..self.queues.len() {
+            self.check_class(ClassId(index as u32))?;
+        }
+        for beyond in [self.queues.len() as u32, u32::MAX] {
+            let is = self.scheduler.class_backlog(ClassId(beyond));
+            ensure!(is == Backlog::default(), "class {beyond} does not exist and has {is:?}");
+        }
+        self.scheduler.check_invariants()
+    }
+}
