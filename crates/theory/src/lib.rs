@@ -4,6 +4,7 @@
 //! * [`maxmin`]: weighted max-min fair sharing among siblings, \[hls\] Algorithm 1.
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
 //! * [`fast`]: the same in integers, for use while packets flow.
+//! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //!
 //! Rates are in bit/s. What is exact is a [`BigRational`]; [`to_f64`] and [`floor_bps`] turn it
 //! into what is printed.
@@ -18,10 +19,12 @@
 //! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod fast;
 pub mod hmm;
 pub mod maxmin;
 pub mod request;
+pub mod weights;
 
 use num_rational::BigRational;
 use num_traits::ToPrimitive;

@@ -1,6 +1,8 @@
 //! The HMM solver against an independent one, against the rules it must satisfy, and against those who would cheat it.
 
-use crate::random::{CLAIMED, Plan, Shape, fill, log_uniform, random_demand, random_request, rng, whole};
+use crate::random::{
+    CLAIMED, Plan, Shape, figure_1, fill, log_uniform, mbit, random_demand, random_request, rng, whole,
+};
 use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, MAX_DEPTH, Share};
 use fairlink_core::packet::ClassId;
 use fairlink_core::units::Rate;
@@ -81,22 +83,6 @@ fn hmm_satisfies_rules_r1_and_r2_at_every_class() {
         let tree = Plan::random(&mut rng, &CLAIMED).build();
         check_rules(&tree, &random_demand(&mut rng, &tree));
     }
-}
-
-/// Figure 1 of [hls] in Mbit/s; returns A, B, C, A1, A2, B1, B2.
-fn figure_1() -> (Hierarchy, [ClassId; 7]) {
-    let mut tree = Hierarchy::builder(LinkConfig::new(mbit(1000)));
-    let mut add = |parent, mbps| {
-        let share = Some(Share::Guarantee(mbit(mbps)));
-        tree.add(parent, ClassConfig { share, ..ClassConfig::default() }).unwrap()
-    };
-    let (a, b, c) = (add(ClassId::ROOT, 300), add(ClassId::ROOT, 300), add(ClassId::ROOT, 400));
-    let leaves = [add(a, 100), add(a, 200), add(b, 100), add(b, 200)];
-    (tree.build().unwrap(), [a, b, c, leaves[0], leaves[1], leaves[2], leaves[3]])
-}
-
-fn mbit(n: u64) -> Rate {
-    Rate::from_bps(n * 1_000_000).unwrap()
 }
 
 /// Allocations in Mbit/s.

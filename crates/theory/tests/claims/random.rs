@@ -170,3 +170,19 @@ pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
         left -= span;
     }
 }
+
+/// Figure 1 of [hls] in Mbit/s; returns A, B, C, A1, A2, B1, B2.
+pub(crate) fn figure_1() -> (Hierarchy, [ClassId; 7]) {
+    let mut tree = Hierarchy::builder(LinkConfig::new(mbit(1000)));
+    let mut add = |parent, mbps| {
+        let share = Some(Share::Guarantee(mbit(mbps)));
+        tree.add(parent, ClassConfig { share, ..ClassConfig::default() }).unwrap()
+    };
+    let (a, b, c) = (add(ClassId::ROOT, 300), add(ClassId::ROOT, 300), add(ClassId::ROOT, 400));
+    let leaves = [add(a, 100), add(a, 200), add(b, 100), add(b, 200)];
+    (tree.build().unwrap(), [a, b, c, leaves[0], leaves[1], leaves[2], leaves[3]])
+}
+
+pub(crate) fn mbit(n: u64) -> Rate {
+    Rate::from_bps(n * 1_000_000).unwrap()
+}

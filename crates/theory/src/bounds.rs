@@ -1,0 +1,344 @@
+//! How far HLS and HDRR may stray from the fluid ideal: \[hls\] Theorems 3, 4, 5 and 6, exact.
+//!
+//! | paper | here |
+//! | --- | --- |
+//! | w_i | [`Weights`] |
+//! | L_i^max | `max_packet` |
+//! | A~_i, before Lemma 6 | [`HlsBounds::aggregate_at_round_start`] |
+//! | A-bar_i, equation (23) | [`HlsBounds::aggregate`] |
+//! | alpha_ij, alpha (Theorem 3) | [`HlsBounds::alpha_between`], [`HlsBounds::alpha`] |
+//! | gamma (Theorem 5) | [`HlsBounds::transmission_gap`] |
+//! | alpha, beta_i, gamma of HDRR (Theorem 4, Lemma 9, Theorem 6) | [`HdrrBounds`] |
+//!
+//! alpha is in bytes of service per byte of weight, which the paper calls bytes; it changes with the unit in which weights
+//! are written. As seconds at the guarantee it does not: alpha * 8 w_i / g_i, the same for all siblings i, where g_i is the
+//! rate of the class when all are busy. Both are given.
+//!
+//! What is indivisible is one *credit*. In the paper it is one byte, so that a leaf's balance at the end of a round is at
+//! most L^max - 1 byte; a scheduler that counts in fractions of a byte has L^max - one fraction. [`HlsBounds::new`] takes
+//! the number of credits in a byte; 1 gives the paper's figures.
+//!
+//! Cost: O(n) operations, not one per pair of siblings: the worst pair below a parent are the two classes with the largest
+//! A-bar / w.
+
+use fairlink_core::hierarchy::Hierarchy;
+use fairlink_core::packet::ClassId;
+use fairlink_core::units::Rate;
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+use crate::weights::Weights;
+
+/// Why bounds could not be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BoundsError {
+    /// A leaf whose largest packet has no bytes.
+    #[error("the largest packet of class {} has 0 bytes; the smallest is 1", class.0)]
+    EmptyPacket {
+        /// The leaf.
+        class: ClassId,
+    },
+    /// A byte of zero credits.
+    #[error("a byte of 0 credits; the smallest number is 1")]
+    NoCredits,
+    /// A quantum of zero.
+    #[error("a quantum of 0 bytes; the smallest is 1")]
+    NoQuantum,
+}
+
+/// Two siblings and a bound (or a measurement) that holds for them and that no other pair exceeds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorstPair {
+    /// The two siblings.
+    pub classes: (ClassId, ClassId),
+    /// The value; the function that returns it says in which unit.
+    pub value: BigRational,
+}
+
+/// The bounds of HLS for one tree; Q* as in Theorem 2.
+#[derive(Clone, Debug)]
+pub struct HlsBounds<'a> {
+    tree: &'a Hierarchy,
+    weights: &'a Weights,
+    credits_per_byte: u64,
+    below: Below,
+    /// By class: the ancestor (or the class itself) that is a child of the root, rc(i).
+    top: Vec<ClassId>,
+    /// The largest (w_j + A~_j) / w_j among the children of the root: the largest fair quota of the root.
+    largest_quota: BigRational,
+}
+
+/// Sums over the subtree of each class, by class id.
+#[derive(Clone, Debug)]
+struct Below {
+    /// Weights of the descendants, in units of [`Weights`]; the class's own is not in it.
+    weights: Vec<u128>,
+    /// Largest packets of the leaves, in bytes.
+    packets: Vec<u64>,
+}
+
+impl Below {
+    fn of(tree: &Hierarchy, weights: &Weights, max_packet: impl Fn(ClassId) -> u32) -> Result<Self, BoundsError> {
+        weights.assert_for(tree);
+        let mut below = Self { weights: vec![0; tree.len()], packets: vec![0; tree.len()] };
+        for class in tree.classes().rev() {
+            let index = class.index();
+            if tree.is_leaf(class) {
+                below.packets[index] = u64::from(max_packet(class));
+                if below.packets[index] == 0 {
+                    return Err(BoundsError::EmptyPacket { class });
+                }
+            }
+            if let Some(parent) = tree.parent(class) {
+                below.weights[parent.index()] += below.weights[index] + u128::from(weights.units(class));
+                below.packets[parent.index()] += below.packets[index];
+            }
+        }
+        Ok(below)
+    }
+
+    fn packets(&self, class: ClassId) -> BigRational {
+        whole(self.packets[class.index()])
+    }
+}
+
+impl<'a> HlsBounds<'a> {
+    /// The bounds for leaves with largest packets of `max_packet` bytes, and `credits_per_byte` credits in a byte.
+    ///
+    /// # Errors
+    /// [`BoundsError::EmptyPacket`], [`BoundsError::NoCredits`].
+    ///
+    /// # Panics
+    /// When `weights` were made for a tree of another size.
+    pub fn new(
+        tree: &'a Hierarchy,
+        weights: &'a Weights,
+        credits_per_byte: u64,
+        max_packet: impl Fn(ClassId) -> u32,
+    ) -> Result<Self, BoundsError> {
+        if credits_per_byte == 0 {
+            return Err(BoundsError::NoCredits);
+        }
+        let below = Below::of(tree, weights, max_packet)?;
+        let mut top = vec![ClassId::ROOT; tree.len()];
+        for class in tree.classes() {
+            top[class.index()] = match tree.parent(class) {
+                Some(parent) if parent != ClassId::ROOT => top[parent.index()],
+                _ => class,
+            };
+        }
+        let mut bounds = Self { tree, weights, credits_per_byte, below, top, largest_quota: BigRational::default() };
+        let starts = tree.children(ClassId::ROOT).iter().map(|&class| bounds.start_per_weight(class));
+        let largest = starts.max().unwrap_or_default();
+        bounds.largest_quota = whole(1u8) + BigRational::new(largest.numer().clone(), largest.denom().clone());
+        Ok(bounds)
+    }
+
+    /// A~_i in bytes: the most that balances and residuals in the subtree of a class (not the root) add up to when a main
+    /// round starts, before its quotas (Lemma 5).
+    ///
+    /// # Panics
+    /// For the root, which has no such bound, and for a class that does not exist.
+    #[must_use]
+    pub fn aggregate_at_round_start(&self, class: ClassId) -> BigRational {
+        self.start_per_weight(class) * self.weights.bytes(class)
+    }
+
+    /// A-bar_i in bytes: the same at any time (Lemma 7); the one of the child of the root above the class.
+    ///
+    /// # Panics
+    /// For the root, which has no such bound, and for a class that does not exist.
+    #[must_use]
+    pub fn aggregate(&self, class: ClassId) -> BigRational {
+        let top = self.top[class.index()];
+        (self.start_per_weight(top) + &self.largest_quota) * self.weights.bytes(top)
+    }
+
+    /// Theorem 3 for two siblings, in bytes per byte of weight; `None` for classes that are not siblings.
+    #[must_use]
+    pub fn alpha_between(&self, i: ClassId, j: ClassId) -> Option<BigRational> {
+        let siblings = i != j && self.tree.parent(i).is_some() && self.tree.parent(i) == self.tree.parent(j);
+        siblings.then(|| self.aggregate_per_weight(i) + self.aggregate_per_weight(j))
+    }
+
+    /// Theorem 3: the largest bound of two siblings, in bytes per byte of weight; `None` where no class has a sibling.
+    #[must_use]
+    pub fn alpha(&self) -> Option<WorstPair> {
+        worst(inner(self.tree).filter_map(|parent| self.worst_below(parent)))
+    }
+
+    /// Theorem 3 as time at the guarantee, in seconds, on a link of rate `link`: the largest of any two siblings (which need
+    /// not be those of [`HlsBounds::alpha`]).
+    #[must_use]
+    pub fn fairness_seconds(&self, link: Rate) -> Option<WorstPair> {
+        let seconds = self.weights.seconds_per_weight(self.tree, link);
+        worst(inner(self.tree).filter_map(|parent| {
+            let WorstPair { classes, value } = self.worst_below(parent)?;
+            Some(WorstPair { classes, value: value * &seconds[parent.index()] })
+        }))
+    }
+
+    /// Theorem 5 in seconds: the longest time from the end of a visit to a leaf that stays backlogged to the next one; two
+    /// rounds.
+    #[must_use]
+    pub fn transmission_gap(&self, link: Rate) -> BigRational {
+        self.longest_round(link) * BigInt::from(2)
+    }
+
+    /// The longest round in seconds, equation (25): (sum of weights + sum of largest packets) / C. Table II of \[hls\] prints
+    /// this as the transmission gap.
+    #[must_use]
+    pub fn longest_round(&self, link: Rate) -> BigRational {
+        let weights = self.weights.in_bytes(self.below.weights[0]);
+        seconds(weights + self.below.packets(ClassId::ROOT), link)
+    }
+
+    /// A~_i / w_i; not reduced, because it is only compared for most of the classes.
+    fn start_per_weight(&self, class: ClassId) -> BigRational {
+        assert_ne!(class, ClassId::ROOT, "the root has no weight");
+        let credits = BigInt::from(self.credits_per_byte);
+        let units = BigInt::from(self.weights.units_per_byte());
+        let index = class.index();
+        // Over `credits * units` bytes; a leaf has one credit less than its largest packet.
+        let bytes = (self.below.packets[index] * &units + self.below.weights[index]) * &credits;
+        let start = if self.tree.is_leaf(class) { bytes - units } else { bytes };
+        BigRational::new_raw(start, self.weights.units(class) * credits)
+    }
+
+    fn aggregate_per_weight(&self, class: ClassId) -> BigRational {
+        self.aggregate(class) / self.weights.bytes(class)
+    }
+
+    fn worst_below(&self, parent: ClassId) -> Option<WorstPair> {
+        let children = self.tree.children(parent);
+        // The largest quota of the root is in A-bar / w of all its children, so A~ / w tells who is worst. Below one child
+        // of the root A-bar is the same, so the smallest weights are.
+        let (i, j) = if parent == ClassId::ROOT {
+            two_largest(children.iter().map(|&child| (child, self.start_per_weight(child))))?
+        } else {
+            two_lightest(self.weights, children)?
+        };
+        Some(WorstPair { classes: (i, j), value: self.aggregate_per_weight(i) + self.aggregate_per_weight(j) })
+    }
+}
+
+/// The bounds of HDRR for one tree, as \[hls\] states them; weights count visits and are usually whole numbers.
+#[derive(Clone, Debug)]
+pub struct HdrrBounds<'a> {
+    tree: &'a Hierarchy,
+    weights: &'a Weights,
+    quantum: u64,
+    below: Below,
+    /// L^max of the whole scheduler.
+    largest_packet: u32,
+}
+
+impl<'a> HdrrBounds<'a> {
+    /// The bounds for leaves with largest packets of `max_packet` bytes and a quantum of `quantum` bytes.
+    ///
+    /// # Errors
+    /// [`BoundsError::EmptyPacket`], [`BoundsError::NoQuantum`].
+    ///
+    /// # Panics
+    /// When `weights` were made for a tree of another size.
+    pub fn new(
+        tree: &'a Hierarchy,
+        weights: &'a Weights,
+        quantum: u64,
+        max_packet: impl Fn(ClassId) -> u32,
+    ) -> Result<Self, BoundsError> {
+        if quantum == 0 {
+            return Err(BoundsError::NoQuantum);
+        }
+        let largest_packet = tree.leaves().iter().map(|&leaf| max_packet(leaf)).max().unwrap_or(0);
+        let below = Below::of(tree, weights, max_packet)?;
+        Ok(Self { tree, weights, quantum, below, largest_packet })
+    }
+
+    /// Theorem 4 for two siblings, in bytes per byte of weight; `None` for classes that are not siblings.
+    #[must_use]
+    pub fn alpha_between(&self, i: ClassId, j: ClassId) -> Option<BigRational> {
+        let siblings = i != j && self.tree.parent(i).is_some() && self.tree.parent(i) == self.tree.parent(j);
+        siblings.then(|| self.alpha_of(i, j))
+    }
+
+    /// Theorem 4: the largest bound of two siblings, in bytes per byte of weight; `None` where no class has a sibling.
+    #[must_use]
+    pub fn alpha(&self) -> Option<WorstPair> {
+        worst(inner(self.tree).filter_map(|parent| {
+            let (i, j) = two_lightest(self.weights, self.tree.children(parent))?;
+            Some(WorstPair { classes: (i, j), value: self.alpha_of(i, j) })
+        }))
+    }
+
+    /// Lemma 9: a backlogged leaf is visited at least once in this many visits.
+    #[must_use]
+    pub fn visits(&self, leaf: ClassId) -> BigRational {
+        let mut product = whole(1u8);
+        let mut at = leaf;
+        while let Some(parent) = self.tree.parent(at) {
+            product *= self.weights.in_bytes(self.weights.of_children(self.tree, parent));
+            at = parent;
+        }
+        product
+    }
+
+    /// Theorem 6 in seconds.
+    #[must_use]
+    pub fn transmission_gap(&self, link: Rate) -> BigRational {
+        // Lemma 9's product depends on the parent alone: one product per inner class, parents before children.
+        let mut visits = vec![BigRational::default(); self.tree.len()];
+        for class in inner(self.tree) {
+            let above = self.tree.parent(class).map_or_else(|| whole(1u8), |parent| visits[parent.index()].clone());
+            visits[class.index()] = above * self.weights.in_bytes(self.weights.of_children(self.tree, class));
+        }
+        let most = self.tree.leaves().iter().filter_map(|&leaf| self.tree.parent(leaf));
+        let most = most.map(|parent| &visits[parent.index()]).max().cloned().unwrap_or_default();
+        seconds((most - whole(1u8)) * whole(self.quantum) + self.below.packets(ClassId::ROOT), link)
+    }
+
+    fn alpha_of(&self, i: ClassId, j: ClassId) -> BigRational {
+        let packet = whole(self.largest_packet);
+        &packet / self.weights.bytes(i) + &packet / self.weights.bytes(j) + whole(self.quantum)
+    }
+}
+
+/// The root and all other classes with children, parents before children.
+fn inner(tree: &Hierarchy) -> impl Iterator<Item = ClassId> + '_ {
+    (0..tree.len()).map(|index| ClassId(index as u32)).filter(|&class| !tree.children(class).is_empty())
+}
+
+/// The largest value; the first of several.
+pub(crate) fn worst(pairs: impl Iterator<Item = WorstPair>) -> Option<WorstPair> {
+    pairs.reduce(|worst, pair| if pair.value > worst.value { pair } else { worst })
+}
+
+/// The two classes of the largest value; `None` where there are fewer than two.
+fn two_largest(values: impl Iterator<Item = (ClassId, BigRational)>) -> Option<(ClassId, ClassId)> {
+    let mut first: Option<(ClassId, BigRational)> = None;
+    let mut second: Option<(ClassId, BigRational)> = None;
+    for value in values {
+        if first.as_ref().is_none_or(|first| value.1 > first.1) {
+            second = first.replace(value);
+        } else if second.as_ref().is_none_or(|second| value.1 > second.1) {
+            second = Some(value);
+        }
+    }
+    Some((first?.0, second?.0))
+}
+
+/// The two classes of the smallest weight; `None` where there are fewer than two.
+fn two_lightest(weights: &Weights, classes: &[ClassId]) -> Option<(ClassId, ClassId)> {
+    let first = *classes.iter().min_by_key(|&&class| weights.units(class))?;
+    let others = classes.iter().filter(|&&class| class != first);
+    Some((first, *others.min_by_key(|&&class| weights.units(class))?))
+}
+
+fn whole(value: impl Into<BigInt>) -> BigRational {
+    BigRational::from_integer(value.into())
+}
+
+/// Time in seconds to send so many bytes.
+fn seconds(bytes: BigRational, link: Rate) -> BigRational {
+    bytes * BigInt::from(8) / BigInt::from(link.bps())
+}

@@ -1,0 +1,134 @@
+//! The weights that a round-robin scheduler runs with, which is what its bounds and its measured fairness are stated in.
+
+use fairlink_core::hierarchy::Hierarchy;
+use fairlink_core::packet::ClassId;
+use fairlink_core::units::Rate;
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+/// A weight for every class but the root, in bytes: a whole number of units, so many of which make a byte.
+///
+/// In \[hls\] a weight carries the unit byte (Section V-B: it is the remainder of a division of bytes), and Figure 1 uses the
+/// guarantees in Mbit/s as plain numbers. A scheduler may count in fractions of a byte instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// By class id; the root's is not used.
+    units: Vec<u64>,
+    units_per_byte: u64,
+}
+
+/// Why weights were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WeightsError {
+    /// Not one weight per class.
+    #[error("{given} weights for {classes} classes (the link included)")]
+    Count {
+        /// How many were given.
+        given: usize,
+        /// How many classes there are.
+        classes: usize,
+    },
+    /// A class other than the root has the weight zero.
+    #[error("class {} has the weight 0; the smallest is 1", class.0)]
+    Zero {
+        /// The class.
+        class: ClassId,
+    },
+    /// A byte has no units.
+    #[error("a byte of 0 units; the smallest number is 1")]
+    NoUnits,
+}
+
+impl Weights {
+    /// The weights `units[i] / units_per_byte` bytes, by class id; the root's is not used.
+    ///
+    /// # Errors
+    /// [`WeightsError`] for the first thing that is wrong.
+    pub fn new(tree: &Hierarchy, units: Vec<u64>, units_per_byte: u64) -> Result<Self, WeightsError> {
+        if units.len() != tree.len() {
+            return Err(WeightsError::Count { given: units.len(), classes: tree.len() });
+        }
+        if units_per_byte == 0 {
+            return Err(WeightsError::NoUnits);
+        }
+        match tree.classes().find(|class| units[class.index()] == 0) {
+            Some(class) => Err(WeightsError::Zero { class }),
+            None => Ok(Self { units, units_per_byte }),
+        }
+    }
+
+    /// The weights as the user wrote them (a guarantee counts in bit/s), divided by `divisor`.
+    ///
+    /// # Errors
+    /// [`WeightsError::NoUnits`] for a divisor of zero.
+    pub fn as_written(tree: &Hierarchy, divisor: u64) -> Result<Self, WeightsError> {
+        let units = (0..tree.len()).map(|index| tree.weight(ClassId(index as u32))).collect();
+        Self::new(tree, units, divisor)
+    }
+
+    /// The weight of a class in units.
+    #[must_use]
+    pub fn units(&self, class: ClassId) -> u64 {
+        self.units[class.index()]
+    }
+
+    /// How many units make a byte.
+    #[must_use]
+    pub fn units_per_byte(&self) -> u64 {
+        self.units_per_byte
+    }
+
+    /// The weight of a class in bytes.
+    #[must_use]
+    pub fn bytes(&self, class: ClassId) -> BigRational {
+        self.in_bytes(u128::from(self.units(class)))
+    }
+
+    /// So many units, in bytes.
+    pub(crate) fn in_bytes(&self, units: u128) -> BigRational {
+        BigRational::new(units.into(), self.units_per_byte.into())
+    }
+
+    /// The weights of the children of `parent` together, in units.
+    pub(crate) fn of_children(&self, tree: &Hierarchy, parent: ClassId) -> u128 {
+        tree.children(parent).iter().map(|&child| u128::from(self.units(child))).sum()
+    }
+
+    /// What turns service per weight (bytes per byte of weight) of the children of each class into seconds at their
+    /// all-busy rates, by the parent's id: 8 w_i / g_i, which is the same for all siblings i; g is the weighted share of
+    /// the link when every class is busy (\[hls\] Section II). Zero at leaves.
+    pub(crate) fn seconds_per_weight(&self, tree: &Hierarchy, link: Rate) -> Vec<BigRational> {
+        let mut seconds = vec![BigRational::default(); tree.len()];
+        seconds[0] = self.in_bytes(8 * self.of_children(tree, ClassId::ROOT)) / BigInt::from(link.bps());
+        for class in tree.classes().filter(|&class| !tree.is_leaf(class)) {
+            let Some(parent) = tree.parent(class) else { continue };
+            let children = BigInt::from(self.of_children(tree, class));
+            // g_child = g_class w_child / (sum of children), so 1 / g grows by that sum over the class's own weight.
+            seconds[class.index()] = &seconds[parent.index()] * BigRational::new(children, self.units(class).into());
+        }
+        seconds
+    }
+
+    /// Panics unless the weights were made for a tree of `classes` classes.
+    pub(crate) fn assert_for(&self, tree: &Hierarchy) {
+        assert_eq!(self.units.len(), tree.len(), "weights made for another tree");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
+
+    #[test]
+    fn weights_of_zero_or_for_another_tree_are_refused() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(10).unwrap()));
+        let a = tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+        let tree = tree.build().unwrap();
+        assert_eq!(Weights::new(&tree, vec![0, 0], 1).unwrap_err(), WeightsError::Zero { class: a });
+        assert_eq!(Weights::new(&tree, vec![1], 1).unwrap_err(), WeightsError::Count { given: 1, classes: 2 });
+        assert_eq!(Weights::new(&tree, vec![0, 1], 0).unwrap_err(), WeightsError::NoUnits);
+        let weights = Weights::new(&tree, vec![0, 3], 4).unwrap();
+        assert_eq!(weights.bytes(a), BigRational::new(3.into(), 4.into()));
+    }
+}
