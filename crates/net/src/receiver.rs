@@ -261,12 +261,14 @@ impl Buffers {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
             Err(error) => return Err(error),
         };
-        let (monotonic, realtime) = (sys::monotonic_ns(), sys::realtime_ns());
+        if received == 0 {
+            return Ok(0);
+        }
+        let (offset, now) = (sys::realtime_offset_ns(), sys::realtime_ns());
         for (message, frame) in self.messages[..received].iter().zip(&self.frames) {
-            let arrived = arrival_ns(&message.msg_hdr).unwrap_or(realtime);
-            let ago = realtime.saturating_sub(arrived);
+            let arrived = arrival_ns(&message.msg_hdr).unwrap_or(now);
             let length = message.msg_len as usize;
-            meter.see(&frame[..length.min(MAX_HEADERS)], length as u64, monotonic.saturating_sub(ago), arrived);
+            meter.see(&frame[..length.min(MAX_HEADERS)], length as u64, arrived.saturating_sub(offset), arrived);
         }
         Ok(received)
     }

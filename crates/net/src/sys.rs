@@ -17,6 +17,25 @@ pub(crate) fn realtime_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
 
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC` in ns, to a fraction of a microsecond. Reading one after the other
+/// once is not enough: this thread may lose its processor for milliseconds in between.
+pub(crate) fn realtime_offset_ns() -> u64 {
+    let reading = || {
+        let before = monotonic_ns();
+        let realtime = realtime_ns();
+        let took = monotonic_ns() - before;
+        (took, realtime.saturating_sub(before + took / 2))
+    };
+    let mut best = reading();
+    for _ in 0..16 {
+        if best.0 < 500 {
+            break;
+        }
+        best = best.min(reading());
+    }
+    best.1
+}
+
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write to for the whole call. Both clocks used exist on every Linux, so the call

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use crate::sys;
 
@@ -25,6 +26,7 @@ impl Default for VethOptions {
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_QDISC: u16 = 6;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
@@ -47,7 +49,7 @@ pub fn create_pair(name: &str, peer: &str, options: &VethOptions) -> io::Result<
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not an interface name: {name:?}")));
         }
     }
-    request(&new_pair_message(name, peer, options))?;
+    acknowledgement(&request(&new_pair_message(name, peer, options))?)?;
     for name in [name, peer] {
         disable_offloads(name)?;
     }
@@ -66,12 +68,17 @@ fn new_pair_message(name: &str, peer: &str, options: &VethOptions) -> Vec<u8> {
             });
         });
     });
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
+    let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    address(&mut message, libc::RTM_NEWLINK, flags);
+    message
+}
+
+/// Fills in the header of a message that is otherwise complete.
+fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
     let length = message.len() as u32;
     message[0..4].copy_from_slice(&length.to_ne_bytes());
-    message[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
-    message[6..8].copy_from_slice(&flags.to_ne_bytes());
-    message
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    message[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
 }
 
 fn push_interface(message: &mut Vec<u8>, name: &str, options: &VethOptions) {
@@ -99,21 +106,23 @@ fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// Sends one rtnetlink request and waits for its acknowledgement.
-fn request(message: &[u8]) -> io::Result<()> {
+/// Sends one rtnetlink request and waits for the answer.
+fn request(message: &[u8]) -> io::Result<Vec<u8>> {
     let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     // SAFETY: the buffer is readable for its length; an unbound netlink socket sends to the kernel.
     let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut answer = [0u8; 4096];
+    // More than all attributes of one interface take; what is cut off is not read.
+    let mut answer = vec![0u8; 32_768];
     // SAFETY: the buffer is writable for its length.
     let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
     if received < 0 {
         return Err(io::Error::last_os_error());
     }
-    acknowledgement(&answer[..received as usize])
+    answer.truncate(received as usize);
+    Ok(answer)
 }
 
 /// What an `NLMSG_ERROR` message says: its code is 0 for success and a negative error number otherwise.
@@ -141,6 +150,50 @@ pub fn set_up(name: &str) -> io::Result<()> {
         message.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
     })?;
     Ok(())
+}
+
+/// Waits until the interface carries frames: after it and its peer were set up, the kernel still drops what is sent until it
+/// has noticed the cable, a few milliseconds later.
+///
+/// # Errors
+/// `TimedOut` where that takes longer than `limit`, as it does while the peer is down; else as [`set_up`].
+pub fn wait_until_running(name: &str, limit: Duration) -> io::Result<()> {
+    let begin = Instant::now();
+    while queueing_discipline(name)? == b"noop" {
+        if begin.elapsed() >= limit {
+            let message = format!("interface {name} carries nothing after {} ms", limit.as_millis());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Waits for the lock under which the kernel is still starting the interface.
+    set_up(name)
+}
+
+/// Name of the interface's queueing discipline: `noop` as long as it drops everything.
+fn queueing_discipline(name: &str) -> io::Result<Vec<u8>> {
+    let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
+    message[NETLINK_HEADER + 4..NETLINK_HEADER + 8].copy_from_slice(&sys::interface_index(name)?.to_ne_bytes());
+    address(&mut message, libc::RTM_GETLINK, libc::NLM_F_REQUEST);
+    let answer = request(&message)?;
+    attribute(&answer, IFLA_QDISC)
+        .map(|value| value.strip_suffix(b"\0").unwrap_or(value).to_vec())
+        .ok_or_else(|| acknowledgement(&answer).err().unwrap_or_else(|| io::Error::from(io::ErrorKind::InvalidData)))
+}
+
+/// The value of the attribute `kind` of a message about an interface.
+fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut rest = message.get(NETLINK_HEADER + INTERFACE_HEADER..)?;
+    loop {
+        let (&length, tail) = rest.split_first_chunk::<2>()?;
+        let (&found, _) = tail.split_first_chunk::<2>()?;
+        let length = usize::from(u16::from_ne_bytes(length));
+        let value = rest.get(4..length)?;
+        if u16::from_ne_bytes(found) == kind {
+            return Some(value);
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
 }
 
 /// Sets the largest IP packet of the interface, in bytes.
