@@ -1,6 +1,7 @@
 //! What users write: link files, scenario files, matches and demands, with errors that name the place, the value and the
 //! limit.
 //!
+//! * [`units`]: rates, sizes and times.
 //! * [`matching`]: which frames belong to a class.
 //!
 //! # What this crate does not do
@@ -11,3 +12,4 @@
 #![forbid(unsafe_code)]
 
 pub mod matching;
+pub mod units;

@@ -24,6 +24,7 @@ pub mod fifo;
 pub mod hierarchy;
 pub mod hls;
 pub mod metered;
+pub mod overhead;
 pub mod packet;
 pub mod queue;
 pub mod reconfigure;
