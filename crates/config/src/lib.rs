@@ -1,6 +1,9 @@
 //! What users write: link files, scenario files, matches and demands, with errors that name the place, the value and the
 //! limit.
 //!
+//! * [`link`]: link files.
+//! * [`problem`]: what is wrong with a file, and where.
+//! * [`names`]: names of classes.
 //! * [`units`]: rates, sizes and times.
 //! * [`matching`]: which frames belong to a class.
 //!
@@ -11,5 +14,15 @@
 //! Whatever bytes a file holds, reading it gives a value or an error; a panic is a bug of ours.
 #![forbid(unsafe_code)]
 
+mod class;
+mod kind;
+pub mod link;
 pub mod matching;
+pub mod names;
+pub mod problem;
+mod reader;
+mod tree;
 pub mod units;
+
+pub use link::{LinkFile, ReadOptions};
+pub use problem::{Problem, Problems};

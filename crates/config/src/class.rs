@@ -1,0 +1,330 @@
+//! One `[[class]]` of a link file.
+
+use fairlink_core::hierarchy::{
+    ClassConfig, Contract, Feature, LeakyBucket, MAX_WEIGHT, QueueKind, QueueLimits, ServiceCurve, Share,
+};
+use fairlink_core::units::{Nanos, Rate};
+
+use crate::kind::ProblemKind;
+use crate::matching::Match;
+use crate::names::refusal;
+use crate::problem::{Log, Span};
+use crate::reader::{Table, Value};
+use crate::units::{QueueLength, parse_queue};
+
+pub(crate) const PLACE: &str = "[[class]]";
+const KEYS: [&str; 20] = [
+    "name",
+    "parent",
+    "guarantee",
+    "weight",
+    "ceiling",
+    "burst",
+    "ceiling_burst",
+    "priority",
+    "latency_critical",
+    "quantum",
+    "contract",
+    "real_time",
+    "link_share",
+    "upper_limit",
+    "max_delay",
+    "leaky_bucket",
+    "buffer",
+    "queue",
+    "match",
+    "pool",
+];
+/// Keys that only leaves may set.
+const LEAF_KEYS: [&str; 8] =
+    ["latency_critical", "contract", "real_time", "max_delay", "leaky_bucket", "buffer", "queue", "match"];
+/// Which key asks a scheduler for which feature.
+const FEATURES: [(&str, Feature); 13] = [
+    ("ceiling", Feature::Ceiling),
+    ("burst", Feature::Burst),
+    ("ceiling_burst", Feature::Burst),
+    ("priority", Feature::Priority),
+    ("latency_critical", Feature::LatencyCritical),
+    ("quantum", Feature::Quantum),
+    ("contract", Feature::Contract),
+    ("real_time", Feature::ServiceCurves),
+    ("link_share", Feature::ServiceCurves),
+    ("upper_limit", Feature::ServiceCurves),
+    ("max_delay", Feature::DelayObjective),
+    ("leaky_bucket", Feature::DelayObjective),
+    ("queue", Feature::ActiveQueue),
+];
+
+/// A class as written, before it has a place in the tree.
+#[derive(Debug)]
+pub(crate) struct RawClass<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) name_span: Span,
+    pub(crate) parent: Option<(&'a str, Span)>,
+    /// The place of the guarantee or weight, or of the name where there is neither.
+    pub(crate) share_span: Span,
+    pub(crate) config: ClassConfig,
+    /// The places of what a scheduler may not be able to honour; the first of each kind.
+    pub(crate) features: Vec<(Feature, Span)>,
+    /// What only a leaf may set.
+    pub(crate) leaf_only: Option<(&'static str, Span)>,
+    pub(crate) matches: Vec<(Match, Span)>,
+    pub(crate) pool: Option<(&'a str, Span)>,
+}
+
+/// What a class needs to know of the link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkFacts {
+    pub(crate) rate: Option<Rate>,
+}
+
+/// Reads one class. `None` where it has no usable name; everything that is wrong is in the log.
+pub(crate) fn read<'a>(table: &Table<'a, '_>, link: LinkFacts, log: &mut Log) -> Option<RawClass<'a>> {
+    table.only(&KEYS, log);
+    let config = config(table, link, log);
+    let matches = matches(table, log);
+    let name = table.need("name", "name = \"...\"", log)?;
+    let text = name.string("a name in quotes", log)?;
+    if let Some(why) = refusal(text) {
+        log.error(name.span(), ProblemKind::BadName { name: text.chars().take(60).collect(), why });
+        return None;
+    }
+    let named = |key: &str, log: &mut Log| {
+        let value = table.get(key)?;
+        Some((value.string("a name in quotes", log)?, value.span()))
+    };
+    let parent = named("parent", log);
+    let pool = named("pool", log);
+    let mut features: Vec<(Feature, Span)> = Vec::new();
+    for (key, feature) in FEATURES {
+        if let Some(value) = table.get(key)
+            && !features.iter().any(|&(known, _)| known == feature)
+        {
+            features.push((feature, value.span()));
+        }
+    }
+    let share = table.get("guarantee").or_else(|| table.get("weight")).unwrap_or(name);
+    let leaf_only = LEAF_KEYS.iter().find_map(|&key| Some((key, table.get(key)?.span())));
+    Some(RawClass {
+        name: text,
+        name_span: name.span(),
+        parent,
+        share_span: share.span(),
+        config,
+        features,
+        leaf_only,
+        matches,
+        pool,
+    })
+}
+
+fn config(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> ClassConfig {
+    table.not_both("guarantee", "weight", log);
+    let rate = |key: &str, log: &mut Log| table.get(key)?.rate(link.rate, log);
+    let guarantee = rate("guarantee", log);
+    let weight = table.get("weight").and_then(|value| value.integer(1, MAX_WEIGHT, log));
+    let ceiling = rate("ceiling", log);
+    if let (Some(ceiling), Some(guarantee), Some(value)) = (ceiling, guarantee, table.get("ceiling"))
+        && ceiling < guarantee
+    {
+        log.warn(value.span(), ProblemKind::CeilingBelowGuarantee { ceiling, guarantee });
+    }
+    let size = |key: &str, log: &mut Log| table.get(key)?.some_size(u64::MAX, log);
+    let curve = |key: &'static str, log: &mut Log| curve(table, key, link, log);
+    ClassConfig {
+        share: guarantee.map(Share::Guarantee).or(weight.map(Share::Weight)),
+        ceiling,
+        burst: size("burst", log),
+        ceiling_burst: size("ceiling_burst", log),
+        priority: table.get("priority").and_then(|value| value.integer(0, 255, log)).map(|value| value as u8),
+        latency_critical: table.get("latency_critical").and_then(|value| value.boolean(log)).unwrap_or(false),
+        quantum: table
+            .get("quantum")
+            .and_then(|value| value.some_size(u64::from(u32::MAX), log))
+            .map(|value| value as u32),
+        contract: contract(table, log),
+        real_time: curve("real_time", log),
+        link_share: curve("link_share", log),
+        upper_limit: curve("upper_limit", log),
+        max_delay: table.get("max_delay").and_then(|value| value.some_time(log)),
+        leaky_bucket: leaky_bucket(table, link, log),
+        limits: limits(table, guarantee, log),
+        queue: table
+            .get("queue")
+            .and_then(|value| {
+                let words = [("fifo", QueueKind::Fifo), ("codel", QueueKind::CoDel), ("fq_codel", QueueKind::FqCoDel)];
+                value.word("queue discipline", &words, log)
+            })
+            .unwrap_or_default(),
+    }
+}
+
+fn contract(table: &Table<'_, '_>, log: &mut Log) -> Option<Contract> {
+    let table = table.get("contract")?.table("a contract", "{ bytes = \"3kB\", every = \"1s\" }", log)?;
+    table.only(&["bytes", "every"], log);
+    let bytes = table.need("bytes", "bytes = \"3kB\"", log).and_then(|value| value.some_size(u64::MAX, log));
+    let every = table.need("every", "every = \"1s\"", log).and_then(|value| value.some_time(log));
+    Some(Contract { bytes: bytes?, every: every? })
+}
+
+fn leaky_bucket(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<LeakyBucket> {
+    let expected = "{ burst = \"10kB\", peak = \"2mbit\", rate = \"1mbit\" }";
+    let table = table.get("leaky_bucket")?.table("a leaky bucket", expected, log)?;
+    table.only(&["burst", "peak", "rate"], log);
+    let burst = table.need("burst", "burst = \"10kB\"", log).and_then(|value| value.some_size(u64::MAX, log));
+    let peak = table.need("peak", "peak = \"2mbit\"", log);
+    let peak_rate = peak.and_then(|value| value.rate(link.rate, log));
+    let rate = table.need("rate", "rate = \"1mbit\"", log).and_then(|value| value.rate(link.rate, log));
+    let bucket = LeakyBucket { burst: burst?, peak: peak_rate?, rate: rate? };
+    if bucket.peak < bucket.rate {
+        let (value, min, max) = (bucket.peak.to_string(), bucket.rate.to_string(), Rate::MAX.to_string());
+        peak?.out_of_range(value, min, max, log);
+        return None;
+    }
+    Some(bucket)
+}
+
+/// A service curve in either of its two forms; a rate alone is a straight line.
+fn curve(table: &Table<'_, '_>, key: &'static str, link: LinkFacts, log: &mut Log) -> Option<ServiceCurve> {
+    let expected = "{ burst = \"160B\", delay = \"5ms\", rate = \"64kbit\" } or { m1 = \"6.6mbit\", d = \"10ms\", m2 = \"2mbit\" }";
+    let table = table.get(key)?.table("a service curve", expected, log)?;
+    table.only(&["burst", "delay", "rate", "m1", "d", "m2"], log);
+    let pieces = ["m1", "d", "m2"].into_iter().find(|key| table.get(key).is_some());
+    let burst = ["burst", "delay", "rate"].into_iter().find(|key| table.get(key).is_some());
+    match (pieces, burst) {
+        (Some(other), Some(one)) => {
+            let kind = ProblemKind::Both { place: table.place, one, other };
+            log.error_also(table.key_span(other), kind, table.key_span(one), "this");
+            None
+        }
+        (Some(_), None) => two_pieces(&table, link, log),
+        _ => from_burst(&table, link, log),
+    }
+}
+
+fn two_pieces(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<ServiceCurve> {
+    // A slope of zero is fine in a curve, as long as the other is not zero too.
+    let slope = |key: &str, log: &mut Log| -> Option<Option<Rate>> {
+        let Some(value) = table.get(key) else { return Some(None) };
+        if value.value.get_ref().as_str() == Some("0bit") {
+            return Some(None);
+        }
+        value.rate(link.rate, log).map(Some)
+    };
+    let m1 = slope("m1", log);
+    let m2 = slope("m2", log);
+    let d = match table.get("d") {
+        Some(value) => value.time(log),
+        None if table.get("m1").is_some() => {
+            let (place, example) = (table.place, "d = \"10ms\": how long the slope m1 lasts");
+            log.error(table.span.clone(), ProblemKind::MissingKey { place, key: "d", example });
+            None
+        }
+        None => Some(Nanos::ZERO),
+    };
+    let curve = ServiceCurve { m1: m1?, d: d?, m2: m2? };
+    if curve.m2.is_none() && (curve.m1.is_none() || curve.d == Nanos::ZERO) {
+        log.error(table.span.clone(), ProblemKind::Neither { place: table.place, one: "m1", other: "m2" });
+        return None;
+    }
+    Some(curve)
+}
+
+/// From (u_max, d_max, r): a packet of u_max bytes within d_max, and the rate r in the long run.
+///
+/// [hfsc] Section 4, Figure 8: concave with m1 = u_max / d_max where that exceeds r, else convex with a flat first piece.
+/// DIFFERENCE: slopes are whole bit/s and times whole nanoseconds here; both are rounded so that u_max is still served by
+/// d_max.
+fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<ServiceCurve> {
+    let rate = table.need("rate", "rate = \"64kbit\"", log).and_then(|value| value.rate(link.rate, log));
+    let burst = table.get("burst");
+    let delay = table.get("delay");
+    let burst_bytes = burst.map(|value| value.some_size(u64::from(u32::MAX), log));
+    let delay_time = delay.map(|value| value.some_time(log));
+    if let (Some(present), None) | (None, Some(present)) = (burst, delay) {
+        let (key, example) =
+            if present.key == "burst" { ("delay", "delay = \"5ms\"") } else { ("burst", "burst = \"160B\"") };
+        log.error(table.span.clone(), ProblemKind::MissingKey { place: table.place, key, example });
+        return None;
+    }
+    let rate = rate?;
+    let (Some(bytes), Some(time)) = (burst_bytes, delay_time) else {
+        return Some(ServiceCurve { m1: None, d: Nanos::ZERO, m2: Some(rate) });
+    };
+    let (bytes, time) = (bytes?, time?);
+    match map_burst(bytes, time, rate) {
+        Ok(curve) => Some(curve),
+        Err(bps) => {
+            let value = format!("{bps} bit/s in the first {time}");
+            delay?.out_of_range(value, Rate::MIN.to_string(), Rate::MAX.to_string(), log);
+            None
+        }
+    }
+}
+
+/// The curve for (u_max, d_max, r), or the first slope in bit/s where it is above the limit.
+///
+/// # Errors
+/// The slope that is needed.
+pub(crate) fn map_burst(bytes: u64, time: Nanos, rate: Rate) -> Result<ServiceCurve, u128> {
+    let within = rate.time_for(bytes);
+    if within <= time {
+        return Ok(ServiceCurve { m1: None, d: time.saturating_sub(within), m2: Some(rate) });
+    }
+    let bps = (u128::from(bytes) * 8 * 1_000_000_000).div_ceil(u128::from(time.0));
+    match u64::try_from(bps).ok().and_then(|bps| Rate::from_bps(bps).ok()) {
+        Some(m1) => Ok(ServiceCurve { m1: Some(m1), d: time, m2: Some(rate) }),
+        None => Err(bps),
+    }
+}
+
+fn limits(table: &Table<'_, '_>, guarantee: Option<Rate>, log: &mut Log) -> QueueLimits {
+    let default = QueueLimits::default();
+    let Some(value) = table.get("buffer") else { return default };
+    let Some(text) = value.quantity("a queue length such as \"100p\", \"150kB\" or \"50ms\"", log) else {
+        return default;
+    };
+    match value.unit(parse_queue(text), log) {
+        None => default,
+        Some(QueueLength::Packets(packets)) => QueueLimits { packets, bytes: u32::MAX },
+        Some(QueueLength::Bytes(bytes)) => QueueLimits { packets: u32::MAX, bytes },
+        Some(QueueLength::Time(time)) => {
+            let Some(rate) = guarantee else {
+                let why = "is a time, which is as long as the guarantee makes it, and there is no guarantee".to_owned();
+                let help = "give the class a guarantee, or its buffer in packets or bytes";
+                log.error(value.span(), ProblemKind::Misplaced { key: "buffer", why, help });
+                return default;
+            };
+            let bytes = rate.bytes_in(time);
+            match u32::try_from(bytes) {
+                Ok(bytes) if bytes > 0 => QueueLimits { packets: u32::MAX, bytes },
+                _ => {
+                    value.out_of_range(format!("{bytes} B"), "1 B".to_owned(), format!("{} B", u32::MAX), log);
+                    default
+                }
+            }
+        }
+    }
+}
+
+fn matches(table: &Table<'_, '_>, log: &mut Log) -> Vec<(Match, Span)> {
+    let Some(value) = table.get("match") else { return Vec::new() };
+    // One match need not be in a list.
+    let all = match value.value.get_ref().as_str() {
+        Some(_) => vec![value],
+        None => value.list("a list of matches such as [\"udp dst port 5001\"]", log).unwrap_or_default(),
+    };
+    all.into_iter().filter_map(|value| one_match(value, log)).collect()
+}
+
+fn one_match(value: Value<'_, '_>, log: &mut Log) -> Option<(Match, Span)> {
+    let text = value.string("a match such as \"udp dst port 5001\"", log)?;
+    match Match::parse(text) {
+        Ok(made) => Some((made, value.span())),
+        Err(error) => {
+            let span = value.within(error.at.clone(), log.source().clone().inner());
+            log.error(span, ProblemKind::Match { error });
+            None
+        }
+    }
+}

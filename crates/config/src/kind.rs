@@ -1,0 +1,373 @@
+//! Every kind of thing that can be wrong with a file: the message, what to do, and what the place is labelled.
+
+use fairlink_core::hierarchy::{MAX_DEPTH, MAX_LEAVES};
+use fairlink_core::units::{Nanos, Rate};
+use thiserror::Error;
+
+use crate::matching::MatchError;
+use crate::units::{UnitError, show_bps, show_rate, show_time};
+
+/// What is wrong, with the offending value and the limit.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProblemKind {
+    /// The file cannot be read.
+    #[error("the file cannot be read: {reason}")]
+    Unreadable {
+        /// The system's reason.
+        reason: String,
+    },
+    /// The file holds bytes that are not text.
+    #[error("byte {at} of the file is not UTF-8 text")]
+    NotText {
+        /// Position of the first such byte.
+        at: usize,
+    },
+    /// Not TOML.
+    #[error("this is not TOML: {message}")]
+    Toml {
+        /// The parser's reason.
+        message: String,
+    },
+    /// A table lacks a key.
+    #[error("{place} has no \"{key}\"")]
+    MissingKey {
+        /// The table.
+        place: &'static str,
+        /// The key.
+        key: &'static str,
+        /// How it is written.
+        example: &'static str,
+    },
+    /// A key that the table does not have.
+    #[error("{place} takes no \"{key}\"")]
+    UnknownKey {
+        /// The table.
+        place: &'static str,
+        /// As written.
+        key: String,
+        /// The closest known key.
+        suggestion: Option<String>,
+        /// What it takes.
+        known: String,
+    },
+    /// A value of another type.
+    #[error("\"{key}\" must be {expected}, not {found}")]
+    WrongType {
+        /// The key.
+        key: String,
+        /// What it must be.
+        expected: &'static str,
+        /// TOML's name of what it is.
+        found: &'static str,
+    },
+    /// A quantity.
+    #[error("\"{key}\": {error}")]
+    Unit {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        error: UnitError,
+    },
+    /// A number outside its limits.
+    #[error("\"{key}\" of {value} is outside {min} .. {max}")]
+    OutOfRange {
+        /// The key.
+        key: String,
+        /// As written.
+        value: String,
+        /// The smallest value.
+        min: String,
+        /// The largest value.
+        max: String,
+    },
+    /// A word that is not one of a few.
+    #[error("there is no {what} \"{word}\"")]
+    UnknownWord {
+        /// What it names.
+        what: &'static str,
+        /// As written.
+        word: String,
+        /// The closest known word.
+        suggestion: Option<String>,
+        /// All of them.
+        known: String,
+    },
+    /// A source model of which only the name exists here.
+    #[error("the source model \"{model}\" cannot be run yet")]
+    ModelNotHere {
+        /// The model.
+        model: String,
+        /// Those that can.
+        known: String,
+    },
+    /// Two keys that exclude each other.
+    #[error("{place} takes \"{one}\" or \"{other}\", not both")]
+    Both {
+        /// The table.
+        place: &'static str,
+        /// One key.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+    },
+    /// Neither of two keys, of which one is needed.
+    #[error("{place} needs \"{one}\" or \"{other}\"")]
+    Neither {
+        /// The table.
+        place: &'static str,
+        /// One key.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+    },
+    /// A key that has no meaning without, or with, something else.
+    #[error("\"{key}\" {why}")]
+    Misplaced {
+        /// The key.
+        key: &'static str,
+        /// What is the matter.
+        why: String,
+        /// What to do.
+        help: &'static str,
+    },
+    /// A name that cannot be used.
+    #[error("a class cannot be named {name:?}: {why}")]
+    BadName {
+        /// As written.
+        name: String,
+        /// The rule.
+        why: &'static str,
+    },
+    /// Two classes of one name.
+    #[error("there are two classes named \"{name}\"")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// A class that is named and does not exist.
+    #[error("there is no class \"{name}\"")]
+    UnknownClass {
+        /// As written.
+        name: String,
+        /// The closest name.
+        suggestion: Option<String>,
+    },
+    /// A class is its own ancestor.
+    #[error("these classes are each other's parents: {path}")]
+    Cycle {
+        /// Their names, the first repeated at the end.
+        path: String,
+    },
+    /// A class that is nested too deep.
+    #[error("class \"{name}\" is more than {MAX_DEPTH} levels below the link")]
+    TooDeep {
+        /// The class.
+        name: String,
+    },
+    /// Too many leaves.
+    #[error("{leaves} leaf classes are more than {MAX_LEAVES}")]
+    TooManyLeaves {
+        /// How many.
+        leaves: usize,
+    },
+    /// Siblings that share in different ways.
+    #[error("\"{name}\" and its sibling \"{sibling}\" must both have a guarantee, both a weight, or both neither")]
+    MixedShares {
+        /// The class.
+        name: String,
+        /// The sibling.
+        sibling: String,
+    },
+    /// Children are guaranteed more than their parent.
+    #[error("the classes below {parent} are guaranteed {} together, more than its {}", show_bps(*children_bps), show_bps(*parent_bps))]
+    GuaranteesExceedParent {
+        /// The parent in words: `"A"` or `the link`.
+        parent: String,
+        /// The children's, in bit/s.
+        children_bps: u64,
+        /// The parent's, in bit/s.
+        parent_bps: u64,
+    },
+    /// A ceiling below the guarantee.
+    #[error("the ceiling of {} is below the guarantee of {}: the ceiling wins", show_rate(*ceiling), show_rate(*guarantee))]
+    CeilingBelowGuarantee {
+        /// The ceiling.
+        ceiling: Rate,
+        /// The guarantee.
+        guarantee: Rate,
+    },
+    /// A setting that only leaves have.
+    #[error("\"{key}\" is for classes without children, and \"{name}\" has some")]
+    LeafOnly {
+        /// The key.
+        key: &'static str,
+        /// The class.
+        name: String,
+    },
+    /// A setting that the scheduler cannot honour.
+    #[error(
+        "\"{name}\" sets {feature}, which {scheduler} cannot honour{}",
+        if *more > 0 { format!(" (so do {more} more)") } else { String::new() }
+    )]
+    Unsupported {
+        /// The first class that does.
+        name: String,
+        /// The setting in words.
+        feature: &'static str,
+        /// The scheduler.
+        scheduler: String,
+        /// Those that can.
+        able: String,
+        /// Whether it is ignored instead.
+        ignored: bool,
+        /// How many other classes set it.
+        more: usize,
+    },
+    /// A scheduler's own reason to refuse the tree.
+    #[error("{message}")]
+    Refused {
+        /// Its reason.
+        message: String,
+    },
+    /// A match that cannot be read.
+    #[error("the match is not understood: {error}")]
+    Match {
+        /// What is wrong with it.
+        error: MatchError,
+    },
+    /// A match that is never the first to match.
+    #[error("no frame reaches this match: \"{earlier}\" of class \"{name}\" comes first and takes all of them")]
+    Unreachable {
+        /// The earlier match.
+        earlier: String,
+        /// Its class.
+        name: String,
+    },
+    /// Frames may match nothing.
+    #[error("frames that no class matches have nowhere to go")]
+    NoDefault,
+    /// Leaves that no frame reaches.
+    #[error(
+        "class \"{name}\"{} has no match and is not the default: the gateway sends nothing to it",
+        if *more > 0 { format!(" (and {more} more)") } else { String::new() }
+    )]
+    NoMatch {
+        /// The first of them.
+        name: String,
+        /// How many others.
+        more: usize,
+    },
+    /// A class that traffic is to be sent to and that has children.
+    #[error("\"{name}\" has classes below it; traffic belongs to a class without children")]
+    NotALeaf {
+        /// The class.
+        name: String,
+        /// A leaf below it.
+        leaf: String,
+    },
+    /// A packet longer than the link takes.
+    #[error("a packet of {bytes} B is longer than the link's mtu of {mtu} B")]
+    AboveMtu {
+        /// The longest packet.
+        bytes: u64,
+        /// The link's.
+        mtu: u32,
+    },
+    /// An interval that ends before it starts.
+    #[error("the interval {} .. {} is empty", show_time(*start), show_time(*end))]
+    EmptyInterval {
+        /// Start.
+        start: Nanos,
+        /// End.
+        end: Nanos,
+    },
+    /// Intervals that overlap or are out of order.
+    #[error("the interval starts at {}, before the one in front of it has ended at {}", show_time(*start), show_time(*before))]
+    Overlap {
+        /// Start of the later one.
+        start: Nanos,
+        /// End of the earlier one.
+        before: Nanos,
+    },
+    /// A time beyond the end of the run.
+    #[error("{} is beyond the end of the run at {}", show_time(*time), show_time(*duration))]
+    BeyondEnd {
+        /// The time.
+        time: Nanos,
+        /// The run's duration.
+        duration: Nanos,
+    },
+}
+
+impl ProblemKind {
+    /// What to do about it, where the message alone does not say.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        let did_you_mean = |suggestion: &Option<String>, known: &str| match suggestion {
+            Some(suggestion) => format!("did you mean \"{suggestion}\"?"),
+            None => format!("there are: {known}"),
+        };
+        Some(match self {
+            Self::Unreadable { .. } => "check the path and the permissions".to_owned(),
+            Self::NotText { .. } => "save the file as UTF-8".to_owned(),
+            Self::MissingKey { example, .. } => format!("write {example}"),
+            Self::UnknownKey { suggestion, known, .. } | Self::UnknownWord { suggestion, known, .. } => {
+                did_you_mean(suggestion, known)
+            }
+            Self::ModelNotHere { known, .. } => format!("these can: {known}"),
+            Self::Unit { error, .. } => error.help(),
+            Self::Misplaced { help, .. } => (*help).to_owned(),
+            Self::DuplicateName { .. } => "rename one of them".to_owned(),
+            Self::UnknownClass { suggestion, .. } => match suggestion {
+                Some(suggestion) => format!("did you mean \"{suggestion}\"?"),
+                None => "add a [[class]] of that name".to_owned(),
+            },
+            Self::Cycle { .. } => "let one of them hang off the link or another class".to_owned(),
+            Self::GuaranteesExceedParent { .. } => "lower some of them, or raise the parent's".to_owned(),
+            Self::LeafOnly { .. } => "set it at the classes below".to_owned(),
+            Self::Unsupported { ignored: true, .. } => "it is ignored".to_owned(),
+            Self::Unsupported { able, ignored: false, .. } if able.is_empty() => {
+                "no scheduler here can; leave it out, or use --lenient to ignore it".to_owned()
+            }
+            Self::Unsupported { able, ignored: false, .. } => {
+                format!("these can: {able}; or use --lenient to ignore it")
+            }
+            Self::Unreachable { .. } => "move it above that one, or remove it".to_owned(),
+            Self::NoDefault => {
+                "write default = \"NAME\" into [link], or match = [\"any\"] into the last class".to_owned()
+            }
+            Self::NotALeaf { leaf, .. } => format!("name one of them, such as \"{leaf}\""),
+            Self::AboveMtu { .. } => "shorten the packets, or raise mtu in [link]".to_owned(),
+            Self::EmptyInterval { .. } => "write it as \"START..END\" with the end after the start".to_owned(),
+            Self::Overlap { .. } => "write the intervals in order, or join them".to_owned(),
+            Self::BeyondEnd { .. } => "lengthen the duration, or leave it out".to_owned(),
+            Self::Toml { .. } => "values with letters stand in quotes: rate = \"100mbit\"".to_owned(),
+            Self::WrongType { .. }
+            | Self::OutOfRange { .. }
+            | Self::Both { .. }
+            | Self::Neither { .. }
+            | Self::BadName { .. }
+            | Self::TooDeep { .. }
+            | Self::TooManyLeaves { .. }
+            | Self::MixedShares { .. }
+            | Self::CeilingBelowGuarantee { .. }
+            | Self::Refused { .. }
+            | Self::Match { .. }
+            | Self::NoMatch { .. } => return None,
+        })
+    }
+
+    /// What the place is labelled with.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::MissingKey { .. } | Self::Neither { .. } | Self::NoDefault => "in this table",
+            Self::UnknownKey { .. } | Self::UnknownWord { .. } | Self::UnknownClass { .. } => "not known",
+            Self::WrongType { .. } => "of the wrong type",
+            Self::OutOfRange { .. } | Self::AboveMtu { .. } => "outside the limits",
+            Self::DuplicateName { .. } => "again here",
+            Self::Unreachable { .. } => "never reached",
+            Self::Both { .. } => "and this",
+            _ => "here",
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What is wrong with a file, where, and what to do about it.
+//!
+//! A [`Problem`] is one finding; [`Problems`] are the errors for which a file was refused. Both are
+//! [`miette::Diagnostic`]s, and [`Problem::line`] gives the form `file:line:column: error: message; help`.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
+
+pub use crate::kind::ProblemKind;
+
+/// A place in a file, in bytes.
+pub type Span = Range<usize>;
+/// A file's name and text, shared by all that points into it.
+pub type Source = Arc<NamedSource<String>>;
+
+/// Most problems that are kept of one file; the rest are counted.
+pub const MAX_PROBLEMS: usize = 20;
+
+/// One thing that is wrong with a file, or worth a warning.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    kind: ProblemKind,
+    severity: Severity,
+    source: Source,
+    span: Option<Span>,
+    also: Option<(Span, &'static str)>,
+}
+
+/// Where a problem is; lines and columns count from 1, columns in characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The file as it was named.
+    pub file: String,
+    /// Line.
+    pub line: usize,
+    /// Column.
+    pub column: usize,
+}
+
+impl Problem {
+    pub(crate) fn new(severity: Severity, source: &Source, span: Option<Span>, kind: ProblemKind) -> Self {
+        let len = source.inner().len();
+        let span = span.map(|span| span.start.min(len)..span.end.min(len));
+        Self { kind, severity, source: Arc::clone(source), span, also: None }
+    }
+
+    pub(crate) fn error(source: &Source, span: Option<Span>, kind: ProblemKind) -> Self {
+        Self::new(Severity::Error, source, span, kind)
+    }
+
+    /// Points at a second place that has to do with it.
+    pub(crate) fn also(mut self, span: Span, label: &'static str) -> Self {
+        self.also = Some((span, label));
+        self
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn kind(&self) -> &ProblemKind {
+        &self.kind
+    }
+
+    /// Whether the file is usable all the same.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        self.severity != Severity::Error
+    }
+
+    /// The offending part of the text, in bytes; `None` where the problem is with the file as a whole.
+    #[must_use]
+    pub fn span(&self) -> Option<Span> {
+        self.span.clone()
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn location(&self) -> Location {
+        let text = self.source.inner();
+        let mut start = self.span.as_ref().map_or(0, |span| span.start);
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        let before = &text[..start];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Location {
+            file: self.source.name().to_owned(),
+            line: before.bytes().filter(|&byte| byte == b'\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    /// All of it in one line: `file:line:column: error: message; help`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let severity = if self.is_warning() { "warning" } else { "error" };
+        let place = match self.span {
+            Some(_) => {
+                let Location { file, line, column } = self.location();
+                format!("{file}:{line}:{column}")
+            }
+            None => self.source.name().to_owned(),
+        };
+        match self.kind.help() {
+            Some(help) => format!("{place}: {severity}: {}; {help}", self.kind),
+            None => format!("{place}: {severity}: {}", self.kind),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl Diagnostic for Problem {
+    fn severity(&self) -> Option<Severity> {
+        Some(self.severity)
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.kind.help().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.span.as_ref().map(|_| &self.source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let span = self.span.clone()?;
+        let label = LabeledSpan::new_primary_with_span(Some(self.kind.label().to_owned()), span);
+        let also = self.also.as_ref().map(|(span, label)| LabeledSpan::at(span.clone(), *label));
+        Some(Box::new(std::iter::once(label).chain(also)))
+    }
+}
+
+/// Why a file was refused: at least one error, in the order of the file.
+#[derive(Clone, Debug)]
+pub struct Problems {
+    source: Source,
+    all: Vec<Problem>,
+    left_out: usize,
+}
+
+impl Problems {
+    pub(crate) fn one(problem: Problem) -> Self {
+        Self { source: Arc::clone(&problem.source), all: vec![problem], left_out: 0 }
+    }
+
+    /// The first [`MAX_PROBLEMS`] of them.
+    #[must_use]
+    pub fn all(&self) -> &[Problem] {
+        &self.all
+    }
+
+    /// How many more there are.
+    #[must_use]
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// [`Problem::line`] of each, one a line, for logs and machines.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        let mut lines: String = self.all.iter().map(|problem| problem.line() + "\n").collect();
+        if self.left_out > 0 {
+            lines += &format!("{}: {} more errors are not shown\n", self.source.name(), self.left_out);
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.all[..] {
+            [only] if self.left_out == 0 => only.fmt(f),
+            all if self.left_out == 0 => write!(f, "{} errors in {}", all.len(), self.source.name()),
+            all => write!(
+                f,
+                "{} errors in {}, of which the first {}:",
+                all.len() + self.left_out,
+                self.source.name(),
+                all.len()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// A single problem stands for itself; several are listed as related.
+impl Diagnostic for Problems {
+    fn severity(&self) -> Option<Severity> {
+        Some(Severity::Error)
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        match &self.all[..] {
+            [only] => only.help(),
+            _ => None,
+        }
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        match &self.all[..] {
+            [only] => only.source_code(),
+            _ => None,
+        }
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        match &self.all[..] {
+            [only] => only.labels(),
+            _ => None,
+        }
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        match &self.all[..] {
+            [_] => None,
+            all => Some(Box::new(all.iter().map(|problem| problem as &dyn Diagnostic))),
+        }
+    }
+}
+
+/// Collects what is found while a file is read.
+#[derive(Debug)]
+pub(crate) struct Log {
+    source: Source,
+    errors: Vec<Problem>,
+    left_out: usize,
+    warnings: Vec<Problem>,
+}
+
+impl Log {
+    pub(crate) fn new(source: &Source) -> Self {
+        Self { source: Arc::clone(source), errors: Vec::new(), left_out: 0, warnings: Vec::new() }
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(crate) fn error(&mut self, span: Span, kind: ProblemKind) {
+        self.add(Problem::error(&self.source, Some(span), kind));
+    }
+
+    pub(crate) fn error_also(&mut self, span: Span, kind: ProblemKind, also: Span, label: &'static str) {
+        self.add(Problem::error(&self.source, Some(span), kind).also(also, label));
+    }
+
+    pub(crate) fn warn(&mut self, span: Span, kind: ProblemKind) {
+        self.add(Problem::new(Severity::Warning, &self.source, Some(span), kind));
+    }
+
+    pub(crate) fn add(&mut self, problem: Problem) {
+        if problem.is_warning() {
+            if self.warnings.len() < MAX_PROBLEMS {
+                self.warnings.push(problem);
+            }
+        } else if self.errors.len() < MAX_PROBLEMS {
+            self.errors.push(problem);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    pub(crate) fn add_all(&mut self, problems: Problems) {
+        problems.all.into_iter().for_each(|problem| self.add(problem));
+        self.left_out += problems.left_out;
+    }
+
+    /// Whether further errors are only counted, so that nothing dear need be worked out for them.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.len() >= MAX_PROBLEMS
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// The errors, of which there must be some.
+    pub(crate) fn into_errors(self) -> Problems {
+        self.finish().expect_err("what is refused has an error")
+    }
+
+    /// The warnings, or the errors where there are any.
+    /// Both in the order of the file.
+    pub(crate) fn finish(mut self) -> Result<Vec<Problem>, Problems> {
+        for all in [&mut self.warnings, &mut self.errors] {
+            all.sort_by_key(|problem| problem.span.as_ref().map(|span| span.start));
+        }
+        if self.errors.is_empty() {
+            Ok(self.warnings)
+        } else {
+            Err(Problems { source: self.source, all: self.errors, left_out: self.left_out })
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Typed access to TOML tables: what is missing, misspelt or of the wrong type goes to the [`Log`], and reading goes on.
+
+use fairlink_core::units::{Nanos, Rate};
+use miette::NamedSource;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::kind::ProblemKind;
+use crate::problem::{Log, Problem, Problems, Source, Span};
+use crate::units::{Quantity, UnitError, parse_rate, parse_size, parse_time};
+
+/// Turns a file's bytes into text.
+///
+/// # Errors
+/// A file that is not UTF-8.
+pub(crate) fn text(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(NamedSource::new(name, text))),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            let source = Source::new(NamedSource::new(name, String::new()));
+            Err(Problems::one(Problem::error(&source, None, ProblemKind::NotText { at })))
+        }
+    }
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// A file that cannot be read, or is not UTF-8.
+pub(crate) fn open(path: &std::path::Path) -> Result<Source, Problems> {
+    let name = path.display().to_string();
+    match std::fs::read(path) {
+        Ok(bytes) => text(&name, bytes),
+        Err(error) => {
+            let source = Source::new(NamedSource::new(&name, String::new()));
+            let kind = ProblemKind::Unreadable { reason: error.to_string() };
+            Err(Problems::one(Problem::error(&source, None, kind)))
+        }
+    }
+}
+
+/// Parses TOML.
+///
+/// # Errors
+/// All errors of syntax. What could be read all the same is not looked at: most of what is wrong with it would follow.
+pub(crate) fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Problems> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let span = error.span().unwrap_or(text.len()..text.len());
+        log.error(span, ProblemKind::Toml { message: error.message().to_owned() });
+    }
+    if log.has_errors() { Err(std::mem::replace(log, Log::new(log.source())).into_errors()) } else { Ok(table) }
+}
+
+/// A value and its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value<'a, 's> {
+    pub(crate) key: &'a str,
+    pub(crate) value: &'a Spanned<DeValue<'s>>,
+}
+
+impl<'a, 's> Value<'a, 's> {
+    pub(crate) fn span(self) -> Span {
+        self.value.span()
+    }
+
+    pub(crate) fn wrong_type(self, expected: &'static str, log: &mut Log) {
+        let found = match self.value.get_ref() {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "a number without unit",
+            DeValue::Float(_) => "a number without unit",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        log.error(self.span(), ProblemKind::WrongType { key: self.key.to_owned(), expected, found });
+    }
+
+    pub(crate) fn string(self, expected: &'static str, log: &mut Log) -> Option<&'a str> {
+        let text = self.value.get_ref().as_str();
+        if text.is_none() {
+            self.wrong_type(expected, log);
+        }
+        text
+    }
+
+    /// The text of a quantity. A bare number is read as one, so that the error says which units there are.
+    pub(crate) fn quantity(self, expected: &'static str, log: &mut Log) -> Option<&'a str> {
+        match self.value.get_ref() {
+            DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str()),
+            DeValue::Float(number) => Some(number.as_str()),
+            _ => self.string(expected, log),
+        }
+    }
+
+    pub(crate) fn rate(self, link: Option<Rate>, log: &mut Log) -> Option<Rate> {
+        let text = self.quantity("a rate such as \"100mbit\"", log)?;
+        self.unit(parse_rate(text, link), log)
+    }
+
+    pub(crate) fn size(self, max: u64, log: &mut Log) -> Option<u64> {
+        let text = self.quantity("a size such as \"1500B\"", log)?;
+        self.unit(parse_size(text, max), log)
+    }
+
+    /// A size of at least one byte.
+    pub(crate) fn some_size(self, max: u64, log: &mut Log) -> Option<u64> {
+        self.size(max, log).and_then(|size| self.at_least_one(size, Quantity::Size, "1 B", log))
+    }
+
+    pub(crate) fn time(self, log: &mut Log) -> Option<Nanos> {
+        let text = self.quantity("a time such as \"10ms\"", log)?;
+        self.unit(parse_time(text), log)
+    }
+
+    /// A time of at least a nanosecond.
+    pub(crate) fn some_time(self, log: &mut Log) -> Option<Nanos> {
+        self.time(log).and_then(|time| self.at_least_one(time.0, Quantity::Time, "1 ns", log)).map(Nanos)
+    }
+
+    fn at_least_one(self, value: u64, quantity: Quantity, min: &str, log: &mut Log) -> Option<u64> {
+        if value > 0 {
+            return Some(value);
+        }
+        let text = self.value.get_ref().as_str().unwrap_or("0").to_owned();
+        self.unit(Err(UnitError::Zero { quantity, text, min: min.to_owned() }), log)
+    }
+
+    pub(crate) fn unit<T>(self, result: Result<T, UnitError>, log: &mut Log) -> Option<T> {
+        result.map_err(|error| log.error(self.span(), ProblemKind::Unit { key: self.key.to_owned(), error })).ok()
+    }
+
+    /// A whole number without unit.
+    pub(crate) fn integer(self, min: u64, max: u64, log: &mut Log) -> Option<u64> {
+        let DeValue::Integer(number) = self.value.get_ref() else {
+            self.wrong_type("a whole number without unit", log);
+            return None;
+        };
+        let value = u64::from_str_radix(number.as_str(), number.radix()).ok();
+        let value = value.filter(|value| (min..=max).contains(value));
+        if value.is_none() {
+            self.out_of_range(number.to_string(), min.to_string(), max.to_string(), log);
+        }
+        value
+    }
+
+    pub(crate) fn out_of_range(self, value: String, min: String, max: String, log: &mut Log) {
+        log.error(self.span(), ProblemKind::OutOfRange { key: self.key.to_owned(), value, min, max });
+    }
+
+    pub(crate) fn boolean(self, log: &mut Log) -> Option<bool> {
+        let value = self.value.get_ref().as_bool();
+        if value.is_none() {
+            self.wrong_type("true or false", log);
+        }
+        value
+    }
+
+    /// One of a few words.
+    pub(crate) fn word<T: Copy>(self, what: &'static str, words: &[(&str, T)], log: &mut Log) -> Option<T> {
+        let word = self.string("a word in quotes", log)?;
+        if let Some(&(_, value)) = words.iter().find(|&&(known, _)| known == word) {
+            return Some(value);
+        }
+        log.error(self.span(), unknown_word(what, word, words.iter().map(|&(known, _)| known)));
+        None
+    }
+
+    pub(crate) fn table(self, place: &'static str, expected: &'static str, log: &mut Log) -> Option<Table<'a, 's>> {
+        match self.value.get_ref() {
+            DeValue::Table(table) => Some(Table { place, table, span: self.span() }),
+            _ => {
+                self.wrong_type(expected, log);
+                None
+            }
+        }
+    }
+
+    /// The elements of a list.
+    pub(crate) fn list(self, expected: &'static str, log: &mut Log) -> Option<Vec<Value<'a, 's>>> {
+        match self.value.get_ref() {
+            DeValue::Array(array) => Some(array.iter().map(|value| Value { key: self.key, value }).collect()),
+            _ => {
+                self.wrong_type(expected, log);
+                None
+            }
+        }
+    }
+
+    /// The place in the file of bytes `at` of this string, where the file has it letter by letter.
+    pub(crate) fn within(self, at: Span, source: &str) -> Span {
+        let whole = self.span();
+        let Some(text) = self.value.get_ref().as_str() else { return whole };
+        let start = whole.start + 1;
+        if source.get(start..start + text.len()) == Some(text) { start + at.start..start + at.end } else { whole }
+    }
+}
+
+/// A table and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<'a, 's> {
+    pub(crate) place: &'static str,
+    pub(crate) table: &'a DeTable<'s>,
+    pub(crate) span: Span,
+}
+
+impl<'a, 's> Table<'a, 's> {
+    pub(crate) fn get(&self, key: &str) -> Option<Value<'a, 's>> {
+        let (key, value) = self.table.get_key_value(key)?;
+        Some(Value { key: key.get_ref(), value })
+    }
+
+    pub(crate) fn need(&self, key: &'static str, example: &'static str, log: &mut Log) -> Option<Value<'a, 's>> {
+        let value = self.get(key);
+        if value.is_none() {
+            log.error(self.span.clone(), ProblemKind::MissingKey { place: self.place, key, example });
+        }
+        value
+    }
+
+    /// The place of a key itself.
+    pub(crate) fn key_span(&self, key: &str) -> Span {
+        self.table.get_key_value(key).map_or_else(|| self.span.clone(), |(key, _)| key.span())
+    }
+
+    /// Reports keys that are not among `known`.
+    pub(crate) fn only(&self, known: &[&str], log: &mut Log) {
+        for key in self.table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
+            let word: &str = key.get_ref();
+            let kind = ProblemKind::UnknownKey {
+                place: self.place,
+                key: word.to_owned(),
+                suggestion: closest(word, known.iter().copied()).map(str::to_owned),
+                known: known.join(", "),
+            };
+            log.error(key.span(), kind);
+        }
+    }
+
+    /// Reports it where both keys are there.
+    pub(crate) fn not_both(&self, one: &'static str, other: &'static str, log: &mut Log) {
+        if self.get(one).is_some() && self.get(other).is_some() {
+            let kind = ProblemKind::Both { place: self.place, one, other };
+            log.error_also(self.key_span(other), kind, self.key_span(one), "this");
+        }
+    }
+}
+
+pub(crate) fn unknown_word<'k>(
+    what: &'static str,
+    word: &str,
+    known: impl Iterator<Item = &'k str> + Clone,
+) -> ProblemKind {
+    ProblemKind::UnknownWord {
+        what,
+        word: word.to_owned(),
+        suggestion: closest(word, known.clone()).map(str::to_owned),
+        known: known.collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The known word that `word` is most likely a slip of: at most a third of its letters differ.
+pub(crate) fn closest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    // Comparing takes the product of the lengths; nobody mistypes a name this long.
+    if word.len() > 100 {
+        return None;
+    }
+    let limit = (word.chars().count().max(3)) / 3;
+    known
+        .filter(|known| known.len().abs_diff(word.len()) <= 4 * limit)
+        .map(|known| (strsim::damerau_levenshtein(&known.to_lowercase(), &word.to_lowercase()), known))
+        .filter(|&(distance, _)| distance <= limit)
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, known)| known)
+}
