@@ -232,7 +232,7 @@ fn two_pieces(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
 
 /// From (u_max, d_max, r): a packet of u_max bytes within d_max, and the rate r in the long run.
 ///
-/// [hfsc] Section 4, Figure 8: concave with m1 = u_max / d_max where that exceeds r, else convex with a flat first piece.
+/// \[hfsc\] Section 4, Figure 8: concave with m1 = u_max / d_max where that exceeds r, else convex with a flat first piece.
 /// DIFFERENCE: slopes are whole bit/s and times whole nanoseconds here; both are rounded so that u_max is still served by
 /// d_max.
 fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<ServiceCurve> {
