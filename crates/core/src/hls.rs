@@ -165,13 +165,15 @@ pub struct Hls {
     /// Leaves of this round, and how far it has come.
     order: Vec<u32>,
     cursor: usize,
+    /// In a main round: the leaves in `order[..kept]` were visited and are still active, so that they are in the next one.
+    kept: usize,
+    /// In a surplus round: the leaves of the next main round.
+    waiting: Vec<u32>,
     /// The leaf at the cursor has its quota.
     serving: bool,
     in_main_round: bool,
     sent_in_round: bool,
     round: u64,
-    /// Active leaves already visited in this main round: the leaves of the next, with the pending ones.
-    next: Vec<u32>,
     pending: Vec<u32>,
     /// Inner classes of which a child went idle since the last round started: only these can have a surplus.
     touched: Vec<u32>,
@@ -205,11 +207,12 @@ impl Hls {
             slab: PacketSlab::new(link.max_queued),
             order: Vec::with_capacity(leaves),
             cursor: 0,
+            kept: 0,
+            waiting: Vec::with_capacity(leaves),
             serving: false,
-            in_main_round: false,
+            in_main_round: true,
             sent_in_round: true,
             round: 0,
-            next: Vec::with_capacity(leaves),
             pending: Vec::with_capacity(leaves),
             touched: Vec::with_capacity(tree.len() - leaves),
             rounds: Rounds::default(),
@@ -257,43 +260,60 @@ impl Hls {
         i64::from(self.max_packet) << CREDIT_SHIFT
     }
 
-    /// The next packet of the round robin. Every iteration visits a leaf or starts a round; by Theorem 2 a main round sends a
-    /// packet, and a surplus round is followed by a main round unless a leaf went idle, so the loop ends.
-    #[inline]
-    fn next_packet(&mut self) -> Option<Packet> {
-        loop {
+    /// Serves the round robin until `max_packets` packets or at least `max_bytes` bytes were given to `out`; false if it ran
+    /// out of backlog before. Every iteration visits a leaf or starts a round; by Theorem 2 a main round sends a packet, and a
+    /// surplus round is followed by a main round unless a leaf went idle, so the loop ends.
+    #[inline(always)]
+    fn serve(&mut self, max_packets: usize, max_bytes: u64, mut out: impl FnMut(Packet)) -> bool {
+        let (mut packets, mut bytes, mut more) = (0, 0, true);
+        while packets < max_packets && bytes < max_bytes {
             let Some(&id) = self.order.get(self.cursor) else {
                 if self.start_round() {
                     continue;
                 }
-                return None;
+                more = false;
+                break;
             };
             if !self.serving && !self.begin_visit(id) {
                 continue;
             }
             let leaf = &mut self.leaves[id as usize];
-            let cost = i64::from(leaf.queue.head_len().unwrap_or(0)) << CREDIT_SHIFT;
-            if cost <= leaf.balance
-                && let Some(packet) = leaf.queue.pop(&mut self.slab, ClassId(id))
-            {
-                // Equation (9).
-                leaf.balance -= cost;
-                self.inners[ROOT as usize].balance += cost;
-                self.bytes -= u64::from(packet.len);
-                self.sent_in_round = true;
-                match leaf.queue.head_len() {
-                    None => self.end_visit_idle(id),
-                    Some(len) if i64::from(len) << CREDIT_SHIFT > leaf.balance => self.end_visit_backlogged(id),
-                    Some(_) => {}
+            let (before, mut balance) = (leaf.balance, leaf.balance);
+            let packets_before = packets;
+            loop {
+                let cost = i64::from(leaf.queue.head_len().unwrap_or(0)) << CREDIT_SHIFT;
+                if cost > balance {
+                    self.end_visit_backlogged(id);
+                    break;
                 }
-                return Some(packet);
+                if packets >= max_packets || bytes >= max_bytes {
+                    break;
+                }
+                let Some(packet) = leaf.queue.pop(&mut self.slab, ClassId(id)) else { break };
+                balance -= cost;
+                packets += 1;
+                bytes += u64::from(packet.len);
+                out(packet);
+                if leaf.queue.is_empty() {
+                    break;
+                }
             }
-            self.end_visit_backlogged(id);
+            // Equation (9) for all packets of the visit.
+            let leaf = &mut self.leaves[id as usize];
+            leaf.balance = balance;
+            let emptied = leaf.queue.is_empty();
+            self.inners[ROOT as usize].balance += before - balance;
+            self.sent_in_round |= packets > packets_before;
+            if emptied {
+                self.end_visit_idle(id);
+            }
         }
+        self.bytes -= bytes;
+        more
     }
 
     /// Gives the leaf at the cursor its quota, equation (8); false if it has gone idle since it was listed.
-    #[inline]
+    #[inline(always)]
     fn begin_visit(&mut self, id: u32) -> bool {
         if let Some(&ahead) = self.order.get(self.cursor + self.look_ahead) {
             // A load whose value nobody waits for: the next leaves come into the cache while this one is served.
@@ -305,11 +325,11 @@ impl Hls {
             self.cursor += 1;
             return false;
         }
-        let parent = leaf.parent;
-        if self.inners[parent as usize].round != self.round {
-            self.replenish(parent);
+        let parent = leaf.parent as usize;
+        if self.inners[parent].round != self.round {
+            self.replenish(parent as u32);
         }
-        let inner = &mut self.inners[parent as usize];
+        let inner = &mut self.inners[parent];
         let leaf = &mut self.leaves[id as usize];
         let quota = leaf.weight * inner.fair_quota;
         leaf.balance += quota;
@@ -320,15 +340,17 @@ impl Hls {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn end_visit_backlogged(&mut self, id: u32) {
         self.serving = false;
         self.cursor += 1;
         if self.in_main_round {
-            self.next.push(id);
+            self.order[self.kept] = id;
+            self.kept += 1;
         }
     }
 
+    #[cold]
     fn end_visit_idle(&mut self, id: u32) {
         self.serving = false;
         self.cursor += 1;
@@ -374,36 +396,41 @@ impl Hls {
     /// Starts the next round; false if no leaf is backlogged.
     #[cold]
     fn start_round(&mut self) -> bool {
-        if self.in_main_round && !self.sent_in_round {
+        if self.in_main_round && !self.sent_in_round && !self.order.is_empty() {
             self.rounds.main_without_packet += 1;
             debug_assert!(false, "Theorem 2: a main round sent nothing");
         }
+        if self.in_main_round {
+            self.order.truncate(self.kept);
+        } else {
+            mem::swap(&mut self.order, &mut self.waiting);
+        }
         self.cursor = 0;
+        self.kept = 0;
         self.sent_in_round = false;
         self.activate_pending();
         self.round += 1;
-        if self.start_surplus_round() {
-            self.in_main_round = false;
-            self.rounds.surplus += 1;
-            return true;
+        if self.inners[ROOT as usize].active_children == 0 {
+            for id in self.order.drain(..) {
+                self.leaves[id as usize].flags &= !LISTED;
+            }
         }
-        mem::swap(&mut self.order, &mut self.next);
-        self.next.clear();
-        self.in_main_round = self.inners[ROOT as usize].active_children > 0;
+        self.in_main_round = !self.start_surplus_round();
+        if self.order.is_empty() {
+            return false;
+        }
         if self.in_main_round {
             self.rounds.main += 1;
-            return true;
+        } else {
+            self.rounds.surplus += 1;
         }
-        for &id in &self.order {
-            self.leaves[id as usize].flags &= !LISTED;
-        }
-        self.order.clear();
-        false
+        true
     }
 
-    /// If an inner class can hand out what its children gave back, puts the active leaves below such classes in `order`.
+    /// If an inner class can hand out what its children gave back, puts the active leaves below such classes in `order` and
+    /// lets the leaves of the next main round wait.
     fn start_surplus_round(&mut self) -> bool {
-        self.order.clear();
+        self.waiting.clear();
         for &index in &self.touched {
             let inner = &mut self.inners[index as usize];
             inner.surplus = inner.active_children > 0 && inner.balance + inner.residual >= inner.active_weight;
@@ -419,7 +446,11 @@ impl Hls {
             inner.touched = false;
             inner.surplus = false;
         }
-        !self.order.is_empty()
+        if self.waiting.is_empty() {
+            return false;
+        }
+        mem::swap(&mut self.order, &mut self.waiting);
+        true
     }
 
     fn has_surplus_above(&self, index: u32) -> bool {
@@ -433,7 +464,7 @@ impl Hls {
         false
     }
 
-    /// Appends the active leaves below an inner class to `order`, depth first.
+    /// Appends the active leaves below an inner class to `waiting`, depth first.
     fn list_leaves_below(&mut self, top: u32) {
         let mut index = top;
         let mut child = self.inners[top as usize].first_child;
@@ -450,7 +481,7 @@ impl Hls {
                 index = entry.parent;
                 child = self.inners[index as usize].first_child;
             } else {
-                self.order.push(child);
+                self.waiting.push(child);
                 child = self.links[child as usize].next;
             }
         }
@@ -461,7 +492,7 @@ impl Hls {
             let id = self.pending[at];
             let leaf = &mut self.leaves[id as usize];
             if leaf.flags & LISTED == 0 {
-                self.next.push(id);
+                self.order.push(id);
             }
             leaf.flags = ACTIVE | LISTED;
             let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
@@ -541,7 +572,7 @@ impl Hls {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue_one(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let id = packet.class.0;
         let Some(leaf) = self.leaves.get_mut(id as usize).filter(|leaf| leaf.flags & INNER == 0) else {
@@ -580,7 +611,9 @@ impl Scheduler for Hls {
     }
 
     fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
-        self.next_packet().map_or(Dequeued::Idle, Dequeued::Packet)
+        let mut next = Dequeued::Idle;
+        self.serve(1, u64::MAX, |packet| next = Dequeued::Packet(packet));
+        next
     }
 
     fn backlog(&self) -> Backlog {
@@ -605,11 +638,11 @@ impl Scheduler for Hls {
             (inner.first_child, inner.last_child) = (NIL, NIL);
         }
         self.order.clear();
-        self.next.clear();
+        self.waiting.clear();
         self.pending.clear();
         self.touched.clear();
-        (self.cursor, self.round, self.bytes) = (0, 0, 0);
-        (self.serving, self.in_main_round) = (false, false);
+        (self.cursor, self.kept, self.round, self.bytes) = (0, 0, 0, 0);
+        (self.serving, self.in_main_round, self.sent_in_round) = (false, true, true);
         self.rounds = Rounds::default();
     }
 
@@ -635,16 +668,7 @@ impl Scheduler for Hls {
         out: &mut Vec<Packet>,
         _drops: &mut dyn DropSink,
     ) -> BatchEnd {
-        let mut bytes = 0;
-        for _ in 0..max_packets {
-            if bytes >= max_bytes {
-                break;
-            }
-            let Some(packet) = self.next_packet() else { return BatchEnd::Idle };
-            bytes += u64::from(packet.len);
-            out.push(packet);
-        }
-        BatchEnd::Full
+        if self.serve(max_packets, max_bytes, |packet| out.push(packet)) { BatchEnd::Full } else { BatchEnd::Idle }
     }
 
     fn check_invariants(&self) -> Result<(), String> {

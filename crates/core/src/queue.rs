@@ -48,6 +48,7 @@ impl PacketSlab {
         self.queued >= self.limit
     }
 
+    #[inline(always)]
     fn insert(&mut self, handle: u64, len: u32) -> u32 {
         let node = Node { handle, len, next: NIL };
         if self.free == NIL {
@@ -117,37 +118,45 @@ impl LeafQueue {
     ///
     /// # Errors
     /// The packet itself and the limit that it would exceed; the queue is unchanged then.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, slab: &mut PacketSlab, packet: Packet) -> Result<(), (Packet, DropReason)> {
-        if self.packets >= self.limit_packets {
-            return Err((packet, DropReason::QueuePackets));
-        }
-        let Some(bytes) = self.bytes.checked_add(packet.len).filter(|&bytes| bytes <= self.limit_bytes) else {
-            return Err((packet, DropReason::QueueBytes));
-        };
-        if slab.is_full() {
-            return Err((packet, DropReason::TotalPackets));
+        let (bytes, overflow) = self.bytes.overflowing_add(packet.len);
+        if self.packets >= self.limit_packets || overflow || bytes > self.limit_bytes || slab.is_full() {
+            let reason = self.refusal(slab, bytes, overflow);
+            return Err((packet, reason));
         }
         slab.queued += 1;
-        if self.packets == 0 {
-            self.head_handle = packet.handle;
-            self.head_len = packet.len;
-        } else {
-            let node = slab.insert(packet.handle, packet.len);
-            if self.packets == 1 {
-                self.second = node;
-            } else {
-                slab.nodes[self.tail as usize].next = node;
-            }
-            self.tail = node;
-        }
         self.packets += 1;
         self.bytes = bytes;
+        if self.packets == 1 {
+            self.head_handle = packet.handle;
+            self.head_len = packet.len;
+            return Ok(());
+        }
+        let node = slab.insert(packet.handle, packet.len);
+        if self.packets == 2 {
+            self.second = node;
+        } else {
+            slab.nodes[self.tail as usize].next = node;
+        }
+        self.tail = node;
         Ok(())
     }
 
+    #[cold]
+    fn refusal(&self, slab: &PacketSlab, bytes: u32, overflow: bool) -> DropReason {
+        if self.packets >= self.limit_packets {
+            DropReason::QueuePackets
+        } else if overflow || bytes > self.limit_bytes {
+            DropReason::QueueBytes
+        } else {
+            debug_assert!(slab.is_full());
+            DropReason::TotalPackets
+        }
+    }
+
     /// Removes the head packet, which belongs to `class`.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, slab: &mut PacketSlab, class: ClassId) -> Option<Packet> {
         if self.packets == 0 {
             return None;
