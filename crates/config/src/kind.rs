@@ -92,9 +92,11 @@ pub enum ProblemKind {
         /// All of them.
         known: String,
     },
-    /// A source model of which only the name exists here.
-    #[error("the source model \"{model}\" cannot be run yet")]
+    /// A model of which only the name exists here.
+    #[error("the {what} \"{model}\" cannot be run yet")]
     ModelNotHere {
+        /// What it is a model of.
+        what: &'static str,
         /// The model.
         model: String,
         /// Those that can.

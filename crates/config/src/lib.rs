@@ -2,6 +2,8 @@
 //! limit.
 //!
 //! * [`link`]: link files.
+//! * [`scenario`]: scenario files.
+//! * [`demand`]: who wants how much, on a command line.
 //! * [`problem`]: what is wrong with a file, and where.
 //! * [`names`]: names of classes.
 //! * [`units`]: rates, sizes and times.
@@ -15,14 +17,17 @@
 #![forbid(unsafe_code)]
 
 mod class;
+pub mod demand;
 mod kind;
 pub mod link;
 pub mod matching;
 pub mod names;
 pub mod problem;
 mod reader;
+pub mod scenario;
 mod tree;
 pub mod units;
 
 pub use link::{LinkFile, ReadOptions};
 pub use problem::{Problem, Problems};
+pub use scenario::Scenario;

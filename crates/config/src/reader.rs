@@ -272,6 +272,6 @@ pub(crate) fn closest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> O
         .filter(|known| known.len().abs_diff(word.len()) <= 4 * limit)
         .map(|known| (strsim::damerau_levenshtein(&known.to_lowercase(), &word.to_lowercase()), known))
         .filter(|&(distance, _)| distance <= limit)
-        .min_by_key(|&(distance, _)| distance)
+        .min_by_key(|&(distance, known)| (distance, known.len().abs_diff(word.len())))
         .map(|(_, known)| known)
 }

@@ -309,6 +309,14 @@ pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
     written.scaled(quantity, unit, u64::MAX, || show_time(Nanos::MAX)).map(Nanos)
 }
 
+/// Reads a number without unit, such as `15` or `0.5`, in thousandths; `None` where it is finer or does not fit.
+pub(crate) fn parse_thousandths(text: &str) -> Option<u64> {
+    match Number::parse(text)?.scaled(Factor::Ten(3)) {
+        Scaled::Exact(value) => u64::try_from(value).ok(),
+        Scaled::Fraction | Scaled::TooLarge => None,
+    }
+}
+
 /// A number and a unit, taken apart.
 struct Written<'a> {
     text: &'a str,

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use fairlink_config::{LinkFile, ReadOptions};
+use fairlink_config::{LinkFile, ReadOptions, Scenario};
+use fairlink_traffic::spec::{Model, PacketSize, SourceSpec};
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name)
@@ -33,4 +34,48 @@ fn figure_1_shares_alike_with_guarantees_and_with_weights() {
 #[test]
 fn the_simple_link_gives_the_household_four_fifths() {
     assert_eq!(rates(&link("simple.toml")), [("guests", 10), ("ana", 20), ("ben", 20)]);
+}
+
+#[test]
+fn the_experiments_send_what_their_comments_say() {
+    let phases = |name: &str| {
+        let scenario = Scenario::read(path(name), &ReadOptions::default());
+        let scenario = scenario.unwrap_or_else(|problems| panic!("{}", problems.lines()));
+        assert!(scenario.warnings.is_empty() && scenario.link.warnings.is_empty());
+        assert!(scenario.sources.iter().all(|source| source.model == Model::Greedy));
+        assert!(scenario.sources.iter().all(|source| source.packet == PacketSize::Fixed(1000)));
+        let active = |source: &SourceSpec| -> Vec<(u64, u64)> {
+            source.active.iter().map(|i| (i.start.0 / 1_000_000_000, i.end.0 / 1_000_000_000)).collect()
+        };
+        let sources = scenario.sources.iter();
+        let sent: Vec<_> =
+            sources.map(|source| (scenario.link.names.name(source.class).to_owned(), active(source))).collect();
+        (scenario.duration.0 / 1_000_000_000, sent, scenario.link)
+    };
+    let (duration, sent, link) = phases("exp1.toml");
+    let expected =
+        [("A1", vec![(0, 5)]), ("A2", vec![(0, 20)]), ("B1", vec![(0, 10)]), ("B2", vec![]), ("C", vec![(0, 15)])];
+    assert_eq!((duration, sent), (25, expected.map(|(name, active)| (name.to_owned(), active)).to_vec()));
+    assert_eq!(rates(&link), [("A1", 10), ("A2", 20), ("B1", 10), ("B2", 20), ("C", 40)]);
+    for (name, first, second) in [("exp2-L.toml", 14, 16), ("exp2-M.toml", 10, 20), ("exp2-H.toml", 6, 24)] {
+        let (duration, sent, link) = phases(name);
+        let expected = [("A1", vec![]), ("B2", vec![]), ("C", vec![(0, 10), (20, 30)])];
+        assert_eq!((duration, sent), (30, expected.map(|(name, active)| (name.to_owned(), active)).to_vec()));
+        assert_eq!(rates(&link), [("A1", first), ("A2", second), ("B1", first), ("B2", second), ("C", 40)], "{name}");
+        assert_eq!(link.tree.link().rate.bps(), 100_000_000);
+    }
+}
+
+#[test]
+fn a_scenario_file_serves_as_a_link_file() {
+    for name in ["exp1.toml", "exp2-H.toml", "fig1-busy.toml"] {
+        assert_eq!(link(name).tree.leaves().len(), 5, "{name}");
+    }
+}
+
+#[test]
+fn a_link_file_is_looked_for_beside_the_scenario_that_names_it() {
+    let scenario = Scenario::read(path("fig1-busy.toml"), &ReadOptions::default()).unwrap();
+    assert!(scenario.link.source().name().ends_with("fig1.toml"));
+    assert_eq!(scenario.sources.len(), 5);
 }

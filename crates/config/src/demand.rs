@@ -1,0 +1,127 @@
+//! Who wants how much, as on the command line: `A1=inf,C=300mbit`.
+
+use fairlink_core::hierarchy::Hierarchy;
+use fairlink_core::packet::ClassId;
+use thiserror::Error;
+
+use crate::link::first_leaf;
+use crate::names::Names;
+use crate::units::{UnitError, parse_rate};
+
+/// Why a demand was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DemandError {
+    /// Not `NAME=RATE`.
+    #[error("\"{item}\" is not of the form NAME=RATE, such as A1=inf or C=300mbit")]
+    Form {
+        /// As written.
+        item: String,
+    },
+    /// No such class.
+    #[error("there is no class \"{name}\"{}", .suggestion.as_ref().map_or(String::new(), |name| format!("; did you mean \"{name}\"?")))]
+    UnknownClass {
+        /// As written.
+        name: String,
+        /// The closest name.
+        suggestion: Option<String>,
+    },
+    /// A class with children.
+    #[error("\"{name}\" has classes below it, and only classes without have demands; \"{leaf}\" is one below it")]
+    NotALeaf {
+        /// The class.
+        name: String,
+        /// A leaf below it.
+        leaf: String,
+    },
+    /// The same class twice.
+    #[error("\"{name}\" is given twice")]
+    Twice {
+        /// The class.
+        name: String,
+    },
+    /// A rate that cannot be read.
+    #[error("demand of \"{name}\": {error}; {}", .error.help())]
+    Rate {
+        /// The class.
+        name: String,
+        /// What is wrong with it.
+        error: UnitError,
+    },
+}
+
+/// Reads demands in bit/s, `None` for unlimited: `A1=inf,C=300mbit,B2=10%,B1=0`. Each leaf may be named once; leaves that are
+/// not named want nothing and are not in the answer, which is in the order written. An empty text is no demand at all.
+///
+/// # Errors
+/// The first [`DemandError`].
+pub fn parse_demand(text: &str, tree: &Hierarchy, names: &Names) -> Result<Vec<(ClassId, Option<u64>)>, DemandError> {
+    let mut seen = vec![false; tree.len()];
+    let mut demands = Vec::new();
+    for item in text.split(',').map(str::trim) {
+        if item.is_empty() && text.trim().is_empty() {
+            break;
+        }
+        let (name, rate) = item.split_once('=').ok_or_else(|| DemandError::Form { item: item.to_owned() })?;
+        let (name, rate) = (name.trim(), rate.trim());
+        let Some(class) = names.id(name) else {
+            let suggestion = names.closest(name).map(str::to_owned);
+            return Err(DemandError::UnknownClass { name: name.to_owned(), suggestion });
+        };
+        if !tree.is_leaf(class) {
+            let leaf = names.name(first_leaf(tree, class)).to_owned();
+            return Err(DemandError::NotALeaf { name: name.to_owned(), leaf });
+        }
+        if std::mem::replace(&mut seen[class.index()], true) {
+            return Err(DemandError::Twice { name: name.to_owned() });
+        }
+        let demand = match rate {
+            "inf" | "unlimited" => None,
+            "0" => Some(0),
+            rate => match parse_rate(rate, Some(tree.link().rate)) {
+                Ok(rate) => Some(rate.bps()),
+                Err(UnitError::Zero { .. }) => Some(0),
+                Err(error) => return Err(DemandError::Rate { name: name.to_owned(), error }),
+            },
+        };
+        demands.push((class, demand));
+    }
+    Ok(demands)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LinkFile, ReadOptions};
+
+    fn demand(text: &str) -> Result<Vec<(String, Option<u64>)>, DemandError> {
+        let link = "[link]\nrate = \"1gbit\"\n[[class]]\nname = \"A\"\n[[class]]\nname = \"A1\"\nparent = \"A\"\n\
+                    [[class]]\nname = \"A2\"\nparent = \"A\"\n[[class]]\nname = \"voice\"\n";
+        let file = LinkFile::parse("test.toml", link, &ReadOptions::default()).unwrap();
+        let demands = parse_demand(text, &file.tree, &file.names)?;
+        Ok(demands.into_iter().map(|(class, rate)| (file.names.name(class).to_owned(), rate)).collect())
+    }
+
+    #[test]
+    fn demands_are_unlimited_or_rates_and_keep_their_order() {
+        assert_eq!(
+            demand("voice=300mbit, A1=inf,A2 = 10%"),
+            Ok(vec![
+                ("voice".to_owned(), Some(300_000_000)),
+                ("A1".to_owned(), None),
+                ("A2".to_owned(), Some(100_000_000))
+            ])
+        );
+        assert_eq!(demand("A1=0,A2=0mbit"), Ok(vec![("A1".to_owned(), Some(0)), ("A2".to_owned(), Some(0))]));
+        assert_eq!(demand(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_refused_says_why() {
+        let table: String =
+            ["A1", "A1=5,", "A1=", "A=inf", "link=inf", "Voice=inf", "A3=inf", "nobody=1mbit", "A1=inf,A1=0", "A1=300"]
+                .iter()
+                .map(|text| format!("{text}: {}\n", demand(text).expect_err(text)))
+                .collect();
+        insta::assert_snapshot!(table);
+    }
+}
