@@ -5,6 +5,8 @@
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
+//! * [`explain`]: why a class gets what it gets.
+//! * [`fairness`], [`gap`]: how far a scheduler did stray, \[hls\] Definitions 1 and 2, measured.
 //!
 //! Rates are in bit/s. What is exact is a [`BigRational`]; [`to_f64`] and [`floor_bps`] turn it
 //! into what is printed.
@@ -20,7 +22,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod explain;
+pub mod fairness;
 pub mod fast;
+pub mod gap;
 pub mod hmm;
 pub mod maxmin;
 pub mod request;

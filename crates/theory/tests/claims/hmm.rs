@@ -13,7 +13,7 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 use rand::Rng;
 
-const TREES: u64 = 250;
+const TREES: u64 = 200;
 
 #[test]
 fn hmm_agrees_exactly_with_filling_event_by_event() {

@@ -1,5 +1,6 @@
 //! The claims of this crate, on random trees; one program, so that it is linked once.
 
 mod bounds;
+mod fairness;
 mod hmm;
 mod random;

@@ -1,0 +1,98 @@
+//! How long leaves waited for their turn: Definition 2 of \[hls\] (transmission gap) measured on a trace.
+//!
+//! The gap is the time from the end of a visit to a leaf that stays backlogged to the next visit to it; the time from becoming
+//! backlogged to the first visit counts too, since the paper bounds it by the same. A round robin may visit a leaf and send
+//! nothing, and from outside only services can be seen. Who is told services instead of visits measures at least the gap of
+//! the visits: a measurement below the bound of Theorem 5 confirms it, one above does not refute it.
+
+use fairlink_core::hierarchy::Hierarchy;
+use fairlink_core::packet::ClassId;
+use fairlink_core::units::Nanos;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Leaf {
+    /// Since when it waits; `None` while idle.
+    since: Option<Nanos>,
+    longest: Nanos,
+}
+
+/// Measures the longest gap of each leaf.
+#[derive(Clone, Debug)]
+pub struct GapMeter {
+    /// By class; inner classes stay as they are.
+    leaves: Vec<Leaf>,
+}
+
+impl GapMeter {
+    /// A meter of a tree in which nothing is backlogged.
+    #[must_use]
+    pub fn new(tree: &Hierarchy) -> Self {
+        Self { leaves: vec![Leaf::default(); tree.len()] }
+    }
+
+    /// `leaf` becomes backlogged at `now`; nothing changes if it is.
+    ///
+    /// # Panics
+    /// When there is no such class, as in the other methods.
+    pub fn backlogged(&mut self, now: Nanos, leaf: ClassId) {
+        self.leaves[leaf.index()].since.get_or_insert(now);
+    }
+
+    /// `leaf` is visited, or one of its packets is sent, from `start` to `end`. Told while the leaf is backlogged, before
+    /// [`GapMeter::idle`] if nothing is left afterwards; a leaf that is not counts as backlogged since `start`.
+    pub fn visited(&mut self, leaf: ClassId, start: Nanos, end: Nanos) {
+        let leaf = &mut self.leaves[leaf.index()];
+        let since = leaf.since.replace(end).unwrap_or(start);
+        leaf.longest = leaf.longest.max(start.saturating_sub(since));
+    }
+
+    /// `leaf` has nothing left.
+    pub fn idle(&mut self, leaf: ClassId) {
+        self.leaves[leaf.index()].since = None;
+    }
+
+    /// The longest gap of a leaf that has ended.
+    #[must_use]
+    pub fn of(&self, leaf: ClassId) -> Nanos {
+        self.leaves[leaf.index()].longest
+    }
+
+    /// The longest gap of any leaf, that of leaves still waiting at `now` included, and the leaf.
+    #[must_use]
+    pub fn longest(&self, now: Nanos) -> (ClassId, Nanos) {
+        let gaps = self.leaves.iter().map(|leaf| leaf.longest.max(now.saturating_sub(leaf.since.unwrap_or(now))));
+        let gaps = gaps.enumerate().map(|(index, gap)| (ClassId(index as u32), gap));
+        gaps.reduce(|longest, gap| if gap.1 > longest.1 { gap } else { longest })
+            .unwrap_or((ClassId::ROOT, Nanos::ZERO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
+    use fairlink_core::units::Rate;
+
+    #[test]
+    fn a_gap_runs_from_the_end_of_a_visit_to_the_next_and_not_through_idleness() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(10).unwrap()));
+        let a = tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+        let b = tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+        let mut meter = GapMeter::new(&tree.build().unwrap());
+        meter.backlogged(Nanos(10), a);
+        meter.backlogged(Nanos(12), a);
+        meter.visited(a, Nanos(15), Nanos(20));
+        assert_eq!(meter.of(a), Nanos(5));
+        meter.visited(a, Nanos(23), Nanos(30));
+        assert_eq!(meter.of(a), Nanos(5));
+        meter.visited(a, Nanos(37), Nanos(38));
+        meter.idle(a);
+        meter.visited(a, Nanos(100), Nanos(101));
+        assert_eq!(meter.of(a), Nanos(7));
+        meter.idle(a);
+        meter.backlogged(Nanos(200), b);
+        assert_eq!(meter.longest(Nanos(206)), (a, Nanos(7)));
+        assert_eq!(meter.longest(Nanos(208)), (b, Nanos(8)));
+        assert_eq!(meter.of(b), Nanos::ZERO);
+    }
+}
