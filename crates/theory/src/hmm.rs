@@ -7,7 +7,7 @@
 //! | f_k, equation (3) | [`ClassAllocation::fair_share`] |
 //! | C | the link's rate |
 //!
-//! Ceilings, the paper's future work: a class's request is what it wants (a leaf its demand, an inner class the sum of its
+//! DIFFERENCE: ceilings, the paper's future work. A class's request is what it wants (a leaf its demand, an inner class the sum of its
 //! children's requests) or its ceiling, whichever is less. A parent shares its allocation max-min fairly among its children
 //! whenever their requests together exceed it, be it that the parent's own parent or its ceiling allows no more. So the
 //! rules of the paper read:
