@@ -79,7 +79,7 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     out.line("")?;
     let mut head = vec!["scheduler".to_owned(), "levels".to_owned(), "packet".to_owned()];
     head.extend(plan.leaves.iter().map(|leaves| format!("{leaves} leaves")));
-    out.table(&head, rows(&plan, &report.results), 1)
+    out.table(&head, rows(&plan, &report.results), 1..head.len())
 }
 
 fn rows(plan: &Plan, costs: &[Cost]) -> Vec<Vec<String>> {

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, completions, man};
+use crate::{bench, check, completions, man};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
@@ -23,6 +23,8 @@ pub(crate) struct Cli {
 /// One per module.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Check a link file, and print what its scheduler promises: shares, weights as run, bounds.
+    Check(check::Args),
     /// List the schedulers and what each supports and promises.
     Schedulers,
     /// Measure what a packet costs under each scheduler on this machine.

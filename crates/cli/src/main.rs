@@ -5,9 +5,13 @@
 
 mod cli;
 mod failure;
+mod human;
+mod link;
 mod out;
+mod promises;
 
 mod bench;
+mod check;
 mod completions;
 mod man;
 mod schedulers;
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
     match cli.command {
+        Command::Check(args) => check::run(&args, out),
         Command::Schedulers => schedulers::run(out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => completions::run(&args, out),

@@ -1,6 +1,7 @@
 //! Standard output as the commands use it: text or JSON, tables, and an end without noise when the pipe is closed.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::ops::Range;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
 use serde::Serialize;
@@ -33,12 +34,12 @@ impl Out {
         Ok(())
     }
 
-    /// A table; columns from `right_from` on are numbers and stand to the right.
+    /// A table; the columns `right` are numbers and stand to the right.
     pub(crate) fn table(
         &mut self,
         head: &[impl AsRef<str>],
         rows: Vec<Vec<String>>,
-        right_from: usize,
+        right: Range<usize>,
     ) -> Result<(), Failure> {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_header(head.iter().map(AsRef::as_ref));
@@ -46,7 +47,7 @@ impl Out {
         for (index, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
             column.set_constraint(ColumnConstraint::ContentWidth);
-            if index >= right_from {
+            if right.contains(&index) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
@@ -72,4 +73,9 @@ impl Out {
 /// A message for the person at the terminal, to standard error. A closed one is no reason to stop.
 pub(crate) fn note(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+}
+
+/// A finding in a file, to standard error, with the place drawn where there is a terminal for it.
+pub(crate) fn report(report: &miette::Report) {
+    let _ = writeln!(io::stderr().lock(), "{report:?}");
 }

@@ -66,7 +66,7 @@ pub(crate) fn run(out: &mut Out) -> Result<(), Failure> {
             or_dash(&info.bounds.join(", ").replace('_', " ")),
         ]
     });
-    out.table(&head, rows.collect(), head.len())
+    out.table(&head, rows.collect(), 0..0)
 }
 
 fn or_dash(text: &str) -> String {

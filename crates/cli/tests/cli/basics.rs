@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::{command, fairlink};
+use crate::{Scratch, command, fairlink};
 
 /// Every command but `help`, as `--help` lists them.
 fn commands() -> Vec<String> {
@@ -39,14 +39,14 @@ fn completions_know_every_command() {
 fn there_is_a_manual_page_for_every_command() {
     let page = fairlink(&["man"]).quiet().stdout;
     assert!(page.contains(".TH fairlink 1"), "{page}");
-    let dir = std::env::temp_dir().join(format!("fairlink-man-{}", std::process::id()));
-    let run = fairlink(&["man", "--out", dir.to_str().expect("text")]);
+    let scratch = Scratch::new();
+    let dir = scratch.path("new/pages");
+    let run = fairlink(&["man", "--out", &dir]);
     assert_eq!((run.code, run.stdout.as_str()), (0, ""));
     for name in commands() {
-        let page = fs::read_to_string(dir.join(format!("fairlink-{name}.1"))).expect("a page");
+        let page = fs::read_to_string(format!("{dir}/fairlink-{name}.1")).expect("a page");
         assert!(page.contains("SYNOPSIS"), "{name}: {page}");
     }
-    fs::remove_dir_all(dir).expect("removed");
 }
 
 #[test]

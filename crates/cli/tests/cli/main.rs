@@ -2,8 +2,12 @@
 
 mod basics;
 mod bench;
+mod check;
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a run of the binary left behind.
 pub(crate) struct Run {
@@ -42,5 +46,41 @@ pub(crate) fn fairlink(args: &[&str]) -> Run {
         code: status.code().expect("it exits by itself"),
         stdout: String::from_utf8(stdout).expect("text"),
         stderr: String::from_utf8(stderr).expect("text"),
+    }
+}
+
+/// The path of a file that the project ships.
+pub(crate) fn scenario(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name).to_str().expect("text").to_owned()
+}
+
+/// A directory of its own, removed in the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("fairlink-test-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).expect("a directory");
+        Self(dir)
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("text").to_owned()
+    }
+
+    /// Writes a file into it; returns its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.0.join(name), text).expect("written");
+        self.path(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,0 +1,52 @@
+//! Quantities as people read them: four significant digits and a unit. JSON has the figures in full.
+
+/// A rate in bit/s.
+pub(crate) fn rate(bps: f64) -> String {
+    scaled(bps, &[(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")])
+}
+
+/// A time in seconds.
+pub(crate) fn time(seconds: f64) -> String {
+    scaled(seconds, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")])
+}
+
+/// A size in bytes, of which there may be fractions.
+pub(crate) fn size(bytes: f64) -> String {
+    scaled(bytes, &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
+}
+
+/// A relative error, of which a few parts in a thousand million count.
+pub(crate) fn tiny(error: f64) -> String {
+    if error == 0.0 { "none".to_owned() } else { format!("{error:+.1e}") }
+}
+
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    // What would round up to 1000 of one unit is 1 of the next.
+    let fits = |&&(size, _): &&(f64, &str)| value.abs() >= size * 0.999_95;
+    let &(size, unit) = units.iter().find(fits).unwrap_or(&units[units.len() - 1]);
+    format!("{} {unit}", digits(value / size))
+}
+
+/// Four significant digits, fewer where the rest are zeros; whole numbers in full.
+fn digits(value: f64) -> String {
+    let before_the_point = if value.abs() < 1.0 { 1 } else { value.abs().log10().floor() as usize + 1 };
+    let text = format!("{value:.*}", 4usize.saturating_sub(before_the_point));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_four_significant_digits_and_the_largest_unit_that_fits() {
+        let rates = [0.0, 1.0, 999.0, 999.99, 1e6, 333_333_333.3, 1e9, 2.5e12, 1e15].map(rate);
+        let read =
+            ["0 bit/s", "1 bit/s", "999 bit/s", "1 kbit/s", "1 Mbit/s", "333.3 Mbit/s", "1 Gbit/s", "2.5 Tbit/s"];
+        assert_eq!(rates[..8], read);
+        assert_eq!(rates[8], "1000 Tbit/s");
+        assert_eq!([3600.0, 0.000_145_6, 0.0, 1e-9].map(time), ["3600 s", "145.6 us", "0 ns", "1 ns"]);
+        assert_eq!([103.5, 1_522.5, 12.0].map(size), ["103.5 B", "1.522 kB", "12 B"]);
+        assert_eq!([0.0, -2.5e-9].map(tiny), ["none", "-2.5e-9"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a scheduler promises for a link: the bounds that `fairlink check` prints.
+
+use fairlink_config::link::LinkFile;
+use fairlink_core::hls::{CREDITS_PER_BYTE, RunWeights};
+use fairlink_core::packet::ClassId;
+use fairlink_theory::bounds::HlsBounds;
+use fairlink_theory::to_f64;
+use fairlink_theory::weights::Weights;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::human;
+
+/// The weight of a class as its scheduler runs with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weight {
+    /// In bytes.
+    pub(crate) as_run: f64,
+    /// How far the share it gives among the siblings is from the one written, relative to it.
+    pub(crate) error: f64,
+}
+
+/// Promises for the whole link; what the scheduler does not promise is left out.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Bounds<'a> {
+    /// Definition 1 of \[hls\] with the weights as run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fairness_bytes: Option<f64>,
+    /// The same as time at the guarantee, free of the unit of weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fairness_s: Option<f64>,
+    /// The siblings for which it is the largest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fairness_between: Option<[&'a str; 2]>,
+    /// Theorem 5 of \[hls\]: two rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transmission_gap_s: Option<f64>,
+    /// One round, which is what Table II of \[hls\] prints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_round_s: Option<f64>,
+}
+
+/// What is promised.
+pub(crate) struct Promises<'a> {
+    /// For the whole link.
+    pub(crate) bounds: Bounds<'a>,
+    weights: Vec<Option<Weight>>,
+}
+
+impl Promises<'_> {
+    /// The weight that the scheduler runs with, where it runs with weights.
+    pub(crate) fn weight(&self, class: ClassId) -> Option<Weight> {
+        self.weights[class.index()]
+    }
+}
+
+/// The promises of the link's scheduler.
+pub(crate) fn of(link: &LinkFile) -> Result<Promises<'_>, Failure> {
+    match link.scheduler.as_str() {
+        "hls" => hls(link),
+        _ => Ok(Promises { bounds: Bounds::default(), weights: vec![None; link.tree.len()] }),
+    }
+}
+
+fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
+    let tree = &link.tree;
+    let run = RunWeights::of(tree);
+    let credits: Vec<u64> = (0..tree.len()).map(|index| run.credits(ClassId(index as u32))).collect();
+    let mut weights = vec![None; tree.len()];
+    for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
+        let children = tree.children(parent);
+        let written: u128 = children.iter().map(|&child| u128::from(tree.weight(child))).sum();
+        let as_run: u128 = children.iter().map(|&child| u128::from(credits[child.index()])).sum();
+        for &child in children {
+            let own = credits[child.index()];
+            // Subtracted before it becomes a float: the error is a few parts in 10^9 of the share.
+            let exact = i128::try_from(u128::from(tree.weight(child)) * as_run).map_err(Failure::failed)?;
+            let given = i128::try_from(u128::from(own) * written).map_err(Failure::failed)?;
+            let error = (given - exact) as f64 / exact as f64;
+            weights[child.index()] = Some(Weight { as_run: own as f64 / CREDITS_PER_BYTE as f64, error });
+        }
+    }
+    let units = Weights::new(tree, credits, CREDITS_PER_BYTE).map_err(Failure::failed)?;
+    let packet = |_| tree.link().max_packet;
+    let bounds = HlsBounds::new(tree, &units, CREDITS_PER_BYTE, packet).map_err(Failure::failed)?;
+    let rate = tree.link().rate;
+    let fairness = bounds.fairness_seconds(rate);
+    let bounds = Bounds {
+        fairness_bytes: bounds.alpha().map(|worst| to_f64(&worst.value)),
+        fairness_s: fairness.as_ref().map(|worst| to_f64(&worst.value)),
+        fairness_between: fairness.map(|worst| [worst.classes.0, worst.classes.1].map(|class| link.names.name(class))),
+        transmission_gap_s: Some(to_f64(&bounds.transmission_gap(rate))),
+        longest_round_s: Some(to_f64(&bounds.longest_round(rate))),
+    };
+    Ok(Promises { bounds, weights })
+}
+
+impl Bounds<'_> {
+    /// The bounds in words, one a line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let (Some(bytes), Some(seconds)) = (self.fairness_bytes, self.fairness_s) {
+            let between = self.fairness_between.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
+            lines.push(format!(
+                "fairness          siblings that stay backlogged are never further apart than {} of service at their guarantee{between};",
+                human::time(seconds)
+            ));
+            lines.push(format!("                  {} per byte of weight as run", human::size(bytes)));
+        }
+        if let (Some(two), Some(one)) = (self.transmission_gap_s, self.longest_round_s) {
+            lines.push(format!(
+                "transmission gap  a backlogged leaf waits at most {} for its next visit (two rounds of {})",
+                human::time(two),
+                human::time(one)
+            ));
+        }
+        if lines.is_empty() {
+            lines.push("This scheduler promises no bounds.".to_owned());
+        }
+        lines
+    }
+}

@@ -1,0 +1,100 @@
+//! `fairlink check`.
+
+use crate::{Scratch, fairlink, scenario};
+
+#[test]
+fn check_prints_the_bounds_that_the_paper_gives_for_its_figure_1() {
+    for file in ["fig1.toml", "fig1-weights.toml"] {
+        let json = fairlink(&["check", &scenario(file), "--json"]).quiet().json();
+        assert_eq!((&json["valid"], &json["scheduler"]), (&true.into(), &"hls".into()));
+        let classes = json["classes"].as_array().expect("a list");
+        let names: Vec<_> = classes.iter().map(|class| class["name"].as_str().expect("text")).collect();
+        assert_eq!(names, ["A", "A1", "A2", "B", "B1", "B2", "C"]);
+        let a1 = &classes[1];
+        assert_eq!((&a1["parent"], &a1["leaf"], &a1["ceiling_bps"]), (&"A".into(), &true.into(), &().into()));
+        assert_eq!((a1["weight"].as_f64(), a1["weight_error"].as_f64()), (Some(100.0), Some(0.0)));
+        assert_eq!(a1["share_all_busy_bps"], 100_000_000);
+        assert!(a1["delay_bound_s"].is_null());
+        let bound = |name: &str| json["bounds"][name].as_f64().expect("a number");
+        assert!((bound("fairness_bytes") - 103.5).abs() < 1e-6, "{json}");
+        assert!((bound("fairness_s") - 0.000_828).abs() < 1e-9, "{json}");
+        assert!((bound("transmission_gap_s") - 0.000_145_6).abs() < 1e-9, "{json}");
+        assert_eq!(json["warnings"], serde_json::json!([]));
+    }
+    let guarantee = |file| {
+        let json = fairlink(&["check", &scenario(file), "--json"]).quiet().json();
+        json["classes"][1]["guarantee_bps"].clone()
+    };
+    assert_eq!((guarantee("fig1.toml"), guarantee("fig1-weights.toml")), (100_000_000.into(), ().into()));
+    let text = fairlink(&["check", &scenario("fig1.toml")]).quiet().stdout;
+    assert!(text.contains("828 us") && text.contains("103.5 B") && text.contains("145.6 us"), "{text}");
+}
+
+#[test]
+fn check_prints_the_rounding_error_of_a_share() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        r#"
+        link = { rate = "1gbit" }
+        class = [{ name = "a", guarantee = "333333333bit" }, { name = "b", guarantee = "666666667bit" }]
+        "#,
+    );
+    let json = fairlink(&["check", &link, "--json"]).quiet().json();
+    let errors: Vec<_> = [0, 1].map(|n| json["classes"][n]["weight_error"].as_f64().expect("a number")).into();
+    assert!(errors.iter().all(|error| *error != 0.0 && error.abs() < 1e-7), "{json}");
+    assert!(errors[0].signum() != errors[1].signum(), "what one gains the other loses: {json}");
+}
+
+#[test]
+fn a_scheduler_without_bounds_promises_none() {
+    let dir = Scratch::new();
+    let link = dir.write("link.toml", "link = { rate = '1mbit', scheduler = 'fifo' }\nclass = [{ name = 'a' }]");
+    let json = fairlink(&["check", &link, "--json"]).quiet().json();
+    assert_eq!(json["bounds"], serde_json::json!({}));
+    assert!(json["classes"][0]["weight"].is_null());
+    assert!(fairlink(&["check", &link]).quiet().stdout.contains("promises no bounds"));
+}
+
+#[test]
+fn what_the_scheduler_cannot_honour_is_refused_or_with_lenient_a_warning() {
+    let link = scenario("fig1.toml");
+    let refused = fairlink(&["check", &link, "--scheduler", "fifo"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
+    assert!(refused.stderr.contains("these can: hls") && refused.stderr.contains("fig1.toml"), "{}", refused.stderr);
+    let warned = fairlink(&["check", &link, "--scheduler", "fifo", "--lenient"]);
+    assert_eq!(warned.code, 0);
+    assert!(warned.stderr.contains("it is ignored"), "{}", warned.stderr);
+    let json = fairlink(&["check", &link, "--scheduler", "fifo", "--lenient", "--json"]).quiet().json();
+    assert!(json["warnings"][0]["message"].as_str().is_some_and(|text| text.contains("fifo cannot honour")), "{json}");
+    assert!(json["warnings"][0]["line"].as_u64().is_some_and(|line| line > 1), "{json}");
+}
+
+#[test]
+fn a_wrong_file_exits_with_2_and_names_the_place() {
+    let dir = Scratch::new();
+    let link = dir.write("link.toml", "[link]\nrate = \"1gbit\"\n[[class]]\nname = \"a\"\nguarantee = \"5kbps\"\n");
+    let run = fairlink(&["check", &link]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("link.toml:5:13") && run.stderr.contains("kbps"), "{}", run.stderr);
+    let run = fairlink(&["check", &link, "--json"]);
+    let json = run.json();
+    assert_eq!((run.code, &json["valid"]), (2, &false.into()));
+    assert_eq!((&json["errors"][0]["line"], &json["errors"][0]["column"]), (&5.into(), &13.into()));
+    for (file, says) in
+        [("no-such-file.toml", "no-such-file.toml"), ("/dev/null", "/dev/null"), ("/", "Is a directory")]
+    {
+        let run = fairlink(&["check", file]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{file}");
+        assert!(run.stderr.contains(says), "{file}: {}", run.stderr);
+    }
+    let run = fairlink(&["check", &link, "--scheduler", "hsl"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("hls"), "{}", run.stderr);
+}
+
+#[test]
+fn errors_have_no_colour_where_there_is_no_terminal_or_no_color_is_set() {
+    let run = fairlink(&["check", "/dev/null"]);
+    assert!(!run.stderr.contains('\u{1b}'), "{}", run.stderr);
+}
