@@ -274,80 +274,62 @@ impl Hls {
                 more = false;
                 break;
             };
-            if !self.serving && !self.begin_visit(id) {
-                continue;
+            if let Some(&ahead) = self.order.get(self.cursor + self.look_ahead) {
+                // A load whose value nobody waits for: the next leaves come into the cache while this one is served.
+                core::hint::black_box(self.leaves[ahead as usize].flags);
             }
             let leaf = &mut self.leaves[id as usize];
-            let (before, mut balance) = (leaf.balance, leaf.balance);
-            let packets_before = packets;
-            loop {
-                let cost = i64::from(leaf.queue.head_len().unwrap_or(0)) << CREDIT_SHIFT;
-                if cost > balance {
-                    self.end_visit_backlogged(id);
-                    break;
+            if !self.serving {
+                if leaf.flags & ACTIVE == 0 {
+                    // It has gone idle since it was listed.
+                    leaf.flags &= !LISTED;
+                    self.cursor += 1;
+                    continue;
                 }
-                if packets >= max_packets || bytes >= max_bytes {
-                    break;
+                let parent = leaf.parent;
+                let inner = &mut self.inners[parent as usize];
+                if inner.round != self.round {
+                    self.replenish(parent);
+                    continue;
                 }
-                let Some(packet) = leaf.queue.pop(&mut self.slab, ClassId(id)) else { break };
-                balance -= cost;
+                // Equation (8).
+                let quota = leaf.weight * inner.fair_quota;
+                leaf.balance += quota;
+                inner.balance -= quota;
+                self.serving = true;
+                #[cfg(test)]
+                self.visits.push(ClassId(id));
+            }
+            let (packets_before, bytes_before) = (packets, bytes);
+            let allowance = bytes + (leaf.balance >> CREDIT_SHIFT) as u64;
+            let mut exhausted = false;
+            while packets < max_packets && bytes < max_bytes {
+                let Some(packet) = leaf.queue.pop_within(&mut self.slab, ClassId(id), allowance - bytes) else {
+                    exhausted = true;
+                    break;
+                };
                 packets += 1;
                 bytes += u64::from(packet.len);
                 out(packet);
-                if leaf.queue.is_empty() {
-                    break;
-                }
             }
             // Equation (9) for all packets of the visit.
-            let leaf = &mut self.leaves[id as usize];
-            leaf.balance = balance;
-            let emptied = leaf.queue.is_empty();
-            self.inners[ROOT as usize].balance += before - balance;
+            let sent = ((bytes - bytes_before) as i64) << CREDIT_SHIFT;
+            leaf.balance -= sent;
+            self.inners[ROOT as usize].balance += sent;
             self.sent_in_round |= packets > packets_before;
-            if emptied {
+            if leaf.queue.is_empty() {
                 self.end_visit_idle(id);
+            } else if exhausted {
+                self.serving = false;
+                self.cursor += 1;
+                if self.in_main_round {
+                    self.order[self.kept] = id;
+                    self.kept += 1;
+                }
             }
         }
         self.bytes -= bytes;
         more
-    }
-
-    /// Gives the leaf at the cursor its quota, equation (8); false if it has gone idle since it was listed.
-    #[inline(always)]
-    fn begin_visit(&mut self, id: u32) -> bool {
-        if let Some(&ahead) = self.order.get(self.cursor + self.look_ahead) {
-            // A load whose value nobody waits for: the next leaves come into the cache while this one is served.
-            core::hint::black_box(self.leaves[ahead as usize].flags);
-        }
-        let leaf = &mut self.leaves[id as usize];
-        if leaf.flags & ACTIVE == 0 {
-            leaf.flags &= !LISTED;
-            self.cursor += 1;
-            return false;
-        }
-        let parent = leaf.parent as usize;
-        if self.inners[parent].round != self.round {
-            self.replenish(parent as u32);
-        }
-        let inner = &mut self.inners[parent];
-        let leaf = &mut self.leaves[id as usize];
-        let quota = leaf.weight * inner.fair_quota;
-        leaf.balance += quota;
-        inner.balance -= quota;
-        self.serving = true;
-        #[cfg(test)]
-        self.visits.push(ClassId(id));
-        true
-    }
-
-    #[inline(always)]
-    fn end_visit_backlogged(&mut self, id: u32) {
-        self.serving = false;
-        self.cursor += 1;
-        if self.in_main_round {
-            self.order[self.kept] = id;
-            self.kept += 1;
-        }
     }
 
     #[cold]

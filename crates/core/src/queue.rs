@@ -161,6 +161,20 @@ impl LeafQueue {
         if self.packets == 0 {
             return None;
         }
+        Some(self.take_head(slab, class))
+    }
+
+    /// As [`LeafQueue::pop`], but nothing where the head is longer than `max_len` bytes.
+    #[inline(always)]
+    pub fn pop_within(&mut self, slab: &mut PacketSlab, class: ClassId, max_len: u64) -> Option<Packet> {
+        if self.packets == 0 || u64::from(self.head_len) > max_len {
+            return None;
+        }
+        Some(self.take_head(slab, class))
+    }
+
+    #[inline(always)]
+    fn take_head(&mut self, slab: &mut PacketSlab, class: ClassId) -> Packet {
         let packet = Packet { handle: self.head_handle, len: self.head_len, class };
         self.packets -= 1;
         self.bytes -= packet.len;
@@ -174,7 +188,7 @@ impl LeafQueue {
             node.next = slab.free;
             slab.free = index;
         }
-        Some(packet)
+        packet
     }
 }
 
