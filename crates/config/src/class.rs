@@ -10,7 +10,7 @@ use crate::matching::Match;
 use crate::names::refusal;
 use crate::problem::{Log, Span};
 use crate::reader::{Table, Value};
-use crate::units::{QueueLength, parse_queue};
+use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
 
 pub(crate) const PLACE: &str = "[[class]]";
 const KEYS: [&str; 20] = [
@@ -177,7 +177,7 @@ fn leaky_bucket(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option
     let rate = table.need("rate", "rate = \"1mbit\"", log).and_then(|value| value.rate(link.rate, log));
     let bucket = LeakyBucket { burst: burst?, peak: peak_rate?, rate: rate? };
     if bucket.peak < bucket.rate {
-        let (value, min, max) = (bucket.peak.to_string(), bucket.rate.to_string(), Rate::MAX.to_string());
+        let (value, min, max) = (show_rate(bucket.peak), show_rate(bucket.rate), show_rate(Rate::MAX));
         peak?.out_of_range(value, min, max, log);
         return None;
     }
@@ -255,8 +255,10 @@ fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
     match map_burst(bytes, time, rate) {
         Ok(curve) => Some(curve),
         Err(bps) => {
-            let value = format!("{bps} bit/s in the first {time}");
-            delay?.out_of_range(value, Rate::MIN.to_string(), Rate::MAX.to_string(), log);
+            let bps = show_bps(u64::try_from(bps).unwrap_or(u64::MAX));
+            let why = format!("takes {bps} for its burst, above the limit of {}", show_rate(Rate::MAX));
+            let help = "lengthen the delay, or shorten the burst";
+            log.error(delay?.span(), ProblemKind::Misplaced { key: "delay", why, help });
             None
         }
     }
@@ -299,7 +301,7 @@ fn limits(table: &Table<'_, '_>, guarantee: Option<Rate>, log: &mut Log) -> Queu
             match u32::try_from(bytes) {
                 Ok(bytes) if bytes > 0 => QueueLimits { packets: u32::MAX, bytes },
                 _ => {
-                    value.out_of_range(format!("{bytes} B"), "1 B".to_owned(), format!("{} B", u32::MAX), log);
+                    value.out_of_range(show_size(bytes), show_size(1), show_size(u64::from(u32::MAX)), log);
                     default
                 }
             }

@@ -208,8 +208,8 @@ pub enum ProblemKind {
     },
     /// A setting that the scheduler cannot honour.
     #[error(
-        "\"{name}\" sets {feature}, which {scheduler} cannot honour{}",
-        if *more > 0 { format!(" (so do {more} more)") } else { String::new() }
+        "\"{name}\"{} sets {feature}, which {scheduler} cannot honour",
+        if *more > 0 { format!(" (and {more} more)") } else { String::new() }
     )]
     Unsupported {
         /// The first class that does.
@@ -343,6 +343,7 @@ impl ProblemKind {
             Self::EmptyInterval { .. } => "write it as \"START..END\" with the end after the start".to_owned(),
             Self::Overlap { .. } => "write the intervals in order, or join them".to_owned(),
             Self::BeyondEnd { .. } => "lengthen the duration, or leave it out".to_owned(),
+            Self::Toml { message } if !message.contains("quoted") => return None,
             Self::Toml { .. } => "values with letters stand in quotes: rate = \"100mbit\"".to_owned(),
             Self::WrongType { .. }
             | Self::OutOfRange { .. }

@@ -17,7 +17,7 @@ use crate::names::Names;
 use crate::problem::{Log, Problem, Problems, Source, Span};
 use crate::reader::{self, Table, Value, unknown_word};
 use crate::tree::{self, Built};
-use crate::units::{QueueLength, parse_queue, parse_size};
+use crate::units::{QueueLength, parse_queue, parse_size, show_size};
 
 /// The scheduler of a file that names none.
 pub const DEFAULT_SCHEDULER: &str = "hls";
@@ -466,8 +466,8 @@ fn mtu(value: Value<'_, '_>, overhead: Overhead, log: &mut Log) -> Option<u32> {
     let mtu = value.some_size(u64::from(MAX_PACKET), log)? as u32;
     let accounted = overhead.accounted(mtu);
     if accounted > MAX_PACKET {
-        let text = format!("{accounted} B with its overhead");
-        value.out_of_range(text, "1 B".to_owned(), format!("{MAX_PACKET} B"), log);
+        let text = format!("{} with its overhead", show_size(u64::from(accounted)));
+        value.out_of_range(text, show_size(1), show_size(u64::from(MAX_PACKET)), log);
         return None;
     }
     Some(mtu)
@@ -529,7 +529,10 @@ fn check_class(id: ClassId, class: &RawClass<'_>, tree: &Hierarchy, log: &mut Lo
         if tree.parent(id) == Some(ClassId::ROOT) {
             let why =
                 "is for several links that share; a link that runs alone has nothing to borrow from it".to_owned();
-            log.warn(span.clone(), ProblemKind::Misplaced { key: "pool", why, help: "nothing, if it is run so" });
+            log.warn(
+                span.clone(),
+                ProblemKind::Misplaced { key: "pool", why, help: "leave it out, unless other links name the pool" },
+            );
         } else {
             let why = "is for classes that hang off the link".to_owned();
             log.error(
@@ -541,7 +544,8 @@ fn check_class(id: ClassId, class: &RawClass<'_>, tree: &Hierarchy, log: &mut Lo
     let limits = tree.config(id).limits;
     let longest = tree.link().max_packet;
     if tree.is_leaf(id) && limits.bytes < longest {
-        let why = format!("of {} B holds no packet of the longest length, {longest} B", limits.bytes);
+        let [held, longest] = [limits.bytes, longest].map(|bytes| show_size(u64::from(bytes)));
+        let why = format!("of {held} holds no packet of the longest length, {longest}");
         let help = "such packets are dropped; make it longer, or lower the mtu";
         log.warn(class.name_span.clone(), ProblemKind::Misplaced { key: "buffer", why, help });
     }

@@ -68,8 +68,8 @@ impl<'a, 's> Value<'a, 's> {
     pub(crate) fn wrong_type(self, expected: &'static str, log: &mut Log) {
         let found = match self.value.get_ref() {
             DeValue::String(_) => "a string",
-            DeValue::Integer(_) => "a number without unit",
-            DeValue::Float(_) => "a number without unit",
+            DeValue::Integer(_) => "a number",
+            DeValue::Float(_) => "a decimal number",
             DeValue::Boolean(_) => "true or false",
             DeValue::Datetime(_) => "a date",
             DeValue::Array(_) => "a list",
@@ -261,6 +261,9 @@ pub(crate) fn unknown_word<'k>(
     }
 }
 
+/// Most known words that a wrong one is compared with.
+const MAX_COMPARED: usize = 10_000;
+
 /// The known word that `word` is most likely a slip of: at most a third of its letters differ.
 pub(crate) fn closest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     // Comparing takes the product of the lengths; nobody mistypes a name this long.
@@ -269,6 +272,7 @@ pub(crate) fn closest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> O
     }
     let limit = (word.chars().count().max(3)) / 3;
     known
+        .take(MAX_COMPARED)
         .filter(|known| known.len().abs_diff(word.len()) <= 4 * limit)
         .map(|known| (strsim::damerau_levenshtein(&known.to_lowercase(), &word.to_lowercase()), known))
         .filter(|&(distance, _)| distance <= limit)

@@ -185,11 +185,9 @@ impl UnitError {
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::MissingUnit { quantity: Quantity::Rate, text } => {
-                format!(
-                    "write \"{text}bit\", \"{text}kbit\", \"{text}mbit\", \"{text}gbit\" or \"{text}%\" of the link"
-                )
-            }
+            Self::MissingUnit { quantity: Quantity::Rate, text } => format!(
+                "write \"{text}bit\", \"{text}kbit\", \"{text}mbit\" or \"{text}gbit\", or a share of the link such as \"10%\""
+            ),
             Self::MissingUnit { quantity: Quantity::Size, text } => format!("write \"{text}B\" or \"{text}kB\""),
             Self::MissingUnit { quantity: Quantity::Queue, text } => {
                 format!("write \"{text}p\" for packets, \"{text}B\" or \"{text}kB\" for bytes")

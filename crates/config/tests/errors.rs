@@ -1,0 +1,291 @@
+//! What users read when a file is wrong: the place, the value, the limit, and what to do.
+
+use fairlink_config::{LinkFile, Problems, ReadOptions, Scenario};
+use fairlink_core::hierarchy::MAX_DEPTH;
+use fairlink_core::registry::Leniency;
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+fn link(text: &str) -> Result<LinkFile, Problems> {
+    LinkFile::parse("bad.toml", text, &ReadOptions::default())
+}
+
+/// One title, the file and what is said about it for each case.
+fn table(cases: &[(&str, &str)], check: impl Fn(&str) -> String) -> String {
+    let mut table = String::new();
+    for (title, text) in cases {
+        let said = check(text);
+        assert!(!said.is_empty(), "{title}: nothing is said");
+        table += &format!("# {title}\n{said}\n");
+    }
+    table
+}
+
+fn refusal(text: &str) -> String {
+    link(text).err().map_or(String::new(), |problems| problems.lines())
+}
+
+/// A sound link in one line, to put classes behind.
+const LINK: &str = "link.rate = '1gbit'\n";
+
+fn with_link(cases: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    cases.iter().map(|&(title, classes)| (title, format!("{LINK}{classes}"))).collect()
+}
+
+fn borrowed<'a>(cases: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
+    cases.iter().map(|(title, text)| (*title, text.as_str())).collect()
+}
+
+#[test]
+fn errors_of_the_link_table_name_the_place_and_the_limit() {
+    let class = "[[class]]\nname = 'a'\n";
+    let cases = [
+        ("empty file", ""),
+        ("no rate", "[link]\n[[class]]\nname = 'a'"),
+        ("no class", "[link]\nrate = '1gbit'"),
+        ("not TOML: unquoted", "[link]\nrate = 1gbit\n[[class]]\nname = 'a'"),
+        ("not TOML: unclosed", "[link\nrate = '1gbit'"),
+        ("not TOML: a key twice", "[link]\nrate = '1gbit'\nrate = '2gbit'"),
+        ("unknown key", "[link]\nrate = '1gbit'\nschedular = 'hls'\n[[class]]\nname = 'a'"),
+        ("unknown table", "[link]\nrate = '1gbit'\n[[classes]]\nname = 'a'"),
+        ("missing unit", "[link]\nrate = 1000\n[[class]]\nname = 'a'"),
+        ("missing unit in quotes", "[link]\nrate = '1000'\n[[class]]\nname = 'a'"),
+        ("kbps", "[link]\nrate = '500kbps'\n[[class]]\nname = 'a'"),
+        ("zero rate", "[link]\nrate = '0mbit'\n[[class]]\nname = 'a'"),
+        ("overflow", "[link]\nrate = '99999999999999999999tbit'\n[[class]]\nname = 'a'"),
+        ("a share of itself", "[link]\nrate = '50%'\n[[class]]\nname = 'a'"),
+        ("wrong type", "[link]\nrate = true\nscheduler = 5\nmtu = [1500]\n[[class]]\nname = 'a'"),
+        ("wrong tables", "link = 5\n[class]\nname = 'a'"),
+        ("unknown scheduler", "[link]\nrate = '1gbit'\nscheduler = 'hfl'\n[[class]]\nname = 'a'"),
+        ("mtu", "[link]\nrate = '1gbit'\nmtu = '2MiB'\n[[class]]\nname = 'a'"),
+        ("mtu of nothing", "[link]\nrate = '1gbit'\nmtu = '0B'\n[[class]]\nname = 'a'"),
+        ("mtu with overhead", "[link]\nrate = '1gbit'\nmtu = '1MiB'\noverhead = 'atm'\n[[class]]\nname = 'a'"),
+        ("overhead", "[link]\nrate = '1gbit'\noverhead = 'ethernt'\n[[class]]\nname = 'a'"),
+        ("overhead in bytes", "[link]\nrate = '1gbit'\noverhead = '2kB'\n[[class]]\nname = 'a'"),
+        ("buffer", "[link]\nrate = '1gbit'\nbuffer = '1MB'\n[[class]]\nname = 'a'"),
+        ("unknown default", "[link]\nrate = '1gbit'\ndefault = 'b'\n[[class]]\nname = 'a'"),
+        (
+            "default with children",
+            "[link]\nrate = '1gbit'\ndefault = 'a'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nparent = 'a'",
+        ),
+        ("link file that is not there", "link = 'no/such/file.toml'"),
+    ];
+    assert!(link(&format!("{LINK}{class}")).is_ok());
+    insta::assert_snapshot!(table(&cases, refusal));
+}
+
+#[test]
+fn errors_of_classes_name_the_place_and_the_limit() {
+    let too_deep: String = (0..=MAX_DEPTH)
+        .map(|level| match level {
+            0 => "[[class]]\nname = 'c0'\n".to_owned(),
+            _ => format!("[[class]]\nname = 'c{level}'\nparent = 'c{}'\n", level - 1),
+        })
+        .collect();
+    let cases = with_link(&[
+        ("no name", "[[class]]\nweight = 1"),
+        (
+            "bad names",
+            "[[class]]\nname = ''\n[[class]]\nname = 'link'\n[[class]]\nname = 'a=b'\n[[class]]\nname = ' a'",
+        ),
+        ("name of the wrong type", "[[class]]\nname = 5"),
+        ("duplicate name", "[[class]]\nname = 'a'\n[[class]]\nname = 'b'\n[[class]]\nname = 'a'"),
+        ("unknown parent", "[[class]]\nname = 'voice'\n[[class]]\nname = 'b'\nparent = 'vioce'"),
+        ("unknown parent, nothing near", "[[class]]\nname = 'a'\nparent = 'warehouse'"),
+        ("its own parent", "[[class]]\nname = 'a'\nparent = 'a'"),
+        (
+            "cycle",
+            "[[class]]\nname = 'a'\nparent = 'b'\n[[class]]\nname = 'b'\nparent = 'c'\n[[class]]\nname = 'c'\nparent = 'a'\n\
+             [[class]]\nname = 'd'\nparent = 'a'",
+        ),
+        ("too deep", &too_deep),
+        ("unknown key", "[[class]]\nname = 'a'\nguarentee = '1mbit'"),
+        ("key of nothing near", "[[class]]\nname = 'a'\ncolour = 'red'"),
+        ("guarantee and weight", "[[class]]\nname = 'a'\nguarantee = '1mbit'\nweight = 3"),
+        ("mixed shares", "[[class]]\nname = 'a'\nguarantee = '1mbit'\n[[class]]\nname = 'b'\nweight = 3"),
+        ("weight of zero", "[[class]]\nname = 'a'\nweight = 0"),
+        ("negative weight", "[[class]]\nname = 'a'\nweight = -1"),
+        ("weight that overflows", "[[class]]\nname = 'a'\nweight = 99999999999999999999999"),
+        ("fractional weight", "[[class]]\nname = 'a'\nweight = 1.5"),
+        ("weight with a unit", "[[class]]\nname = 'a'\nweight = '3mbit'"),
+        (
+            "guarantees above the link's",
+            "[[class]]\nname = 'a'\nguarantee = '700mbit'\n[[class]]\nname = 'b'\nguarantee = '31%'",
+        ),
+        (
+            "guarantees above the parent's",
+            "[[class]]\nname = 'a'\nguarantee = '300mbit'\n[[class]]\nname = 'b'\nparent = 'a'\nguarantee = '200mbit'\n\
+             [[class]]\nname = 'c'\nparent = 'a'\nguarantee = '150.5mbit'",
+        ),
+        ("zero guarantee", "[[class]]\nname = 'a'\nguarantee = '0bit'"),
+        ("negative guarantee", "[[class]]\nname = 'a'\nguarantee = '-1mbit'"),
+        ("what hls cannot honour", "[[class]]\nname = 'a'\npriority = 0\n[[class]]\nname = 'b'\npriority = 1"),
+        ("priority", "[[class]]\nname = 'a'\npriority = 256"),
+        ("burst and quantum of zero", "[[class]]\nname = 'a'\nburst = '0B'\nquantum = '0B'"),
+        ("contract of zero time", "[[class]]\nname = 'a'\ncontract = { bytes = '3kB', every = '0s' }"),
+        ("contract without time", "[[class]]\nname = 'a'\ncontract = { bytes = '3kB' }"),
+        ("contract of the wrong type", "[[class]]\nname = 'a'\ncontract = '3kB'"),
+        ("curve of both forms", "[[class]]\nname = 'a'\nreal_time = { m1 = '1mbit', rate = '1mbit' }"),
+        ("curve without length", "[[class]]\nname = 'a'\nreal_time = { m1 = '1mbit', m2 = '2mbit' }"),
+        ("curve of nothing", "[[class]]\nname = 'a'\nlink_share = { m1 = '0bit', d = '1ms', m2 = '0bit' }"),
+        ("curve without delay", "[[class]]\nname = 'a'\nreal_time = { burst = '160B', rate = '64kbit' }"),
+        ("curve without rate", "[[class]]\nname = 'a'\nreal_time = { burst = '160B', delay = '5ms' }"),
+        ("curve too steep", "[[class]]\nname = 'a'\nreal_time = { burst = '1MB', delay = '1us', rate = '64kbit' }"),
+        ("leaky bucket", "[[class]]\nname = 'a'\nleaky_bucket = { burst = '1kB', peak = '1mbit', rate = '2mbit' }"),
+        ("buffer of zero", "[[class]]\nname = 'a'\nbuffer = '0p'"),
+        ("buffer without unit", "[[class]]\nname = 'a'\nbuffer = 100"),
+        ("buffer as a time without guarantee", "[[class]]\nname = 'a'\nbuffer = '50ms'"),
+        ("buffer of less than a byte", "[[class]]\nname = 'a'\nguarantee = '1bit'\nbuffer = '50ms'"),
+        ("queue", "[[class]]\nname = 'a'\nqueue = 'fqcodel'"),
+        (
+            "leaf setting at an inner class",
+            "[[class]]\nname = 'a'\nbuffer = '10p'\n[[class]]\nname = 'b'\nparent = 'a'",
+        ),
+        ("pool below another class", "[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nparent = 'a'\npool = 'up'"),
+    ]);
+    insta::assert_snapshot!(table(&borrowed(&cases), refusal));
+}
+
+#[test]
+fn errors_of_matches_point_into_the_match() {
+    let cases = with_link(&[
+        ("not understood", "[[class]]\nname = 'a'\nmatch = ['udp dst port 70000']"),
+        ("not a list", "[[class]]\nname = 'a'\nmatch = 5"),
+        ("not text", "[[class]]\nname = 'a'\nmatch = [5001]"),
+        ("escaped", "[[class]]\nname = 'a'\nmatch = [\"udp\\u0020dst port 70000\"]"),
+        (
+            "twice",
+            "[[class]]\nname = 'a'\nmatch = ['udp dst port 1']\n[[class]]\nname = 'b'\nmatch = ['dst port 1 udp']",
+        ),
+        (
+            "unreachable",
+            "[[class]]\nname = 'a'\nmatch = ['vlan 5', 'src net 10.0.0.0/8']\n\
+             [[class]]\nname = 'b'\nmatch = ['tcp dst port 22', 'udp src net 10.1.0.0/16']",
+        ),
+        ("behind any", "[[class]]\nname = 'a'\nmatch = 'any'\n[[class]]\nname = 'b'\nmatch = 'dscp ef'"),
+    ]);
+    insta::assert_snapshot!(table(&borrowed(&cases), refusal));
+    let bare = link("link.rate = '1gbit'\n[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\nmatch = 'tcp'");
+    let problems = bare.unwrap().require_default().unwrap_err();
+    insta::assert_snapshot!("no_default", problems.lines());
+}
+
+#[test]
+fn warnings_leave_the_file_usable() {
+    let warnings = |text: &str| {
+        let options = ReadOptions { leniency: Leniency::Ignore, ..ReadOptions::default() };
+        let file =
+            LinkFile::parse("odd.toml", text, &options).unwrap_or_else(|problems| panic!("{}", problems.lines()));
+        file.warnings.iter().map(|problem| problem.line() + "\n").collect::<String>()
+    };
+    let cases = with_link(&[
+        ("what hls cannot honour", "[[class]]\nname = 'a'\npriority = 0\n[[class]]\nname = 'b'\npriority = 1"),
+        ("ceiling below guarantee", "[[class]]\nname = 'a'\nguarantee = '5mbit'\nceiling = '4mbit'"),
+        ("buffer below a packet", "[[class]]\nname = 'a'\nbuffer = '1kB'"),
+        ("leaves without match", "[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\n[[class]]\nname = 'c'"),
+        ("pool", "[[class]]\nname = 'a'\npool = 'uplinks'"),
+    ]);
+    let mut table = table(&borrowed(&cases), warnings);
+    table +=
+        &warnings("[link]\nrate = '1gbit'\ndefault = 'a'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nmatch = 'any'");
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn errors_of_scenarios_name_the_place_and_the_limit() {
+    const HEAD: &str =
+        "duration = '10s'\nlink.rate = '1gbit'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nparent = 'a'\n";
+    let refusal = |text: &str| {
+        let scenario = Scenario::parse("bad.toml", text, &ReadOptions::default());
+        scenario.err().map_or(String::new(), |problems| problems.lines())
+    };
+    let source = |rest: &str| format!("{HEAD}[[source]]\n{rest}");
+    let sound = "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\n";
+    assert_eq!(refusal(&source(sound)), "");
+    let cases: Vec<(&str, String)> = [
+        ("unknown class", "class = 'c'\nmodel = 'greedy'\npacket = '1kB'"),
+        ("class with children", "class = 'a'\nmodel = 'greedy'\npacket = '1kB'"),
+        ("nothing", ""),
+        ("unknown model", "class = 'b'\nmodel = 'poison'\npacket = '1kB'"),
+        ("model of later", "class = 'b'\nmodel = 'on_off'\npacket = '1kB'"),
+        ("no rate", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'"),
+        ("two rates", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'\nrate = '1mbit'\npackets_per_second = 5"),
+        ("rate of greedy", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nrate = '1mbit'"),
+        ("times of cbr", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'\nrate = '1mbit'\non = '1s'"),
+        ("no packets", "class = 'b'\nmodel = 'poisson'\npacket = '1kB'\npackets_per_second = 0"),
+        ("packets too finely", "class = 'b'\nmodel = 'poisson'\npacket = '1kB'\npackets_per_second = 0.0001"),
+        ("packets by a word", "class = 'b'\nmodel = 'poisson'\npacket = '1kB'\npackets_per_second = 'many'"),
+        ("packets beyond bounds", "class = 'b'\nmodel = 'poisson'\npacket = '1kB'\npackets_per_second = 1e300"),
+        ("packet above the mtu", "class = 'b'\nmodel = 'greedy'\npacket = '1501B'"),
+        ("packet of nothing", "class = 'b'\nmodel = 'greedy'\npacket = '0B'"),
+        ("packet without unit", "class = 'b'\nmodel = 'greedy'\npacket = 1000"),
+        ("packet of later", "class = 'b'\nmodel = 'greedy'\npacket = 'imix'"),
+        ("packet of later in a table", "class = 'b'\nmodel = 'greedy'\npacket = { exponential = '400B' }"),
+        (
+            "packets above the mtu",
+            "class = 'b'\nmodel = 'greedy'\npacket = { uniform = ['40B', '1490B'], header = '40B' }",
+        ),
+        ("packets backwards", "class = 'b'\nmodel = 'greedy'\npacket = { uniform = ['700B', '40B'] }"),
+        ("one end of two", "class = 'b'\nmodel = 'greedy'\npacket = { uniform = ['700B'] }"),
+        ("shape", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { burst = '4kB', rate = '1mbit' }"),
+        ("empty interval", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nactive = ['5s..5s']"),
+        ("no interval", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nactive = []"),
+        ("not an interval", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nactive = ['5s-6s', 5]"),
+        ("interval without unit", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nactive = ['0..6s']"),
+        ("overlap", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nactive = ['0s..5s', '4s..6s']"),
+    ]
+    .iter()
+    .map(|&(title, rest)| (title, source(rest)))
+    .chain([
+        ("no duration, no source", "link.rate = '1gbit'\n[[class]]\nname = 'a'".to_owned()),
+        ("no link", "duration = '1s'".to_owned()),
+        ("duration of zero", "duration = '0s'\nlink.rate = '1gbit'\n[[class]]\nname = 'a'".to_owned()),
+        ("warmup", format!("warmup = '10s'\nseed = -1\n{HEAD}[[source]]\n{sound}")),
+        ("link in a file and here", "link = 'x.toml'\nduration = '1s'\n[[class]]\nname = 'a'".to_owned()),
+        (
+            "link wrong and source",
+            format!("duration = '1s'\nlink.rate = '1'\n[[class]]\nname = 'a'\n[[source]]\n{sound}"),
+        ),
+    ])
+    .collect();
+    let mut table = table(&borrowed(&cases), refusal);
+    let text = source(&format!("{sound}active = '5s..20s'"));
+    let late = Scenario::parse("odd.toml", text, &ReadOptions::default()).unwrap();
+    table += &late.warnings.iter().map(|problem| problem.line()).collect::<String>();
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_terminal_shows_the_line_and_marks_the_place() {
+    let render = |problems: &Problems| {
+        let mut text = String::new();
+        GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
+            .with_width(110)
+            .render_report(&mut text, problems)
+            .unwrap();
+        text
+    };
+    let one = link("[link]\nrate = \"10mbit\"\n\n[[class]]\nname = \"A\"\nguarantee = \"500kbps\"\n").unwrap_err();
+    let two = link("[link]\nrate = \"10mbit\"\nmtu = 1500\n\n[[class]]\nname = \"A\"\n\n[[class]]\nname = \"A\"\n");
+    insta::assert_snapshot!(render(&one) + "\n" + &render(&two.unwrap_err()));
+}
+
+#[test]
+fn a_refusal_by_the_scheduler_itself_gets_the_name_and_the_place() {
+    use fairlink_core::hierarchy::Feature;
+    use fairlink_core::registry::BuildError;
+    let file = link("link.rate = '1gbit'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\n").unwrap();
+    let class = file.names.id("b").unwrap();
+    let refused = BuildError::Parameter { class, what: "quantum", value: 0, min: 1, max: 9 };
+    let unsupported = BuildError::Unsupported { scheduler: "hls", class, feature: Feature::Contract };
+    let lines = file.explain(&refused).lines() + &file.explain(&unsupported).lines();
+    insta::assert_snapshot!(lines);
+    let other = file.for_scheduler("fofo", Leniency::Refuse).unwrap_err();
+    assert!(other.lines().starts_with("bad.toml: error: there is no scheduler \"fofo\"; did you mean \"fifo\"?"));
+}
+
+#[test]
+fn errors_beyond_the_first_twenty_are_counted() {
+    let text: String = (0..100_000).map(|i| format!("[[class]]\nname = 'c{i}'\nparent = 'nobody{i}'\n")).collect();
+    let problems = link(&format!("{LINK}{text}")).unwrap_err();
+    assert_eq!((problems.all().len(), problems.left_out()), (20, 99_980));
+}

@@ -1,0 +1,202 @@
+//! No file makes a panic, however broken, and large files are read.
+
+use std::fmt::Write;
+
+use fairlink_config::{LinkFile, Problem, ReadOptions, Scenario};
+use fairlink_core::packet::ClassId;
+use fairlink_core::registry::Leniency;
+use proptest::prelude::*;
+
+/// Every key of both kinds of file.
+const EVERYTHING: &str = r#"
+duration = "2s"
+warmup = "10ms"
+seed = 7
+[link]
+rate = "1gbit"
+scheduler = "hls"
+mtu = "1514B"
+overhead = "ethernet"
+default = "b"
+buffer = "1000p"
+[[class]]
+name = "a"
+guarantee = "30%"
+ceiling = "50%"
+burst = "2kB"
+ceiling_burst = "3kB"
+priority = 1
+quantum = "2000B"
+link_share = { m1 = "6.6mbit", d = "10ms", m2 = "2mbit" }
+upper_limit = { rate = "3mbit" }
+pool = "up"
+[[class]]
+name = "a1"
+parent = "a"
+guarantee = "64kbit"
+latency_critical = true
+contract = { bytes = "3kB", every = "1s" }
+real_time = { burst = "160B", delay = "5ms", rate = "64kbit" }
+max_delay = "10ms"
+leaky_bucket = { burst = "10kB", peak = "2mbit", rate = "1mbit" }
+buffer = "50ms"
+queue = "codel"
+match = ["udp dst port 5001", "dscp ef and src net 10.1.0.0/16"]
+[[class]]
+name = "b"
+guarantee = "70%"
+[[source]]
+class = "a1"
+model = "poisson"
+packets_per_second = 1.5
+packet = { uniform = ["40B", "700B"], header = "40B" }
+active = ["0s..1s", "1.5s..2s"]
+[[source]]
+class = "b"
+model = "cbr"
+rate = "10%"
+packet = "1kB"
+"#;
+
+const LENIENT: ReadOptions<'static> = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
+
+/// Reads a file both ways and looks at everything that is said about it.
+fn read(text: &str) -> bool {
+    let look = |problem: &Problem| {
+        assert!(!problem.line().is_empty());
+        if let Some(span) = problem.span() {
+            assert!(span.start <= span.end && span.end <= text.len(), "{span:?}: {problem}");
+        }
+    };
+    let link = LinkFile::parse("any.toml", text, &LENIENT);
+    match &link {
+        Ok(file) => file.warnings.iter().for_each(look),
+        Err(problems) => problems.all().iter().for_each(look),
+    }
+    match Scenario::parse("any.toml", text, &LENIENT) {
+        Ok(file) => file.warnings.iter().for_each(look),
+        Err(problems) => problems.all().iter().for_each(look),
+    }
+    link.is_ok()
+}
+
+#[test]
+fn a_file_with_every_key_is_sound() {
+    let scenario = Scenario::parse("all.toml", EVERYTHING, &LENIENT);
+    let scenario = scenario.unwrap_or_else(|problems| panic!("{}", problems.lines()));
+    assert_eq!(scenario.link.names.iter().collect::<Vec<_>>(), ["link", "a", "a1", "b"]);
+    let class = |name: &str| *scenario.link.tree.config(scenario.link.names.id(name).unwrap());
+    insta::assert_debug_snapshot!((scenario.link.tree.link(), class("a"), class("a1"), &scenario.sources));
+}
+
+#[test]
+fn children_may_come_before_their_parents() {
+    let text = "link.rate = '1gbit'\n[[class]]\nname = 'c'\nparent = 'b'\n[[class]]\nname = 'x'\n\
+                [[class]]\nname = 'b'\nparent = 'a'\n[[class]]\nname = 'a'\nparent = 'link'\n";
+    let file = LinkFile::parse("order.toml", text, &LENIENT).unwrap();
+    assert_eq!(file.names.iter().collect::<Vec<_>>(), ["link", "a", "b", "c", "x"]);
+    let ids = ["a", "b", "c", "x"].map(|name| file.names.id(name).unwrap());
+    assert_eq!(ids.map(|id| file.tree.parent(id).unwrap()), [ClassId::ROOT, ids[0], ids[1], ClassId::ROOT]);
+}
+
+#[test]
+fn matches_keep_the_order_of_the_file_whatever_the_ids() {
+    let text = "link.rate = '1gbit'\n[[class]]\nname = 'c'\nparent = 'a'\nmatch = ['udp', 'vlan 1']\n\
+                [[class]]\nname = 'b'\nmatch = 'tcp'\n[[class]]\nname = 'a'\n[[class]]\nname = 'd'\nmatch = 'any'\n";
+    let file = LinkFile::parse("order.toml", text, &LENIENT).unwrap();
+    let matches: Vec<_> =
+        file.matches.iter().map(|(class, made)| format!("{} {made}", file.names.name(*class))).collect();
+    assert_eq!(matches, ["c udp", "c vlan 1", "b tcp", "d any"]);
+    assert_eq!(file.default_class, file.names.id("d"));
+}
+
+#[test]
+fn a_hundred_thousand_leaves_are_read() {
+    let mut text = String::from("[link]\nrate = \"100gbit\"\n");
+    for group in 0..100 {
+        writeln!(text, "[[class]]\nname = \"g{group}\"\nweight = {}", group + 1).unwrap();
+        for leaf in 0..1_000 {
+            let parent = format!("parent = \"g{group}\"");
+            let address = format!("10.{group}.{}.{}", leaf / 250, leaf % 250);
+            writeln!(
+                text,
+                "[[class]]\nname = \"l{group}-{leaf}\"\n{parent}\nweight = 3\nmatch = \"dst host {address}\""
+            )
+            .unwrap();
+        }
+    }
+    let file = LinkFile::parse("large.toml", text, &LENIENT).unwrap();
+    assert_eq!((file.tree.leaves().len(), file.matches.len()), (100_000, 100_000));
+    let leaf = file.names.id("l99-999").unwrap();
+    assert_eq!(file.tree.parent(leaf), file.names.id("g99"));
+    assert_eq!(file.tree.link().max_queued, 400_400);
+}
+
+#[test]
+fn bytes_that_are_not_text_are_refused_with_their_place() {
+    let path = std::env::temp_dir().join(format!("fairlink-config-{}.toml", std::process::id()));
+    std::fs::write(&path, b"[link]\nrate = \"\xff\"\n").unwrap();
+    let problems = LinkFile::read(&path, &LENIENT).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    assert!(problems.lines().ends_with("error: byte 15 of the file is not UTF-8 text; save the file as UTF-8\n"));
+}
+
+#[test]
+fn files_cannot_name_each_other_in_circles() {
+    let path = std::env::temp_dir().join(format!("fairlink-circle-{}.toml", std::process::id()));
+    std::fs::write(&path, format!("link = \"{}\"\n", path.file_name().unwrap().display())).unwrap();
+    let problems = LinkFile::read(&path, &LENIENT).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    assert!(problems.lines().contains("\"link\" must be a table: [link], not a string"), "{}", problems.lines());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_text_panics(text in "(\\[{1,2}(link|class|source)\\]{1,2}\n|(rate|name|match|buffer|active) = [\"'\\[{]?[0-9a-z%.]{0,8}[\"'\\]}]?\n|\\PC|\n){0,20}") {
+        read(&text);
+    }
+
+    #[test]
+    fn no_mutation_of_a_sound_file_panics(edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..6, any::<prop::sample::Index>()), 1..4)) {
+        let mut text = EVERYTHING.to_owned();
+        for (place, kind, other) in edits {
+            let lines: Vec<&str> = text.lines().collect();
+            let words = ["0", "-1", "\"", "999999999999999999999", "[", "{}", "link", "a", "µ", "bit", "p", "B", "="];
+            let at = place.index(text.len() + 1);
+            let at = (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+            text = match kind {
+                // A line gone, twice, or elsewhere.
+                0 => lines.iter().enumerate().filter(|&(i, _)| i != place.index(lines.len().max(1))).map(|(_, l)| format!("{l}\n")).collect(),
+                1 if !lines.is_empty() => format!("{text}{}\n", other.get(&lines)),
+                2 if !lines.is_empty() => {
+                    let mut lines = lines;
+                    let line = lines.remove(place.index(lines.len()));
+                    lines.insert(other.index(lines.len() + 1), line);
+                    lines.join("\n")
+                }
+                // A character gone, a word put in, a value replaced.
+                3 => text[..at].chars().chain(text[at..].chars().skip(1)).collect(),
+                4 => format!("{}{}{}", &text[..at], other.get(&words), &text[at..]),
+                _ => lines.iter().enumerate().map(|(i, l)| match l.split_once(" = ") {
+                    Some((key, _)) if i == place.index(lines.len()) => format!("{key} = {}\n", other.get(&words)),
+                    _ => format!("{l}\n"),
+                }).collect(),
+            };
+        }
+        read(&text);
+    }
+}
+
+#[test]
+fn mutations_of_the_sound_file_are_often_still_sound() {
+    // Or the property above would look at syntax errors only.
+    assert!(read(EVERYTHING));
+    let lines: Vec<&str> = EVERYTHING.lines().collect();
+    let without = |gone: usize| -> String {
+        lines.iter().enumerate().filter(|&(i, _)| i != gone).map(|(_, line)| format!("{line}\n")).collect()
+    };
+    let sound = (0..lines.len()).filter(|&gone| read(&without(gone))).count();
+    assert!(sound * 2 > lines.len(), "{sound} of {}", lines.len());
+}
