@@ -14,9 +14,9 @@
 //! are written. As seconds at the guarantee it does not: alpha * 8 w_i / g_i, the same for all siblings i, where g_i is the
 //! rate of the class when all are busy. Both are given.
 //!
-//! DIFFERENCE: what is indivisible is one *credit*. In the paper it is one byte, so that a leaf's balance at the end of a round is at
-//! most L^max - 1 byte; a scheduler that counts in fractions of a byte has L^max - one fraction. [`HlsBounds::new`] takes
-//! the number of credits in a byte; 1 gives the paper's figures.
+//! DIFFERENCE: what is indivisible is one *credit*. In the paper it is one byte, so that a leaf's balance at the end of a
+//! round is at most L^max - 1 byte; a scheduler that counts in fractions of a byte has L^max - one fraction.
+//! [`HlsBounds::new`] takes the number of credits in a byte; 1 gives the paper's figures.
 //!
 //! Cost: O(n) operations, not one per pair of siblings: the worst pair below a parent are the two classes with the largest
 //! A-bar / w.

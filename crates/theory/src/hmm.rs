@@ -7,10 +7,10 @@
 //! | f_k, equation (3) | [`ClassAllocation::fair_share`] |
 //! | C | the link's rate |
 //!
-//! DIFFERENCE: ceilings, the paper's future work. A class's request is what it wants (a leaf its demand, an inner class the sum of its
-//! children's requests) or its ceiling, whichever is less. A parent shares its allocation max-min fairly among its children
-//! whenever their requests together exceed it, be it that the parent's own parent or its ceiling allows no more. So the
-//! rules of the paper read:
+//! DIFFERENCE: ceilings, the paper's future work. A class's request is what it wants (a leaf its demand, an inner class the
+//! sum of its children's requests) or its ceiling, whichever is less. A parent shares its allocation max-min fairly among
+//! its children whenever their requests together exceed it, be it that the parent's own parent or its ceiling allows no
+//! more. So the rules of the paper read:
 //!
 //! * (R1) If a_i < r_i, then a_i / w_i >= a_j / w_j for every sibling j.
 //! * (R2) a_root = min(r_root, C), and at every inner class the children's allocations add up to the class's own.
@@ -125,7 +125,7 @@ impl Allocation {
             }
             at = by;
         }
-        // A class above `class` that is held by its own ceiling appears once, as the limiter of the class below it.
+        // A class that limits the one below it and is held by its own ceiling appears once.
         chain.dedup();
         chain
     }
