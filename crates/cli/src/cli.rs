@@ -2,7 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, check, completions, man};
+use crate::link::FluidArgs;
+use crate::{bench, check, completions, explain, man};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
@@ -25,6 +26,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Check a link file, and print what its scheduler promises: shares, weights as run, bounds.
     Check(check::Args),
+    /// Compute what every class should get: the hierarchical max-min fair allocation, exact, ceilings respected.
+    Fluid(FluidArgs),
+    /// Say why a class gets what it gets.
+    Explain(explain::Args),
     /// List the schedulers and what each supports and promises.
     Schedulers,
     /// Measure what a packet costs under each scheduler on this machine.

@@ -20,6 +20,11 @@ pub(crate) fn tiny(error: f64) -> String {
     if error == 0.0 { "none".to_owned() } else { format!("{error:+.1e}") }
 }
 
+/// A share of something.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", digits(share * 100.0))
+}
+
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     // What would round up to 1000 of one unit is 1 of the next.
     let fits = |&&(size, _): &&(f64, &str)| value.abs() >= size * 0.999_95;
@@ -48,5 +53,6 @@ mod tests {
         assert_eq!([3600.0, 0.000_145_6, 0.0, 1e-9].map(time), ["3600 s", "145.6 us", "0 ns", "1 ns"]);
         assert_eq!([103.5, 1_522.5, 12.0].map(size), ["103.5 B", "1.522 kB", "12 B"]);
         assert_eq!([0.0, -2.5e-9].map(tiny), ["none", "-2.5e-9"]);
+        assert_eq!([1.0, 0.333_333, 0.0, 0.000_05].map(percent), ["100 %", "33.33 %", "0 %", "0.005 %"]);
     }
 }

@@ -1,8 +1,13 @@
 //! Link files and demands on the command line, for the commands that take them.
 
-use fairlink_config::link::LinkFile;
-use fairlink_config::problem::{Problem, Problems};
+use std::path::{Path, PathBuf};
+
+use fairlink_config::demand::parse_demand;
+use fairlink_config::problem::ProblemKind;
+use fairlink_config::{LinkFile, Problem, Problems, ReadOptions};
 use fairlink_core::packet::ClassId;
+use fairlink_core::registry::Leniency;
+use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -45,13 +50,58 @@ pub(crate) fn warn(warnings: impl IntoIterator<Item = Problem>) {
     warnings.into_iter().for_each(|warning| report(&miette::Report::new(warning)));
 }
 
+/// Reads a link file for a computation that no scheduler takes part in: whatever only schedulers care about is left aside.
+pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, Failure> {
+    let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
+    warn(std::mem::take(&mut link.warnings).into_iter().filter(concerns_the_tree));
+    Ok(link)
+}
+
+fn concerns_the_tree(warning: &Problem) -> bool {
+    !matches!(warning.kind(), ProblemKind::Unsupported { .. } | ProblemKind::NoMatch { .. })
+}
+
 /// The name of a class's parent; `None` below the link itself.
 pub(crate) fn parent_name(link: &LinkFile, class: ClassId) -> Option<&str> {
     let parent = link.tree.parent(class)?;
     (parent != ClassId::ROOT).then(|| link.names.name(parent))
 }
 
+/// A class in running text.
+pub(crate) fn in_text(link: &LinkFile, class: ClassId) -> String {
+    if class == ClassId::ROOT { "the link".to_owned() } else { link.names.name(class).to_owned() }
+}
+
 /// The name of a class, set in by its depth.
 pub(crate) fn indented(link: &LinkFile, class: ClassId) -> String {
     format!("{}{}", "  ".repeat(link.tree.depth(class) - 1), link.names.name(class))
+}
+
+/// A link file and what its leaves ask for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FluidArgs {
+    /// The link file.
+    link: PathBuf,
+    /// What the leaves ask for, such as A1=inf,C=300mbit; `inf` is all they can get, and a leaf that is not named asks for
+    /// nothing. Without it, every leaf asks for all it can get.
+    #[arg(long, value_name = "LEAF=RATE,...")]
+    demand: Option<String>,
+}
+
+impl FluidArgs {
+    /// Reads both.
+    pub(crate) fn read(&self) -> Result<(LinkFile, Demand), Failure> {
+        let link = read_tree(&self.link)?;
+        let demand = match &self.demand {
+            None => Demand::uniform(&link.tree, Request::Unlimited),
+            Some(text) => {
+                let parsed = parse_demand(text, &link.tree, &link.names)
+                    .map_err(|error| Failure::wrong(format!("--demand: {error}")))?;
+                let requests =
+                    parsed.into_iter().map(|(class, rate)| (class, rate.map_or(Request::Unlimited, Request::Rate)));
+                Demand::new(&link.tree, requests).map_err(Failure::wrong)?
+            }
+        };
+        Ok((link, demand))
+    }
 }

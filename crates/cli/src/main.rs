@@ -13,6 +13,8 @@ mod promises;
 mod bench;
 mod check;
 mod completions;
+mod explain;
+mod fluid;
 mod man;
 mod schedulers;
 
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
 fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
     match cli.command {
         Command::Check(args) => check::run(&args, out),
+        Command::Fluid(args) => fluid::run(&args, out),
+        Command::Explain(args) => explain::run(&args, out),
         Command::Schedulers => schedulers::run(out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => completions::run(&args, out),

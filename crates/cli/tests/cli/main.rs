@@ -3,6 +3,7 @@
 mod basics;
 mod bench;
 mod check;
+mod fluid;
 
 use std::fs;
 use std::path::{Path, PathBuf};

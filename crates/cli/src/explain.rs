@@ -1,0 +1,93 @@
+//! `fairlink explain`: why a class gets what it gets.
+
+use fairlink_config::LinkFile;
+use fairlink_core::packet::ClassId;
+use fairlink_theory::explain::{Explanation, Step};
+use fairlink_theory::hmm::Allocation;
+use fairlink_theory::to_f64;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::link::{FluidArgs, in_text};
+use crate::out::Out;
+
+/// Which class, of which link, for which demand.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    fluid: FluidArgs,
+    /// The class to explain.
+    #[arg(long, value_name = "NAME")]
+    class: String,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    class: &'a str,
+    /// From the link to the class.
+    steps: Vec<Entry<'a>>,
+    /// The class that limits it, the one that limits that one, and so on.
+    limited_by: Vec<&'a str>,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    /// The guarantee in bit/s where `guaranteed`.
+    weight: u64,
+    guaranteed: bool,
+    ceiling_bps: Option<u64>,
+    wants_bps: Option<u128>,
+    request_bps: Option<u128>,
+    allocation_bps: f64,
+    satisfied: bool,
+    /// Of its parent, per unit of weight.
+    fair_share_bps: Option<f64>,
+    satisfied_siblings: Vec<&'a str>,
+    unsatisfied_siblings: Vec<&'a str>,
+    idle_siblings: Vec<&'a str>,
+}
+
+/// Explains and prints.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let (link, demand) = args.fluid.read()?;
+    let Some(class) = link.names.id(&args.class) else {
+        let hint =
+            link.names.closest(&args.class).map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"));
+        return Err(Failure::wrong(format!("--class: there is no class \"{}\"{hint}", args.class)));
+    };
+    let allocation = Allocation::solve(&link.tree, &demand);
+    let explanation = Explanation::new(&link.tree, &allocation, class).map_err(Failure::failed)?;
+    let text = explanation.text(|class| in_text(&link, class));
+    if !out.json {
+        return out.raw(text.as_bytes());
+    }
+    out.document(&Document {
+        class: &args.class,
+        steps: explanation.steps.iter().map(|step| entry(&link, step)).collect(),
+        limited_by: names(&link, &explanation.limited_by),
+        text,
+    })
+}
+
+fn entry<'a>(link: &'a LinkFile, step: &Step) -> Entry<'a> {
+    Entry {
+        name: link.names.name(step.class),
+        weight: step.weight,
+        guaranteed: step.guaranteed,
+        ceiling_bps: step.ceiling,
+        wants_bps: step.allocation.wanted,
+        request_bps: step.allocation.request,
+        allocation_bps: to_f64(&step.allocation.allocation),
+        satisfied: step.allocation.satisfied,
+        fair_share_bps: step.fair_share.as_ref().map(to_f64),
+        satisfied_siblings: names(link, &step.satisfied_siblings),
+        unsatisfied_siblings: names(link, &step.unsatisfied_siblings),
+        idle_siblings: names(link, &step.idle_siblings),
+    }
+}
+
+fn names<'a>(link: &'a LinkFile, classes: &[ClassId]) -> Vec<&'a str> {
+    classes.iter().map(|&class| link.names.name(class)).collect()
+}

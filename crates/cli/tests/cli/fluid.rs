@@ -1,0 +1,83 @@
+//! `fairlink fluid` and `fairlink explain`.
+
+use serde_json::{Value, json};
+
+use crate::{Scratch, fairlink, scenario};
+
+fn class<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let classes = document["classes"].as_array().expect("a list");
+    classes.iter().find(|class| class["name"] == name).expect("the class")
+}
+
+#[test]
+fn fluid_gives_what_c_leaves_to_a_and_b_evenly() {
+    let args = ["fluid", &scenario("fig1.toml"), "--demand", "A1=inf,B2=inf,C=100mbit"];
+    let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
+    assert_eq!(json["link_bps"], 1_000_000_000);
+    let expected = json!({"name": "A1", "parent": "A", "leaf": true, "request_bps": null, "allocation_bps": 450_000_000.0,
+        "allocation_exact_bps": "450000000", "satisfied": false, "limited_by": "A"});
+    assert_eq!(class(&json, "A1"), &expected);
+    let c = class(&json, "C");
+    assert_eq!(
+        (&c["request_bps"], &c["satisfied"], &c["limited_by"]),
+        (&json!(100_000_000), &json!(true), &json!(null))
+    );
+    assert_eq!((&class(&json, "A")["parent"], &class(&json, "A")["leaf"]), (&json!(null), &json!(false)));
+    assert_eq!(class(&json, "A")["limited_by"], "link");
+    let text = fairlink(&args).quiet().stdout;
+    let a1 = text.lines().find(|line| line.trim_start().starts_with("A1")).expect("a line");
+    assert!(a1.contains("450 Mbit/s") && a1.contains("45 %"), "{text}");
+}
+
+#[test]
+fn fluid_is_exact_and_respects_ceilings_whatever_the_scheduler_can_do() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        "link = { rate = '100mbit', scheduler = 'fifo' }\n\
+         class = [{ name = 'a', ceiling = '10mbit' }, { name = 'b' }, { name = 'c' }, { name = 'd' }, { name = 'e', parent = 'd' }]",
+    );
+    let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
+    let a = class(&json, "a");
+    assert_eq!((&a["allocation_bps"], &a["limited_by"], &a["satisfied"]), (&json!(1e7), &json!("a"), &json!(true)));
+    assert_eq!(class(&json, "b")["allocation_exact_bps"], "30000000");
+    let json = fairlink(&["fluid", &link, "--json", "--demand", "b=inf,c=inf,e=inf"]).quiet().json();
+    assert_eq!(class(&json, "e")["allocation_exact_bps"], "100000000/3");
+    let text = fairlink(&["fluid", &link]).quiet().stdout;
+    assert!(text.contains("its own ceiling"), "{text}");
+}
+
+#[test]
+fn explain_names_the_chain_of_limits() {
+    let args = ["explain", &scenario("fig1.toml"), "--demand", "A1=inf,A2=inf,C=inf", "--class", "A1"];
+    let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
+    assert_eq!((&json["class"], &json["limited_by"]), (&json!("A1"), &json!(["A", "link"])));
+    let steps: Vec<_> = json["steps"].as_array().expect("a list").iter().map(|step| step["name"].clone()).collect();
+    assert_eq!(steps, ["link", "A", "A1"]);
+    let a = &json["steps"][1];
+    assert_eq!((&a["idle_siblings"], &a["unsatisfied_siblings"]), (&json!(["B"]), &json!(["C"])));
+    assert!((a["allocation_bps"].as_f64().expect("a number") - 3e9 / 7.0).abs() < 1.0, "{json}");
+    let text = fairlink(&args).quiet().stdout;
+    assert_eq!(json["text"], text.as_str());
+    assert!(text.contains("A1 is limited by A, then by the link."), "{text}");
+}
+
+#[test]
+fn a_wrong_demand_or_class_exits_with_2_and_says_what_is_wrong() {
+    let link = scenario("fig1.toml");
+    for (args, says) in [
+        (&["fluid", &link, "--demand", "A3=inf"][..], "no class \"A3\""),
+        (&["fluid", &link, "--demand", "A=inf"], "\"A\" has classes below it"),
+        (&["fluid", &link, "--demand", "A1=5"], "no unit"),
+        (&["fluid", &link, "--demand", "A1=5kbps"], "kbps"),
+        (&["fluid", &link, "--demand", "A1=1mbit,A1=inf"], "twice"),
+        (&["explain", &link, "--class", "A11"], "did you mean \"A1\""),
+        (&["explain", &link], "--class"),
+        (&["fluid"], "<LINK>"),
+        (&["fluid", "no-such-file.toml"], "no-such-file.toml"),
+    ] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
+    }
+}
