@@ -10,7 +10,7 @@ use crate::observe::Observer;
 use crate::port::LinkPort;
 use crate::report::{Report, Run};
 use crate::scenario::{Options, Scenario, SimError};
-use crate::summary::{ideals, summarise};
+use crate::summary::summarise;
 
 /// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
 const MAX_IDLE_TURNS: u32 = 1000;
@@ -30,7 +30,7 @@ pub fn simulate(
     observer: &mut dyn Observer,
 ) -> Result<Run, SimError> {
     let (port, queued) = run(scenario, scheduler, options, observer)?;
-    Ok(summarise(&port, &queued, name, options, &ideals(scenario)))
+    Ok(summarise(&port, &queued, name, options, &scenario.ideals()))
 }
 
 /// Runs `scenario` under each of `schedulers`, each `runs` times with seeds from the scenario's own upwards. All schedulers
@@ -48,7 +48,7 @@ pub fn compare(
     observer: &mut dyn Observer,
 ) -> Result<Report, SimError> {
     scenario.check(options)?;
-    let ideals = ideals(scenario);
+    let ideals = scenario.ideals();
     let mut report = Report { runs: Vec::new() };
     let mut scenario = scenario.clone();
     let first_seed = scenario.seed;

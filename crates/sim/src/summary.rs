@@ -4,22 +4,11 @@ use fairlink_core::hierarchy::Hierarchy;
 use fairlink_core::packet::ClassId;
 use fairlink_core::scheduler::{Backlog, DropReason};
 use fairlink_core::units::{NANOS_PER_SEC, Nanos};
-use fairlink_theory::hmm::Allocation;
 
 use crate::measure::Spans;
 use crate::port::{LinkPort, settled};
 use crate::report::{ClassRate, ClassRun, Delay, InnerRun, Phase, Run, Window, Windows};
 use crate::scenario::{Options, Scenario};
-
-/// What hierarchical max-min fairness gives each class (by id) in each phase, in bit/s.
-pub(crate) fn ideals(scenario: &Scenario) -> Vec<Vec<f64>> {
-    let tree = &scenario.tree;
-    let allocate = |at| {
-        let exact = Allocation::solve(tree, &scenario.demand(at));
-        exact.classes().iter().map(|class| fairlink_theory::to_f64(&class.allocation)).collect()
-    };
-    scenario.phases().iter().map(|phase| allocate(phase.start)).collect()
-}
 
 /// The report of a run that ended with `queued` at its leaves.
 pub(crate) fn summarise(
