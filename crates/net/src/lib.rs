@@ -13,6 +13,12 @@ pub struct Unsupported;
 
 // The gateway.
 #[cfg(target_os = "linux")]
+pub mod backend;
+#[cfg(target_os = "linux")]
+pub mod classify;
+#[cfg(target_os = "linux")]
+pub mod parse;
+#[cfg(target_os = "linux")]
 pub mod pool;
 
 // Namespaces, interfaces, generator, receiver, demo.

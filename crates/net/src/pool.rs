@@ -6,12 +6,28 @@
 //! Invariant: each frame is either free or held by exactly one owner (receive batch, scheduler, transmit batch); `take` and
 //! `give_back` keep a bit per frame that says which, so that a frame given back twice is found at once.
 
+use fairlink_core::units::Nanos;
 use thiserror::Error;
 
 /// Most frames a pool may have.
 pub const MAX_FRAMES: u32 = 1 << 24;
 /// Largest frame a pool may be made for, in bytes.
 pub const MAX_FRAME_BYTES: u32 = 1 << 17;
+
+/// Bytes kept free in front of a received frame, so that a VLAN tag which the kernel took out can be put back without moving
+/// the rest.
+pub const HEADROOM: usize = 16;
+
+/// Where a packet lies in its frame, and when it came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameInfo {
+    /// Offset of its first byte.
+    pub start: u32,
+    /// Its length in bytes; `start + len` is within the frame.
+    pub len: u32,
+    /// When it was received.
+    pub received: Nanos,
+}
 
 /// Why a pool was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -37,6 +53,7 @@ pub struct Pool {
     frame_bytes: usize,
     free: Vec<u32>,
     taken: Vec<bool>,
+    info: Vec<FrameInfo>,
 }
 
 impl Pool {
@@ -58,6 +75,7 @@ impl Pool {
             // The frame given back last is taken first: it is the one most likely still in the cache.
             free: (0..frames).rev().collect(),
             taken: vec![false; frames as usize],
+            info: vec![FrameInfo::default(); frames as usize],
         })
     }
 
@@ -96,6 +114,37 @@ impl Pool {
         &mut self.memory[start..start + self.frame_bytes]
     }
 
+    /// Where the packet lies in `frame`.
+    #[inline]
+    #[must_use]
+    pub fn info(&self, frame: u32) -> FrameInfo {
+        self.info[frame as usize]
+    }
+
+    /// Says where the packet lies in `frame`.
+    ///
+    /// # Panics
+    /// When it does not lie within the frame, which would be a bug of the backend's.
+    #[inline]
+    pub fn set_info(&mut self, frame: u32, info: FrameInfo) {
+        let end = info.start as usize + info.len as usize;
+        assert!(end <= self.frame_bytes, "a packet that ends at byte {end} in a frame of {}", self.frame_bytes);
+        self.info[frame as usize] = info;
+    }
+
+    /// The packet in `frame`, as [`Pool::set_info`] said.
+    #[inline]
+    #[must_use]
+    pub fn packet(&self, frame: u32) -> &[u8] {
+        let info = self.info(frame);
+        &self.frame(frame)[info.start as usize..info.start as usize + info.len as usize]
+    }
+
+    /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several frames.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.memory.as_mut_ptr()
+    }
+
     /// Frames in the pool.
     #[must_use]
     pub fn frames(&self) -> usize {
@@ -117,7 +166,10 @@ impl Pool {
     /// All memory of the pool, bookkeeping included, in bytes; it never grows.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.memory.capacity() + self.free.capacity() * size_of::<u32>() + self.taken.capacity()
+        self.memory.capacity()
+            + self.free.capacity() * size_of::<u32>()
+            + self.taken.capacity()
+            + self.info.capacity() * size_of::<FrameInfo>()
     }
 }
 

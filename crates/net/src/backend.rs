@@ -1,0 +1,115 @@
+//! What the gateway needs of an interface: frames in, frames out, something to wait for. [`crate::af_packet`] is the real
+//! one; [`crate::virtual_link`] is for tests.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use fairlink_core::units::Nanos;
+use thiserror::Error;
+
+use crate::pool::Pool;
+
+/// Most frames received or sent with one system call.
+pub const BATCH: usize = 64;
+
+/// What a received frame is fit for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Whole, and may be sent on.
+    Whole,
+    /// Longer than the pool's frames, or several packets joined into one by an offload; its first bytes are there.
+    TooLong,
+    /// Its checksum was left to hardware in a way that cannot be made good.
+    Checksum,
+}
+
+/// A received frame; its place is in the pool's [`crate::pool::FrameInfo`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Frame in the pool, owned by whoever has this.
+    pub frame: u32,
+    /// Length on the wire in bytes, VLAN tags included, frame check sequence not; more than is in the pool where too long.
+    pub len: u32,
+    /// What it is fit for.
+    pub condition: Condition,
+}
+
+/// How far [`Backend::send`] came.
+#[must_use]
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Frames accepted, from the front.
+    pub accepted: usize,
+    /// Why the frame after those will never be accepted. `None` with frames left over: the interface is busy, try again.
+    pub refused: Option<io::Error>,
+}
+
+/// Why an interface can no longer be used.
+#[derive(Debug, Error)]
+pub enum BackendError {
+    /// It was taken down or removed.
+    #[error("interface {interface} went down or away: {source}")]
+    Gone {
+        /// The interface.
+        interface: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No permission to open it.
+    #[error(
+        "no permission to open interface {interface} for raw packets: run as root, give the program CAP_NET_RAW and \
+         CAP_NET_ADMIN (`setcap cap_net_raw,cap_net_admin+ep`), or use a private network namespace"
+    )]
+    Permission {
+        /// The interface.
+        interface: String,
+    },
+    /// The kernel refused something else.
+    #[error("interface {interface}: {what}: {source}")]
+    System {
+        /// The interface.
+        interface: String,
+        /// What was asked.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// What a backend did beside moving frames, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackendCounters {
+    /// Frames that the kernel dropped because the gateway did not fetch them in time.
+    pub kernel_dropped: u64,
+    /// Frames whose checksum had been left to hardware and was computed in software.
+    pub checksums_completed: u64,
+    /// VLAN tags that the kernel had taken out and that were put back.
+    pub vlan_tags_restored: u64,
+    /// Frames that an offload had joined, dropped as too long.
+    pub super_packets: u64,
+}
+
+/// One interface, both ways. Never blocks.
+pub trait Backend {
+    /// Appends up to `max` (at most [`BATCH`]) frames that have arrived to `out`, oldest first, in frames taken from `pool`;
+    /// fewer where the pool has no more. `now` is noted as the time of reception.
+    ///
+    /// # Errors
+    /// [`BackendError`] where the interface can no longer be used; frames appended before that are valid.
+    fn receive(&mut self, pool: &mut Pool, now: Nanos, max: usize, out: &mut Vec<Arrival>) -> Result<(), BackendError>;
+
+    /// Sends `frames` in order, as many as the interface takes now. They stay the caller's, to give back.
+    ///
+    /// # Errors
+    /// [`BackendError`] where the interface can no longer be used; none of the frames was sent then.
+    fn send(&mut self, pool: &mut Pool, frames: &[u32]) -> Result<Sent, BackendError>;
+
+    /// What becomes readable when a frame has arrived.
+    fn readable(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Gives frames held for reception back to the pool.
+    fn release(&mut self, pool: &mut Pool);
+
+    /// Counters since the backend was opened.
+    fn counters(&mut self) -> BackendCounters;
+}
