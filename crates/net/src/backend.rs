@@ -107,6 +107,9 @@ pub trait Backend {
     /// What becomes readable when a frame has arrived.
     fn readable(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Frames held for reception.
+    fn held(&self) -> usize;
+
     /// Gives frames held for reception back to the pool.
     fn release(&mut self, pool: &mut Pool);
 

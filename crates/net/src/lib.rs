@@ -13,9 +13,13 @@ pub struct Unsupported;
 
 // The gateway.
 #[cfg(target_os = "linux")]
+pub mod af_packet;
+#[cfg(target_os = "linux")]
 pub mod backend;
 #[cfg(target_os = "linux")]
 pub mod classify;
+#[cfg(target_os = "linux")]
+pub mod interface;
 #[cfg(target_os = "linux")]
 pub mod parse;
 #[cfg(target_os = "linux")]

@@ -54,6 +54,7 @@ pub struct Pool {
     free: Vec<u32>,
     taken: Vec<bool>,
     info: Vec<FrameInfo>,
+    least_free: usize,
 }
 
 impl Pool {
@@ -76,6 +77,7 @@ impl Pool {
             free: (0..frames).rev().collect(),
             taken: vec![false; frames as usize],
             info: vec![FrameInfo::default(); frames as usize],
+            least_free: frames as usize,
         })
     }
 
@@ -84,6 +86,7 @@ impl Pool {
     pub fn take(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
         self.taken[frame as usize] = true;
+        self.least_free = self.least_free.min(self.free.len());
         Some(frame)
     }
 
@@ -157,6 +160,12 @@ impl Pool {
         self.free.len()
     }
 
+    /// Frames that were taken at the same time at the most.
+    #[must_use]
+    pub fn most_used(&self) -> usize {
+        self.frames() - self.least_free
+    }
+
     /// Size of a frame in bytes.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
@@ -195,7 +204,7 @@ mod tests {
         for frame in taken {
             pool.give_back(frame);
         }
-        assert_eq!((pool.free(), pool.memory_bytes()), (3, bytes));
+        assert_eq!((pool.free(), pool.most_used(), pool.memory_bytes()), (3, 3, bytes));
     }
 
     #[test]

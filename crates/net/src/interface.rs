@@ -1,0 +1,303 @@
+//! What the gateway wants to know of an interface before it uses it: whether it exists, is up, is Ethernet, how long its
+//! frames are, and which offloads would hand over several packets as one.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::sys;
+
+/// Length of an Ethernet header in bytes, which an interface's mtu leaves out.
+pub const ETHERNET_HEADER: u32 = 14;
+/// Length of a VLAN tag in bytes, which an interface's mtu leaves out too.
+pub const VLAN_TAG: u32 = 4;
+
+/// What an interface is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its index in this network namespace.
+    pub index: i32,
+    /// Largest packet in bytes, the Ethernet header not counted.
+    pub mtu: u32,
+    /// Whether it has an IP address, so that the kernel answers for it too.
+    pub has_address: bool,
+    /// The driver, such as `veth`; empty where it does not say.
+    pub driver: String,
+    /// Which offloads are on.
+    pub offloads: Offloads,
+}
+
+/// Why an interface cannot be used.
+#[derive(Debug, Error)]
+pub enum InterfaceError {
+    /// There is none of that name.
+    #[error("interface {name} does not exist in this network namespace; `ip link` lists those that do")]
+    Missing {
+        /// The name given.
+        name: String,
+    },
+    /// It is administratively down.
+    #[error("interface {name} is down; bring it up with `ip link set {name} up`")]
+    Down {
+        /// The interface.
+        name: String,
+    },
+    /// Its frames are not Ethernet frames.
+    #[error("interface {name} is not Ethernet (hardware type {hardware_type}, Ethernet is 1)")]
+    NotEthernet {
+        /// The interface.
+        name: String,
+        /// Its `ARPHRD_` number.
+        hardware_type: u16,
+    },
+    /// The kernel refused a request.
+    #[error("interface {name}: {what}: {source}")]
+    Request {
+        /// The interface.
+        name: String,
+        /// What was asked.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// Offloads of an interface. What a driver does not have counts as off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// Generic receive offload: received packets are joined into one of up to 64 kB.
+    pub gro: bool,
+    /// Large receive offload: the same, by the hardware, beyond recovery.
+    pub lro: bool,
+    /// Generic segmentation offload of what this machine itself sends.
+    pub gso: bool,
+    /// TCP segmentation offload of what this machine itself sends.
+    pub tso: bool,
+    /// Checksums of what this machine itself sends are left to the hardware.
+    pub tx_checksum: bool,
+}
+
+impl Offloads {
+    /// Those that hand packets to the gateway joined together; the others only concern what the machine itself sends.
+    #[must_use]
+    pub fn harmful(&self) -> Vec<&'static str> {
+        [(self.gro, "gro"), (self.lro, "lro")].into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
+    }
+
+    /// All that are on.
+    #[must_use]
+    pub fn on(&self) -> Vec<&'static str> {
+        [(self.gro, "gro"), (self.lro, "lro"), (self.gso, "gso"), (self.tso, "tso"), (self.tx_checksum, "tx-checksum")]
+            .into_iter()
+            .filter_map(|(on, name)| on.then_some(name))
+            .collect()
+    }
+}
+
+impl Interface {
+    /// Looks the interface `name` up and checks that it can carry traffic.
+    ///
+    /// # Errors
+    /// [`InterfaceError`].
+    pub fn open(name: &str) -> Result<Self, InterfaceError> {
+        let missing = || InterfaceError::Missing { name: name.to_owned() };
+        let failed = |what| {
+            move |source: io::Error| match source.raw_os_error() {
+                Some(libc::ENODEV | libc::ENXIO) => InterfaceError::Missing { name: name.to_owned() },
+                _ => InterfaceError::Request { name: name.to_owned(), what, source },
+            }
+        };
+        if name.is_empty() || name.len() > sys::MAX_NAME {
+            return Err(missing());
+        }
+        let index = sys::interface_index(name).map_err(failed("its index"))?;
+        let hardware = sys::interface_request(libc::SIOCGIFHWADDR, name, |_| ()).map_err(failed("its type"))?;
+        // SAFETY: the kernel has written a sockaddr into this field of the union.
+        let hardware_type = unsafe { hardware.ifr_ifru.ifru_hwaddr.sa_family };
+        if hardware_type != libc::ARPHRD_ETHER {
+            return Err(InterfaceError::NotEthernet { name: name.to_owned(), hardware_type });
+        }
+        let flags = sys::interface_request(libc::SIOCGIFFLAGS, name, |_| ()).map_err(failed("its flags"))?;
+        // SAFETY: the kernel has written the flags into this field of the union.
+        let flags = libc::c_int::from(unsafe { flags.ifr_ifru.ifru_flags });
+        if flags & libc::IFF_UP == 0 {
+            return Err(InterfaceError::Down { name: name.to_owned() });
+        }
+        let mtu = sys::interface_request(libc::SIOCGIFMTU, name, |_| ()).map_err(failed("its mtu"))?;
+        // SAFETY: the kernel has written the mtu into this field of the union.
+        let mtu = u32::try_from(unsafe { mtu.ifr_ifru.ifru_mtu }).unwrap_or(0);
+        Ok(Self {
+            name: name.to_owned(),
+            index,
+            mtu,
+            has_address: has_address(name),
+            driver: driver(name),
+            offloads: offloads(name).map_err(failed("its offloads"))?,
+        })
+    }
+
+    /// The longest frame it carries in bytes, with header and two VLAN tags.
+    #[must_use]
+    pub fn largest_frame(&self) -> u32 {
+        self.mtu.saturating_add(ETHERNET_HEADER + 2 * VLAN_TAG)
+    }
+}
+
+/// Whether an IPv4 or a global IPv6 address is assigned to `name`.
+fn has_address(name: &str) -> bool {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `first` is a valid place for the list's head; on failure nothing is to be freed.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return false;
+    }
+    let mut found = false;
+    let mut at = first;
+    while !at.is_null() {
+        // SAFETY: `at` is a node of the list that getifaddrs made, not freed before the end of this function.
+        let entry = unsafe { &*at };
+        // SAFETY: `ifa_name` is a string ended by zero that lives as long as the list.
+        let entry_name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+        if entry_name.to_bytes() == name.as_bytes() && !entry.ifa_addr.is_null() {
+            // SAFETY: a non-null `ifa_addr` points to a sockaddr, which starts with its family.
+            let family = libc::c_int::from(unsafe { (*entry.ifa_addr).sa_family });
+            found |= match family {
+                libc::AF_INET => true,
+                libc::AF_INET6 => {
+                    // SAFETY: the family says that this sockaddr is a sockaddr_in6; it may be unaligned for one.
+                    let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+                    address.sin6_addr.s6_addr[..2] != [0xfe, 0x80]
+                }
+                _ => false,
+            };
+        }
+        at = entry.ifa_next;
+    }
+    // SAFETY: the list was made by getifaddrs and no reference into it is left.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
+// Commands of linux/ethtool.h; libc does not have them.
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GTXCSUM: u32 = 0x16;
+const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_GGSO: u32 = 0x23;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_SGRO: u32 = 0x2c;
+const ETH_FLAG_LRO: u32 = 1 << 15;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `struct ethtool_drvinfo`; only the driver's name is read.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+fn ethtool<T>(name: &str, value: &mut T) -> io::Result<()> {
+    sys::interface_request(libc::SIOCETHTOOL, name, |message| {
+        message.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
+    })?;
+    Ok(())
+}
+
+/// Reads a setting; 0 where the driver does not have it.
+fn get(name: &str, command: u32) -> io::Result<u32> {
+    let mut value = Value { command, data: 0 };
+    match ethtool(name, &mut value) {
+        Ok(()) => Ok(value.data),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+fn set(name: &str, command: u32, data: u32) -> io::Result<()> {
+    ethtool(name, &mut Value { command, data })
+}
+
+fn driver(name: &str) -> String {
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    if ethtool(name, &mut info).is_err() {
+        return String::new();
+    }
+    let end = info.driver.iter().position(|&byte| byte == 0).unwrap_or(info.driver.len());
+    String::from_utf8_lossy(&info.driver[..end]).into_owned()
+}
+
+fn offloads(name: &str) -> io::Result<Offloads> {
+    Ok(Offloads {
+        gro: get(name, ETHTOOL_GGRO)? != 0,
+        lro: get(name, ETHTOOL_GFLAGS)? & ETH_FLAG_LRO != 0,
+        gso: get(name, ETHTOOL_GGSO)? != 0,
+        tso: get(name, ETHTOOL_GTSO)? != 0,
+        tx_checksum: get(name, ETHTOOL_GTXCSUM)? != 0,
+    })
+}
+
+/// Harmful offloads of one interface that were turned off; they are turned on again when this is dropped.
+#[derive(Debug)]
+pub struct OffloadsOff {
+    name: String,
+    before: Offloads,
+}
+
+impl OffloadsOff {
+    /// Turns the harmful offloads of `interface` off. Nothing where none is on.
+    ///
+    /// # Errors
+    /// [`InterfaceError::Request`] where the kernel refuses; what was changed is changed back.
+    pub fn new(interface: &Interface) -> Result<Option<Self>, InterfaceError> {
+        if interface.offloads.harmful().is_empty() {
+            return Ok(None);
+        }
+        // Made before anything is changed, so that a failure half-way restores.
+        let off = Self { name: interface.name.clone(), before: interface.offloads };
+        off.apply(false).map_err(|source| InterfaceError::Request {
+            name: interface.name.clone(),
+            what: "turning offloads off",
+            source,
+        })?;
+        Ok(Some(off))
+    }
+
+    /// Which were turned off.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        self.before.harmful()
+    }
+
+    /// The interface.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        &self.name
+    }
+
+    fn apply(&self, on: bool) -> io::Result<()> {
+        if self.before.gro {
+            set(&self.name, ETHTOOL_SGRO, u32::from(on))?;
+        }
+        if self.before.lro {
+            let flags = get(&self.name, ETHTOOL_GFLAGS)? & !ETH_FLAG_LRO;
+            set(&self.name, ETHTOOL_SFLAGS, if on { flags | ETH_FLAG_LRO } else { flags })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OffloadsOff {
+    fn drop(&mut self) {
+        // The interface may be gone by now; there is nothing to restore then, and nobody left to tell.
+        let _ = self.apply(true);
+    }
+}

@@ -1,0 +1,409 @@
+//! What the gateway counts, and the form in which it tells: one JSON object that programs can rely on.
+//!
+//! The identity that everything is checked against, for each class and in all, after every turn:
+//! received = sent + dropped + queued, in packets and in bytes. Bytes are accounted bytes: the frame without its check
+//! sequence, plus the link's configured overhead.
+
+use std::collections::BTreeMap;
+
+use fairlink_core::packet::ClassId;
+use fairlink_core::scheduler::{Backlog, DropReason};
+use fairlink_core::units::Nanos;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Classes with a delay histogram of their own: the first so many leaves. Beyond, only the link's own is kept.
+pub const MAX_HISTOGRAMS: usize = 1024;
+
+/// Why a frame that the gateway received was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The scheduler dropped it, or it was too long to be given to it.
+    Scheduler(DropReason),
+    /// It has no whole Ethernet header.
+    Runt,
+    /// Its checksum was left to hardware in a way that cannot be made good.
+    Checksum,
+    /// The sending interface does not take it.
+    Refused,
+}
+
+const LOSSES: usize = DropReason::ALL.len() + 3;
+
+impl Loss {
+    const fn index(self) -> usize {
+        match self {
+            Self::Scheduler(reason) => reason.index(),
+            Self::Runt => DropReason::ALL.len(),
+            Self::Checksum => DropReason::ALL.len() + 1,
+            Self::Refused => DropReason::ALL.len() + 2,
+        }
+    }
+}
+
+/// The names of the reasons in JSON, in the order of [`Loss::index`].
+const LOSS_KEYS: [&str; LOSSES] = [
+    "queue_packets",
+    "queue_bytes",
+    "total_packets",
+    "too_long",
+    "not_a_leaf",
+    "congestion",
+    "purged",
+    "class_removed",
+    "runt",
+    "checksum",
+    "refused_by_interface",
+];
+
+/// Packets and their accounted bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Packets.
+    pub packets: u64,
+    /// Accounted bytes.
+    pub bytes: u64,
+}
+
+impl Amount {
+    pub(crate) fn add(&mut self, len: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(len);
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl From<Backlog> for Amount {
+    fn from(backlog: Backlog) -> Self {
+        Self { packets: backlog.packets, bytes: backlog.bytes }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct ClassCounters {
+    received: Amount,
+    sent: Amount,
+    lost: [Amount; LOSSES],
+}
+
+impl ClassCounters {
+    fn dropped(&self) -> Amount {
+        self.lost.iter().fold(Amount::default(), |sum, &lost| sum.plus(lost))
+    }
+}
+
+/// Counters of all classes, written by the data thread alone. Nothing is allocated after construction.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    classes: Vec<ClassCounters>,
+    /// By class; `NO_HISTOGRAM` for those without.
+    histogram: Vec<u32>,
+    histograms: Vec<Histogram<u64>>,
+    all: Histogram<u64>,
+}
+
+const NO_HISTOGRAM: u32 = u32::MAX;
+/// Delays are told apart from 1 us up to 100 s, to two digits; outside they count as those.
+const SHORTEST_DELAY: u64 = 1_000;
+const LONGEST_DELAY: u64 = 100_000_000_000;
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(SHORTEST_DELAY, LONGEST_DELAY, 2).expect("constant bounds that the histogram takes")
+}
+
+impl Counters {
+    /// Counters for `classes` classes, the root included, of which `leaves` can have packets.
+    pub(crate) fn new(classes: usize, leaves: &[ClassId]) -> Self {
+        let mut index = vec![NO_HISTOGRAM; classes];
+        for (at, leaf) in leaves.iter().take(MAX_HISTOGRAMS).enumerate() {
+            index[leaf.index()] = at as u32;
+        }
+        Self {
+            classes: vec![ClassCounters::default(); classes],
+            histogram: index,
+            histograms: (0..leaves.len().min(MAX_HISTOGRAMS)).map(|_| histogram()).collect(),
+            all: histogram(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn received(&mut self, class: ClassId, len: u32) {
+        self.classes[class.index()].received.add(len);
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, class: ClassId, len: u32, delay: Nanos) {
+        self.classes[class.index()].sent.add(len);
+        self.all.saturating_record(delay.0);
+        if let Some(histogram) = self.histograms.get_mut(self.histogram[class.index()] as usize) {
+            histogram.saturating_record(delay.0);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lost(&mut self, class: ClassId, len: u32, loss: Loss) {
+        self.classes[class.index()].lost[loss.index()].add(len);
+    }
+
+    /// Memory in bytes; it never grows.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let histogram = self.all.distinct_values() * size_of::<u64>();
+        self.classes.capacity() * size_of::<ClassCounters>()
+            + self.histogram.capacity() * size_of::<u32>()
+            + (self.histograms.len() + 1) * histogram
+    }
+
+    /// The counters of `leaves`, named by `name`, with what `queued` says is still there.
+    pub(crate) fn report(
+        &self,
+        leaves: &[ClassId],
+        name: impl Fn(ClassId) -> String,
+        queued: impl Fn(ClassId) -> Amount,
+    ) -> Vec<ClassStats> {
+        let class = |&class: &ClassId| {
+            let counters = &self.classes[class.index()];
+            let dropped = LOSS_KEYS
+                .iter()
+                .zip(counters.lost)
+                .filter(|(_, lost)| lost.packets > 0)
+                .map(|(&key, lost)| (key.to_owned(), lost))
+                .collect();
+            let histogram = self.histograms.get(self.histogram[class.index()] as usize);
+            ClassStats {
+                name: name(class),
+                received: counters.received,
+                sent: counters.sent,
+                dropped: counters.dropped(),
+                queued: queued(class),
+                dropped_by_reason: dropped,
+                delay_s: histogram.and_then(DelayStats::of),
+            }
+        };
+        leaves.iter().map(class).collect()
+    }
+
+    /// The delay of all packets.
+    pub(crate) fn delay(&self) -> Option<DelayStats> {
+        DelayStats::of(&self.all)
+    }
+}
+
+/// How long packets stayed in the gateway, from being fetched to being handed to the sending interface, in seconds. What they
+/// wait in the kernel before is not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DelayStats {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+impl DelayStats {
+    fn of(histogram: &Histogram<u64>) -> Option<Self> {
+        if histogram.is_empty() {
+            return None;
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e9;
+        Some(Self {
+            mean: histogram.mean() / 1e9,
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max() as f64 / 1e9,
+        })
+    }
+}
+
+/// One leaf class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassStats {
+    /// Its name.
+    pub name: String,
+    /// What came in for it.
+    pub received: Amount,
+    /// What went out.
+    pub sent: Amount,
+    /// What was dropped, for all reasons.
+    pub dropped: Amount,
+    /// What is still there.
+    pub queued: Amount,
+    /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `too_long`, `not_a_leaf`, `congestion`,
+    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `refused_by_interface`.
+    pub dropped_by_reason: BTreeMap<String, Amount>,
+    /// `None` where nothing was sent, and beyond the first [`MAX_HISTOGRAMS`] leaves.
+    pub delay_s: Option<DelayStats>,
+}
+
+/// The unshaped direction, from the output back to the input. Bytes are bytes of the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReverseStats {
+    /// What came in.
+    pub received: Amount,
+    /// What went out.
+    pub sent: Amount,
+    /// What was dropped: too long, unfit, or refused by the interface.
+    pub dropped: Amount,
+    /// What is still there.
+    pub waiting: Amount,
+}
+
+/// What the data thread did with its time, as parts of 1 that add up to 1. Idle is measured; the rest is divided in proportion
+/// to turns timed in detail, one in [`crate::plane::SAMPLE_EVERY`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeShares {
+    /// Waiting, or looking for frames in vain.
+    pub idle: f64,
+    /// Fetching frames from the kernel.
+    pub receive: f64,
+    /// Reading headers and finding the class.
+    pub classify: f64,
+    /// The scheduler, the pacing and the driving loop.
+    pub scheduler: f64,
+    /// Handing frames to the kernel.
+    pub send: f64,
+    /// The unshaped direction.
+    pub reverse: f64,
+    /// Turns that were timed in detail.
+    pub sampled_turns: u64,
+}
+
+/// The most memory the gateway takes, fixed at start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryBound {
+    /// Frames in the packet pool.
+    pub pool_frames: u64,
+    /// Size of each in bytes.
+    pub frame_bytes: u64,
+    /// The packet pool in bytes, bookkeeping included.
+    pub pool_bytes: u64,
+    /// Most packets that all queues may hold.
+    pub queue_packets: u64,
+    /// Tables of the classifier in bytes.
+    pub classifier_bytes: u64,
+    /// Counters and histograms in bytes.
+    pub counters_bytes: u64,
+    /// The kernel's socket buffers in bytes, as the kernel accounts for them.
+    pub kernel_bytes: u64,
+}
+
+impl std::fmt::Display for MemoryBound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        write!(
+            f,
+            "memory bound: {} frames of {} B ({:.1} MiB, touched as they are used), queues of at most {} packets, \
+             classifier {:.1} MiB, counters {:.1} MiB, kernel buffers {:.1} MiB",
+            self.pool_frames,
+            self.frame_bytes,
+            mib(self.pool_bytes),
+            self.queue_packets,
+            mib(self.classifier_bytes),
+            mib(self.counters_bytes),
+            mib(self.kernel_bytes)
+        )
+    }
+}
+
+/// Everything the gateway tells about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatewayStats {
+    /// Interface that the shared direction comes from.
+    pub input: String,
+    /// Interface that it goes to.
+    pub output: String,
+    /// Name of the scheduler.
+    pub scheduler: String,
+    /// Rate of the link in bit/s.
+    pub link_bps: u64,
+    /// Time since the data thread started, in seconds.
+    pub uptime_s: f64,
+    /// What came in, all classes.
+    pub received: Amount,
+    /// What went out, all classes.
+    pub sent: Amount,
+    /// What was dropped, all classes and reasons.
+    pub dropped: Amount,
+    /// What is still there, all classes.
+    pub queued: Amount,
+    /// Whether received = sent + dropped + queued holds for every class, in packets and bytes, and the packet pool agrees.
+    pub balanced: bool,
+    /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
+    pub kernel_dropped_packets: u64,
+    /// Frames that an offload had joined, among the dropped as `too_long`: turn GRO, LRO and the sender's TSO off.
+    pub super_packets: u64,
+    /// Checksums that the sender had left to hardware and the gateway computed.
+    pub checksums_completed: u64,
+    /// VLAN tags that the kernel had taken out and the gateway put back.
+    pub vlan_tags_restored: u64,
+    /// Times that the output was busy and frames had to wait for it.
+    pub output_busy: u64,
+    /// Delay of all packets; `None` where nothing was sent.
+    pub delay_s: Option<DelayStats>,
+    /// The other direction; `None` where it is not forwarded.
+    pub reverse: Option<ReverseStats>,
+    /// What the data thread did with its time.
+    pub time: TimeShares,
+    /// The memory bound.
+    pub memory: MemoryBound,
+    /// Frames of the pool that were in use at the most.
+    pub pool_most_used: u64,
+    /// Leaf classes, in the order of the link file.
+    pub classes: Vec<ClassStats>,
+}
+
+impl GatewayStats {
+    /// Sums `classes` up into the totals and says whether every class balances.
+    pub(crate) fn total(classes: &[ClassStats]) -> ([Amount; 4], bool) {
+        let mut totals = [Amount::default(); 4];
+        let mut balanced = true;
+        for class in classes {
+            let parts = [class.received, class.sent, class.dropped, class.queued];
+            for (total, part) in totals.iter_mut().zip(parts) {
+                *total = total.plus(part);
+            }
+            balanced &= class.received == class.sent.plus(class.dropped).plus(class.queued);
+        }
+        (totals, balanced)
+    }
+}
+
+/// The identity in words, as it is printed when the gateway stops.
+impl std::fmt::Display for GatewayStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "received {} = sent {} + dropped {} + left in queue {}: {}",
+            self.received.packets,
+            self.sent.packets,
+            self.dropped.packets,
+            self.queued.packets,
+            if self.balanced { "every packet is accounted for" } else { "PACKETS ARE UNACCOUNTED FOR" }
+        )?;
+        if self.kernel_dropped_packets > 0 {
+            write!(
+                f,
+                "; the kernel dropped {} before the gateway could fetch them (a larger receive buffer helps against \
+                 bursts, a faster processor against more)",
+                self.kernel_dropped_packets
+            )?;
+        }
+        if self.super_packets > 0 {
+            write!(
+                f,
+                "; {} were several packets joined by an offload: turn gro and lro off on {} and {}, and on a veth also \
+                 tso and gso of its other end (`ethtool -K IF gro off lro off tso off gso off`)",
+                self.super_packets, self.input, self.output
+            )?;
+        }
+        Ok(())
+    }
+}
