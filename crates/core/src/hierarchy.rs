@@ -430,6 +430,18 @@ impl Hierarchy {
         self.link
     }
 
+    /// The same tree on a link whose largest packet is `bytes` accounted bytes.
+    ///
+    /// # Errors
+    /// [`HierarchyError::MaxPacket`] outside 1 to [`MAX_PACKET`].
+    pub fn with_max_packet(mut self, bytes: u32) -> Result<Self, HierarchyError> {
+        if bytes == 0 || bytes > MAX_PACKET {
+            return Err(HierarchyError::MaxPacket { bytes });
+        }
+        self.link.max_packet = bytes;
+        Ok(self)
+    }
+
     /// Number of classes, the root included; ids run from 0 to one below it.
     #[must_use]
     pub fn len(&self) -> usize {

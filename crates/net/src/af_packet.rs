@@ -123,7 +123,8 @@ impl AfPacket {
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        bind(&receiver, interface.index, libc::ETH_P_ALL as u16).map_err(failed("binding the receiving socket"))?;
+        sys::bind_packet(&receiver, interface.index, libc::ETH_P_ALL as u16)
+            .map_err(failed("binding the receiving socket"))?;
         sys::set_option(&receiver, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
             .map_err(failed("making it promiscuous"))?;
 
@@ -134,7 +135,7 @@ impl AfPacket {
         }
         let sending = set_buffer(&sender, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)
             .map_err(failed("sizing the send buffer"))?;
-        bind(&sender, interface.index, 0).map_err(failed("binding the sending socket"))?;
+        sys::bind_packet(&sender, interface.index, 0).map_err(failed("binding the sending socket"))?;
 
         Ok(Self {
             name: interface.name.clone(),
@@ -343,19 +344,6 @@ impl Backend for AfPacket {
         }
         self.counters
     }
-}
-
-/// Binds a packet socket to the interface of that index. `protocol` 0 receives nothing.
-fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
-    // SAFETY: a `sockaddr_ll` is integers, for which all zeros is valid.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = protocol.to_be();
-    address.sll_ifindex = index;
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `address` is readable for `length` bytes for the whole call.
-    sys::check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })?;
-    Ok(())
 }
 
 /// Asks for a buffer of `bytes`, past the system's limit where allowed; returns what the kernel made of it.

@@ -17,13 +17,27 @@ pub mod af_packet;
 #[cfg(target_os = "linux")]
 pub mod backend;
 #[cfg(target_os = "linux")]
+mod checks;
+#[cfg(target_os = "linux")]
 pub mod classify;
+#[cfg(target_os = "linux")]
+pub mod gateway;
 #[cfg(target_os = "linux")]
 pub mod interface;
 #[cfg(target_os = "linux")]
+pub mod pacing;
+#[cfg(target_os = "linux")]
 pub mod parse;
 #[cfg(target_os = "linux")]
+mod plane;
+#[cfg(target_os = "linux")]
 pub mod pool;
+#[cfg(target_os = "linux")]
+pub mod remote;
+#[cfg(target_os = "linux")]
+pub mod stats;
+#[cfg(target_os = "linux")]
+pub mod virtual_link;
 
 // Namespaces, interfaces, generator, receiver, demo.
 pub mod addressing;

@@ -106,7 +106,12 @@ pub(crate) enum Until {
 }
 
 /// Waits by `mode`, never longer than 50 ms. What it was waiting for may not be there yet; asking again is harmless.
-pub(crate) fn wait(mode: Pacing, clock: &impl Clock, until: Until, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<()> {
+pub(crate) fn wait(
+    mode: Pacing,
+    clock: &impl Clock,
+    until: Until,
+    readable: [Option<BorrowedFd<'_>>; 2],
+) -> io::Result<()> {
     let now = clock.now();
     match (mode, until) {
         (Pacing::Busy, _) => std::hint::spin_loop(),
@@ -141,11 +146,8 @@ pub(crate) fn wait(mode: Pacing, clock: &impl Clock, until: Until, readable: [Op
 /// Sleeps, until one of `readable` is; whether one is.
 fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool> {
     // A negative descriptor is passed over by the kernel.
-    let mut fds = readable.map(|fd| libc::pollfd {
-        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
-        events: libc::POLLIN,
-        revents: 0,
-    });
+    let mut fds =
+        readable.map(|fd| libc::pollfd { fd: fd.map_or(-1, |fd| fd.as_raw_fd()), events: libc::POLLIN, revents: 0 });
     let timeout = libc::timespec {
         tv_sec: (span.0 / 1_000_000_000) as libc::time_t,
         tv_nsec: (span.0 % 1_000_000_000) as libc::c_long,
@@ -162,7 +164,15 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
 /// Asks the kernel to wake this thread punctually; without it sleeps end up to 50 us late.
 pub(crate) fn wake_punctually() {
     // SAFETY: this option takes a number and no pointers. It cannot fail for a positive number; sleeps are coarser if it did.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0 as libc::c_ulong, 0 as libc::c_ulong, 0 as libc::c_ulong) };
+    unsafe {
+        libc::prctl(
+            libc::PR_SET_TIMERSLACK,
+            1 as libc::c_ulong,
+            0 as libc::c_ulong,
+            0 as libc::c_ulong,
+            0 as libc::c_ulong,
+        )
+    };
 }
 
 #[cfg(test)]

@@ -257,7 +257,7 @@ pub struct ReverseStats {
 }
 
 /// What the data thread did with its time, as parts of 1 that add up to 1. Idle is measured; the rest is divided in proportion
-/// to turns timed in detail, one in [`crate::plane::SAMPLE_EVERY`].
+/// to turns timed in detail, one working turn in 61.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeShares {
     /// Waiting, or looking for frames in vain.

@@ -135,6 +135,18 @@ pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// The processors that this thread may run on, in order.
+pub(crate) fn allowed_processors() -> Vec<usize> {
+    // SAFETY: a `cpu_set_t` is an array of integers for which all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is writable for the size given; 0 means the calling thread.
+    if check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) }).is_err() {
+        return Vec::new();
+    }
+    // SAFETY: each number lies inside the set.
+    (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
 /// Waits until `fd` can be read, at most `timeout_ms`. Whether it can.
 pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
