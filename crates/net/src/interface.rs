@@ -179,16 +179,65 @@ fn has_address(name: &str) -> bool {
     found
 }
 
+/// An offload that can be switched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Generic receive offload.
+    Gro,
+    /// Large receive offload.
+    Lro,
+    /// Generic segmentation offload.
+    Gso,
+    /// TCP segmentation offload; needs scatter-gather.
+    Tso,
+    /// Checksums of what is sent.
+    TxChecksum,
+    /// Scatter-gather; needs checksums.
+    ScatterGather,
+}
+
 // Commands of linux/ethtool.h; libc does not have them.
 const ETHTOOL_GDRVINFO: u32 = 0x03;
-const ETHTOOL_GTXCSUM: u32 = 0x16;
-const ETHTOOL_GTSO: u32 = 0x1e;
-const ETHTOOL_GGSO: u32 = 0x23;
-const ETHTOOL_GFLAGS: u32 = 0x25;
-const ETHTOOL_SFLAGS: u32 = 0x26;
-const ETHTOOL_GGRO: u32 = 0x2b;
-const ETHTOOL_SGRO: u32 = 0x2c;
 const ETH_FLAG_LRO: u32 = 1 << 15;
+
+impl Offload {
+    /// The commands that read and set it, and the bits of the value that are its own.
+    const fn commands(self) -> (u32, u32, u32) {
+        match self {
+            Self::Gro => (0x2b, 0x2c, 1),
+            Self::Lro => (0x25, 0x26, ETH_FLAG_LRO),
+            Self::Gso => (0x23, 0x24, 1),
+            Self::Tso => (0x1e, 0x1f, 1),
+            Self::TxChecksum => (0x16, 0x17, 1),
+            Self::ScatterGather => (0x18, 0x19, 1),
+        }
+    }
+}
+
+/// Switches an offload of the interface `name`.
+///
+/// # Errors
+/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`), the driver does not have it (`EOPNOTSUPP`).
+pub fn set_offload(name: &str, offload: Offload, on: bool) -> io::Result<()> {
+    let (read, write, bits) = offload.commands();
+    let before = get(name, read)?;
+    let data = if on { before | bits } else { before & !bits };
+    ethtool(name, &mut Value { command: write, data })
+}
+
+/// Takes the interface `name` down.
+///
+/// # Errors
+/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
+pub fn set_down(name: &str) -> io::Result<()> {
+    let answer = sys::interface_request(libc::SIOCGIFFLAGS, name, |_| ())?;
+    // SAFETY: the kernel has written the flags into this field of the union.
+    let flags = unsafe { answer.ifr_ifru.ifru_flags };
+    sys::interface_request(libc::SIOCSIFFLAGS, name, |message| {
+        message.ifr_ifru.ifru_flags = flags & !(libc::IFF_UP as libc::c_short);
+    })?;
+    Ok(())
+}
 
 /// `struct ethtool_value`.
 #[repr(C)]
@@ -222,10 +271,6 @@ fn get(name: &str, command: u32) -> io::Result<u32> {
     }
 }
 
-fn set(name: &str, command: u32, data: u32) -> io::Result<()> {
-    ethtool(name, &mut Value { command, data })
-}
-
 fn driver(name: &str) -> String {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
     if ethtool(name, &mut info).is_err() {
@@ -236,12 +281,16 @@ fn driver(name: &str) -> String {
 }
 
 fn offloads(name: &str) -> io::Result<Offloads> {
+    let is_on = |offload: Offload| {
+        let (read, _, bits) = offload.commands();
+        Ok::<_, io::Error>(get(name, read)? & bits != 0)
+    };
     Ok(Offloads {
-        gro: get(name, ETHTOOL_GGRO)? != 0,
-        lro: get(name, ETHTOOL_GFLAGS)? & ETH_FLAG_LRO != 0,
-        gso: get(name, ETHTOOL_GGSO)? != 0,
-        tso: get(name, ETHTOOL_GTSO)? != 0,
-        tx_checksum: get(name, ETHTOOL_GTXCSUM)? != 0,
+        gro: is_on(Offload::Gro)?,
+        lro: is_on(Offload::Lro)?,
+        gso: is_on(Offload::Gso)?,
+        tso: is_on(Offload::Tso)?,
+        tx_checksum: is_on(Offload::TxChecksum)?,
     })
 }
 
@@ -284,12 +333,10 @@ impl OffloadsOff {
     }
 
     fn apply(&self, on: bool) -> io::Result<()> {
-        if self.before.gro {
-            set(&self.name, ETHTOOL_SGRO, u32::from(on))?;
-        }
-        if self.before.lro {
-            let flags = get(&self.name, ETHTOOL_GFLAGS)? & !ETH_FLAG_LRO;
-            set(&self.name, ETHTOOL_SFLAGS, if on { flags | ETH_FLAG_LRO } else { flags })?;
+        for (was_on, offload) in [(self.before.gro, Offload::Gro), (self.before.lro, Offload::Lro)] {
+            if was_on {
+                set_offload(&self.name, offload, on)?;
+            }
         }
         Ok(())
     }

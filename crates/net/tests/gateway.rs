@@ -1,0 +1,292 @@
+//! The gateway with real packets between two cables, in a private network namespace. What is asserted is what holds on any
+//! machine: every packet is accounted for, classes get their own frames in order, memory stays within its bound. Rates and
+//! delays depend on the machine and are printed.
+
+mod support;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_config::matching::Match;
+use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits, Share};
+use fairlink_core::packet::ClassId;
+use fairlink_core::registry;
+use fairlink_core::units::{Nanos, Rate};
+use fairlink_net::frame::{Headers, Transport};
+use fairlink_net::gateway::{Gateway, GatewayConfig, OffloadPolicy, OpenError, Processor, RunError};
+use fairlink_net::generator::{Generator, GeneratorConfig, GeneratorReport, Lanes};
+use fairlink_net::interface::{self, Interface, InterfaceError, Offload};
+use fairlink_net::meter::ReceiverReport;
+use fairlink_net::netns::PrivateNamespace;
+use fairlink_net::pacing::Pacing;
+use fairlink_net::receiver::{Receiver, ReceiverConfig};
+use fairlink_net::stats::GatewayStats;
+use fairlink_net::veth::{self, VethOptions};
+use fairlink_traffic::{Model, PacketSize, SourceSpec};
+
+fn main() -> ExitCode {
+    support::main(&[
+        (
+            "every_packet_is_accounted_for_classified_and_in_order",
+            every_packet_is_accounted_for_classified_and_in_order,
+        ),
+        (
+            "memory_stays_within_its_bound_under_ten_times_the_load",
+            memory_stays_within_its_bound_under_ten_times_the_load,
+        ),
+        ("vlan_tags_and_ipv6_pass_and_are_classified", vlan_tags_and_ipv6_pass_and_are_classified),
+        ("the_other_direction_passes_unshaped", the_other_direction_passes_unshaped),
+        ("a_removed_interface_ends_the_run_with_everything_counted", a_removed_interface_ends_the_run),
+        ("what_cannot_work_is_refused_with_what_to_do", what_cannot_work_is_refused_with_what_to_do),
+    ])
+}
+
+fn rate(bps: u64) -> Rate {
+    Rate::from_bps(bps).unwrap()
+}
+
+/// Two cables: what is sent into `gen` arrives at `in`, what is sent into `out` arrives at `sink`.
+fn cables() {
+    veth::create_pair("gen", "in", &VethOptions::default()).unwrap();
+    veth::create_pair("out", "sink", &VethOptions::default()).unwrap();
+    for name in ["gen", "in", "out", "sink"] {
+        veth::set_up(name).unwrap();
+    }
+    for name in ["gen", "in", "out", "sink"] {
+        veth::wait_until_running(name, Duration::from_secs(10)).unwrap();
+    }
+}
+
+/// Leaves 1 to 3 below the link, of weights 1, 2, 3, told apart by UDP port 5001 to 5003; 3 also gets the rest.
+fn config(bps: u64, scheduler: &str) -> GatewayConfig {
+    let link = LinkConfig { max_packet: 1522, ..LinkConfig::new(rate(bps)) };
+    let mut tree = Hierarchy::builder(link);
+    for weight in 1..=3 {
+        let share = Some(Share::Weight(weight));
+        let limits = QueueLimits { packets: 100, ..QueueLimits::default() };
+        tree.add(ClassId::ROOT, ClassConfig { share, limits, ..ClassConfig::default() }).unwrap();
+    }
+    let scheduler = registry::find(scheduler).unwrap();
+    let mut config = GatewayConfig::new("in", "out", scheduler, tree.build().unwrap(), ClassId(3));
+    config.names = ["link", "a", "b", "c"].map(str::to_owned).to_vec();
+    config.matches = vec![(ClassId(1), parse("udp dst port 5001")), (ClassId(2), parse("udp dst port 5002"))];
+    config.processor = Processor::Any;
+    config
+}
+
+fn parse(text: &str) -> Match {
+    Match::parse(text).unwrap()
+}
+
+fn generator(sources: &[(u32, Model, PacketSize, Headers)], millis: u64, greedy_bps: u64) -> GeneratorConfig {
+    GeneratorConfig {
+        interface: "gen".to_owned(),
+        classes: sources.iter().map(|&(class, _, _, headers)| (ClassId(class), headers)).collect(),
+        names: Default::default(),
+        sources: sources
+            .iter()
+            .map(|&(class, model, packet, _)| SourceSpec { class: ClassId(class), model, packet, active: Vec::new() })
+            .collect(),
+        seed: 1,
+        greedy_rate: rate(greedy_bps),
+        duration: Nanos::from_millis(millis),
+        start_ns: None,
+        run: 1,
+        lanes: Lanes::Shared,
+        cpu: None,
+    }
+}
+
+/// Runs `generator` through a gateway to a receiver; stops the receiver when all is quiet, the gateway before.
+fn run(config: GatewayConfig, generator: GeneratorConfig) -> (GeneratorReport, GatewayStats, ReceiverReport) {
+    let gateway = Gateway::open(config).unwrap();
+    println!("{}", gateway.memory());
+    let receiver = Receiver::open(ReceiverConfig::new("sink")).unwrap();
+    let generator = Generator::open(generator).unwrap();
+    let (stop_gateway, stop_receiver) = (AtomicBool::new(false), AtomicBool::new(false));
+    let remote = gateway.remote();
+    std::thread::scope(|scope| {
+        let forwarded = scope.spawn(|| gateway.run(&stop_gateway).unwrap());
+        let received = scope.spawn(|| receiver.run(&stop_receiver, |_| ()).unwrap());
+        let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
+        let during = remote.stats(Duration::from_secs(10)).unwrap();
+        assert!(during.balanced, "{during:?}");
+        std::thread::sleep(Duration::from_millis(100));
+        stop_gateway.store(true, Ordering::Relaxed);
+        let stats = forwarded.join().unwrap();
+        assert_eq!(*remote.stats(Duration::from_secs(10)).unwrap(), stats);
+        std::thread::sleep(Duration::from_millis(200));
+        stop_receiver.store(true, Ordering::Relaxed);
+        println!("{stats}");
+        (sent, stats, received.join().unwrap())
+    })
+}
+
+/// What holds for every run: nothing is made up, lost unseen, put into the wrong class, or out of order.
+fn check(sent: &GeneratorReport, stats: &GatewayStats, received: &ReceiverReport) {
+    assert!(stats.balanced, "{stats:?}");
+    assert_eq!(received.foreign_packets, 0);
+    let from_generator: u64 = sent.classes.iter().map(|class| class.sent_packets).sum();
+    // What the gateway had not fetched when it was stopped is in neither.
+    assert!(stats.received.packets + stats.kernel_dropped_packets <= from_generator);
+    let at_receiver: u64 = received.classes.iter().map(|class| class.received_packets).sum();
+    assert_eq!(at_receiver + received.socket_drops, stats.sent.packets);
+    for (class, stats) in stats.classes.iter().enumerate() {
+        let id = ClassId(class as u32 + 1);
+        let offered = sent.class(id).map_or(0, |class| class.sent_packets);
+        assert!(stats.received.packets <= offered, "{}: {} of {offered}", stats.name, stats.received.packets);
+        let Some(arrived) = received.class(id) else { continue };
+        assert!(arrived.received_packets <= stats.sent.packets, "{}", stats.name);
+        assert_eq!((arrived.reordered_packets, arrived.duplicate_packets), (0, 0), "{}", stats.name);
+        println!(
+            "{}: {:.2} Mbit/s, delay in the gateway {:?}, end to end {:?}",
+            stats.name,
+            arrived.rate_bps / 1e6,
+            stats.delay_s,
+            arrived.delay_s
+        );
+    }
+}
+
+fn every_packet_is_accounted_for_classified_and_in_order(_: &PrivateNamespace) {
+    cables();
+    for (scheduler, pacing) in [("hls", Pacing::Precise), ("drr", Pacing::Eco), ("fifo", Pacing::Busy)] {
+        println!("{scheduler}, {}", pacing.name());
+        let mut config = config(20_000_000, scheduler);
+        config.pacing = pacing;
+        let size = PacketSize::Uniform { min: 100, max: 1400, header: 42 };
+        let sources = [
+            (1, Model::PoissonRate(rate(8_000_000)), size, Headers::udp(5001)),
+            (2, Model::PoissonRate(rate(8_000_000)), size, Headers::udp(5002)),
+            (3, Model::PoissonRate(rate(8_000_000)), size, Headers::udp(7)),
+        ];
+        let (sent, stats, received) = run(config, generator(&sources, 700, 1));
+        check(&sent, &stats, &received);
+        println!("{:?}", stats.time);
+        assert!(stats.sent.packets > 0);
+        if stats.kernel_dropped_packets == 0 {
+            for class in &sent.classes {
+                assert_eq!(stats.classes[class.class as usize - 1].received.bytes, class.sent_bytes);
+            }
+        }
+    }
+}
+
+fn memory_stays_within_its_bound_under_ten_times_the_load(_: &PrivateNamespace) {
+    cables();
+    let config = config(10_000_000, "hls");
+    let fixed = PacketSize::Fixed(1000);
+    // 10 Mbit/s of link, 102 Mbit/s offered.
+    let sources = [1, 2, 3].map(|class| (class, Model::Greedy, fixed, Headers::udp(5000 + class as u16)));
+    let (sent, stats, received) = run(config, generator(&sources, 1000, 34_000_000));
+    check(&sent, &stats, &received);
+    assert!(stats.dropped.packets > 0 && stats.queued.packets > 0);
+    assert!(stats.pool_most_used <= stats.memory.pool_frames);
+    assert!(stats.queued.packets <= stats.memory.queue_packets + 64);
+    assert!(stats.classes.iter().all(|class| class.dropped_by_reason["queue_packets"].packets > 0));
+    println!("{:?} of {} frames used; {:?}", stats.pool_most_used, stats.memory.pool_frames, stats.time);
+}
+
+fn vlan_tags_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
+    cables();
+    let mut config = config(100_000_000, "hls");
+    config.matches =
+        vec![(ClassId(1), parse("vlan 5 inner vlan 6 udp dst port 9")), (ClassId(2), parse("vlan 7 dscp ef ip6 tcp"))];
+    let base = Headers::udp(9);
+    let v6 = fairlink_net::frame::Addresses::V6("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+    let sources = [
+        (1, Headers { vlan: Some(5), inner_vlan: Some(6), ..base }),
+        (2, Headers { vlan: Some(7), dscp: 46, addresses: v6, transport: Transport::Tcp, ..base }),
+        (3, Headers { vlan: Some(6), inner_vlan: Some(5), ..base }),
+    ]
+    .map(|(class, headers)| (class, Model::CbrRate(rate(2_000_000)), PacketSize::Fixed(1000), headers));
+    let (sent, stats, received) = run(config, generator(&sources, 500, 1));
+    check(&sent, &stats, &received);
+    assert_eq!(stats.vlan_tags_restored, stats.received.packets);
+    assert!(stats.classes.iter().all(|class| class.sent.packets > 0));
+}
+
+fn the_other_direction_passes_unshaped(_: &PrivateNamespace) {
+    cables();
+    // 1 Mbit/s forward; backwards 40 times as much.
+    let gateway = Gateway::open(config(1_000_000, "hls")).unwrap();
+    let receiver = Receiver::open(ReceiverConfig::new("gen")).unwrap();
+    let source = (1, Model::CbrRate(rate(40_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
+    let generator = GeneratorConfig { interface: "sink".to_owned(), ..generator(&[source], 300, 1) };
+    let generator = Generator::open(generator).unwrap();
+    let (stop_gateway, stop_receiver) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let forwarded = scope.spawn(|| gateway.run(&stop_gateway).unwrap());
+        let received = scope.spawn(|| receiver.run(&stop_receiver, |_| ()).unwrap());
+        let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        stop_gateway.store(true, Ordering::Relaxed);
+        stop_receiver.store(true, Ordering::Relaxed);
+        let (stats, received) = (forwarded.join().unwrap(), received.join().unwrap());
+        let reverse = stats.reverse.unwrap();
+        assert!(stats.balanced && stats.received.packets == 0);
+        assert_eq!(reverse.received.packets, reverse.sent.packets + reverse.dropped.packets + reverse.waiting.packets);
+        assert_eq!(reverse.received.packets + stats.kernel_dropped_packets, sent.classes[0].sent_packets);
+        let arrived = &received.classes[0];
+        assert_eq!(arrived.received_packets + received.socket_drops, reverse.sent.packets);
+        assert_eq!((arrived.reordered_packets, arrived.duplicate_packets), (0, 0));
+        println!("{:.1} Mbit/s backwards", arrived.rate_bps / 1e6);
+    });
+}
+
+fn a_removed_interface_ends_the_run(_: &PrivateNamespace) {
+    cables();
+    let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
+    let source = (1, Model::CbrRate(rate(5_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
+    let generator = Generator::open(generator(&[source], 400, 1)).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let forwarded = scope.spawn(|| gateway.run(&stop));
+        generator.run(&AtomicBool::new(false), |_| ()).unwrap();
+        interface::set_down("out").unwrap();
+        let error: RunError = forwarded.join().unwrap().unwrap_err();
+        assert!(error.to_string().contains("out went down or away"), "{error}");
+        assert!(error.stats.balanced && error.stats.received.packets > 0, "{:?}", error.stats);
+    });
+}
+
+fn what_cannot_work_is_refused_with_what_to_do(_: &PrivateNamespace) {
+    cables();
+    let open = |change: fn(&mut GatewayConfig)| {
+        let mut config = config(10_000_000, "hls");
+        change(&mut config);
+        Gateway::open(config).unwrap_err()
+    };
+    let error = open(|config| config.input = "nowhere".to_owned());
+    assert!(matches!(error, OpenError::Interface(InterfaceError::Missing { .. })), "{error}");
+    let error = open(|config| config.output = "lo".to_owned());
+    assert!(matches!(error, OpenError::Interface(InterfaceError::NotEthernet { .. })), "{error}");
+    let error = open(|config| config.output = "in".to_owned());
+    assert!(matches!(error, OpenError::SameInterface { .. }), "{error}");
+    let error = open(|config| config.default_class = ClassId::ROOT);
+    assert_eq!(
+        error.to_string(),
+        "class link gets frames but is not a leaf; only classes without children have queues"
+    );
+    let error = open(|config| config.pool_frames = Some(300));
+    assert!(matches!(error, OpenError::PoolTooSmall { frames: 300, queued: 300, .. }), "{error}");
+    let error = open(|config| config.processor = Processor::Number(4000));
+    assert!(matches!(error, OpenError::Processor { processor: 4000, .. }), "{error}");
+    interface::set_down("out").unwrap();
+    let error = open(|_| ());
+    assert!(error.to_string().contains("ip link set out up"), "{error}");
+    veth::set_up("out").unwrap();
+
+    // Offloads that join packets: refused, or turned off for the time of the run.
+    interface::set_offload("in", Offload::Gro, true).unwrap();
+    let error = open(|_| ());
+    assert!(matches!(&error, OpenError::Offloads { offloads, .. } if *offloads == ["gro"]), "{error}");
+    let mut fixing = config(10_000_000, "hls");
+    fixing.offloads = OffloadPolicy::Fix;
+    let gateway = Gateway::open(fixing).unwrap();
+    let offloads = || Interface::open("in").unwrap().offloads;
+    assert!(!offloads().gro, "{:?}", gateway.notes());
+    gateway.run(&AtomicBool::new(true)).unwrap();
+    assert!(offloads().gro);
+}
