@@ -4,6 +4,7 @@
 mod broken;
 mod checks;
 mod field;
+mod metering;
 mod model;
 mod trees;
 
