@@ -1,0 +1,108 @@
+//! Trees and sequences of calls made from the fuzzer's bytes, on every scheduler, with all checks of the contract suite.
+#![no_main]
+
+#[path = "../../crates/core/tests/contract/checks.rs"]
+#[allow(dead_code)]
+mod checks;
+#[path = "../../crates/core/tests/contract/model.rs"]
+mod model;
+#[path = "../../crates/core/tests/contract/trees.rs"]
+#[allow(dead_code)]
+mod trees;
+
+use checks::{CHECKS, Case, Op};
+use fairlink_core::hierarchy::QueueLimits;
+use fairlink_core::registry::SCHEDULERS;
+use trees::{ClassSpec, Shape, TreeSpec};
+
+/// The fuzzer's bytes, and zeros after them.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn byte(&mut self) -> u8 {
+        let [first, rest @ ..] = self.0 else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn number(&mut self) -> u32 {
+        u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
+    }
+
+    /// Mostly a packet's, sometimes any.
+    fn len(&mut self) -> u32 {
+        let len = u32::from(self.byte()) << 8 | u32::from(self.byte());
+        if len > 65_000 { u32::MAX - (len - 65_000) } else { len % 1600 }
+    }
+
+    fn power_of_ten(&mut self, most: u8) -> u64 {
+        10u64.pow(u32::from(self.byte() % (most + 1)))
+    }
+
+    fn class(&mut self, shape: Shape, quanta: bool) -> ClassSpec {
+        let bytes = if self.byte() % 4 == 0 { 1 + u32::from(self.byte()) * 64 } else { u32::MAX };
+        ClassSpec {
+            parent: None,
+            weight: self.power_of_ten(11) * u64::from(1 + self.byte() % 9),
+            limits: QueueLimits { packets: 1 + u32::from(self.byte() % 20), bytes },
+            ceiling: (shape.ceilings && self.byte() % 4 == 0).then(|| self.power_of_ten(11) * 7),
+            quantum: quanta.then(|| self.number().max(1)),
+        }
+    }
+
+    fn tree(&mut self, shape: Shape) -> TreeSpec {
+        let quanta = shape.quanta && self.byte() % 2 == 0;
+        let max_packet = if self.byte() % 4 == 0 { 1 + self.number() % (1 << 20) } else { 1500 };
+        let (rate, max_queued) = (self.power_of_ten(12), 1 + u32::from(self.byte()));
+        let mut spec = TreeSpec { rate, max_packet, max_queued, classes: vec![self.class(shape, quanta)] };
+        for _ in 0..self.byte() % 20 {
+            let (below, class) = (self.byte(), self.class(shape, quanta));
+            if below % 4 == 0 {
+                spec.classes.push(class);
+            } else {
+                spec = spec.with_class(below.into(), class, shape.levels).0;
+            }
+        }
+        spec
+    }
+
+    fn op(&mut self, shape: Shape) -> Op {
+        match self.byte() % 24 {
+            0..=7 => Op::Enqueue(vec![(self.byte().into(), self.len())]),
+            8 | 9 => Op::Enqueue((0..self.byte() % 40).map(|_| (self.byte().into(), self.len())).collect()),
+            10 => Op::EnqueueAnywhere(self.number(), self.len()),
+            11..=14 => Op::Dequeue,
+            15 => Op::DequeueBatch(usize::from(self.byte() % 40), u64::from(self.number() >> 16)),
+            16 => Op::WaitOut,
+            17 => Op::Advance(self.number().into()),
+            18 => Op::JumpAYear,
+            19 => Op::GoBack(self.number().into()),
+            20 => Op::Purge,
+            21 => Op::Add(self.byte().into(), self.class(shape, false)),
+            22 => Op::Change(self.byte().into(), self.power_of_ten(11), 1 + u32::from(self.byte() % 20)),
+            _ => Op::Remove(self.byte().into()),
+        }
+    }
+
+    fn ops(&mut self, shape: Shape, until: usize) -> Vec<Op> {
+        let mut ops = Vec::new();
+        while self.0.len() > until {
+            ops.push(self.op(shape));
+        }
+        ops
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let mut bytes = Bytes(data);
+    let info = &SCHEDULERS[usize::from(bytes.byte()) % SCHEDULERS.len()];
+    let (name, check) = CHECKS[usize::from(bytes.byte()) % CHECKS.len()];
+    let shape = Shape::of(info, 20);
+    let spec = bytes.tree(shape);
+    let traffic = (0..20).map(|_| (bytes.len().min(1500), bytes.byte().into())).collect();
+    let before = bytes.ops(shape, bytes.0.len() / 2);
+    let case = Case { before, after: bytes.ops(shape, 0), traffic };
+    if let Err(error) = check(info, &spec, &case) {
+        panic!("{}: {name}: {error}\n{spec:#?}\n{case:#?}", info.name);
+    }
+});
