@@ -7,6 +7,7 @@
 //! run with the guarantees of Figure 1 (A1 100, A2 200, B1 100, B2 200), and A1, B1, C and A2 stop in turn.
 
 use fairlink_core::hierarchy::{ClassConfig, Hierarchy, HierarchyError, LinkConfig, Share};
+use fairlink_core::overhead::Overhead;
 use fairlink_core::packet::ClassId;
 use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
 use fairlink_sim::{Options, Scenario};
@@ -169,6 +170,7 @@ impl Experiment {
         Ok(Scenario {
             tree: self.tree(rate)?,
             names: NAMES.map(String::from).to_vec(),
+            overhead: Overhead::NONE,
             sources,
             duration: start,
             warmup: Nanos::ZERO,

@@ -191,7 +191,7 @@ impl<'a> LinkPort<'a> {
     }
 
     fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, batch: &mut Vec<Packet>) {
-        let len = self.scenario.accounted(len);
+        let len = self.scenario.overhead.accounted(len);
         self.observer.arrived(now, class, len);
         count(&mut self.leaves[self.place[class.index()]].offered, len);
         self.moved += 1;
@@ -319,7 +319,8 @@ fn greedy_sources(scenario: &Scenario) -> Vec<Greedy> {
             return Greedy::default();
         }
         let limits = scenario.tree.config(source.class).limits;
-        let longest = source.packet.range().map_or(u32::MAX, |(_, longest)| scenario.accounted(longest).max(1));
+        let longest =
+            source.packet.range().map_or(u32::MAX, |(_, longest)| scenario.overhead.accounted(longest).max(1));
         let most = room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS);
         Greedy { class: Some(source.class), active: false, queued: 0, most }
     };

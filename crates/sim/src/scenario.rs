@@ -1,6 +1,7 @@
 //! What is simulated.
 
 use fairlink_core::hierarchy::Hierarchy;
+use fairlink_core::overhead::Overhead;
 use fairlink_core::packet::ClassId;
 use fairlink_core::registry::BuildError;
 use fairlink_core::scheduler::Backlog;
@@ -18,6 +19,8 @@ pub struct Scenario {
     pub tree: Hierarchy,
     /// Names by class id, the link's first.
     pub names: Vec<String>,
+    /// What the link adds to each frame of the sources when it accounts for it.
+    pub overhead: Overhead,
     /// The traffic.
     pub sources: Vec<SourceSpec>,
     /// How long the sources run; what is queued then stays queued.
@@ -179,12 +182,6 @@ impl Scenario {
         limited("classes times phases", 2 * self.phases().len() as u64 + 1)
     }
 
-    /// The bytes that the link counts for a frame of `len` bytes.
-    #[must_use]
-    pub fn accounted(&self, len: u32) -> u32 {
-        len
-    }
-
     /// The intervals between consecutive changes of any source's activity.
     #[must_use]
     pub fn phases(&self) -> Vec<Interval> {
@@ -207,7 +204,7 @@ impl Scenario {
             if !active.iter().any(|interval| interval.start <= at && at < interval.end) {
                 continue;
             }
-            let request = match (demand.get(source.class), source.mean_rate(|len| self.accounted(len))) {
+            let request = match (demand.get(source.class), source.mean_rate(|len| self.overhead.accounted(len))) {
                 (Some(Request::Rate(rate)), Some(more)) => Request::Rate(rate.saturating_add(more)),
                 _ => Request::Unlimited,
             };

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use common::{flat, rate, run, scenario, source, weighted};
 use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits};
+use fairlink_core::overhead::Overhead;
 use fairlink_core::packet::{ClassId, Packet};
 use fairlink_core::registry::{Leniency, SCHEDULERS, find};
 use fairlink_core::scheduler::{Backlog, Dequeued, DropReason, DropSink, Scheduler};
@@ -80,6 +81,19 @@ fn delays_are_from_arrival_to_the_last_bit() {
     assert_eq!(phases, [(0.05, 800_000.0, 400_000.0), (0.1, 800_000.0, 0.0)]);
     let ideals: Vec<_> = run.phases.iter().map(|p| (p.classes[0].ideal_bps, p.classes[1].ideal_bps)).collect();
     assert_eq!(ideals, [(800_000.0, 400_000.0), (800_000.0, 0.0)]);
+}
+
+#[test]
+fn every_packet_counts_with_what_the_link_adds() {
+    let every_10_ms = Model::CbrPackets { per_1000_s: 100_000 };
+    let sources = vec![source(1, every_10_ms, 1000, &[]), source(2, Model::Greedy, 64, &[])];
+    let mut scenario = scenario(flat(8, &[1, 1]), sources, Nanos::from_millis(100));
+    scenario.overhead = Overhead::ETHERNET;
+    let run = run(&scenario, "hls").unwrap();
+    let counted: Vec<_> = run.classes.iter().map(|class| class.sent_bytes / class.sent_packets).collect();
+    assert_eq!(counted, [1024, 88]);
+    assert_eq!(run.phases[0].classes[0].ideal_bps, 819_200.0);
+    assert_eq!((run.classes[0].rate_bps, run.link_utilisation), (819_200.0, 1.0));
 }
 
 #[test]

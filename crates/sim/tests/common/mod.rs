@@ -1,6 +1,7 @@
 //! Scenarios made in a few words.
 
 use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, Share};
+use fairlink_core::overhead::Overhead;
 use fairlink_core::packet::ClassId;
 use fairlink_core::registry::{Leniency, build, find};
 use fairlink_core::units::{Nanos, Rate};
@@ -36,7 +37,7 @@ pub(crate) fn source(class: u32, model: Model, len: u32, active: &[(u64, u64)]) 
 
 pub(crate) fn scenario(tree: Hierarchy, sources: Vec<SourceSpec>, duration: Nanos) -> Scenario {
     let names = (0..tree.len()).map(|id| if id == 0 { "link".into() } else { format!("C{id}") }).collect();
-    Scenario { tree, names, sources, duration, warmup: Nanos::ZERO, seed: 1 }
+    Scenario { tree, names, overhead: Overhead::NONE, sources, duration, warmup: Nanos::ZERO, seed: 1 }
 }
 
 pub(crate) fn run(scenario: &Scenario, scheduler: &str) -> Result<Run, SimError> {
