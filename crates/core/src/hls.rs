@@ -51,6 +51,12 @@
 //! * `DIFFERENCE` (surplus rounds): the paper visits every active leaf in a surplus round. A leaf that has no ancestor with
 //!   something to hand out gets no quota and cannot send, so only leaves below such ancestors are visited. The order of
 //!   packets is the same (but for packets of no length, which need no quota and wait for the next main round here), and the cost of a surplus round is in proportion to what it can serve.
+//! * `DIFFERENCE` (when an inner class is idle): equation (11) takes the balance of an inner class as soon as all its *active*
+//!   leaves are idle, even if others below it received packets in this round and wait for the next. Such a class is
+//!   backlogged all the time and yet loses its quota round after round: with two leaves that take turns, a single packet
+//!   each, it falls behind its sibling without bound, against Theorem 3 (whose Lemma 2 takes "backlogged" for "active"). Here
+//!   an inner class is idle when no leaf below it is backlogged; until then it keeps its balance, and the waiting leaves get
+//!   it in the surplus round that follows. Test: `leaves_that_take_turns_do_not_cost_their_parent_its_share`.
 //! * `DIFFERENCE` (start of a surplus round): the paper says which classes are active in a surplus round (all backlogged ones),
 //!   not whether the condition for starting it counts those that are new. Here it does: they are activated first, so that no
 //!   surplus round starts in which nothing can be handed out.
@@ -126,10 +132,14 @@ struct Inner {
     active_weight: i64,
     weight: i64,
     active_children: u32,
+    /// Children that are active, or have a leaf below them that waits for the next round.
+    backlogged_children: u32,
     parent: u32,
     class: u32,
     first_child: u32,
     last_child: u32,
+    /// Whether it counts in this round: it has balances, and its weight is part of Q*.
+    active: bool,
     /// Whether it is in `Hls::touched`.
     touched: bool,
     /// Scratch of `start_surplus_round`: it has something to hand out.
@@ -238,10 +248,12 @@ impl Hls {
                     active_weight: 0,
                     weight,
                     active_children: 0,
+                    backlogged_children: 0,
                     parent,
                     class: class.0,
                     first_child: NIL,
                     last_child: NIL,
+                    active: class == ClassId::ROOT,
                     touched: false,
                     surplus: false,
                 });
@@ -486,7 +498,7 @@ impl Hls {
                 let inner = &mut self.inners[parent as usize];
                 inner.active_weight += weight;
                 inner.active_children += 1;
-                if parent == ROOT || inner.active_children > 1 {
+                if mem::replace(&mut inner.active, true) {
                     break;
                 }
                 (weight, child, parent) = (inner.weight, inner.class, inner.parent);
@@ -496,6 +508,20 @@ impl Hls {
             self.inners[ROOT as usize].residual += grown;
         }
         self.pending.clear();
+    }
+
+    /// A packet arrived at an idle leaf below `parent`.
+    #[cold]
+    fn wait_for_next_round(&mut self, id: u32, mut parent: u32) {
+        self.pending.push(id);
+        loop {
+            let inner = &mut self.inners[parent as usize];
+            inner.backlogged_children += 1;
+            if parent == ROOT || inner.backlogged_children > 1 {
+                break;
+            }
+            parent = inner.parent;
+        }
     }
 
     /// A leaf has emptied: equations (10), (11), and Q* shrinks through the root's residual.
@@ -512,15 +538,17 @@ impl Hls {
             inner.residual += given_back;
             inner.active_weight -= weight;
             inner.active_children -= 1;
+            inner.backlogged_children -= 1;
             if parent == ROOT {
                 break;
             }
-            if inner.active_children > 0 {
+            if inner.backlogged_children > 0 {
                 if !mem::replace(&mut inner.touched, true) {
                     self.touched.push(parent);
                 }
                 break;
             }
+            inner.active = false;
             given_back = mem::take(&mut inner.balance) + mem::take(&mut inner.residual);
             (weight, child, parent) = (inner.weight, inner.class, inner.parent);
             shrunk += weight;
@@ -571,7 +599,8 @@ impl Hls {
                 self.bytes += len;
                 if leaf.flags & (ACTIVE | PENDING) == 0 {
                     leaf.flags |= PENDING;
-                    self.pending.push(id);
+                    let parent = leaf.parent;
+                    self.wait_for_next_round(id, parent);
                 }
             }
             Err((packet, reason)) => drops.dropped(now, packet, reason),
@@ -582,7 +611,7 @@ impl Hls {
     fn round_size(&self) -> i128 {
         let leaves = self.leaves.iter().filter(|leaf| leaf.flags & (INNER | ACTIVE) == ACTIVE);
         let leaf_part: i128 = leaves.map(|leaf| i128::from(leaf.weight + self.max_packet_credits())).sum();
-        let inners = self.inners.iter().skip(1).filter(|inner| inner.active_children > 0);
+        let inners = self.inners.iter().skip(1).filter(|inner| inner.active);
         leaf_part + inners.map(|inner| i128::from(inner.weight)).sum::<i128>()
     }
 }
@@ -616,7 +645,8 @@ impl Scheduler for Hls {
         }
         for inner in &mut self.inners {
             (inner.balance, inner.residual, inner.fair_quota, inner.round) = (0, 0, 0, 0);
-            (inner.active_weight, inner.active_children, inner.touched) = (0, 0, false);
+            (inner.active_weight, inner.active_children, inner.backlogged_children) = (0, 0, 0);
+            (inner.active, inner.touched) = (inner.parent == NIL, false);
             (inner.first_child, inner.last_child) = (NIL, NIL);
         }
         self.order.clear();
@@ -679,7 +709,13 @@ impl Scheduler for Hls {
             if inner.balance < 0 || inner.residual < 0 {
                 return Err(format!("class {}: balance {}, residual {}", inner.class, inner.balance, inner.residual));
             }
-            if inner.active_children == 0 && (inner.balance, inner.residual, inner.active_weight) != (0, 0, 0) {
+            if inner.active_children > inner.backlogged_children || (inner.active && inner.backlogged_children == 0) {
+                return Err(format!(
+                    "class {}: {} active, {} backlogged children",
+                    inner.class, inner.active_children, inner.backlogged_children
+                ));
+            }
+            if !inner.active && (inner.balance, inner.residual, inner.active_weight) != (0, 0, 0) {
                 return Err(format!("idle class {} holds credit", inner.class));
             }
         }
