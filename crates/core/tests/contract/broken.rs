@@ -7,7 +7,7 @@ use fairlink_core::hierarchy::{Feature, Hierarchy, QueueLimits};
 use fairlink_core::packet::{ClassId, Packet};
 use fairlink_core::registry::{SchedulerInfo, WorkConserving};
 use fairlink_core::scheduler::{Backlog, BatchEnd, Dequeued, DropReason, DropSink, Scheduler};
-use fairlink_core::units::Nanos;
+use fairlink_core::units::{Nanos, Rate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -40,10 +40,19 @@ pub(crate) enum Fault {
     Allocates,
     TakesAQuantumOfZero,
     BreaksItsInvariant,
+    /// From here on the toys honour ceilings; this one has no fault.
+    NonePaced,
+    WaitsTooLong,
+    WaitsInSmallSteps,
+    WaitsWhileAnotherMaySend,
+    KeepsItsDebtThroughAPurge,
 }
 
+/// Index of the first toy that honours ceilings.
+pub(crate) const PACED: usize = 29;
+
 /// Each fault, and the check that must find it.
-pub(crate) const FAULTS: [(Fault, &str); 29] = [
+pub(crate) const FAULTS: [(Fault, &str); 34] = [
     (Fault::None, ""),
     (Fault::LosesAPacket, "operations"),
     (Fault::LosesAPacketAndLies, "operations"),
@@ -73,6 +82,11 @@ pub(crate) const FAULTS: [(Fault, &str); 29] = [
     (Fault::Allocates, "no_allocation"),
     (Fault::TakesAQuantumOfZero, "a_refused_change_changes_nothing"),
     (Fault::BreaksItsInvariant, "operations"),
+    (Fault::NonePaced, ""),
+    (Fault::WaitsTooLong, "operations"),
+    (Fault::WaitsInSmallSteps, "operations"),
+    (Fault::WaitsWhileAnotherMaySend, "operations"),
+    (Fault::KeepsItsDebtThroughAPurge, "purge_forgets"),
 ];
 
 const fn toy<const F: usize>() -> SchedulerInfo {
@@ -80,8 +94,12 @@ const fn toy<const F: usize>() -> SchedulerInfo {
         name: "toy",
         paper: "",
         summary: "round robin, possibly at fault",
-        features: if F == 27 { &[Feature::Hierarchy, Feature::Quantum] } else { &[Feature::Hierarchy] },
-        work_conserving: WorkConserving::Always,
+        features: match F {
+            27 => &[Feature::Hierarchy, Feature::Quantum],
+            PACED.. => &[Feature::Hierarchy, Feature::Ceiling],
+            _ => &[Feature::Hierarchy],
+        },
+        work_conserving: if F < PACED { WorkConserving::Always } else { WorkConserving::UnlessLimited },
         cost: "O(classes)",
         bounds: &[],
         build: |tree| Ok(Box::new(Toy::new(tree, FAULTS[F].0))),
@@ -89,7 +107,7 @@ const fn toy<const F: usize>() -> SchedulerInfo {
 }
 
 /// One for each of [`FAULTS`].
-pub(crate) static TOYS: [SchedulerInfo; 29] = [
+pub(crate) static TOYS: [SchedulerInfo; 34] = [
     toy::<0>(),
     toy::<1>(),
     toy::<2>(),
@@ -119,6 +137,11 @@ pub(crate) static TOYS: [SchedulerInfo; 29] = [
     toy::<26>(),
     toy::<27>(),
     toy::<28>(),
+    toy::<29>(),
+    toy::<30>(),
+    toy::<31>(),
+    toy::<32>(),
+    toy::<33>(),
 ];
 
 /// Counts all toys ever made: what no scheduler may look at.
@@ -135,6 +158,10 @@ struct Toy {
     dequeues: u64,
     lost: Backlog,
     number: u64,
+    /// A class sends no faster than its own ceiling, those above it are left alone.
+    ceilings: Vec<Option<Rate>>,
+    free_at: Vec<Nanos>,
+    now: Nanos,
 }
 
 impl Toy {
@@ -152,6 +179,9 @@ impl Toy {
             dequeues: 0,
             lost: Backlog::default(),
             number: MADE.fetch_add(1, Ordering::Relaxed),
+            ceilings: ids().map(|id| tree.config(id).ceiling).collect(),
+            free_at: vec![Nanos::ZERO; tree.len()],
+            now: Nanos::ZERO,
         }
     }
 
@@ -183,8 +213,12 @@ impl Toy {
     fn next(&mut self) -> Option<Packet> {
         let classes = self.queues.len();
         let first = if self.is(Fault::Starves) { 0 } else { self.turn };
-        let class = (0..classes).map(|step| (first + step) % classes).find(|&class| !self.queues[class].is_empty())?;
+        let ready = |class: &usize| !self.queues[*class].is_empty() && self.free_at[*class] <= self.now;
+        let class = (0..classes).map(|step| (first + step) % classes).find(ready)?;
         let packet = self.queues[class].pop_front();
+        if let (Some(rate), Some(packet)) = (self.ceilings[class], &packet) {
+            self.free_at[class] = self.now.saturating_add(rate.time_for(packet.len.into()));
+        }
         self.turn = class + 1;
         if self.is(Fault::ForgetsWhoEmptied) && self.queues[class].is_empty() {
             // The class before it, which is backlogged for ever, takes its place in the list.
@@ -215,6 +249,17 @@ impl Scheduler for Toy {
 
     fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
         self.dequeues += 1;
+        self.now = self.now.max(now);
+        let waiting = (0..self.queues.len()).filter(|&class| !self.queues[class].is_empty());
+        let ready_at = waiting.map(|class| self.free_at[class]);
+        let ready_at = if self.is(Fault::WaitsWhileAnotherMaySend) { ready_at.max() } else { ready_at.min() };
+        if let Some(t) = ready_at.filter(|&t| t > self.now) {
+            return Dequeued::WaitUntil(match self.fault {
+                Fault::WaitsTooLong => t.saturating_add(Nanos(5)),
+                Fault::WaitsInSmallSteps => self.now.saturating_add(Nanos(1)),
+                _ => t,
+            });
+        }
         let backlogged = self.queues.iter().any(|queue| !queue.is_empty());
         if backlogged && self.now_and_then(Fault::IdlesWithBacklog) {
             return Dequeued::Idle;
@@ -281,6 +326,9 @@ impl Scheduler for Toy {
                 let packet = if self.fault == Fault::PurgeInReverse { queue.pop_back() } else { queue.pop_front() };
                 packet.into_iter().for_each(|packet| drops.dropped(now, packet, DropReason::Purged));
             }
+        }
+        if !self.is(Fault::KeepsItsDebtThroughAPurge) {
+            self.free_at.fill(Nanos::ZERO);
         }
         if !self.is(Fault::PurgeRemembers) {
             self.turn = 0;

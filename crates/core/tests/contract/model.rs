@@ -89,6 +89,12 @@ impl Model {
         self.queues[class.index()].len()
     }
 
+    /// Whether a ceiling may keep `leaf` from sending: its own, or that of a class above it.
+    fn has_ceiling(&self, leaf: ClassId) -> bool {
+        let mut path = std::iter::successors(Some(leaf), |&class| self.tree.parent(class));
+        path.any(|class| self.tree.config(class).ceiling.is_some())
+    }
+
     fn class_backlog(&self, class: usize) -> Backlog {
         let packets = self.queues[class].len() as u64;
         Backlog { packets, bytes: self.queues[class].iter().map(|&(_, len)| u64::from(len)).sum() }
@@ -187,7 +193,8 @@ impl Model {
             Event::WaitUntil(t) => {
                 ensure!(backlog.packets > 0, "waits until {t} without backlog");
                 ensure!(t > self.now, "waits until {t} at {}", self.now);
-                let limited = self.spec.classes.iter().any(|class| class.ceiling.is_some());
+                let waiting = |leaf: &&ClassId| self.queued(**leaf) > 0;
+                let limited = self.leaves().iter().filter(waiting).all(|&leaf| self.has_ceiling(leaf));
                 let may = match self.work_conserving {
                     WorkConserving::Always => false,
                     WorkConserving::UnlessLimited => limited,
