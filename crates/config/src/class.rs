@@ -330,3 +330,47 @@ fn one_match(value: Value<'_, '_>, log: &mut Log) -> Option<(Match, Span)> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rate(bps: u64) -> Rate {
+        Rate::from_bps(bps).unwrap()
+    }
+
+    /// Bytes that a curve promises within `time`, rounded down.
+    fn served(curve: ServiceCurve, time: Nanos) -> u128 {
+        let bits =
+            |slope: Option<Rate>, span: Nanos| slope.map_or(0, |slope| u128::from(slope.bps()) * u128::from(span.0));
+        let first = Nanos(time.0.min(curve.d.0));
+        (bits(curve.m1, first) + bits(curve.m2, time.saturating_sub(first))) / 8_000_000_000
+    }
+
+    #[test]
+    fn a_burst_faster_than_the_rate_gives_a_concave_curve_and_a_slower_one_a_convex_curve() {
+        // 160 B in 5 ms are 256 kbit/s, more than 64 kbit/s.
+        let concave = map_burst(160, Nanos::from_millis(5), rate(64_000)).unwrap();
+        let expected = ServiceCurve { m1: Some(rate(256_000)), d: Nanos::from_millis(5), m2: Some(rate(64_000)) };
+        assert_eq!(concave, expected);
+        // 4 kB at 5 Mbit/s take 6.4 ms: nothing is due in the first 10 of 16.4 ms.
+        let convex = map_burst(4_000, Nanos::from_micros(16_400), rate(5_000_000)).unwrap();
+        assert_eq!(convex, ServiceCurve { m1: None, d: Nanos::from_millis(10), m2: Some(rate(5_000_000)) });
+        let line = map_burst(4_000, Nanos::from_micros(6_400), rate(5_000_000)).unwrap();
+        assert_eq!(line, ServiceCurve { m1: None, d: Nanos::ZERO, m2: Some(rate(5_000_000)) });
+        assert_eq!(map_burst(u64::from(u32::MAX), Nanos(1), rate(1)), Err(34_359_738_360_000_000_000));
+    }
+
+    proptest! {
+        #[test]
+        fn a_burst_is_served_within_its_delay(bytes in 1u64..1_000_000, ns in 1u64..10_000_000_000, bps in 1u64..10_000_000_000) {
+            if let Ok(curve) = map_burst(bytes, Nanos(ns), rate(bps)) {
+                prop_assert!(served(curve, Nanos(ns)) >= u128::from(bytes), "{:?}", curve);
+                // And no more than rounding asks for: one bit/s, or one nanosecond at the rate.
+                let slack = 1 + u128::from(ns.max(bps)) / 8_000_000_000;
+                prop_assert!(served(curve, Nanos(ns)) <= u128::from(bytes) + slack, "{:?}", curve);
+            }
+        }
+    }
+}

@@ -208,14 +208,14 @@ pub enum ProblemKind {
     },
     /// A setting that the scheduler cannot honour.
     #[error(
-        "\"{name}\"{} sets {feature}, which {scheduler} cannot honour",
+        "\"{name}\"{} {what}, which {scheduler} cannot honour",
         if *more > 0 { format!(" (and {more} more)") } else { String::new() }
     )]
     Unsupported {
         /// The first class that does.
         name: String,
-        /// The setting in words.
-        feature: &'static str,
+        /// The setting in words, with its verb.
+        what: String,
         /// The scheduler.
         scheduler: String,
         /// Those that can.

@@ -306,7 +306,10 @@ impl LinkFile {
         let able: Vec<&str> = SCHEDULERS.iter().filter(|info| info.supports(feature)).map(|info| info.name).collect();
         ProblemKind::Unsupported {
             name: self.names.name(class).to_owned(),
-            feature: feature.as_str(),
+            what: match feature {
+                Feature::Hierarchy => "has classes below it".to_owned(),
+                other => format!("sets {}", other.as_str()),
+            },
             scheduler: scheduler.to_owned(),
             able: able.join(", "),
             ignored,

@@ -1,5 +1,7 @@
 //! Typed access to TOML tables: what is missing, misspelt or of the wrong type goes to the [`Log`], and reading goes on.
 
+use std::io::Read;
+
 use fairlink_core::units::{Nanos, Rate};
 use miette::NamedSource;
 use toml::Spanned;
@@ -24,20 +26,24 @@ pub(crate) fn text(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
     }
 }
 
+/// Longest file that is read, in bytes: a tree of a million leaves has some hundred megabytes.
+pub(crate) const MAX_FILE: u64 = 256 << 20;
+
 /// Reads a whole file.
 ///
 /// # Errors
-/// A file that cannot be read, or is not UTF-8.
+/// A file that cannot be read, is longer than [`MAX_FILE`], or is not UTF-8.
 pub(crate) fn open(path: &std::path::Path) -> Result<Source, Problems> {
     let name = path.display().to_string();
-    match std::fs::read(path) {
-        Ok(bytes) => text(&name, bytes),
-        Err(error) => {
-            let source = Source::new(NamedSource::new(&name, String::new()));
-            let kind = ProblemKind::Unreadable { reason: error.to_string() };
-            Err(Problems::one(Problem::error(&source, None, kind)))
-        }
-    }
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
+    let reason = match read {
+        Ok(len) if len as u64 <= MAX_FILE => return text(&name, bytes),
+        Ok(_) => format!("it is longer than {} MiB", MAX_FILE >> 20),
+        Err(error) => error.to_string(),
+    };
+    let source = Source::new(NamedSource::new(&name, String::new()));
+    Err(Problems::one(Problem::error(&source, None, ProblemKind::Unreadable { reason })))
 }
 
 /// Parses TOML.

@@ -56,6 +56,10 @@ fn errors_of_the_link_table_name_the_place_and_the_limit() {
         ("wrong type", "[link]\nrate = true\nscheduler = 5\nmtu = [1500]\n[[class]]\nname = 'a'"),
         ("wrong tables", "link = 5\n[class]\nname = 'a'"),
         ("unknown scheduler", "[link]\nrate = '1gbit'\nscheduler = 'hfl'\n[[class]]\nname = 'a'"),
+        (
+            "what fifo cannot honour",
+            "link = { rate = '1gbit', scheduler = 'fifo' }\n[[class]]\nname = 'a'\nceiling = '5mbit'\n[[class]]\nname = 'b'\nparent = 'a'\nceiling_burst = '2kB'\nqueue = 'codel'",
+        ),
         ("mtu", "[link]\nrate = '1gbit'\nmtu = '2MiB'\n[[class]]\nname = 'a'"),
         ("mtu of nothing", "[link]\nrate = '1gbit'\nmtu = '0B'\n[[class]]\nname = 'a'"),
         ("mtu with overhead", "[link]\nrate = '1gbit'\nmtu = '1MiB'\noverhead = 'atm'\n[[class]]\nname = 'a'"),

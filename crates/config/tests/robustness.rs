@@ -142,6 +142,13 @@ fn bytes_that_are_not_text_are_refused_with_their_place() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_file_without_end_is_refused() {
+    let problems = LinkFile::read("/dev/zero", &LENIENT).unwrap_err();
+    assert!(problems.lines().contains("it is longer than 256 MiB"), "{}", problems.lines());
+}
+
+#[test]
 fn files_cannot_name_each_other_in_circles() {
     let path = std::env::temp_dir().join(format!("fairlink-circle-{}.toml", std::process::id()));
     std::fs::write(&path, format!("link = \"{}\"\n", path.file_name().unwrap().display())).unwrap();

@@ -1,0 +1,46 @@
+//! Whatever a file, a match, a quantity or a demand holds, reading it ends in a value or an error that can be shown.
+#![no_main]
+
+use fairlink_config::demand::parse_demand;
+use fairlink_config::matching::Match;
+use fairlink_config::{LinkFile, ReadOptions, Scenario, units};
+use fairlink_core::registry::Leniency;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    // A file that names another is left out: no reading around in the file system.
+    let names_a_file = text
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .any(|(key, _)| key.trim().trim_matches(['"', '\'']) == "link");
+    for leniency in [Leniency::Refuse, Leniency::Ignore] {
+        let options = ReadOptions { leniency, scheduler: None };
+        if names_a_file {
+            break;
+        }
+        match LinkFile::parse("fuzz.toml", text, &options) {
+            Ok(file) => {
+                assert_eq!(file.names.iter().len(), file.tree.len());
+                let demand = file.names.iter().skip(1).collect::<Vec<_>>().join("=inf,");
+                let _ = parse_demand(&demand, &file.tree, &file.names);
+            }
+            Err(problems) => assert!(!problems.lines().is_empty()),
+        }
+        if let Err(problems) = Scenario::parse("fuzz.toml", text, &options) {
+            assert!(!problems.lines().is_empty());
+        }
+    }
+    if let Ok(made) = Match::parse(text) {
+        assert_eq!(Match::parse(&made.to_string()), Ok(made));
+    }
+    if let Ok(rate) = units::parse_rate(text, None) {
+        assert_eq!(units::parse_rate(&units::show_rate(rate), None), Ok(rate));
+    }
+    if let Ok(time) = units::parse_time(text) {
+        assert_eq!(units::parse_time(&units::show_time(time)), Ok(time));
+    }
+    if let Ok(size) = units::parse_size(text, u64::MAX) {
+        assert_eq!(units::parse_size(&units::show_size(size), u64::MAX), Ok(size));
+    }
+    let _ = units::parse_queue(text);
+});
