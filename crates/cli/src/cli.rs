@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::link::FluidArgs;
-use crate::{bench, check, completions, explain, man};
+use crate::{bench, check, completions, explain, man, sim};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Fluid(FluidArgs),
     /// Say why a class gets what it gets.
     Explain(explain::Args),
+    /// Simulate a scenario under one scheduler, or several side by side.
+    Sim(sim::Args),
     /// List the schedulers and what each supports and promises.
     Schedulers,
     /// Measure what a packet costs under each scheduler on this machine.

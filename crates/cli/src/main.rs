@@ -6,6 +6,7 @@
 mod cli;
 mod failure;
 mod human;
+mod interrupt;
 mod link;
 mod out;
 mod promises;
@@ -17,6 +18,7 @@ mod explain;
 mod fluid;
 mod man;
 mod schedulers;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Check(args) => check::run(&args, out),
         Command::Fluid(args) => fluid::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
+        Command::Sim(args) => sim::run(&args, out),
         Command::Schedulers => schedulers::run(out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => completions::run(&args, out),

@@ -57,6 +57,11 @@ impl Out {
         Ok(())
     }
 
+    /// Whether to colour text.
+    pub(crate) fn colour(&self) -> bool {
+        console::colors_enabled()
+    }
+
     /// Text or bytes as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.writer.write_all(bytes)?;

@@ -1,0 +1,154 @@
+//! `fairlink sim`: a scenario under one scheduler, or under several on the same arrivals.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fairlink_config::{LinkFile, Problem, ReadOptions, Scenario};
+use fairlink_core::registry::{Leniency, SchedulerInfo};
+use fairlink_core::units::Nanos;
+use fairlink_lab::plot::PlotError;
+use fairlink_lab::table::{self, Style};
+use fairlink_lab::{hls, plot};
+use fairlink_sim::{Observer, Options, Report, SimError, compare};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::failure::Failure;
+use crate::link::warn;
+use crate::out::{Out, note};
+use crate::interrupt;
+
+/// What to simulate.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The scenario file.
+    scenario: PathBuf,
+    /// Simulate this scheduler instead of the link file's own. Several of them run on the same arrivals, and what one of them
+    /// cannot honour becomes a note.
+    #[arg(long = "scheduler", value_name = "NAME")]
+    schedulers: Vec<String>,
+    /// Runs of each scheduler, with seeds from the scenario's own upwards.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Write rates against time as CSV and SVG into this directory, which is made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on without what the scheduler cannot honour.
+    #[arg(long)]
+    lenient: bool,
+}
+
+/// Simulates and prints.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let leniency = if args.lenient || args.schedulers.len() > 1 { Leniency::Ignore } else { Leniency::Refuse };
+    let options = ReadOptions { leniency, scheduler: args.schedulers.first().map(String::as_str) };
+    let mut file = Scenario::read(&args.scenario, &options)?;
+    warn(std::mem::take(&mut file.warnings));
+    warn(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
+    let schedulers = schedulers(&args.schedulers, &file.link, leniency)?;
+    let scenario = fairlink_sim::Scenario {
+        names: file.link.names.iter().map(str::to_owned).collect(),
+        tree: file.link.tree.clone(),
+        sources: file.sources,
+        duration: file.duration,
+        warmup: file.warmup,
+        seed: file.seed,
+    };
+    let options = Options { window: args.out.is_some().then(|| window(file.duration)), settle: hls::SETTLE };
+    let watch = &mut Watch::new(schedulers.len() as u64 * u64::from(args.runs), file.duration)?;
+    let report = compare(&scenario, &schedulers, leniency, args.runs, &options, watch);
+    watch.bar.finish_and_clear();
+    let report = report.map_err(|error| match error {
+        SimError::Build { error, .. } => file.link.explain(&error).into(),
+        error => Failure::failed(error),
+    })?;
+    if let Some(dir) = &args.out {
+        let written = plot::write(&report, dir).map_err(|error| match error {
+            PlotError::File { .. } => Failure::wrong(error),
+            error => Failure::failed(error),
+        })?;
+        written.iter().for_each(|path| note(format!("written: {}", path.display())));
+    }
+    if out.json { out.document(&report) } else { text(&report, out) }
+}
+
+/// Whether a warning is not about frames (matches, default class) and not said again in the notes of a run.
+fn concerns_a_simulation(warning: &Problem) -> bool {
+    use fairlink_config::problem::ProblemKind::{NoMatch, Unsupported};
+    !matches!(warning.kind(), NoMatch { .. } | Unsupported { .. })
+}
+
+fn schedulers(names: &[String], link: &LinkFile, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, Failure> {
+    let mut found: Vec<&'static SchedulerInfo> = Vec::new();
+    for name in names {
+        let (info, _) = link.for_scheduler(name, leniency)?;
+        if found.iter().all(|other| other.name != info.name) {
+            found.push(info);
+        }
+    }
+    if found.is_empty() {
+        found.push(link.info());
+    }
+    Ok(found)
+}
+
+/// The paper's windows, or shorter ones where a run has few of them.
+fn window(duration: Nanos) -> Nanos {
+    hls::WINDOW.min(Nanos((duration.0 / 50).max(1)))
+}
+
+fn text(report: &Report, out: &mut Out) -> Result<(), Failure> {
+    let style = Style { colour: out.colour(), tolerance: hls::TOLERANCE };
+    for run in &report.runs {
+        out.line(format!("{}, seed {}", run.scheduler, run.seed))?;
+        run.notes.iter().try_for_each(|note| out.line(format!("  note: {note}")))?;
+        out.line("")?;
+        out.raw(table::classes(run).as_bytes())?;
+        out.line("")?;
+    }
+    let unit = fairlink_lab::table::RateUnit::for_link(report.runs[0].link_bps).name;
+    out.line(format!(
+        "Rates by phase in {unit}, the first {} s of a phase left out where it is longer",
+        hls::SETTLE.0 as f64 / 1e9
+    ))?;
+    out.line("")?;
+    match &report.runs[..] {
+        [run] => out.raw(table::measured_against_ideal(&run.phases, run.link_bps, style).as_bytes())?,
+        _ => out.raw(table::side_by_side(report, style).as_bytes())?,
+    }
+    out.line("")?;
+    out.raw(table::runs(report).as_bytes())
+}
+
+/// A progress bar, where standard error is a terminal, and Ctrl-C.
+struct Watch {
+    bar: ProgressBar,
+    stop: Arc<AtomicBool>,
+    duration: Nanos,
+    done: u64,
+    last: Nanos,
+}
+
+impl Watch {
+    /// Steps of the bar per run.
+    const STEPS: u64 = 200;
+
+    fn new(runs: u64, duration: Nanos) -> Result<Self, Failure> {
+        let style = ProgressStyle::with_template("simulating {wide_bar} {percent} %").expect("a template");
+        let bar = ProgressBar::new(runs * Self::STEPS).with_style(style);
+        Ok(Self { bar, stop: interrupt::stop_flag()?, duration, done: 0, last: Nanos::ZERO })
+    }
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, now: Nanos) -> ControlFlow<()> {
+        if now < self.last {
+            self.done += Self::STEPS;
+        }
+        self.last = now;
+        let share = u128::from(now.0) * u128::from(Self::STEPS) / u128::from(self.duration.0.max(1));
+        self.bar.set_position(self.done + share as u64);
+        if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
