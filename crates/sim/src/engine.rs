@@ -15,8 +15,12 @@ use crate::summary::summarise;
 /// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
 const MAX_IDLE_TURNS: u32 = 1000;
 
-/// How often an observer is asked whether to go on.
+/// How often an observer is asked whether to go on, evenly over the simulated time.
 const PROGRESS_CALLS: u64 = 200;
+
+/// Calls of the driver after which an observer is asked in any case: of a long run, a 200th is longer than anyone waits after
+/// Ctrl-C.
+const PROGRESS_TURNS: u64 = 1 << 17;
 
 /// Runs `scenario` under `scheduler`, which was made for its tree and is called `name` in the report.
 ///
@@ -90,6 +94,7 @@ fn run<'a>(
     let mut idle_turns = 0;
     let progress_step = Nanos((scenario.duration.0 / PROGRESS_CALLS).max(1));
     let mut progress_at = progress_step;
+    let mut turns = 0u64;
     loop {
         let due = match wake {
             Wake::At(at) => Some(at),
@@ -108,7 +113,8 @@ fn run<'a>(
             return Err(SimError::Stalled { at });
         }
         now = at;
-        if now >= progress_at {
+        turns += 1;
+        if now >= progress_at || turns.is_multiple_of(PROGRESS_TURNS) {
             port.progress(now)?;
             progress_at = Nanos((now.0 / progress_step.0).saturating_add(1).saturating_mul(progress_step.0));
         }

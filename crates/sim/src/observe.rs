@@ -23,8 +23,8 @@ pub trait Observer {
         let _ = (now, done, class, len);
     }
 
-    /// Called about two hundred times in a run, evenly over its simulated time, for progress bars. [`ControlFlow::Break`]
-    /// ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
+    /// Called about two hundred times in a run, evenly over its simulated time, and more often in long runs, for progress
+    /// bars. [`ControlFlow::Break`] ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
     fn progress(&mut self, now: Nanos) -> ControlFlow<()> {
         let _ = now;
         ControlFlow::Continue(())
