@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::anyhow;
 use fairlink_config::{LinkFile, Problem, ReadOptions, Scenario};
 use fairlink_core::registry::{Leniency, SchedulerInfo};
 use fairlink_core::units::Nanos;
@@ -17,7 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::failure::Failure;
 use crate::link::warn;
 use crate::out::{Out, note};
-use crate::interrupt;
+use crate::{human, interrupt};
 
 /// What to simulate.
 #[derive(Debug, clap::Args)]
@@ -55,12 +56,19 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         warmup: file.warmup,
         seed: file.seed,
     };
+    if let Some(dir) = &args.out {
+        // Before the work, not after it.
+        std::fs::create_dir_all(dir).map_err(|error| Failure::wrong(format!("{}: {error}", dir.display())))?;
+    }
     let options = Options { window: args.out.is_some().then(|| window(file.duration)), settle: hls::SETTLE };
     let watch = &mut Watch::new(schedulers.len() as u64 * u64::from(args.runs), file.duration)?;
     let report = compare(&scenario, &schedulers, leniency, args.runs, &options, watch);
     watch.bar.finish_and_clear();
     let report = report.map_err(|error| match error {
         SimError::Build { error, .. } => file.link.explain(&error).into(),
+        SimError::Stopped { at } => {
+            Failure::Failed(anyhow!("interrupted at {} of simulated time", human::time(at.0 as f64 / 1e9)))
+        }
         error => Failure::failed(error),
     })?;
     if let Some(dir) = &args.out {

@@ -4,6 +4,7 @@ mod basics;
 mod bench;
 mod check;
 mod fluid;
+mod sim;
 
 use std::fs;
 use std::path::{Path, PathBuf};

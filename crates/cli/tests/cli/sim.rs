@@ -1,0 +1,152 @@
+//! `fairlink sim`.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{Scratch, command, fairlink, scenario};
+
+/// Experiment 2 in small: 3 s on 10 Mbit/s.
+const SMALL: &str = r#"
+    duration = "3s"
+    link = { rate = "10mbit" }
+    class = [
+        { name = "A", guarantee = "5mbit" }, { name = "a", parent = "A", guarantee = "1mbit" },
+        { name = "B", guarantee = "5mbit" }, { name = "b", parent = "B", guarantee = "4mbit" },
+    ]
+    source = [
+        { class = "a", model = "greedy", packet = "1000B" },
+        { class = "b", model = "poisson", rate = "8mbit", packet = "500B", active = ["1s..3s"] },
+    ]
+"#;
+
+fn rates(run: &Value, phase: usize, key: &str) -> Vec<f64> {
+    let classes = run["phases"][phase]["classes"].as_array().expect("a list");
+    classes.iter().map(|class| class[key].as_f64().expect("a number")).collect()
+}
+
+#[test]
+fn sim_reports_what_formats_and_numbers_promise() {
+    let dir = Scratch::new();
+    let file = dir.write("small.toml", SMALL);
+    let json = fairlink(&["sim", &file, "--json"]).quiet().json();
+    let runs = json["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 1);
+    let run = &runs[0];
+    assert_eq!((&run["scheduler"], &run["seed"], &run["duration_s"]), (&json!("hls"), &json!(1), &json!(3.0)));
+    assert!(run["link_utilisation"].as_f64().is_some_and(|share| share > 0.999));
+    let names: Vec<_> = run["classes"].as_array().expect("a list").iter().map(|class| class["name"].clone()).collect();
+    assert_eq!(names, ["a", "b"]);
+    for class in run["classes"].as_array().expect("a list") {
+        let count = |key: &str| class[key].as_u64().unwrap_or_else(|| panic!("{key}: {class}"));
+        assert!(count("offered_bytes") > 0 && count("sent_bytes") > 0);
+        let out = count("sent_packets") + count("dropped_packets") + count("queued_packets");
+        assert_eq!(count("offered_packets"), out, "{class}");
+        assert!(class["rate_bps"].is_f64());
+        for key in ["mean", "p50", "p99", "p999", "max"] {
+            assert!(class["delay_s"][key].is_f64(), "{key}: {class}");
+        }
+    }
+    assert_eq!(run["phases"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&run["phases"][1]["start_s"], &run["phases"][1]["end_s"]), (&json!(1.0), &json!(3.0)));
+    assert_eq!(rates(run, 0, "ideal_bps"), [1e7, 0.0]);
+    assert_eq!(rates(run, 1, "ideal_bps"), [5e6, 5e6]);
+    let measured = rates(run, 1, "rate_bps");
+    assert!(measured.iter().all(|rate| (rate / 5e6 - 1.0).abs() < 0.02), "{measured:?}");
+    let text = fairlink(&["sim", &file]).quiet().stdout;
+    assert!(text.contains("link 100.00 % busy") && text.contains("1 .. 3 s"), "{text}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_runs_count_seeds_upwards() {
+    let dir = Scratch::new();
+    let file = dir.write("small.toml", SMALL);
+    let args = ["sim", &file, "--runs", "2", "--json"];
+    let (first, second) = (fairlink(&args).quiet(), fairlink(&args).quiet());
+    assert_eq!(first.stdout, second.stdout);
+    let json = first.json();
+    assert_eq!((&json["runs"][0]["seed"], &json["runs"][1]["seed"]), (&json!(1), &json!(2)));
+    assert_ne!(json["runs"][0]["classes"], json["runs"][1]["classes"]);
+}
+
+#[test]
+fn several_schedulers_run_side_by_side_and_say_what_they_ignore() {
+    let dir = Scratch::new();
+    let file = dir.write("small.toml", SMALL);
+    let json = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "fifo", "--json"]).quiet().json();
+    assert_eq!((&json["runs"][0]["scheduler"], &json["runs"][1]["scheduler"]), (&json!("hls"), &json!("fifo")));
+    assert_eq!(json["runs"][0]["notes"], json!([]));
+    assert!(json["runs"][1]["notes"][0].as_str().is_some_and(|note| note.contains("fifo ignores")), "{json}");
+    let text = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "fifo"]).quiet().stdout;
+    let head = text.lines().find(|line| line.starts_with("phase")).expect("a table");
+    assert!(head.contains("hls") && head.contains("fifo") && head.contains("ideal"), "{text}");
+    let refused = fairlink(&["sim", &file, "--scheduler", "fifo"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("--lenient"), "{}", refused.stderr);
+    assert_eq!(fairlink(&["sim", &file, "--scheduler", "fifo", "--lenient"]).code, 0);
+}
+
+#[test]
+fn out_writes_rates_against_time_as_csv_and_svg() {
+    let dir = Scratch::new();
+    let file = dir.write("small.toml", SMALL);
+    let run = fairlink(&["sim", &file, "--out", &dir.path("plots/new")]);
+    assert_eq!(run.code, 0);
+    assert!(run.stderr.contains("hls.svg"), "{}", run.stderr);
+    let csv = fs::read_to_string(dir.path("plots/new/hls.csv")).expect("a file");
+    assert!(csv.lines().count() > 10, "{csv}");
+    assert!(fs::read_to_string(dir.path("plots/new/hls.svg")).expect("a file").contains("<svg"));
+    let run = fairlink(&["sim", &file, "--out", "/dev/null/plots"]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("/dev/null/plots"), "{}", run.stderr);
+}
+
+#[test]
+fn a_wrong_scenario_exits_with_2_and_names_the_place() {
+    let dir = Scratch::new();
+    let unknown = dir.write("unknown.toml", &SMALL.replace("class = \"b\"", "class = \"bb\""));
+    let duration = dir.write("duration.toml", &SMALL.replace("\"3s\"", "\"3\""));
+    for (args, says) in [
+        (&["sim", &unknown][..], "no class \"bb\""),
+        (&["sim", &duration], "duration.toml:2:16"),
+        (&["sim", "no-such-file.toml"], "no-such-file.toml"),
+        (&["sim", &scenario("exp1.toml"), "--scheduler", "hsl"], "hls"),
+        (&["sim", &scenario("exp1.toml"), "--runs", "0"], "--runs"),
+        (&["sim", &scenario("exp1.toml"), "--runs", "many"], "--runs"),
+        (&["sim"], "<SCENARIO>"),
+    ] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
+    }
+}
+
+/// Whether the process catches SIGINT, so that it is not simply killed by it.
+#[cfg(target_os = "linux")]
+pub(crate) fn catches_ctrl_c(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).unwrap_or(0) & (1 << (2 - 1)) != 0
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_ends_a_simulation_cleanly() {
+    let dir = Scratch::new();
+    // Longer than anyone waits.
+    let file = dir.write("long.toml", &SMALL.replace("duration = \"3s\"", "duration = \"10000000s\""));
+    let mut child =
+        command(&["sim", &file]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    while !catches_ctrl_c(child.id()) {
+        assert_eq!(child.try_wait().expect("a child"), None, "it ended by itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert!(stderr.starts_with("fairlink: interrupted at") && stderr.lines().count() == 1, "{stderr}");
+}
