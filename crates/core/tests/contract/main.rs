@@ -16,7 +16,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use trees::Shape;
 
 /// Classes of the trees: small ones, which are the likeliest to show a fault, and large ones.
-const SIZES: [(usize, u32); 2] = [(12, 60), (200, 6)];
+const SIZES: [(usize, u32); 2] = [(12, 48), (200, 4)];
 
 fn holds(info: &'static SchedulerInfo, name: &str, check: Check) {
     for (classes, cases_of_it) in SIZES {
