@@ -41,8 +41,8 @@ pub struct Options {
     pub settle: Nanos,
 }
 
-/// Most classes, the link included, for which [`Scenario::ideals`] calculates in rational numbers.
-const EXACT_CLASSES: usize = 10_001;
+/// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers, which takes about a second then.
+const EXACT_CELLS: usize = 10_000;
 
 /// Most classes times windows, or classes times phases, that are recorded in one run; 8 bytes each.
 pub const MAX_CELLS: u64 = 1 << 26;
@@ -215,12 +215,12 @@ impl Scenario {
     }
 
     /// What hierarchical max-min fairness gives each class in each phase, in bit/s: by phase, then by class id, the link
-    /// first. Exact (but for the float) in trees of up to 10,000 classes, less than one bit/s below it for each level of
-    /// larger ones.
+    /// first. Exact (but for the float) up to 10,000 classes times phases, beyond that less than one bit/s below it for each
+    /// level of the tree.
     #[must_use]
     pub fn ideals(&self) -> Vec<Vec<f64>> {
         let (tree, phases) = (&self.tree, self.phases());
-        if tree.len() > EXACT_CLASSES {
+        if tree.len() * phases.len() > EXACT_CELLS {
             let mut solver = Solver::new(tree);
             let solve = |phase: &Interval| {
                 let allocations = solver.solve(tree.link().rate, &self.demand(phase.start));
@@ -233,5 +233,61 @@ impl Scenario {
             exact.classes().iter().map(|class| to_f64(&class.allocation)).collect()
         };
         phases.iter().map(solve).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlink_core::hierarchy::{ClassConfig, LinkConfig, Share};
+    use fairlink_core::units::Rate;
+    use fairlink_traffic::{Model, PacketSize};
+
+    /// Greedy sources at the `leaves` leaves of a tree of two levels, each starting a millisecond after the one before.
+    fn staggered(leaves: u64) -> Scenario {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1_000_000_007).unwrap()));
+        let weighted = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
+        let inner = [1, 3, 9].map(|weight| tree.add(ClassId::ROOT, weighted(weight)).unwrap());
+        let end = Nanos::from_millis(leaves + 1);
+        let source = |n: u64| SourceSpec {
+            class: tree.add(inner[n as usize % 3], weighted(1 + n * n)).unwrap(),
+            model: if n.is_multiple_of(5) { Model::CbrRate(Rate::from_bps(777 + n).unwrap()) } else { Model::Greedy },
+            packet: PacketSize::Fixed(1000),
+            active: vec![Interval { start: Nanos::from_millis(n), end }],
+        };
+        let sources = (0..leaves).map(source).collect();
+        let tree = tree.build().unwrap();
+        let names = vec![String::new(); tree.len()];
+        Scenario { tree, names, overhead: Overhead::NONE, sources, duration: end, warmup: Nanos::ZERO, seed: 1 }
+    }
+
+    #[test]
+    fn ideals_of_many_phases_are_less_than_a_bit_per_level_below_the_exact_ones() {
+        for leaves in [20, 150] {
+            let scenario = staggered(leaves);
+            let phases = scenario.phases();
+            assert_eq!(phases.len() * scenario.tree.len() > EXACT_CELLS, leaves == 150);
+            for (phase, ideals) in phases.iter().zip(scenario.ideals()) {
+                let exact = Allocation::solve(&scenario.tree, &scenario.demand(phase.start));
+                for (ideal, exact) in ideals.iter().zip(exact.classes()) {
+                    let below = to_f64(&exact.allocation) - ideal;
+                    assert!((-1e-6..2.0).contains(&below), "{below}");
+                    assert!(leaves == 150 || below == 0.0, "{below}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn demand_is_the_sum_of_active_sources_or_unlimited() {
+        let mut scenario = staggered(7);
+        let class = scenario.sources[5].class;
+        assert_eq!(scenario.demand(Nanos::from_millis(5)).get(class), Some(Request::Rate(782)));
+        assert_eq!(scenario.demand(Nanos::from_millis(4)).get(class), Some(Request::Rate(0)));
+        scenario.sources.push(SourceSpec { class, active: Vec::new(), ..scenario.sources[5].clone() });
+        assert_eq!(scenario.demand(Nanos::from_millis(5)).get(class), Some(Request::Rate(2 * 782)));
+        scenario.sources[5].model = Model::Greedy;
+        assert_eq!(scenario.demand(Nanos::from_millis(5)).get(class), Some(Request::Unlimited));
+        assert_eq!(scenario.demand(Nanos::from_millis(4)).get(class), Some(Request::Rate(782)));
     }
 }

@@ -1,11 +1,9 @@
 //! What the simulator promises whatever the scheduler: the link's pace, the sums, the same run from the same seed.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use common::{flat, rate, run, scenario, source, weighted};
+use crate::common::{flat, rate, run, scenario, source, weighted};
 use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits};
 use fairlink_core::overhead::Overhead;
 use fairlink_core::packet::{ClassId, Packet};
@@ -312,6 +310,8 @@ enum Fault {
     MakesUp,
     Stands,
     Miscounts,
+    /// No fault: every tenth time, all that is queued is dropped to signal congestion.
+    Drops,
 }
 
 impl Scheduler for Faulty {
@@ -319,16 +319,21 @@ impl Scheduler for Faulty {
         self.queue.push_back(packet);
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         let Some(mut packet) = self.queue.pop_front() else { return Dequeued::Idle };
         self.sent += 1;
         match self.fault {
-            Fault::Loses if self.sent == 50 => return self.dequeue(now, _drops),
+            Fault::Loses if self.sent == 50 => return self.dequeue(now, drops),
             Fault::Shortens if self.sent == 50 => packet.len -= 1,
             Fault::MakesUp if self.sent == 50 => packet.handle += 1000,
             Fault::Stands if self.sent >= 50 => {
                 self.queue.push_front(packet);
                 return Dequeued::WaitUntil(now);
+            }
+            Fault::Drops if self.sent.is_multiple_of(10) => {
+                drops.dropped(now, packet, DropReason::Congestion);
+                self.queue.drain(..).for_each(|packet| drops.dropped(now, packet, DropReason::Congestion));
+                return Dequeued::Idle;
             }
             _ => {}
         }
@@ -368,4 +373,13 @@ fn a_faulty_scheduler_is_an_error_and_not_a_result() {
             "the scheduler reports 8 packets (7000 B) queued, its leaves 7 (7000 B)",
         ]
     );
+}
+
+#[test]
+fn a_greedy_source_goes_on_when_all_its_packets_are_dropped() {
+    let scenario = scenario(flat(8, &[1, 1]), vec![source(2, Model::Greedy, 1000, &[])], Nanos::from_secs(1));
+    let scheduler = Box::new(Faulty { queue: VecDeque::new(), fault: Fault::Drops, sent: 0 });
+    let run = simulate(&scenario, "drops", scheduler, &Options::default(), &mut ()).unwrap();
+    assert_eq!((run.classes[1].sent_packets, run.link_utilisation), (1000, 1.0));
+    assert!(run.classes[1].drops[DropReason::Congestion.as_str()] > 100);
 }

@@ -1,0 +1,5 @@
+//! Tests of the simulator with the schedulers of the core, in one program so that they link once.
+
+mod common;
+mod link;
+mod random_trees;
