@@ -6,7 +6,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fairlink_config::link::LinkFile;
 use fairlink_config::matching::Match;
+use fairlink_config::problem::Problems;
 use fairlink_core::driver::{Driver, Pacer, Wake};
 use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
 use fairlink_core::overhead::Overhead;
@@ -134,6 +136,20 @@ impl GatewayConfig {
             pool_frames: None,
             drain: Nanos::ZERO,
         }
+    }
+
+    /// A gateway from `input` to `output` as the link file says, otherwise with the defaults of [`GatewayConfig::new`].
+    ///
+    /// # Errors
+    /// [`Problems`] where the file names no class for frames that match nothing.
+    pub fn from_link_file(link: &LinkFile, input: &str, output: &str) -> Result<Self, Problems> {
+        let default_class = link.require_default()?;
+        Ok(Self {
+            names: link.names.iter().map(str::to_owned).collect(),
+            matches: link.matches.clone(),
+            overhead: link.overhead,
+            ..Self::new(input, output, link.info(), link.tree.clone(), default_class)
+        })
     }
 
     fn name(&self, class: ClassId) -> String {

@@ -21,6 +21,8 @@ mod checks;
 #[cfg(target_os = "linux")]
 pub mod classify;
 #[cfg(target_os = "linux")]
+pub mod control;
+#[cfg(target_os = "linux")]
 pub mod gateway;
 #[cfg(target_os = "linux")]
 pub mod interface;
