@@ -17,6 +17,8 @@ pub mod af_packet;
 #[cfg(target_os = "linux")]
 pub mod backend;
 #[cfg(target_os = "linux")]
+pub mod bench;
+#[cfg(target_os = "linux")]
 mod checks;
 #[cfg(target_os = "linux")]
 pub mod classify;
