@@ -51,6 +51,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let scenario = fairlink_sim::Scenario {
         names: file.link.names.iter().map(str::to_owned).collect(),
         tree: file.link.tree.clone(),
+        overhead: file.link.overhead,
         sources: file.sources,
         duration: file.duration,
         warmup: file.warmup,
