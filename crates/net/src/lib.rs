@@ -45,6 +45,7 @@ pub mod virtual_link;
 
 // Namespaces, interfaces, generator, receiver, demo.
 pub mod addressing;
+pub mod demo;
 pub mod frame;
 #[cfg(target_os = "linux")]
 pub mod generator;

@@ -1,0 +1,332 @@
+//! Plays an experiment on real packets: a generator, what shares the link, and a receiver, in a private network namespace.
+//!
+//! What is played comes in as a [`DemoPlan`], with the ideal rates beside it, so that any scenario can be played; the
+//! experiments of [hls] are data of `fairlink-lab`. Results are plain data that a simulator can fill in as well.
+
+use std::collections::BTreeMap;
+
+use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
+use fairlink_core::packet::ClassId;
+use fairlink_core::units::{NANOS_PER_SEC, Nanos};
+use fairlink_traffic::SourceSpec;
+use serde::Serialize;
+
+#[cfg(target_os = "linux")]
+mod play;
+#[cfg(target_os = "linux")]
+pub use play::{DemoError, Sharer, Stage};
+
+/// Name under which the kernel's HTB is shown beside our schedulers.
+pub const KERNEL_HTB: &str = "kernel-htb";
+
+/// Packets that a leaf's queue holds at most in a demo: enough to stay backlogged while the generator's processor is busy
+/// elsewhere for a while, few enough that what is left over from one phase is gone when the next is measured.
+pub const QUEUE_PACKETS: u32 = 250;
+
+/// A phase of an experiment: between two changes of what sends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanPhase {
+    /// Its start.
+    pub start: Nanos,
+    /// Its end, later than the start.
+    pub end: Nanos,
+    /// Ideal rate of every class in bit/s, by class id; classes beyond its end have 0.
+    pub ideal_bps: Vec<f64>,
+}
+
+/// What to play.
+#[derive(Clone, Debug)]
+pub struct DemoPlan {
+    /// Number of the experiment in its paper.
+    pub experiment: u8,
+    /// The scenario within the experiment, such as `H`.
+    pub scenario: Option<String>,
+    /// The classes; the link's rate is that of the demo.
+    pub tree: Hierarchy,
+    /// Their names by id, the root's included.
+    pub names: Vec<String>,
+    /// What is sent; packet lengths are those of whole Ethernet frames.
+    pub sources: Vec<SourceSpec>,
+    /// The phases, in order.
+    pub phases: Vec<PlanPhase>,
+    /// Left out of the averages at the start of each phase: old queues drain, new ones fill.
+    pub settle: Nanos,
+}
+
+impl DemoPlan {
+    /// When the last phase ends.
+    #[must_use]
+    pub fn duration(&self) -> Nanos {
+        self.phases.last().map_or(Nanos::ZERO, |phase| phase.end)
+    }
+
+    /// The index of the phase that `at` is in; the last one's after the end.
+    #[must_use]
+    pub fn phase_at(&self, at: Nanos) -> usize {
+        self.phases.iter().position(|phase| at < phase.end).unwrap_or(self.phases.len().saturating_sub(1))
+    }
+
+    /// The name of `class`, or its number where it has none.
+    #[must_use]
+    pub fn name(&self, class: ClassId) -> String {
+        self.names.get(class.index()).cloned().unwrap_or_else(|| class.0.to_string())
+    }
+
+    /// The ideal rate of `class` in the phase of that index, in bit/s.
+    #[must_use]
+    pub fn ideal_bps(&self, phase: usize, class: ClassId) -> f64 {
+        self.phases.get(phase).and_then(|phase| phase.ideal_bps.get(class.index())).copied().unwrap_or(0.0)
+    }
+
+    /// The part of each phase that is averaged over, from `start_ns` on.
+    #[must_use]
+    pub fn spans(&self, start_ns: u64) -> Vec<(u64, u64)> {
+        self.phases
+            .iter()
+            .map(|phase| {
+                let end = start_ns.saturating_add(phase.end.0);
+                (start_ns.saturating_add(phase.start.saturating_add(self.settle).0).min(end), end)
+            })
+            .collect()
+    }
+
+    /// The tree with queues of at most [`QUEUE_PACKETS`].
+    ///
+    /// # Errors
+    /// None for a tree that was built before.
+    pub fn tree_with_short_queues(&self) -> Result<Hierarchy, HierarchyError> {
+        let mut tree = Hierarchy::builder(self.tree.link());
+        for class in self.tree.classes() {
+            let mut config = *self.tree.config(class);
+            config.limits.packets = config.limits.packets.min(QUEUE_PACKETS);
+            tree.add(self.tree.parent(class).unwrap_or(ClassId::ROOT), config)?;
+        }
+        tree.build()
+    }
+}
+
+/// A class's rate in a phase.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DemoRate {
+    /// The class's name.
+    pub name: String,
+    /// Its rate at the receiver in bit/s, the start of the phase left out.
+    pub rate_bps: f64,
+    /// Its ideal rate in bit/s.
+    pub ideal_bps: f64,
+}
+
+/// A phase that was played to its end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DemoPhase {
+    /// Its start in seconds.
+    pub start_s: f64,
+    /// Its end in seconds.
+    pub end_s: f64,
+    /// All leaves, in the order of the tree.
+    pub classes: Vec<DemoRate>,
+}
+
+/// Where the frames of a run went. What is shared out is dropped on purpose; what is lost is not accounted for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Accounting {
+    /// Frames that the generator sent.
+    pub sent_packets: u64,
+    /// Frames dropped by the scheduler's queues, which is what queues in front of an overloaded link do.
+    pub dropped_packets: u64,
+    /// Frames still queued at the end.
+    pub left_packets: u64,
+    /// Frames received.
+    pub received_packets: u64,
+    /// Frames that the kernel dropped because gateway or receiver did not fetch them in time.
+    pub kernel_dropped_packets: u64,
+    /// Frames that came after one sent later in the same class.
+    pub reordered_packets: u64,
+    /// Frames that came twice.
+    pub duplicate_packets: u64,
+    /// Frames put into another class than the one they were sent for, where that can be told; else 0.
+    pub misplaced_packets: u64,
+}
+
+impl Accounting {
+    /// Frames that are not accounted for: 0 unless something is wrong. Negative where there are more than were sent.
+    #[must_use]
+    pub fn unaccounted(&self) -> i64 {
+        let known = self.dropped_packets + self.left_packets + self.received_packets + self.kernel_dropped_packets;
+        self.sent_packets.wrapping_sub(known) as i64
+    }
+}
+
+/// One experiment with one scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DemoRun {
+    /// Number of the experiment in its paper.
+    pub experiment: u8,
+    /// The scenario within it.
+    pub scenario: Option<String>,
+    /// Name of the scheduler, or [`KERNEL_HTB`].
+    pub scheduler: String,
+    /// The link's rate in bit/s.
+    pub link_bps: f64,
+    /// The phases that were played to their end.
+    pub phases: Vec<DemoPhase>,
+    /// Quantum of each leaf in bytes, by name, where the outcome depends on it.
+    pub quanta_bytes: Option<BTreeMap<String, u64>>,
+    /// Where the frames went; absent for a simulated run.
+    pub accounting: Option<Accounting>,
+}
+
+impl DemoRun {
+    /// The largest difference between a measured rate and its ideal: phase, class, and the difference as a part of the ideal
+    /// (of the link's rate where the ideal is nothing).
+    #[must_use]
+    pub fn worst(&self) -> Option<(usize, &str, f64)> {
+        let all = self.phases.iter().enumerate().flat_map(|(index, phase)| {
+            phase.classes.iter().map(move |class| {
+                let whole = if class.ideal_bps > 0.0 { class.ideal_bps } else { self.link_bps };
+                (index, class.name.as_str(), (class.rate_bps - class.ideal_bps).abs() / whole)
+            })
+        });
+        all.reduce(|worst, next| if next.2 > worst.2 { next } else { worst })
+    }
+}
+
+/// A scheduler that was to be played and could not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Its name.
+    pub scheduler: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What `fairlink demo --json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DemoOutcome {
+    /// Whether real packets were sent.
+    pub real: bool,
+    /// Why not, where they were not.
+    pub why_simulated: Option<String>,
+    /// What was played.
+    pub experiments: Vec<DemoRun>,
+    /// What was not played.
+    pub skipped: Vec<Skipped>,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+}
+
+/// A class's rate right now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LiveRate {
+    /// The class, a leaf.
+    pub class: ClassId,
+    /// Its rate at the receiver in the last window, in bit/s.
+    pub rate_bps: f64,
+    /// Its ideal rate in the current phase, in bit/s.
+    pub ideal_bps: f64,
+}
+
+/// What is told while a demo runs, five times a second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DemoProgress<'a> {
+    /// The scheduler that is played.
+    pub scheduler: &'a str,
+    /// Seconds since its start.
+    pub elapsed_s: f64,
+    /// Seconds that it will take.
+    pub duration_s: f64,
+    /// The index of the current phase.
+    pub phase: usize,
+    /// All leaves, in the order of the tree.
+    pub classes: Vec<LiveRate>,
+}
+
+/// `span` in seconds.
+fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / NANOS_PER_SEC as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
+    use fairlink_core::units::Rate;
+
+    fn plan() -> DemoPlan {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(100).unwrap()));
+        let a = tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+        tree.add(a, ClassConfig::default()).unwrap();
+        let phase = |start, end, ideal_bps| PlanPhase {
+            start: Nanos::from_millis(start),
+            end: Nanos::from_millis(end),
+            ideal_bps,
+        };
+        DemoPlan {
+            experiment: 2,
+            scenario: Some("H".to_owned()),
+            tree: tree.build().unwrap(),
+            names: vec!["link".to_owned(), "A".to_owned()],
+            sources: Vec::new(),
+            phases: vec![phase(0, 1000, vec![0.0, 5.0, 7.0]), phase(1000, 1300, vec![])],
+            settle: Nanos::from_millis(500),
+        }
+    }
+
+    #[test]
+    fn the_start_of_each_phase_is_left_out_of_its_average() {
+        // The second phase is shorter than what is left out of it: nothing remains.
+        assert_eq!(plan().spans(10), [(500_000_010, 1_000_000_010), (1_300_000_010, 1_300_000_010)]);
+        assert_eq!([0, 999, 1000, 5000].map(|ms| plan().phase_at(Nanos::from_millis(ms))), [0, 0, 1, 1]);
+        assert_eq!((plan().ideal_bps(0, ClassId(2)), plan().ideal_bps(1, ClassId(2))), (7.0, 0.0));
+        assert_eq!((plan().name(ClassId(1)), plan().name(ClassId(2))), ("A".to_owned(), "2".to_owned()));
+    }
+
+    #[test]
+    fn queues_are_shortened_and_nothing_else_is_changed() {
+        let plan = plan();
+        let tree = plan.tree_with_short_queues().unwrap();
+        assert_eq!((tree.len(), tree.leaves(), tree.parent(ClassId(2))), (3, plan.tree.leaves(), Some(ClassId(1))));
+        assert_eq!(tree.config(ClassId(2)).limits.packets, QUEUE_PACKETS);
+    }
+
+    #[test]
+    fn the_json_is_what_formats_promises() {
+        let class = DemoRate { name: "A1".to_owned(), rate_bps: 3e7, ideal_bps: 3e7 };
+        let idle = DemoRate { name: "C".to_owned(), rate_bps: 4e6, ideal_bps: 0.0 };
+        let run = DemoRun {
+            experiment: 2,
+            scenario: Some("H".to_owned()),
+            scheduler: "hls".to_owned(),
+            link_bps: 1e8,
+            phases: vec![DemoPhase { start_s: 0.0, end_s: 5.0, classes: vec![class, idle] }],
+            quanta_bytes: None,
+            accounting: None,
+        };
+        assert_eq!(run.worst(), Some((0, "C", 0.04)));
+        let outcome =
+            DemoOutcome { real: true, why_simulated: None, experiments: vec![run], skipped: vec![], stopped: false };
+        let json = serde_json::to_value(&outcome).unwrap();
+        assert_eq!(json["real"], true);
+        assert!(json["why_simulated"].is_null());
+        let run = &json["experiments"][0];
+        assert_eq!((&run["experiment"], &run["scenario"], &run["scheduler"]), (&2.into(), &"H".into(), &"hls".into()));
+        assert_eq!(run["link_bps"], 1e8);
+        let phase = &run["phases"][0];
+        assert_eq!((&phase["start_s"], &phase["end_s"]), (&0.0.into(), &5.0.into()));
+        assert_eq!(phase["classes"][0], serde_json::json!({"name": "A1", "rate_bps": 3e7, "ideal_bps": 3e7}));
+    }
+
+    #[test]
+    fn every_frame_is_in_one_place() {
+        let accounting = Accounting {
+            sent_packets: 10,
+            dropped_packets: 3,
+            left_packets: 1,
+            received_packets: 4,
+            kernel_dropped_packets: 1,
+            ..Accounting::default()
+        };
+        assert_eq!(accounting.unaccounted(), 1);
+        assert_eq!(Accounting { sent_packets: 8, ..accounting }.unaccounted(), -1);
+    }
+}

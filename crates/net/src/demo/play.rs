@@ -1,0 +1,376 @@
+//! The stage and the players: two virtual cables, with the gateway between them, or the kernel's HTB at the start of the
+//! second.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
+use fairlink_core::packet::ClassId;
+use fairlink_core::registry::SchedulerInfo;
+use fairlink_core::units::{Nanos, Rate};
+
+use super::{
+    Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, Skipped,
+    seconds,
+};
+use crate::addressing::{AddressingError, default_matches, headers_for};
+use crate::gateway::{Gateway, GatewayConfig, OpenError, RunError};
+use crate::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
+use crate::meter::{Count, ReceiverReport};
+use crate::netns::PrivateNamespace;
+use crate::pacing::Pacing;
+use crate::receiver::{Receiver, ReceiverConfig, ReceiverError, Window};
+use crate::stats::GatewayStats;
+use crate::sys;
+use crate::tc::{KernelHtb, TcError};
+use crate::veth::{self, VethOptions};
+
+/// The generator's end of the first cable.
+const SOURCE: &str = "fl-source";
+/// The gateway's end of the first cable.
+const INPUT: &str = "fl-in";
+/// The gateway's end of the second cable, where the link is shared.
+const OUTPUT: &str = "fl-out";
+/// The receiver's end of the second cable.
+const SINK: &str = "fl-sink";
+
+/// What a greedy class offers, in percent of the link's rate: more than it can ever get, so that it stays backlogged.
+const GREEDY_PERCENT: u64 = 110;
+/// Time for all threads to start before the first packet.
+const LEAD: Nanos = Nanos::from_millis(30);
+/// Time for frames on their way to arrive after the generator has ended.
+const DRAIN: Nanos = Nanos::from_millis(100);
+/// Lost time that the gateway makes up for: three threads share what may be two busy processors.
+const CATCH_UP: Nanos = Nanos::from_millis(25);
+/// How long the kernel may take to bring a cable into service.
+const CABLE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What shares the link.
+#[derive(Clone, Copy, Debug)]
+pub enum Sharer {
+    /// The gateway with this scheduler.
+    Gateway(&'static SchedulerInfo),
+    /// The kernel's HTB.
+    KernelHtb,
+}
+
+impl Sharer {
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Gateway(info) => info.name,
+            Self::KernelHtb => KERNEL_HTB,
+        }
+    }
+}
+
+/// Why an experiment could not be played.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// The cables could not be laid.
+    #[error("virtual interfaces: {0}")]
+    Cables(#[source] io::Error),
+    /// The tree cannot be used.
+    #[error(transparent)]
+    Tree(#[from] HierarchyError),
+    /// A class cannot be sent to.
+    #[error(transparent)]
+    Addressing(#[from] AddressingError),
+    /// The generator could not start, or failed.
+    #[error("generator: {0}")]
+    Generator(#[from] GeneratorError),
+    /// The receiver could not start, or failed.
+    #[error("receiver: {0}")]
+    Receiver(#[from] ReceiverError),
+    /// The gateway could not start.
+    #[error("gateway: {0}")]
+    Open(#[from] OpenError),
+    /// The gateway failed.
+    #[error("gateway: {0}")]
+    Gateway(#[from] RunError),
+    /// The kernel's HTB could not be set up or read.
+    #[error("the kernel's HTB: {0}")]
+    Htb(#[from] TcError),
+}
+
+/// Two virtual cables in a private network namespace.
+#[derive(Debug)]
+pub struct Stage {
+    /// Number of the next run, which its frames carry.
+    run: u8,
+}
+
+/// What the generator and the receiver reported, and the middle.
+struct Played {
+    sent: GeneratorReport,
+    received: ReceiverReport,
+    gateway: Option<GatewayStats>,
+    quanta: Option<Vec<(ClassId, u64)>>,
+    /// How long it ran before it was stopped; `None` where it was not.
+    stopped_after: Option<Nanos>,
+}
+
+impl Stage {
+    /// Lays the cables. They vanish with the process.
+    ///
+    /// # Errors
+    /// [`DemoError::Cables`].
+    pub fn new(_: &PrivateNamespace) -> Result<Self, DemoError> {
+        let lay = || {
+            let options = VethOptions::default();
+            for (one, other) in [(SOURCE, INPUT), (OUTPUT, SINK)] {
+                veth::create_pair(one, other, &options)?;
+                veth::set_up(one)?;
+                veth::set_up(other)?;
+            }
+            [SOURCE, INPUT, OUTPUT, SINK].into_iter().try_for_each(|name| veth::wait_until_running(name, CABLE_LIMIT))
+        };
+        lay().map_err(DemoError::Cables)?;
+        Ok(Self { run: 0 })
+    }
+
+    /// Plays `plan` with each of `sharers` in turn, until `stop` is set. One that cannot be had here is skipped, with the
+    /// reason, as long as another can.
+    ///
+    /// # Errors
+    /// [`DemoError`]: what went wrong with the first that should have worked.
+    pub fn play_all(
+        &mut self,
+        plan: &DemoPlan,
+        sharers: &[Sharer],
+        stop: &AtomicBool,
+        mut progress: impl FnMut(&DemoProgress<'_>),
+    ) -> Result<DemoOutcome, DemoError> {
+        let mut outcome = DemoOutcome {
+            real: true,
+            why_simulated: None,
+            experiments: Vec::new(),
+            skipped: Vec::new(),
+            stopped: false,
+        };
+        for sharer in sharers {
+            match self.play(plan, *sharer, stop, &mut progress) {
+                Ok(run) => outcome.experiments.push(run),
+                Err(DemoError::Htb(error)) => {
+                    outcome.skipped.push(Skipped { scheduler: sharer.name().to_owned(), why: error.to_string() });
+                }
+                Err(error) => return Err(error),
+            }
+            outcome.stopped = stop.load(Ordering::Relaxed);
+            if outcome.stopped {
+                break;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Plays `plan` with one sharer, until `stop` is set, which takes effect within 0.2 s. `progress` is told five times a
+    /// second, on this thread.
+    ///
+    /// # Errors
+    /// [`DemoError`].
+    pub fn play(
+        &mut self,
+        plan: &DemoPlan,
+        sharer: Sharer,
+        stop: &AtomicBool,
+        mut progress: impl FnMut(&DemoProgress<'_>),
+    ) -> Result<DemoRun, DemoError> {
+        self.run = self.run.wrapping_add(1);
+        let tree = plan.tree_with_short_queues()?;
+        let matches = default_matches(tree.leaves())?;
+        let classes = plan.sources.iter().map(|source| Ok((source.class, headers_for(source.class, &matches, None)?)));
+        let classes: BTreeMap<_, _> = classes.collect::<Result<_, AddressingError>>()?;
+
+        let (gateway, htb) = match sharer {
+            Sharer::Gateway(info) => {
+                // A tree has at least one leaf.
+                let default = tree.leaves().last().copied().unwrap_or(ClassId::ROOT);
+                let mut config = GatewayConfig::new(INPUT, OUTPUT, info, tree.clone(), default);
+                config.names.clone_from(&plan.names);
+                config.matches = matches;
+                config.pacing = Pacing::Precise;
+                config.catch_up = Some(CATCH_UP);
+                config.drain = DRAIN;
+                (Some(Gateway::open(config)?), None)
+            }
+            Sharer::KernelHtb => (None, Some(KernelHtb::install(OUTPUT, &tree)?)),
+        };
+        let start_ns = sys::monotonic_ns().saturating_add(LEAD.0);
+        let mut receiver = ReceiverConfig::new(SINK);
+        receiver.start_ns = Some(start_ns);
+        receiver.spans = plan.spans(start_ns);
+        let receiver = Receiver::open(receiver)?;
+        let generator = Generator::open(GeneratorConfig {
+            interface: if htb.is_some() { OUTPUT } else { SOURCE }.to_owned(),
+            classes: classes.into_iter().collect(),
+            names: BTreeMap::new(),
+            sources: plan.sources.clone(),
+            seed: 1,
+            greedy_rate: greedy_rate(tree.link().rate),
+            duration: plan.duration(),
+            start_ns: Some(start_ns),
+            run: self.run,
+            lanes: htb.as_ref().map_or(Lanes::Shared, |htb| Lanes::ByPriority(htb.priorities())),
+            // The gateway takes the last processor.
+            cpu: Some(0),
+        })?;
+        let (windows, told) = mpsc::channel();
+        let mut tell = |window: Window| progress(&live(plan, &tree, sharer, &window));
+        let mut played = perform(generator, gateway, receiver, stop, start_ns, windows, &told, &mut tell)?;
+        played.quanta = htb.map(|htb| htb.quanta().to_vec());
+        Ok(report(plan, &tree, sharer, &played))
+    }
+}
+
+/// Runs everything on threads of its own and tells windows on this one.
+#[expect(clippy::too_many_arguments, reason = "the players of one run, each used once")]
+fn perform(
+    generator: Generator,
+    gateway: Option<Gateway>,
+    receiver: Receiver,
+    stop: &AtomicBool,
+    start_ns: u64,
+    windows: mpsc::Sender<Window>,
+    told: &mpsc::Receiver<Window>,
+    tell: &mut impl FnMut(Window),
+) -> Result<Played, DemoError> {
+    let (stop_gateway, stop_receiver) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // Whatever happens to this thread, the others are told to stop, because the scope waits for them.
+        let _guard = StopAll([&stop_gateway, &stop_receiver]);
+        // The receiver must never wait for whoever is told: the channel has no limit, and five windows a second.
+        let receiving = scope.spawn(|| {
+            receiver.run(&stop_receiver, move |window| {
+                // Nobody listens any more when the run is being given up.
+                let _ = windows.send(window.clone());
+            })
+        });
+        let forwarding = gateway.map(|gateway| scope.spawn(|| gateway.run(&stop_gateway)));
+        let sending = scope.spawn(|| generator.run(stop, |_| ()));
+        let is_broken =
+            || receiving.is_finished() || forwarding.as_ref().is_some_and(std::thread::ScopedJoinHandle::is_finished);
+        while !sending.is_finished() && !is_broken() {
+            if let Ok(window) = told.recv_timeout(Duration::from_millis(20)) {
+                tell(window);
+            }
+        }
+        let stopped = stop.load(Ordering::Relaxed);
+        let stopped_after = (stopped || is_broken()).then(|| Nanos(sys::monotonic_ns().saturating_sub(start_ns)));
+        if is_broken() {
+            // The generator has nobody to send to; its own error or report is of no interest any more.
+            stop.store(true, Ordering::Relaxed);
+        }
+        let sent = join(sending)?;
+        stop_gateway.store(true, Ordering::Relaxed);
+        let gateway = forwarding.map(join).transpose()?;
+        std::thread::sleep(Duration::from_nanos(DRAIN.0));
+        stop_receiver.store(true, Ordering::Relaxed);
+        let received = join(receiving)?;
+        told.try_iter().for_each(tell);
+        Ok(Played { sent, received, gateway, quanta: None, stopped_after })
+    })
+}
+
+struct StopAll<'a>([&'a AtomicBool; 2]);
+
+impl Drop for StopAll<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+    }
+}
+
+fn join<T, E: Into<DemoError>>(handle: std::thread::ScopedJoinHandle<'_, Result<T, E>>) -> Result<T, DemoError> {
+    match handle.join() {
+        Ok(result) => result.map_err(Into::into),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn greedy_rate(link: Rate) -> Rate {
+    Rate::from_bps(link.bps().saturating_mul(GREEDY_PERCENT) / 100).unwrap_or(Rate::MAX)
+}
+
+fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, window: &Window) -> DemoProgress<'a> {
+    let middle = Nanos(((window.start_s + window.end_s) / 2.0 * 1e9).max(0.0) as u64);
+    let phase = plan.phase_at(middle);
+    let length = window.end_s - window.start_s;
+    let rate = |class: &ClassId| window.classes.get(class).map_or(0.0, |count| count.rate_bps(length));
+    DemoProgress {
+        scheduler: sharer.name(),
+        elapsed_s: window.end_s,
+        duration_s: seconds(plan.duration()),
+        phase,
+        classes: tree
+            .leaves()
+            .iter()
+            .map(|class| LiveRate { class: *class, rate_bps: rate(class), ideal_bps: plan.ideal_bps(phase, *class) })
+            .collect(),
+    }
+}
+
+fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, played: &Played) -> DemoRun {
+    let measured = plan.spans(0).into_iter().zip(&played.received.spans);
+    let phases = plan.phases.iter().zip(measured).enumerate();
+    let phases = phases
+        // Of a run that was stopped, the phases that were over.
+        .filter(|(_, (phase, _))| played.stopped_after.is_none_or(|after| phase.end <= after))
+        .map(|(index, (phase, ((start, end), counts)))| DemoPhase {
+            start_s: seconds(phase.start),
+            end_s: seconds(phase.end),
+            classes: tree
+                .leaves()
+                .iter()
+                .map(|&class| DemoRate {
+                    name: plan.name(class),
+                    rate_bps: counts
+                        .get(&class)
+                        .map_or(0.0, |count: &Count| count.rate_bps(seconds(Nanos(end - start)))),
+                    ideal_bps: plan.ideal_bps(index, class),
+                })
+                .collect(),
+        })
+        .collect();
+    DemoRun {
+        experiment: plan.experiment,
+        scenario: plan.scenario.clone(),
+        scheduler: sharer.name().to_owned(),
+        link_bps: tree.link().rate.bps() as f64,
+        phases,
+        quanta_bytes: played
+            .quanta
+            .as_ref()
+            .map(|quanta| quanta.iter().map(|&(class, quantum)| (plan.name(class), quantum)).collect()),
+        accounting: Some(accounting(plan, tree, played)),
+    }
+}
+
+fn accounting(plan: &DemoPlan, tree: &Hierarchy, played: &Played) -> Accounting {
+    let Played { sent, received, gateway, .. } = played;
+    let mut accounting = Accounting {
+        sent_packets: sent.classes.iter().map(|class| class.sent_packets).sum(),
+        received_packets: received.classes.iter().map(|class| class.received_packets).sum(),
+        kernel_dropped_packets: received.socket_drops,
+        reordered_packets: received.classes.iter().map(|class| class.reordered_packets).sum(),
+        duplicate_packets: received.classes.iter().map(|class| class.duplicate_packets).sum(),
+        ..Accounting::default()
+    };
+    if let Some(gateway) = gateway {
+        accounting.dropped_packets = gateway.dropped.packets;
+        accounting.left_packets = gateway.queued.packets;
+        accounting.kernel_dropped_packets += gateway.kernel_dropped_packets;
+        // Both ends count the class's frames; where neither lost any, a difference is a frame in another class.
+        for &class in tree.leaves() {
+            let sent = sent.class(class).map_or(0, |sent| sent.sent_packets);
+            let name = plan.name(class);
+            let arrived = gateway.classes.iter().find(|class| class.name == name);
+            let arrived = arrived.map_or(0, |class| class.received.packets);
+            accounting.misplaced_packets += arrived.saturating_sub(sent);
+        }
+    }
+    accounting
+}
