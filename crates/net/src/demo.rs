@@ -1,7 +1,7 @@
 //! Plays an experiment on real packets: a generator, what shares the link, and a receiver, in a private network namespace.
 //!
 //! What is played comes in as a [`DemoPlan`], with the ideal rates beside it, so that any scenario can be played; the
-//! experiments of [hls] are data of `fairlink-lab`. Results are plain data that a simulator can fill in as well.
+//! experiments of \[hls\] are data of `fairlink-lab`. Results are plain data that a simulator can fill in as well.
 
 use std::collections::BTreeMap;
 
