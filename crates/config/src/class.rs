@@ -42,7 +42,7 @@ const LEAF_KEYS: [&str; 8] =
 const FEATURES: [(&str, Feature); 13] = [
     ("ceiling", Feature::Ceiling),
     ("burst", Feature::Burst),
-    ("ceiling_burst", Feature::Burst),
+    ("ceiling_burst", Feature::CeilingBurst),
     ("priority", Feature::Priority),
     ("latency_critical", Feature::LatencyCritical),
     ("quantum", Feature::Quantum),

@@ -127,8 +127,10 @@ pub enum Feature {
     Hierarchy,
     /// A maximum rate.
     Ceiling,
-    /// Token depths.
+    /// A token depth behind the guarantee.
     Burst,
+    /// A token depth behind the ceiling.
+    CeilingBurst,
     /// Priorities.
     Priority,
     /// Latency-critical leaves.
@@ -153,6 +155,7 @@ impl Feature {
             Self::Hierarchy => "classes below classes",
             Self::Ceiling => "a ceiling",
             Self::Burst => "a burst",
+            Self::CeilingBurst => "a ceiling_burst",
             Self::Priority => "a priority",
             Self::LatencyCritical => "latency_critical",
             Self::Quantum => "a quantum",
@@ -551,7 +554,8 @@ impl Hierarchy {
         [
             (Feature::Hierarchy, inner),
             (Feature::Ceiling, config.ceiling.is_some()),
-            (Feature::Burst, config.burst.is_some() || config.ceiling_burst.is_some()),
+            (Feature::Burst, config.burst.is_some()),
+            (Feature::CeilingBurst, config.ceiling_burst.is_some()),
             (Feature::Priority, config.priority.is_some()),
             (Feature::LatencyCritical, config.latency_critical),
             (Feature::Quantum, config.quantum.is_some()),

@@ -57,6 +57,7 @@
 //!   each, it falls behind its sibling without bound, against Theorem 3 (whose Lemma 2 takes "backlogged" for "active"). Here
 //!   an inner class is idle when no leaf below it is backlogged; until then it keeps its balance, and the waiting leaves get
 //!   it in the surplus round that follows. Test: `leaves_that_take_turns_do_not_cost_their_parent_its_share`.
+//! * `DIFFERENCE` (ceilings): the paper leaves them to the future; see `hls/ceilings.rs` for the rule and its bound.
 //! * `DIFFERENCE` (start of a surplus round): the paper says which classes are active in a surplus round (all backlogged ones),
 //!   not whether the condition for starting it counts those that are new. Here it does: they are activated first, so that no
 //!   surplus round starts in which nothing can be handed out.
@@ -74,7 +75,9 @@ use crate::registry::{BuildError, SchedulerInfo, WorkConserving};
 use crate::scheduler::{Backlog, BatchEnd, Dequeued, DropReason, DropSink, Scheduler};
 use crate::units::Nanos;
 
+mod ceilings;
 mod weights;
+use ceilings::Ceilings;
 pub use weights::{CREDITS_PER_BYTE, RunWeights};
 
 #[cfg(test)]
@@ -85,8 +88,8 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hls",
     paper: "hls",
     summary: "hierarchical max-min fair round robin",
-    features: &[Feature::Hierarchy],
-    work_conserving: WorkConserving::Always,
+    features: &[Feature::Hierarchy, Feature::Ceiling, Feature::CeilingBurst],
+    work_conserving: WorkConserving::UnlessLimited,
     cost: "O(1)",
     bounds: &["fairness", "transmission_gap"],
     build: |tree| Ok(Box::new(Hls::new(tree)?)),
@@ -106,6 +109,10 @@ const ACTIVE: u8 = 1;
 const PENDING: u8 = 2;
 /// The leaf is in the list of leaves for the next main round.
 const LISTED: u8 = 4;
+/// There is a ceiling at the leaf or above it.
+const LIMITED: u8 = 16;
+/// The leaf is backlogged and waits until a ceiling is out of debt.
+const PARKED: u8 = 32;
 /// Not a leaf: `parent` is the class's own index among the inner classes.
 const INNER: u8 = 8;
 
@@ -187,6 +194,8 @@ pub struct Hls {
     pending: Vec<u32>,
     /// Inner classes of which a child went idle since the last round started: only these can have a surplus.
     touched: Vec<u32>,
+    ceilings: Ceilings,
+    now: Nanos,
     rounds: Rounds,
     bytes: u64,
     max_packet: u32,
@@ -225,6 +234,8 @@ impl Hls {
             round: 0,
             pending: Vec::with_capacity(leaves),
             touched: Vec::with_capacity(tree.len() - leaves),
+            ceilings: Ceilings::new(tree, &weights),
+            now: Nanos::ZERO,
             rounds: Rounds::default(),
             bytes: 0,
             max_packet: link.max_packet,
@@ -236,7 +247,8 @@ impl Hls {
             let parent = tree.parent(class).map_or(NIL, |parent| hls.leaves[parent.index()].parent);
             let weight = if class == ClassId::ROOT { 0 } else { weights.credits(class) as i64 };
             let is_leaf = tree.is_leaf(class);
-            let (parent_or_self, flags) = if is_leaf { (parent, 0) } else { (hls.inners.len() as u32, INNER) };
+            let limited = if hls.ceilings.is_limited(class) { LIMITED } else { 0 };
+            let (parent_or_self, flags) = if is_leaf { (parent, limited) } else { (hls.inners.len() as u32, INNER) };
             let queue = LeafQueue::new(tree.config(class).limits);
             hls.leaves.push(Leaf { queue, balance: 0, weight, parent: parent_or_self, flags });
             if !is_leaf {
@@ -298,6 +310,12 @@ impl Hls {
                     self.cursor += 1;
                     continue;
                 }
+                if leaf.flags & LIMITED != 0
+                    && let Some(limiter) = self.ceilings.blocks(id, self.round, self.now)
+                {
+                    self.park(id, limiter);
+                    continue;
+                }
                 let parent = leaf.parent;
                 let inner = &mut self.inners[parent as usize];
                 if inner.round != self.round {
@@ -322,6 +340,9 @@ impl Hls {
                 };
                 packets += 1;
                 bytes += u64::from(packet.len);
+                if leaf.flags & LIMITED != 0 {
+                    self.ceilings.sent(id, packet.len, self.now);
+                }
                 out(packet);
             }
             // Equation (9) for all packets of the visit.
@@ -342,6 +363,30 @@ impl Hls {
         }
         self.bytes -= bytes;
         more
+    }
+
+    /// The leaf at the cursor leaves the active set until the ceiling `limiter` is out of debt.
+    #[cold]
+    fn park(&mut self, id: u32, limiter: u32) {
+        self.ceilings.park(id, self.leaves[id as usize].balance, limiter);
+        self.end_visit_idle(id);
+        self.leaves[id as usize].flags |= PARKED;
+        // Not a packet, but progress: a round in which all leaves are parked is none of Theorem 2's.
+        self.sent_in_round = true;
+    }
+
+    /// The leaves whose ceiling is out of debt wait for the round that starts now.
+    fn unpark(&mut self) {
+        while let Some(first) = self.ceilings.wake(self.now) {
+            let mut next = Some(first);
+            while let Some(id) = next {
+                next = self.ceilings.next_parked(id);
+                let leaf = &mut self.leaves[id as usize];
+                leaf.flags = (leaf.flags & !PARKED) | PENDING;
+                let parent = leaf.parent;
+                self.wait_for_next_round(id, parent);
+            }
+        }
     }
 
     #[cold]
@@ -402,6 +447,7 @@ impl Hls {
         self.cursor = 0;
         self.kept = 0;
         self.sent_in_round = false;
+        self.unpark();
         self.activate_pending();
         self.round += 1;
         if self.inners[ROOT as usize].active_children == 0 {
@@ -482,15 +528,17 @@ impl Hls {
     }
 
     fn activate_pending(&mut self) {
+        let largest = self.max_packet_credits();
         for at in 0..self.pending.len() {
             let id = self.pending[at];
             let leaf = &mut self.leaves[id as usize];
             if leaf.flags & LISTED == 0 {
                 self.order.push(id);
             }
-            leaf.flags = ACTIVE | LISTED;
+            leaf.flags = (leaf.flags & !PENDING) | ACTIVE | LISTED;
+            leaf.balance = self.ceilings.take_balance(id);
             let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
-            let mut grown = self.max_packet_credits() + weight;
+            let mut grown = largest + weight - leaf.balance;
             loop {
                 if parent != ROOT {
                     self.link_child(parent, child);
@@ -597,7 +645,7 @@ impl Hls {
         match leaf.queue.push(&mut self.slab, packet) {
             Ok(()) => {
                 self.bytes += len;
-                if leaf.flags & (ACTIVE | PENDING) == 0 {
+                if leaf.flags & (ACTIVE | PENDING | PARKED) == 0 {
                     leaf.flags |= PENDING;
                     let parent = leaf.parent;
                     self.wait_for_next_round(id, parent);
@@ -621,10 +669,15 @@ impl Scheduler for Hls {
         self.enqueue_one(now, packet, drops);
     }
 
-    fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
-        let mut next = Dequeued::Idle;
-        self.serve(1, u64::MAX, |packet| next = Dequeued::Packet(packet));
-        next
+    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+        self.now = self.now.max(now);
+        let mut next = None;
+        let more = self.serve(1, u64::MAX, |packet| next = Some(packet));
+        match (next, self.ceilings.next_wake()) {
+            (Some(packet), _) => Dequeued::Packet(packet),
+            (None, Some(wake)) if !more => Dequeued::WaitUntil(wake),
+            _ => Dequeued::Idle,
+        }
     }
 
     fn backlog(&self) -> Backlog {
@@ -640,7 +693,7 @@ impl Scheduler for Hls {
             while let Some(packet) = leaf.queue.pop(&mut self.slab, ClassId(id as u32)) {
                 drops.dropped(now, packet, DropReason::Purged);
             }
-            leaf.flags &= INNER;
+            leaf.flags &= INNER | LIMITED;
             leaf.balance = 0;
         }
         for inner in &mut self.inners {
@@ -653,6 +706,7 @@ impl Scheduler for Hls {
         self.waiting.clear();
         self.pending.clear();
         self.touched.clear();
+        self.ceilings.reset();
         (self.cursor, self.kept, self.round, self.bytes) = (0, 0, 0, 0);
         (self.serving, self.in_main_round, self.sent_in_round) = (false, true, true);
         self.rounds = Rounds::default();
@@ -674,13 +728,19 @@ impl Scheduler for Hls {
 
     fn dequeue_batch(
         &mut self,
-        _now: Nanos,
+        now: Nanos,
         max_packets: usize,
         max_bytes: u64,
         out: &mut Vec<Packet>,
         _drops: &mut dyn DropSink,
     ) -> BatchEnd {
-        if self.serve(max_packets, max_bytes, |packet| out.push(packet)) { BatchEnd::Full } else { BatchEnd::Idle }
+        self.now = self.now.max(now);
+        let more = self.serve(max_packets, max_bytes, |packet| out.push(packet));
+        match self.ceilings.next_wake() {
+            _ if more => BatchEnd::Full,
+            Some(wake) => BatchEnd::WaitUntil(wake),
+            None => BatchEnd::Idle,
+        }
     }
 
     fn check_invariants(&self) -> Result<(), String> {
@@ -694,7 +754,7 @@ impl Scheduler for Hls {
         }
         let served = if self.serving { self.order.get(self.cursor).copied() } else { None };
         for (id, leaf) in self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.flags & INNER == 0) {
-            let waits = leaf.flags & (ACTIVE | PENDING) != 0;
+            let waits = leaf.flags & (ACTIVE | PENDING | PARKED) != 0;
             if leaf.queue.is_empty() == waits {
                 return Err(format!("leaf {id}: flags {:#x} with backlog {:?}", leaf.flags, leaf.queue.backlog()));
             }

@@ -18,6 +18,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bucket;
 pub mod driver;
 pub mod drr;
 pub mod fifo;

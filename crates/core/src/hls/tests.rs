@@ -520,6 +520,115 @@ fn leaves_that_take_turns_do_not_cost_their_parent_its_share() {
     assert!(apart * 10 <= 1035 * 300 * 400, "B {sent_b} B, C {sent_c} B");
 }
 
+/// Runs greedy leaves on a link of 1 Gbit/s for 200 ms in packets of 200 to 1500 bytes. Returns bytes by class, inner classes
+/// included, and checks the bound of each ceiling over every interval that ends with a packet.
+fn saturate(tree: &Hierarchy, greedy: &[ClassId]) -> Vec<u64> {
+    use crate::driver::Pacer;
+    let mut hls = Hls::new(tree).unwrap();
+    let mut pacer = Pacer::new(tree.link().rate, Nanos(1));
+    let mut sent = alloc::vec![0u64; tree.len()];
+    let weights = RunWeights::of(tree);
+    let round = tree.classes().map(|class| weights.credits(class) / CREDITS_PER_BYTE + 1).sum::<u64>()
+        + 1500 * tree.leaves().len() as u64;
+    // Largest excess over ceiling * t so far seen from any earlier start: max over s of (W(s) - c s), then W(t) - c t minus it.
+    let mut lowest = alloc::vec![0i128; tree.len()];
+    let mut now = Nanos::ZERO;
+    let mut seed = 1u32;
+    while now < Nanos::from_millis(200) {
+        for &leaf in greedy {
+            while hls.class_backlog(leaf).packets < 40 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                hls.enqueue(now, packet(leaf.0, 200 + (seed >> 16) % 1301), &mut no_drops);
+            }
+        }
+        match hls.dequeue(now, &mut no_drops) {
+            Dequeued::Packet(packet) => {
+                let mut at = packet.class;
+                while at != ClassId::ROOT {
+                    sent[at.index()] += u64::from(packet.len);
+                    if let Some(ceiling) = tree.config(at).ceiling {
+                        let brought = i128::from(ceiling.bps()) * i128::from(now.0) / 8_000_000_000;
+                        let excess = i128::from(sent[at.index()]) - brought;
+                        let depth = i128::from(tree.config(at).ceiling_burst.unwrap());
+                        let before = lowest[at.index()].min(excess - i128::from(packet.len));
+                        lowest[at.index()] = before;
+                        // One round may carry all of Q* to one class; Lemma 7 says no more.
+                        assert!(excess - before <= depth + 2 * i128::from(round), "{at:?} {excess} {before}");
+                    }
+                    at = tree.parent(at).unwrap();
+                }
+                now = pacer.charge(now, packet.len);
+            }
+            Dequeued::WaitUntil(t) => {
+                assert!(t > now, "waits for the past");
+                now = t;
+                pacer.idle(now);
+            }
+            Dequeued::Idle => panic!("idle with backlog"),
+        }
+        hls.check_invariants().unwrap();
+    }
+    sent
+}
+
+fn mbps(n: u64) -> Rate {
+    Rate::from_bps(n * 1_000_000).unwrap()
+}
+
+fn ceiled(weight: u64, ceiling: u64) -> ClassConfig {
+    ClassConfig { ceiling: Some(mbps(ceiling)), ceiling_burst: Some(20_000), ..weighted(weight) }
+}
+
+#[track_caller]
+fn assert_mbps(sent: &[u64], class: ClassId, expected: u64) {
+    let measured = sent[class.index()] * 8 / 200_000;
+    assert!(measured.abs_diff(expected) * 50 <= expected, "class {}: {measured} Mbit/s, not {expected}", class.0);
+}
+
+#[test]
+fn a_ceiling_at_an_inner_class_holds_and_its_leaves_still_share_by_weight() {
+    let mut tree = builder(1500);
+    let a = tree.add(ClassId::ROOT, ceiled(3, 150)).unwrap();
+    let b = tree.add(ClassId::ROOT, weighted(3)).unwrap();
+    let c = tree.add(ClassId::ROOT, weighted(4)).unwrap();
+    let a1 = tree.add(a, weighted(1)).unwrap();
+    let a2 = tree.add(a, weighted(4)).unwrap();
+    let tree = tree.build().unwrap();
+    let sent = saturate(&tree, &[a1, a2, b, c]);
+    // The fluid ideal: A is held at 150, B and C share 850 as 3 : 4; A1 and A2 share 150 as 1 : 4.
+    for (class, expected) in [(a, 150), (a1, 30), (a2, 120), (b, 364), (c, 486)] {
+        assert_mbps(&sent, class, expected);
+    }
+}
+
+#[test]
+fn with_all_at_their_ceilings_the_link_waits() {
+    let mut tree = builder(1500);
+    let a = tree.add(ClassId::ROOT, ceiled(1, 400)).unwrap();
+    let a1 = tree.add(a, ceiled(1, 50)).unwrap();
+    let a2 = tree.add(a, ceiled(1, 100)).unwrap();
+    let b = tree.add(ClassId::ROOT, ceiled(1, 200)).unwrap();
+    let tree = tree.build().unwrap();
+    let sent = saturate(&tree, &[a1, a2, b]);
+    for (class, expected) in [(a, 150), (a1, 50), (a2, 100), (b, 200)] {
+        assert_mbps(&sent, class, expected);
+    }
+}
+
+#[test]
+fn nested_ceilings_bind_where_the_ideal_says() {
+    let mut tree = builder(1500);
+    let a = tree.add(ClassId::ROOT, ceiled(1, 300)).unwrap();
+    let a1 = tree.add(a, ceiled(5, 100)).unwrap();
+    let a2 = tree.add(a, weighted(1)).unwrap();
+    let b = tree.add(ClassId::ROOT, weighted(1)).unwrap();
+    let tree = tree.build().unwrap();
+    let sent = saturate(&tree, &[a1, a2, b]);
+    for (class, expected) in [(a, 300), (a1, 100), (a2, 200), (b, 700)] {
+        assert_mbps(&sent, class, expected);
+    }
+}
+
 #[test]
 fn small_weights_are_used_as_they_stand_and_rates_are_scaled_by_a_power_of_ten() {
     let weights = RunWeights::of(&figure_1());
