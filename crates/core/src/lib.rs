@@ -22,6 +22,7 @@ pub mod bucket;
 pub mod driver;
 pub mod drr;
 pub mod fifo;
+pub mod heap;
 pub mod hierarchy;
 pub mod hls;
 pub mod metered;
