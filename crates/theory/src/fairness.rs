@@ -11,10 +11,10 @@
 //!   backlogged: [`FairnessMeter::served`] first, then [`FairnessMeter::idle`] if that was the leaf's last packet. So the
 //!   last packet of a backlogged period counts.
 //! * An inner class is backlogged while any leaf below it is. Events at one instant count in the order in which they are told.
-//! * A scheduler that fixes who takes part at the start of a round (HLS) can have an inner class whose packets all arrived in
-//!   the middle of the round: backlogged to an observer, idle to the scheduler, which takes its quota away (equation (11)).
-//!   The proof of Theorem 3 speaks of classes that are *active* throughout. Whoever tests that theorem tells
-//!   [`FairnessMeter::backlogged`] when the scheduler takes the leaf up, not when its packet arrives.
+//! * A scheduler that fixes who takes part at the start of a round can have an inner class whose packets all arrived in the
+//!   middle of the round: backlogged to an observer, idle to the scheduler. Equation (11) of the paper takes its balance
+//!   then, which breaks Theorem 3; our HLS does not, and is measured as an observer sees it. To measure a scheduler that does,
+//!   tell [`FairnessMeter::backlogged`] when it takes the leaf up, not when the packet arrives.
 //!
 //! Cost: per service, one update for each sibling that is compared with the leaf or an ancestor of it.
 
