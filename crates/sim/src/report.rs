@@ -34,7 +34,8 @@ pub struct Run {
     pub phases: Vec<Phase>,
     /// What the scheduler could not honour and ran without, in words.
     pub notes: Vec<String>,
-    /// Most bytes that the packets under way and the measurements can take in memory, the scheduler's own left out.
+    /// Most bytes that the packets under way and the measurements can take in memory while the simulation runs, the
+    /// scheduler's own left out.
     pub memory_bound_bytes: u64,
     /// Rates against time, where [`Options::window`](crate::Options::window) asks for them. Not part of the JSON.
     #[serde(skip)]

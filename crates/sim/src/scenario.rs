@@ -44,8 +44,11 @@ pub struct Options {
 /// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers, which takes about a second then.
 const EXACT_CELLS: usize = 10_000;
 
-/// Most classes times windows, or classes times phases, that are recorded in one run; 8 bytes each.
-pub const MAX_CELLS: u64 = 1 << 26;
+/// Most classes times windows that are recorded in one run; 8 bytes each, and as many again in the report.
+pub const MAX_WINDOW_RATES: u64 = 1 << 26;
+
+/// Most classes times averages of phases that are recorded in one run; about 100 bytes each in the report.
+pub const MAX_PHASE_RATES: u64 = 1 << 23;
 
 /// Why a simulation did not take place or was not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,14 +83,14 @@ pub enum SimError {
     /// A source that cannot run.
     #[error(transparent)]
     Source(#[from] MixError),
-    /// More to record than [`MAX_CELLS`].
+    /// More to record than [`MAX_WINDOW_RATES`] or [`MAX_PHASE_RATES`].
     #[error("{cells} rates to record ({what}); the limit is {limit}")]
     TooMuchToRecord {
         /// What there is too much of.
         what: &'static str,
         /// How many rates.
         cells: u64,
-        /// [`MAX_CELLS`].
+        /// How many are allowed.
         limit: u64,
     },
     /// The scheduler could not be made for the tree.
@@ -168,18 +171,15 @@ impl Scenario {
             }
         }
         let classes = self.tree.len() as u64;
-        let limited = |what, columns: u64| {
+        let limited = |what, columns: u64, limit| {
             let cells = columns.saturating_mul(classes);
-            if cells > MAX_CELLS {
-                return Err(SimError::TooMuchToRecord { what, cells, limit: MAX_CELLS });
-            }
-            Ok(())
+            if cells > limit { Err(SimError::TooMuchToRecord { what, cells, limit }) } else { Ok(()) }
         };
         if let Some(window) = options.window {
-            limited("classes times windows", self.duration.0.div_ceil(window.0))?;
+            limited("classes times windows", self.duration.0.div_ceil(window.0), MAX_WINDOW_RATES)?;
         }
         // Each phase may be cut in two by the settling time, and one of them by the warmup.
-        limited("classes times phases", 2 * self.phases().len() as u64 + 1)
+        limited("classes times phases", 2 * self.phases().len() as u64 + 1, MAX_PHASE_RATES)
     }
 
     /// The intervals between consecutive changes of any source's activity.

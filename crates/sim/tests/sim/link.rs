@@ -11,7 +11,7 @@ use fairlink_core::registry::{Leniency, SCHEDULERS, find};
 use fairlink_core::scheduler::{Backlog, Dequeued, DropReason, DropSink, Scheduler};
 use fairlink_core::units::Nanos;
 use fairlink_sim::{Observer, Options, Scenario, SimError, compare, simulate};
-use fairlink_traffic::{Model, PacketSize, SourceSpec};
+use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 /// Mean time in the system of M/G/1 by Pollaczek and Khinchine, for a load of `packets_per_s` and these service times.
 fn pollaczek_khinchine(packets_per_s: f64, services_s: impl Iterator<Item = f64> + Clone) -> f64 {
@@ -276,8 +276,14 @@ fn what_cannot_be_simulated_is_refused() {
     let text = refused(&|s| s.sources[0].packet = PacketSize::Fixed(0)).to_string();
     assert_eq!(text, "source 0: a packet of 0 B; the shortest packet has 1 B");
     assert_eq!(error(&|_| (), Options { window: Some(Nanos::ZERO), ..plain }), SimError::EmptyWindow);
-    let cells = error(&|_| (), Options { window: Some(Nanos(20)), ..plain });
-    assert_eq!(cells.to_string(), "150000000 rates to record (classes times windows); the limit is 67108864");
+    let cells = error(&|_| (), Options { window: Some(Nanos(20)), ..plain }).to_string();
+    assert_eq!(cells, "150000000 rates to record (classes times windows); the limit is 67108864");
+    let often = |s: &mut Scenario| {
+        let switched = |n: u64| Interval { start: Nanos(2 * n), end: Nanos(2 * n + 1) };
+        s.sources[0].active = (0..1_000_000).map(switched).collect();
+    };
+    let cells = refused(&often).to_string();
+    assert_eq!(cells, "12000003 rates to record (classes times phases); the limit is 8388608");
 }
 
 #[test]
