@@ -63,6 +63,7 @@ fn an_ipv6_mapped_address_is_not_an_ipv4_address() {
     let frame = FrameKey { version: Some(IpVersion::V6), ..udp(1) };
     assert!(!parse("src net 10.0.0.0/8").matches(&frame));
     assert!(parse("src net ::ffff:10.0.0.0/104").matches(&frame));
+    assert!(!Prefix::v4(Ipv4Addr::new(10, 0, 0, 0), 8).contains(IpVersion::V6, frame.src));
 }
 
 #[test]
