@@ -1,8 +1,9 @@
 //! What users read when a file is wrong: the place, the value, the limit, and what to do.
 
+use fairlink_config::link::find_scheduler;
 use fairlink_config::{LinkFile, Problems, ReadOptions, Scenario};
-use fairlink_core::hierarchy::MAX_DEPTH;
-use fairlink_core::registry::Leniency;
+use fairlink_core::hierarchy::{Feature, MAX_DEPTH};
+use fairlink_core::registry::{BuildError, Leniency, SCHEDULERS};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 fn link(text: &str) -> Result<LinkFile, Problems> {
@@ -15,9 +16,21 @@ fn table(cases: &[(&str, &str)], check: impl Fn(&str) -> String) -> String {
     for (title, text) in cases {
         let said = check(text);
         assert!(!said.is_empty(), "{title}: nothing is said");
+        let said: String = said.lines().map(|line| without_schedulers(line) + "\n").collect();
         table += &format!("# {title}\n{said}\n");
     }
     table
+}
+
+/// Which schedulers there are is not what these tables are about.
+fn without_schedulers(line: &str) -> String {
+    let names = |list: &str| list.split(", ").all(|name| find_scheduler(name).is_some());
+    let Some((said, help)) = line.split_once("; ") else { return line.to_owned() };
+    let (help, rest) = help.split_once("; ").map_or((help, ""), |(help, _)| (help, "; or use --lenient to ignore it"));
+    let schedulers = help == "no scheduler here can"
+        || help.strip_prefix("these can: ").is_some_and(names)
+        || help.strip_prefix("there are: ").is_some_and(names);
+    if schedulers { format!("{said}; (schedulers){rest}") } else { line.to_owned() }
 }
 
 fn refusal(text: &str) -> String {
@@ -55,7 +68,7 @@ fn errors_of_the_link_table_name_the_place_and_the_limit() {
         ("a share of itself", "[link]\nrate = '50%'\n[[class]]\nname = 'a'"),
         ("wrong type", "[link]\nrate = true\nscheduler = 5\nmtu = [1500]\n[[class]]\nname = 'a'"),
         ("wrong tables", "link = 5\n[class]\nname = 'a'"),
-        ("unknown scheduler", "[link]\nrate = '1gbit'\nscheduler = 'hfl'\n[[class]]\nname = 'a'"),
+        ("unknown scheduler", "[link]\nrate = '1gbit'\nscheduler = 'zzz'\n[[class]]\nname = 'a'"),
         (
             "what fifo cannot honour",
             "link = { rate = '1gbit', scheduler = 'fifo' }\n[[class]]\nname = 'a'\nceiling = '5mbit'\n[[class]]\nname = 'b'\nparent = 'a'\nceiling_burst = '2kB'\nqueue = 'codel'",
@@ -122,7 +135,6 @@ fn errors_of_classes_name_the_place_and_the_limit() {
         ),
         ("zero guarantee", "[[class]]\nname = 'a'\nguarantee = '0bit'"),
         ("negative guarantee", "[[class]]\nname = 'a'\nguarantee = '-1mbit'"),
-        ("what hls cannot honour", "[[class]]\nname = 'a'\npriority = 0\n[[class]]\nname = 'b'\npriority = 1"),
         ("priority", "[[class]]\nname = 'a'\npriority = 256"),
         ("burst and quantum of zero", "[[class]]\nname = 'a'\nburst = '0B'\nquantum = '0B'"),
         ("contract of zero time", "[[class]]\nname = 'a'\ncontract = { bytes = '3kB', every = '0s' }"),
@@ -182,7 +194,10 @@ fn warnings_leave_the_file_usable() {
         file.warnings.iter().map(|problem| problem.line() + "\n").collect::<String>()
     };
     let cases = with_link(&[
-        ("what hls cannot honour", "[[class]]\nname = 'a'\npriority = 0\n[[class]]\nname = 'b'\npriority = 1"),
+        (
+            "what fifo cannot honour",
+            "link.scheduler = 'fifo'\n[[class]]\nname = 'a'\npriority = 0\n[[class]]\nname = 'b'\npriority = 1",
+        ),
         ("ceiling below guarantee", "[[class]]\nname = 'a'\nguarantee = '5mbit'\nceiling = '4mbit'"),
         ("buffer below a packet", "[[class]]\nname = 'a'\nbuffer = '1kB'"),
         ("leaves without match", "[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\n[[class]]\nname = 'c'"),
@@ -275,16 +290,31 @@ fn a_terminal_shows_the_line_and_marks_the_place() {
 
 #[test]
 fn a_refusal_by_the_scheduler_itself_gets_the_name_and_the_place() {
-    use fairlink_core::hierarchy::Feature;
-    use fairlink_core::registry::BuildError;
     let file = link("link.rate = '1gbit'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\n").unwrap();
     let class = file.names.id("b").unwrap();
     let refused = BuildError::Parameter { class, what: "quantum", value: 0, min: 1, max: 9 };
     let unsupported = BuildError::Unsupported { scheduler: "hls", class, feature: Feature::Contract };
     let lines = file.explain(&refused).lines() + &file.explain(&unsupported).lines();
-    insta::assert_snapshot!(lines);
+    insta::assert_snapshot!(lines.lines().map(|line| without_schedulers(line) + "\n").collect::<String>());
     let other = file.for_scheduler("fofo", Leniency::Refuse).unwrap_err();
     assert!(other.lines().starts_with("bad.toml: error: there is no scheduler \"fofo\"; did you mean \"fifo\"?"));
+}
+
+#[test]
+fn who_asks_for_too_much_is_told_who_can_honour_it() {
+    let text =
+        "link = { rate = '1gbit', scheduler = 'fifo' }\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nparent = 'a'";
+    let able: Vec<&str> =
+        SCHEDULERS.iter().filter(|info| info.supports(Feature::Hierarchy)).map(|info| info.name).collect();
+    assert!(able.contains(&"hls") && !able.contains(&"fifo"));
+    let expected = format!("; these can: {}; or use --lenient to ignore it\n", able.join(", "));
+    assert!(refusal(text).ends_with(&expected), "{}", refusal(text));
+    // The same file read for a scheduler that can, and for one that need not.
+    let for_hls = ReadOptions { scheduler: Some("hls"), ..ReadOptions::default() };
+    assert_eq!(LinkFile::parse("b.toml", text, &for_hls).unwrap().info().name, "hls");
+    let lenient = ReadOptions { leniency: Leniency::Ignore, ..ReadOptions::default() };
+    let file = LinkFile::parse("b.toml", text, &lenient).unwrap();
+    assert_eq!((file.info().name, file.warnings.len()), ("fifo", 1));
 }
 
 #[test]
