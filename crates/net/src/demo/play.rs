@@ -11,6 +11,7 @@ use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
 use fairlink_core::packet::ClassId;
 use fairlink_core::registry::SchedulerInfo;
 use fairlink_core::units::{Nanos, Rate};
+use fairlink_traffic::{Interval, Model, SourceSpec};
 
 use super::{
     Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, Skipped,
@@ -37,8 +38,13 @@ const OUTPUT: &str = "fl-out";
 /// The receiver's end of the second cable.
 const SINK: &str = "fl-sink";
 
-/// What a greedy class offers, in percent of the link's rate: more than it can ever get, so that it stays backlogged.
-const GREEDY_PERCENT: u64 = 110;
+/// What all greedy sources offer together, in percent of the link's rate. They offer alike, so that no scheduler looks fair
+/// because of what it was offered.
+const GREEDY_PERCENT: u64 = 330;
+/// What one greedy source offers at the most: more than its class can ever get.
+const ONE_GREEDY_PERCENT: u64 = 110;
+/// What one greedy source offers at the least, in percent of the largest ideal rate: enough to stay backlogged.
+const IDEAL_PERCENT: f64 = 150.0;
 /// Time for all threads to start before the first packet.
 const LEAD: Nanos = Nanos::from_millis(30);
 /// Time for frames on their way to arrive after the generator has ended.
@@ -193,7 +199,8 @@ impl Stage {
                 let mut config = GatewayConfig::new(INPUT, OUTPUT, info, tree.clone(), default);
                 config.names.clone_from(&plan.names);
                 config.matches = matches;
-                config.pacing = Pacing::Precise;
+                // Who sleeps more gets a busy processor sooner; delays are not shown.
+                config.pacing = Pacing::Eco;
                 config.catch_up = Some(CATCH_UP);
                 config.drain = DRAIN;
                 (Some(Gateway::open(config)?), None)
@@ -209,9 +216,10 @@ impl Stage {
             interface: if htb.is_some() { OUTPUT } else { SOURCE }.to_owned(),
             classes: classes.into_iter().collect(),
             names: BTreeMap::new(),
-            sources: plan.sources.clone(),
+            sources: offered(plan, tree.link().rate),
             seed: 1,
-            greedy_rate: greedy_rate(tree.link().rate),
+            // None is greedy any more.
+            greedy_rate: tree.link().rate,
             duration: plan.duration(),
             start_ns: Some(start_ns),
             run: self.run,
@@ -291,8 +299,26 @@ fn join<T, E: Into<DemoError>>(handle: std::thread::ScopedJoinHandle<'_, Result<
     }
 }
 
-fn greedy_rate(link: Rate) -> Rate {
-    Rate::from_bps(link.bps().saturating_mul(GREEDY_PERCENT) / 100).unwrap_or(Rate::MAX)
+/// The plan's sources, with greedy ones made sources of a constant rate for each phase. The more of them send, the less each
+/// has to offer to stay backlogged; what is offered in vain costs processor time, of which there may not be enough.
+fn offered(plan: &DemoPlan, link: Rate) -> Vec<SourceSpec> {
+    let is_greedy = |source: &&SourceSpec| source.model == Model::Greedy;
+    let mut sources: Vec<SourceSpec> = plan.sources.iter().filter(|source| !is_greedy(source)).cloned().collect();
+    for (index, phase) in plan.phases.iter().enumerate() {
+        let sends = |source: &&SourceSpec| {
+            let all = Interval { start: Nanos::ZERO, end: Nanos::MAX };
+            let active = if source.active.is_empty() { &[all][..] } else { &source.active };
+            active.iter().any(|interval| interval.start < phase.end && phase.start < interval.end)
+        };
+        let greedy: Vec<&SourceSpec> = plan.sources.iter().filter(is_greedy).filter(sends).collect();
+        let share = link.bps() * GREEDY_PERCENT / 100 / greedy.len().max(1) as u64;
+        let ideal = greedy.iter().map(|source| plan.ideal_bps(index, source.class)).fold(0.0, f64::max);
+        let bps = share.max((ideal * IDEAL_PERCENT / 100.0) as u64).min(link.bps() * ONE_GREEDY_PERCENT / 100);
+        let model = Model::CbrRate(Rate::from_bps(bps.max(1)).unwrap_or(Rate::MAX));
+        let active = vec![Interval { start: phase.start, end: phase.end }];
+        sources.extend(greedy.into_iter().map(|source| SourceSpec { model, active: active.clone(), ..source.clone() }));
+    }
+    sources
 }
 
 fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, window: &Window) -> DemoProgress<'a> {
@@ -373,4 +399,64 @@ fn accounting(plan: &DemoPlan, tree: &Hierarchy, played: &Played) -> Accounting 
         }
     }
     accounting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::PlanPhase;
+    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
+    use fairlink_traffic::PacketSize;
+
+    #[test]
+    fn greedy_sources_offer_alike_and_more_than_their_classes_can_get() {
+        let link = Rate::from_bps(100_000_000).unwrap();
+        let mut tree = Hierarchy::builder(LinkConfig::new(link));
+        for _ in 0..8 {
+            tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+        }
+        let second = Nanos::from_secs(1);
+        let phase = |index: u64, ideal: &[f64]| PlanPhase {
+            start: Nanos(index * second.0),
+            end: Nanos((index + 1) * second.0),
+            ideal_bps: std::iter::once(0.0).chain(ideal.iter().copied()).collect(),
+        };
+        let source = |class: u32, model, seconds: std::ops::Range<u64>| SourceSpec {
+            class: ClassId(class),
+            model,
+            packet: PacketSize::Fixed(1000),
+            active: vec![Interval { start: Nanos::from_secs(seconds.start), end: Nanos::from_secs(seconds.end) }],
+        };
+        let cbr = source(8, Model::CbrRate(Rate::from_bps(5).unwrap()), 0..3);
+        let mut sources: Vec<SourceSpec> = (2..=5).map(|class| source(class, Model::Greedy, 0..1)).collect();
+        sources.extend([source(1, Model::Greedy, 0..3), cbr.clone(), source(7, Model::Greedy, 2..3)]);
+        // One that is always there.
+        sources[4].active.clear();
+        let plan = DemoPlan {
+            experiment: 1,
+            scenario: None,
+            tree: tree.build().unwrap(),
+            names: Vec::new(),
+            sources,
+            phases: vec![phase(0, &[40e6]), phase(1, &[100e6]), phase(2, &[60e6, 0.0, 0.0, 0.0, 0.0, 0.0, 40e6])],
+            settle: Nanos::ZERO,
+        };
+        let all = offered(&plan, link);
+        assert_eq!(all[0], cbr);
+        let seen: Vec<(u64, u32, u64)> = all[1..]
+            .iter()
+            .map(|source| match source.model {
+                Model::CbrRate(rate) => (source.active[0].start.0 / second.0, source.class.0, rate.bps() / 1_000_000),
+                _ => panic!("{source:?}"),
+            })
+            .collect();
+        let expected =
+            [(0, 2, 66), (0, 3, 66), (0, 4, 66), (0, 5, 66), (0, 1, 66), (1, 1, 110), (2, 1, 110), (2, 7, 110)];
+        assert_eq!(seen, expected);
+        // Many small ones and one large one: what the large one is due counts.
+        let mut plan = plan;
+        plan.sources.extend((0..95).map(|_| source(6, Model::Greedy, 0..1)));
+        let first = &offered(&plan, link)[1];
+        assert_eq!(first.model, Model::CbrRate(Rate::from_bps(60_000_000).unwrap()));
+    }
 }
