@@ -41,7 +41,8 @@ pub struct Options {
     pub settle: Nanos,
 }
 
-/// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers, which takes about a second then.
+/// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers; of more, it would take longer than
+/// many a simulation.
 const EXACT_CELLS: usize = 10_000;
 
 /// Most classes times windows that are recorded in one run; 8 bytes each, and as many again in the report.
