@@ -95,6 +95,8 @@ pub struct Driver<S> {
     scheduler: S,
     pacer: Pacer,
     now: Nanos,
+    /// Until when there was nothing to send at the end of the last turn: time that is not made up for.
+    rested_until: Nanos,
     batch: Vec<Packet>,
 }
 
@@ -105,13 +107,15 @@ impl<S: Scheduler> Driver<S> {
     /// Drives `scheduler` at the pace of `pacer`.
     #[must_use]
     pub fn new(scheduler: S, pacer: Pacer) -> Self {
-        Self { scheduler, pacer, now: Nanos::ZERO, batch: Vec::with_capacity(Self::BATCH) }
+        Self { scheduler, pacer, now: Nanos::ZERO, rested_until: Nanos::MAX, batch: Vec::with_capacity(Self::BATCH) }
     }
 
     /// Takes in what has arrived at `port` and sends all that is due by `now`, at most [`Driver::BATCH`] packets.
     pub fn turn(&mut self, now: Nanos, port: &mut impl Port) -> Wake {
         self.now = self.now.max(now);
         let now = self.now;
+        self.pacer.idle(self.rested_until.min(now));
+        self.rested_until = Nanos::ZERO;
         port.receive(now, &mut self.batch);
         if !self.batch.is_empty() {
             self.scheduler.enqueue_batch(now, &mut self.batch, port);
@@ -135,10 +139,12 @@ impl<S: Scheduler> Driver<S> {
                 BatchEnd::Full => {}
                 BatchEnd::WaitUntil(t) => {
                     self.pacer.idle(now);
+                    self.rested_until = t;
                     break Wake::At(t.max(self.pacer.free_at()));
                 }
                 BatchEnd::Idle => {
                     self.pacer.idle(now);
+                    self.rested_until = Nanos::MAX;
                     break Wake::OnArrival;
                 }
             }
@@ -162,11 +168,6 @@ impl<S: Scheduler> Driver<S> {
     /// The pacing.
     pub fn pacer(&self) -> &Pacer {
         &self.pacer
-    }
-
-    /// The pacing, for who knows that the link was idle and may not catch up.
-    pub fn pacer_mut(&mut self) -> &mut Pacer {
-        &mut self.pacer
     }
 }
 
@@ -197,6 +198,47 @@ mod tests {
             now = pacer.free_at();
         }
         assert_eq!(now, Nanos(5_120));
+    }
+
+    /// Packets of 1000 bytes that are there from the start or come at a time.
+    struct Arrivals(Vec<(Nanos, u32)>, Vec<Nanos>);
+
+    impl DropSink for Arrivals {
+        fn dropped(&mut self, _: Nanos, packet: Packet, reason: crate::scheduler::DropReason) {
+            panic!("{packet:?} dropped: {reason:?}");
+        }
+    }
+
+    impl Port for Arrivals {
+        fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
+            while let Some(&(_, len)) = self.0.first().filter(|(at, _)| *at <= now) {
+                self.0.remove(0);
+                batch.push(Packet { handle: 0, len, class: crate::packet::ClassId(1) });
+            }
+        }
+
+        fn transmit(&mut self, _: Nanos, _: Packet, done: Nanos) {
+            self.1.push(done);
+        }
+
+        fn flush(&mut self, _: Nanos) {}
+    }
+
+    #[test]
+    fn time_without_backlog_is_not_made_up_for() {
+        use crate::hierarchy::{ClassConfig, Hierarchy, LinkConfig};
+        let mut tree = Hierarchy::builder(LinkConfig::new(gbps(1)));
+        tree.add(crate::packet::ClassId::ROOT, ClassConfig::default()).unwrap();
+        let fifo = crate::fifo::Fifo::new(&tree.build().unwrap());
+        let mut driver = Driver::new(fifo, Pacer::new(gbps(1), Nanos(20_000)));
+        let arrivals = [(Nanos(0), 1000), (Nanos(100_000), 1000), (Nanos(100_000), 1000), (Nanos(100_000), 1000)];
+        let mut port = Arrivals(arrivals.to_vec(), Vec::new());
+        assert_eq!(driver.turn(Nanos(0), &mut port), Wake::At(Nanos(8_000)));
+        assert_eq!(driver.turn(Nanos(8_000), &mut port), Wake::OnArrival);
+        assert_eq!(driver.turn(Nanos(100_000), &mut port), Wake::At(Nanos(108_000)));
+        // Late while there is backlog: both are due, as if the first had started in time.
+        assert_eq!(driver.turn(Nanos(119_000), &mut port), Wake::At(Nanos(124_000)));
+        assert_eq!(port.1, [Nanos(8_000), Nanos(108_000), Nanos(116_000), Nanos(124_000)]);
     }
 
     #[test]

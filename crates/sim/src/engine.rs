@@ -102,9 +102,6 @@ fn run<'a>(
         };
         let next = [due, port.next_event()].into_iter().flatten().min().map(|at| at.max(now));
         let Some(at) = next.filter(|&at| at < scenario.duration) else { break };
-        if at > driver.pacer().free_at() {
-            driver.pacer_mut().idle(at);
-        }
         let moved = port.moved();
         wake = driver.turn(at, &mut port);
         port.check()?;
