@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use fairlink_core::registry::{self, SCHEDULERS, SchedulerInfo};
+use fairlink_core::units::Nanos;
 use fairlink_lab::bench::{self, BATCH, Cost, Plan};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::args::time;
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -21,9 +23,13 @@ pub(crate) struct Args {
     /// Also a million leaves (needs 1 GB of memory).
     #[arg(long)]
     full: bool,
-    /// Milliseconds to spend on each figure.
-    #[arg(long, value_name = "MS", default_value_t = 300)]
-    time_ms: u64,
+    /// Time to spend on each figure [default: 300ms; with --gateway 2s].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    time: Option<Nanos>,
+    /// Instead: real packets through the gateway in a private network namespace; packets per second, delay, the scheduler's share.
+    #[cfg(target_os = "linux")]
+    #[arg(long)]
+    gateway: bool,
 }
 
 fn scheduler(name: &str) -> Result<&'static SchedulerInfo, String> {
@@ -41,12 +47,16 @@ fn leaves(text: &str) -> Result<usize, String> {
 
 /// Measures and prints.
 pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
+    #[cfg(target_os = "linux")]
+    if args.gateway {
+        return real::run(&args, out);
+    }
     let mut plan = Plan {
         schedulers: args.schedulers,
         leaves: args.leaves,
         levels: vec![1, 3],
         packet_bytes: vec![64, 1500],
-        time: Duration::from_millis(args.time_ms),
+        time: args.time.map_or(Duration::from_millis(300), |time| Duration::from_nanos(time.0)),
     };
     if plan.schedulers.is_empty() {
         plan.schedulers = SCHEDULERS.iter().collect();
@@ -102,4 +112,84 @@ fn rows(plan: &Plan, costs: &[Cost]) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+/// `--gateway`.
+#[cfg(target_os = "linux")]
+mod real {
+    use std::time::Duration;
+
+    use fairlink_core::registry;
+    use fairlink_net::bench::{GatewayBench, GatewayBenchConfig, gateway_bench};
+    use fairlink_net::netns::enter_private_namespace;
+    use serde::Serialize;
+
+    use super::Args;
+    use crate::failure::Failure;
+    use crate::human;
+    use crate::out::{Out, note};
+
+    #[derive(Serialize)]
+    struct Document {
+        machine: String,
+        gateway: Vec<GatewayBench>,
+    }
+
+    pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+        let namespace = enter_private_namespace().map_err(Failure::wrong)?;
+        let info = match &args.schedulers[..] {
+            [] => registry::find("hls").ok_or_else(|| Failure::wrong("there is no scheduler hls"))?,
+            [info] => info,
+            _ => return Err(Failure::wrong("--gateway measures one scheduler at a time")),
+        };
+        let mut config = GatewayBenchConfig::new(info);
+        if let Some(time) = args.time {
+            config.span = Duration::from_nanos(time.0);
+        }
+        note(format!(
+            "measuring for {}",
+            human::time(config.span.as_secs_f64() * 3.0 * config.frame_bytes.len() as f64)
+        ));
+        let bench = gateway_bench(&namespace, &config).map_err(Failure::failed)?;
+        let machine = fairlink_lab::bench::machine();
+        let balanced = bench.results.iter().all(|result| result.balanced);
+        if out.json {
+            out.document(&Document { machine, gateway: vec![bench] })?;
+        } else {
+            text(&machine, &bench, out)?;
+        }
+        out.flush()?;
+        if balanced { Ok(()) } else { Err(Failure::Failed(anyhow::anyhow!("packets are unaccounted for"))) }
+    }
+
+    fn text(machine: &str, bench: &GatewayBench, out: &mut Out) -> Result<(), Failure> {
+        out.line(format!(
+            "The gateway on one processor, {} with {} classes, pacing {}; sender and receiver on the same machine. Machine: {machine}.",
+            bench.scheduler, bench.classes, bench.pacing
+        ))?;
+        out.line("")?;
+        let head = [
+            "frame",
+            "offered/s",
+            "forwarded/s",
+            "if never waiting",
+            "at work",
+            "scheduler",
+            "classifier",
+            "added p50",
+            "added p99",
+        ];
+        let rows = bench.results.iter().map(|result| {
+            let rates = [result.offered_pps, result.forwarded_pps, result.forwarded_per_busy_second];
+            let mut row = vec![format!("{} B", result.frame_bytes)];
+            row.extend(rates.map(|pps| format!("{pps:.0}")));
+            row.extend([result.busy, result.scheduler_share, result.classify_share].map(human::percent));
+            row.extend([result.added_p50_s, result.added_p99_s].map(human::time));
+            row
+        });
+        out.table(&head, rows.collect(), 1..head.len())?;
+        out.line("")?;
+        out.line("forwarded/s is with the sender as fast as it can; scheduler and classifier are shares of the time at work;")?;
+        out.line("added is the delay through the gateway on an idle link, less that over a bare cable.")
+    }
 }

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 fn refuse(problems: Problems, out: &mut Out) -> Result<(), Failure> {
     if out.json {
         out.document(&Unsound { valid: false, errors: problems.all().iter().map(Finding::from).collect() })?;
-        out.finish()?;
+        out.flush()?;
     }
     Err(problems.into())
 }

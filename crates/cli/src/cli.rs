@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::link::FluidArgs;
-use crate::{bench, check, completions, explain, man, sim};
+use crate::{bench, check, completions, demo, explain, man, sim};
+#[cfg(target_os = "linux")]
+use crate::{ctl, gateway, generate, receive};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
@@ -14,7 +16,7 @@ use crate::{bench, check, completions, explain, man, sim};
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 
     /// Print JSON (base units: bit/s, seconds, bytes) instead of text.
     #[arg(long, global = true)]
@@ -24,6 +26,8 @@ pub(crate) struct Cli {
 /// One per module.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Share a link among real packets in a private network namespace, and see measured rates beside ideal ones.
+    Demo(demo::Args),
     /// Check a link file, and print what its scheduler promises: shares, weights as run, bounds.
     Check(check::Args),
     /// Compute what every class should get: the hierarchical max-min fair allocation, exact, ceilings respected.
@@ -32,6 +36,18 @@ pub(crate) enum Command {
     Explain(explain::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
+    /// Share a real link: forward frames between two interfaces, one direction shaped by the link file.
+    #[cfg(target_os = "linux")]
+    Gateway(gateway::Args),
+    /// Talk to a running gateway.
+    #[cfg(target_os = "linux")]
+    Ctl(ctl::Args),
+    /// Send a scenario as real traffic.
+    #[cfg(target_os = "linux")]
+    Generate(generate::Args),
+    /// Measure what `generate` sends: rate, delay, loss and order per class.
+    #[cfg(target_os = "linux")]
+    Receive(receive::Args),
     /// List the schedulers and what each supports and promises.
     Schedulers,
     /// Measure what a packet costs under each scheduler on this machine.

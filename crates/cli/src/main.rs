@@ -3,6 +3,7 @@
 //! Data goes to standard output, messages to standard error. Exit code 0: done; 1: the check, the claim or the run failed;
 //! 2: the command line or a file is wrong.
 
+mod args;
 mod cli;
 mod failure;
 mod human;
@@ -14,11 +15,21 @@ mod promises;
 mod bench;
 mod check;
 mod completions;
+mod demo;
 mod explain;
 mod fluid;
 mod man;
 mod schedulers;
 mod sim;
+
+#[cfg(target_os = "linux")]
+mod ctl;
+#[cfg(target_os = "linux")]
+mod gateway;
+#[cfg(target_os = "linux")]
+mod generate;
+#[cfg(target_os = "linux")]
+mod receive;
 
 use std::process::ExitCode;
 
@@ -31,7 +42,7 @@ use crate::out::Out;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = Out::new(cli.json);
-    let done = run(cli, &mut out).and_then(|()| out.finish());
+    let done = run(cli, &mut out).and_then(|()| out.flush());
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -39,11 +50,20 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
-    match cli.command {
+    match cli.command.unwrap_or_else(|| Command::Demo(demo::Args::default())) {
+        Command::Demo(args) => demo::run(&args, out),
         Command::Check(args) => check::run(&args, out),
         Command::Fluid(args) => fluid::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Sim(args) => sim::run(&args, out),
+        #[cfg(target_os = "linux")]
+        Command::Ctl(args) => ctl::run(&args, out),
+        #[cfg(target_os = "linux")]
+        Command::Gateway(args) => gateway::run(&args, out),
+        #[cfg(target_os = "linux")]
+        Command::Generate(args) => generate::run(&args, out),
+        #[cfg(target_os = "linux")]
+        Command::Receive(args) => receive::run(&args, out),
         Command::Schedulers => schedulers::run(out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => completions::run(&args, out),

@@ -4,8 +4,11 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
+use console::Term;
 use serde::Serialize;
+use supports_unicode::Stream;
 
+use crate::demo::Canvas;
 use crate::failure::Failure;
 
 /// Where a command's data goes.
@@ -13,12 +16,14 @@ pub(crate) struct Out {
     /// Whether the user asked for JSON.
     pub(crate) json: bool,
     writer: BufWriter<StdoutLock<'static>>,
+    /// Lines that the next [`Out::redraw`] replaces.
+    drawn: usize,
 }
 
 impl Out {
     /// Standard output.
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, writer: BufWriter::new(io::stdout().lock()) }
+        Self { json, writer: BufWriter::new(io::stdout().lock()), drawn: 0 }
     }
 
     /// One JSON document, indented, on lines of its own.
@@ -62,15 +67,39 @@ impl Out {
         console::colors_enabled()
     }
 
-    /// Text or bytes as they are.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.writer.write_all(bytes)?;
+    /// Whether a person looks at it.
+    pub(crate) fn is_terminal(&self) -> bool {
+        Term::stdout().is_term()
+    }
+
+    /// What pictures can be drawn with and on.
+    pub(crate) fn canvas(&self) -> Canvas {
+        let term = Term::stdout();
+        // Without a terminal nothing wraps, and nobody's eyes have to find the line again.
+        let width = if term.is_term() { usize::from(term.size().1) } else { 100 };
+        Canvas { width, blocks: supports_unicode::on(Stream::Stdout), colour: self.colour() }
+    }
+
+    /// Lines in place of those drawn before, on a terminal.
+    pub(crate) fn redraw(&mut self, lines: &[String]) -> Result<(), Failure> {
+        if self.drawn > 0 {
+            // Up to the first line drawn before, and everything below it away.
+            write!(self.writer, "\x1b[{}A\x1b[J", self.drawn)?;
+        }
+        self.drawn = lines.len();
+        lines.iter().try_for_each(|line| writeln!(self.writer, "{line}"))?;
+        self.flush()
+    }
+
+    /// Hands over what is buffered, so that it is seen now.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.writer.flush()?;
         Ok(())
     }
 
-    /// Hands over what is buffered.
-    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
-        self.writer.flush()?;
+    /// Text or bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.writer.write_all(bytes)?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use crate::fairlink;
 
 #[test]
 fn bench_has_a_figure_for_every_scheduler_and_tree_it_takes() {
-    let args = ["bench", "--leaves", "8,27", "--time-ms", "1"];
+    let args = ["bench", "--leaves", "8,27", "--time", "1ms"];
     let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
     assert!(json["machine"].as_str().is_some_and(|machine| machine.contains("processors")), "{json}");
     let results = json["results"].as_array().expect("a list");

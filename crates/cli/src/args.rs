@@ -1,0 +1,19 @@
+//! Values on the command line.
+
+use fairlink_config::units::{parse_rate, parse_time};
+use fairlink_core::units::{Nanos, Rate};
+
+/// A time with its unit, such as `10ms`.
+pub(crate) fn time(text: &str) -> Result<Nanos, String> {
+    parse_time(text).map_err(|error| format!("{error}; {}", error.help()))
+}
+
+/// A rate with its unit, such as `10mbit`.
+pub(crate) fn rate(text: &str) -> Result<Rate, String> {
+    parse_rate(text, None).map_err(|error| format!("{error}; {}", error.help()))
+}
+
+/// What there is to choose from.
+pub(crate) fn choice<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
+    format!("there are: {}", known.into_iter().collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,38 @@
+//! `fairlink ctl`: talks to a running gateway.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use fairlink_net::control;
+
+use crate::failure::Failure;
+use crate::gateway;
+use crate::out::Out;
+
+/// What to ask whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    request: Request,
+    /// Path of the gateway's control socket [default: that of the one gateway that runs].
+    #[arg(long, value_name = "PATH", global = true)]
+    control: Option<PathBuf>,
+}
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Request {
+    /// Packets and bytes received, sent, dropped and queued, and delays, by class.
+    Stats,
+}
+
+/// Asks and prints.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let path = match &args.control {
+        Some(path) => path.clone(),
+        None => control::find().map_err(Failure::wrong)?,
+    };
+    match args.request {
+        Request::Stats => gateway::show(&control::stats(&path).map_err(Failure::wrong)?, out),
+    }
+}

@@ -1,0 +1,241 @@
+//! `fairlink demo`: the HLS paper's experiment on real packets, beside the fluid ideal and the kernel's HTB, with nothing to set
+//! up.
+
+mod picture;
+mod show;
+mod words;
+
+use fairlink_core::registry::{self, Leniency};
+use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
+use fairlink_lab::hls::{self, Difference, Experiment};
+use fairlink_net::demo::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, PlanPhase};
+use fairlink_sim::{Scenario, compare};
+
+use crate::args::time;
+use crate::failure::Failure;
+use crate::out::{Out, note};
+
+pub(crate) use picture::Canvas;
+
+/// The link of the demo: what any machine can do.
+const LINK_BPS: u64 = 100_000_000;
+/// Shortest phase: half a second of it is left out of the averages.
+const SHORTEST_PHASE: Nanos = Nanos(NANOS_PER_SEC);
+const LONGEST_PHASE: Nanos = Nanos(600 * NANOS_PER_SEC);
+
+/// What to play.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Experiment of the HLS paper: 1 (leaves go idle one after another) or 2 (three leaves send, one of them pauses).
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    experiment: u8,
+    /// Scenario of experiment 2: how far the guarantees of the two leaves of a class lie apart, low, medium or high.
+    #[arg(long, value_name = "L|M|H", value_parser = scenario)]
+    scenario: Option<Difference>,
+    /// Length of a phase, 1s to 600s [default: 2.5s in experiment 2, 2s in experiment 1].
+    #[arg(long, value_name = "TIME", value_parser = phase)]
+    phase: Option<Nanos>,
+    /// Simulate, even where real packets could be sent.
+    #[arg(long)]
+    simulate: bool,
+}
+
+/// What `fairlink` without a command plays.
+impl Default for Args {
+    fn default() -> Self {
+        Self { experiment: 2, scenario: None, phase: None, simulate: false }
+    }
+}
+
+fn scenario(letter: &str) -> Result<Difference, String> {
+    Difference::of_letter(letter).ok_or_else(|| "there are L, M and H".to_owned())
+}
+
+fn phase(text: &str) -> Result<Nanos, String> {
+    let phase = time(text)?;
+    if (SHORTEST_PHASE..=LONGEST_PHASE).contains(&phase) {
+        Ok(phase)
+    } else {
+        Err(format!("{text} is outside 1s .. 600s"))
+    }
+}
+
+/// Plays and shows.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let experiment = match (args.experiment, args.scenario) {
+        (1, None) => Experiment::One,
+        (1, Some(_)) => return Err(Failure::wrong("--scenario: only experiment 2 has scenarios")),
+        (_, scenario) => Experiment::Two(scenario.unwrap_or(Difference::High)),
+    };
+    let default_phase = if args.experiment == 1 { Nanos::from_secs(2) } else { Nanos::from_millis(2500) };
+    let rate = Rate::from_bps(LINK_BPS).map_err(Failure::failed)?;
+    let scenario = experiment.scenario(rate, Some(args.phase.unwrap_or(default_phase))).map_err(Failure::failed)?;
+    if !out.json {
+        introduce(experiment, &scenario, out)?;
+    }
+    let outcome = if args.simulate {
+        simulate(experiment, &scenario, "--simulate was given", out)?
+    } else {
+        match real::stage() {
+            Ok(stage) => real::play(stage, &plan(experiment, &scenario), out)?,
+            Err(why) => {
+                note(format!("Simulating, because real packets cannot be sent here: {why}"));
+                simulate(experiment, &scenario, &why, out)?
+            }
+        }
+    };
+    if out.json {
+        out.document(&outcome)?;
+    } else {
+        show::outcome(&outcome, hls::SETTLE.0 as f64 / NANOS_PER_SEC as f64, out)?;
+    }
+    if outcome.stopped {
+        out.flush()?;
+        return Err(Failure::Failed(anyhow::anyhow!("interrupted")));
+    }
+    Ok(())
+}
+
+fn introduce(experiment: Experiment, scenario: &Scenario, out: &mut Out) -> Result<(), Failure> {
+    let what = match experiment {
+        Experiment::One => "Experiment 1 of the HLS paper: leaves go idle one after another".to_owned(),
+        Experiment::Two(difference) => format!(
+            "Experiment 2 of the HLS paper, scenario {}: A1, B2 and C send all they can, and C pauses in the second phase",
+            difference.letter()
+        ),
+    };
+    out.line(format!("{what}."))?;
+    let tree = &scenario.tree;
+    let guarantees: Vec<_> = tree
+        .classes()
+        .map(|class| format!("{} {}", scenario.names[class.index()], tree.rate_all_busy(class) / 1_000_000))
+        .collect();
+    out.line(format!("A link of {} Mbit/s; guarantees in Mbit/s: {}.", LINK_BPS / 1_000_000, guarantees.join(", ")))?;
+    out.line("")?;
+    out.flush()
+}
+
+/// The experiment as the players of real packets want it.
+fn plan(experiment: Experiment, scenario: &Scenario) -> DemoPlan {
+    let phases = scenario.phases().into_iter().zip(scenario.ideals());
+    DemoPlan {
+        experiment: experiment.number(),
+        scenario: experiment.difference().map(|difference| difference.letter().to_owned()),
+        tree: scenario.tree.clone(),
+        names: scenario.names.clone(),
+        sources: scenario.sources.clone(),
+        phases: phases.map(|(phase, ideal_bps)| PlanPhase { start: phase.start, end: phase.end, ideal_bps }).collect(),
+        settle: hls::SETTLE,
+    }
+}
+
+/// The same in the simulator, whose clock is not the wall's: HLS, and our own HTB where there is one.
+fn simulate(experiment: Experiment, scenario: &Scenario, why: &str, out: &mut Out) -> Result<DemoOutcome, Failure> {
+    let schedulers: Vec<_> = ["hls", "htb"].into_iter().filter_map(registry::find).collect();
+    let report =
+        compare(scenario, &schedulers, Leniency::Ignore, 1, &hls::OPTIONS, &mut ()).map_err(Failure::failed)?;
+    let mut experiments = Vec::new();
+    for run in report.runs {
+        let phases = run.phases.into_iter().map(|phase| DemoPhase {
+            start_s: phase.start_s,
+            end_s: phase.end_s,
+            classes: phase
+                .classes
+                .into_iter()
+                .map(|rate| DemoRate { name: rate.name, rate_bps: rate.settled_bps, ideal_bps: rate.ideal_bps })
+                .collect(),
+        });
+        let run = DemoRun {
+            experiment: experiment.number(),
+            scenario: experiment.difference().map(|difference| difference.letter().to_owned()),
+            scheduler: run.scheduler,
+            link_bps: run.link_bps,
+            phases: phases.collect(),
+            quanta_bytes: None,
+            accounting: None,
+        };
+        if !out.json {
+            show::run(&run, out)?;
+        }
+        experiments.push(run);
+    }
+    Ok(DemoOutcome {
+        real: false,
+        why_simulated: Some(why.to_owned()),
+        experiments,
+        skipped: Vec::new(),
+        stopped: false,
+    })
+}
+
+/// Real packets.
+#[cfg(target_os = "linux")]
+mod real {
+    use fairlink_core::registry;
+    use fairlink_net::demo::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage};
+    use fairlink_net::netns::enter_private_namespace;
+
+    use super::show;
+    use crate::failure::Failure;
+    use crate::interrupt::stop_flag;
+    use crate::out::Out;
+
+    /// A private network namespace with two cables; or why there is none.
+    pub(super) fn stage() -> Result<Stage, String> {
+        let namespace = enter_private_namespace().map_err(|error| error.to_string())?;
+        Stage::new(&namespace).map_err(|error| error.to_string())
+    }
+
+    /// HLS in the gateway, then the kernel's HTB.
+    pub(super) fn play(mut stage: Stage, plan: &DemoPlan, out: &mut Out) -> Result<DemoOutcome, Failure> {
+        let stop = stop_flag()?;
+        let sharers = registry::find("hls").map(Sharer::Gateway).into_iter().chain([Sharer::KernelHtb]);
+        let mut outcome: Option<DemoOutcome> = None;
+        for sharer in sharers {
+            // What cannot be shown any more (a closed pipe) ends the run.
+            let mut shown = Ok(());
+            let played = stage.play_all(plan, &[sharer], &stop, |progress| {
+                if !out.json && out.is_terminal() && shown.is_ok() {
+                    shown = show::live(plan, progress, out);
+                }
+            });
+            let played = played.map_err(|error: DemoError| Failure::failed(error))?;
+            shown?;
+            if !out.json {
+                out.redraw(&[])?;
+                played.experiments.iter().try_for_each(|run| show::run(run, out))?;
+            }
+            let stopped = played.stopped;
+            match &mut outcome {
+                None => outcome = Some(played),
+                Some(outcome) => {
+                    outcome.experiments.extend(played.experiments);
+                    outcome.skipped.extend(played.skipped);
+                    outcome.stopped |= stopped;
+                }
+            }
+            if stopped {
+                break;
+            }
+        }
+        outcome.ok_or_else(|| Failure::Failed(anyhow::anyhow!("there is nothing to play")))
+    }
+}
+
+/// Real packets need Linux.
+#[cfg(not(target_os = "linux"))]
+mod real {
+    use fairlink_net::Unsupported;
+    use fairlink_net::demo::{DemoOutcome, DemoPlan};
+
+    use crate::failure::Failure;
+    use crate::out::Out;
+
+    pub(super) fn stage() -> Result<(), String> {
+        Err(Unsupported.to_string())
+    }
+
+    pub(super) fn play((): (), _: &DemoPlan, _: &mut Out) -> Result<DemoOutcome, Failure> {
+        Err(Failure::failed(Unsupported))
+    }
+}

@@ -1,0 +1,156 @@
+//! What the demo shows: live rates while it runs on a terminal, and the outcome.
+
+use fairlink_core::packet::ClassId;
+use fairlink_lab::ideal::relative;
+use fairlink_net::demo::{Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
+
+use super::picture::{Bar, draw};
+use super::words::{closing, counts};
+use crate::failure::Failure;
+use crate::out::Out;
+
+/// How far a run has come, and what every class gets right now; redrawn in place.
+pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), Failure> {
+    let names: Vec<String> = progress.classes.iter().map(|rate| plan.name(rate.class)).collect();
+    let link_bps = plan.tree.link().rate.bps() as f64;
+    let bars: Vec<Bar<'_>> = progress
+        .classes
+        .iter()
+        .zip(&names)
+        .filter(|(rate, _)| sends(plan, rate.class))
+        .map(|(rate, name)| Bar { name, measured_bps: rate.rate_bps, ideal_bps: rate.ideal_bps })
+        .collect();
+    let head = format!(
+        "{}   {:.1} of {:.1} s   phase {} of {}",
+        title(progress.scheduler),
+        progress.elapsed_s,
+        progress.duration_s,
+        progress.phase + 1,
+        plan.phases.len()
+    );
+    let mut lines = vec![head];
+    lines.extend(draw(&bars, link_bps, out.canvas()));
+    out.redraw(&lines)
+}
+
+/// Whether the class sends in any phase: the others would be empty lines.
+fn sends(plan: &DemoPlan, class: ClassId) -> bool {
+    plan.sources.iter().any(|source| source.class == class)
+}
+
+fn title(scheduler: &str) -> &str {
+    if scheduler == KERNEL_HTB { "the kernel's HTB" } else { scheduler }
+}
+
+/// The phases of a run that is over: pictures on a terminal, a line each elsewhere.
+pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
+    for phase in &run.phases {
+        if out.is_terminal() {
+            out.line(format!("{}   {}", title(&run.scheduler), span(phase)))?;
+            let bars = phase.classes.iter().filter(|rate| counts(rate, run.link_bps));
+            let bars: Vec<_> = bars
+                .map(|rate| Bar { name: &rate.name, measured_bps: rate.rate_bps, ideal_bps: rate.ideal_bps })
+                .collect();
+            draw(&bars, run.link_bps, out.canvas()).iter().try_for_each(|line| out.line(line))?;
+            out.line("")?;
+        } else {
+            let rates =
+                phase.classes.iter().filter(|rate| counts(rate, run.link_bps)).map(|rate| {
+                    format!("{} {:.2} (ideal {:.2})", rate.name, rate.rate_bps / 1e6, rate.ideal_bps / 1e6)
+                });
+            let rates: Vec<_> = rates.collect();
+            out.line(format!("{}, {}: {} Mbit/s", title(&run.scheduler), span(phase), rates.join(", ")))?;
+        }
+    }
+    out.flush()
+}
+
+fn span(phase: &DemoPhase) -> String {
+    format!("{} .. {} s", phase.start_s, phase.end_s)
+}
+
+/// All runs side by side, where the frames went, and what was seen.
+pub(super) fn outcome(outcome: &DemoOutcome, settle_s: f64, out: &mut Out) -> Result<(), Failure> {
+    let runs = &outcome.experiments;
+    if runs.iter().any(|run| !run.phases.is_empty()) {
+        out.line("")?;
+        out.line(format!("Mbit/s, the first {settle_s} s of each phase left out:"))?;
+        side_by_side(runs, out)?;
+        out.line("")?;
+    }
+    for run in runs {
+        if let Some(quanta) = &run.quanta_bytes {
+            let quanta: Vec<_> = quanta.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
+            out.line(format!("Quanta of {}, in bytes: {}.", title(&run.scheduler), quanta.join(", ")))?;
+        }
+        if let Some(accounting) = &run.accounting {
+            out.line(format!("Frames through {}: {}.", title(&run.scheduler), frames(accounting)))?;
+        }
+    }
+    for skipped in &outcome.skipped {
+        out.line(format!("Left out: {}: {}.", title(&skipped.scheduler), skipped.why))?;
+    }
+    closing(runs).map_or(Ok(()), |sentence| out.line(sentence))
+}
+
+fn frames(accounting: &Accounting) -> String {
+    let mut text = format!(
+        "{} sent = {} received + {} dropped by its queues",
+        accounting.sent_packets, accounting.received_packets, accounting.dropped_packets
+    );
+    let mut also = |what: &str, frames: u64| {
+        if frames > 0 {
+            text += &format!(" + {frames} {what}");
+        }
+    };
+    also("left in them", accounting.left_packets);
+    also("dropped by the kernel", accounting.kernel_dropped_packets);
+    match accounting.unaccounted() {
+        0 => {}
+        frames => text += &format!("; {frames} are not accounted for"),
+    }
+    for (what, frames) in [
+        ("out of order", accounting.reordered_packets),
+        ("received twice", accounting.duplicate_packets),
+        ("in another class than they were sent for", accounting.misplaced_packets),
+    ] {
+        if frames > 0 {
+            text += &format!("; {frames} {what}");
+        }
+    }
+    text
+}
+
+fn side_by_side(runs: &[DemoRun], out: &mut Out) -> Result<(), Failure> {
+    let mut head = vec!["phase".to_owned(), "class".to_owned(), "ideal".to_owned()];
+    for run in runs {
+        head.extend([title(&run.scheduler).to_owned(), "off by".to_owned()]);
+    }
+    let longest = runs.iter().max_by_key(|run| run.phases.len()).map_or(&[][..], |run| &run.phases);
+    let mut rows = Vec::new();
+    for (index, phase) in longest.iter().enumerate() {
+        let mut name = span(phase);
+        for (place, class) in phase.classes.iter().enumerate() {
+            let measured: Vec<_> = runs
+                .iter()
+                .map(|run| run.phases.get(index).map(|phase| (&phase.classes[place], run.link_bps)))
+                .collect();
+            if measured.iter().flatten().all(|&(rate, link_bps)| !counts(rate, link_bps)) {
+                continue;
+            }
+            let mut row = vec![std::mem::take(&mut name), class.name.clone(), format!("{:.2}", class.ideal_bps / 1e6)];
+            for rate in measured {
+                row.extend(match rate {
+                    Some((rate, link_bps)) => {
+                        let off = relative(rate.rate_bps, rate.ideal_bps, link_bps);
+                        [format!("{:.2}", rate.rate_bps / 1e6), format!("{:.2} %", off * 100.0)]
+                    }
+                    None => ["-".to_owned(), "-".to_owned()],
+                });
+            }
+            rows.push(row);
+        }
+    }
+    let columns = head.len();
+    out.table(&head, rows, 2..columns)
+}

@@ -1,0 +1,215 @@
+//! `fairlink gateway`: shares a real link between two interfaces.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use fairlink_config::{LinkFile, ReadOptions};
+use fairlink_core::registry::Leniency;
+use fairlink_core::units::Nanos;
+use fairlink_net::control::{self, Control};
+use fairlink_net::gateway::{Gateway, GatewayConfig, LongFrames, OffloadPolicy, Processor, RunError};
+use fairlink_net::pacing::Pacing;
+use fairlink_net::remote::Remote;
+use fairlink_net::stats::{Amount, GatewayStats};
+use signal_hook::consts::SIGUSR1;
+
+use crate::args::{choice, time};
+use crate::failure::Failure;
+use crate::human;
+use crate::interrupt::stop_flag;
+use crate::link::warn;
+use crate::out::{Out, note};
+
+/// How long the data thread has for an answer to SIGUSR1.
+const ANSWER: Duration = Duration::from_secs(2);
+/// How often this thread looks for signals.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Which link, between which interfaces, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The link file.
+    link: PathBuf,
+    /// Interface that the shared direction comes from.
+    #[arg(long = "in", value_name = "IF")]
+    input: String,
+    /// Interface that it goes to: the link.
+    #[arg(long = "out", value_name = "IF")]
+    output: String,
+    /// Use this scheduler instead of the file's own.
+    #[arg(long, value_name = "NAME")]
+    scheduler: Option<String>,
+    /// Go on without what the scheduler cannot honour.
+    #[arg(long)]
+    lenient: bool,
+    /// How the data thread waits: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
+    #[arg(long, value_name = "MODE", default_value = "precise", value_parser = pacing)]
+    pacing: Pacing,
+    /// Lost time that is made up for, such as 1ms [default: 1ms precise, 500us busy, 2ms eco].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    catch_up: Option<Nanos>,
+    /// Processor of the data thread: a number, `last`, or `any`.
+    #[arg(long, value_name = "CPU", default_value = "last", value_parser = processor)]
+    cpu: Processor,
+    /// Do not forward frames from --out to --in.
+    #[arg(long)]
+    no_reverse: bool,
+    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs.
+    #[arg(long, conflicts_with = "ignore_offloads")]
+    fix_offloads: bool,
+    /// Start with offloads on that join packets; what they join is dropped as too long.
+    #[arg(long)]
+    ignore_offloads: bool,
+    /// Drop frames longer than the link file's mtu, where the interfaces carry such.
+    #[arg(long)]
+    drop_long_frames: bool,
+    /// Frames in the packet pool [default: what the queues may hold, and a few more].
+    #[arg(long, value_name = "N")]
+    pool_frames: Option<u32>,
+    /// How long to go on sending what is queued after Ctrl-C.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    drain: Nanos,
+    /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+fn pacing(name: &str) -> Result<Pacing, String> {
+    Pacing::named(name).ok_or_else(|| choice(Pacing::ALL.map(Pacing::name)))
+}
+
+fn processor(text: &str) -> Result<Processor, String> {
+    match text {
+        "last" => Ok(Processor::Last),
+        "any" => Ok(Processor::Any),
+        number => number.parse().map(Processor::Number).map_err(|_| choice(["a number", "last", "any"])),
+    }
+}
+
+impl Args {
+    fn config(&self) -> Result<GatewayConfig, Failure> {
+        let leniency = if self.lenient { Leniency::Ignore } else { Leniency::Refuse };
+        let options = ReadOptions { leniency, scheduler: self.scheduler.as_deref() };
+        let mut link = LinkFile::read(&self.link, &options)?;
+        warn(std::mem::take(&mut link.warnings));
+        let mut config = GatewayConfig::from_link_file(&link, &self.input, &self.output)?;
+        config.leniency = leniency;
+        config.pacing = self.pacing;
+        config.catch_up = self.catch_up;
+        config.processor = self.cpu;
+        config.reverse = !self.no_reverse;
+        config.offloads = match (self.fix_offloads, self.ignore_offloads) {
+            (true, _) => OffloadPolicy::Fix,
+            (_, true) => OffloadPolicy::Ignore,
+            _ => OffloadPolicy::Refuse,
+        };
+        config.long_frames = if self.drop_long_frames { LongFrames::Drop } else { LongFrames::Accept };
+        config.pool_frames = self.pool_frames;
+        config.drain = self.drain;
+        Ok(config)
+    }
+}
+
+/// Runs until Ctrl-C, then prints the statistics.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let config = args.config()?;
+    let path = args.control.clone().unwrap_or_else(|| control::default_path(&args.output));
+    let gateway = Gateway::open(config).map_err(Failure::wrong)?;
+    gateway.notes().iter().for_each(|text| note(format!("note: {text}")));
+    note(gateway.memory().to_string());
+    let (stop, asked) = (stop_flag()?, Arc::new(AtomicBool::new(false)));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
+    let remote = gateway.remote();
+    let control = Control::start(&path, remote.clone()).map_err(Failure::wrong)?;
+    note(format!(
+        "{} to {}: running until Ctrl-C; `fairlink ctl stats` asks at {}",
+        args.input,
+        args.output,
+        control.path().display()
+    ));
+    let ended = std::thread::scope(|scope| {
+        let data = scope.spawn(|| gateway.run(&stop));
+        while !data.is_finished() {
+            if asked.swap(false, Ordering::Relaxed)
+                && let Err(failure) = tell(&remote, out)
+            {
+                // Nobody reads any more: the gateway has nobody to tell, and goes on.
+                let _ = failure;
+            }
+            std::thread::sleep(NAP);
+        }
+        data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    drop(control);
+    match ended {
+        Ok(stats) => {
+            show(&stats, out)?;
+            balanced(&stats)
+        }
+        Err(RunError { source, stats }) => {
+            show(&stats, out)?;
+            out.flush()?;
+            Err(Failure::Failed(anyhow!(source)))
+        }
+    }
+}
+
+fn balanced(stats: &GatewayStats) -> Result<(), Failure> {
+    if stats.balanced { Ok(()) } else { Err(Failure::Failed(anyhow!("packets are unaccounted for"))) }
+}
+
+fn tell(remote: &Remote, out: &mut Out) -> Result<(), Failure> {
+    let stats = remote.stats(ANSWER).map_err(Failure::failed)?;
+    show(&stats, out)?;
+    out.flush()
+}
+
+/// Statistics as a table, or as the JSON that the control socket gives.
+pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
+    if out.json {
+        return out.document(stats);
+    }
+    out.line(format!(
+        "{} to {} at {} by {}, up {}",
+        stats.input,
+        stats.output,
+        human::rate(stats.link_bps as f64),
+        stats.scheduler,
+        human::time(stats.uptime_s)
+    ))?;
+    let head = ["class", "received", "sent", "dropped", "queued", "sent bytes", "delay p50", "p99", "max"];
+    let rows = stats.classes.iter().map(|class| {
+        let mut row = vec![class.name.clone()];
+        row.extend([class.received, class.sent, class.dropped, class.queued].map(|amount| amount.packets.to_string()));
+        row.push(class.sent.bytes.to_string());
+        let delays = class.delay_s.map(|delay| [delay.p50, delay.p99, delay.max].map(human::time));
+        row.extend(delays.unwrap_or_else(|| ["-", "-", "-"].map(str::to_owned)));
+        row
+    });
+    out.table(&head, rows.collect(), 1..head.len())?;
+    for class in stats.classes.iter().filter(|class| !class.dropped_by_reason.is_empty()) {
+        let reasons = class.dropped_by_reason.iter();
+        let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
+        out.line(format!("{} dropped: {}", class.name, reasons.join(", ")))?;
+    }
+    if let Some(reverse) = stats.reverse {
+        out.line(format!(
+            "other direction: received {} = sent {} + dropped {} + waiting {}",
+            reverse.received.packets, reverse.sent.packets, reverse.dropped.packets, reverse.waiting.packets
+        ))?;
+    }
+    let time = stats.time;
+    let work = 1.0 - time.idle;
+    if work > 0.0 && time.sampled_turns > 0 {
+        out.line(format!(
+            "data thread: {} of its time at work; of that the scheduler {}, classifying {}",
+            human::percent(work),
+            human::percent(time.scheduler / work),
+            human::percent(time.classify / work)
+        ))?;
+    }
+    out.line(stats.to_string())
+}

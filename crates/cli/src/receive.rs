@@ -1,0 +1,100 @@
+//! `fairlink receive`: measures what a generator sends.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fairlink_core::units::Nanos;
+use fairlink_net::meter::{Clock, ReceiverReport};
+use fairlink_net::receiver::{Receiver, ReceiverConfig};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::{choice, time};
+use crate::failure::Failure;
+use crate::human;
+use crate::interrupt::stop_flag;
+use crate::link::read_tree;
+use crate::out::{Out, note};
+
+/// Where to listen.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Interface to listen at.
+    #[arg(long = "in", value_name = "IF")]
+    input: String,
+    /// How long [default: until Ctrl-C].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    duration: Option<Nanos>,
+    /// The link file that the classes' names are in; without it, classes are shown by number.
+    #[arg(long, value_name = "LINK")]
+    link: Option<PathBuf>,
+    /// Clock that delays are measured by: monotonic (sender on this machine) or realtime (two machines whose clocks agree).
+    #[arg(long, value_name = "CLOCK", default_value = "monotonic", value_parser = clock)]
+    clock: Clock,
+    /// Keep the receiving thread on this processor.
+    #[arg(long, value_name = "CPU")]
+    cpu: Option<usize>,
+}
+
+fn clock(name: &str) -> Result<Clock, String> {
+    match name {
+        "monotonic" => Ok(Clock::Monotonic),
+        "realtime" => Ok(Clock::Realtime),
+        _ => Err(choice(["monotonic", "realtime"])),
+    }
+}
+
+/// Receives and reports.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let mut config = ReceiverConfig::new(&args.input);
+    if let Some(path) = &args.link {
+        let link = read_tree(path)?;
+        config.names = link.tree.leaves().iter().map(|&leaf| (leaf, link.names.name(leaf).to_owned())).collect();
+    }
+    config.clock = args.clock;
+    config.duration = args.duration.map(|time| Duration::from_nanos(time.0));
+    config.cpu = args.cpu;
+    let receiver = Receiver::open(config).map_err(Failure::wrong)?;
+    let stop = stop_flag()?;
+    if args.duration.is_none() && !stop.load(Ordering::Relaxed) {
+        note(format!("receiving at {} until Ctrl-C", args.input));
+    }
+    // Draws only where standard error is a terminal.
+    let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template");
+    let bar = ProgressBar::new_spinner().with_style(style);
+    let report = receiver.run(&stop, |window| {
+        let bps: f64 = window.classes.values().map(|count| count.rate_bps(window.end_s - window.start_s)).sum();
+        bar.set_message(format!("{:.1} s: {}", window.end_s, human::rate(bps)));
+        bar.tick();
+    });
+    bar.finish_and_clear();
+    let report = report.map_err(Failure::failed)?;
+    if out.json { out.document(&report) } else { text(&report, out) }
+}
+
+fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
+    out.line(format!("received for {}", human::time(report.duration_s)))?;
+    let head = ["class", "frames", "rate", "lost", "twice", "out of order", "delay min", "mean", "p50", "p99", "max"];
+    let rows = report.classes.iter().map(|class| {
+        let mut row = vec![class.name.clone(), class.received_packets.to_string(), human::rate(class.rate_bps)];
+        row.extend(
+            [class.lost_packets, class.duplicate_packets, class.reordered_packets].map(|count| count.to_string()),
+        );
+        let delays =
+            class.delay_s.map(|delay| [delay.min, delay.mean, delay.p50, delay.p99, delay.max].map(human::time));
+        row.extend(delays.unwrap_or_else(|| ["-"; 5].map(str::to_owned)));
+        row
+    });
+    out.table(&head, rows.collect(), 1..head.len())?;
+    if report.foreign_packets > 0 {
+        out.line(format!("{} frames were not from a generator", report.foreign_packets))?;
+    }
+    if report.socket_drops > 0 {
+        out.line(format!("{} frames came too fast for this receiver; they are part of the lost", report.socket_drops))?;
+    }
+    let early: u64 = report.classes.iter().map(|class| class.negative_delays).sum();
+    if early > 0 {
+        out.line(format!("{early} frames seem to have come before they were sent: the clocks disagree"))?;
+    }
+    Ok(())
+}
