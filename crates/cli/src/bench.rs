@@ -119,6 +119,7 @@ fn rows(plan: &Plan, costs: &[Cost]) -> Vec<Vec<String>> {
 mod real {
     use std::time::Duration;
 
+    use anyhow::anyhow;
     use fairlink_core::registry;
     use fairlink_net::bench::{GatewayBench, GatewayBenchConfig, gateway_bench};
     use fairlink_net::netns::enter_private_namespace;
@@ -159,7 +160,7 @@ mod real {
             text(&machine, &bench, out)?;
         }
         out.flush()?;
-        if balanced { Ok(()) } else { Err(Failure::Failed(anyhow::anyhow!("packets are unaccounted for"))) }
+        if balanced { Ok(()) } else { Err(Failure::Failed(anyhow!("packets are unaccounted for"))) }
     }
 
     fn text(machine: &str, bench: &GatewayBench, out: &mut Out) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ mod picture;
 mod show;
 mod words;
 
+use anyhow::anyhow;
 use fairlink_core::registry::{self, Leniency};
 use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
 use fairlink_lab::hls::{self, Difference, Experiment};
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     if outcome.stopped {
         out.flush()?;
-        return Err(Failure::Failed(anyhow::anyhow!("interrupted")));
+        return Err(Failure::Failed(anyhow!("interrupted")));
     }
     Ok(())
 }
@@ -171,6 +172,7 @@ fn simulate(experiment: Experiment, scenario: &Scenario, why: &str, out: &mut Ou
 /// Real packets.
 #[cfg(target_os = "linux")]
 mod real {
+    use anyhow::anyhow;
     use fairlink_core::registry;
     use fairlink_net::demo::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage};
     use fairlink_net::netns::enter_private_namespace;
@@ -218,7 +220,7 @@ mod real {
                 break;
             }
         }
-        outcome.ok_or_else(|| Failure::Failed(anyhow::anyhow!("there is nothing to play")))
+        outcome.ok_or_else(|| Failure::Failed(anyhow!("there is nothing to play")))
     }
 }
 

@@ -4,13 +4,17 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::anyhow;
+
 /// Why a command did not do what was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The check, the claim or the run failed: exit 1.
     Failed(anyhow::Error),
-    /// The command line, a file or the surroundings (an interface, a permission) are wrong: exit 2.
-    Wrong(miette::Report),
+    /// The command line or the surroundings (an interface, a permission) are wrong: exit 2.
+    Wrong(anyhow::Error),
+    /// A file is wrong, at a place that can be shown: exit 2.
+    File(miette::Report),
     /// Nobody reads the output any more, as in `fairlink schedulers | head -1`: exit 0.
     ClosedPipe,
 }
@@ -21,9 +25,9 @@ impl Failure {
         Self::Failed(error.into())
     }
 
-    /// The command line, a file or the surroundings are wrong, in these words.
+    /// The command line or the surroundings are wrong, in these words.
     pub(crate) fn wrong(message: impl Display) -> Self {
-        Self::Wrong(miette::miette!("{message}"))
+        Self::Wrong(anyhow!("{message}"))
     }
 
     /// Tells the user, and gives the exit code.
@@ -35,7 +39,11 @@ impl Failure {
                 let _ = writeln!(err, "fairlink: {error:#}");
                 ExitCode::from(1)
             }
-            Self::Wrong(report) => {
+            Self::Wrong(error) => {
+                let _ = writeln!(err, "fairlink: {error:#}");
+                ExitCode::from(2)
+            }
+            Self::File(report) => {
                 let _ = writeln!(err, "{report:?}");
                 ExitCode::from(2)
             }

@@ -20,7 +20,7 @@ impl From<Problems> for Failure {
         let unplaced = problems.all().iter().find(|problem| problem.span().is_none());
         let file = unplaced.map(|problem| problem.location().file);
         let report = miette::Report::new(problems);
-        Self::Wrong(match file {
+        Self::File(match file {
             Some(file) => report.wrap_err(file),
             None => report,
         })

@@ -5,6 +5,8 @@ mod bench;
 mod check;
 mod demo;
 mod fluid;
+#[cfg(target_os = "linux")]
+mod packets;
 mod sim;
 
 use std::fs;

@@ -1,0 +1,113 @@
+//! `fairlink gateway`, `ctl`, `generate` and `receive` on real packets, in a network namespace that ends with the test; and what
+//! they refuse.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::{Scratch, fairlink, scenario};
+
+/// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
+const SCRIPT: &str = r#"
+set -e
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+until_exists() { n=0; while [ ! -s "$1" ] && [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
+ip link add name va type veth peer name vb
+ip link add name vc type veth peer name vd
+for name in va vb vc vd; do
+    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
+    ip link set $name up
+done
+touch "$D/ready"
+"$F" receive --in vd --link "$LINK" --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
+"$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --drain 5s --json \
+    > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
+until_exists "$D/socket"
+until_exists "$D/receive.log"
+"$F" generate "$LINK" --out va --duration 400ms --json > "$D/sent.json"
+"$F" ctl stats --control "$D/socket" > "$D/stats.txt"
+"$F" ctl stats --control "$D/socket" --json > "$D/stats.json"
+! "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" 2> "$D/second.log"
+kill -INT $gateway
+wait $gateway
+kill -INT $receiver
+wait $receiver
+"#;
+
+fn packets(amount: &Value) -> u64 {
+    amount["packets"].as_u64().unwrap_or_else(|| panic!("{amount}"))
+}
+
+#[test]
+fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
+    let dir = Scratch::new();
+    let link = scenario("exp2-H.toml");
+    let run = Command::new("unshare")
+        .args(["--map-root-user", "--net", "sh", "-c", SCRIPT])
+        .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path("")), ("LINK", &link)])
+        .stdin(Stdio::null())
+        .output();
+    if fs::metadata(dir.path("ready")).is_err() {
+        let why = run.map_or_else(|error| error.to_string(), |run| String::from_utf8_lossy(&run.stderr).into_owned());
+        println!("SKIPPED: no veth pairs in a private network namespace: {}", why.trim());
+        return;
+    }
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    let logs = || ["gateway.log", "receive.log", "second.log"].map(read).join("\n");
+    let run = run.expect("it ran");
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs());
+    let json =
+        |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+
+    let (sent, gateway, received) = (json("sent.json"), json("gateway.json"), json("received.json"));
+    assert_eq!(gateway["balanced"], true, "{gateway}");
+    assert_eq!(packets(&gateway["queued"]), 0, "drained: {gateway}");
+    let class = |document: &Value, name: &str| {
+        let classes = document["classes"].as_array().expect("a list");
+        classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {document}"))
+    };
+    let missed = gateway["kernel_dropped_packets"].as_u64().expect("a number");
+    for name in ["A1", "B2", "C"] {
+        let offered = class(&sent, name)["sent_packets"].as_u64().expect("a number");
+        let through = class(&gateway, name);
+        assert!(offered > 0 && packets(&through["received"]) <= offered, "{name}: {sent} {gateway}");
+        assert!(packets(&through["received"]) + missed >= offered, "{name}: {sent} {gateway}");
+        let arrived = class(&received, name);
+        let count = |key: &str| arrived[key].as_u64().unwrap_or_else(|| panic!("{key}: {arrived}"));
+        assert!(count("received_packets") > 0 && count("received_packets") <= packets(&through["sent"]), "{arrived}");
+        assert_eq!((count("reordered_packets"), count("duplicate_packets")), (0, 0), "{arrived}");
+        assert!(arrived["delay_s"]["p99"].is_f64(), "{arrived}");
+    }
+    let stats = json("stats.json");
+    assert_eq!((&stats["scheduler"], &stats["link_bps"]), (&"hls".into(), &100_000_000.into()));
+    assert!(read("stats.txt").contains("every packet is accounted for"), "{}", read("stats.txt"));
+    assert!(read("gateway.log").contains("memory bound"), "{}", logs());
+    assert!(read("second.log").contains("already running"), "{}", logs());
+}
+
+#[test]
+fn wrong_interfaces_and_sockets_are_refused_with_2() {
+    let (link, nowhere) = (scenario("exp2-H.toml"), "/no/such/socket");
+    let dir = Scratch::new();
+    let classes = "class = [{ name = 'a', match = ['udp'] }, { name = 'b', match = ['tcp'] }]";
+    let no_default = dir.write("link.toml", &format!("link = {{ rate = '1mbit' }}\n{classes}"));
+    for (args, says) in [
+        (&["gateway", &link, "--in", "nope0", "--out", "nope1"][..], "nope0"),
+        (&["gateway", &link, "--in", "nope0", "--out", "nope0"], "both nope0"),
+        (&["gateway", &link, "--in", "nope0"], "--out"),
+        (&["gateway", &link, "--in", "a", "--out", "b", "--pacing", "fast"], "there are: busy, precise, eco"),
+        (&["gateway", "no-such-file.toml", "--in", "a", "--out", "b"], "no-such-file.toml"),
+        (&["gateway", &no_default, "--in", "a", "--out", "b"], "nowhere to go"),
+        (&["generate", &link, "--out", "nope0"], "nope0"),
+        (&["generate", &no_default, "--out", "nope0"], "source"),
+        (&["receive", "--in", "nope0"], "nope0"),
+        (&["receive", "--in", "nope0", "--clock", "sun"], "there are: monotonic, realtime"),
+        (&["ctl", "stats", "--control", nowhere], nowhere),
+        (&["ctl"], "stats"),
+    ] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
+    }
+}
