@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
 use fairlink_core::packet::ClassId;
-use fairlink_core::units::{NANOS_PER_SEC, Nanos};
+use fairlink_core::units::Nanos;
 use fairlink_traffic::SourceSpec;
 use serde::Serialize;
 
@@ -239,11 +239,6 @@ pub struct DemoProgress<'a> {
     pub phase: usize,
     /// All leaves, in the order of the tree.
     pub classes: Vec<LiveRate>,
-}
-
-/// `span` in seconds.
-fn seconds(span: Nanos) -> f64 {
-    span.0 as f64 / NANOS_PER_SEC as f64
 }
 
 #[cfg(test)]

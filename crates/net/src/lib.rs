@@ -49,6 +49,7 @@ pub mod demo;
 pub mod frame;
 #[cfg(target_os = "linux")]
 pub mod generator;
+#[cfg(target_os = "linux")]
 pub mod meter;
 #[cfg(target_os = "linux")]
 pub mod netns;

@@ -10,12 +10,11 @@ use std::time::Duration;
 use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
 use fairlink_core::packet::ClassId;
 use fairlink_core::registry::SchedulerInfo;
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
 use fairlink_traffic::{Interval, Model, SourceSpec};
 
 use super::{
     Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, Skipped,
-    seconds,
 };
 use crate::addressing::{AddressingError, default_matches, headers_for};
 use crate::gateway::{Gateway, GatewayConfig, OpenError, RunError};
@@ -319,6 +318,11 @@ fn offered(plan: &DemoPlan, link: Rate) -> Vec<SourceSpec> {
         sources.extend(greedy.into_iter().map(|source| SourceSpec { model, active: active.clone(), ..source.clone() }));
     }
     sources
+}
+
+/// `span` in seconds.
+fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / NANOS_PER_SEC as f64
 }
 
 fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, window: &Window) -> DemoProgress<'a> {
