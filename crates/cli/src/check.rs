@@ -150,5 +150,5 @@ fn text(link: &LinkFile, promised: &promises::Promises<'_>, out: &mut Out) -> Re
     });
     out.table(&columns, rows.collect(), 1..columns.len())?;
     out.line("")?;
-    promised.bounds.lines().iter().try_for_each(|line| out.line(line))
+    promised.bounds.lines(info.bounds).iter().try_for_each(|line| out.line(line))
 }

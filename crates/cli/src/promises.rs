@@ -96,8 +96,8 @@ fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
 }
 
 impl Bounds<'_> {
-    /// The bounds in words, one a line.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// The bounds in words, one a line; `promised` is what the scheduler promises by name.
+    pub(crate) fn lines(&self, promised: &[&str]) -> Vec<String> {
         let mut lines = Vec::new();
         if let (Some(bytes), Some(seconds)) = (self.fairness_bytes, self.fairness_s) {
             let between = self.fairness_between.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
@@ -115,7 +115,12 @@ impl Bounds<'_> {
             ));
         }
         if lines.is_empty() {
-            lines.push("This scheduler promises no bounds.".to_owned());
+            lines.push(if promised.is_empty() {
+                "This scheduler promises no bounds.".to_owned()
+            } else {
+                let names = promised.join(", ").replace('_', " ");
+                format!("This scheduler promises bounds ({names}); only those of hls are computed here.")
+            });
         }
         lines
     }

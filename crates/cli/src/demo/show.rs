@@ -62,6 +62,9 @@ pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
             out.line(format!("{}, {}: {} Mbit/s", title(&run.scheduler), span(phase), rates.join(", ")))?;
         }
     }
+    if !out.is_terminal() {
+        out.line("")?;
+    }
     out.flush()
 }
 
@@ -73,7 +76,6 @@ fn span(phase: &DemoPhase) -> String {
 pub(super) fn outcome(outcome: &DemoOutcome, settle_s: f64, out: &mut Out) -> Result<(), Failure> {
     let runs = &outcome.experiments;
     if runs.iter().any(|run| !run.phases.is_empty()) {
-        out.line("")?;
         out.line(format!("Mbit/s, the first {settle_s} s of each phase left out:"))?;
         side_by_side(runs, out)?;
         out.line("")?;

@@ -54,6 +54,8 @@ fn a_scheduler_without_bounds_promises_none() {
     assert_eq!(json["bounds"], serde_json::json!({}));
     assert!(json["classes"][0]["weight"].is_null());
     assert!(fairlink(&["check", &link]).quiet().stdout.contains("promises no bounds"));
+    let drr = fairlink(&["check", &link, "--scheduler", "drr"]).quiet().stdout;
+    assert!(drr.contains("promises bounds (fairness"), "{drr}");
 }
 
 #[test]
