@@ -368,7 +368,10 @@ impl Hls {
     /// The leaf at the cursor leaves the active set until the ceiling `limiter` is out of debt.
     #[cold]
     fn park(&mut self, id: u32, limiter: u32) {
-        self.ceilings.park(id, self.leaves[id as usize].balance, limiter);
+        // The balance is kept at the root, which it comes back from: to let the siblings have it would pay it out twice.
+        let balance = mem::take(&mut self.leaves[id as usize].balance);
+        self.inners[ROOT as usize].residual += balance;
+        self.ceilings.park(id, balance, limiter);
         self.end_visit_idle(id);
         self.leaves[id as usize].flags |= PARKED;
         // Not a packet, but progress: a round in which all leaves are parked is none of Theorem 2's.
