@@ -19,17 +19,29 @@ extern crate alloc;
 extern crate std;
 
 pub mod bucket;
+pub mod discipline;
 pub mod driver;
 pub mod drr;
 pub mod fifo;
+pub mod fq_sds;
 pub mod heap;
 pub mod hierarchy;
 pub mod hls;
+pub mod hpfq;
 pub mod metered;
 pub mod overhead;
 pub mod packet;
 pub mod queue;
 pub mod reconfigure;
 pub mod registry;
+pub mod scfq;
 pub mod scheduler;
+pub mod sfq;
+pub mod tags;
 pub mod units;
+pub mod vtime;
+pub mod wf2q_plus;
+pub mod wfq;
+
+#[cfg(test)]
+mod testlink;

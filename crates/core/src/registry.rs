@@ -8,7 +8,7 @@ use core::fmt;
 use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
-use crate::{drr, fifo, hls};
+use crate::{drr, fifo, fq_sds, hls, hpfq, scfq, sfq, wf2q_plus, wfq};
 
 /// Whether a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +72,30 @@ impl SchedulerInfo {
 }
 
 /// Every scheduler, in the order in which they are listed.
-pub const SCHEDULERS: &[SchedulerInfo] = &[fifo::INFO, drr::INFO, hls::INFO];
+pub const SCHEDULERS: &[SchedulerInfo] = &[
+    fifo::INFO,
+    drr::INFO,
+    hls::INFO,
+    scfq::INFO,
+    sfq::INFO,
+    wfq::INFO,
+    wf2q_plus::INFO,
+    hpfq::INFO,
+    fq_sds::LDF,
+    fq_sds::LDF_SECOND,
+    fq_sds::LTO,
+    fq_sds::LTO_SECOND,
+    fq_sds::LTO_LB,
+    fq_sds::LTO_LB_SECOND,
+];
 
-/// The scheduler of that name.
+/// Other names of schedulers, and the names that they are listed under.
+pub const ALIASES: &[(&str, &str)] = &[("pgps", "wfq")];
+
+/// The scheduler of that name, or of which it is another name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static SchedulerInfo> {
+    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |&(_, name)| name);
     SCHEDULERS.iter().find(|info| info.name == name)
 }
 
