@@ -309,10 +309,8 @@ impl<D: Discipline> Scheduler for Composed<D> {
         }
         for (index, inner) in self.inners.iter().enumerate() {
             inner.discipline.check().map_err(|error| format!("inner class {index}: {error}"))?;
-            if inner.head != NIL && !inner.sending {
-                if self.classes[inner.head as usize].queue.is_empty() {
-                    return Err(format!("inner class {index} offers leaf {}, which is empty", inner.head));
-                }
+            if inner.head != NIL && !inner.sending && self.classes[inner.head as usize].queue.is_empty() {
+                return Err(format!("inner class {index} offers leaf {}, which is empty", inner.head));
             }
             if inner.sending && self.under_way.is_none_or(|packet| packet.leaf != inner.head) {
                 return Err(format!("inner class {index} sends of {}, under way is {:?}", inner.head, self.under_way));

@@ -31,14 +31,15 @@
 //! **Invariants.** A class with packets waiting in its shaper is in `shaper`; one with released packets is in `server`.
 //! **Bounds** for guarantees that add up to the link's rate at most: Theorem 1, delay <= Q_i / g_i + L_max / r + L_i (1 / g_i - 1 / r);
 //! Corollary 1, W_i >= g_i (t - tau - L_i / g_i - L_max / r) within a session busy period. Both hold for all policies.
-//! **Overflow budget.** Times are below 2^80, delays of full queues below 2^82. Tokens are below 2^97, a refill below 2^104.
+//! **Overflow budget.** Times are below 2^80, a byte takes less than 2^69, the delay of a full queue is below 2^101. Tokens are
+//! below 2^97, a refill below 2^104.
 //! **Validation.** Both bounds, as property tests over random traffic and all six; each policy's choice on small examples.
 //!
 //! DIFFERENCE: equation (1) is read with max in place of min, (5) as "free buffer below the worst burst", (6) as
 //! "the least (free buffer) / P_i", as the prose has them.
 //! DIFFERENCE: LTO.LB says nothing of what to do when no class may overflow; then all are candidates.
 //! DIFFERENCE: without a leaky bucket a class may send its whole buffer at the link's rate.
-//! DIFFERENCE: shares below 1 bit/s count as 1 bit/s, so that guarantees may exceed a link of less than a bit/s per class.
+//! DIFFERENCE: a share below 2^-20 bit/s, or 2^-40 of 1 Tbit/s, counts as that much.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::registry::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
@@ -66,6 +67,18 @@ mod tests;
 const FRACTION_BITS: u32 = 16;
 /// Time that a byte takes at 1 bit/s, in 2^-16 ns.
 const TIME_PER_BIT_S: u128 = (8 * NANOS_PER_SEC as u128) << FRACTION_BITS;
+
+/// Time that a byte takes at the guarantee of a class, and the guarantee in whole bit/s, at least one. What is divided by is
+/// the guarantee in as small parts of a bit/s as keep the link's rate below 2^40 of them, but no smaller than 2^-20.
+fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
+    let link = tree.link().rate;
+    let parts = ((1u64 << 40) / link.bps()).ilog2().min(20);
+    let scaled = match tree.config(class).share {
+        Some(Share::Guarantee(rate)) if tree.levels() == 1 => rate.bps() << parts,
+        _ => ((u128::from(link.bps() << parts) * tree.share_all_busy(class)) >> 64).max(1) as u64,
+    };
+    (Pace::new(TIME_PER_BIT_S << parts, scaled), Rate::from_bps((scaled >> parts).max(1)).unwrap_or(link))
+}
 
 type Build = fn(&Hierarchy) -> Result<Box<dyn Scheduler>, BuildError>;
 
@@ -174,11 +187,7 @@ impl FqSds {
             let leaf = tree.is_leaf(class);
             let config = tree.config(class);
             let limits = if leaf { config.limits } else { QueueLimits { packets: 0, bytes: 0 } };
-            let guarantee = match config.share {
-                Some(Share::Guarantee(rate)) if tree.levels() == 1 => rate,
-                _ => Rate::from_bps(tree.rate_all_busy(class).max(1)).unwrap_or(link.rate),
-            };
-            let pace = Pace::new(TIME_PER_BIT_S, guarantee.bps());
+            let (pace, guarantee) = guarantee(tree, class);
             let buffer = u64::from(limits.bytes).min(u64::from(limits.packets) * u64::from(link.max_packet));
             let max_delay = config.max_delay.map_or(pace.distance(buffer), time);
             let whole = LeakyBucket { burst: buffer, peak: link.rate, rate: guarantee };

@@ -6,7 +6,7 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | V(t), dV/dt = 1 / sum of phi_i over the classes backlogged in GPS | [`Gps::v`], scaled by the sum over all classes | virtual time |
+//! | V(t), dV/dt = 1 / sum of phi_i over the classes backlogged in GPS | `Gps::v`, scaled by the sum over all classes | virtual time |
 //! | phi_i | [`Pace::divisor`] | |
 //! | S = max(F, V(a)), F = S + L / phi_i | `Class::last`, which is the F of the newest packet | virtual time |
 //! | B(t), the classes backlogged in GPS | `Gps::backlogged`, sorted by the F of their newest packet | |

@@ -175,10 +175,10 @@ fn a_source_that_overflows_its_buffer_on_purpose_gains_nothing_from_the_second_c
 fn the_guarantee_counts_even_where_the_link_has_more() {
     let tree = link(&[guarantee(10), guarantee(5)]);
     let fq = FqSds::new(&tree, Policy::LongestDelay, false);
-    assert_eq!(fq.classes[1].session.pace.divisor(), LINK.bps() / 10);
+    assert_eq!(fq.classes[1].session.pace.distance(1), TIME_PER_BIT_S / u128::from(LINK.bps() / 10));
     let mut deep = Hierarchy::builder(LinkConfig::new(LINK));
     let above = deep.add(ClassId::ROOT, weighted(1)).unwrap();
     deep.add(above, weighted(1)).unwrap();
     let fq = FqSds::new(&deep.build().unwrap(), Policy::LongestDelay, false);
-    assert_eq!(fq.classes[2].session.pace.divisor(), LINK.bps());
+    assert_eq!(fq.classes[2].session.pace.distance(1), TIME_PER_BIT_S / u128::from(LINK.bps()));
 }

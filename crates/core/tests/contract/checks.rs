@@ -267,6 +267,8 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
             model.enqueue(&[(leaf, len)], false)?;
         }
         let Some(packet) = model.dequeue()? else { return Err(format!("nothing sent with {:?}", model.backlog())) };
+        // The link takes its time: a guarantee is one of bytes in time.
+        model.set_now(model.now().saturating_add(tree.link().rate.time_for(packet.len.into())));
         sent += u128::from(packet.len);
         for &leaf in tree.leaves() {
             let waits = &mut waited[leaf.index()];
