@@ -36,6 +36,6 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Hierarchy],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
-    bounds: &["fairness", "delay"],
+    bounds: &["fairness"],
     build: |tree| Ok(Box::new(Composed::<Wf2qPlus>::hierarchical(tree))),
 };

@@ -19,8 +19,8 @@
 //! **Bounds.** W_i(t1, t2) >= (rho_i / r) W(t1, t2) - (L_i + (L_max - L_i) rho_i / r) while a class is backlogged; a
 //! latency-rate server with Theta = L_i / rho_i + L_max / r.
 //! **Overflow budget.** As in [`crate::vtime`].
-//! **Validation.** Both bounds are property tests; with all classes backlogged from the start the order is compared with
-//! that of an exact WF2Q.
+//! **Validation.** Both bounds are property tests, the first read whenever a packet of the class has left; so is the example
+//! with which the WF2Q papers begin.
 //!
 //! DIFFERENCE: when the server becomes idle, V becomes the largest finish tag instead of everything being set to zero, which
 //! comes to the same.

@@ -57,7 +57,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
-    bounds: &["fairness", "delay"],
+    bounds: &["delay"],
     build: |tree| Ok(Box::new(Wfq::new(tree))),
 };
 
