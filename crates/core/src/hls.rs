@@ -1,6 +1,6 @@
 //! `hls`: Hierarchical Link Sharing, a round robin whose outcome is hierarchical max-min fair.
 //!
-//! Source: [hls] Section IV (the scheduler), V (the round size), VI and VII (the bounds). HLS is a flat round robin over the
+//! Source: \[hls\] Section IV (the scheduler), V (the round size), VI and VII (the bounds). HLS is a flat round robin over the
 //! active leaves in which the quantum of a leaf, its *quota*, is worked out anew in each round from the top of the tree.
 //!
 //! # Names

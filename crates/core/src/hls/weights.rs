@@ -10,7 +10,7 @@ pub const CREDITS_PER_BYTE: u64 = 1 << 24;
 
 /// The weight of every class as HLS runs with it: bytes, in credits.
 ///
-/// In [hls] a weight carries the unit byte: the longest round is the sum of all weights plus the sum of the leaves' largest
+/// In \[hls\] a weight carries the unit byte: the longest round is the sum of all weights plus the sum of the leaves' largest
 /// packets (Theorem 2), and the bounds of Theorems 3 and 5 grow with it. So each group of siblings is divided by the
 /// smallest power of ten that brings its sum down to its *share of the round*: the largest packets of the leaves below its
 /// parent, divided by the number of levels. All weights together are then at most the sum of the largest packets, whatever
