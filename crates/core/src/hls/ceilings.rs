@@ -8,7 +8,7 @@
 //! it had, which the root keeps meanwhile. Without that a leaf whose quota is just below its packet would never send.
 //!
 //! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval, where A bounds what a class may send in one round:
-//! A-bar of Lemma 7 in [hls].
+//! A-bar of Lemma 7 in \[hls\].
 //!
 //! Cost: a walk over the ceilings above a leaf per visit and packet, O(log n) in the number of ceilings for each time one
 //! blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
