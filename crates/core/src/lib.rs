@@ -18,6 +18,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bits;
 pub mod bucket;
 pub mod discipline;
 pub mod driver;
@@ -28,9 +29,11 @@ pub mod heap;
 pub mod hierarchy;
 pub mod hls;
 pub mod hpfq;
+pub mod htb;
 pub mod metered;
 pub mod overhead;
 pub mod packet;
+pub mod pool;
 pub mod queue;
 pub mod reconfigure;
 pub mod registry;

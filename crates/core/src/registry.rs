@@ -8,7 +8,7 @@ use core::fmt;
 use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
-use crate::{drr, fifo, fq_sds, hls, hpfq, scfq, sfq, wf2q_plus, wfq};
+use crate::{drr, fifo, fq_sds, hls, hpfq, htb, scfq, sfq, wf2q_plus, wfq};
 
 /// Whether a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     fifo::INFO,
     drr::INFO,
     hls::INFO,
+    htb::INFO,
+    htb::COMMON_DEFICIT,
     scfq::INFO,
     sfq::INFO,
     wfq::INFO,
