@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
 
-use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use console::Term;
 use serde::Serialize;
 use supports_unicode::Stream;
@@ -47,11 +47,13 @@ impl Out {
         right: Range<usize>,
     ) -> Result<(), Failure> {
         let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_header(head.iter().map(AsRef::as_ref));
+        table
+            .load_preset(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled)
+            .set_header(head.iter().map(AsRef::as_ref));
         table.add_rows(rows);
         for (index, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
-            column.set_constraint(ColumnConstraint::ContentWidth);
             if right.contains(&index) {
                 column.set_cell_alignment(CellAlignment::Right);
             }

@@ -53,21 +53,37 @@ pub(crate) fn run(out: &mut Out) -> Result<(), Failure> {
     if out.json {
         return out.document(&List { schedulers: SCHEDULERS.iter().map(Entry::from).collect() });
     }
-    let head = ["name", "paper", "what it is", "honours", "work-conserving", "cost", "promises"];
+    let head = COLUMNS.iter().map(|&(title, _)| title);
+    let head: Vec<_> = ["name"].into_iter().chain(head).chain(["work-conserving", "promises", "cost"]).collect();
     let rows = SCHEDULERS.iter().map(|info| {
-        let honours: Vec<_> = info.features.iter().map(|feature| feature.as_str()).collect();
-        vec![
-            info.name.to_owned(),
-            or_dash(info.paper),
-            info.summary.to_owned(),
-            or_dash(&honours.join(", ")),
+        let mut row = vec![info.name.to_owned()];
+        row.extend(COLUMNS.iter().map(|&(_, feature)| if info.supports(feature) { "yes" } else { "-" }.to_owned()));
+        row.extend([
             info.work_conserving.as_str().to_owned(),
+            or_dash(&info.bounds.join(", ").replace("transmission_gap", "gap")),
             info.cost.to_owned(),
-            or_dash(&info.bounds.join(", ").replace('_', " ")),
-        ]
+        ]);
+        row
     });
-    out.table(&head, rows.collect(), 0..0)
+    out.table(&head, rows.collect(), 0..0)?;
+    out.line("")?;
+    let rows = SCHEDULERS.iter().map(|info| {
+        let others = info.features.iter().filter(|&feature| COLUMNS.iter().all(|(_, shown)| shown != feature));
+        let others: Vec<_> = others.map(|feature| feature.as_str()).collect();
+        let also = if others.is_empty() { String::new() } else { format!("; also honours {}", others.join(", ")) };
+        vec![info.name.to_owned(), or_dash(info.paper), format!("{}{also}", info.summary)]
+    });
+    out.table(&["name", "paper", "what it is"], rows.collect(), 0..0)
 }
+
+/// What most people choose by; a column each.
+const COLUMNS: [(&str, Feature); 5] = [
+    ("tree", Feature::Hierarchy),
+    ("ceiling", Feature::Ceiling),
+    ("priority", Feature::Priority),
+    ("curves", Feature::ServiceCurves),
+    ("latency", Feature::LatencyCritical),
+];
 
 fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }

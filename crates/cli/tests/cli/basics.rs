@@ -87,7 +87,7 @@ fn schedulers_are_listed_with_what_they_support() {
     let text = fairlink(&["schedulers"]).quiet().stdout;
     let json = fairlink(&["schedulers", "--json"]).quiet().json();
     let list = json["schedulers"].as_array().expect("a list");
-    assert_eq!(text.lines().count(), list.len() + 1);
+    assert_eq!(text.lines().count(), 2 * list.len() + 3);
     assert!(list.iter().any(|entry| entry["name"] == "fifo"));
     for entry in list {
         let keys = ["hierarchy", "ceiling", "priority", "service_curves", "latency_class"];
