@@ -354,23 +354,37 @@ mod tests {
 
     #[test]
     fn headers_without_end_are_given_up_on() {
-        let mut frame = vec![2; 12];
-        frame.extend(VLAN.to_be_bytes());
-        for _ in 0..300 {
-            frame.extend([0, 5, 0x81, 0x00]);
+        let mut inner = Vec::new();
+        let addresses = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4(addresses.0, addresses.1, 64)
+            .udp(1, 2)
+            .write(&mut inner, &[0; 9])
+            .unwrap();
+        for tags in 0..300 {
+            let mut frame = inner[..12].to_vec();
+            for _ in 0..tags {
+                frame.extend([0x81, 0x00, 0, 5]);
+            }
+            frame.extend(&inner[12..]);
+            let key = frame_key(&frame);
+            assert_eq!(key.vlan, (tags >= 1).then_some(5));
+            assert_eq!(key.inner_vlan, (tags >= 2).then_some(5));
+            assert_eq!(key.dport, (tags <= MAX_TAGS).then_some(2), "{tags} tags");
         }
-        let key = frame_key(&frame);
-        assert_eq!((key.vlan, key.inner_vlan, key.version), (Some(5), Some(5), None));
-
-        let mut frame = vec![2; 12];
-        frame.extend(IPV6.to_be_bytes());
-        frame.extend([0x60, 0, 0, 0, 0x10, 0, DESTINATION, 64]);
-        frame.extend([7; 32]);
-        frame.resize(54 + 8 * 500, 0);
-        for header in frame[54..].chunks_mut(8) {
-            header[0] = DESTINATION;
+        for extensions in 0..300 {
+            let mut frame = vec![2; 12];
+            frame.extend(IPV6.to_be_bytes());
+            let length = 8 * extensions as u16 + 8;
+            let first = if extensions == 0 { UDP } else { DESTINATION };
+            frame.extend([0x60, 0, 0, 0, (length >> 8) as u8, length as u8, first, 64]);
+            frame.extend([7; 32]);
+            for left in (0..extensions).rev() {
+                frame.extend([if left == 0 { UDP } else { DESTINATION }, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            frame.extend([0, 1, 0, 2, 0, 8, 0, 0]);
+            let key = frame_key(&frame);
+            assert_eq!(key.dport, (extensions <= MAX_EXTENSIONS).then_some(2), "{extensions} extensions");
         }
-        let key = frame_key(&frame);
-        assert_eq!((key.proto, key.dport), (DESTINATION, None));
     }
 }

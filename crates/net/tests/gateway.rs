@@ -209,8 +209,18 @@ fn vlan_tags_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
         (3, Headers { vlan: Some(6), inner_vlan: Some(5), ..base }),
     ]
     .map(|(class, headers)| (class, Model::CbrRate(rate(2_000_000)), PacketSize::Fixed(1000), headers));
+    let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let (sent, stats, received) = run(config, generator(&sources, 500, 1));
     check(&sent, &stats, &received);
+    let mut pool = Pool::new(64, 2000).unwrap();
+    let mut arrivals = Vec::new();
+    sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
+    assert!(!arrivals.is_empty());
+    for arrival in arrivals {
+        let frame = pool.packet(arrival.frame);
+        assert_eq!((frame.len(), &frame[..6], &frame[6..12]), (1000, &base.mac.0[..], &base.mac.1[..]));
+        assert!(matches!(frame[12..16], [0x88, 0xa8, 0, 5] | [0x81, 0, 0, 7] | [0x88, 0xa8, 0, 6]), "{frame:?}");
+    }
     assert_eq!(stats.vlan_tags_restored, stats.received.packets);
     assert!(stats.classes.iter().all(|class| class.sent.packets > 0));
 }
