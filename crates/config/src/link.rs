@@ -246,6 +246,8 @@ impl LinkFile {
             BuildError::Parameter { class, what, value, min, max } => {
                 (class, format!("\"{}\": {what} of {value} is outside {min} .. {max}", self.names.name(class)))
             }
+            BuildError::Curve { class, what } => (class, format!("\"{}\" has {what}", self.names.name(class))),
+            BuildError::NotAdmitted { .. } => (ClassId::ROOT, error.to_string()),
         };
         Problems::one(Problem::error(&self.source, self.span(class), ProblemKind::Refused { message }))
     }

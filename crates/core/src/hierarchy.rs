@@ -139,8 +139,10 @@ pub enum Feature {
     Quantum,
     /// DRR+'s contract.
     Contract,
-    /// Service curves.
+    /// Service curves that are guaranteed.
     ServiceCurves,
+    /// Curves to share the link by, and upper limits.
+    LinkCurves,
     /// FQ-LTO's delay objective and leaky bucket.
     DelayObjective,
     /// CoDel or FQ-CoDel at a leaf.
@@ -161,6 +163,7 @@ impl Feature {
             Self::Quantum => "a quantum",
             Self::Contract => "a contract",
             Self::ServiceCurves => "a service curve",
+            Self::LinkCurves => "a link-sharing curve or an upper limit",
             Self::DelayObjective => "a delay objective or leaky bucket",
             Self::ActiveQueue => "an active queue discipline",
         }
@@ -560,10 +563,8 @@ impl Hierarchy {
             (Feature::LatencyCritical, config.latency_critical),
             (Feature::Quantum, config.quantum.is_some()),
             (Feature::Contract, config.contract.is_some()),
-            (
-                Feature::ServiceCurves,
-                config.real_time.is_some() || config.link_share.is_some() || config.upper_limit.is_some(),
-            ),
+            (Feature::ServiceCurves, config.real_time.is_some()),
+            (Feature::LinkCurves, config.link_share.is_some() || config.upper_limit.is_some()),
             (Feature::DelayObjective, config.max_delay.is_some() || config.leaky_bucket.is_some()),
             (Feature::ActiveQueue, !inner && config.queue != QueueKind::Fifo),
         ]

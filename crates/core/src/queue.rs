@@ -114,6 +114,13 @@ impl LeafQueue {
         if self.packets == 0 { None } else { Some(self.head_len) }
     }
 
+    /// Handle of the packet that [`LeafQueue::pop`] returns next.
+    #[must_use]
+    #[inline]
+    pub const fn head_handle(&self) -> Option<u64> {
+        if self.packets == 0 { None } else { Some(self.head_handle) }
+    }
+
     /// Appends a packet.
     ///
     /// # Errors

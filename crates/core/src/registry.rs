@@ -8,7 +8,8 @@ use core::fmt;
 use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
-use crate::{drr, fifo, fq_sds, hls, hpfq, htb, scfq, sfq, wf2q_plus, wfq};
+use crate::units::Nanos;
+use crate::{drr, fifo, fq_sds, hfsc, hls, hpfq, htb, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq};
 
 /// Whether a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +79,14 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     hls::INFO,
     htb::INFO,
     htb::COMMON_DEFICIT,
+    virtual_clock::INFO,
     scfq::INFO,
     sfq::INFO,
     wfq::INFO,
     wf2q_plus::INFO,
     hpfq::INFO,
+    sced::INFO,
+    hfsc::INFO,
     fq_sds::LDF,
     fq_sds::LDF_SECOND,
     fq_sds::LTO,
@@ -135,6 +139,18 @@ pub enum BuildError {
         /// The largest value taken.
         max: u64,
     },
+    /// A class has a service curve that the scheduler cannot compute with.
+    Curve {
+        /// The class.
+        class: ClassId,
+        /// What it has, in words.
+        what: &'static str,
+    },
+    /// The curves that are to be guaranteed ask together for more than the link carries.
+    NotAdmitted {
+        /// The time after which they do, from when all classes become backlogged at once; rounded down.
+        fails_at: Nanos,
+    },
 }
 
 impl fmt::Display for BuildError {
@@ -151,6 +167,13 @@ impl fmt::Display for BuildError {
             }
             Self::Parameter { class, what, value, min, max } => {
                 write!(f, "class {}: {what} of {value} is outside {min} .. {max}", class.0)
+            }
+            Self::Curve { class, what } => write!(f, "class {} has {what}", class.0),
+            Self::NotAdmitted { fails_at } => {
+                write!(
+                    f,
+                    "the real-time curves together ask for more than the link carries, from {fails_at} after all start on"
+                )
             }
         }
     }
