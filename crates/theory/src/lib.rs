@@ -5,6 +5,7 @@
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
+//! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
 //! * [`explain`]: why a class gets what it gets.
 //! * [`fairness`], [`gap`]: how far a scheduler did stray, \[hls\] Definitions 1 and 2, measured.
 //!
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod curves;
 pub mod explain;
 pub mod fairness;
 pub mod fast;
