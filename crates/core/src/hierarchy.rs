@@ -92,7 +92,7 @@ pub struct ClassConfig {
     pub share: Option<Share>,
     /// Maximum rate.
     pub ceiling: Option<Rate>,
-    /// Token depth in bytes behind the guarantee; derived where absent.
+    /// Token depth in bytes behind the guarantee; derived where absent. Of a latency-critical class: the burst of its traffic.
     pub burst: Option<u64>,
     /// Token depth in bytes behind the ceiling; derived where absent.
     pub ceiling_burst: Option<u64>,
@@ -135,6 +135,8 @@ pub enum Feature {
     Priority,
     /// Latency-critical leaves.
     LatencyCritical,
+    /// The burst of a latency-critical leaf's traffic, which then is no [`Feature::Burst`].
+    LatencyBurst,
     /// Quanta.
     Quantum,
     /// DRR+'s contract.
@@ -160,6 +162,7 @@ impl Feature {
             Self::CeilingBurst => "a ceiling_burst",
             Self::Priority => "a priority",
             Self::LatencyCritical => "latency_critical",
+            Self::LatencyBurst => "a burst of a latency_critical class",
             Self::Quantum => "a quantum",
             Self::Contract => "a contract",
             Self::ServiceCurves => "a service curve",
@@ -557,7 +560,8 @@ impl Hierarchy {
         [
             (Feature::Hierarchy, inner),
             (Feature::Ceiling, config.ceiling.is_some()),
-            (Feature::Burst, config.burst.is_some()),
+            (Feature::Burst, config.burst.is_some() && !config.latency_critical),
+            (Feature::LatencyBurst, config.burst.is_some() && config.latency_critical),
             (Feature::CeilingBurst, config.ceiling_burst.is_some()),
             (Feature::Priority, config.priority.is_some()),
             (Feature::LatencyCritical, config.latency_critical),

@@ -76,8 +76,11 @@ use crate::scheduler::{Backlog, BatchEnd, Dequeued, DropReason, DropSink, Schedu
 use crate::units::Nanos;
 
 mod ceilings;
+mod urgent;
 mod weights;
 use ceilings::Ceilings;
+pub use urgent::Advances;
+use urgent::Urgent;
 pub use weights::{CREDITS_PER_BYTE, RunWeights};
 
 #[cfg(test)]
@@ -88,10 +91,16 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hls",
     paper: "hls",
     summary: "hierarchical max-min fair round robin",
-    features: &[Feature::Hierarchy, Feature::Ceiling, Feature::CeilingBurst],
+    features: &[
+        Feature::Hierarchy,
+        Feature::Ceiling,
+        Feature::CeilingBurst,
+        Feature::LatencyCritical,
+        Feature::LatencyBurst,
+    ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(1)",
-    bounds: &["fairness", "transmission_gap"],
+    bounds: &["fairness", "transmission_gap", "delay"],
     build: |tree| Ok(Box::new(Hls::new(tree)?)),
 };
 
@@ -115,6 +124,10 @@ const LIMITED: u8 = 16;
 const PARKED: u8 = 32;
 /// Not a leaf: `parent` is the class's own index among the inner classes.
 const INNER: u8 = 8;
+/// The leaf is latency-critical.
+const URGENT: u8 = 64;
+/// The leaf is latency-critical and listed as one that may send ahead of its turn.
+const READY: u8 = 128;
 
 /// One class, on one cache line: all that a leaf needs when a packet arrives or leaves.
 #[derive(Debug)]
@@ -195,6 +208,7 @@ pub struct Hls {
     /// Inner classes of which a child went idle since the last round started: only these can have a surplus.
     touched: Vec<u32>,
     ceilings: Ceilings,
+    urgent: Urgent,
     now: Nanos,
     rounds: Rounds,
     bytes: u64,
@@ -235,6 +249,7 @@ impl Hls {
             pending: Vec::with_capacity(leaves),
             touched: Vec::with_capacity(tree.len() - leaves),
             ceilings: Ceilings::new(tree, &weights),
+            urgent: Urgent::new(tree, &weights),
             now: Nanos::ZERO,
             rounds: Rounds::default(),
             bytes: 0,
@@ -248,7 +263,9 @@ impl Hls {
             let weight = if class == ClassId::ROOT { 0 } else { weights.credits(class) as i64 };
             let is_leaf = tree.is_leaf(class);
             let limited = if hls.ceilings.is_limited(class) { LIMITED } else { 0 };
-            let (parent_or_self, flags) = if is_leaf { (parent, limited) } else { (hls.inners.len() as u32, INNER) };
+            let urgent = if tree.config(class).latency_critical { URGENT } else { 0 };
+            let (parent_or_self, flags) =
+                if is_leaf { (parent, limited | urgent) } else { (hls.inners.len() as u32, INNER) };
             let queue = LeafQueue::new(tree.config(class).limits);
             hls.leaves.push(Leaf { queue, balance: 0, weight, parent: parent_or_self, flags });
             if !is_leaf {
@@ -291,6 +308,14 @@ impl Hls {
     fn serve(&mut self, max_packets: usize, max_bytes: u64, mut out: impl FnMut(Packet)) -> bool {
         let (mut packets, mut bytes, mut more) = (0, 0, true);
         while packets < max_packets && bytes < max_bytes {
+            if self.urgent.any_ready() {
+                if let Some(packet) = self.send_ahead() {
+                    packets += 1;
+                    bytes += u64::from(packet.len);
+                    out(packet);
+                }
+                continue;
+            }
             let Some(&id) = self.order.get(self.cursor) else {
                 if self.start_round() {
                     continue;
@@ -310,7 +335,9 @@ impl Hls {
                     self.cursor += 1;
                     continue;
                 }
+                // A leaf without packets, which may still owe for some, does not wait for a ceiling.
                 if leaf.flags & LIMITED != 0
+                    && !leaf.queue.is_empty()
                     && let Some(limiter) = self.ceilings.blocks(id, self.round, self.now)
                 {
                     self.park(id, limiter);
@@ -329,6 +356,10 @@ impl Hls {
                 self.serving = true;
                 #[cfg(test)]
                 self.visits.push(ClassId(id));
+            }
+            if leaf.flags & URGENT != 0 {
+                self.visit_urgent(id);
+                continue;
             }
             let (packets_before, bytes_before) = (packets, bytes);
             let allowance = bytes + (leaf.balance >> CREDIT_SHIFT) as u64;
@@ -353,16 +384,79 @@ impl Hls {
             if leaf.queue.is_empty() {
                 self.end_visit_idle(id);
             } else if exhausted {
-                self.serving = false;
-                self.cursor += 1;
-                if self.in_main_round {
-                    self.order[self.kept] = id;
-                    self.kept += 1;
-                }
+                self.end_visit(id);
             }
         }
         self.bytes -= bytes;
         more
+    }
+
+    /// Sends a packet of the latency-critical leaf whose turn it is, if no ceiling holds it back.
+    #[cold]
+    fn send_ahead(&mut self) -> Option<Packet> {
+        let id = self.urgent.pop_ready()?;
+        let leaf = &mut self.leaves[id as usize];
+        leaf.flags &= !READY;
+        if leaf.flags & LIMITED != 0
+            && (leaf.flags & PARKED != 0 || self.ceilings.blocks(id, self.round, self.now).is_some())
+        {
+            // It is or will be parked when it is visited.
+            return None;
+        }
+        let packet = leaf.queue.pop(&mut self.slab, ClassId(id))?;
+        if leaf.flags & LIMITED != 0 {
+            self.ceilings.sent(id, packet.len, self.now);
+        }
+        self.urgent.owe(id, packet.len);
+        self.let_send_ahead(id);
+        Some(packet)
+    }
+
+    /// Lists a latency-critical leaf as one that may send if its next packet is within its advance.
+    fn let_send_ahead(&mut self, id: u32) {
+        let leaf = &mut self.leaves[id as usize];
+        if leaf.flags & (READY | PARKED) == 0
+            && leaf.queue.head_len().is_some_and(|len| self.urgent.is_within_advance(id, len))
+        {
+            leaf.flags |= READY;
+            self.urgent.push_ready(id);
+        }
+    }
+
+    /// Pays what the latency-critical leaf at the cursor owes out of its balance: equation (9) for packets that were sent ahead.
+    #[cold]
+    fn visit_urgent(&mut self, id: u32) {
+        let leaf = &mut self.leaves[id as usize];
+        let paid = self.urgent.pay(id, leaf.balance);
+        leaf.balance -= paid;
+        self.inners[ROOT as usize].balance += paid;
+        self.sent_in_round |= paid > 0;
+        let (owes, empty) = (self.urgent.debt(id) > 0, leaf.queue.is_empty());
+        self.let_send_ahead(id);
+        if owes {
+            self.end_visit(id);
+        } else if empty {
+            self.end_visit_idle(id);
+        }
+        // Otherwise it sends, and the visit goes on: the balance that is left may pay for that, too.
+    }
+
+    /// Has all debt paid when nothing is queued, which takes rounds but no time.
+    #[cold]
+    fn settle(&mut self) {
+        let more = self.serve(1, u64::MAX, |_| {});
+        debug_assert!(!more && !self.urgent.any_debt(), "nothing was queued");
+    }
+
+    /// The leaf at the cursor has used its quota and stays active.
+    #[inline(always)]
+    fn end_visit(&mut self, id: u32) {
+        self.serving = false;
+        self.cursor += 1;
+        if self.in_main_round {
+            self.order[self.kept] = id;
+            self.kept += 1;
+        }
     }
 
     /// The leaf at the cursor leaves the active set until the ceiling `limiter` is out of debt.
@@ -635,6 +729,9 @@ impl Hls {
 
     #[inline(always)]
     fn enqueue_one(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        if self.urgent.any_debt() && self.slab.queued() == 0 {
+            self.settle();
+        }
         let id = packet.class.0;
         let Some(leaf) = self.leaves.get_mut(id as usize).filter(|leaf| leaf.flags & INNER == 0) else {
             drops.dropped(now, packet, DropReason::NotALeaf);
@@ -648,10 +745,13 @@ impl Hls {
         match leaf.queue.push(&mut self.slab, packet) {
             Ok(()) => {
                 self.bytes += len;
-                if leaf.flags & (ACTIVE | PENDING | PARKED) == 0 {
+                let (flags, parent) = (leaf.flags, leaf.parent);
+                if flags & (ACTIVE | PENDING | PARKED) == 0 {
                     leaf.flags |= PENDING;
-                    let parent = leaf.parent;
                     self.wait_for_next_round(id, parent);
+                }
+                if flags & URGENT != 0 {
+                    self.let_send_ahead(id);
                 }
             }
             Err((packet, reason)) => drops.dropped(now, packet, reason),
@@ -696,7 +796,7 @@ impl Scheduler for Hls {
             while let Some(packet) = leaf.queue.pop(&mut self.slab, ClassId(id as u32)) {
                 drops.dropped(now, packet, DropReason::Purged);
             }
-            leaf.flags &= INNER | LIMITED;
+            leaf.flags &= INNER | LIMITED | URGENT;
             leaf.balance = 0;
         }
         for inner in &mut self.inners {
@@ -710,6 +810,7 @@ impl Scheduler for Hls {
         self.pending.clear();
         self.touched.clear();
         self.ceilings.reset();
+        self.urgent.reset();
         (self.cursor, self.kept, self.round, self.bytes) = (0, 0, 0, 0);
         (self.serving, self.in_main_round, self.sent_in_round) = (false, true, true);
         self.rounds = Rounds::default();
@@ -758,7 +859,8 @@ impl Scheduler for Hls {
         let served = if self.serving { self.order.get(self.cursor).copied() } else { None };
         for (id, leaf) in self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.flags & INNER == 0) {
             let waits = leaf.flags & (ACTIVE | PENDING | PARKED) != 0;
-            if leaf.queue.is_empty() == waits {
+            let owes = self.urgent.debt(id as u32) > 0;
+            if (leaf.queue.is_empty() && !owes) == waits {
                 return Err(format!("leaf {id}: flags {:#x} with backlog {:?}", leaf.flags, leaf.queue.backlog()));
             }
             if leaf.balance < 0 || (served != Some(id as u32) && leaf.balance >= self.max_packet_credits()) {
@@ -768,6 +870,7 @@ impl Scheduler for Hls {
                 return Err(format!("idle leaf {id} has a balance of {} credits", leaf.balance));
             }
         }
+        self.urgent.check().map_err(String::from)?;
         for inner in &self.inners[1..] {
             if inner.balance < 0 || inner.residual < 0 {
                 return Err(format!("class {}: balance {}, residual {}", inner.class, inner.balance, inner.residual));

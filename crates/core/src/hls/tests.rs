@@ -6,18 +6,18 @@ use crate::units::Rate;
 use alloc::collections::VecDeque;
 use proptest::prelude::*;
 
-fn builder(max_packet: u32) -> HierarchyBuilder {
+pub(super) fn builder(max_packet: u32) -> HierarchyBuilder {
     let link = LinkConfig::new(Rate::from_bps(1_000_000_000).unwrap());
     Hierarchy::builder(LinkConfig { max_packet, ..link })
 }
 
-fn weighted(weight: u64) -> ClassConfig {
+pub(super) fn weighted(weight: u64) -> ClassConfig {
     let limits = QueueLimits { packets: 50, bytes: u32::MAX };
     ClassConfig { share: Some(Share::Weight(weight)), limits, ..ClassConfig::default() }
 }
 
 /// Figure 1, the weights as the paper writes them.
-fn figure_1() -> Hierarchy {
+pub(super) fn figure_1() -> Hierarchy {
     let mut tree = builder(1500);
     let a = tree.add(ClassId::ROOT, weighted(300)).unwrap();
     let b = tree.add(ClassId::ROOT, weighted(300)).unwrap();
@@ -29,15 +29,15 @@ fn figure_1() -> Hierarchy {
     tree.build().unwrap()
 }
 
-fn no_drops(_: Nanos, packet: Packet, reason: DropReason) {
+pub(super) fn no_drops(_: Nanos, packet: Packet, reason: DropReason) {
     panic!("{packet:?} dropped: {reason:?}");
 }
 
-fn packet(class: u32, len: u32) -> Packet {
+pub(super) fn packet(class: u32, len: u32) -> Packet {
     Packet { handle: 0, len, class: ClassId(class) }
 }
 
-fn next_packet(hls: &mut Hls) -> Option<Packet> {
+pub(super) fn next_packet(hls: &mut Hls) -> Option<Packet> {
     match hls.dequeue(Nanos::ZERO, &mut no_drops) {
         Dequeued::Packet(packet) => Some(packet),
         Dequeued::Idle => None,
@@ -237,12 +237,12 @@ impl TwoPhase {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Enqueue(usize, u32),
     Dequeue(usize),
 }
 
-fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (any::<prop::sample::Index>(), prop_oneof![Just(1000u32), 1u32..=1000]).prop_map(|(leaf, len)| {
             Step::Enqueue(leaf.index(1 << 20), len)
@@ -253,14 +253,20 @@ fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Trees of up to 40 classes and 6 levels, weights 1 to 10^9.
-fn trees() -> impl Strategy<Value = Hierarchy> {
+pub(super) fn trees() -> impl Strategy<Value = Hierarchy> {
+    trees_of(Just(ClassConfig::default()))
+}
+
+/// The same with `config` for all that is not the weight and the limits of the queue.
+pub(super) fn trees_of(config: impl Strategy<Value = ClassConfig>) -> impl Strategy<Value = Hierarchy> {
     let weight = prop_oneof![1u64..20, 1u64..=1_000_000_000];
-    proptest::collection::vec((any::<prop::sample::Index>(), weight), 1..40).prop_map(|classes| {
+    proptest::collection::vec((any::<prop::sample::Index>(), weight, config), 1..40).prop_map(|classes| {
         let mut tree = builder(1000);
         let mut shallow = alloc::vec![(ClassId::ROOT, 0)];
-        for (parent, weight) in classes {
+        for (parent, weight, config) in classes {
             let (parent, depth) = shallow[parent.index(shallow.len())];
-            let class = tree.add(parent, weighted(weight)).unwrap();
+            let ClassConfig { share, limits, .. } = weighted(weight);
+            let class = tree.add(parent, ClassConfig { share, limits, ..config }).unwrap();
             if depth < 5 {
                 shallow.push((class, depth + 1));
             }
@@ -328,6 +334,63 @@ fn theorem_3(tree: &Hierarchy, weights: &RunWeights, i: ClassId, j: ClassId) -> 
     a_bar(i) * w(j) + a_bar(j) * w(i)
 }
 
+/// Runs `steps` and checks the bound of Theorem 3 over every interval in which two siblings are backlogged; a class may be
+/// ahead of it by `ahead` bytes.
+pub(super) fn check_fairness(tree: &Hierarchy, steps: &[Step], ahead: impl Fn(ClassId) -> u64) {
+    let weights = RunWeights::of(tree);
+    let w = |class: ClassId| i128::from(weights.credits(class));
+    let mut pairs = Vec::new();
+    for parent in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+        let children = tree.children(parent);
+        for (at, &i) in children.iter().enumerate() {
+            for &j in &children[at + 1..] {
+                let more = i128::from(CREDITS_PER_BYTE) * (i128::from(ahead(i)) * w(j) + i128::from(ahead(j)) * w(i));
+                pairs.push((i, j, theorem_3(tree, &weights, i, j) + more, None::<(i128, i128)>));
+            }
+        }
+    }
+    let mut served = alloc::vec![0i128; tree.len()];
+    let mut backlog = alloc::vec![0u64; tree.len()];
+    run(tree, steps, |_, event| {
+        let walk = |class: ClassId, change: &mut dyn FnMut(usize)| {
+            let mut at = Some(class);
+            while let Some(class) = at {
+                change(class.index());
+                at = tree.parent(class);
+            }
+        };
+        let mut emptied = Vec::new();
+        match event {
+            Event::Queued { class, .. } => walk(class, &mut |at| backlog[at] += 1),
+            Event::Dequeued(None) => {}
+            Event::Dequeued(Some(packet)) => {
+                let bytes = i128::from(packet.len) * i128::from(CREDITS_PER_BYTE);
+                walk(packet.class, &mut |at| {
+                    served[at] += bytes;
+                    backlog[at] -= 1;
+                    if backlog[at] == 0 {
+                        emptied.push(at);
+                    }
+                });
+            }
+        }
+        for (i, j, bound, range) in &mut pairs {
+            let difference = served[i.index()] * w(*j) - served[j.index()] * w(*i);
+            let was = |class: &ClassId| backlog[class.index()] > 0 || emptied.contains(&class.index());
+            if !was(i) || !was(j) {
+                *range = None;
+                continue;
+            }
+            let (low, high) = range.get_or_insert((difference, difference));
+            (*low, *high) = ((*low).min(difference), (*high).max(difference));
+            assert!(*high - *low <= *bound, "{i:?} {j:?}: {} > {bound}", *high - *low);
+            if emptied.contains(&i.index()) || emptied.contains(&j.index()) {
+                *range = None;
+            }
+        }
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
@@ -355,57 +418,7 @@ proptest! {
 
     #[test]
     fn measured_fairness_never_exceeds_theorem_3(tree in trees(), steps in steps(600)) {
-        let weights = RunWeights::of(&tree);
-        let w = |class: ClassId| i128::from(weights.credits(class));
-        let mut pairs = Vec::new();
-        for parent in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
-            let children = tree.children(parent);
-            for (at, &i) in children.iter().enumerate() {
-                for &j in &children[at + 1..] {
-                    pairs.push((i, j, theorem_3(&tree, &weights, i, j), None::<(i128, i128)>));
-                }
-            }
-        }
-        let mut served = alloc::vec![0i128; tree.len()];
-        let mut backlog = alloc::vec![0u64; tree.len()];
-        run(&tree, &steps, |_, event| {
-            let walk = |class: ClassId, change: &mut dyn FnMut(usize)| {
-                let mut at = Some(class);
-                while let Some(class) = at {
-                    change(class.index());
-                    at = tree.parent(class);
-                }
-            };
-            let mut emptied = Vec::new();
-            match event {
-                Event::Queued { class, .. } => walk(class, &mut |at| backlog[at] += 1),
-                Event::Dequeued(None) => {}
-                Event::Dequeued(Some(packet)) => {
-                    let bytes = i128::from(packet.len) * i128::from(CREDITS_PER_BYTE);
-                    walk(packet.class, &mut |at| {
-                        served[at] += bytes;
-                        backlog[at] -= 1;
-                        if backlog[at] == 0 {
-                            emptied.push(at);
-                        }
-                    });
-                }
-            }
-            for (i, j, bound, range) in &mut pairs {
-                let difference = served[i.index()] * w(*j) - served[j.index()] * w(*i);
-                let was = |class: &ClassId| backlog[class.index()] > 0 || emptied.contains(&class.index());
-                if !was(i) || !was(j) {
-                    *range = None;
-                    continue;
-                }
-                let (low, high) = range.get_or_insert((difference, difference));
-                (*low, *high) = ((*low).min(difference), (*high).max(difference));
-                assert!(*high - *low <= *bound, "{i:?} {j:?}: {} > {bound}", *high - *low);
-                if emptied.contains(&i.index()) || emptied.contains(&j.index()) {
-                    *range = None;
-                }
-            }
-        });
+        check_fairness(&tree, &steps, |_| 0);
     }
 
     #[test]
@@ -522,7 +535,7 @@ fn leaves_that_take_turns_do_not_cost_their_parent_its_share() {
 
 /// Runs greedy leaves on a link of 1 Gbit/s for 200 ms in packets of 200 to 1500 bytes. Returns bytes by class, inner classes
 /// included, and checks the bound of each ceiling over every interval that ends with a packet.
-fn saturate(tree: &Hierarchy, greedy: &[ClassId]) -> Vec<u64> {
+pub(super) fn saturate(tree: &Hierarchy, greedy: &[ClassId]) -> Vec<u64> {
     use crate::driver::Pacer;
     let mut hls = Hls::new(tree).unwrap();
     let mut pacer = Pacer::new(tree.link().rate, Nanos(1));
@@ -575,12 +588,12 @@ fn mbps(n: u64) -> Rate {
     Rate::from_bps(n * 1_000_000).unwrap()
 }
 
-fn ceiled(weight: u64, ceiling: u64) -> ClassConfig {
+pub(super) fn ceiled(weight: u64, ceiling: u64) -> ClassConfig {
     ClassConfig { ceiling: Some(mbps(ceiling)), ceiling_burst: Some(20_000), ..weighted(weight) }
 }
 
 #[track_caller]
-fn assert_mbps(sent: &[u64], class: ClassId, expected: u64) {
+pub(super) fn assert_mbps(sent: &[u64], class: ClassId, expected: u64) {
     let measured = sent[class.index()] * 8 / 200_000;
     assert!(measured.abs_diff(expected) * 50 <= expected, "class {}: {measured} Mbit/s, not {expected}", class.0);
 }

@@ -237,23 +237,27 @@ fn a_refused_change_changes_nothing(
 
 /// Every backlogged leaf is served before the others have sent a certain number of bytes: a small multiple of what a round
 /// takes in which the leaf with the smallest share sends one largest packet. Every second leaf is always backlogged; the others
-/// come with single packets, so that they empty when they are served.
+/// come with single packets, so that they empty when they are served. Latency-critical leaves may be ahead of their turn, by some
+/// rounds where they have nearly all of the link; priorities may make others wait for as long as they like.
 fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
     let mut spec = TreeSpec { max_packet: 1500, max_queued: 10_000, ..spec.clone() };
     for class in &mut spec.classes {
         class.weight = 1 + class.weight % 3;
         class.limits = QueueLimits::default();
         class.ceiling = None;
+        class.bursts = [None; 2];
+        class.priority = None;
         class.quantum = class.quantum.map(|quantum| quantum % 3000 + 100);
     }
     let tree = spec.build();
     let mut model = model(info, &spec);
+    let ahead = if spec.classes.iter().any(|class| class.latency_critical) { 10 } else { 1 };
     let smallest = tree.leaves().iter().map(|&leaf| tree.share_all_busy(leaf)).min().unwrap_or(1).max(1);
     let parts = (1u128 << 64).div_ceil(smallest) + tree.leaves().len() as u128;
     let quanta = spec.classes.iter().filter_map(|class| class.quantum);
     // A class with a quantum below a packet waits for this many rounds.
     let rounds = quanta.clone().min().map_or(1, |quantum| 1500u128.div_ceil(quantum.into()));
-    let patience = 4 * (parts * 1500 + rounds * quanta.map(u128::from).sum::<u128>());
+    let patience = 4 * ahead * (parts * 1500 + rounds * quanta.map(u128::from).sum::<u128>());
     let (busy, visitors): (Vec<_>, Vec<_>) = tree.leaves().iter().enumerate().partition(|(place, _)| place % 2 == 0);
     for &(_, &leaf) in busy.iter().chain(&busy) {
         model.enqueue(&[(leaf, 1500)], false)?;

@@ -15,11 +15,24 @@ pub(crate) struct ClassSpec {
     pub(crate) limits: QueueLimits,
     pub(crate) ceiling: Option<u64>,
     pub(crate) quantum: Option<u32>,
+    /// Behind the guarantee, and behind the ceiling.
+    pub(crate) bursts: [Option<u64>; 2],
+    pub(crate) priority: Option<u8>,
+    pub(crate) latency_critical: bool,
 }
 
 impl ClassSpec {
     pub(crate) fn weighted(weight: u64) -> Self {
-        Self { parent: None, weight, limits: QueueLimits::default(), ceiling: None, quantum: None }
+        Self {
+            parent: None,
+            weight,
+            limits: QueueLimits::default(),
+            ceiling: None,
+            quantum: None,
+            bursts: [None; 2],
+            priority: None,
+            latency_critical: false,
+        }
     }
 }
 
@@ -55,6 +68,10 @@ impl TreeSpec {
                 limits: class.limits,
                 ceiling: class.ceiling.map(rate),
                 quantum: class.quantum,
+                burst: class.bursts[0],
+                ceiling_burst: class.bursts[1],
+                priority: class.priority,
+                latency_critical: class.latency_critical,
                 ..ClassConfig::default()
             };
             tree.add(class.parent.map_or(ClassId::ROOT, id), config).expect("a valid class");
@@ -131,8 +148,8 @@ impl TreeSpec {
 pub(crate) struct Shape {
     pub(crate) classes: usize,
     pub(crate) levels: usize,
-    pub(crate) ceilings: bool,
-    pub(crate) quanta: bool,
+    /// What classes may set, now and then.
+    pub(crate) features: &'static [Feature],
     /// Weights are drawn from 1 to 9 * 10^this.
     pub(crate) weight_digits: u32,
 }
@@ -143,8 +160,7 @@ impl Shape {
         Self {
             classes,
             levels: if info.supports(Feature::Hierarchy) { 6 } else { 1 },
-            ceilings: info.supports(Feature::Ceiling),
-            quanta: info.supports(Feature::Quantum),
+            features: info.features,
             weight_digits: 9,
         }
     }
@@ -155,18 +171,33 @@ pub(crate) fn weights(digits: u32) -> impl Strategy<Value = u64> {
 }
 
 pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
+    let may = move |feature| shape.features.contains(&feature);
     let limits = (1u32..20, prop_oneof![3 => Just(u32::MAX), 1 => 1u32..20_000]);
     // A quarter of the classes each; never where the scheduler cannot honour them.
     let ceiling = (0u32..4, 0u64..1_000_000_000_000).prop_map(move |(one_in, bps)| {
-        (shape.ceilings && one_in == 0).then_some(bps / 10u64.pow((bps % 12) as u32) + 1)
+        (may(Feature::Ceiling) && one_in == 0).then_some(bps / 10u64.pow((bps % 12) as u32) + 1)
     });
-    let quantum = any::<u32>().prop_map(move |quantum| shape.quanta.then_some((quantum >> (quantum % 32)).max(1)));
-    (weights(shape.weight_digits), limits, ceiling, quantum).prop_map(|(weight, limits, ceiling, quantum)| ClassSpec {
-        parent: None,
-        weight,
-        limits: QueueLimits { packets: limits.0, bytes: limits.1 },
-        ceiling,
-        quantum,
+    let quantum =
+        any::<u32>().prop_map(move |quantum| may(Feature::Quantum).then_some((quantum >> (quantum % 32)).max(1)));
+    let burst =
+        || (0u32..4, 0u64..1 << 32).prop_map(|(one_in, bytes)| (one_in == 0).then_some((bytes >> (bytes % 32)) + 1));
+    let priority = (0u32..4, 0u8..8)
+        .prop_map(move |(one_in, priority)| (may(Feature::Priority) && one_in == 0).then_some(priority));
+    let latency_critical = (0u32..4).prop_map(move |one_in| may(Feature::LatencyCritical) && one_in == 0);
+    let extras = (ceiling, quantum, burst(), burst(), priority, latency_critical);
+    (weights(shape.weight_digits), limits, extras).prop_map(move |(weight, limits, extras)| {
+        let (ceiling, quantum, burst, ceiling_burst, priority, latency_critical) = extras;
+        let of_guarantee = if latency_critical { Feature::LatencyBurst } else { Feature::Burst };
+        ClassSpec {
+            parent: None,
+            weight,
+            limits: QueueLimits { packets: limits.0, bytes: limits.1 },
+            ceiling,
+            quantum,
+            bursts: [burst.filter(|_| may(of_guarantee)), ceiling_burst.filter(|_| may(Feature::CeilingBurst))],
+            priority,
+            latency_critical,
+        }
     })
 }
 
