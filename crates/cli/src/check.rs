@@ -55,6 +55,7 @@ struct Entry<'a> {
     weight_error: Option<f64>,
     ceiling_bps: Option<u64>,
     share_all_busy_bps: u64,
+    /// For traffic of the class that never exceeds its burst (a largest frame where absent) and its share.
     delay_bound_s: Option<f64>,
 }
 
@@ -108,7 +109,7 @@ fn entry<'a>(link: &'a LinkFile, promised: &promises::Promises<'_>, class: Class
         weight_error: weight.map(|weight| weight.error),
         ceiling_bps: config.ceiling.map(|rate| rate.bps()),
         share_all_busy_bps: link.tree.rate_all_busy(class),
-        delay_bound_s: None,
+        delay_bound_s: promised.delay(class),
     }
 }
 
@@ -130,6 +131,10 @@ fn text(link: &LinkFile, promised: &promises::Promises<'_>, out: &mut Out) -> Re
     if weights {
         columns.extend(["weight as run", "its error"]);
     }
+    let delays = link.tree.classes().any(|class| promised.delay(class).is_some());
+    if delays {
+        columns.push("delay at most");
+    }
     let rows = link.tree.classes().map(|class| {
         let config = link.tree.config(class);
         let share = match config.share {
@@ -146,9 +151,16 @@ fn text(link: &LinkFile, promised: &promises::Promises<'_>, out: &mut Out) -> Re
                 .into_iter()
                 .flat_map(|weight| [human::size(weight.as_run), human::tiny(weight.error)]),
         );
+        if delays {
+            row.push(promised.delay(class).map_or_else(|| "-".to_owned(), human::time));
+        }
         row
     });
     out.table(&columns, rows.collect(), 1..columns.len())?;
     out.line("")?;
-    promised.bounds.lines(info.bounds).iter().try_for_each(|line| out.line(line))
+    promised.bounds.lines(info.bounds).iter().try_for_each(|line| out.line(line))?;
+    if delays {
+        out.line("delay             for traffic that never exceeds the class's burst (a largest frame where absent) and its share, all busy")?;
+    }
+    Ok(())
 }

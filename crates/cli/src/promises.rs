@@ -1,7 +1,7 @@
 //! What a scheduler promises for a link: the bounds that `fairlink check` prints.
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::hls::{CREDITS_PER_BYTE, RunWeights};
+use fairlink_core::hls::{Advances, CREDITS_PER_BYTE, RunWeights};
 use fairlink_core::packet::ClassId;
 use fairlink_theory::bounds::HlsBounds;
 use fairlink_theory::to_f64;
@@ -45,6 +45,7 @@ pub(crate) struct Promises<'a> {
     /// For the whole link.
     pub(crate) bounds: Bounds<'a>,
     weights: Vec<Option<Weight>>,
+    delays: Vec<Option<f64>>,
 }
 
 impl Promises<'_> {
@@ -52,13 +53,22 @@ impl Promises<'_> {
     pub(crate) fn weight(&self, class: ClassId) -> Option<Weight> {
         self.weights[class.index()]
     }
+
+    /// The longest delay in seconds of a packet of `class`, its transmission included, if the traffic of the class never exceeds
+    /// its burst and its share of the link when all are busy.
+    pub(crate) fn delay(&self, class: ClassId) -> Option<f64> {
+        self.delays[class.index()]
+    }
 }
 
 /// The promises of the link's scheduler.
 pub(crate) fn of(link: &LinkFile) -> Result<Promises<'_>, Failure> {
     match link.scheduler.as_str() {
         "hls" => hls(link),
-        _ => Ok(Promises { bounds: Bounds::default(), weights: vec![None; link.tree.len()] }),
+        _ => {
+            let classes = link.tree.len();
+            Ok(Promises { bounds: Bounds::default(), weights: vec![None; classes], delays: vec![None; classes] })
+        }
     }
 }
 
@@ -83,7 +93,11 @@ fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
     let units = Weights::new(tree, credits, CREDITS_PER_BYTE).map_err(Failure::failed)?;
     let packet = |_| tree.link().max_packet;
     let bounds = HlsBounds::new(tree, &units, CREDITS_PER_BYTE, packet).map_err(Failure::failed)?;
+    let advances = Advances::of(tree, &run);
+    let bounds = bounds.with_advances(|leaf| advances.bytes(leaf));
     let rate = tree.link().rate;
+    let delay = |index| advances.bytes_before(tree, ClassId(index as u32)).map(|b| b as f64 * 8.0 / rate.bps() as f64);
+    let delays = (0..tree.len()).map(delay).collect();
     let fairness = bounds.fairness_seconds(rate);
     let bounds = Bounds {
         fairness_bytes: bounds.alpha().map(|worst| to_f64(&worst.value)),
@@ -92,7 +106,7 @@ fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
         transmission_gap_s: Some(to_f64(&bounds.transmission_gap(rate))),
         longest_round_s: Some(to_f64(&bounds.longest_round(rate))),
     };
-    Ok(Promises { bounds, weights })
+    Ok(Promises { bounds, weights, delays })
 }
 
 impl Bounds<'_> {
@@ -109,9 +123,10 @@ impl Bounds<'_> {
         }
         if let (Some(two), Some(one)) = (self.transmission_gap_s, self.longest_round_s) {
             lines.push(format!(
-                "transmission gap  a backlogged leaf waits at most {} for its next visit (two rounds of {})",
+                "transmission gap  a backlogged leaf waits at most {} for its next visit (two rounds of {}{})",
                 human::time(two),
-                human::time(one)
+                human::time(one),
+                if two > one * 2.000_001 { ", and what latency-critical classes may be ahead by" } else { "" }
             ));
         }
         if lines.is_empty() {

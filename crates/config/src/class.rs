@@ -39,9 +39,10 @@ const KEYS: [&str; 20] = [
 const LEAF_KEYS: [&str; 8] =
     ["latency_critical", "contract", "real_time", "max_delay", "leaky_bucket", "buffer", "queue", "match"];
 /// Which key asks a scheduler for which feature.
-const FEATURES: [(&str, Feature); 13] = [
+const FEATURES: [(&str, Feature); 14] = [
     ("ceiling", Feature::Ceiling),
     ("burst", Feature::Burst),
+    ("burst", Feature::LatencyBurst),
     ("ceiling_burst", Feature::CeilingBurst),
     ("priority", Feature::Priority),
     ("latency_critical", Feature::LatencyCritical),
@@ -50,8 +51,8 @@ const FEATURES: [(&str, Feature); 13] = [
     ("real_time", Feature::ServiceCurves),
     ("link_share", Feature::LinkCurves),
     ("upper_limit", Feature::LinkCurves),
-    ("max_delay", Feature::DelayObjective),
-    ("leaky_bucket", Feature::DelayObjective),
+    ("max_delay", Feature::MaxDelay),
+    ("leaky_bucket", Feature::LeakyBucket),
     ("queue", Feature::ActiveQueue),
 ];
 

@@ -105,24 +105,22 @@ pub const LDF_SECOND: SchedulerInfo =
     });
 /// What `fq-lto` is and supports.
 pub const LTO: SchedulerInfo =
-    info("fq-lto", "guarantees; the rest to the least time to overflow", &[Feature::DelayObjective], |tree| {
+    info("fq-lto", "guarantees; the rest to the least time to overflow", &[Feature::MaxDelay], |tree| {
         build(tree, Policy::LeastTimeToOverflow, false)
     });
 /// What `fq-lto-second` is and supports.
-pub const LTO_SECOND: SchedulerInfo = info(
-    "fq-lto-second",
-    "guarantees; the rest to the second least time to overflow",
-    &[Feature::DelayObjective],
-    |tree| build(tree, Policy::LeastTimeToOverflow, true),
-);
+pub const LTO_SECOND: SchedulerInfo =
+    info("fq-lto-second", "guarantees; the rest to the second least time to overflow", &[Feature::MaxDelay], |tree| {
+        build(tree, Policy::LeastTimeToOverflow, true)
+    });
 /// What `fq-lto-lb` is and supports.
 pub const LTO_LB: SchedulerInfo =
-    info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::DelayObjective], |tree| {
+    info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree| {
         build(tree, Policy::LeakyBucket, false)
     });
 /// What `fq-lto-lb-second` is and supports.
 pub const LTO_LB_SECOND: SchedulerInfo =
-    info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::DelayObjective], |tree| {
+    info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree| {
         build(tree, Policy::LeakyBucket, true)
     });
 

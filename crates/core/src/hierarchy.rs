@@ -145,8 +145,10 @@ pub enum Feature {
     ServiceCurves,
     /// Curves to share the link by, and upper limits.
     LinkCurves,
-    /// FQ-LTO's delay objective and leaky bucket.
-    DelayObjective,
+    /// FQ-LTO's delay objective.
+    MaxDelay,
+    /// FQ-LTO.LB's leaky bucket.
+    LeakyBucket,
     /// CoDel or FQ-CoDel at a leaf.
     ActiveQueue,
 }
@@ -167,7 +169,8 @@ impl Feature {
             Self::Contract => "a contract",
             Self::ServiceCurves => "a service curve",
             Self::LinkCurves => "a link-sharing curve or an upper limit",
-            Self::DelayObjective => "a delay objective or leaky bucket",
+            Self::MaxDelay => "a max_delay",
+            Self::LeakyBucket => "a leaky_bucket",
             Self::ActiveQueue => "an active queue discipline",
         }
     }
@@ -569,7 +572,8 @@ impl Hierarchy {
             (Feature::Contract, config.contract.is_some()),
             (Feature::ServiceCurves, config.real_time.is_some()),
             (Feature::LinkCurves, config.link_share.is_some() || config.upper_limit.is_some()),
-            (Feature::DelayObjective, config.max_delay.is_some() || config.leaky_bucket.is_some()),
+            (Feature::MaxDelay, config.max_delay.is_some()),
+            (Feature::LeakyBucket, config.leaky_bucket.is_some()),
             (Feature::ActiveQueue, !inner && config.queue != QueueKind::Fifo),
         ]
         .into_iter()

@@ -37,7 +37,7 @@
 //!
 //! Equation (12): balances and residuals add up to Q* = sum of active weights + largest packets of active leaves, after every
 //! call. 0 <= balance < largest packet for a leaf that is not being served (Lemma 4). Every main round sends at least one
-//! packet (Theorem 2). All are checked by [`Scheduler::check_invariants`].
+//! packet (Theorem 2), or pays for one of a latency-critical leaf. All are checked by [`Scheduler::check_invariants`].
 //!
 //! # Overflow budget
 //!
@@ -57,6 +57,7 @@
 //!   each, it falls behind its sibling without bound, against Theorem 3 (whose Lemma 2 takes "backlogged" for "active"). Here
 //!   an inner class is idle when no leaf below it is backlogged; until then it keeps its balance, and the waiting leaves get
 //!   it in the surplus round that follows. Test: `leaves_that_take_turns_do_not_cost_their_parent_its_share`.
+//! * `DIFFERENCE` (latency-critical leaves): not in the paper; see `hls/urgent.rs` for the rule and its bounds.
 //! * `DIFFERENCE` (ceilings): the paper leaves them to the future; see `hls/ceilings.rs` for the rule and its bound.
 //! * `DIFFERENCE` (start of a surplus round): the paper says which classes are active in a surplus round (all backlogged ones),
 //!   not whether the condition for starting it counts those that are new. Here it does: they are activated first, so that no

@@ -64,6 +64,8 @@ pub struct HlsBounds<'a> {
     below: Below,
     /// By class: the ancestor (or the class itself) that is a child of the root, rc(i).
     top: Vec<ClassId>,
+    /// By class: what its latency-critical leaves together may be ahead of their turn by, in bytes.
+    ahead: Vec<u64>,
     /// The largest (w_j + A~_j) / w_j among the children of the root: the largest fair quota of the root.
     largest_quota: BigRational,
 }
@@ -127,11 +129,29 @@ impl<'a> HlsBounds<'a> {
                 _ => class,
             };
         }
-        let mut bounds = Self { tree, weights, credits_per_byte, below, top, largest_quota: BigRational::default() };
+        let ahead = vec![0; tree.len()];
+        let mut bounds =
+            Self { tree, weights, credits_per_byte, below, top, ahead, largest_quota: BigRational::default() };
         let starts = tree.children(ClassId::ROOT).iter().map(|&class| bounds.start_per_weight(class));
         let largest = starts.max().unwrap_or_default();
         bounds.largest_quota = whole(1u8) + BigRational::new(largest.numer().clone(), largest.denom().clone());
         Ok(bounds)
+    }
+
+    /// The same bounds where leaves may send ahead of their turn, by so many bytes each: Theorem 3 grows by what the leaves below
+    /// both siblings may be ahead by, over their weights, and Theorem 5 by what all leaves may. Not in \[hls\]; see
+    /// `fairlink_core::hls::Advances`.
+    #[must_use]
+    pub fn with_advances(mut self, advance: impl Fn(ClassId) -> u64) -> Self {
+        self.ahead = vec![0; self.tree.len()];
+        for &leaf in self.tree.leaves() {
+            self.ahead[leaf.index()] = advance(leaf);
+        }
+        for class in self.tree.classes().rev() {
+            let parent = self.tree.parent(class).unwrap_or(ClassId::ROOT);
+            self.ahead[parent.index()] += self.ahead[class.index()];
+        }
+        self
     }
 
     /// A~_i in bytes: the most that balances and residuals in the subtree of a class (not the root) add up to when a main
@@ -158,7 +178,7 @@ impl<'a> HlsBounds<'a> {
     #[must_use]
     pub fn alpha_between(&self, i: ClassId, j: ClassId) -> Option<BigRational> {
         let siblings = i != j && self.tree.parent(i).is_some() && self.tree.parent(i) == self.tree.parent(j);
-        siblings.then(|| self.aggregate_per_weight(i) + self.aggregate_per_weight(j))
+        siblings.then(|| self.half(i) + self.half(j))
     }
 
     /// Theorem 3: the largest bound of two siblings, in bytes per byte of weight; `None` where no class has a sibling.
@@ -182,7 +202,7 @@ impl<'a> HlsBounds<'a> {
     /// rounds.
     #[must_use]
     pub fn transmission_gap(&self, link: Rate) -> BigRational {
-        self.longest_round(link) * BigInt::from(2)
+        self.longest_round(link) * BigInt::from(2) + seconds(whole(self.ahead[0]), link)
     }
 
     /// The longest round in seconds, equation (25): (sum of weights + sum of largest packets) / C. Table II of \[hls\] prints
@@ -205,20 +225,32 @@ impl<'a> HlsBounds<'a> {
         BigRational::new_raw(start, self.weights.units(class) * credits)
     }
 
-    fn aggregate_per_weight(&self, class: ClassId) -> BigRational {
-        self.aggregate(class) / self.weights.bytes(class)
+    /// What a class adds to the bound of Theorem 3 with each of its siblings.
+    fn half(&self, class: ClassId) -> BigRational {
+        (self.aggregate(class) + whole(self.ahead[class.index()])) / self.weights.bytes(class)
+    }
+
+    /// What [`HlsBounds::half`] of siblings differs in, where they are children of the root; not reduced.
+    fn start_and_ahead(&self, class: ClassId) -> BigRational {
+        let start = self.start_per_weight(class);
+        if self.ahead[class.index()] == 0 {
+            return start;
+        }
+        start + whole(self.ahead[class.index()]) / self.weights.bytes(class)
     }
 
     fn worst_below(&self, parent: ClassId) -> Option<WorstPair> {
         let children = self.tree.children(parent);
         // The largest quota of the root is in A-bar / w of all its children, so A~ / w tells who is worst. Below one child
-        // of the root A-bar is the same, so the smallest weights are.
+        // of the root A-bar is the same, so the smallest weights are, unless leaves may be ahead of their turn.
         let (i, j) = if parent == ClassId::ROOT {
-            two_largest(children.iter().map(|&child| (child, self.start_per_weight(child))))?
+            two_largest(children.iter().map(|&child| (child, self.start_and_ahead(child))))?
+        } else if self.ahead[parent.index()] > 0 {
+            two_largest(children.iter().map(|&child| (child, self.half(child))))?
         } else {
             two_lightest(self.weights, children)?
         };
-        Some(WorstPair { classes: (i, j), value: self.aggregate_per_weight(i) + self.aggregate_per_weight(j) })
+        Some(WorstPair { classes: (i, j), value: self.half(i) + self.half(j) })
     }
 }
 

@@ -47,6 +47,35 @@ fn check_prints_the_rounding_error_of_a_share() {
 }
 
 #[test]
+fn a_latency_critical_class_is_never_delayed_beyond_what_check_prints() {
+    let file = scenario("voice.toml");
+    let json = fairlink(&["check", &file, "--json"]).quiet().json();
+    let bound = json["classes"][0]["delay_bound_s"].as_f64().expect("a number");
+    // A frame of another class and voice's own burst: 1900 B at 20 Mbit/s.
+    assert!((bound - 1900.0 * 8.0 / 20e6).abs() < 1e-9, "{json}");
+    assert!(json["classes"][2]["delay_bound_s"].is_null());
+    let run = fairlink(&["sim", &file, "--json"]).quiet().json();
+    let voice = &run["runs"][0]["classes"][0];
+    assert_eq!(voice["name"], "voice");
+    let longest = voice["delay_s"]["max"].as_f64().expect("a number");
+    assert!(longest <= bound && longest > bound / 3.0, "{longest} s of {bound} s");
+    // The others share what voice leaves of the link as if it were not there: 18.4 Mbit/s as 2 : 1.
+    for (class, expected) in [(1, 18.4e6 * 2.0 / 3.0), (2, 18.4e6 / 3.0)] {
+        let rate = run["runs"][0]["classes"][class]["rate_bps"].as_f64().expect("a number");
+        assert!((rate - expected).abs() < expected * 0.002, "{rate} {expected}");
+    }
+    // It is the setting that does this.
+    let dir = Scratch::new();
+    let text = std::fs::read_to_string(&file).expect("a file");
+    let plain = dir.write("plain.toml", &text.replace("latency_critical = true\nburst", "# burst"));
+    let run = fairlink(&["sim", &plain, "--json"]).quiet().json();
+    let waits = run["runs"][0]["classes"][0]["delay_s"]["max"].as_f64().expect("a number");
+    assert!(waits > 1.5 * bound, "{waits} s");
+    let text = fairlink(&["check", &file]).quiet().stdout;
+    assert!(text.contains("delay at most") && text.contains("760 us"), "{text}");
+}
+
+#[test]
 fn a_scheduler_without_bounds_promises_none() {
     let dir = Scratch::new();
     let link = dir.write("link.toml", "link = { rate = '1mbit', scheduler = 'fifo' }\nclass = [{ name = 'a' }]");

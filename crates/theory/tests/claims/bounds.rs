@@ -39,6 +39,23 @@ fn figure_1_has_an_alpha_of_103_5_bytes_under_hls() {
 }
 
 #[test]
+fn a_leaf_that_may_be_ahead_of_its_turn_adds_that_to_its_own_bounds_and_to_those_above_it() {
+    let (tree, [a, b, c, a1, a2, b1, b2]) = figure_1();
+    let weights = Weights::as_written(&tree, 1_000_000).unwrap();
+    let plain = HlsBounds::new(&tree, &weights, 1, |_| 1500).unwrap();
+    let ahead = plain.clone().with_advances(|leaf| if leaf == b2 { 6000 } else { 0 });
+    let grown = |i, j| ahead.alpha_between(i, j).unwrap() - plain.alpha_between(i, j).unwrap();
+    assert_eq!((grown(b1, b2), grown(a, b), grown(b, c)), (ratio(6000, 200), ratio(6000, 300), ratio(6000, 300)));
+    assert_eq!((grown(a1, a2), grown(a, c)), (whole(0), whole(0)));
+    let worst = ahead.alpha().unwrap();
+    assert_eq!((worst.classes, worst.value), ((b1, b2), ratio(207, 2) + whole(30)));
+    assert_eq!(ahead.transmission_gap(GBIT) - plain.transmission_gap(GBIT), ratio(6000 * 8, 1_000_000_000));
+    // At the root it is the one that may be ahead that is worst.
+    let ahead = plain.clone().with_advances(|leaf| if leaf == c { 1_000_000 } else { 0 });
+    assert_eq!(ahead.alpha().unwrap().classes.0, c);
+}
+
+#[test]
 fn figure_1_has_an_alpha_of_1522_5_bytes_under_hdrr() {
     let (tree, [a, _, _, a1, a2, _, b2]) = figure_1();
     let weights = Weights::as_written(&tree, 1_000_000).unwrap();
