@@ -1,4 +1,5 @@
-//! `fq-ldf`, `fq-lto`, `fq-lto-lb`, each also as `-second`: the FQ-SDS schedulers of \[sds\]. Flat.
+//! `fq-ldf`, `fq-lto`, `fq-lto-lb`, each also as `-second`: the FQ-SDS schedulers of \[sds\]. Flat. Over service curves in the place
+//! of guarantees: [`over_sced`].
 //!
 //! Every class has its guarantee, as under fair queueing; what the guarantees leave is not shared by weight but given to the class
 //! whose state needs it most. A shaper releases the packets of each class at its guarantee; a rate-proportional server sends
@@ -58,6 +59,7 @@ use crate::units::{NANOS_PER_SEC, Nanos, Rate};
 use crate::vtime::{Pace, Tag};
 
 mod excess;
+pub mod over_sced;
 pub use excess::Policy;
 use excess::{Excess, Session};
 
@@ -141,13 +143,21 @@ struct Class {
     leaf: bool,
 }
 
-impl Class {
-    /// Bytes that still fit into its queue.
-    fn free(&self, max_packet: u32) -> u64 {
-        let backlog = self.queue.backlog();
-        let packets = u64::from(self.limits.packets) - backlog.packets;
-        (u64::from(self.limits.bytes) - backlog.bytes).min(packets * u64::from(max_packet))
-    }
+/// Bytes that still fit into a queue.
+fn free(queue: &LeafQueue, limits: QueueLimits, max_packet: u32) -> u64 {
+    let backlog = queue.backlog();
+    let packets = u64::from(limits.packets) - backlog.packets;
+    (u64::from(limits.bytes) - backlog.bytes).min(packets * u64::from(max_packet))
+}
+
+/// What decides on the excess, of a class whose queue has these limits.
+fn session(tree: &Hierarchy, class: ClassId, limits: QueueLimits) -> Session {
+    let (link, config) = (tree.link(), tree.config(class));
+    let (pace, guarantee) = guarantee(tree, class);
+    let buffer = u64::from(limits.bytes).min(u64::from(limits.packets) * u64::from(link.max_packet));
+    let max_delay = config.max_delay.map_or(pace.distance(buffer), time);
+    let whole = LeakyBucket { burst: buffer, peak: link.rate, rate: guarantee };
+    Session::new(pace, max_delay, config.leaky_bucket.unwrap_or(whole))
 }
 
 fn time(now: Nanos) -> u128 {
@@ -183,19 +193,14 @@ impl FqSds {
         let class = |index| {
             let class = ClassId(index as u32);
             let leaf = tree.is_leaf(class);
-            let config = tree.config(class);
-            let limits = if leaf { config.limits } else { QueueLimits { packets: 0, bytes: 0 } };
-            let (pace, guarantee) = guarantee(tree, class);
-            let buffer = u64::from(limits.bytes).min(u64::from(limits.packets) * u64::from(link.max_packet));
-            let max_delay = config.max_delay.map_or(pace.distance(buffer), time);
-            let whole = LeakyBucket { burst: buffer, peak: link.rate, rate: guarantee };
+            let limits = if leaf { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } };
             Class {
                 queue: LeafQueue::new(limits),
                 limits,
                 waiting: TagQueue::default(),
                 released: TagQueue::default(),
                 next_release: Tag::default(),
-                session: Session::new(pace, max_delay, config.leaky_bucket.unwrap_or(whole)),
+                session: session(tree, class, limits),
                 leaf,
             }
         };
@@ -245,7 +250,7 @@ impl FqSds {
     /// The queue of a class has changed.
     fn note(&mut self, index: u32) {
         let class = &self.classes[index as usize];
-        let (bytes, free) = (class.queue.backlog().bytes, class.free(self.max_packet));
+        let (bytes, free) = (class.queue.backlog().bytes, free(&class.queue, class.limits, self.max_packet));
         self.excess.changed(index, &class.session, bytes, free, class.queue.is_empty());
     }
 }

@@ -93,6 +93,9 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     fq_sds::LTO_SECOND,
     fq_sds::LTO_LB,
     fq_sds::LTO_LB_SECOND,
+    fq_sds::over_sced::LDF,
+    fq_sds::over_sced::LTO,
+    fq_sds::over_sced::LTO_LB,
 ];
 
 /// Other names of schedulers, and the names that they are listed under.

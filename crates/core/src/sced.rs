@@ -77,27 +77,37 @@ pub struct Sced {
     now: Nanos,
 }
 
+/// The curve of every class: the one it sets, or the line of its share.
+///
+/// # Errors
+/// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`].
+pub(crate) fn shapes(tree: &Hierarchy) -> Result<Vec<Shape>, BuildError> {
+    let asked = real_time_shapes(tree)?;
+    let set = asked.iter().any(Option::is_some);
+    let shape = |(curve, line): (Option<Shape>, u64)| curve.unwrap_or(Shape::line(line));
+    let shapes: Vec<Shape> = asked.into_iter().zip(lines(tree)).map(shape).collect();
+    if set {
+        admit(tree.leaves().iter().map(|leaf| shapes[leaf.index()]), tree.link().rate)?;
+    }
+    Ok(shapes)
+}
+
 impl Sced {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`].
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
-        let asked = real_time_shapes(tree)?;
-        let lines = lines(tree);
-        let shape = |class: ClassId| asked[class.index()].unwrap_or(Shape::line(lines[class.index()]));
-        if asked.iter().any(Option::is_some) {
-            admit(tree.leaves().iter().map(|&leaf| shape(leaf)), tree.link().rate)?;
-        }
-        let leaf = |index: usize| {
+        let shapes = shapes(tree)?;
+        let leaf = |(index, shape)| {
             let class = ClassId(index as u32);
             let is_leaf = tree.is_leaf(class);
             let limits = if is_leaf { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } };
-            Leaf { queue: LeafQueue::new(limits), deadlines: Curve::new(shape(class)), served: 0, is_leaf }
+            Leaf { queue: LeafQueue::new(limits), deadlines: Curve::new(shape), served: 0, is_leaf }
         };
         let link = tree.link();
         Ok(Self {
-            leaves: (0..tree.len()).map(leaf).collect(),
+            leaves: shapes.into_iter().enumerate().map(leaf).collect(),
             slab: PacketSlab::new(link.max_queued),
             heads: Heap::new(tree.len()),
             bytes: 0,
