@@ -1,5 +1,5 @@
 //! `fq-ldf-sced`, `fq-lto-sced`, `fq-lto-lb-sced`: the redistribution of FQ-SDS on top of service curves, which \[sds\] suggests in
-//! Section II-D and does not build. Flat.
+//! Section V and does not build. Flat.
 //!
 //! Every class has its service curve, as under SCED; what the curves leave goes to the class whose state needs it most. The
 //! shaper of FQ-SDS becomes the eligible curve, the server's finish tags become deadlines: a class's head packet waits until its
