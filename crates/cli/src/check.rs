@@ -6,7 +6,7 @@ use fairlink_config::link::{LinkFile, ReadOptions};
 use fairlink_config::problem::Problems;
 use fairlink_core::hierarchy::Share;
 use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{self, Leniency};
+use fairlink_core::registry::{self, BuildError, Leniency};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -34,12 +34,17 @@ struct Sound<'a> {
     link_bps: u64,
     classes: Vec<Entry<'a>>,
     bounds: promises::Bounds<'a>,
+    /// Absent where no service curves are to be guaranteed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admission: Option<promises::Admission>,
     warnings: Vec<Finding>,
 }
 
 #[derive(Serialize)]
 struct Unsound {
     valid: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admission: Option<promises::Admission>,
     errors: Vec<Finding>,
 }
 
@@ -65,10 +70,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let options = ReadOptions { leniency, scheduler: args.scheduler.as_deref() };
     let mut link = match LinkFile::read(&args.link, &options) {
         Ok(link) => link,
-        Err(problems) => return refuse(problems, out),
+        Err(problems) => return refuse(problems, None, out),
     };
     if let Err(error) = registry::build(link.info(), &link.tree, leniency) {
-        return refuse(link.explain(&error), out);
+        let admission = matches!(error, BuildError::NotAdmitted { .. }).then(|| promises::admission(&link)).flatten();
+        return refuse(link.explain(&error), admission, out);
     }
     let warnings = std::mem::take(&mut link.warnings);
     let promised = promises::of(&link)?;
@@ -79,6 +85,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             link_bps: link.tree.link().rate.bps(),
             classes: link.tree.classes().map(|class| entry(&link, &promised, class)).collect(),
             bounds: promised.bounds,
+            admission: promises::admission(&link),
             warnings: warnings.iter().map(Finding::from).collect(),
         });
     }
@@ -86,9 +93,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     text(&link, &promised, out)
 }
 
-fn refuse(problems: Problems, out: &mut Out) -> Result<(), Failure> {
+fn refuse(problems: Problems, admission: Option<promises::Admission>, out: &mut Out) -> Result<(), Failure> {
     if out.json {
-        out.document(&Unsound { valid: false, errors: problems.all().iter().map(Finding::from).collect() })?;
+        let errors = problems.all().iter().map(Finding::from).collect();
+        out.document(&Unsound { valid: false, admission, errors })?;
         out.flush()?;
     }
     Err(problems.into())
@@ -158,9 +166,9 @@ fn text(link: &LinkFile, promised: &promises::Promises<'_>, out: &mut Out) -> Re
     });
     out.table(&columns, rows.collect(), 1..columns.len())?;
     out.line("")?;
-    promised.bounds.lines(info.bounds).iter().try_for_each(|line| out.line(line))?;
-    if delays {
-        out.line("delay             for traffic that never exceeds the class's burst (a largest frame where absent) and its share, all busy")?;
+    promised.bounds.lines(info.bounds, delays).iter().try_for_each(|line| out.line(line))?;
+    if promises::admission(link).is_some() {
+        out.line("admission         the service curves of all classes together stay below what the link carries, at all times")?;
     }
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! What a scheduler promises for a link: the bounds that `fairlink check` prints.
 
 use fairlink_config::link::LinkFile;
+use fairlink_core::hierarchy::Feature;
 use fairlink_core::hls::{Advances, CREDITS_PER_BYTE, RunWeights};
 use fairlink_core::packet::ClassId;
 use fairlink_theory::bounds::HlsBounds;
+use fairlink_theory::curves::{flat_excess, real_time_excess};
+use fairlink_theory::latency::delay_bounds;
 use fairlink_theory::to_f64;
 use fairlink_theory::weights::Weights;
 use serde::Serialize;
@@ -66,10 +69,33 @@ pub(crate) fn of(link: &LinkFile) -> Result<Promises<'_>, Failure> {
     match link.scheduler.as_str() {
         "hls" => hls(link),
         _ => {
-            let classes = link.tree.len();
-            Ok(Promises { bounds: Bounds::default(), weights: vec![None; classes], delays: vec![None; classes] })
+            let bounds = Bounds::default();
+            Ok(Promises { bounds, weights: vec![None; link.tree.len()], delays: delays(link) })
         }
     }
+}
+
+/// Whether the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
+#[derive(Debug, Serialize)]
+pub(crate) struct Admission {
+    admitted: bool,
+    /// After how long all classes together ask for more than the link carries, if all become backlogged at once.
+    fails_at_s: Option<f64>,
+}
+
+/// The admission test, where the link's scheduler guarantees curves and a class has one.
+pub(crate) fn admission(link: &LinkFile) -> Option<Admission> {
+    let asks = link.tree.leaves().iter().any(|&leaf| link.tree.config(leaf).real_time.is_some());
+    if !asks || !link.info().supports(Feature::ServiceCurves) {
+        return None;
+    }
+    let excess = if link.info().name == "hfsc" { real_time_excess(&link.tree) } else { flat_excess(&link.tree) };
+    Some(Admission { admitted: excess.is_none(), fails_at_s: excess.as_ref().map(to_f64) })
+}
+
+fn delays(link: &LinkFile) -> Vec<Option<f64>> {
+    let bounds = delay_bounds(link.info(), &link.tree);
+    bounds.iter().map(|bound| bound.as_ref().map(|bound| to_f64(&bound.seconds))).collect()
 }
 
 fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
@@ -96,8 +122,6 @@ fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
     let advances = Advances::of(tree, &run);
     let bounds = bounds.with_advances(|leaf| advances.bytes(leaf));
     let rate = tree.link().rate;
-    let delay = |index| advances.bytes_before(tree, ClassId(index as u32)).map(|b| b as f64 * 8.0 / rate.bps() as f64);
-    let delays = (0..tree.len()).map(delay).collect();
     let fairness = bounds.fairness_seconds(rate);
     let bounds = Bounds {
         fairness_bytes: bounds.alpha().map(|worst| to_f64(&worst.value)),
@@ -106,12 +130,12 @@ fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
         transmission_gap_s: Some(to_f64(&bounds.transmission_gap(rate))),
         longest_round_s: Some(to_f64(&bounds.longest_round(rate))),
     };
-    Ok(Promises { bounds, weights, delays })
+    Ok(Promises { bounds, weights, delays: delays(link) })
 }
 
 impl Bounds<'_> {
     /// The bounds in words, one a line; `promised` is what the scheduler promises by name.
-    pub(crate) fn lines(&self, promised: &[&str]) -> Vec<String> {
+    pub(crate) fn lines(&self, promised: &[&str], delays: bool) -> Vec<String> {
         let mut lines = Vec::new();
         if let (Some(bytes), Some(seconds)) = (self.fairness_bytes, self.fairness_s) {
             let between = self.fairness_between.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
@@ -129,13 +153,18 @@ impl Bounds<'_> {
                 if two > one * 2.000_001 { ", and what latency-critical classes may be ahead by" } else { "" }
             ));
         }
-        if lines.is_empty() {
-            lines.push(if promised.is_empty() {
-                "This scheduler promises no bounds.".to_owned()
-            } else {
-                let names = promised.join(", ").replace('_', " ");
-                format!("This scheduler promises bounds ({names}); only those of hls are computed here.")
-            });
+        if delays {
+            let which = "for traffic within the class's rate and burst: what it sets, its curve's first piece, or a largest frame";
+            lines.push(format!("delay             {which}"));
+        }
+        let computed = [("fairness", self.fairness_s.is_some()), ("delay", delays)];
+        let computed = |name: &&&str| !computed.contains(&(**name, true)) && self.transmission_gap_s.is_none();
+        let names: Vec<&str> = promised.iter().filter(computed).copied().collect();
+        if promised.is_empty() {
+            lines.push("This scheduler promises no bounds.".to_owned());
+        } else if !names.is_empty() {
+            let names = names.join(", ").replace('_', " ");
+            lines.push(format!("This scheduler also promises {names}; how much is not computed here."));
         }
         lines
     }

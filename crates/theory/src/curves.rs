@@ -4,7 +4,8 @@
 //! t >= 0. [`first_excess`] says when they cease to; the schedulers refuse the same sets, in integers.
 
 use fairlink_core::hierarchy::{Hierarchy, ServiceCurve};
-use fairlink_core::units::{NANOS_PER_SEC, Rate};
+use fairlink_core::packet::ClassId;
+use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
 use num_rational::BigRational;
 use num_traits::Zero;
 
@@ -61,14 +62,24 @@ pub fn real_time_excess(tree: &Hierarchy) -> Option<BigRational> {
     first_excess(&curves, tree.link().rate)
 }
 
+/// [`first_excess`] of the leaves of `tree` where one without a curve counts with the line of its share: what `sced` and the
+/// schedulers over it guarantee. Shares in whole bit/s, rounded down.
+#[must_use]
+pub fn flat_excess(tree: &Hierarchy) -> Option<BigRational> {
+    let line = |leaf| {
+        let rate = Rate::from_bps(tree.rate_all_busy(leaf)).ok();
+        ServiceCurve { m1: rate, d: Nanos::ZERO, m2: rate }
+    };
+    let curve = |&leaf: &ClassId| tree.config(leaf).real_time.unwrap_or_else(|| line(leaf));
+    first_excess(&tree.leaves().iter().map(curve).collect::<Vec<_>>(), tree.link().rate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use fairlink_core::curve::{Shape, admit};
     use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
-    use fairlink_core::packet::ClassId;
     use fairlink_core::registry::BuildError;
-    use fairlink_core::units::Nanos;
     use rand::{Rng, SeedableRng};
 
     fn curve(m1: u64, ns: u64, m2: u64) -> ServiceCurve {

@@ -6,6 +6,7 @@
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
+//! * [`latency`]: delay bounds of latency-rate servers and of service curves.
 //! * [`explain`]: why a class gets what it gets.
 //! * [`fairness`], [`gap`]: how far a scheduler did stray, \[hls\] Definitions 1 and 2, measured.
 //!
@@ -29,6 +30,7 @@ pub mod fairness;
 pub mod fast;
 pub mod gap;
 pub mod hmm;
+pub mod latency;
 pub mod maxmin;
 pub mod request;
 pub mod weights;

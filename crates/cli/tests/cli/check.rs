@@ -75,6 +75,64 @@ fn a_latency_critical_class_is_never_delayed_beyond_what_check_prints() {
     assert!(text.contains("delay at most") && text.contains("760 us"), "{text}");
 }
 
+/// The curves of Figure 10 of \[hfsc\] on 10 Mbit/s, the rest as one line; FTP's 4 kB are due in `ftp_ms`.
+fn figure_10(ftp_ms: &str) -> String {
+    format!(
+        r#"
+        link = {{ rate = "10mbit", scheduler = "hfsc", mtu = "8000B" }}
+        class = [
+            {{ name = "audio", real_time = {{ burst = "160B", delay = "5ms", rate = "64kbit" }} }},
+            {{ name = "video", real_time = {{ burst = "8kB", delay = "10ms", rate = "2mbit" }} }},
+            {{ name = "ftp", real_time = {{ burst = "4kB", delay = "{ftp_ms}ms", rate = "5mbit" }} }},
+            {{ name = "rest", real_time = {{ rate = "2.936mbit" }} }},
+        ]
+        "#
+    )
+}
+
+#[test]
+fn service_curves_are_admitted_or_refused_with_the_time_and_give_delay_bounds() {
+    let dir = Scratch::new();
+    let link = dir.write("fits.toml", &figure_10("16.25"));
+    let json = fairlink(&["check", &link, "--json"]).quiet().json();
+    assert_eq!(json["admission"], serde_json::json!({"admitted": true, "fails_at_s": null}));
+    let delay = |class: usize| json["classes"][class]["delay_bound_s"].as_f64().expect("a number");
+    // The delay of the curve, and one frame of 8000 B.
+    assert!((delay(0) - 0.0114).abs() < 1e-6 && (delay(1) - 0.0164).abs() < 1e-6, "{json}");
+    let text = fairlink(&["check", &link]).quiet().stdout;
+    assert!(text.contains("admission") && text.contains("11.4 ms"), "{text}");
+
+    let link = dir.write("exceeds.toml", &figure_10("10"));
+    let run = fairlink(&["check", &link, "--json"]);
+    assert_eq!(run.code, 2);
+    let json = run.json();
+    assert_eq!((&json["valid"], &json["admission"]["admitted"]), (&false.into(), &false.into()));
+    // All but FTP: 256 k, 6.4 M and 2.936 Mbit/s in the first 3.6 ms; then its 5 Mbit/s, and 408 kbit/s are not left for long.
+    let fails = json["admission"]["fails_at_s"].as_f64().expect("a number");
+    assert!(fails > 0.0036 && fails < 0.0040, "{json}");
+    // Nothing is asked for: nothing is tested.
+    let json = fairlink(&["check", &scenario("fig1.toml"), "--json"]).quiet().json();
+    assert!(json.get("admission").is_none(), "{json}");
+}
+
+#[test]
+fn delay_bounds_are_printed_for_schedulers_that_have_one() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "flat.toml",
+        r#"
+        link = { rate = "12mbit", scheduler = "wfq" }
+        class = [{ name = "a", guarantee = "3mbit" }, { name = "b", guarantee = "9mbit" }]
+        "#,
+    );
+    // A frame of 1500 B takes 1 ms on the link, and 4 ms at a quarter of it.
+    for (scheduler, expected) in [("wfq", 0.005), ("scfq", 0.005), ("sfq", 0.006), ("drr", 0.004 + 0.012 - 0.002)] {
+        let json = fairlink(&["check", &link, "--scheduler", scheduler, "--json"]).quiet().json();
+        let bound = json["classes"][0]["delay_bound_s"].as_f64().expect("a number");
+        assert!((bound - expected).abs() < 1e-9, "{scheduler}: {json}");
+    }
+}
+
 #[test]
 fn a_scheduler_without_bounds_promises_none() {
     let dir = Scratch::new();
@@ -84,7 +142,7 @@ fn a_scheduler_without_bounds_promises_none() {
     assert!(json["classes"][0]["weight"].is_null());
     assert!(fairlink(&["check", &link]).quiet().stdout.contains("promises no bounds"));
     let drr = fairlink(&["check", &link, "--scheduler", "drr"]).quiet().stdout;
-    assert!(drr.contains("promises bounds (fairness"), "{drr}");
+    assert!(drr.contains("also promises fairness, transmission gap;"), "{drr}");
 }
 
 #[test]

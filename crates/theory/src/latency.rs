@@ -1,0 +1,204 @@
+//! Delay bounds of the flat schedulers, and of service curves: exact.
+//!
+//! A latency-rate server gives a class of rate rho at least rho (t - tau - Theta) of service within a busy period that began at
+//! tau; then a packet of traffic that never exceeds sigma + rho t in any time t is delayed by at most sigma / rho + Theta
+//! (\[drrpp\] Section 2.2; latencies as \[drrpp\] Table 2.1 has them). Where a packet leaves within a certain time of when a link of
+//! the rate rho alone would have sent it, that lateness takes the place of Theta: Theta less the time L_i / rho that a
+//! class's own packet takes there, which sigma / rho counts already.
+//!
+//! | here | meaning |
+//! | --- | --- |
+//! | rho | share of the link when all are busy |
+//! | r, L, V | rate of the link, its largest packet, number of leaves |
+//! | F, phi | sum of all quanta, quantum of the class |
+
+use fairlink_core::drr;
+use fairlink_core::hierarchy::{Feature, Hierarchy, ServiceCurve};
+use fairlink_core::hls::{Advances, RunWeights};
+use fairlink_core::packet::ClassId;
+use fairlink_core::registry::SchedulerInfo;
+use fairlink_core::units::{NANOS_PER_SEC, Rate};
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::Zero;
+
+/// By how much a scheduler delays a class beyond a link of the class's own rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lateness {
+    /// L / r: WFQ (PGPS), WF2Q+, Virtual Clock, SCED with lines, FQ-SDS (Theorem 1 and Corollary 1 of \[sds\]).
+    OnePacket,
+    /// (V - 1) L / r: self-clocked fair queueing.
+    OthersPackets,
+    /// V L / r: start-time fair queueing, whose class is served by its start and not by its finish.
+    AllPackets,
+    /// Theta = (3 F - 2 phi) / r: deficit round robin with quanta of at least a largest packet.
+    Rounds,
+}
+
+/// The longest delay in seconds, its own transmission included, of a packet of `leaf` whose traffic never exceeds `burst` bytes
+/// and its share of the link when all are busy. `None` where there is no such bound: for a class that is no leaf or has no share to
+/// speak of, and for deficit round robin where a quantum is below the largest packet.
+#[must_use]
+pub fn delay(tree: &Hierarchy, leaf: ClassId, burst: u64, lateness: Lateness) -> Option<BigRational> {
+    if !tree.is_leaf(leaf) {
+        return None;
+    }
+    let link = tree.link();
+    let share = BigRational::new(BigInt::from(tree.share_all_busy(leaf)), BigInt::from(1u128 << 64));
+    if share.is_zero() {
+        return None;
+    }
+    let largest = u64::from(link.max_packet);
+    let leaves = tree.leaves().len() as u64;
+    let late = match lateness {
+        Lateness::OnePacket => whole(largest),
+        Lateness::OthersPackets => whole(largest * (leaves - 1)),
+        Lateness::AllPackets => whole(largest * leaves),
+        Lateness::Rounds => {
+            let quanta = drr::quanta(tree).ok()?;
+            if tree.leaves().iter().any(|leaf| quanta[leaf.index()] >> drr::FRACTION_BITS < largest) {
+                return None;
+            }
+            let round: u128 = quanta.iter().copied().map(u128::from).sum();
+            let late = 3 * round - 2 * u128::from(quanta[leaf.index()]);
+            BigRational::new(BigInt::from(late), BigInt::from(1u64 << drr::FRACTION_BITS))
+        }
+    };
+    Some(seconds(whole(burst) / share + late, link.rate))
+}
+
+/// The longest delay in seconds of a packet of a class with the service curve `curve`, if its traffic never exceeds `burst` bytes
+/// at once and the curve's slope in the long run, and no deadline is missed by more than a packet of `largest` bytes on `link`:
+/// \[hfsc\] Theorem 2. `None` where the curve never gets to the burst.
+#[must_use]
+pub fn curve_delay(curve: &ServiceCurve, burst: u64, largest: u32, link: Rate) -> Option<BigRational> {
+    let slope = |rate: Option<Rate>| whole(rate.map_or(0, Rate::bps));
+    let d = BigRational::new(curve.d.0.into(), 1_000_000_000.into());
+    let (first, bits) = (slope(curve.m1) * &d, whole(burst) * BigInt::from(8));
+    let reached = if bits <= first {
+        bits / slope(curve.m1)
+    } else {
+        // What the second piece carries beyond the knee.
+        let second = slope(curve.m2);
+        if second.is_zero() {
+            return None;
+        }
+        d + (bits - first) / second
+    };
+    Some(reached + seconds(whole(largest), link))
+}
+
+/// A delay bound, and the traffic that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelayBound {
+    /// The class's traffic never exceeds this, in bytes, and its rate.
+    pub burst: u64,
+    /// No packet's last bit leaves later after the packet's arrival, in seconds.
+    pub seconds: BigRational,
+}
+
+/// The delay bound of every class of `tree`, by class id, under the scheduler `info`: `None` where it promises none or where the
+/// bound is not known here. The traffic is that of the class's `burst`; where that is absent, of the first piece of a
+/// concave real-time curve, or of a largest packet at once.
+#[must_use]
+pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayBound>> {
+    let link = tree.link();
+    let advances = (info.name == "hls").then(|| Advances::of(tree, &RunWeights::of(tree)));
+    let lateness = match info.name {
+        "wfq" | "wf2q+" | "virtual-clock" | "sced" | "fq-ldf" | "fq-ldf-second" | "fq-ldf-sced" | "fq-lto"
+        | "fq-lto-second" | "fq-lto-sced" | "fq-lto-lb" | "fq-lto-lb-second" | "fq-lto-lb-sced" => {
+            Some(Lateness::OnePacket)
+        }
+        "scfq" => Some(Lateness::OthersPackets),
+        "sfq" => Some(Lateness::AllPackets),
+        "drr" => Some(Lateness::Rounds),
+        _ => None,
+    };
+    let bound = |index| {
+        let class = ClassId(index as u32);
+        let config = tree.config(class);
+        let curve = config.real_time.filter(|_| info.supports(Feature::ServiceCurves));
+        let burst = config.burst.or_else(|| curve.and_then(|curve| first_piece(&curve)));
+        let burst = burst.unwrap_or_else(|| u64::from(link.max_packet));
+        let seconds = match (curve, &advances, lateness) {
+            (Some(curve), ..) => curve_delay(&curve, burst, link.max_packet, link.rate),
+            (None, Some(advances), _) => {
+                advances.bytes_before(tree, class).map(|bytes| seconds(whole(bytes), link.rate))
+            }
+            (None, None, Some(lateness)) => delay(tree, class, burst, lateness),
+            (None, None, None) => None,
+        };
+        seconds.map(|seconds| DelayBound { burst, seconds })
+    };
+    (0..tree.len()).map(bound).collect()
+}
+
+/// What a concave curve serves in its first piece, in whole bytes rounded down; `None` for another curve.
+fn first_piece(curve: &ServiceCurve) -> Option<u64> {
+    let bytes = u128::from(curve.m1?.bps()) * u128::from(curve.d.0) / (8 * u128::from(NANOS_PER_SEC));
+    (curve.m1 > curve.m2 && bytes > 0).then(|| u64::try_from(bytes).unwrap_or(u64::MAX))
+}
+
+fn whole(value: impl Into<BigInt>) -> BigRational {
+    BigRational::from_integer(value.into())
+}
+
+fn seconds(bytes: BigRational, link: Rate) -> BigRational {
+    bytes * BigInt::from(8) / BigInt::from(link.bps())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlink_core::hierarchy::{ClassConfig, LinkConfig, Share};
+    use fairlink_core::units::Nanos;
+
+    fn rate(bps: u64) -> Rate {
+        Rate::from_bps(bps).unwrap()
+    }
+
+    /// 8 Mbit/s, so that a byte takes 1 us; weights 1, 2, 5.
+    fn tree(quantum: Option<u32>) -> Hierarchy {
+        let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1000, ..LinkConfig::new(rate(8_000_000)) });
+        for weight in [1, 2, 5] {
+            let share = Some(Share::Weight(weight));
+            let quantum = quantum.filter(|_| weight == 1);
+            tree.add(ClassId::ROOT, ClassConfig { share, quantum, ..ClassConfig::default() }).unwrap();
+        }
+        tree.build().unwrap()
+    }
+
+    #[test]
+    fn delays_are_what_the_formulas_say() {
+        let us = |lateness, class, tree: &Hierarchy| {
+            delay(tree, ClassId(class), 500, lateness).map(|delay| (delay * BigInt::from(1_000_000)).to_integer())
+        };
+        let plain = tree(None);
+        // The second has a quarter: 500 B take 2000 us.
+        assert_eq!(us(Lateness::OnePacket, 2, &plain), Some(3000.into()));
+        assert_eq!(us(Lateness::OthersPackets, 2, &plain), Some(4000.into()));
+        assert_eq!(us(Lateness::AllPackets, 2, &plain), Some(5000.into()));
+        // Quanta of 1000, 2000 and 5000 B.
+        assert_eq!(us(Lateness::Rounds, 2, &plain), Some((2000 + 24_000 - 4000).into()));
+        assert_eq!(us(Lateness::Rounds, 2, &tree(Some(999))), None);
+        assert_eq!(us(Lateness::OnePacket, 0, &plain), None);
+    }
+
+    #[test]
+    fn the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for() {
+        let link = rate(10_000_000);
+        let ms = |curve: ServiceCurve, burst| {
+            curve_delay(&curve, burst, 4000, link).map(|delay| (delay * BigInt::from(1_000_000)).to_integer())
+        };
+        // Audio: 160 B in 5 ms, 64 kbit/s; and a packet of 4000 B, 3.2 ms.
+        let audio = ServiceCurve { m1: Some(rate(256_000)), d: Nanos::from_millis(5), m2: Some(rate(64_000)) };
+        assert_eq!(ms(audio, 160), Some(8_200.into()));
+        assert_eq!(ms(audio, 80), Some(5_700.into()));
+        assert_eq!(ms(audio, 320), Some(28_200.into()));
+        // Convex: nothing for 10 ms, then 5 Mbit/s.
+        let late = ServiceCurve { m1: None, d: Nanos::from_millis(10), m2: Some(rate(5_000_000)) };
+        assert_eq!(ms(late, 5000), Some(21_200.into()));
+        let ends = ServiceCurve { m1: Some(rate(256_000)), d: Nanos::from_millis(5), m2: None };
+        assert_eq!((ms(ends, 160), ms(ends, 161)), (Some(8_200.into()), None));
+    }
+}
