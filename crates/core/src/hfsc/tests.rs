@@ -177,6 +177,65 @@ fn a_class_at_its_upper_limit_gets_it_and_does_not_pull_others_back() {
     assert!(longest_gap(&sent, 2, join, 2_000 * MS) <= 6 * MS);
 }
 
+/// Queues packets of these classes and lengths now.
+fn queue(hfsc: &mut Hfsc, now: u64, packets: &[(u32, u32)]) {
+    for &(class, len) in packets {
+        let packet = Packet { handle: 0, len, class: ClassId(class) };
+        hfsc.enqueue(Nanos(now), packet, &mut |_: Nanos, packet: Packet, _: DropReason| panic!("{packet:?}"));
+    }
+}
+
+fn next_class(hfsc: &mut Hfsc, now: u64) -> Option<u32> {
+    match hfsc.dequeue(Nanos(now), &mut |_: Nanos, packet: Packet, _: DropReason| panic!("{packet:?}")) {
+        Dequeued::Packet(packet) => Some(packet.class.0),
+        Dequeued::WaitUntil(_) | Dequeued::Idle => None,
+    }
+}
+
+#[test]
+fn a_class_that_becomes_active_starts_in_the_middle_between_its_siblings() {
+    let mut hfsc = Hfsc::new(&tree(LINK, &[(0, weighted(1)), (0, weighted(1)), (0, weighted(1))])).unwrap();
+    queue(&mut hfsc, 0, &[(1, 1000), (1, 1000), (2, 200), (2, 200), (2, 200)]);
+    let sent: Vec<_> = (0..3).map(|_| next_class(&mut hfsc, 0)).collect();
+    assert_eq!(sent, [Some(1), Some(2), Some(2)]);
+    let [first, second] = [1, 2].map(|class: usize| hfsc.classes[class].virtual_time);
+    assert_eq!(second * 5, first * 2);
+    queue(&mut hfsc, 0, &[(3, 1000)]);
+    assert_eq!(hfsc.classes[3].virtual_time, second + (first - second) / 2);
+}
+
+#[test]
+fn after_all_were_idle_a_class_starts_where_the_last_one_stopped() {
+    let mut hfsc = Hfsc::new(&tree(LINK, &[(0, weighted(1)), (0, weighted(1))])).unwrap();
+    queue(&mut hfsc, 0, &[(1, 1000), (1, 500)]);
+    assert_eq!([next_class(&mut hfsc, 0), next_class(&mut hfsc, 0)], [Some(1), Some(1)]);
+    queue(&mut hfsc, 0, &[(2, 1000)]);
+    let stopped = hfsc.classes[1].virtual_curve.time_of(1500);
+    assert_eq!(hfsc.classes[2].virtual_time, stopped);
+}
+
+#[test]
+fn a_class_back_from_its_limit_is_no_more_than_a_packet_behind() {
+    let limited = ClassConfig { upper_limit: Some(line(LINK / 100)), ..weighted(1) };
+    let mut hfsc = Hfsc::new(&tree(LINK, &[(0, limited), (0, weighted(1))])).unwrap();
+    let (mut of_limited, mut now) = (0, 0);
+    for _ in 0..2_000 {
+        for class in [1, 2] {
+            if hfsc.class_backlog(ClassId(class)).packets < 2 {
+                queue(&mut hfsc, now, &[(class, 1000)]);
+            }
+        }
+        of_limited += u32::from(next_class(&mut hfsc, now) == Some(1));
+        now += MS;
+        // What is ready is together, whatever was held how long.
+        let root = &hfsc.children[0];
+        if let (Some((_, least)), Some((_, most))) = (root.ready.first(), root.latest.first()) {
+            assert!((u128::MAX - most) - least <= root.step, "at {now}");
+        }
+    }
+    assert!((19..=22).contains(&of_limited), "{of_limited}");
+}
+
 #[test]
 fn a_leaf_of_real_time_only_gets_its_curve_and_the_link_idles() {
     let classes = [(0, ClassConfig { real_time: Some(line(LINK / 4)), ..ClassConfig::default() })];

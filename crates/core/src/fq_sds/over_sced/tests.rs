@@ -80,6 +80,19 @@ fn excess_is_not_paid_for_later_as_it_is_under_sced() {
 }
 
 #[test]
+fn a_packet_sent_as_excess_leaves_the_curve_where_it_was() {
+    // At an eighth a packet of 1000 bytes is due every 8 ms: the first at once, by the curve; the next two go as excess, and the
+    // fourth is eligible when the second would have been.
+    let mut fq = of(&[line(LINK / 8)], Policy::LongestDelay);
+    let arrivals: Vec<Arrival> = (0..4).map(|_| (0, 1, 1000)).collect();
+    let sent = run(&mut fq, 1_000, &arrivals[..3], 3_000_000);
+    assert_eq!((sent.len(), fq.classes[1].served), (3, 1000));
+    let packet = Packet { handle: 0, len: 1000, class: ClassId(1) };
+    fq.enqueue(Nanos(3_000_000), packet, &mut |_: Nanos, _: Packet, _: DropReason| panic!("dropped"));
+    assert_eq!(fq.waiting.first(), Some((1, ticks(Nanos(8_000_000)))));
+}
+
+#[test]
 fn a_leaky_bucket_names_who_may_overflow() {
     let link = testlink::LINK;
     let with = |packets, burst| {
