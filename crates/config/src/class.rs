@@ -13,7 +13,7 @@ use crate::reader::{Table, Value};
 use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
 
 pub(crate) const PLACE: &str = "[[class]]";
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 22] = [
     "name",
     "parent",
     "guarantee",
@@ -22,6 +22,8 @@ const KEYS: [&str; 20] = [
     "burst",
     "ceiling_burst",
     "priority",
+    "bounded",
+    "isolated",
     "latency_critical",
     "quantum",
     "contract",
@@ -39,12 +41,14 @@ const KEYS: [&str; 20] = [
 const LEAF_KEYS: [&str; 8] =
     ["latency_critical", "contract", "real_time", "max_delay", "leaky_bucket", "buffer", "queue", "match"];
 /// Which key asks a scheduler for which feature.
-const FEATURES: [(&str, Feature); 14] = [
+const FEATURES: [(&str, Feature); 16] = [
     ("ceiling", Feature::Ceiling),
     ("burst", Feature::Burst),
     ("burst", Feature::LatencyBurst),
     ("ceiling_burst", Feature::CeilingBurst),
     ("priority", Feature::Priority),
+    ("bounded", Feature::Borrowing),
+    ("isolated", Feature::Borrowing),
     ("latency_critical", Feature::LatencyCritical),
     ("quantum", Feature::Quantum),
     ("contract", Feature::Contract),
@@ -132,13 +136,16 @@ fn config(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> ClassConfig 
     }
     let size = |key: &str, log: &mut Log| table.get(key)?.some_size(u64::MAX, log);
     let curve = |key: &'static str, log: &mut Log| curve(table, key, link, log);
+    let flag = |key: &str, log: &mut Log| table.get(key).and_then(|value| value.boolean(log)).unwrap_or(false);
     ClassConfig {
         share: guarantee.map(Share::Guarantee).or(weight.map(Share::Weight)),
         ceiling,
         burst: size("burst", log),
         ceiling_burst: size("ceiling_burst", log),
         priority: table.get("priority").and_then(|value| value.integer(0, 255, log)).map(|value| value as u8),
-        latency_critical: table.get("latency_critical").and_then(|value| value.boolean(log)).unwrap_or(false),
+        bounded: flag("bounded", log),
+        isolated: flag("isolated", log),
+        latency_critical: flag("latency_critical", log),
         quantum: table
             .get("quantum")
             .and_then(|value| value.some_size(u64::from(u32::MAX), log))

@@ -26,6 +26,8 @@ ceiling = "50%"
 burst = "2kB"
 ceiling_burst = "3kB"
 priority = 1
+bounded = true
+isolated = true
 quantum = "2000B"
 link_share = { m1 = "6.6mbit", d = "10ms", m2 = "2mbit" }
 upper_limit = { rate = "3mbit" }

@@ -98,6 +98,10 @@ pub struct ClassConfig {
     pub ceiling_burst: Option<u64>,
     /// 0 is served first.
     pub priority: Option<u8>,
+    /// CBQ: does not borrow from the classes above it.
+    pub bounded: bool,
+    /// CBQ: neither borrows nor lends, but to classes below it.
+    pub isolated: bool,
     /// Latency class of DRR+, DRR++, HLS.
     pub latency_critical: bool,
     /// Quantum in bytes; in proportion to the share where absent.
@@ -133,6 +137,8 @@ pub enum Feature {
     CeilingBurst,
     /// Priorities.
     Priority,
+    /// Classes that do not borrow or do not lend.
+    Borrowing,
     /// Latency-critical leaves.
     LatencyCritical,
     /// The burst of a latency-critical leaf's traffic, which then is no [`Feature::Burst`].
@@ -163,6 +169,7 @@ impl Feature {
             Self::Burst => "a burst",
             Self::CeilingBurst => "a ceiling_burst",
             Self::Priority => "a priority",
+            Self::Borrowing => "bounded or isolated",
             Self::LatencyCritical => "latency_critical",
             Self::LatencyBurst => "a burst of a latency_critical class",
             Self::Quantum => "a quantum",
@@ -567,6 +574,7 @@ impl Hierarchy {
             (Feature::LatencyBurst, config.burst.is_some() && config.latency_critical),
             (Feature::CeilingBurst, config.ceiling_burst.is_some()),
             (Feature::Priority, config.priority.is_some()),
+            (Feature::Borrowing, config.bounded || config.isolated),
             (Feature::LatencyCritical, config.latency_critical),
             (Feature::Quantum, config.quantum.is_some()),
             (Feature::Contract, config.contract.is_some()),

@@ -20,6 +20,7 @@ extern crate std;
 
 pub mod bits;
 pub mod bucket;
+pub mod cbq;
 pub mod curve;
 pub mod discipline;
 pub mod driver;
@@ -32,6 +33,7 @@ pub mod hierarchy;
 pub mod hls;
 pub mod hpfq;
 pub mod htb;
+pub mod lending;
 pub mod metered;
 pub mod overhead;
 pub mod packet;

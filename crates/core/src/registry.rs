@@ -9,7 +9,7 @@ use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
 use crate::units::Nanos;
-use crate::{drr, fifo, fq_sds, hfsc, hls, hpfq, htb, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq};
+use crate::{cbq, drr, fifo, fq_sds, hfsc, hls, hpfq, htb, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq};
 
 /// Whether a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,9 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     hls::INFO,
     htb::INFO,
     htb::COMMON_DEFICIT,
+    cbq::FORMAL,
+    cbq::ANCESTOR_ONLY,
+    cbq::TOP_LEVEL,
     virtual_clock::INFO,
     scfq::INFO,
     sfq::INFO,
