@@ -9,7 +9,10 @@ use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
 use crate::units::Nanos;
-use crate::{cbq, drr, fifo, fq_sds, hfsc, hls, hpfq, htb, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq};
+use crate::{
+    cbq, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hfsc, hls, hpfq, htb, sced, scfq, sfq,
+    virtual_clock, wf2q_plus, wfq,
+};
 
 /// Whether a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,9 @@ impl SchedulerInfo {
 pub const SCHEDULERS: &[SchedulerInfo] = &[
     fifo::INFO,
     drr::INFO,
+    drr_plus::INFO,
+    drr_plus_plus::INFO,
+    drr_plus_plus_mw00::INFO,
     hls::INFO,
     htb::INFO,
     htb::COMMON_DEFICIT,

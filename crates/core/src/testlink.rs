@@ -146,6 +146,17 @@ pub(crate) fn pairs_are_fair(weights: &[u64], served: &[Served]) -> Result<(), T
     Ok(())
 }
 
+/// Whether |sent_i / q_i - sent_j / q_j| stays within `bound` / (q_i q_j) over every interval, for two classes and their quanta.
+pub(crate) fn pairs_within(served: &[Served], i: (u32, u32), j: (u32, u32), bound: u128) -> bool {
+    let (mut ahead, mut least, mut most) = (0i128, 0, 0);
+    for packet in served {
+        ahead += i128::from(packet.len) * if packet.class == i.0 { i128::from(j.1) } else { 0 };
+        ahead -= i128::from(packet.len) * if packet.class == j.0 { i128::from(i.1) } else { 0 };
+        (least, most) = (least.min(ahead), most.max(ahead));
+    }
+    ((most - least) as u128) <= bound
+}
+
 /// Every packet leaves within `latency(class, len)`, in units of ns times the weight of the class, of the time at which a link of
 /// the class's own rate, its share of the whole, would have sent it. For (sigma, rho) arrivals that time is at most sigma / rho
 /// after the arrival, so that the delay is within sigma / rho and the latency.
