@@ -31,6 +31,7 @@ pub mod drr_plus_plus_mw00;
 pub mod fifo;
 pub mod flows;
 pub mod fq_sds;
+pub mod hdrr;
 pub mod heap;
 pub mod hfsc;
 pub mod hierarchy;

@@ -10,7 +10,7 @@ use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
 use crate::units::Nanos;
 use crate::{
-    cbq, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hfsc, hls, hpfq, htb, sced, scfq, sfq,
+    cbq, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, htb, sced, scfq, sfq,
     virtual_clock, wf2q_plus, wfq,
 };
 
@@ -82,6 +82,7 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     drr_plus::INFO,
     drr_plus_plus::INFO,
     drr_plus_plus_mw00::INFO,
+    hdrr::INFO,
     hls::INFO,
     htb::INFO,
     htb::COMMON_DEFICIT,

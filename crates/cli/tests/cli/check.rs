@@ -150,7 +150,13 @@ fn what_the_scheduler_cannot_honour_is_refused_or_with_lenient_a_warning() {
     let link = scenario("fig1.toml");
     let refused = fairlink(&["check", &link, "--scheduler", "fifo"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
-    assert!(refused.stderr.contains("these can: hls") && refused.stderr.contains("fig1.toml"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("these can: ")
+            && refused.stderr.contains("hls")
+            && refused.stderr.contains("fig1.toml"),
+        "{}",
+        refused.stderr
+    );
     let warned = fairlink(&["check", &link, "--scheduler", "fifo", "--lenient"]);
     assert_eq!(warned.code, 0);
     assert!(warned.stderr.contains("it is ignored"), "{}", warned.stderr);

@@ -2,5 +2,6 @@
 
 mod bounds;
 mod fairness;
+mod hdrr;
 mod hmm;
 mod random;

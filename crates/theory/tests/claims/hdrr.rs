@@ -1,0 +1,169 @@
+//! HDRR as it runs, measured against what \[hls\] Theorems 4 and 6 say of it.
+
+use fairlink_core::hdrr::Hdrr;
+use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, Share};
+use fairlink_core::packet::{ClassId, Packet};
+use fairlink_core::scheduler::{Dequeued, DropReason, Scheduler};
+use fairlink_core::units::{Nanos, Rate};
+use fairlink_theory::bounds::HdrrBounds;
+use fairlink_theory::fairness::FairnessMeter;
+use fairlink_theory::gap::GapMeter;
+use fairlink_theory::to_f64;
+use fairlink_theory::weights::Weights;
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use proptest::prelude::*;
+
+const L_MAX: u32 = 1500;
+/// A byte takes 8 ns.
+const LINK: Rate = match Rate::from_bps(1_000_000_000) {
+    Ok(rate) => rate,
+    Err(_) => panic!(),
+};
+
+/// The parent of each class is one of those before it.
+fn tree(classes: &[(prop::sample::Index, u64)]) -> Hierarchy {
+    let mut tree = Hierarchy::builder(LinkConfig { max_packet: L_MAX, ..LinkConfig::new(LINK) });
+    for (index, &(parent, weight)) in classes.iter().enumerate() {
+        let config = ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
+        tree.add(ClassId(parent.index(index + 1) as u32), config).unwrap();
+    }
+    tree.build().unwrap()
+}
+
+fn classes() -> impl Strategy<Value = Vec<(prop::sample::Index, u64)>> {
+    prop::collection::vec((any::<prop::sample::Index>(), 1u64..=5), 2..14)
+}
+
+/// HDRR on a link that is never idle while there are packets, with the meters told of everything.
+struct Run<'a> {
+    hdrr: Hdrr,
+    fairness: FairnessMeter<'a>,
+    gaps: GapMeter,
+    now: Nanos,
+}
+
+impl<'a> Run<'a> {
+    fn new(tree: &'a Hierarchy, weights: &'a Weights) -> Self {
+        let (hdrr, fairness) = (Hdrr::new(tree), FairnessMeter::new(tree, weights));
+        Self { hdrr, fairness, gaps: GapMeter::new(tree), now: Nanos::ZERO }
+    }
+
+    fn put(&mut self, class: ClassId, len: u32) {
+        let mut never = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?} dropped: {reason:?}");
+        self.hdrr.enqueue(self.now, Packet { handle: 0, len, class }, &mut never);
+        self.fairness.backlogged(class);
+        self.gaps.backlogged(self.now, class);
+    }
+
+    /// Sends a packet; its class may get another one of `next` bytes before it leaves.
+    fn send(&mut self, next: impl FnOnce(ClassId) -> Option<u32>) -> ClassId {
+        let mut never = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?} dropped: {reason:?}");
+        let Dequeued::Packet(packet) = self.hdrr.dequeue(self.now, &mut never) else { panic!("idle") };
+        let end = self.now.saturating_add(LINK.time_for(packet.len.into()));
+        self.fairness.served(packet.class, packet.len.into());
+        self.gaps.visited(packet.class, self.now, end);
+        self.now = end;
+        if let Some(len) = next(packet.class) {
+            self.put(packet.class, len);
+        }
+        if self.hdrr.class_backlog(packet.class).packets == 0 {
+            self.fairness.idle(packet.class);
+            self.gaps.idle(packet.class);
+        }
+        packet.class
+    }
+}
+
+fn whole(value: u64) -> BigRational {
+    BigRational::from_integer(BigInt::from(value))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn hdrr_stays_within_theorem_4_between_leaves_and_within_theorem_6(
+        classes in classes(), steps in prop::collection::vec((any::<prop::sample::Index>(), 1u32..=L_MAX, any::<bool>()), 500)
+    ) {
+        let tree = tree(&classes);
+        let weights = Weights::as_written(&tree, 1).unwrap();
+        let bounds = HdrrBounds::new(&tree, &weights, L_MAX.into(), |_| L_MAX).unwrap();
+        let mut run = Run::new(&tree, &weights);
+        let leaves = tree.leaves();
+        // Every second leaf is backlogged all the time; the others come and go.
+        let busy: Vec<ClassId> = leaves.iter().step_by(2).copied().collect();
+        busy.iter().chain(&busy).for_each(|&leaf| run.put(leaf, L_MAX));
+        for (guest, len, comes) in steps {
+            let guest = leaves[guest.index(leaves.len())];
+            if comes && run.hdrr.class_backlog(guest).packets < 3 {
+                run.put(guest, len);
+            }
+            run.send(|class| busy.contains(&class).then_some(len));
+        }
+        for (place, &i) in leaves.iter().enumerate() {
+            for &j in &leaves[place + 1..] {
+                if let (Some(measured), Some(bound)) = (run.fairness.alpha_between(i, j), bounds.alpha_between(i, j)) {
+                    prop_assert!(measured <= bound, "{i:?}, {j:?}: {} of {} B", to_f64(&measured), to_f64(&bound));
+                }
+            }
+        }
+        let (leaf, gap) = run.gaps.longest(run.now);
+        let bound = to_f64(&bounds.transmission_gap(LINK)) * 1e9;
+        prop_assert!(gap.0 as f64 <= bound, "{leaf:?} waited for {gap} of {bound} ns");
+    }
+
+    #[test]
+    fn between_inner_classes_the_deficits_of_all_their_leaves_add_up(
+        classes in classes(), lens in prop::collection::vec(1u32..=L_MAX, 700)
+    ) {
+        // Theorem 4 with the largest packets of all leaves below in the place of one; all are backlogged.
+        let tree = tree(&classes);
+        let weights = Weights::as_written(&tree, 1).unwrap();
+        let mut run = Run::new(&tree, &weights);
+        tree.leaves().iter().chain(tree.leaves()).for_each(|&leaf| run.put(leaf, L_MAX));
+        lens.iter().for_each(|&len| {
+            run.send(|_| Some(len));
+        });
+        let mut packets = vec![0; tree.len()];
+        for class in tree.classes().rev() {
+            packets[class.index()] += if tree.is_leaf(class) { u64::from(L_MAX) } else { 0 };
+            packets[tree.parent(class).unwrap().index()] += packets[class.index()];
+        }
+        let half = |class: ClassId| whole(packets[class.index()]) / weights.bytes(class);
+        for i in tree.classes() {
+            for j in tree.classes().filter(|&j| j > i) {
+                if let Some(measured) = run.fairness.alpha_between(i, j) {
+                    prop_assert!(measured <= half(i) + half(j) + whole(L_MAX.into()), "{i:?}, {j:?}: {measured}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_inner_class_whose_leaves_take_turns_falls_behind_without_bound() {
+    // Theorem 4 says 1,500 / 1 + 1,500 / 1 + 1,500 for A and B. One leaf of A has always a packet, of 100 bytes, and when it is
+    // visited it empties and forgets the rest of its quantum.
+    let mut classes = Hierarchy::builder(LinkConfig { max_packet: L_MAX, ..LinkConfig::new(LINK) });
+    let a = classes.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+    let b = classes.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+    let turns = [0, 1].map(|_| classes.add(a, ClassConfig::default()).unwrap());
+    let tree = classes.build().unwrap();
+    let weights = Weights::as_written(&tree, 1).unwrap();
+    let bounds = HdrrBounds::new(&tree, &weights, L_MAX.into(), |_| L_MAX).unwrap();
+    let mut run = Run::new(&tree, &weights);
+    run.put(turns[0], 100);
+    (0..2).for_each(|_| run.put(b, L_MAX));
+    for _ in 0..100 {
+        for &leaf in &turns {
+            if run.hdrr.class_backlog(leaf).packets == 0 {
+                run.put(leaf, 100);
+            }
+        }
+        run.send(|class| (class == b).then_some(L_MAX));
+    }
+    let measured = run.fairness.alpha_between(a, b).unwrap();
+    assert!(measured > whole(10 * 4_500), "{measured}");
+    assert_eq!(bounds.alpha_between(a, b), Some(whole(4_500)));
+}
