@@ -21,6 +21,7 @@ extern crate std;
 pub mod bits;
 pub mod bucket;
 pub mod cbq;
+pub mod corr;
 pub mod curve;
 pub mod discipline;
 pub mod driver;
@@ -56,6 +57,7 @@ pub mod virtual_clock;
 pub mod vtime;
 pub mod wf2q_plus;
 pub mod wfq;
+pub mod wrr;
 
 #[cfg(test)]
 mod testlink;

@@ -10,8 +10,8 @@ use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
 use crate::units::Nanos;
 use crate::{
-    cbq, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, htb, sced, scfq, sfq,
-    virtual_clock, wf2q_plus, wfq,
+    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, htb, sced, scfq,
+    sfq, virtual_clock, wf2q_plus, wfq, wrr,
 };
 
 /// Whether a scheduler sends whenever there is backlog.
@@ -78,6 +78,8 @@ impl SchedulerInfo {
 /// Every scheduler, in the order in which they are listed.
 pub const SCHEDULERS: &[SchedulerInfo] = &[
     fifo::INFO,
+    wrr::INFO,
+    corr::INFO,
     drr::INFO,
     drr_plus::INFO,
     drr_plus_plus::INFO,
