@@ -6,10 +6,11 @@ mod show;
 mod words;
 
 use anyhow::anyhow;
-use fairlink_core::registry::{self, Leniency};
+use fairlink_config::link::scheduler_named;
+use fairlink_core::registry::{self, Leniency, SchedulerInfo};
 use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
 use fairlink_lab::hls::{self, Difference, Experiment};
-use fairlink_net::demo::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, PlanPhase};
+use fairlink_net::demo::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 use fairlink_sim::{Scenario, compare};
 
 use crate::args::time;
@@ -36,6 +37,10 @@ pub(crate) struct Args {
     /// Length of a phase, 1s to 600s [default: 2.5s in experiment 2, 2s in experiment 1].
     #[arg(long, value_name = "TIME", value_parser = phase)]
     phase: Option<Nanos>,
+    /// Play this scheduler, one after the other where there are several; `kernel-htb` is the kernel's own. What one of them
+    /// cannot honour it does without. [default: hls and kernel-htb, or htb where it is simulated]
+    #[arg(long = "scheduler", value_name = "NAME")]
+    schedulers: Vec<String>,
     /// Simulate, even where real packets could be sent.
     #[arg(long)]
     simulate: bool,
@@ -44,7 +49,7 @@ pub(crate) struct Args {
 /// What `fairlink` without a command plays.
 impl Default for Args {
     fn default() -> Self {
-        Self { experiment: 2, scenario: None, phase: None, simulate: false }
+        Self { experiment: 2, scenario: None, phase: None, schedulers: Vec::new(), simulate: false }
     }
 }
 
@@ -68,6 +73,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         (1, Some(_)) => return Err(Failure::wrong("--scenario: only experiment 2 has scenarios")),
         (_, scenario) => Experiment::Two(scenario.unwrap_or(Difference::High)),
     };
+    let players = players(&args.schedulers)?;
     let default_phase = if args.experiment == 1 { Nanos::from_secs(2) } else { Nanos::from_millis(2500) };
     let rate = Rate::from_bps(LINK_BPS).map_err(Failure::failed)?;
     let scenario = experiment.scenario(rate, Some(args.phase.unwrap_or(default_phase))).map_err(Failure::failed)?;
@@ -75,13 +81,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         introduce(experiment, &scenario, out)?;
     }
     let outcome = if args.simulate {
-        simulate(experiment, &scenario, "--simulate was given", out)?
+        simulate(experiment, &scenario, &players, "--simulate was given", out)?
     } else {
         match real::stage() {
-            Ok(stage) => real::play(stage, &plan(experiment, &scenario), out)?,
+            Ok(stage) => real::play(stage, &plan(experiment, &scenario), &players, out)?,
             Err(why) => {
                 note(format!("Simulating, because real packets cannot be sent here: {why}"));
-                simulate(experiment, &scenario, &why, out)?
+                simulate(experiment, &scenario, &players, &why, out)?
             }
         }
     };
@@ -95,6 +101,33 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return Err(Failure::Failed(anyhow!("interrupted")));
     }
     Ok(())
+}
+
+/// What is played, as it was asked for.
+#[derive(Clone, Copy, Debug)]
+enum Player {
+    /// One of ours.
+    Ours(&'static SchedulerInfo),
+    /// The kernel's HTB where packets are real. Where they are not, our own, unless it was asked for by name.
+    KernelHtb {
+        /// Whether it was.
+        by_name: bool,
+    },
+}
+
+fn players(names: &[String]) -> Result<Vec<Player>, Failure> {
+    if names.is_empty() {
+        let hls = registry::find("hls").map(Player::Ours);
+        return Ok(hls.into_iter().chain([Player::KernelHtb { by_name: false }]).collect());
+    }
+    let player = |name: &String| {
+        if name == KERNEL_HTB {
+            return Ok(Player::KernelHtb { by_name: true });
+        }
+        let found = scheduler_named(name).map(Player::Ours);
+        found.map_err(|error| Failure::wrong(format!("--scheduler: {error}; `fairlink schedulers` lists them")))
+    };
+    names.iter().map(player).collect()
 }
 
 fn introduce(experiment: Experiment, scenario: &Scenario, out: &mut Out) -> Result<(), Failure> {
@@ -130,9 +163,26 @@ fn plan(experiment: Experiment, scenario: &Scenario) -> DemoPlan {
     }
 }
 
-/// The same in the simulator, whose clock is not the wall's: HLS, and our own HTB where there is one.
-fn simulate(experiment: Experiment, scenario: &Scenario, why: &str, out: &mut Out) -> Result<DemoOutcome, Failure> {
-    let schedulers: Vec<_> = ["hls", "htb"].into_iter().filter_map(registry::find).collect();
+/// The same in the simulator, whose clock is not the wall's.
+fn simulate(
+    experiment: Experiment,
+    scenario: &Scenario,
+    players: &[Player],
+    why: &str,
+    out: &mut Out,
+) -> Result<DemoOutcome, Failure> {
+    let mut skipped = Vec::new();
+    let mut schedulers = Vec::new();
+    for player in players {
+        match player {
+            Player::Ours(info) => schedulers.push(*info),
+            Player::KernelHtb { by_name: false } => schedulers.extend(registry::find("htb")),
+            Player::KernelHtb { by_name: true } => {
+                let why = "the kernel's HTB cannot be simulated; `htb` is ours".to_owned();
+                skipped.push(Skipped { scheduler: KERNEL_HTB.to_owned(), why });
+            }
+        }
+    }
     let report =
         compare(scenario, &schedulers, Leniency::Ignore, 1, &hls::OPTIONS, &mut ()).map_err(Failure::failed)?;
     let mut experiments = Vec::new();
@@ -160,24 +210,17 @@ fn simulate(experiment: Experiment, scenario: &Scenario, why: &str, out: &mut Ou
         }
         experiments.push(run);
     }
-    Ok(DemoOutcome {
-        real: false,
-        why_simulated: Some(why.to_owned()),
-        experiments,
-        skipped: Vec::new(),
-        stopped: false,
-    })
+    Ok(DemoOutcome { real: false, why_simulated: Some(why.to_owned()), experiments, skipped, stopped: false })
 }
 
 /// Real packets.
 #[cfg(target_os = "linux")]
 mod real {
     use anyhow::anyhow;
-    use fairlink_core::registry;
     use fairlink_net::demo::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage};
     use fairlink_net::netns::enter_private_namespace;
 
-    use super::show;
+    use super::{Player, show};
     use crate::failure::Failure;
     use crate::interrupt::stop_flag;
     use crate::out::Out;
@@ -188,10 +231,18 @@ mod real {
         Stage::new(&namespace).map_err(|error| error.to_string())
     }
 
-    /// HLS in the gateway, then the kernel's HTB.
-    pub(super) fn play(mut stage: Stage, plan: &DemoPlan, out: &mut Out) -> Result<DemoOutcome, Failure> {
+    /// Ours in the gateway, the kernel's in its place.
+    pub(super) fn play(
+        mut stage: Stage,
+        plan: &DemoPlan,
+        players: &[Player],
+        out: &mut Out,
+    ) -> Result<DemoOutcome, Failure> {
         let stop = stop_flag()?;
-        let sharers = registry::find("hls").map(Sharer::Gateway).into_iter().chain([Sharer::KernelHtb]);
+        let sharers = players.iter().map(|player| match player {
+            Player::Ours(info) => Sharer::Gateway(info),
+            Player::KernelHtb { .. } => Sharer::KernelHtb,
+        });
         let mut outcome: Option<DemoOutcome> = None;
         for sharer in sharers {
             // What cannot be shown any more (a closed pipe) ends the run.
@@ -230,6 +281,7 @@ mod real {
     use fairlink_net::Unsupported;
     use fairlink_net::demo::{DemoOutcome, DemoPlan};
 
+    use super::Player;
     use crate::failure::Failure;
     use crate::out::Out;
 
@@ -237,7 +289,7 @@ mod real {
         Err(Unsupported.to_string())
     }
 
-    pub(super) fn play((): (), _: &DemoPlan, _: &mut Out) -> Result<DemoOutcome, Failure> {
+    pub(super) fn play((): (), _: &DemoPlan, _: &[Player], _: &mut Out) -> Result<DemoOutcome, Failure> {
         Err(Failure::failed(Unsupported))
     }
 }

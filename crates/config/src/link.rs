@@ -383,6 +383,14 @@ pub fn find_scheduler(name: &str) -> Option<&'static SchedulerInfo> {
     registry::find(name)
 }
 
+/// The scheduler of that name.
+///
+/// # Errors
+/// [`ProblemKind::UnknownWord`] with the nearest name and all of them.
+pub fn scheduler_named(name: &str) -> Result<&'static SchedulerInfo, ProblemKind> {
+    find_scheduler(name).ok_or_else(|| no_scheduler(name))
+}
+
 fn no_scheduler(name: &str) -> ProblemKind {
     unknown_word("scheduler", name, SCHEDULERS.iter().map(|info| info.name))
 }

@@ -17,6 +17,8 @@ use fairlink_core::packet::ClassId;
 
 /// Smallest quantum in bytes: the largest frame with its Ethernet header, so that each turn of a class sends a frame.
 pub const MIN_QUANTUM: u64 = 1_514;
+/// The kernel's HTB has eight priorities.
+const MAX_PRIORITY: u8 = 7;
 /// Largest quantum in bytes, as the kernel's HTB limits those that it chooses itself.
 pub const MAX_QUANTUM: u64 = 200_000;
 /// Most classes: HTB's class numbers have 16 bits, of which 0 is none and the link itself takes one.
@@ -142,7 +144,7 @@ fn rate(tree: &Hierarchy, class: ClassId) -> u64 {
     }
 }
 
-/// The quantum of each leaf: in proportion to the rates.
+/// The quantum of each leaf: what it sets, or in proportion to the rates.
 fn quanta(tree: &Hierarchy) -> Vec<(ClassId, u64)> {
     let rates: Vec<u64> = tree.leaves().iter().map(|&leaf| rate(tree, leaf)).collect();
     let smallest = rates.iter().copied().min().unwrap_or(1).max(1);
@@ -156,7 +158,11 @@ fn quanta(tree: &Hierarchy) -> Vec<(ClassId, u64)> {
             by_smallest
         };
     let quantum = |rate: u64| (u128::from(rate) * u128::from(numerator)).div_ceil(u128::from(denominator)) as u64;
-    tree.leaves().iter().zip(rates).map(|(&leaf, rate)| (leaf, quantum(rate).clamp(MIN_QUANTUM, MAX_QUANTUM))).collect()
+    let of = |(&leaf, rate): (&ClassId, u64)| {
+        let quantum = tree.config(leaf).quantum.map_or_else(|| quantum(rate), u64::from);
+        (leaf, quantum.clamp(MIN_QUANTUM, MAX_QUANTUM))
+    };
+    tree.leaves().iter().zip(rates).map(of).collect()
 }
 
 /// The commands for `tc -batch`.
@@ -173,8 +179,16 @@ fn commands(interface: &str, tree: &Hierarchy, quanta: &[(ClassId, u64)]) -> Str
         let ceil = tree.config(class).ceiling.map_or(link, |ceiling| ceiling.bps().min(link)).max(rate);
         let quantum = leaf_quanta.next_if(|(leaf, _)| *leaf == class).map_or(MIN_QUANTUM, |&(_, quantum)| quantum);
         let minor = minor(class);
+        let config = tree.config(class);
+        let optional = [
+            ("burst", config.burst, "b"),
+            ("cburst", config.ceiling_burst, "b"),
+            ("prio", config.priority.map(|priority| u64::from(priority.min(MAX_PRIORITY))), ""),
+        ];
+        let set = |(word, value, unit): (&str, Option<u64>, &str)| Some(format!(" {word} {}{unit}", value?));
+        let optional: String = optional.into_iter().filter_map(set).collect();
         line(format_args!(
-            "class add dev {interface} parent {parent} classid 1:{minor:x} htb rate {rate}bit ceil {ceil}bit quantum {quantum}"
+            "class add dev {interface} parent {parent} classid 1:{minor:x} htb rate {rate}bit ceil {ceil}bit quantum {quantum}{optional}"
         ));
         if tree.is_leaf(class) {
             line(format_args!("qdisc add dev {interface} parent 1:{minor:x} pfifo limit {QUEUE}"));

@@ -49,6 +49,19 @@ fn a_simulated_demo_says_so_and_gives_every_class_its_ideal_rate() {
 }
 
 #[test]
+fn the_demo_plays_the_schedulers_that_are_asked_for() {
+    let ours = ["demo", "--simulate", "--phase", "1s", "--scheduler", "drr", "--scheduler", "kernel-htb", "--json"];
+    let outcome = fairlink(&ours).quiet().json();
+    let played: Vec<_> =
+        outcome["experiments"].as_array().expect("a list").iter().map(|run| &run["scheduler"]).collect();
+    assert_eq!(played, [&json!("drr")]);
+    assert_eq!(outcome["skipped"][0]["scheduler"], "kernel-htb");
+    assert!(
+        fairlink(&["demo", "--simulate", "--phase", "1s", "--scheduler", "htb"]).quiet().stdout.contains("htb missed")
+    );
+}
+
+#[test]
 fn what_the_demo_does_not_play_is_refused() {
     for (args, says) in [
         (&["demo", "--experiment", "3"][..], "3 is not in 1..=2"),
@@ -56,6 +69,7 @@ fn what_the_demo_does_not_play_is_refused() {
         (&["demo", "--experiment", "1", "--scenario", "H"], "only experiment 2 has scenarios"),
         (&["demo", "--phase", "0.5s"], "outside 1s .. 600s"),
         (&["demo", "--phase", "2"], "no unit"),
+        (&["demo", "--scheduler", "hsl"], "`fairlink schedulers` lists them"),
     ] {
         let run = fairlink(args);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");

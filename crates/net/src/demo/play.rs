@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
 use fairlink_core::packet::ClassId;
-use fairlink_core::registry::SchedulerInfo;
+use fairlink_core::registry::{Leniency, SchedulerInfo};
 use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
 use fairlink_traffic::{Interval, Model, SourceSpec};
 
@@ -196,6 +196,8 @@ impl Stage {
                 // A tree has at least one leaf.
                 let default = tree.leaves().last().copied().unwrap_or(ClassId::ROOT);
                 let mut config = GatewayConfig::new(INPUT, OUTPUT, info, tree.clone(), default);
+                // So that flat ones can be shown beside the others.
+                config.leniency = Leniency::Ignore;
                 config.names.clone_from(&plan.names);
                 config.matches = matches;
                 // Who sleeps more gets a busy processor sooner; delays are not shown.
