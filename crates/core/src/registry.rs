@@ -10,8 +10,8 @@ use crate::packet::ClassId;
 use crate::scheduler::Scheduler;
 use crate::units::Nanos;
 use crate::{
-    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, htb, sced, scfq,
-    sfq, virtual_clock, wf2q_plus, wfq, wrr,
+    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, hrr, htb, rcsp,
+    sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
 };
 
 /// Whether a scheduler sends whenever there is backlog.
@@ -80,6 +80,7 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     fifo::INFO,
     wrr::INFO,
     corr::INFO,
+    hrr::INFO,
     drr::INFO,
     drr_plus::INFO,
     drr_plus_plus::INFO,
@@ -97,6 +98,7 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     wfq::INFO,
     wf2q_plus::INFO,
     hpfq::INFO,
+    rcsp::INFO,
     sced::INFO,
     hfsc::INFO,
     fq_sds::LDF,

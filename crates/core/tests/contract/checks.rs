@@ -251,7 +251,12 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
     }
     let tree = spec.build();
     let mut model = model(info, &spec);
-    let ahead = if spec.classes.iter().any(|class| class.latency_critical) { 10 } else { 1 };
+    let ahead = match info.work_conserving {
+        // A frame in which the leaf has some tens of slots may pass twice.
+        WorkConserving::Never => 128,
+        _ if spec.classes.iter().any(|class| class.latency_critical) => 10,
+        _ => 1,
+    };
     let smallest = tree.leaves().iter().map(|&leaf| tree.share_all_busy(leaf)).min().unwrap_or(1).max(1);
     let parts = (1u128 << 64).div_ceil(smallest) + tree.leaves().len() as u128;
     let quanta = spec.classes.iter().filter_map(|class| class.quantum);
@@ -270,7 +275,7 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
         {
             model.enqueue(&[(leaf, len)], false)?;
         }
-        let Some(packet) = model.dequeue()? else { return Err(format!("nothing sent with {:?}", model.backlog())) };
+        let Some(packet) = model.send()? else { return Err(format!("nothing sent with {:?}", model.backlog())) };
         // The link takes its time: a guarantee is one of bytes in time.
         model.set_now(model.now().saturating_add(tree.link().rate.time_for(packet.len.into())));
         sent += u128::from(packet.len);

@@ -266,6 +266,20 @@ impl Model {
         self.check(sent.last().map(|packet| packet.class))
     }
 
+    /// One call of dequeue; where the scheduler is not work-conserving, as many as it takes, each when it says that it goes on.
+    pub(crate) fn send(&mut self) -> Result<Option<Packet>, String> {
+        for _ in 0..200 {
+            let sent = self.dequeue()?;
+            match self.events.last() {
+                Some(&Event::WaitUntil(t)) if self.work_conserving == WorkConserving::Never && t < Nanos::MAX => {
+                    self.now = t;
+                }
+                _ => return Ok(sent),
+            }
+        }
+        Err(format!("200 waits and no packet, at {}", self.now))
+    }
+
     /// Dequeues until a packet leaves or there is none, jumping to where the scheduler says that it can go on.
     pub(crate) fn wait_out(&mut self) -> Broken {
         for _ in 0..200 {
