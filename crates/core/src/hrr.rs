@@ -106,7 +106,7 @@ fn slots(share: u128) -> (u8, u64) {
     let mut frame = u128::from(TOP);
     let mut level = 0;
     // Below 2^64 * 2^46.
-    while share * frame >> 64 < u128::from(FEWEST) && level + 1 < LEVELS as u8 {
+    while (share * frame) >> 64 < u128::from(FEWEST) && level + 1 < LEVELS as u8 {
         frame *= u128::from(RATIO);
         level += 1;
     }
