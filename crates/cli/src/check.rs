@@ -153,12 +153,7 @@ fn text(link: &LinkFile, promised: &promises::Promises<'_>, out: &mut Out) -> Re
         let ceiling = config.ceiling.map_or_else(|| "-".to_owned(), |rate| human::rate(rate.bps() as f64));
         let busy = human::rate(link.tree.rate_all_busy(class) as f64);
         let mut row = vec![indented(link, class), share, ceiling, busy];
-        row.extend(
-            promised
-                .weight(class)
-                .into_iter()
-                .flat_map(|weight| [human::size(weight.as_run), human::tiny(weight.error)]),
-        );
+        row.extend(promised.weight(class).into_iter().flat_map(|weight| [weight.text(), human::tiny(weight.error)]));
         if delays {
             row.push(promised.delay(class).map_or_else(|| "-".to_owned(), human::time));
         }

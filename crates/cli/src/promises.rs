@@ -4,7 +4,7 @@ use fairlink_config::link::LinkFile;
 use fairlink_core::hierarchy::Feature;
 use fairlink_core::hls::{Advances, CREDITS_PER_BYTE, RunWeights};
 use fairlink_core::packet::ClassId;
-use fairlink_theory::bounds::HlsBounds;
+use fairlink_theory::bounds::{HdrrBounds, HlsBounds};
 use fairlink_theory::curves::{flat_excess, real_time_excess};
 use fairlink_theory::latency::delay_bounds;
 use fairlink_theory::to_f64;
@@ -17,8 +17,10 @@ use crate::human;
 /// The weight of a class as its scheduler runs with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weight {
-    /// In bytes.
+    /// In bytes, or in visits.
     pub(crate) as_run: f64,
+    /// In which of them.
+    pub(crate) visits: bool,
     /// How far the share it gives among the siblings is from the one written, relative to it.
     pub(crate) error: f64,
 }
@@ -51,6 +53,13 @@ pub(crate) struct Promises<'a> {
     delays: Vec<Option<f64>>,
 }
 
+impl Weight {
+    /// With its unit, as people read it.
+    pub(crate) fn text(self) -> String {
+        if self.visits { format!("{} visits", self.as_run) } else { human::size(self.as_run) }
+    }
+}
+
 impl Promises<'_> {
     /// The weight that the scheduler runs with, where it runs with weights.
     pub(crate) fn weight(&self, class: ClassId) -> Option<Weight> {
@@ -68,6 +77,7 @@ impl Promises<'_> {
 pub(crate) fn of(link: &LinkFile) -> Result<Promises<'_>, Failure> {
     match link.scheduler.as_str() {
         "hls" => hls(link),
+        "hdrr" => hdrr(link),
         _ => {
             let bounds = Bounds::default();
             Ok(Promises { bounds, weights: vec![None; link.tree.len()], delays: delays(link) })
@@ -113,7 +123,8 @@ fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
             let exact = i128::try_from(u128::from(tree.weight(child)) * as_run).map_err(Failure::failed)?;
             let given = i128::try_from(u128::from(own) * written).map_err(Failure::failed)?;
             let error = (given - exact) as f64 / exact as f64;
-            weights[child.index()] = Some(Weight { as_run: own as f64 / CREDITS_PER_BYTE as f64, error });
+            weights[child.index()] =
+                Some(Weight { as_run: own as f64 / CREDITS_PER_BYTE as f64, visits: false, error });
         }
     }
     let units = Weights::new(tree, credits, CREDITS_PER_BYTE).map_err(Failure::failed)?;
@@ -133,6 +144,26 @@ fn hls(link: &LinkFile) -> Result<Promises<'_>, Failure> {
     Ok(Promises { bounds, weights, delays: delays(link) })
 }
 
+/// HDRR's, for the smallest whole weights and a quantum of a largest frame, which is how ours runs.
+fn hdrr(link: &LinkFile) -> Result<Promises<'_>, Failure> {
+    let (tree, head) = (&link.tree, link.tree.link());
+    let visits = Weights::smallest_whole(tree);
+    let bounds =
+        HdrrBounds::new(tree, &visits, head.max_packet.into(), |_| head.max_packet).map_err(Failure::failed)?;
+    let weight = |class| Weight { as_run: visits.units(class) as f64, visits: true, error: 0.0 };
+    let weights = std::iter::once(None).chain(tree.classes().map(|class| Some(weight(class)))).collect();
+    let fairness = bounds.alpha_of_leaves(head.rate);
+    let (seconds, bytes) = fairness.map_or((None, None), |(seconds, bytes)| (Some(seconds), Some(bytes)));
+    let bounds = Bounds {
+        fairness_bytes: bytes.map(|worst| to_f64(&worst.value)),
+        fairness_s: seconds.as_ref().map(|worst| to_f64(&worst.value)),
+        fairness_between: seconds.map(|worst| [worst.classes.0, worst.classes.1].map(|class| link.names.name(class))),
+        transmission_gap_s: Some(to_f64(&bounds.transmission_gap(head.rate))),
+        longest_round_s: None,
+    };
+    Ok(Promises { bounds, weights, delays: delays(link) })
+}
+
 impl Bounds<'_> {
     /// The bounds in words, one a line; `promised` is what the scheduler promises by name.
     pub(crate) fn lines(&self, promised: &[&str], delays: bool) -> Vec<String> {
@@ -140,17 +171,22 @@ impl Bounds<'_> {
         if let (Some(bytes), Some(seconds)) = (self.fairness_bytes, self.fairness_s) {
             let between = self.fairness_between.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
             lines.push(format!(
-                "fairness          siblings that stay backlogged are never further apart than {} of service at their guarantee{between};",
+                "fairness          {} that stay backlogged are never further apart than {} of service at their guarantee{between};",
+                if self.longest_round_s.is_some() { "siblings" } else { "sibling leaves" },
                 human::time(seconds)
             ));
-            lines.push(format!("                  {} per byte of weight as run", human::size(bytes)));
+            let unit = if self.longest_round_s.is_some() { "byte" } else { "visit" };
+            lines.push(format!("                  {} per {unit} of weight as run", human::size(bytes)));
         }
-        if let (Some(two), Some(one)) = (self.transmission_gap_s, self.longest_round_s) {
+        if let Some(gap) = self.transmission_gap_s {
+            let rounds = self.longest_round_s.map_or_else(String::new, |one| {
+                let more =
+                    if gap > one * 2.000_001 { ", and what latency-critical classes may be ahead by" } else { "" };
+                format!(" (two rounds of {}{more})", human::time(one))
+            });
             lines.push(format!(
-                "transmission gap  a backlogged leaf waits at most {} for its next visit (two rounds of {}{})",
-                human::time(two),
-                human::time(one),
-                if two > one * 2.000_001 { ", and what latency-critical classes may be ahead by" } else { "" }
+                "transmission gap  a backlogged leaf waits at most {} for its next visit{rounds}",
+                human::time(gap)
             ));
         }
         if delays {

@@ -303,6 +303,26 @@ impl<'a> HdrrBounds<'a> {
         }))
     }
 
+    /// Theorem 4 for siblings that are leaves, which alone keep to it (see `fairlink_core::hdrr`), as time at the guarantee in
+    /// seconds on a link of rate `link`, and in bytes per byte of weight; the largest of each. `None` where no leaf has a leaf for
+    /// a sibling.
+    #[must_use]
+    pub fn alpha_of_leaves(&self, link: Rate) -> Option<(WorstPair, WorstPair)> {
+        let seconds = self.weights.seconds_per_weight(self.tree, link);
+        let mut pairs = Vec::new();
+        for parent in inner(self.tree) {
+            let leaves: Vec<ClassId> =
+                self.tree.children(parent).iter().copied().filter(|&child| self.tree.is_leaf(child)).collect();
+            if let Some((i, j)) = two_lightest(self.weights, &leaves) {
+                let value = self.alpha_of(i, j);
+                let late = WorstPair { classes: (i, j), value: &value * &seconds[parent.index()] };
+                pairs.push((late, WorstPair { classes: (i, j), value }));
+            }
+        }
+        let time = worst(pairs.iter().map(|(time, _)| time.clone()))?;
+        Some((time, worst(pairs.into_iter().map(|(_, bytes)| bytes))?))
+    }
+
     /// Lemma 9: a backlogged leaf is visited at least once in this many visits.
     #[must_use]
     pub fn visits(&self, leaf: ClassId) -> BigRational {

@@ -114,6 +114,7 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
         "drr" => Some(Lateness::Rounds),
         _ => None,
     };
+    let drr_plus_plus = (info.name == "drr++").then(|| Critical::of(tree)).flatten();
     let bound = |index| {
         let class = ClassId(index as u32);
         let config = tree.config(class);
@@ -126,11 +127,48 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
                 advances.bytes_before(tree, class).map(|bytes| seconds(whole(bytes), link.rate))
             }
             (None, None, Some(lateness)) => delay(tree, class, burst, lateness),
-            (None, None, None) => None,
+            (None, None, None) => drr_plus_plus.as_ref().and_then(|rounds| rounds.delay(tree, class, burst)),
         };
         seconds.map(|seconds| DelayBound { burst, seconds })
     };
     (0..tree.len()).map(bound).collect()
+}
+
+/// The rounds of DRR++ in its modified form, in which each latency-critical class is visited before each best-effort one; quanta
+/// of at least a largest packet.
+#[derive(Debug)]
+struct Critical {
+    /// By class id, in units of 2^-[`drr::FRACTION_BITS`] bytes.
+    quanta: Vec<u64>,
+    /// R: the latency-critical quanta and the largest of the others, in the same unit.
+    round: u64,
+}
+
+impl Critical {
+    fn of(tree: &Hierarchy) -> Option<Self> {
+        let quanta = drr::quanta(tree).ok()?;
+        let of = |critical: bool| {
+            let leaves = tree.leaves().iter().filter(move |&&leaf| tree.config(leaf).latency_critical == critical);
+            leaves.map(|leaf| quanta[leaf.index()])
+        };
+        let smallest = of(true).chain(of(false)).min()?;
+        let round = of(true).sum::<u64>() + of(false).max().unwrap_or(0);
+        (smallest >> drr::FRACTION_BITS >= u64::from(tree.link().max_packet)).then_some(Self { quanta, round })
+    }
+
+    /// sigma / rho + Theta with rho = r Q_i / R and Theta = ((R - Q_i) (1 + L / Q_i) + V L) / r; see
+    /// `fairlink_core::drr_plus_plus`.
+    fn delay(&self, tree: &Hierarchy, leaf: ClassId, burst: u64) -> Option<BigRational> {
+        if !tree.is_leaf(leaf) || !tree.config(leaf).latency_critical {
+            return None;
+        }
+        let bytes = |units: u64| BigRational::new(units.into(), (1u64 << drr::FRACTION_BITS).into());
+        let (own, round) = (bytes(self.quanta[leaf.index()]), bytes(self.round));
+        let largest = whole(tree.link().max_packet);
+        let carried = &largest * BigInt::from(tree.leaves().len());
+        let latency = (&round - &own) * (whole(1u8) + &largest / &own) + carried;
+        Some(seconds(whole(burst) * round / own + latency, tree.link().rate))
+    }
 }
 
 /// What a concave curve serves in its first piece, in whole bytes rounded down; `None` for another curve.
@@ -182,6 +220,21 @@ mod tests {
         assert_eq!(us(Lateness::Rounds, 2, &plain), Some((2000 + 24_000 - 4000).into()));
         assert_eq!(us(Lateness::Rounds, 2, &tree(Some(999))), None);
         assert_eq!(us(Lateness::OnePacket, 0, &plain), None);
+    }
+
+    #[test]
+    fn drr_plus_plus_has_a_bound_for_latency_critical_classes() {
+        let mut classes = Hierarchy::builder(LinkConfig { max_packet: 1000, ..LinkConfig::new(rate(8_000_000)) });
+        for (quantum, latency_critical) in [(2000, true), (1000, false), (3000, false)] {
+            let config = ClassConfig { quantum: Some(quantum), latency_critical, ..ClassConfig::default() };
+            classes.add(ClassId::ROOT, config).unwrap();
+        }
+        let info = fairlink_core::registry::find("drr++").unwrap();
+        let bounds = delay_bounds(info, &classes.build().unwrap());
+        // R = 5000: 1000 B at 2/5 of the link, and 3000 * 1.5 + 3 * 1000 bytes.
+        let first = bounds[1].as_ref().unwrap();
+        assert_eq!((first.burst, &first.seconds * BigInt::from(1_000_000)), (1000, whole(2_500 + 4_500 + 3_000)));
+        assert_eq!(bounds[2..], [None, None]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use fairlink_core::hierarchy::Hierarchy;
 use fairlink_core::packet::ClassId;
 use fairlink_core::units::Rate;
 use num_bigint::BigInt;
+use num_integer::Integer;
 use num_rational::BigRational;
 
 /// A weight for every class but the root, in bytes: a whole number of units, so many of which make a byte.
@@ -66,6 +67,18 @@ impl Weights {
         Self::new(tree, units, divisor)
     }
 
+    /// The smallest whole weights in the proportions that the user wrote, within each group of siblings: visits of a round.
+    #[must_use]
+    pub fn smallest_whole(tree: &Hierarchy) -> Self {
+        let mut units = vec![0; tree.len()];
+        for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            let children = tree.children(parent);
+            let divisor = children.iter().map(|&child| tree.weight(child)).fold(0, |a, b| a.gcd(&b)).max(1);
+            children.iter().for_each(|&child| units[child.index()] = tree.weight(child) / divisor);
+        }
+        Self { units, units_per_byte: 1 }
+    }
+
     /// The weight of a class in units.
     #[must_use]
     pub fn units(&self, class: ClassId) -> u64 {
@@ -118,7 +131,18 @@ impl Weights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
+    use fairlink_core::hierarchy::{ClassConfig, LinkConfig, Share};
+
+    #[test]
+    fn the_smallest_whole_weights_keep_the_proportions_of_siblings() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(10).unwrap()));
+        let weighted = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
+        let a = tree.add(ClassId::ROOT, weighted(300)).unwrap();
+        tree.add(ClassId::ROOT, weighted(450)).unwrap();
+        tree.add(a, weighted(7)).unwrap();
+        let weights = Weights::smallest_whole(&tree.build().unwrap());
+        assert_eq!([1, 2, 3].map(|class| weights.units(ClassId(class))), [2, 3, 1]);
+    }
 
     #[test]
     fn weights_of_zero_or_for_another_tree_are_refused() {

@@ -31,6 +31,19 @@ fn check_prints_the_bounds_that_the_paper_gives_for_its_figure_1() {
 }
 
 #[test]
+fn check_prints_what_hdrr_comes_to_on_the_same_tree() {
+    let json = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr", "--json"]).quiet().json();
+    let bound = |name: &str| json["bounds"][name].as_f64().expect("a number");
+    // The paper's formulas with the smallest whole weights: 1500 / 1 + 1500 / 2 + 1500 between A1 and A2; 10 * 3 visits of
+    // 1500 B less one, and a packet of each leaf. With the guarantees in Mbit/s for weights it is the paper's 3600 ms.
+    assert!((bound("fairness_bytes") - 3750.0).abs() < 1e-6, "{json}");
+    assert!((bound("transmission_gap_s") - (29.0 * 1500.0 + 7500.0) * 8.0 / 1e9).abs() < 1e-12, "{json}");
+    assert_eq!(json["classes"][2]["weight"], 2.0);
+    let text = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr"]).quiet().stdout;
+    assert!(text.contains("2 visits") && text.contains("3.75 kB per visit of weight"), "{text}");
+}
+
+#[test]
 fn check_prints_the_rounding_error_of_a_share() {
     let dir = Scratch::new();
     let link = dir.write(

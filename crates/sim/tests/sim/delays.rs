@@ -1,7 +1,7 @@
 //! No packet of traffic within its class's rate and burst is delayed beyond the bound, under any scheduler that has one.
 
 use crate::common::{rate, scenario, weighted};
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, ServiceCurve};
+use fairlink_core::hierarchy::{ClassConfig, Feature, Hierarchy, LinkConfig, ServiceCurve};
 use fairlink_core::packet::ClassId;
 use fairlink_core::registry::{Leniency, SCHEDULERS, SchedulerInfo, build};
 use fairlink_core::units::Nanos;
@@ -34,7 +34,7 @@ fn random_case(seed: u64, info: &SchedulerInfo, curves: bool) -> (Hierarchy, Vec
         } else {
             ServiceCurve { m1: Some(m2), d: Nanos::ZERO, m2: Some(m2) }
         };
-        let latency_critical = constant && info.name == "hls";
+        let latency_critical = constant && info.supports(Feature::LatencyCritical);
         let config = ClassConfig { real_time: curves.then_some(real_time), latency_critical, ..weighted(weight) };
         tree.add(ClassId::ROOT, config).unwrap();
         let class = ClassId(index as u32 + 1);
@@ -54,7 +54,7 @@ fn no_delay_exceeds_its_bound_under_any_scheduler_that_has_one() {
     for info in SCHEDULERS.iter().filter(|info| info.bounds.contains(&"delay")) {
         let (mut bounded, mut tightest) = (0, 0.0f64);
         for seed in 0..12 {
-            let curves = info.supports(fairlink_core::hierarchy::Feature::ServiceCurves);
+            let curves = info.supports(Feature::ServiceCurves);
             let (tree, sources) = random_case(seed, info, curves);
             let bounds = delay_bounds(info, &tree);
             let scenario = scenario(tree, sources, Nanos::from_secs(2));
@@ -77,9 +77,20 @@ fn no_delay_exceeds_its_bound_under_any_scheduler_that_has_one() {
             with_bounds.push(info.name);
         }
     }
-    for name in
-        ["hls", "drr", "wfq", "wf2q+", "scfq", "sfq", "virtual-clock", "sced", "hfsc", "fq-ldf", "fq-lto-lb-sced"]
-    {
+    for name in [
+        "hls",
+        "drr",
+        "drr++",
+        "wfq",
+        "wf2q+",
+        "scfq",
+        "sfq",
+        "virtual-clock",
+        "sced",
+        "hfsc",
+        "fq-ldf",
+        "fq-lto-lb-sced",
+    ] {
         assert!(with_bounds.contains(&name), "{name} has no bound");
     }
 }
