@@ -17,6 +17,13 @@
 //! | bounded, isolated | `bounded`, `isolated` | |
 //! | allot of weighted round robin | [`Plan::quanta`] | bytes |
 //!
+//! **Debt.** An overlimit class is underlimit again when its average has come back to zero. A leaf that may borrow need not wait for
+//! that, only for as long as its last packet lasts at its own rate: else it would pay with its guarantee for what nobody else
+//! wanted. So do ns-2 and the kernel, where a class that is refused is forgiven.
+//!
+//! **Turns.** Deficit round robin over the leaves in the order of the tree: a turn lasts until the quantum is used up, and is
+//! continued the next time if the leaf may not send before that.
+//!
 //! **Which leaves may send** follows from the level of the nearest underlimit class on the way up from a leaf, itself
 //! included, beyond which no bounded class was passed: the leaf's *lender*. A guideline is the highest level that a lender may have.
 //! [`Lending`] keeps the leaves so that the next one in turn is found under any such limit.
@@ -48,8 +55,6 @@
 //! that have backlog are cut off by a bounded class. Else it would keep others from borrowing, for nothing.
 //! DIFFERENCE: when no leaf may send under Top-Level, its limit is lifted. \[cbq\] would leave the link idle.
 //! DIFFERENCE: the link is never overlimit but for what isolated classes are entitled to; its driver paces it.
-//! DIFFERENCE: what a leaf has left of its turn is lost when it must not send any more, as debt is not: with quanta of at least the
-//! largest packet every visit sends.
 //! DIFFERENCE: minidle and minburst cannot be set.
 
 mod estimator;
@@ -197,11 +202,14 @@ impl Cbq {
             let config = tree.config(class);
             let packet = u64::from(link.max_packet);
             let burst = config.burst.map_or(MAX_BURST, |burst| burst.div_ceil(packet));
-            let estimator =
-                Rate::from_bps(rate).ok().map(|rate| Estimator::new(rate, link.rate, link.max_packet, burst));
+            // What a leaf owes for what it borrowed is forgiven; one that may not borrow owes for packets longer than others.
+            let bounded = config.bounded || config.isolated;
+            let remembers = bounded || !tree.is_leaf(class);
+            let estimator = Rate::from_bps(rate)
+                .ok()
+                .map(|rate| Estimator::new(rate, link.rate, link.max_packet, burst, remembers));
             let leaf = if tree.is_leaf(class) { cbq.leaves.len() as u32 } else { NIL };
-            let (bounded, isolated) = (config.bounded || config.isolated, config.isolated);
-            cbq.classes.push(Class { estimator, bounded, isolated, busy: 0, leaf });
+            cbq.classes.push(Class { estimator, bounded, isolated: config.isolated, busy: 0, leaf });
             if leaf != NIL {
                 let queue = LeafQueue::new(config.limits);
                 // Below 2^52.
@@ -331,7 +339,9 @@ impl Cbq {
         if !goes_on || leaf != turn {
             let index = index(leaf);
             let Leaf { quantum, allocation, .. } = &mut self.leaves[index];
-            *allocation = (*allocation).min(0) + *quantum;
+            if *allocation <= 0 {
+                *allocation += *quantum;
+            }
             self.turns[usize::from(priority)] = leaf;
         }
         Some(leaf)

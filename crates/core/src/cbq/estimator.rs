@@ -42,13 +42,16 @@ pub(super) fn duration(len: u32, rate: Rate) -> Fine {
 ///
 /// The idle time of a packet is the time from the end of the class's last packet to its own end, less the time that it lasts at the
 /// class's rate. The average is an exponential one, `avgidle += (idle - avgidle) / 16`. A class is overlimit when its average is
-/// not above zero: until the time at which another packet of this length would bring the average back to zero.
+/// not above zero: until the time at which another packet of this length would bring the average back to zero, or, where it does
+/// not remember debt, would be on time at its rate.
 ///
 /// DIFFERENCE: not above a nanosecond. A class that waits for its time and starts a fraction of a nanosecond late, because it is woken at
 /// a whole one, would have an average above zero, send a second packet at once, and get up to 3 % more than its rate so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Estimator {
     rate: Rate,
+    /// Whether debt is waited for.
+    remembers: bool,
     average: Fine,
     largest: Fine,
     /// When the last packet ended.
@@ -58,8 +61,8 @@ pub(super) struct Estimator {
 }
 
 impl Estimator {
-    /// For a class of `rate` on a link of `link`, which may send `burst` packets of `packet` bytes back to back.
-    pub(super) fn new(rate: Rate, link: Rate, packet: u32, burst: u64) -> Self {
+    /// For a class of `rate` on a link of `link`, which may send `burst` packets of `packet` bytes back to back and `remembers` debt.
+    pub(super) fn new(rate: Rate, link: Rate, packet: u32, burst: u64, remembers: bool) -> Self {
         let on_link = duration(packet, link);
         let ahead = duration(packet, rate) - on_link;
         // ((16/15)^n - 1) (t / p - t): n idle times of -(t / p - t) bring it down to zero. At least t / 16.
@@ -73,7 +76,7 @@ impl Estimator {
             largest = next;
         }
         let largest = largest.max(on_link >> GAIN_BITS);
-        Self { rate, average: largest, largest, last: 0, under: 0 }
+        Self { rate, remembers, average: largest, largest, last: 0, under: 0 }
     }
 
     /// A packet of `len` bytes that lasts `on_link` ends at `end`.
@@ -85,7 +88,8 @@ impl Estimator {
         self.last = end;
         self.under = end;
         if self.average <= RESOLUTION {
-            self.under += own - on_link - ((1 << GAIN_BITS) - 1) * self.average;
+            let counts = if self.remembers { self.average } else { self.average.max(0) };
+            self.under += own - on_link - ((1 << GAIN_BITS) - 1) * counts;
         }
     }
 
@@ -116,7 +120,7 @@ mod tests {
     /// Packets sent by a class that always sends when it is not overlimit.
     fn paced(bps: u64, len: impl Fn(usize) -> u32, count: usize) -> (u64, Fine) {
         let link = rate(100_000_000);
-        let mut estimator = Estimator::new(rate(bps), link, 1500, MAX_BURST);
+        let mut estimator = Estimator::new(rate(bps), link, 1500, MAX_BURST, true);
         let (mut clock, mut bytes) = (0, 0);
         for packet in 0..count {
             clock = clock.max(estimator.under());
@@ -142,7 +146,7 @@ mod tests {
     fn the_first_burst_is_of_the_packets_allowed_and_then_one_at_a_time() {
         let link = rate(100_000_000);
         for burst in [1, 4, 16, 100] {
-            let mut estimator = Estimator::new(rate(1_000_000), link, 1000, burst);
+            let mut estimator = Estimator::new(rate(1_000_000), link, 1000, burst, true);
             let on_link = duration(1000, link);
             // As if the last packet had ended just now.
             let mut clock = 0;
@@ -158,10 +162,24 @@ mod tests {
     }
 
     #[test]
+    fn debt_is_waited_for_only_where_it_is_remembered() {
+        let link = rate(100_000_000);
+        for (remembers, waits) in [(true, 4 + 15 * 4), (false, 4)] {
+            let mut estimator = Estimator::new(rate(20_000_000), link, 1000, MAX_BURST, remembers);
+            let on_link = duration(1000, link);
+            for packet in 1..=1000 {
+                estimator.sent(1000, on_link, packet * on_link);
+            }
+            let waited = rounded_up(estimator.under() - 1000 * on_link);
+            assert!(waited.0.abs_diff(waits * 80_000) < 100, "{waited}");
+        }
+    }
+
+    #[test]
     fn a_class_of_the_rate_of_the_link_is_never_overlimit() {
         for bps in [1, 7, 1_000_003, 999_999_999_999] {
             let link = rate(bps);
-            let mut estimator = Estimator::new(link, link, 1500, MAX_BURST);
+            let mut estimator = Estimator::new(link, link, 1500, MAX_BURST, true);
             let mut clock = 0;
             for len in (0..1500).chain([MAX_PACKET, 1, 0]) {
                 clock += duration(len, link);

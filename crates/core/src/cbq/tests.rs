@@ -240,6 +240,17 @@ fn what_is_borrowed_goes_to_the_smallest_number_of_priority_first() {
 }
 
 #[test]
+fn what_a_leaf_has_borrowed_is_not_held_against_its_guarantee() {
+    let mut tree = builder(100 * MBIT);
+    let [a, b] = [20, 80].map(|rate| tree.add(ClassId::ROOT, class(rate * MBIT)).unwrap());
+    let mut link = Link::new(&tree.build().unwrap(), Guideline::Formal);
+    link.run(Nanos::from_secs(1), &[1000], &[a]);
+    // B may send at once what it has not for a second, and A goes on with one packet in five.
+    let rates = link.run(Nanos::from_millis(10), &[1000], &[a, b]);
+    assert!(rates[a.index()] >= 18 * MBIT, "{rates:?}");
+}
+
+#[test]
 fn a_burst_is_what_may_be_sent_back_to_back_after_a_pause() {
     for packets in [1, 4, 40, 1 << 50] {
         let mut tree = builder(100 * MBIT);
