@@ -150,3 +150,32 @@ fn ctrl_c_ends_a_simulation_cleanly() {
     let stderr = String::from_utf8(output.stderr).expect("text");
     assert!(stderr.starts_with("fairlink: interrupted at") && stderr.lines().count() == 1, "{stderr}");
 }
+
+#[test]
+fn h_fsc_keeps_the_delays_of_audio_and_video_that_h_wf2q_plus_ties_to_their_rates() {
+    let file = scenario("hfsc-fig10.toml");
+    let check = fairlink(&["check", &file, "--json"]).quiet().json();
+    let run = fairlink(&["sim", &file, "--scheduler", "hfsc", "--scheduler", "hpfq", "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let json = run.json();
+    let delay = |run: usize, name: &str, which: &str| {
+        let classes = json["runs"][run]["classes"].as_array().expect("a list");
+        let class = classes.iter().find(|class| class["name"] == name).expect("the class");
+        class["delay_s"][which].as_f64().expect("a number")
+    };
+    let bound = |name: &str| {
+        let classes = check["classes"].as_array().expect("a list");
+        let class = classes.iter().find(|class| class["name"] == name).expect("the class");
+        class["delay_bound_s"].as_f64().expect("a number")
+    };
+    // 5 and 10 ms, and a packet of 8192 B on 10 Mbit/s.
+    for (name, within, gain) in [("audio", 0.005, 3.0), ("video", 0.010, 1.2)] {
+        assert!((bound(name) - within - 8192.0 * 8.0 / 1e7).abs() < 1e-6, "{check}");
+        assert!(delay(0, name, "max") <= bound(name), "{name}: {}", delay(0, name, "max"));
+        for which in ["mean", "p99"] {
+            let (hfsc, hpfq) = (delay(0, name, which), delay(1, name, which));
+            assert!(hpfq > gain * hfsc, "{name}, {which}: {hfsc} s and {hpfq} s");
+        }
+    }
+    assert!(delay(1, "audio", "max") > bound("audio"));
+}
