@@ -34,6 +34,24 @@ fn fractions_are_carried_over_from_cycle_to_cycle() {
     assert_eq!(sent[..12], [[1, 2, 3], [1, 1, 2], [1, 3, 2], [1, 1, 2]].concat());
 }
 
+#[test]
+fn a_debt_is_paid_while_the_class_is_idle() {
+    // Of cycles of 2 slots, 0.2 and 1.8: the first class has to wait for five cycles after each packet.
+    let mut corr = corr(&[1, 9]);
+    put(&mut corr, 1);
+    assert_eq!(take(&mut corr), Some(1));
+    let debt = corr.flows.state(1).credit;
+    assert!(debt < -SLOT * 7 / 10, "{debt}");
+    for _ in 0..4 {
+        put(&mut corr, 2);
+        assert_eq!(take(&mut corr), Some(2));
+    }
+    let cycles = corr.cycle as i64 - 1;
+    put(&mut corr, 1);
+    // Nothing but a rounding of 2^-32 slot is left of it.
+    assert_eq!((cycles, corr.flows.state(1).credit), (4, -1));
+}
+
 proptest! {
     #[test]
     fn over_k_cycles_a_class_sends_k_times_its_rate_within_a_slot(
