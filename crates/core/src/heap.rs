@@ -48,6 +48,12 @@ impl Heap {
         self.entries.len()
     }
 
+    /// How many ids it is for.
+    #[must_use]
+    pub fn ids(&self) -> u32 {
+        self.place.len() as u32
+    }
+
     /// Whether nothing is in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {

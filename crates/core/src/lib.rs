@@ -49,6 +49,7 @@ pub mod queue;
 pub mod rcsp;
 pub mod reconfigure;
 pub mod registry;
+pub mod rps;
 pub mod sced;
 pub mod scfq;
 pub mod scheduler;

@@ -8,10 +8,12 @@ use num_rational::BigRational;
 use proptest::prelude::*;
 
 use super::*;
+use crate::packet::{ClassId, Packet};
+use crate::scheduler::Scheduler;
 use crate::testlink::{
     Arrival, L_MAX, NS_PER_BYTE, delays_are_bounded, figure_2_1, flat, flat_traffic, never, run, weighted,
 };
-use crate::vtime::HIGH;
+use crate::vtime::{HIGH, UNITS_PER_BYTE};
 
 fn wfq(weights: &[u64]) -> Wfq {
     Wfq::new(&flat(weights.iter().map(|&weight| weighted(weight))))
@@ -73,7 +75,8 @@ proptest! {
         // At a rate of some bit/s a nanosecond is less than a thousand units.
         let rate = Rate::from_bps(rate).unwrap();
         let tree = flat(weights.iter().map(|&weight| weighted(weight)));
-        let mut wfq = Wfq { gps: Gps { rate, ..Wfq::new(&tree).gps }, ..Wfq::new(&tree) };
+        let mut wfq = Wfq::new(&tree);
+        wfq.potential.rate = rate;
         let bytes: u64 = arrivals.iter().map(|arrival| u64::from(arrival.len)).sum();
         for &Arrival { at, class, len } in &arrivals {
             wfq.enqueue(Nanos(at), Packet { handle: 0, len, class: ClassId(class) }, &mut never);
@@ -82,10 +85,10 @@ proptest! {
         let end = u128::from(arrivals[0].at) + units.div_ceil(rate.bps().into());
         let late = 2 * 2 * arrivals.len() as u128 / u128::from(rate.bps()) + 1;
         let weight = |class: u32| weights[class as usize - 1];
-        wfq.gps.advance(Nanos(end as u64 - 2), weight);
-        prop_assert!(!wfq.gps.backlogged.is_empty());
-        wfq.gps.advance(Nanos((end + late) as u64), weight);
-        prop_assert!(wfq.gps.backlogged.is_empty() && wfq.gps.active == 0);
+        wfq.potential.advance(Nanos(end as u64 - 2), weight);
+        prop_assert!(!wfq.potential.backlogged.is_empty());
+        wfq.potential.advance(Nanos((end + late) as u64), weight);
+        prop_assert!(wfq.potential.backlogged.is_empty() && wfq.potential.active == 0);
     }
 
     #[test]
@@ -100,9 +103,9 @@ proptest! {
         let expected = run(&mut wfq(&weights), &arrivals);
         for before in [1u128, 12_000_000_000_000, 120_000_000_000_000] {
             let mut high = wfq(&weights);
-            high.gps.v = HIGH - before;
+            high.potential.v = HIGH - before;
             prop_assert_eq!(&expected, &run(&mut high, &arrivals));
-            prop_assert!(high.gps.v < HIGH);
+            prop_assert!(high.potential.v < HIGH);
         }
     }
 }
