@@ -83,7 +83,14 @@ pub const FORMAL: SchedulerInfo = SchedulerInfo {
     name: "cbq-formal",
     paper: "cbq",
     summary: "class-based queueing: who has used little goes first, the rest borrow, by the formal guidelines",
-    features: &[Feature::Hierarchy, Feature::Burst, Feature::Priority, Feature::Borrowing, Feature::Quantum],
+    features: &[
+        Feature::Hierarchy,
+        Feature::Burst,
+        Feature::Priority,
+        Feature::Borrowing,
+        Feature::Quantum,
+        Feature::ActiveQueue,
+    ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",
     bounds: &[],
@@ -162,7 +169,6 @@ pub struct Cbq {
     /// When the last packet ends.
     free: Fine,
     slab: PacketSlab,
-    bytes: u64,
     max_packet: u32,
     now: Nanos,
 }
@@ -192,8 +198,7 @@ impl Cbq {
             overlimit: Heap::new(tree.len()),
             link: link.rate,
             free: 0,
-            slab: PacketSlab::new(link.max_queued),
-            bytes: 0,
+            slab: PacketSlab::for_tree(tree),
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         };
@@ -211,7 +216,7 @@ impl Cbq {
             let leaf = if tree.is_leaf(class) { cbq.leaves.len() as u32 } else { NIL };
             cbq.classes.push(Class { estimator, bounded, isolated: config.isolated, busy: 0, leaf });
             if leaf != NIL {
-                let queue = LeafQueue::new(config.limits);
+                let queue = cbq.slab.queue_for(tree, class);
                 // Below 2^52.
                 cbq.leaves.push(Leaf { queue, quantum: plan.quanta[index] as i64, allocation: 0 });
             }
@@ -348,10 +353,9 @@ impl Cbq {
     }
 
     /// Sends the head of `leaf`; nothing if it has none, which is never so.
-    fn send(&mut self, leaf: u32) -> Option<Packet> {
+    fn send(&mut self, leaf: u32, drops: &mut dyn DropSink) -> Option<Packet> {
         let known = &mut self.leaves[self.classes[leaf as usize].leaf as usize];
-        let packet = known.queue.pop(&mut self.slab, ClassId(leaf))?;
-        self.bytes -= u64::from(packet.len);
+        let packet = known.queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops)?;
         known.allocation -= i64::from(packet.len);
         if known.queue.is_empty() {
             known.allocation = known.allocation.min(0);
@@ -392,21 +396,15 @@ impl Scheduler for Cbq {
         if packet.len > self.max_packet {
             return drops.dropped(now, packet, DropReason::TooLong);
         }
-        let len = u64::from(packet.len);
         self.lower_top_level(class);
         let known = &self.classes[class as usize];
-        match self.leaves[known.leaf as usize].queue.push(&mut self.slab, packet) {
-            Err((packet, reason)) => drops.dropped(now, packet, reason),
-            Ok(()) => {
-                self.bytes += len;
-                if known.busy == 0 {
-                    self.activate(class);
-                }
-            }
+        let queue = &mut self.leaves[known.leaf as usize].queue;
+        if queue.enqueue(&mut self.slab, now, packet, drops) && known.busy == 0 {
+            self.activate(class);
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.turn();
         let Some(lowest) = self.lending.lowest() else {
@@ -417,12 +415,12 @@ impl Scheduler for Cbq {
         };
         let highest = self.highest(lowest);
         let leaf = (0..self.lending.priorities()).find_map(|priority| self.pick(priority, highest));
-        let packet = leaf.and_then(|leaf| self.send(leaf));
+        let packet = leaf.and_then(|leaf| self.send(leaf, drops));
         Dequeued::Packet(packet.expect("a leaf that is in a set has packets"))
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.slab.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Backlog {
@@ -433,9 +431,7 @@ impl Scheduler for Cbq {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         for (id, class) in self.classes.iter_mut().enumerate() {
             if let Some(leaf) = self.leaves.get_mut(class.leaf as usize) {
-                while let Some(packet) = leaf.queue.pop(&mut self.slab, ClassId(id as u32)) {
-                    drops.dropped(now, packet, DropReason::Purged);
-                }
+                leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
                 leaf.allocation = 0;
             }
             class.busy = 0;
@@ -446,7 +442,6 @@ impl Scheduler for Cbq {
         self.top_level = NO_LIMIT;
         self.overlimit.clear();
         self.free = 0;
-        self.bytes = 0;
     }
 
     fn check_invariants(&self) -> Result<(), String> {

@@ -37,7 +37,7 @@ use alloc::string::String;
 
 use crate::flows::{Flows, Ring};
 use crate::heap::Heap;
-use crate::hierarchy::Hierarchy;
+use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::{ClassId, Packet};
 use crate::registry::{SchedulerInfo, WorkConserving};
 use crate::scheduler::{Backlog, Dequeued, DropSink, Scheduler};
@@ -51,7 +51,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "corr",
     paper: "drrpp",
     summary: "carry-over round robin: flat, fractions of packets per cycle are carried over",
-    features: &[],
+    features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves); O(leaves) while small shares are alone",
     bounds: &[],
@@ -124,9 +124,9 @@ impl Corr {
     }
 
     /// Gives a slot to a class, which is in no list then; its packet.
-    fn give_slot(&mut self, flow: u32) -> Option<Packet> {
+    fn give_slot(&mut self, flow: u32, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         self.left -= 1;
-        let packet = self.flows.pop(flow);
+        let packet = self.flows.pop(flow, now, drops);
         let (empty, cycle) = (self.flows.is_empty(flow), self.cycle);
         let slots = self.flows.state_mut(flow);
         slots.credit -= SLOT;
@@ -138,12 +138,12 @@ impl Corr {
     }
 
     /// A slot of the major cycle, if one is left.
-    fn major(&mut self) -> Option<Packet> {
+    fn major(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         while self.due > 0 && self.left > 0 {
             let flow = self.listed.first(&self.flows)?;
             let mut packet = None;
             if self.flows.state(flow).credit >= SLOT {
-                packet = self.give_slot(flow);
+                packet = self.give_slot(flow, now, drops);
             }
             let credit = self.flows.state(flow).credit;
             if self.flows.is_empty(flow) {
@@ -166,12 +166,12 @@ impl Corr {
     }
 
     /// A slot of the minor cycle, if one is left.
-    fn minor(&mut self) -> Option<Packet> {
+    fn minor(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.left == 0 {
             return None;
         }
         let (flow, _) = self.fractions.pop()?;
-        let packet = self.give_slot(flow);
+        let packet = self.give_slot(flow, now, drops);
         if !self.flows.is_empty(flow) {
             self.listed.push(&mut self.flows, flow);
         }
@@ -191,9 +191,9 @@ impl Scheduler for Corr {
         }
     }
 
-    fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         for _ in 0..2 {
-            if let Some(packet) = self.major().or_else(|| self.minor()) {
+            if let Some(packet) = self.major(now, drops).or_else(|| self.minor(now, drops)) {
                 return Dequeued::Packet(packet);
             }
             if self.flows.backlog().packets == 0 {

@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use crate::hierarchy::{Hierarchy, QueueLimits};
+use crate::hierarchy::Hierarchy;
 use crate::packet::{ClassId, Packet};
 use crate::queue::{LeafQueue, PacketSlab};
 use crate::scheduler::{Backlog, Dequeued, DropReason, DropSink, Scheduler};
@@ -94,7 +94,6 @@ pub struct Composed<D> {
     /// Children of the inner classes: the index of an inner class, or of a leaf with [`LEAF`] set.
     children: Vec<u32>,
     slab: PacketSlab,
-    bytes: u64,
     max_packet: u32,
     rate: Rate,
     now: Nanos,
@@ -149,19 +148,14 @@ impl<D: Discipline> Composed<D> {
     }
 
     fn without_disciplines(tree: &Hierarchy) -> Self {
-        let closed = QueueLimits { packets: 0, bytes: 0 };
-        let class = |index| {
-            let class = ClassId(index as u32);
-            let limits = if tree.is_leaf(class) { tree.config(class).limits } else { closed };
-            Class { queue: LeafQueue::new(limits), inner: ROOT, slot: NIL }
-        };
+        let mut slab = PacketSlab::for_tree(tree);
+        let class = |index| Class { queue: slab.queue_for(tree, ClassId(index as u32)), inner: ROOT, slot: NIL };
         let link = tree.link();
         Self {
             classes: (0..tree.len()).map(class).collect(),
             inners: Vec::new(),
             children: Vec::with_capacity(tree.len()),
-            slab: PacketSlab::new(link.max_queued),
-            bytes: 0,
+            slab,
             max_packet: link.max_packet,
             rate: link.rate,
             now: Nanos::ZERO,
@@ -238,16 +232,15 @@ impl<D: Discipline> Scheduler for Composed<D> {
         }
         let len = packet.len;
         let was_empty = class.queue.is_empty();
-        if let Err((packet, reason)) = class.queue.push(&mut self.slab, packet) {
-            return drops.dropped(now, packet, reason);
-        }
-        self.bytes += u64::from(len);
-        if was_empty && self.under_way.is_none_or(|packet| packet.leaf != leaf) {
+        if class.queue.enqueue(&mut self.slab, now, packet, drops)
+            && was_empty
+            && self.under_way.is_none_or(|packet| packet.leaf != leaf)
+        {
             self.activate(leaf, len);
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.finish();
         if self.choose_head(ROOT).is_none() {
@@ -264,16 +257,16 @@ impl<D: Discipline> Scheduler for Composed<D> {
             }
             at = child;
         }
-        let Some(packet) = self.classes[leaf as usize].queue.pop(&mut self.slab, ClassId(leaf)) else {
+        let queue = &mut self.classes[leaf as usize].queue;
+        let Some(packet) = queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops) else {
             unreachable!("class {leaf} offers a packet that it does not have");
         };
-        self.bytes -= u64::from(packet.len);
         self.under_way = Some(UnderWay { leaf, len: packet.len, since: self.now });
         Dequeued::Packet(packet)
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.slab.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Backlog {
@@ -282,11 +275,8 @@ impl<D: Discipline> Scheduler for Composed<D> {
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         for (index, class) in self.classes.iter_mut().enumerate() {
-            while let Some(packet) = class.queue.pop(&mut self.slab, ClassId(index as u32)) {
-                drops.dropped(now, packet, DropReason::Purged);
-            }
+            class.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
         }
-        self.bytes = 0;
         self.under_way = None;
         for inner in &mut self.inners {
             inner.discipline.reset();
@@ -304,8 +294,8 @@ impl<D: Discipline> Scheduler for Composed<D> {
                 return Err(format!("leaf {index} has {backlog:?}, and its parent offers nothing"));
             }
         }
-        if bytes != self.bytes {
-            return Err(format!("{bytes} B queued, {} B counted", self.bytes));
+        if bytes != self.slab.bytes() {
+            return Err(format!("{bytes} B queued, {} B counted", self.slab.bytes()));
         }
         for (index, inner) in self.inners.iter().enumerate() {
             inner.discipline.check().map_err(|error| format!("inner class {index}: {error}"))?;

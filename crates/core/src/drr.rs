@@ -52,7 +52,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr",
     paper: "drrpp",
     summary: "deficit round robin: flat, a quantum of bytes per class and round",
-    features: &[Feature::Quantum],
+    features: &[Feature::Quantum, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     bounds: &["fairness", "transmission_gap", "delay"],
@@ -164,10 +164,10 @@ impl Turns {
 
     /// Takes out the packet that is next; nothing where no class is in.
     #[inline]
-    pub fn next(&mut self, flows: &mut Flows<Deficit>) -> Option<Packet> {
+    pub fn next(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         for pass in 0..2 {
             for _ in 0..self.ring.len() {
-                if let Some(packet) = self.visit(flows) {
+                if let Some(packet) = self.visit(flows, now, drops) {
                     return Some(packet);
                 }
             }
@@ -199,7 +199,7 @@ impl Turns {
     /// Begins or continues the visit of the first class: its next packet, or nothing where its credit does not cover it. The
     /// visit ends here if the packet after that is not covered either.
     #[inline]
-    pub fn visit(&mut self, flows: &mut Flows<Deficit>) -> Option<Packet> {
+    pub fn visit(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         let flow = self.ring.first(flows)?;
         let need_now = need(flows.head_len(flow)?);
         let deficit = flows.state_mut(flow);
@@ -211,7 +211,7 @@ impl Turns {
             return None;
         }
         deficit.credit -= need_now;
-        let packet = flows.pop(flow)?;
+        let packet = flows.pop(flow, now, drops)?;
         match flows.head_len(flow) {
             None => {
                 flows.state_mut(flow).credit = 0;
@@ -286,8 +286,8 @@ impl Scheduler for Drr {
         }
     }
 
-    fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
-        self.turns.next(&mut self.flows).map_or(Dequeued::Idle, Dequeued::Packet)
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.turns.next(&mut self.flows, now, drops).map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
     fn backlog(&self) -> Backlog {

@@ -53,7 +53,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr+",
     paper: "drrpp",
     summary: "DRR with latency-critical classes first while they keep a contract",
-    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     bounds: &["delay"],
@@ -160,9 +160,10 @@ impl Scheduler for DrrPlus {
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        let packet = self.critical.next(&mut self.flows).or_else(|| self.best_effort.next(&mut self.flows));
+        let packet = self.critical.next(&mut self.flows, now, drops);
+        let packet = packet.or_else(|| self.best_effort.next(&mut self.flows, now, drops));
         packet.map_or(Dequeued::Idle, Dequeued::Packet)
     }
 

@@ -63,7 +63,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr++",
     paper: "drrpp",
     summary: "DRR that visits latency-critical classes before each best-effort class",
-    features: &[Feature::Quantum, Feature::LatencyCritical],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     bounds: &["delay"],
@@ -102,18 +102,18 @@ impl DrrPlusPlus {
 
     /// What is left of the round; its first packet ends the search.
     #[inline]
-    fn round(&mut self) -> Option<Packet> {
+    fn round(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         if core::mem::replace(&mut self.over, false) {
             self.due = self.critical.ring.len();
         }
         while self.due > 0 {
-            let packet = self.critical.visit(&mut self.flows);
+            let packet = self.critical.visit(&mut self.flows, now, drops);
             self.due -= u32::from(!self.critical.is_visiting());
             if packet.is_some() {
                 return packet;
             }
         }
-        let packet = self.best_effort.visit(&mut self.flows);
+        let packet = self.best_effort.visit(&mut self.flows, now, drops);
         self.over = !self.best_effort.is_visiting();
         packet
     }
@@ -158,7 +158,7 @@ impl Scheduler for DrrPlusPlus {
         }
     }
 
-    fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         if self.flows.backlog().packets == 0 {
             return Dequeued::Idle;
         }
@@ -167,7 +167,7 @@ impl Scheduler for DrrPlusPlus {
             if pass == 2 {
                 self.skip_rounds();
             }
-            if let Some(packet) = self.round() {
+            if let Some(packet) = self.round(now, drops) {
                 return Dequeued::Packet(packet);
             }
         }

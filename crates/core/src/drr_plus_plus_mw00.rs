@@ -55,7 +55,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr++-mw00",
     paper: "drrpp",
     summary: "DRR++ in its first form: latency-critical credit once per round",
-    features: &[Feature::Quantum, Feature::LatencyCritical],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     bounds: &[],
@@ -92,9 +92,9 @@ impl Mw00 {
 
     /// Takes the next packet of the latency-critical classes that have credit for one.
     #[inline]
-    fn take_critical(&mut self) -> Option<Packet> {
+    fn take_critical(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         let flow = self.ready.pop(&mut self.flows)?;
-        let packet = self.flows.pop(flow)?;
+        let packet = self.flows.pop(flow, now, drops)?;
         self.flows.state_mut(flow).credit -= need(packet.len);
         self.list(flow);
         Some(packet)
@@ -158,17 +158,17 @@ impl Scheduler for Mw00 {
         self.list(class.0);
     }
 
-    fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         if self.flows.backlog().packets == 0 {
             return Dequeued::Idle;
         }
         // What is left of one round, another, and one after those in which nobody can send.
         for pass in 0..3 {
-            if let Some(packet) = self.take_critical() {
+            if let Some(packet) = self.take_critical(now, drops) {
                 return Dequeued::Packet(packet);
             }
             while self.left > 0 {
-                let packet = self.best_effort.visit(&mut self.flows);
+                let packet = self.best_effort.visit(&mut self.flows, now, drops);
                 self.left -= u32::from(!self.best_effort.is_visiting());
                 if let Some(packet) = packet {
                     return Dequeued::Packet(packet);

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::hierarchy::{Hierarchy, QueueLimits};
+use crate::hierarchy::Hierarchy;
 use crate::packet::{ClassId, Packet};
 use crate::queue::{LeafQueue, PacketSlab};
 use crate::scheduler::{Backlog, DropReason, DropSink};
@@ -34,7 +34,6 @@ const _: () = assert!(size_of::<Flow<[u64; 2]>>() == 64);
 pub struct Flows<S> {
     flows: Vec<Flow<S>>,
     slab: PacketSlab,
-    bytes: u64,
     max_packet: u32,
 }
 
@@ -42,20 +41,14 @@ impl<S> Flows<S> {
     /// The leaves of `tree`. `state` is asked for every class id, also of those that are not leaves.
     #[must_use]
     pub fn new(tree: &Hierarchy, mut state: impl FnMut(ClassId) -> S) -> Self {
-        let closed = QueueLimits { packets: 0, bytes: 0 };
+        let mut slab = PacketSlab::for_tree(tree);
         let flow = |index| {
             let class = ClassId(index as u32);
-            let leaf = tree.is_leaf(class);
-            let limits = if leaf { tree.config(class).limits } else { closed };
-            Flow { queue: LeafQueue::new(limits), state: state(class), next: NIL, leaf }
+            let queue = slab.queue_for(tree, class);
+            Flow { queue, state: state(class), next: NIL, leaf: tree.is_leaf(class) }
         };
-        let link = tree.link();
-        Self {
-            flows: (0..tree.len()).map(flow).collect(),
-            slab: PacketSlab::new(link.max_queued),
-            bytes: 0,
-            max_packet: link.max_packet,
-        }
+        let flows = (0..tree.len()).map(flow).collect();
+        Self { flows, slab, max_packet: tree.link().max_packet }
     }
 
     /// Queues a packet, or drops it. `Some`: it was queued; whether it is now the only one of its leaf.
@@ -69,22 +62,14 @@ impl<S> Flows<S> {
             drops.dropped(now, packet, DropReason::TooLong);
             return None;
         }
-        let len = packet.len;
         let was_empty = flow.queue.is_empty();
-        if let Err((packet, reason)) = flow.queue.push(&mut self.slab, packet) {
-            drops.dropped(now, packet, reason);
-            return None;
-        }
-        self.bytes += u64::from(len);
-        Some(was_empty)
+        flow.queue.enqueue(&mut self.slab, now, packet, drops).then_some(was_empty)
     }
 
-    /// Takes the head packet of a leaf out.
+    /// Takes the head packet of a leaf out; an active queue may drop others on the way to its next.
     #[inline]
-    pub fn pop(&mut self, flow: u32) -> Option<Packet> {
-        let packet = self.flows[flow as usize].queue.pop(&mut self.slab, ClassId(flow))?;
-        self.bytes -= u64::from(packet.len);
-        Some(packet)
+    pub fn pop(&mut self, flow: u32, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        self.flows[flow as usize].queue.dequeue(&mut self.slab, ClassId(flow), now, drops)
     }
 
     /// Length of the head packet of a leaf, in bytes; `None` while it is empty.
@@ -140,7 +125,7 @@ impl<S> Flows<S> {
     /// What is queued in all leaves.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.slab.backlog()
     }
 
     /// What is queued at one class; nothing where it is no leaf.
@@ -151,11 +136,9 @@ impl<S> Flows<S> {
 
     /// Empties all queues into `drops` and takes all leaves out of their rings, which have to be made new.
     pub fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
-        for index in 0..self.flows.len() as u32 {
-            while let Some(packet) = self.pop(index) {
-                drops.dropped(now, packet, DropReason::Purged);
-            }
-            self.flows[index as usize].next = NIL;
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            flow.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
+            flow.next = NIL;
         }
     }
 
@@ -180,8 +163,11 @@ impl<S> Flows<S> {
         }
         let backlogged = self.flows.iter().filter(|flow| !flow.queue.is_empty()).count();
         let bytes: u64 = self.flows.iter().map(|flow| flow.queue.backlog().bytes).sum();
-        if (backlogged, bytes) != (listed, self.bytes) {
-            return Err(format!("{backlogged} classes with {bytes} B; {listed} are listed, {} B counted", self.bytes));
+        if (backlogged, bytes) != (listed, self.slab.bytes()) {
+            return Err(format!(
+                "{backlogged} classes with {bytes} B; {listed} are listed, {} B counted",
+                self.slab.bytes()
+            ));
         }
         if let Some(idle) = self.flows.iter().position(|flow| flow.queue.is_empty() && flow.next != NIL) {
             return Err(format!("class {idle} is empty and listed"));

@@ -52,7 +52,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hdrr",
     paper: "hdrr",
     summary: "hierarchical DRR: leaves interleaved by weight in one long round",
-    features: &[Feature::Hierarchy],
+    features: &[Feature::Hierarchy, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
     bounds: &["fairness", "transmission_gap"],
@@ -174,7 +174,7 @@ impl Scheduler for Hdrr {
         }
     }
 
-    fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         let leaf = if self.visited == NIL {
             let Some(leaf) = self.choose() else { return Dequeued::Idle };
             *self.flows.state_mut(leaf) += self.quantum;
@@ -182,7 +182,9 @@ impl Scheduler for Hdrr {
         } else {
             self.visited
         };
-        let Some(packet) = self.flows.pop(leaf) else { unreachable!("leaf {leaf} is visited and has no packet") };
+        let Some(packet) = self.flows.pop(leaf, now, drops) else {
+            unreachable!("leaf {leaf} is visited and has no packet")
+        };
         let deficit = self.flows.state(leaf) - packet.len;
         let next = self.flows.head_len(leaf);
         *self.flows.state_mut(leaf) = if next.is_some() { deficit } else { 0 };

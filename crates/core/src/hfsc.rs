@@ -59,7 +59,7 @@ use alloc::vec::Vec;
 
 use crate::curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, real_time_shapes, ticks};
 use crate::heap::Heap;
-use crate::hierarchy::{Feature, Hierarchy, QueueLimits, Share};
+use crate::hierarchy::{Feature, Hierarchy, Share};
 use crate::packet::{ClassId, Packet};
 use crate::queue::{LeafQueue, PacketSlab};
 use crate::registry::{BuildError, SchedulerInfo, WorkConserving};
@@ -71,7 +71,13 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hfsc",
     paper: "hfsc",
     summary: "hierarchical fair service curve: delay apart from rate, fair link-sharing, upper limits",
-    features: &[Feature::Hierarchy, Feature::Ceiling, Feature::ServiceCurves, Feature::LinkCurves],
+    features: &[
+        Feature::Hierarchy,
+        Feature::Ceiling,
+        Feature::ServiceCurves,
+        Feature::LinkCurves,
+        Feature::ActiveQueue,
+    ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log children)",
     bounds: &["fairness", "delay"],
@@ -159,7 +165,6 @@ pub struct Hfsc {
     asleep: Heap,
     /// Those that are, by deadline.
     eligible: Heap,
-    bytes: u64,
     max_packet: u32,
     now: Nanos,
 }
@@ -208,7 +213,7 @@ impl Hfsc {
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let asked = real_time_shapes(tree)?;
         admit(asked.iter().copied().flatten(), tree.link().rate)?;
-        let closed = QueueLimits { packets: 0, bytes: 0 };
+        let mut slab = PacketSlab::for_tree(tree);
         let (mut classes, mut children) = (Vec::with_capacity(tree.len()), Vec::new());
         let (mut real_time, mut limits) = (Vec::new(), Vec::new());
         // By class: whether a child of it sets a curve to share by.
@@ -225,7 +230,7 @@ impl Hfsc {
             let class = ClassId(index);
             let leaf = tree.is_leaf(class);
             let mut of = Class {
-                queue: LeafQueue::new(if leaf { tree.config(class).limits } else { closed }),
+                queue: slab.queue_for(tree, class),
                 parent: tree.parent(class).map_or(NONE, |parent| parent.0),
                 place: NONE,
                 real_time: NONE,
@@ -275,10 +280,9 @@ impl Hfsc {
             children,
             real_time,
             limits,
-            slab: PacketSlab::new(link.max_queued),
+            slab,
             asleep,
             eligible,
-            bytes: 0,
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         })
@@ -412,11 +416,10 @@ impl Hfsc {
     }
 
     /// Sends the head packet of `leaf`, which has one, and brings everything on the way to the root up to date.
-    fn send(&mut self, leaf: u32, by_real_time: bool) -> Option<Packet> {
+    fn send(&mut self, leaf: u32, by_real_time: bool, drops: &mut dyn DropSink) -> Option<Packet> {
         let of = &mut self.classes[leaf as usize];
-        let packet = of.queue.pop(&mut self.slab, ClassId(leaf))?;
+        let packet = of.queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops)?;
         let len = u64::from(packet.len);
-        self.bytes -= len;
         let is_empty = of.queue.is_empty();
         let id = of.real_time;
         if let Some(real_time) = self.real_time.get_mut(id as usize) {
@@ -485,26 +488,21 @@ impl Scheduler for Hfsc {
         if packet.len > self.max_packet {
             return drops.dropped(now, packet, DropReason::TooLong);
         }
-        let len = packet.len;
         let was_empty = of.queue.is_empty();
-        if let Err((packet, reason)) = of.queue.push(&mut self.slab, packet) {
-            return drops.dropped(now, packet, reason);
-        }
-        self.bytes += u64::from(len);
-        if was_empty {
+        if of.queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
             self.activate(leaf);
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         if self.slab.queued() == 0 {
             return Dequeued::Idle;
         }
         self.wake_eligible();
         let sent = match self.eligible.first() {
-            Some((id, _)) => self.send(self.real_time[id as usize].leaf, true),
-            None => self.by_link_sharing().and_then(|leaf| self.send(leaf, false)),
+            Some((id, _)) => self.send(self.real_time[id as usize].leaf, true, drops),
+            None => self.by_link_sharing().and_then(|leaf| self.send(leaf, false, drops)),
         };
         sent.map_or_else(
             || {
@@ -517,7 +515,7 @@ impl Scheduler for Hfsc {
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.slab.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Backlog {
@@ -526,9 +524,7 @@ impl Scheduler for Hfsc {
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         for (index, of) in self.classes.iter_mut().enumerate() {
-            while let Some(packet) = of.queue.pop(&mut self.slab, ClassId(index as u32)) {
-                drops.dropped(now, packet, DropReason::Purged);
-            }
+            of.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
             of.virtual_curve = Curve::new(of.virtual_curve.shape());
             (of.virtual_time, of.served) = (0, 0);
         }
@@ -544,7 +540,6 @@ impl Scheduler for Hfsc {
         }
         self.asleep.clear();
         self.eligible.clear();
-        self.bytes = 0;
     }
 
     fn check_invariants(&self) -> Result<(), String> {

@@ -53,6 +53,14 @@ pub enum QueueKind {
     FqCoDel,
 }
 
+impl QueueKind {
+    /// Whether it decides by itself what to drop.
+    #[must_use]
+    pub const fn is_active(self) -> bool {
+        !matches!(self, Self::Fifo)
+    }
+}
+
 /// A two-piece linear service curve: slope `m1` for the first `d`, then slope `m2` (\[hfsc\] Section 4). A slope of `None`
 /// is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +130,8 @@ pub struct ClassConfig {
     pub limits: QueueLimits,
     /// Discipline of a leaf's queue; ignored at inner classes.
     pub queue: QueueKind,
+    /// Whether an active queue marks packets that allow it instead of dropping them; says nothing with a FIFO.
+    pub ecn: bool,
 }
 
 /// Something a class may set that only some schedulers can honour.
@@ -582,7 +592,7 @@ impl Hierarchy {
             (Feature::LinkCurves, config.link_share.is_some() || config.upper_limit.is_some()),
             (Feature::MaxDelay, config.max_delay.is_some()),
             (Feature::LeakyBucket, config.leaky_bucket.is_some()),
-            (Feature::ActiveQueue, !inner && config.queue != QueueKind::Fifo),
+            (Feature::ActiveQueue, !inner && config.queue.is_active()),
         ]
         .into_iter()
         .filter_map(|(feature, asked)| asked.then_some(feature))

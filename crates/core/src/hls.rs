@@ -98,6 +98,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::CeilingBurst,
         Feature::LatencyCritical,
         Feature::LatencyBurst,
+        Feature::ActiveQueue,
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(1)",
@@ -212,7 +213,6 @@ pub struct Hls {
     urgent: Urgent,
     now: Nanos,
     rounds: Rounds,
-    bytes: u64,
     max_packet: u32,
     look_ahead: usize,
     #[cfg(test)]
@@ -238,7 +238,7 @@ impl Hls {
             leaves: Vec::with_capacity(tree.len()),
             inners: Vec::with_capacity(tree.len() - leaves),
             links: alloc::vec![Link { prev: NIL, next: NIL }; tree.len()],
-            slab: PacketSlab::new(link.max_queued),
+            slab: PacketSlab::for_tree(tree),
             order: Vec::with_capacity(leaves),
             cursor: 0,
             kept: 0,
@@ -253,7 +253,6 @@ impl Hls {
             urgent: Urgent::new(tree, &weights),
             now: Nanos::ZERO,
             rounds: Rounds::default(),
-            bytes: 0,
             max_packet: link.max_packet,
             look_ahead: if leaves >= LOOK_AHEAD_FROM { LOOK_AHEAD } else { usize::MAX / 2 },
             #[cfg(test)]
@@ -267,7 +266,7 @@ impl Hls {
             let urgent = if tree.config(class).latency_critical { URGENT } else { 0 };
             let (parent_or_self, flags) =
                 if is_leaf { (parent, limited | urgent) } else { (hls.inners.len() as u32, INNER) };
-            let queue = LeafQueue::new(tree.config(class).limits);
+            let queue = hls.slab.queue_for(tree, class);
             hls.leaves.push(Leaf { queue, balance: 0, weight, parent: parent_or_self, flags });
             if !is_leaf {
                 hls.inners.push(Inner {
@@ -306,11 +305,17 @@ impl Hls {
     /// out of backlog before. Every iteration visits a leaf or starts a round; by Theorem 2 a main round sends a packet, and a
     /// surplus round is followed by a main round unless a leaf went idle, so the loop ends.
     #[inline(always)]
-    fn serve(&mut self, max_packets: usize, max_bytes: u64, mut out: impl FnMut(Packet)) -> bool {
+    fn serve(
+        &mut self,
+        max_packets: usize,
+        max_bytes: u64,
+        drops: &mut dyn DropSink,
+        mut out: impl FnMut(Packet),
+    ) -> bool {
         let (mut packets, mut bytes, mut more) = (0, 0, true);
         while packets < max_packets && bytes < max_bytes {
             if self.urgent.any_ready() {
-                if let Some(packet) = self.send_ahead() {
+                if let Some(packet) = self.send_ahead(drops) {
                     packets += 1;
                     bytes += u64::from(packet.len);
                     out(packet);
@@ -366,14 +371,15 @@ impl Hls {
             let allowance = bytes + (leaf.balance >> CREDIT_SHIFT) as u64;
             let mut exhausted = false;
             while packets < max_packets && bytes < max_bytes {
-                let Some(packet) = leaf.queue.pop_within(&mut self.slab, ClassId(id), allowance - bytes) else {
+                let (left, id) = (allowance - bytes, ClassId(id));
+                let Some(packet) = leaf.queue.dequeue_within(&mut self.slab, id, left, self.now, drops) else {
                     exhausted = true;
                     break;
                 };
                 packets += 1;
                 bytes += u64::from(packet.len);
                 if leaf.flags & LIMITED != 0 {
-                    self.ceilings.sent(id, packet.len, self.now);
+                    self.ceilings.sent(id.0, packet.len, self.now);
                 }
                 out(packet);
             }
@@ -388,13 +394,12 @@ impl Hls {
                 self.end_visit(id);
             }
         }
-        self.bytes -= bytes;
         more
     }
 
     /// Sends a packet of the latency-critical leaf whose turn it is, if no ceiling holds it back.
     #[cold]
-    fn send_ahead(&mut self) -> Option<Packet> {
+    fn send_ahead(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         let id = self.urgent.pop_ready()?;
         let leaf = &mut self.leaves[id as usize];
         leaf.flags &= !READY;
@@ -404,7 +409,7 @@ impl Hls {
             // It is or will be parked when it is visited.
             return None;
         }
-        let packet = leaf.queue.pop(&mut self.slab, ClassId(id))?;
+        let packet = leaf.queue.dequeue(&mut self.slab, ClassId(id), self.now, drops)?;
         if leaf.flags & LIMITED != 0 {
             self.ceilings.sent(id, packet.len, self.now);
         }
@@ -444,8 +449,8 @@ impl Hls {
 
     /// Has all debt paid when nothing is queued, which takes rounds but no time.
     #[cold]
-    fn settle(&mut self) {
-        let more = self.serve(1, u64::MAX, |_| {});
+    fn settle(&mut self, drops: &mut dyn DropSink) {
+        let more = self.serve(1, u64::MAX, drops, |_| {});
         debug_assert!(!more && !self.urgent.any_debt(), "nothing was queued");
     }
 
@@ -731,7 +736,7 @@ impl Hls {
     #[inline(always)]
     fn enqueue_one(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         if self.urgent.any_debt() && self.slab.queued() == 0 {
-            self.settle();
+            self.settle(drops);
         }
         let id = packet.class.0;
         let Some(leaf) = self.leaves.get_mut(id as usize).filter(|leaf| leaf.flags & INNER == 0) else {
@@ -742,20 +747,15 @@ impl Hls {
             drops.dropped(now, packet, DropReason::TooLong);
             return;
         }
-        let len = u64::from(packet.len);
-        match leaf.queue.push(&mut self.slab, packet) {
-            Ok(()) => {
-                self.bytes += len;
-                let (flags, parent) = (leaf.flags, leaf.parent);
-                if flags & (ACTIVE | PENDING | PARKED) == 0 {
-                    leaf.flags |= PENDING;
-                    self.wait_for_next_round(id, parent);
-                }
-                if flags & URGENT != 0 {
-                    self.let_send_ahead(id);
-                }
+        if leaf.queue.enqueue(&mut self.slab, now, packet, drops) {
+            let (flags, parent) = (leaf.flags, leaf.parent);
+            if flags & (ACTIVE | PENDING | PARKED) == 0 {
+                leaf.flags |= PENDING;
+                self.wait_for_next_round(id, parent);
             }
-            Err((packet, reason)) => drops.dropped(now, packet, reason),
+            if flags & URGENT != 0 {
+                self.let_send_ahead(id);
+            }
         }
     }
 
@@ -773,10 +773,10 @@ impl Scheduler for Hls {
         self.enqueue_one(now, packet, drops);
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         let mut next = None;
-        let more = self.serve(1, u64::MAX, |packet| next = Some(packet));
+        let more = self.serve(1, u64::MAX, drops, |packet| next = Some(packet));
         match (next, self.ceilings.next_wake()) {
             (Some(packet), _) => Dequeued::Packet(packet),
             (None, Some(wake)) if !more => Dequeued::WaitUntil(wake),
@@ -785,7 +785,7 @@ impl Scheduler for Hls {
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.slab.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Backlog {
@@ -794,9 +794,7 @@ impl Scheduler for Hls {
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         for (id, leaf) in self.leaves.iter_mut().enumerate() {
-            while let Some(packet) = leaf.queue.pop(&mut self.slab, ClassId(id as u32)) {
-                drops.dropped(now, packet, DropReason::Purged);
-            }
+            leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
             leaf.flags &= INNER | LIMITED | URGENT;
             leaf.balance = 0;
         }
@@ -812,7 +810,7 @@ impl Scheduler for Hls {
         self.touched.clear();
         self.ceilings.reset();
         self.urgent.reset();
-        (self.cursor, self.kept, self.round, self.bytes) = (0, 0, 0, 0);
+        (self.cursor, self.kept, self.round) = (0, 0, 0);
         (self.serving, self.in_main_round, self.sent_in_round) = (false, true, true);
         self.rounds = Rounds::default();
     }
@@ -837,10 +835,10 @@ impl Scheduler for Hls {
         max_packets: usize,
         max_bytes: u64,
         out: &mut Vec<Packet>,
-        _drops: &mut dyn DropSink,
+        drops: &mut dyn DropSink,
     ) -> BatchEnd {
         self.now = self.now.max(now);
-        let more = self.serve(max_packets, max_bytes, |packet| out.push(packet));
+        let more = self.serve(max_packets, max_bytes, drops, |packet| out.push(packet));
         match self.ceilings.next_wake() {
             _ if more => BatchEnd::Full,
             Some(wake) => BatchEnd::WaitUntil(wake),

@@ -33,7 +33,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hpfq",
     paper: "hpfq",
     summary: "hierarchical packet fair queueing: WF2Q+ at every class",
-    features: &[Feature::Hierarchy],
+    features: &[Feature::Hierarchy, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
     bounds: &["fairness"],

@@ -84,6 +84,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::CeilingBurst,
         Feature::Priority,
         Feature::Quantum,
+        Feature::ActiveQueue,
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",
@@ -191,7 +192,6 @@ pub struct Htb {
     blocked: Heap,
     lenders: Vec<Box<dyn Lender>>,
     slab: PacketSlab,
-    bytes: u64,
     max_packet: u32,
     now: Nanos,
 }
@@ -230,8 +230,7 @@ impl Htb {
             yellow: Heap::new(tree.len()),
             blocked: Heap::new(tree.len()),
             lenders: Vec::with_capacity(members.len()),
-            slab: PacketSlab::new(link.max_queued),
-            bytes: 0,
+            slab: PacketSlab::for_tree(tree),
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         };
@@ -265,12 +264,8 @@ impl Htb {
             });
             htb.children.extend(children.iter().map(|child| child.0));
             if level == 0 {
-                let limits = config.limits;
-                htb.leaves.push(Leaf {
-                    queue: LeafQueue::new(limits),
-                    quantum: plan.quanta[index],
-                    deficits: counters,
-                });
+                let queue = htb.slab.queue_for(tree, class);
+                htb.leaves.push(Leaf { queue, quantum: plan.quanta[index], deficits: counters });
                 counters += if common { 1 } else { tree.depth(class) + 1 };
             }
             sets += own_sets as u64;
@@ -574,10 +569,9 @@ impl Htb {
     }
 
     /// Sends the head of the leaf at the end of `path`; nothing if it has none, which is never so.
-    fn send(&mut self, path: &Path) -> Option<Packet> {
+    fn send(&mut self, path: &Path, drops: &mut dyn DropSink) -> Option<Packet> {
         let leaf = &mut self.leaves[self.classes[path.leaf as usize].first_set as usize];
-        let packet = leaf.queue.pop(&mut self.slab, ClassId(path.leaf))?;
-        self.bytes -= u64::from(packet.len);
+        let packet = leaf.queue.dequeue(&mut self.slab, ClassId(path.leaf), self.now, drops)?;
         let emptied = leaf.queue.is_empty();
         let deficit = &mut self.deficits[leaf.deficits + if self.common { 0 } else { path.distance }];
         *deficit -= i64::from(packet.len);
@@ -629,26 +623,20 @@ impl Scheduler for Htb {
         if packet.len > self.max_packet {
             return drops.dropped(now, packet, DropReason::TooLong);
         }
-        let len = u64::from(packet.len);
-        match self.leaves[known.first_set as usize].queue.push(&mut self.slab, packet) {
-            Err((packet, reason)) => drops.dropped(now, packet, reason),
-            Ok(()) => {
-                self.bytes += len;
-                if self.classes[class as usize].busy == 0 {
-                    self.activate(class);
-                }
-            }
+        let queue = &mut self.leaves[known.first_set as usize].queue;
+        if queue.enqueue(&mut self.slab, now, packet, drops) && self.classes[class as usize].busy == 0 {
+            self.activate(class);
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.turn_colours();
         // Each time round, a class is denied by its pool and taken out.
         while let Some(first) = bits::next(&self.ready, READY, 0) {
             let (level, priority) = ((first / usize::from(PRIORITIES)) as u8, (first % usize::from(PRIORITIES)) as u8);
             if let Some(path) = self.descend(level, priority) {
-                let packet = self.send(&path);
+                let packet = self.send(&path, drops);
                 return Dequeued::Packet(packet.expect("a leaf that is in a set has packets"));
             }
         }
@@ -659,7 +647,7 @@ impl Scheduler for Htb {
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.slab.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Backlog {
@@ -671,10 +659,8 @@ impl Scheduler for Htb {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         for (id, class) in self.classes.iter_mut().enumerate() {
             if class.level == 0 {
-                let leaf = &mut self.leaves[class.first_set as usize];
-                while let Some(packet) = leaf.queue.pop(&mut self.slab, ClassId(id as u32)) {
-                    drops.dropped(now, packet, DropReason::Purged);
-                }
+                let queue = &mut self.leaves[class.first_set as usize].queue;
+                queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
             }
             class.busy = 0;
             class.assured.reset();
@@ -686,7 +672,6 @@ impl Scheduler for Htb {
         self.ready.fill(0);
         self.yellow.clear();
         self.blocked.clear();
-        self.bytes = 0;
     }
 
     fn check_invariants(&self) -> Result<(), String> {

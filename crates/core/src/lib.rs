@@ -21,6 +21,7 @@ extern crate std;
 pub mod bits;
 pub mod bucket;
 pub mod cbq;
+pub mod codel;
 pub mod corr;
 pub mod curve;
 pub mod discipline;

@@ -55,6 +55,8 @@ pub struct Counters {
     pub sent: Count,
     /// Dropped, by [`DropReason::index`].
     pub dropped: [Count; DropReason::ALL.len()],
+    /// Marked as having met congestion. These are also among those sent, or dropped after all.
+    pub marked: Count,
 }
 
 impl Counters {
@@ -100,6 +102,7 @@ impl AddAssign for Counters {
     fn add_assign(&mut self, other: Self) {
         self.received += other.received;
         self.sent += other.sent;
+        self.marked += other.marked;
         for (count, other) in self.dropped.iter_mut().zip(other.dropped) {
             *count += other;
         }
@@ -142,7 +145,7 @@ impl Meter {
     }
 }
 
-/// Counts a drop and passes it on.
+/// Counts drops and marks and passes them on.
 struct CountingSink<'a> {
     meter: &'a mut Meter,
     drops: &'a mut dyn DropSink,
@@ -153,6 +156,12 @@ impl DropSink for CountingSink<'_> {
         self.meter.total.dropped[reason.index()].add(&packet);
         self.meter.class(packet.class).dropped[reason.index()].add(&packet);
         self.drops.dropped(now, packet, reason);
+    }
+
+    fn marked(&mut self, now: Nanos, packet: &Packet) {
+        self.meter.total.marked.add(packet);
+        self.meter.class(packet.class).marked.add(packet);
+        self.drops.marked(now, packet);
     }
 }
 

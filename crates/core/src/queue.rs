@@ -1,14 +1,28 @@
-//! Leaf queues: FIFOs with packet and byte limits whose packets live in one slab of bounded size.
+//! Leaf queues with packet and byte limits whose packets live in one slab of bounded size.
 //!
 //! A [`LeafQueue`] is 40 bytes, so that a scheduler can keep it on one cache line together with its own state of the leaf.
 //! It holds the head packet itself; only the packets behind the head are in the [`PacketSlab`]. A queue of one packet, which
 //! is what most active classes of a large tree have, never touches the slab.
+//!
+//! Behind the head there may be an active queue instead of a FIFO: CoDel or FQ-CoDel. It decides what becomes the head, so
+//! that the head is a promise all the same; what it needs beyond that is in a table that exists only where a class asks for one.
+//! A scheduler that hands over time and drops ([`LeafQueue::enqueue`], [`LeafQueue::dequeue`]) need not know which it is.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::hierarchy::QueueLimits;
+use crate::hierarchy::{Hierarchy, QueueLimits};
 use crate::packet::{ClassId, Packet};
-use crate::scheduler::{Backlog, DropReason};
+use crate::scheduler::{Backlog, DropReason, DropSink};
+use crate::units::Nanos;
+
+mod active;
+#[cfg(test)]
+mod active_tests;
+#[cfg(test)]
+mod tests;
+
+pub use active::{FLOWS, MAX_FLOWS};
 
 const NIL: u32 = u32::MAX;
 
@@ -27,19 +41,51 @@ pub struct PacketSlab {
     free: u32,
     queued: u32,
     limit: u32,
+    bytes: u64,
+    /// Only where a class asks for an active queue.
+    active: Option<Box<active::Table>>,
 }
 
 impl PacketSlab {
-    /// Room for `limit` packets in all queues together.
+    /// Room for `limit` packets in all queues together, which are FIFOs.
     #[must_use]
     pub fn new(limit: u32) -> Self {
-        Self { nodes: Vec::with_capacity(limit as usize), free: NIL, queued: 0, limit }
+        Self { nodes: Vec::with_capacity(limit as usize), free: NIL, queued: 0, limit, bytes: 0, active: None }
+    }
+
+    /// Room for the queues of a scheduler for `tree`, which are as its leaves ask for them; see [`PacketSlab::queue_for`].
+    #[must_use]
+    pub fn for_tree(tree: &Hierarchy) -> Self {
+        Self { active: active::Table::new(tree), ..Self::new(tree.link().max_queued) }
+    }
+
+    /// The queue of `class` of `tree`, for which the slab was made. That of a class that is not a leaf takes nothing.
+    #[must_use]
+    pub fn queue_for(&mut self, tree: &Hierarchy, class: ClassId) -> LeafQueue {
+        if !tree.is_leaf(class) {
+            return LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });
+        }
+        let config = tree.config(class);
+        let active = self.active.as_mut().map_or(NIL, |table| table.add(config));
+        LeafQueue { active, ..LeafQueue::new(config.limits) }
     }
 
     /// Packets in all queues together, heads included.
     #[must_use]
     pub fn queued(&self) -> u32 {
         self.queued
+    }
+
+    /// Accounted bytes in all queues together.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What is queued in all queues together.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        Backlog { packets: u64::from(self.queued), bytes: self.bytes }
     }
 
     /// Whether no further packet can be queued.
@@ -63,9 +109,15 @@ impl PacketSlab {
             index
         }
     }
+
+    #[inline(always)]
+    fn release(&mut self, index: u32) {
+        self.nodes[index as usize].next = self.free;
+        self.free = index;
+    }
 }
 
-/// One leaf's FIFO. Belongs to exactly one [`PacketSlab`], which every call is handed.
+/// One leaf's queue. Belongs to exactly one [`PacketSlab`], which every call is handed.
 #[derive(Debug)]
 pub struct LeafQueue {
     head_handle: u64,
@@ -76,10 +128,12 @@ pub struct LeafQueue {
     tail: u32,
     limit_packets: u32,
     limit_bytes: u32,
+    /// Its number in the slab's table of active queues; [`NIL`] for a FIFO.
+    active: u32,
 }
 
 impl LeafQueue {
-    /// An empty queue.
+    /// An empty FIFO.
     #[must_use]
     pub const fn new(limits: QueueLimits) -> Self {
         Self {
@@ -91,6 +145,7 @@ impl LeafQueue {
             tail: NIL,
             limit_packets: limits.packets,
             limit_bytes: limits.bytes,
+            active: NIL,
         }
     }
 
@@ -107,21 +162,84 @@ impl LeafQueue {
         Backlog { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
     }
 
-    /// Length of the packet that [`LeafQueue::pop`] returns next.
+    /// Length of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
     #[must_use]
     #[inline]
     pub const fn head_len(&self) -> Option<u32> {
         if self.packets == 0 { None } else { Some(self.head_len) }
     }
 
-    /// Handle of the packet that [`LeafQueue::pop`] returns next.
+    /// Handle of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
     #[must_use]
     #[inline]
     pub const fn head_handle(&self) -> Option<u64> {
         if self.packets == 0 { None } else { Some(self.head_handle) }
     }
 
-    /// Appends a packet.
+    /// Takes a packet in, or drops it; an active queue may drop others to make room. Whether it was taken in: only then can a queue
+    /// that was empty have become one that is not.
+    #[inline(always)]
+    pub fn enqueue(&mut self, slab: &mut PacketSlab, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> bool {
+        if self.active != NIL {
+            return self.enqueue_active(slab, now, packet, drops);
+        }
+        match self.push(slab, packet) {
+            Ok(()) => true,
+            Err((packet, reason)) => {
+                drops.dropped(now, packet, reason);
+                false
+            }
+        }
+    }
+
+    /// Takes out the head packet, which belongs to `class`. An active queue may then drop others on its way to the next head; that
+    /// never empties it.
+    #[inline(always)]
+    pub fn dequeue(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        now: Nanos,
+        drops: &mut dyn DropSink,
+    ) -> Option<Packet> {
+        self.dequeue_within(slab, class, u64::MAX, now, drops)
+    }
+
+    /// As [`LeafQueue::dequeue`], but nothing where the head is longer than `max_len` bytes.
+    #[inline(always)]
+    pub fn dequeue_within(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        max_len: u64,
+        now: Nanos,
+        drops: &mut dyn DropSink,
+    ) -> Option<Packet> {
+        if self.packets == 0 || u64::from(self.head_len) > max_len {
+            return None;
+        }
+        if self.active != NIL {
+            return Some(self.dequeue_active(slab, class, Some(now), drops));
+        }
+        Some(self.take_head(slab, class))
+    }
+
+    /// Drops all packets, which belong to `class`, in the order in which they would have left.
+    pub fn purge(&mut self, slab: &mut PacketSlab, class: ClassId, now: Nanos, drops: &mut dyn DropSink) {
+        while self.packets > 0 {
+            let packet = if self.active == NIL {
+                self.take_head(slab, class)
+            } else {
+                self.dequeue_active(slab, class, None, drops)
+            };
+            drops.dropped(now, packet, DropReason::Purged);
+        }
+        if self.active != NIL {
+            self.reset_active(slab);
+        }
+    }
+
+    /// Appends a packet to a FIFO.
     ///
     /// # Errors
     /// The packet itself and the limit that it would exceed; the queue is unchanged then.
@@ -133,6 +251,7 @@ impl LeafQueue {
             return Err((packet, reason));
         }
         slab.queued += 1;
+        slab.bytes += u64::from(packet.len);
         self.packets += 1;
         self.bytes = bytes;
         if self.packets == 1 {
@@ -162,7 +281,7 @@ impl LeafQueue {
         }
     }
 
-    /// Removes the head packet, which belongs to `class`.
+    /// Removes the head packet of a FIFO, which belongs to `class`.
     #[inline(always)]
     pub fn pop(&mut self, slab: &mut PacketSlab, class: ClassId) -> Option<Packet> {
         if self.packets == 0 {
@@ -186,76 +305,17 @@ impl LeafQueue {
         self.packets -= 1;
         self.bytes -= packet.len;
         slab.queued -= 1;
+        slab.bytes -= u64::from(packet.len);
         if self.packets > 0 {
             let index = self.second;
-            let node = &mut slab.nodes[index as usize];
+            let node = &slab.nodes[index as usize];
             self.head_handle = node.handle;
             self.head_len = node.len;
             self.second = node.next;
-            node.next = slab.free;
-            slab.free = index;
+            slab.release(index);
         }
         packet
     }
 }
 
 const _: () = assert!(size_of::<LeafQueue>() == 40);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::collections::VecDeque;
-    use proptest::prelude::*;
-
-    fn packet(handle: u64, len: u32) -> Packet {
-        Packet { handle, len, class: ClassId(1) }
-    }
-
-    #[test]
-    fn each_limit_is_named_when_it_is_hit() {
-        let mut slab = PacketSlab::new(3);
-        let mut queue = LeafQueue::new(QueueLimits { packets: 2, bytes: 100 });
-        assert_eq!(queue.push(&mut slab, packet(1, 101)).unwrap_err().1, DropReason::QueueBytes);
-        queue.push(&mut slab, packet(2, 60)).unwrap();
-        assert_eq!(queue.push(&mut slab, packet(3, 41)).unwrap_err().1, DropReason::QueueBytes);
-        queue.push(&mut slab, packet(4, 40)).unwrap();
-        assert_eq!(queue.push(&mut slab, packet(5, 0)).unwrap_err().1, DropReason::QueuePackets);
-        let mut other = LeafQueue::new(QueueLimits::default());
-        other.push(&mut slab, packet(6, 1)).unwrap();
-        assert_eq!(other.push(&mut slab, packet(7, 1)).unwrap_err().1, DropReason::TotalPackets);
-        assert_eq!(queue.pop(&mut slab, ClassId(9)).unwrap(), Packet { handle: 2, len: 60, class: ClassId(9) });
-        other.push(&mut slab, packet(8, u32::MAX - 1)).unwrap();
-        assert_eq!(other.push(&mut slab, packet(9, 1)).unwrap_err().1, DropReason::QueueBytes);
-    }
-
-    proptest! {
-        #[test]
-        fn queues_over_one_slab_behave_as_separate_fifos(
-            steps in proptest::collection::vec((0usize..3, any::<bool>(), 0u32..2000), 1..400)
-        ) {
-            let limits = QueueLimits { packets: 20, bytes: 15_000 };
-            let mut slab = PacketSlab::new(40);
-            let mut queues = [LeafQueue::new(limits), LeafQueue::new(limits), LeafQueue::new(limits)];
-            let mut model: [VecDeque<(u64, u32)>; 3] = Default::default();
-            for (handle, (which, push, len)) in steps.into_iter().enumerate() {
-                let handle = handle as u64;
-                if push {
-                    let all: usize = model.iter().map(VecDeque::len).sum();
-                    let bytes: u32 = model[which].iter().map(|p| p.1).sum();
-                    let fits = model[which].len() < 20 && bytes + len <= 15_000 && all < 40;
-                    prop_assert_eq!(queues[which].push(&mut slab, packet(handle, len)).is_ok(), fits);
-                    if fits {
-                        model[which].push_back((handle, len));
-                    }
-                } else {
-                    let got = queues[which].pop(&mut slab, ClassId(1)).map(|p| (p.handle, p.len));
-                    prop_assert_eq!(got, model[which].pop_front());
-                }
-                prop_assert_eq!(queues[which].head_len(), model[which].front().map(|p| p.1));
-                prop_assert_eq!(queues[which].backlog().packets as usize, model[which].len());
-                prop_assert_eq!(slab.queued() as usize, model.iter().map(VecDeque::len).sum::<usize>());
-            }
-            prop_assert!(slab.nodes.capacity() == 40);
-        }
-    }
-}

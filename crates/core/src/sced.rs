@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 
 use crate::curve::{Curve, Shape, admit, lines, real_time_shapes, ticks};
 use crate::heap::Heap;
-use crate::hierarchy::{Feature, Hierarchy, QueueLimits};
+use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::{ClassId, Packet};
 use crate::queue::{LeafQueue, PacketSlab};
 use crate::registry::{BuildError, SchedulerInfo, WorkConserving};
@@ -42,7 +42,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "sced",
     paper: "hfsc",
     summary: "service curve earliest deadline first: flat, keeps service curves, is not fair",
-    features: &[Feature::ServiceCurves],
+    features: &[Feature::ServiceCurves, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     bounds: &["delay"],
@@ -72,7 +72,6 @@ pub struct Sced {
     slab: PacketSlab,
     /// Leaves with packets by the deadlines of their heads.
     heads: Heap,
-    bytes: u64,
     max_packet: u32,
     now: Nanos,
 }
@@ -99,28 +98,25 @@ impl Sced {
     /// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`].
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let shapes = shapes(tree)?;
+        let mut slab = PacketSlab::for_tree(tree);
         let leaf = |(index, shape)| {
             let class = ClassId(index as u32);
-            let is_leaf = tree.is_leaf(class);
-            let limits = if is_leaf { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } };
-            Leaf { queue: LeafQueue::new(limits), deadlines: Curve::new(shape), served: 0, is_leaf }
+            let queue = slab.queue_for(tree, class);
+            Leaf { queue, deadlines: Curve::new(shape), served: 0, is_leaf: tree.is_leaf(class) }
         };
-        let link = tree.link();
         Ok(Self {
             leaves: shapes.into_iter().enumerate().map(leaf).collect(),
-            slab: PacketSlab::new(link.max_queued),
+            slab,
             heads: Heap::new(tree.len()),
-            bytes: 0,
-            max_packet: link.max_packet,
+            max_packet: tree.link().max_packet,
             now: Nanos::ZERO,
         })
     }
 
     /// Takes the head of a leaf that has packets out of its queue.
-    fn pop(&mut self, index: u32) -> Option<Packet> {
+    fn pop(&mut self, index: u32, drops: &mut dyn DropSink) -> Option<Packet> {
         let leaf = &mut self.leaves[index as usize];
-        let packet = leaf.queue.pop(&mut self.slab, ClassId(index))?;
-        self.bytes -= u64::from(packet.len);
+        let packet = leaf.queue.dequeue(&mut self.slab, ClassId(index), self.now, drops)?;
         leaf.served = leaf.served.wrapping_add(u64::from(packet.len));
         match leaf.deadline() {
             Some(deadline) => self.heads.set(index, deadline),
@@ -142,13 +138,8 @@ impl Scheduler for Sced {
         if packet.len > self.max_packet {
             return drops.dropped(now, packet, DropReason::TooLong);
         }
-        let len = packet.len;
         let was_empty = leaf.queue.is_empty();
-        if let Err((packet, reason)) = leaf.queue.push(&mut self.slab, packet) {
-            return drops.dropped(now, packet, reason);
-        }
-        self.bytes += u64::from(len);
-        if was_empty {
+        if leaf.queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
             leaf.deadlines.lower_to(ticks(self.now), leaf.served);
             if let Some(deadline) = leaf.deadline() {
                 self.heads.set(index, deadline);
@@ -156,14 +147,14 @@ impl Scheduler for Sced {
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         let first = self.heads.first();
-        first.and_then(|(index, _)| self.pop(index)).map_or(Dequeued::Idle, Dequeued::Packet)
+        first.and_then(|(index, _)| self.pop(index, drops)).map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.slab.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Backlog {
@@ -171,13 +162,9 @@ impl Scheduler for Sced {
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
-        while let Some((index, _)) = self.heads.first() {
-            while let Some(packet) = self.pop(index) {
-                drops.dropped(now, packet, DropReason::Purged);
-            }
-        }
         self.heads.clear();
-        for leaf in &mut self.leaves {
+        for (index, leaf) in self.leaves.iter_mut().enumerate() {
+            leaf.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
             (leaf.deadlines, leaf.served) = (Curve::new(leaf.deadlines.shape()), 0);
         }
     }
@@ -192,8 +179,8 @@ impl Scheduler for Sced {
             }
             bytes += leaf.queue.backlog().bytes;
         }
-        if bytes != self.bytes {
-            return Err(format!("{bytes} B are queued, {} B are counted", self.bytes));
+        if bytes != self.slab.bytes() {
+            return Err(format!("{bytes} B are queued, {} B are counted", self.slab.bytes()));
         }
         Ok(())
     }

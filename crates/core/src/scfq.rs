@@ -28,6 +28,7 @@ use alloc::string::String;
 
 use crate::discipline::{Composed, Discipline};
 use crate::heap::Heap;
+use crate::hierarchy::Feature;
 use crate::registry::{SchedulerInfo, WorkConserving};
 use crate::vtime::{Sessions, lower_by};
 
@@ -36,7 +37,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "scfq",
     paper: "scfq",
     summary: "self-clocked fair queueing: virtual time is the finish tag in service",
-    features: &[],
+    features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     bounds: &["fairness", "delay"],

@@ -98,6 +98,13 @@ impl DropReason {
 pub trait DropSink {
     /// `packet` was dropped at `now` because of `reason`.
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason);
+
+    /// `packet` is the next of its class to be returned by a dequeue, and is to be marked as having met congestion (CE, RFC
+    /// 3168), where it would have been dropped if it were not [`ECN_CAPABLE`](crate::packet::ECN_CAPABLE). Called at most once
+    /// for a packet, and only for those. Making the mark real is the sink's part; one that does nothing loses the signal.
+    fn marked(&mut self, now: Nanos, packet: &Packet) {
+        let _ = (now, packet);
+    }
 }
 
 impl<F: FnMut(Nanos, Packet, DropReason)> DropSink for F {

@@ -25,6 +25,7 @@ use alloc::string::String;
 
 use crate::discipline::{Composed, Discipline};
 use crate::heap::Heap;
+use crate::hierarchy::Feature;
 use crate::registry::{SchedulerInfo, WorkConserving};
 use crate::vtime::{Sessions, lower_by};
 
@@ -33,7 +34,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "sfq",
     paper: "sfq",
     summary: "start-time fair queueing: virtual time is the start tag in service",
-    features: &[],
+    features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     bounds: &["fairness", "delay"],

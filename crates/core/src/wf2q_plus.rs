@@ -32,6 +32,7 @@ use alloc::string::String;
 
 use crate::discipline::{Composed, Discipline};
 use crate::heap::Heap;
+use crate::hierarchy::Feature;
 use crate::registry::{SchedulerInfo, WorkConserving};
 use crate::vtime::{Sessions, UNITS_PER_BYTE, lower_by};
 
@@ -40,7 +41,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wf2q+",
     paper: "hpfq",
     summary: "worst-case fair weighted fair queueing: smallest eligible finish tag first",
-    features: &[],
+    features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     bounds: &["fairness", "delay"],

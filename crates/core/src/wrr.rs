@@ -24,7 +24,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::flows::{Flows, Ring};
-use crate::hierarchy::Hierarchy;
+use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::{ClassId, Packet};
 use crate::registry::{SchedulerInfo, WorkConserving};
 use crate::scheduler::{Backlog, Dequeued, DropSink, Scheduler};
@@ -35,7 +35,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wrr",
     paper: "drrpp",
     summary: "weighted round robin: flat, a number of packets per class and round",
-    features: &[],
+    features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1)",
     bounds: &[],
@@ -103,9 +103,9 @@ impl Scheduler for Wrr {
         }
     }
 
-    fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         let Some(flow) = self.ring.first(&self.flows) else { return Dequeued::Idle };
-        let Some(packet) = self.flows.pop(flow) else { unreachable!("class {flow} is listed and empty") };
+        let Some(packet) = self.flows.pop(flow, now, drops) else { unreachable!("class {flow} is listed and empty") };
         let empty = self.flows.is_empty(flow);
         let weight = self.flows.state_mut(flow);
         weight.sent += 1;

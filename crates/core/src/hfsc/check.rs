@@ -55,8 +55,8 @@ pub(super) fn all(hfsc: &Hfsc) -> Result<(), String> {
             return Err(format!("class {index}, active: {active}: ready {ready:?}, latest {latest:?}, held {held:?}"));
         }
     }
-    if (packets, bytes) != (u64::from(hfsc.slab.queued()), hfsc.bytes) {
-        return Err(format!("{packets} packets of {bytes} B are queued, {} B are counted", hfsc.bytes));
+    if (packets, bytes) != (u64::from(hfsc.slab.queued()), hfsc.slab.bytes()) {
+        return Err(format!("{packets} packets of {bytes} B are queued, {} B are counted", hfsc.slab.bytes()));
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ fn ops(shape: Shape, count: usize) -> impl Strategy<Value = Vec<Op>> {
         14 => Just(Op::Dequeue),
         6 => (0usize..40, prop_oneof![Just(u64::MAX), 0u64..20_000]).prop_map(|(packets, bytes)| Op::DequeueBatch(packets, bytes)),
         3 => Just(Op::WaitOut),
-        6 => (0u64..1_000_000).prop_map(Op::Advance),
+        6 => prop_oneof![5 => 0u64..1_000_000, 2 => 0u64..120_000_000].prop_map(Op::Advance),
         1 => Just(Op::JumpAYear),
         1 => any::<u64>().prop_map(Op::GoBack),
         1 => Just(Op::Purge),

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use fairlink_core::hierarchy::{Hierarchy, QueueKind};
-use fairlink_core::packet::{ClassId, Packet};
+use fairlink_core::packet::{ClassId, ECN_CAPABLE, Packet, flow_bits};
 use fairlink_core::reconfigure::{Change, reconfigure};
 use fairlink_core::registry::{Leniency, SchedulerInfo, WorkConserving};
-use fairlink_core::scheduler::{Backlog, BatchEnd, Dequeued, DropReason, Scheduler};
+use fairlink_core::scheduler::{Backlog, BatchEnd, Dequeued, DropReason, DropSink, Scheduler};
 use fairlink_core::units::Nanos;
 
 use crate::trees::{Survivors, TreeSpec};
@@ -16,12 +16,36 @@ use crate::trees::{Survivors, TreeSpec};
 pub(crate) enum Event {
     Sent(u64, ClassId),
     Dropped(u64, ClassId, DropReason),
+    Marked(u64, ClassId),
     WaitUntil(Nanos),
     Idle,
 }
 
-/// Packets that a scheduler dropped during one call, in order.
-pub(crate) type Drops = Vec<(Packet, DropReason)>;
+/// Packets that a scheduler dropped or marked during one call, in order.
+#[derive(Debug, Default)]
+struct Drops {
+    dropped: Vec<(Packet, DropReason)>,
+    marked: Vec<(u64, ClassId)>,
+}
+
+impl DropSink for Drops {
+    fn dropped(&mut self, _: Nanos, packet: Packet, reason: DropReason) {
+        self.dropped.push((packet, reason));
+    }
+
+    fn marked(&mut self, _: Nanos, packet: &Packet) {
+        self.marked.push((packet.handle, packet.class));
+    }
+}
+
+/// The handle of packet `number`: it belongs to one of five flows, and every third understands ECN.
+pub(crate) fn handle(number: u64) -> u64 {
+    number | flow_bits(number as u32 % 5) | if number.is_multiple_of(3) { ECN_CAPABLE } else { 0 }
+}
+
+fn flow(handle: u64) -> u64 {
+    (handle & !ECN_CAPABLE) >> 32
+}
 
 pub(crate) type Broken = Result<(), String>;
 
@@ -40,6 +64,8 @@ pub(crate) struct Model {
     spec: TreeSpec,
     work_conserving: WorkConserving,
     queues: Vec<VecDeque<(u64, u32)>>,
+    /// Classes with packets that were queued by flow, now or before a change: these keep their order within the flow only.
+    by_flow: Vec<bool>,
     next_handle: u64,
     now: Nanos,
     calls: u64,
@@ -50,9 +76,21 @@ impl Model {
     pub(crate) fn new(scheduler: Box<dyn Scheduler>, spec: &TreeSpec, work_conserving: WorkConserving) -> Self {
         let tree = spec.build();
         let queues = vec![VecDeque::new(); tree.len()];
+        let by_flow = vec![false; tree.len()];
         let now = Nanos(1);
         let spec = spec.clone();
-        Self { scheduler, tree, spec, work_conserving, queues, next_handle: 0, now, calls: 0, events: Vec::new() }
+        Self {
+            scheduler,
+            tree,
+            spec,
+            work_conserving,
+            queues,
+            by_flow,
+            next_handle: 0,
+            now,
+            calls: 0,
+            events: Vec::new(),
+        }
     }
 
     pub(crate) fn spec(&self) -> &TreeSpec {
@@ -123,26 +161,46 @@ impl Model {
         reasons
     }
 
-    /// Hands in the packets in one call, or in one each.
+    /// Hands in the packets in one call, or in one each. A call ends with a packet that others may have to give way to: else nobody
+    /// could tell to which.
     pub(crate) fn enqueue(&mut self, packets: &[(ClassId, u32)], batch: bool) -> Broken {
+        let evicting: Vec<bool> = packets.iter().map(|&(class, _)| self.kind(class) == QueueKind::FqCoDel).collect();
+        let mut rest = packets;
+        for end in evicting.split_inclusive(|&evicts| evicts).map(<[bool]>::len) {
+            let (call, later) = rest.split_at(end);
+            self.enqueue_call(call, batch)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn enqueue_call(&mut self, packets: &[(ClassId, u32)], batch: bool) -> Broken {
         let first = self.next_handle;
         let mut arrivals: Vec<Packet> = Vec::new();
-        for (&(class, len), handle) in packets.iter().zip(first..) {
-            arrivals.push(Packet { handle, len, class });
+        for (&(class, len), number) in packets.iter().zip(first..) {
+            arrivals.push(Packet { handle: handle(number), len, class });
         }
         self.next_handle += packets.len() as u64;
-        let mut drops = Drops::new();
-        let mut sink = |_: Nanos, packet: Packet, reason: DropReason| drops.push((packet, reason));
+        let mut drops = Drops::default();
         if batch {
-            self.scheduler.enqueue_batch(self.now, &mut arrivals, &mut sink);
+            self.scheduler.enqueue_batch(self.now, &mut arrivals, &mut drops);
             ensure!(arrivals.is_empty(), "enqueue_batch left {arrivals:?}");
         } else {
-            arrivals.into_iter().for_each(|packet| self.scheduler.enqueue(self.now, packet, &mut sink));
+            arrivals.into_iter().for_each(|packet| self.scheduler.enqueue(self.now, packet, &mut drops));
         }
         self.note_drops(&drops);
-        let mut drops = drops.into_iter().peekable();
-        for (&(class, len), handle) in packets.iter().zip(first..) {
-            let reasons = self.reasons(class, len);
+        ensure!(drops.marked.is_empty(), "marked on arrival: {:?}", drops.marked);
+        let mut drops = drops.dropped.into_iter().peekable();
+        for (&(class, len), number) in packets.iter().zip(first..) {
+            let handle = handle(number);
+            let mut reasons = self.reasons(class, len);
+            // Several may give way at once, more than it takes.
+            let (evicts, given) = (self.kind(class) == QueueKind::FqCoDel, reasons.clone());
+            while let Some((packet, reason)) = drops.next_if(|(packet, _)| evicts && self.is_queued(class, packet)) {
+                ensure!(given.contains(&reason), "dropped {packet:?} as {reason:?} for {handle}; there was {given:?}");
+                self.give_way(&packet)?;
+                reasons = self.reasons(class, len);
+            }
             let dropped = drops.next_if(|(packet, _)| packet.handle == handle);
             match dropped {
                 Some((packet, reason)) => {
@@ -159,31 +217,76 @@ impl Model {
         self.check(packets.first().map(|packet| packet.0))
     }
 
+    fn kind(&self, class: ClassId) -> QueueKind {
+        if self.tree.is_leaf(class) { self.tree.config(class).queue } else { QueueKind::Fifo }
+    }
+
+    /// `packet` leaves its queue, of which it has to be the first, or the first of its flow.
+    fn leave(&mut self, packet: &Packet) -> Broken {
+        let is_fair = self.kind(packet.class) == QueueKind::FqCoDel;
+        let (Some(queue), Some(by_flow)) =
+            (self.queues.get_mut(packet.class.index()), self.by_flow.get_mut(packet.class.index()))
+        else {
+            return Err(format!("{packet:?} of no class"));
+        };
+        let by_flow_now = is_fair || *by_flow;
+        let first = queue.iter().position(|&(handle, _)| !by_flow_now || flow(handle) == flow(packet.handle));
+        let first = first.and_then(|place| queue.remove(place));
+        *by_flow &= !queue.is_empty();
+        ensure!(first == Some((packet.handle, packet.len)), "{packet:?} left; its queue has {first:?} first");
+        Ok(())
+    }
+
+    fn is_queued(&self, class: ClassId, packet: &Packet) -> bool {
+        packet.class == class && self.queues[class.index()].contains(&(packet.handle, packet.len))
+    }
+
+    /// `packet` is dropped to make room: the first of its flow behind the head, which stays the head.
+    fn give_way(&mut self, packet: &Packet) -> Broken {
+        let queue = &mut self.queues[packet.class.index()];
+        let same = |(_, (handle, _)): &(usize, &(u64, u32))| flow(*handle) == flow(packet.handle);
+        let mut places = queue.iter().enumerate().filter(same).take(2).map(|(place, _)| place);
+        let place = places.find(|&place| queue[place] == (packet.handle, packet.len));
+        ensure!(place.and_then(|place| queue.remove(place)).is_some(), "{packet:?} gave way out of turn");
+        Ok(())
+    }
+
     fn note_drops(&mut self, drops: &Drops) {
-        self.events.extend(drops.iter().map(|(p, reason)| Event::Dropped(p.handle, p.class, *reason)));
+        self.events.extend(drops.marked.iter().map(|&(handle, class)| Event::Marked(handle, class)));
+        self.events.extend(drops.dropped.iter().map(|(p, reason)| Event::Dropped(p.handle, p.class, *reason)));
     }
 
     /// Drops out of the queues: only an active queue discipline may do that when packets leave.
     fn settle_drops(&mut self, drops: Drops) -> Broken {
         self.note_drops(&drops);
-        for (packet, reason) in drops {
-            let active = self.tree.is_leaf(packet.class) && self.tree.config(packet.class).queue != QueueKind::Fifo;
+        for (handle, class) in drops.marked {
+            let may = self.kind(class).is_active() && self.tree.config(class).ecn && handle & ECN_CAPABLE != 0;
+            ensure!(may, "marked packet {handle:#x} of {class:?}");
+            let queued = self.queues[class.index()].iter().any(|&(queued, _)| queued == handle);
+            ensure!(queued, "marked packet {handle:#x}, which is not queued");
+        }
+        for (packet, reason) in drops.dropped {
+            let active = self.kind(packet.class).is_active();
             ensure!(active && reason == DropReason::Congestion, "dequeue dropped {packet:?} as {reason:?}");
+            let may = !self.tree.config(packet.class).ecn || packet.handle & ECN_CAPABLE == 0;
+            ensure!(may, "dropped {packet:?}, which could have been marked");
+            // The head is behind the packets that are dropped for it, or has just been sent.
             let queue = &mut self.queues[packet.class.index()];
             let place = queue.iter().position(|&queued| queued == (packet.handle, packet.len));
             ensure!(place.and_then(|place| queue.remove(place)).is_some(), "dropped {packet:?}, which was not queued");
+            let left: u64 = queue.iter().map(|&(_, len)| u64::from(len)).sum();
+            let largest = self.tree.link().max_packet;
+            ensure!(
+                left > u64::from(largest),
+                "dropped {packet:?} with {left} B behind it; the largest packet is {largest} B"
+            );
         }
         Ok(())
     }
 
     fn settle_sent(&mut self, packet: &Packet) -> Broken {
         self.events.push(Event::Sent(packet.handle, packet.class));
-        let Some(queue) = self.queues.get_mut(packet.class.index()) else {
-            return Err(format!("sent {packet:?} of no class"));
-        };
-        let head = queue.pop_front();
-        ensure!(head == Some((packet.handle, packet.len)), "sent {packet:?}; its queue has {head:?} first");
-        Ok(())
+        self.leave(packet).map_err(|error| format!("sent: {error}"))
     }
 
     fn settle_end(&mut self, end: &Event) -> Broken {
@@ -202,7 +305,7 @@ impl Model {
                 };
                 ensure!(may, "waits until {t} with {backlog:?} and nothing to wait for");
             }
-            Event::Sent(..) | Event::Dropped(..) => {}
+            Event::Sent(..) | Event::Dropped(..) | Event::Marked(..) => {}
         }
         self.events.push(end.clone());
         Ok(())
@@ -210,15 +313,16 @@ impl Model {
 
     /// One call of dequeue; returns the class that sent.
     pub(crate) fn dequeue(&mut self) -> Result<Option<Packet>, String> {
-        let mut drops = Drops::new();
-        let dequeued = self.scheduler.dequeue(self.now, &mut |_: Nanos, packet: Packet, reason: DropReason| {
-            drops.push((packet, reason));
-        });
-        self.settle_drops(drops)?;
+        let mut drops = Drops::default();
+        let dequeued = self.scheduler.dequeue(self.now, &mut drops);
         let sent = match dequeued {
             Dequeued::Packet(packet) => {
                 self.settle_sent(&packet)?;
+                self.settle_drops(drops)?;
                 Some(packet)
+            }
+            _ if !drops.dropped.is_empty() || !drops.marked.is_empty() => {
+                return Err(format!("{drops:?}, {dequeued:?}"));
             }
             Dequeued::WaitUntil(t) => self.settle_end(&Event::WaitUntil(t)).map(|()| None)?,
             Dequeued::Idle => self.settle_end(&Event::Idle).map(|()| None)?,
@@ -240,10 +344,9 @@ impl Model {
             }
             return Ok(());
         }
-        let mut drops = Drops::new();
+        let mut drops = Drops::default();
         let mut sent = Vec::new();
-        let mut sink = |_: Nanos, packet: Packet, reason: DropReason| drops.push((packet, reason));
-        let end = self.scheduler.dequeue_batch(self.now, max_packets, max_bytes, &mut sent, &mut sink);
+        let end = self.scheduler.dequeue_batch(self.now, max_packets, max_bytes, &mut sent, &mut drops);
         self.settle_drops(drops)?;
         let mut bytes = 0;
         for (count, packet) in sent.iter().enumerate() {
@@ -303,14 +406,13 @@ impl Model {
     }
 
     pub(crate) fn purge(&mut self) -> Broken {
-        let mut drops = Drops::new();
-        self.scheduler
-            .purge(self.now, &mut |_: Nanos, packet: Packet, reason: DropReason| drops.push((packet, reason)));
+        let mut drops = Drops::default();
+        self.scheduler.purge(self.now, &mut drops);
         self.note_drops(&drops);
-        for (packet, reason) in drops {
+        ensure!(drops.marked.is_empty(), "purge marked {:?}", drops.marked);
+        for (packet, reason) in drops.dropped {
             ensure!(reason == DropReason::Purged, "purged {packet:?} as {reason:?}");
-            let head = self.queues.get_mut(packet.class.index()).and_then(VecDeque::pop_front);
-            ensure!(head == Some((packet.handle, packet.len)), "purged {packet:?}; its queue has {head:?} first");
+            self.leave(&packet).map_err(|error| format!("purged: {error}"))?;
         }
         let left = self.backlog();
         ensure!(left.packets == 0, "purge kept {left:?}");
@@ -325,10 +427,9 @@ impl Model {
     ) -> Result<bool, String> {
         let tree = spec.build();
         let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
-        let mut drops = Drops::new();
-        let mut sink = |_: Nanos, packet: Packet, reason: DropReason| drops.push((packet, reason));
-        let Ok(new) = reconfigure(&mut self.scheduler, self.now, &change, &mut sink) else {
-            ensure!(drops.is_empty(), "a refused change dropped {drops:?}");
+        let mut drops = Drops::default();
+        let Ok(new) = reconfigure(&mut self.scheduler, self.now, &change, &mut drops) else {
+            ensure!(drops.dropped.is_empty(), "a refused change dropped {drops:?}");
             self.check_everything()?;
             return Ok(false);
         };
@@ -337,8 +438,11 @@ impl Model {
         self.scheduler = new;
         self.note_drops(&drops);
         let mut old = std::mem::replace(&mut self.queues, vec![VecDeque::new(); tree.len()]);
+        let fair = |class: u32| self.kind(ClassId(class)) == QueueKind::FqCoDel || self.by_flow[class as usize];
+        let by_flow: Vec<bool> = (0..old.len() as u32).map(fair).collect();
+        self.by_flow = vec![false; tree.len()];
         (self.tree, self.spec) = (tree, spec);
-        for (packet, reason) in &drops {
+        for (packet, reason) in &drops.dropped {
             let (handle, len) = (packet.handle, packet.len);
             let from = old.iter().position(|queue| queue.contains(&(handle, len)));
             let Some(from) = from else { return Err(format!("dropped {packet:?}, which was not queued")) };
@@ -355,6 +459,7 @@ impl Model {
         }
         for (from, queue) in old.into_iter().enumerate().filter(|(_, queue)| !queue.is_empty()) {
             let Some(new) = survivors[from] else { return Err(format!("packets of removed class {from}: {queue:?}")) };
+            self.by_flow[new.index()] |= by_flow[from];
             self.queues[new.index()].extend(queue);
         }
         self.check_everything()?;

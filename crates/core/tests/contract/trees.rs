@@ -1,6 +1,6 @@
 //! Random hierarchies, as plain data that can be changed and built again.
 
-use fairlink_core::hierarchy::{ClassConfig, Feature, Hierarchy, LinkConfig, QueueLimits, Share};
+use fairlink_core::hierarchy::{ClassConfig, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Share};
 use fairlink_core::packet::ClassId;
 use fairlink_core::registry::SchedulerInfo;
 use fairlink_core::units::Rate;
@@ -19,6 +19,8 @@ pub(crate) struct ClassSpec {
     pub(crate) bursts: [Option<u64>; 2],
     pub(crate) priority: Option<u8>,
     pub(crate) latency_critical: bool,
+    /// What keeps its queue, and whether that marks.
+    pub(crate) queue: (QueueKind, bool),
 }
 
 impl ClassSpec {
@@ -32,6 +34,7 @@ impl ClassSpec {
             bursts: [None; 2],
             priority: None,
             latency_critical: false,
+            queue: (QueueKind::Fifo, false),
         }
     }
 }
@@ -72,6 +75,8 @@ impl TreeSpec {
                 ceiling_burst: class.bursts[1],
                 priority: class.priority,
                 latency_critical: class.latency_critical,
+                queue: class.queue.0,
+                ecn: class.queue.1,
                 ..ClassConfig::default()
             };
             tree.add(class.parent.map_or(ClassId::ROOT, id), config).expect("a valid class");
@@ -184,9 +189,12 @@ pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
     let priority = (0u32..4, 0u8..8)
         .prop_map(move |(one_in, priority)| (may(Feature::Priority) && one_in == 0).then_some(priority));
     let latency_critical = (0u32..4).prop_map(move |one_in| may(Feature::LatencyCritical) && one_in == 0);
-    let extras = (ceiling, quantum, burst(), burst(), priority, latency_critical);
+    let kind = prop_oneof![2 => Just(QueueKind::Fifo), 1 => Just(QueueKind::CoDel), 1 => Just(QueueKind::FqCoDel)];
+    let queue = (kind, any::<bool>())
+        .prop_map(move |(kind, ecn)| if may(Feature::ActiveQueue) { (kind, ecn) } else { (QueueKind::Fifo, false) });
+    let extras = (ceiling, quantum, burst(), burst(), priority, latency_critical, queue);
     (weights(shape.weight_digits), limits, extras).prop_map(move |(weight, limits, extras)| {
-        let (ceiling, quantum, burst, ceiling_burst, priority, latency_critical) = extras;
+        let (ceiling, quantum, burst, ceiling_burst, priority, latency_critical, queue) = extras;
         let of_guarantee = if latency_critical { Feature::LatencyBurst } else { Feature::Burst };
         ClassSpec {
             parent: None,
@@ -197,6 +205,7 @@ pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
             bursts: [burst.filter(|_| may(of_guarantee)), ceiling_burst.filter(|_| may(Feature::CeilingBurst))],
             priority,
             latency_critical,
+            queue,
         }
     })
 }

@@ -1,0 +1,386 @@
+//! What is behind the head of an active leaf queue: CoDel (RFC 8289) or FQ-CoDel (RFC 8290).
+//!
+//! Such a leaf is the RFC's queue with room for one packet at its exit, the head, which is filled again as soon as it is taken:
+//! as if the queue fed a device that holds one packet. CoDel is FQ-CoDel with a single flow, but for what is dropped when the
+//! queue is full: CoDel drops what arrives.
+//!
+//! | RFC 8290 | here |
+//! | --- | --- |
+//! | queue (of a flow) | [`Flow`]; a packet's is told by the lowest bits of [`Packet::flow`] |
+//! | number of queues, 1024 | [`FLOWS`], or fewer: see [`MAX_FLOWS`] |
+//! | quantum | the link's largest packet |
+//! | credits | `deficit`, bytes |
+//! | lists of new and old queues | `new`, `old` |
+//! | packet limit; "the queue with the largest current byte count" | the leaf's limits, and the link's; [`Table::evict`] |
+//!
+//! **Cost per packet.** O(1), and one step per flow that has become empty. When the queue is full, a walk over its flows, after
+//! which up to 64 packets are dropped at once.
+//!
+//! **Invariants.** A flow is in a list while it has packets and for a while after. The packets and bytes of the flows and of the
+//! head are those of the leaf. A drop by CoDel never takes a flow's last packet, so a leaf never becomes empty by it.
+//!
+//! DIFFERENCE: a packet is judged when it becomes the head, not when it is taken: it may wait longer by as long as it is the head.
+//! Schedulers build on the head that they saw.
+//! DIFFERENCE: CoDel looks at the bytes of the packet's own flow, as RFC 8289 says of a queue; widespread code looks at those of
+//! all flows together. A flow of single packets is then never signalled because of the others.
+//! DIFFERENCE: the caller hashes, and salts the hash: the core draws no random numbers.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{LeafQueue, NIL, PacketSlab};
+use crate::codel::{Codel, Verdict};
+use crate::hierarchy::{ClassConfig, Hierarchy, QueueKind};
+use crate::packet::{ClassId, Packet, flow_of};
+use crate::scheduler::{DropReason, DropSink};
+use crate::units::Nanos;
+
+/// Flows that FQ-CoDel keeps apart in a leaf.
+pub const FLOWS: u32 = 1024;
+/// Flows in all leaves together: where there are more than 1024 leaves with FQ-CoDel, each keeps fewer apart, a power of two.
+pub const MAX_FLOWS: u32 = 1 << 20;
+/// Packets that are dropped at once, at most, from the longest flow of a full queue (RFC 8290, Section 4.1).
+const EVICTED: u32 = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    New,
+    Old,
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    first: u32,
+    last: u32,
+    packets: u32,
+    bytes: u64,
+    deficit: i64,
+    /// The next in the same list.
+    next: u32,
+    place: Place,
+    codel: Codel,
+}
+
+const IDLE: Flow = Flow {
+    first: NIL,
+    last: NIL,
+    packets: 0,
+    bytes: 0,
+    deficit: 0,
+    next: NIL,
+    place: Place::Nowhere,
+    codel: Codel::NEW,
+};
+
+/// A list of flows.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: List = List { first: NIL, last: NIL };
+
+impl List {
+    fn push(&mut self, flows: &mut [Flow], flow: u32) {
+        flows[flow as usize].next = NIL;
+        if self.first == NIL {
+            self.first = flow;
+        } else {
+            flows[self.last as usize].next = flow;
+        }
+        self.last = flow;
+    }
+
+    fn pop(&mut self, flows: &[Flow]) {
+        self.first = flows[self.first as usize].next;
+    }
+}
+
+#[derive(Debug)]
+struct Active {
+    /// Its flows, in `Table::flows`; a power of two of them.
+    first_flow: u32,
+    flows: u32,
+    new: List,
+    old: List,
+    ecn: bool,
+    /// Whether the longest flow gives way when the queue is full.
+    evicts: bool,
+}
+
+/// The active queues of one scheduler.
+#[derive(Debug)]
+pub(super) struct Table {
+    queues: Vec<Active>,
+    flows: Vec<Flow>,
+    /// When the packet in each node of the slab arrived.
+    arrived: Vec<Nanos>,
+    flows_per_queue: u32,
+    max_packet: u32,
+    now: Nanos,
+}
+
+impl Table {
+    /// A table for the leaves of `tree` that ask for an active queue; none where none does.
+    pub(super) fn new(tree: &Hierarchy) -> Option<Box<Self>> {
+        let asking = |kind| tree.leaves().iter().filter(|&&leaf| tree.config(leaf).queue == kind).count() as u32;
+        let (codel, fq) = (asking(QueueKind::CoDel), asking(QueueKind::FqCoDel));
+        if codel + fq == 0 {
+            return None;
+        }
+        let most = (MAX_FLOWS / fq.max(1)).clamp(1, FLOWS);
+        let flows_per_queue = 1 << most.ilog2();
+        let link = tree.link();
+        Some(Box::new(Self {
+            queues: Vec::with_capacity((codel + fq) as usize),
+            flows: Vec::with_capacity((codel + fq * flows_per_queue) as usize),
+            arrived: Vec::with_capacity(link.max_queued as usize),
+            flows_per_queue,
+            max_packet: link.max_packet,
+            now: Nanos::ZERO,
+        }))
+    }
+
+    /// Adds a leaf; its number, or [`NIL`] where it asks for a FIFO.
+    pub(super) fn add(&mut self, config: &ClassConfig) -> u32 {
+        let (flows, evicts) = match config.queue {
+            QueueKind::Fifo => return NIL,
+            QueueKind::CoDel => (1, false),
+            QueueKind::FqCoDel => (self.flows_per_queue, true),
+        };
+        let first_flow = self.flows.len() as u32;
+        self.flows.resize(self.flows.len() + flows as usize, IDLE);
+        self.queues.push(Active { first_flow, flows, new: EMPTY, old: EMPTY, ecn: config.ecn, evicts });
+        self.queues.len() as u32 - 1
+    }
+
+    fn flow_of(&self, queue: u32, handle: u64) -> u32 {
+        let queue = &self.queues[queue as usize];
+        queue.first_flow + (flow_of(handle) & (queue.flows - 1))
+    }
+
+    /// Appends a packet to its flow.
+    fn push(&mut self, slab: &mut PacketSlab, queue: u32, handle: u64, len: u32) {
+        let at = self.flow_of(queue, handle);
+        let node = slab.insert(handle, len);
+        if self.arrived.len() <= node as usize {
+            self.arrived.resize(node as usize + 1, Nanos::ZERO);
+        }
+        self.arrived[node as usize] = self.now;
+        let flow = &mut self.flows[at as usize];
+        if flow.packets == 0 {
+            flow.first = node;
+        } else {
+            slab.nodes[flow.last as usize].next = node;
+        }
+        flow.last = node;
+        flow.packets += 1;
+        flow.bytes += u64::from(len);
+        if flow.place == Place::Nowhere {
+            flow.place = Place::New;
+            flow.deficit = i64::from(self.max_packet);
+            self.queues[queue as usize].new.push(&mut self.flows, at);
+        }
+    }
+
+    /// Takes the first packet of a flow, which has one.
+    fn pop(&mut self, slab: &mut PacketSlab, flow: u32) -> (u64, u32) {
+        let flow = &mut self.flows[flow as usize];
+        let node = flow.first;
+        let super::Node { handle, len, next } = slab.nodes[node as usize];
+        flow.first = next;
+        flow.packets -= 1;
+        flow.bytes -= u64::from(len);
+        slab.release(node);
+        (handle, len)
+    }
+
+    /// Chooses the next head: the loop of RFC 8290, Section 4.2. A flow is passed over once when its deficit is spent, as a quantum
+    /// covers any packet, and once or twice when it is empty, until it is in no list. `judged`: whether CoDel has a say.
+    fn next(&mut self, slab: &mut PacketSlab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
+        loop {
+            let queue = &mut self.queues[leaf.queue as usize];
+            let (list, place) =
+                if queue.new.first == NIL { (&mut queue.old, Place::Old) } else { (&mut queue.new, Place::New) };
+            let at = list.first;
+            let flow = self.flows.get_mut(at as usize)?;
+            let spent = flow.deficit <= 0;
+            if spent {
+                flow.deficit += i64::from(self.max_packet);
+            } else if flow.packets > 0 {
+                let passed = self.pass(slab, leaf, at, judged);
+                self.flows[at as usize].deficit -= i64::from(passed.1);
+                return Some(passed);
+            }
+            list.pop(&self.flows);
+            if spent || place == Place::New {
+                self.flows[at as usize].place = Place::Old;
+                queue.old.push(&mut self.flows, at);
+            } else {
+                self.flows[at as usize].place = Place::Nowhere;
+            }
+        }
+    }
+
+    /// Takes the first packet of a flow that CoDel lets pass, and drops those before it. There is one: the last is never dropped.
+    fn pass(&mut self, slab: &mut PacketSlab, leaf: &mut Behind<'_>, at: u32, judged: bool) -> (u64, u32) {
+        let now = self.now;
+        let mut again = false;
+        loop {
+            let waited = now.saturating_sub(self.arrived[self.flows[at as usize].first as usize]);
+            let (handle, len) = self.pop(slab, at);
+            let flow = &mut self.flows[at as usize];
+            if !judged || flow.codel.judge(now, waited, flow.bytes, self.max_packet, again) == Verdict::Send {
+                return (handle, len);
+            }
+            let packet = Packet { handle, len, class: leaf.class };
+            if self.queues[leaf.queue as usize].ecn && packet.is_ecn_capable() {
+                flow.codel.marked();
+                leaf.drops.marked(now, &packet);
+                return (handle, len);
+            }
+            leaf.drop(slab, now, packet, DropReason::Congestion);
+            again = true;
+        }
+    }
+
+    /// Drops half of the longest flow, at most [`EVICTED`] packets, to make room for `packet`; false where that is the longest flow
+    /// all by itself (RFC 8290, Section 4.1).
+    fn evict(&mut self, slab: &mut PacketSlab, leaf: &mut Behind<'_>, packet: &Packet, reason: DropReason) -> bool {
+        let Active { first_flow, flows, evicts, .. } = self.queues[leaf.queue as usize];
+        let own = self.flow_of(leaf.queue, packet.handle);
+        let size = |&at: &u32| {
+            let flow = &self.flows[at as usize];
+            let (packets, bytes) = if at == own { (1, u64::from(packet.len)) } else { (0, 0) };
+            (flow.bytes + bytes, flow.packets + packets, core::cmp::Reverse(at))
+        };
+        let longest = (first_flow..first_flow + flows).max_by_key(size).filter(|_| evicts);
+        let Some(longest) = longest.filter(|&at| self.flows[at as usize].packets > 0) else { return false };
+        for _ in 0..self.flows[longest as usize].packets.div_ceil(2).min(EVICTED) {
+            let (handle, len) = self.pop(slab, longest);
+            leaf.drop(slab, self.now, Packet { handle, len, class: leaf.class }, reason);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+impl Table {
+    pub(super) fn flows_per_queue(&self) -> u32 {
+        self.flows_per_queue
+    }
+}
+
+/// The leaf that a table works for: what is behind its head.
+struct Behind<'a> {
+    queue: u32,
+    class: ClassId,
+    packets: &'a mut u32,
+    bytes: &'a mut u32,
+    drops: &'a mut dyn DropSink,
+}
+
+impl Behind<'_> {
+    fn drop(&mut self, slab: &mut PacketSlab, now: Nanos, packet: Packet, reason: DropReason) {
+        *self.packets -= 1;
+        *self.bytes -= packet.len;
+        slab.queued -= 1;
+        slab.bytes -= u64::from(packet.len);
+        self.drops.dropped(now, packet, reason);
+    }
+}
+
+impl LeafQueue {
+    fn behind<'a>(&'a mut self, class: ClassId, drops: &'a mut dyn DropSink) -> Behind<'a> {
+        Behind { queue: self.active, class, packets: &mut self.packets, bytes: &mut self.bytes, drops }
+    }
+
+    #[cold]
+    pub(super) fn enqueue_active(
+        &mut self,
+        slab: &mut PacketSlab,
+        now: Nanos,
+        packet: Packet,
+        drops: &mut dyn DropSink,
+    ) -> bool {
+        let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
+        table.now = table.now.max(now);
+        let taken = self.enter(&mut table, slab, packet, drops);
+        slab.active = Some(table);
+        taken
+    }
+
+    fn enter(&mut self, table: &mut Table, slab: &mut PacketSlab, packet: Packet, drops: &mut dyn DropSink) -> bool {
+        // Each time round, at least one packet is dropped.
+        while let Some(reason) = self.why_full(slab, packet.len) {
+            let hopeless = packet.len > self.limit_bytes;
+            if hopeless || !table.evict(slab, &mut self.behind(packet.class, drops), &packet, reason) {
+                drops.dropped(table.now, packet, reason);
+                return false;
+            }
+        }
+        let Packet { handle, len, class } = packet;
+        table.push(slab, self.active, handle, len);
+        slab.queued += 1;
+        slab.bytes += u64::from(len);
+        self.packets += 1;
+        self.bytes += len;
+        if self.packets == 1 {
+            self.fill_head(table, slab, class, true, drops);
+        }
+        true
+    }
+
+    fn why_full(&self, slab: &PacketSlab, len: u32) -> Option<DropReason> {
+        let (bytes, overflow) = self.bytes.overflowing_add(len);
+        let full = self.packets >= self.limit_packets || overflow || bytes > self.limit_bytes || slab.is_full();
+        full.then(|| self.refusal(slab, bytes, overflow))
+    }
+
+    /// Takes out the head. `now` where CoDel is to judge what follows it.
+    #[cold]
+    pub(super) fn dequeue_active(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        now: Option<Nanos>,
+        drops: &mut dyn DropSink,
+    ) -> Packet {
+        let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
+        table.now = table.now.max(now.unwrap_or(Nanos::ZERO));
+        let packet = Packet { handle: self.head_handle, len: self.head_len, class };
+        self.packets -= 1;
+        self.bytes -= packet.len;
+        slab.queued -= 1;
+        slab.bytes -= u64::from(packet.len);
+        self.fill_head(&mut table, slab, class, now.is_some(), drops);
+        slab.active = Some(table);
+        packet
+    }
+
+    /// Lets a packet become the head, if there is any; where there is none, all flows leave their lists.
+    fn fill_head(
+        &mut self,
+        table: &mut Table,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        judged: bool,
+        drops: &mut dyn DropSink,
+    ) {
+        if let Some((handle, len)) = table.next(slab, &mut self.behind(class, drops), judged) {
+            (self.head_handle, self.head_len) = (handle, len);
+        }
+    }
+
+    /// Forgets what CoDel has seen, and who was served last; the queue is empty.
+    #[cold]
+    pub(super) fn reset_active(&mut self, slab: &mut PacketSlab) {
+        let Some(table) = &mut slab.active else { return };
+        let queue = &mut table.queues[self.active as usize];
+        (queue.new, queue.old) = (EMPTY, EMPTY);
+        let flows = queue.first_flow as usize..(queue.first_flow + queue.flows) as usize;
+        table.flows[flows].fill(IDLE);
+    }
+}
