@@ -274,6 +274,7 @@ impl<D: Discipline> Scheduler for Composed<D> {
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
         for (index, class) in self.classes.iter_mut().enumerate() {
             class.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
         }

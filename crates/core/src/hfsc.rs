@@ -523,6 +523,7 @@ impl Scheduler for Hfsc {
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
         for (index, of) in self.classes.iter_mut().enumerate() {
             of.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
             of.virtual_curve = Curve::new(of.virtual_curve.shape());

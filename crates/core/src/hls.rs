@@ -793,6 +793,7 @@ impl Scheduler for Hls {
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
         for (id, leaf) in self.leaves.iter_mut().enumerate() {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
             leaf.flags &= INNER | LIMITED | URGENT;

@@ -657,6 +657,7 @@ impl Scheduler for Htb {
 
     /// What a pool knows of this link's classes is the pool's, and stays.
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
         for (id, class) in self.classes.iter_mut().enumerate() {
             if class.level == 0 {
                 let queue = &mut self.leaves[class.first_set as usize].queue;

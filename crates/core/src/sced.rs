@@ -162,6 +162,7 @@ impl Scheduler for Sced {
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
         self.heads.clear();
         for (index, leaf) in self.leaves.iter_mut().enumerate() {
             leaf.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);

@@ -202,6 +202,7 @@ impl Scheduler for VirtualClock {
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
         while let Some((index, _)) = self.heads.first() {
             while let Some(packet) = self.pop(index) {
                 drops.dropped(now, packet, DropReason::Purged);

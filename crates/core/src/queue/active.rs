@@ -7,7 +7,7 @@
 //! | RFC 8290 | here |
 //! | --- | --- |
 //! | queue (of a flow) | [`Flow`]; a packet's is told by the lowest bits of [`Packet::flow`] |
-//! | number of queues, 1024 | [`FLOWS`], or fewer: see [`MAX_FLOWS`] |
+//! | number of queues, 1024 | [`FLOWS`], or fewer: see [`MAX_FLOWS`] and [`FLOWS_PER_PACKET`] |
 //! | quantum | the link's largest packet |
 //! | credits | `deficit`, bytes |
 //! | lists of new and old queues | `new`, `old` |
@@ -39,6 +39,8 @@ use crate::units::Nanos;
 pub const FLOWS: u32 = 1024;
 /// Flows in all leaves together: where there are more than 1024 leaves with FQ-CoDel, each keeps fewer apart, a power of two.
 pub const MAX_FLOWS: u32 = 1 << 20;
+/// So many flows for each packet that fits into a leaf are enough to keep most of them apart.
+const FLOWS_PER_PACKET: u32 = 4;
 /// Packets that are dropped at once, at most, from the longest flow of a full queue (RFC 8290, Section 4.1).
 const EVICTED: u32 = 64;
 
@@ -117,7 +119,8 @@ pub(super) struct Table {
     flows: Vec<Flow>,
     /// When the packet in each node of the slab arrived.
     arrived: Vec<Nanos>,
-    flows_per_queue: u32,
+    /// Flows that FQ-CoDel keeps apart in a leaf whose queue is long.
+    most_flows: u32,
     max_packet: u32,
     now: Nanos,
 }
@@ -131,13 +134,12 @@ impl Table {
             return None;
         }
         let most = (MAX_FLOWS / fq.max(1)).clamp(1, FLOWS);
-        let flows_per_queue = 1 << most.ilog2();
         let link = tree.link();
         Some(Box::new(Self {
             queues: Vec::with_capacity((codel + fq) as usize),
-            flows: Vec::with_capacity((codel + fq * flows_per_queue) as usize),
+            flows: Vec::new(),
             arrived: Vec::with_capacity(link.max_queued as usize),
-            flows_per_queue,
+            most_flows: 1 << most.ilog2(),
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         }))
@@ -148,7 +150,10 @@ impl Table {
         let (flows, evicts) = match config.queue {
             QueueKind::Fifo => return NIL,
             QueueKind::CoDel => (1, false),
-            QueueKind::FqCoDel => (self.flows_per_queue, true),
+            QueueKind::FqCoDel => {
+                let packets = config.limits.packets.saturating_mul(FLOWS_PER_PACKET);
+                (packets.min(self.most_flows).next_power_of_two(), true)
+            }
         };
         let first_flow = self.flows.len() as u32;
         self.flows.resize(self.flows.len() + flows as usize, IDLE);
@@ -268,8 +273,8 @@ impl Table {
 
 #[cfg(test)]
 impl Table {
-    pub(super) fn flows_per_queue(&self) -> u32 {
-        self.flows_per_queue
+    pub(super) fn flows_of(&self, queue: &LeafQueue) -> u32 {
+        self.queues[queue.active as usize].flows
     }
 }
 
@@ -378,6 +383,8 @@ impl LeafQueue {
     #[cold]
     pub(super) fn reset_active(&mut self, slab: &mut PacketSlab) {
         let Some(table) = &mut slab.active else { return };
+        // As a table that was just made; the schedulers know how late it is.
+        table.now = Nanos::ZERO;
         let queue = &mut table.queues[self.active as usize];
         (queue.new, queue.old) = (EMPTY, EMPTY);
         let flows = queue.first_flow as usize..(queue.first_flow + queue.flows) as usize;

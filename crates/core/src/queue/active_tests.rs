@@ -454,12 +454,15 @@ fn a_purge_gives_packets_back_in_the_order_in_which_they_would_have_left_and_for
 
 #[test]
 fn many_leaves_keep_fewer_flows_apart_and_memory_stays_bounded() {
-    for (leaves, flows) in [(1, 1024), (1024, 1024), (1025, 512), (3000, 256)] {
-        let tree = tree(leaves, QueueKind::FqCoDel, false, 10);
+    for (leaves, packets, flows) in
+        [(1, 1000, 1024), (1024, 256, 1024), (1025, 1000, 512), (3000, u32::MAX, 256), (1, 1, 4), (3000, 20, 128)]
+    {
+        let tree = tree(leaves, QueueKind::FqCoDel, false, packets);
         let mut slab = PacketSlab::for_tree(&tree);
-        let queues: Vec<LeafQueue> = tree.leaves().iter().map(|&leaf| slab.queue_for(&tree, leaf)).collect();
-        assert_eq!(queues.len() as u32, leaves);
-        assert_eq!(slab.active.as_ref().unwrap().flows_per_queue(), flows);
+        for &leaf in tree.leaves() {
+            let queue = slab.queue_for(&tree, leaf);
+            assert_eq!(slab.active.as_ref().unwrap().flows_of(&queue), flows);
+        }
     }
     assert!(PacketSlab::for_tree(&tree(10, QueueKind::Fifo, true, 10)).active.is_none());
 }
