@@ -13,7 +13,7 @@ use crate::reader::{Table, Value};
 use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
 
 pub(crate) const PLACE: &str = "[[class]]";
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "name",
     "parent",
     "guarantee",
@@ -34,12 +34,13 @@ const KEYS: [&str; 22] = [
     "leaky_bucket",
     "buffer",
     "queue",
+    "ecn",
     "match",
     "pool",
 ];
 /// Keys that only leaves may set.
-const LEAF_KEYS: [&str; 8] =
-    ["latency_critical", "contract", "real_time", "max_delay", "leaky_bucket", "buffer", "queue", "match"];
+const LEAF_KEYS: [&str; 9] =
+    ["latency_critical", "contract", "real_time", "max_delay", "leaky_bucket", "buffer", "queue", "ecn", "match"];
 /// Which key asks a scheduler for which feature.
 const FEATURES: [(&str, Feature); 16] = [
     ("ceiling", Feature::Ceiling),
@@ -157,6 +158,7 @@ fn config(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> ClassConfig 
         max_delay: table.get("max_delay").and_then(|value| value.some_time(log)),
         leaky_bucket: leaky_bucket(table, link, log),
         limits: limits(table, guarantee, log),
+        ecn: ecn(table, log),
         queue: table
             .get("queue")
             .and_then(|value| {
@@ -165,6 +167,18 @@ fn config(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> ClassConfig 
             })
             .unwrap_or_default(),
     }
+}
+
+/// Whether packets may be marked; only a queue that chooses what to drop does that.
+fn ecn(table: &Table<'_, '_>, log: &mut Log) -> bool {
+    let Some(value) = table.get("ecn") else { return false };
+    let fifo = table.get("queue").is_none_or(|queue| queue.value.get_ref().as_str() == Some("fifo"));
+    if fifo {
+        let why = "says nothing to a fifo, which drops only when it is full".to_owned();
+        let help = "set queue = \"codel\" or \"fq_codel\", or leave it out";
+        log.error(value.span(), ProblemKind::Misplaced { key: "ecn", why, help });
+    }
+    value.boolean(log).unwrap_or(false)
 }
 
 fn contract(table: &Table<'_, '_>, log: &mut Log) -> Option<Contract> {

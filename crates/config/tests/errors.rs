@@ -323,3 +323,18 @@ fn errors_beyond_the_first_twenty_are_counted() {
     let problems = link(&format!("{LINK}{text}")).unwrap_err();
     assert_eq!((problems.all().len(), problems.left_out()), (20, 99_980));
 }
+
+#[test]
+fn ecn_is_for_queues_that_choose_what_to_drop() {
+    let class = |queue: &str| format!("{LINK}[[class]]\nname = 'a'\n{queue}\necn = true\n");
+    for queue in ["", "queue = 'fifo'"] {
+        let said = refusal(&class(queue));
+        assert!(said.contains("says nothing to a fifo") && said.contains("fq_codel"), "{said}");
+    }
+    let file = link(&class("queue = 'fq_codel'")).unwrap();
+    assert!(file.tree.config(file.tree.leaves()[0]).ecn);
+    // A scheduler that cannot have active queues says which can.
+    let options = ReadOptions { scheduler: Some("virtual-clock"), ..ReadOptions::default() };
+    let said = LinkFile::parse("bad.toml", class("queue = 'codel'"), &options).err().unwrap().lines();
+    assert!(said.contains("an active queue discipline") && said.contains("hls"), "{said}");
+}

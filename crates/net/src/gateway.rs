@@ -18,6 +18,7 @@ use fairlink_core::scheduler::Scheduler;
 use fairlink_core::units::Nanos;
 use thiserror::Error;
 
+use crate::active::Labels;
 use crate::af_packet::{AfPacket, AfPacketOptions};
 use crate::backend::{Backend, BackendError};
 use crate::checks;
@@ -318,8 +319,17 @@ impl Gateway {
         };
         let catch_up = config.catch_up.unwrap_or(config.pacing.default_catch_up());
         let driver = Driver::new(scheduler, Pacer::new(config.tree.link().rate, catch_up));
-        let plane =
-            Plane::new(pool, from, to, WallClock::start(), classifier, config.overhead, counters, config.reverse);
+        let plane = Plane::new(
+            pool,
+            from,
+            to,
+            WallClock::start(),
+            classifier,
+            Labels::new(&config.tree),
+            config.overhead,
+            counters,
+            config.reverse,
+        );
         Ok(Self { config, driver, plane, offloads, memory, notes, processor, publisher: Publisher::default() })
     }
 

@@ -13,6 +13,8 @@ pub struct Unsupported;
 
 // The gateway.
 #[cfg(target_os = "linux")]
+pub mod active;
+#[cfg(target_os = "linux")]
 pub mod af_packet;
 #[cfg(target_os = "linux")]
 pub mod backend;

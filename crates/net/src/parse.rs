@@ -15,18 +15,18 @@ use fairlink_config::matching::{FrameKey, IpVersion, TCP, UDP, v4_mapped};
 pub const SHORTEST_FRAME: u32 = 14;
 
 /// Most VLAN tags walked over.
-const MAX_TAGS: usize = 4;
+pub(crate) const MAX_TAGS: usize = 4;
 /// Most IPv6 extension headers walked over; behind more, the protocol is the extension's number and there are no ports.
 const MAX_EXTENSIONS: usize = 8;
 
-const VLAN: u16 = 0x8100;
-const PROVIDER_VLAN: u16 = 0x88a8;
-const OLD_PROVIDER_VLAN: u16 = 0x9100;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const PPPOE_SESSION: u16 = 0x8864;
-const PPP_IPV4: u16 = 0x0021;
-const PPP_IPV6: u16 = 0x0057;
+pub(crate) const VLAN: u16 = 0x8100;
+pub(crate) const PROVIDER_VLAN: u16 = 0x88a8;
+pub(crate) const OLD_PROVIDER_VLAN: u16 = 0x9100;
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV6: u16 = 0x86dd;
+pub(crate) const PPPOE_SESSION: u16 = 0x8864;
+pub(crate) const PPP_IPV4: u16 = 0x0021;
+pub(crate) const PPP_IPV6: u16 = 0x0057;
 
 // IPv6 extension headers that something follows (RFC 8200, RFC 4302).
 const HOP_BY_HOP: u8 = 0;
@@ -145,7 +145,7 @@ fn ports(payload: &[u8], key: &mut FrameKey) {
 }
 
 #[inline]
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 

@@ -11,6 +11,7 @@ use fairlink_core::packet::{ClassId, Packet};
 use fairlink_core::scheduler::{DropReason, DropSink, Scheduler};
 use fairlink_core::units::Nanos;
 
+use crate::active::{Labels, mark_congestion};
 use crate::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::classify::Classifier;
 use crate::pacing::Clock;
@@ -46,6 +47,7 @@ pub(crate) struct Plane<B, C> {
     pub(crate) output: B,
     pub(crate) clock: C,
     pub(crate) classifier: Classifier,
+    pub(crate) labels: Labels,
     pub(crate) overhead: Overhead,
     pub(crate) counters: Counters,
     /// `None`: the other direction is not forwarded.
@@ -75,6 +77,7 @@ impl<B: Backend, C: Clock> Plane<B, C> {
         output: B,
         clock: C,
         classifier: Classifier,
+        labels: Labels,
         overhead: Overhead,
         counters: Counters,
         reverse: bool,
@@ -85,6 +88,7 @@ impl<B: Backend, C: Clock> Plane<B, C> {
             output,
             clock,
             classifier,
+            labels,
             overhead,
             counters,
             reverse: reverse.then(ReverseStats::default),
@@ -289,6 +293,11 @@ impl<B: Backend, C: Clock> DropSink for Plane<B, C> {
     fn dropped(&mut self, _now: Nanos, packet: Packet, reason: DropReason) {
         self.lose(packet.class, packet.len, Loss::Scheduler(reason), packet.handle as u32);
     }
+
+    fn marked(&mut self, _now: Nanos, packet: &Packet) {
+        mark_congestion(self.pool.packet_mut(packet.handle as u32));
+        self.counters.marked(packet.class, packet.len);
+    }
 }
 
 impl<B: Backend, C: Clock> Port for Plane<B, C> {
@@ -304,7 +313,10 @@ impl<B: Backend, C: Clock> Port for Plane<B, C> {
         let fetched = self.lap();
         self.moved |= !arrivals.is_empty();
         for Arrival { frame, len, condition } in arrivals.drain(..) {
-            let class = self.classifier.classify(&frame_key(self.pool.packet(frame)));
+            let bytes = self.pool.packet(frame);
+            let key = frame_key(bytes);
+            let class = self.classifier.classify(&key);
+            let label = self.labels.of(class, &key, bytes);
             let loss = match condition {
                 _ if len < SHORTEST_FRAME => Some(Loss::Runt),
                 Condition::Whole => None,
@@ -314,7 +326,7 @@ impl<B: Backend, C: Clock> Port for Plane<B, C> {
             let len = self.overhead.accounted(len);
             self.counters.received(class, len);
             match loss {
-                None => batch.push(Packet { handle: u64::from(frame), len, class }),
+                None => batch.push(Packet { handle: u64::from(frame) | label, len, class }),
                 Some(loss) => self.lose(class, len, loss, frame),
             }
         }
@@ -345,7 +357,7 @@ mod tests {
     use crate::virtual_link::VirtualLink;
     use fairlink_config::matching::{Match, PortRange, UDP};
     use fairlink_core::driver::Pacer;
-    use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits};
+    use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueKind, QueueLimits};
     use fairlink_core::registry::{self, Leniency};
     use fairlink_core::units::Rate;
     use proptest::prelude::*;
@@ -370,13 +382,17 @@ mod tests {
 
     const LIMIT: u32 = 20;
 
-    /// Two classes by port 5001 and 5002, the second also the default, on 8 Mbit/s: 1000 B take 1 ms.
     fn bench(scheduler: &str, reverse: bool) -> Bench {
+        bench_of(scheduler, reverse, ClassConfig::default())
+    }
+
+    /// Two classes by port 5001 and 5002, the second also the default, on 8 Mbit/s: 1000 B take 1 ms.
+    fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         let link = LinkConfig::new(Rate::from_bps(8_000_000).unwrap());
         let mut tree = Hierarchy::builder(link);
         let limits = QueueLimits { packets: LIMIT, ..QueueLimits::default() };
         let class = |tree: &mut fairlink_core::hierarchy::HierarchyBuilder| {
-            tree.add(ClassId::ROOT, ClassConfig { limits, ..ClassConfig::default() }).unwrap()
+            tree.add(ClassId::ROOT, ClassConfig { limits, ..config }).unwrap()
         };
         let (a, b) = (class(&mut tree), class(&mut tree));
         let tree = tree.build().unwrap();
@@ -389,6 +405,7 @@ mod tests {
             VirtualLink::default(),
             hands.clone(),
             Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
+            Labels::new(&tree),
             Overhead::NONE,
             Counters::new(tree.len(), tree.leaves()),
             reverse,
@@ -531,6 +548,39 @@ mod tests {
         }
         assert_eq!(bench.plane.input.sent, frames);
         assert_eq!(bench.totals(), [0; 4]);
+    }
+
+    #[test]
+    fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
+        let config = ClassConfig { queue: QueueKind::CoDel, ecn: true, ..ClassConfig::default() };
+        let mut bench = bench_of("hls", false, config);
+        for millis in 0..900u32 {
+            // A class whose frames say ECT, another whose frames do not; together a little more than the link carries.
+            for port in [5001, 5002] {
+                if millis % 9 < 5 {
+                    let mut bytes = frame(port, millis, 1000);
+                    if port == 5001 {
+                        // Changes the header's checksum as it should: by two.
+                        bytes[15] |= 2;
+                        let sum = u16::from_be_bytes([bytes[24], bytes[25]]);
+                        bytes[24..26].copy_from_slice(&(sum - 2).to_be_bytes());
+                    }
+                    bench.plane.input.incoming.push_back(bytes);
+                }
+            }
+            bench.turn(u64::from(millis) * 1_000_000);
+        }
+        bench.totals();
+        let classes = bench.plane.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+        let (capable, other) = (&classes[0], &classes[1]);
+        assert!(capable.marked.packets > 0 && !capable.dropped_by_reason.contains_key("congestion"), "{capable:?}");
+        assert!(other.marked.packets == 0 && other.dropped_by_reason["congestion"].packets > 0, "{other:?}");
+        let header = |frame: &Vec<u8>| etherparse::Ipv4Header::from_slice(&frame[14..]).unwrap().0;
+        let sent: Vec<_> = bench.plane.output.sent.iter().map(header).collect();
+        assert!(sent.iter().all(|header| header.header_checksum == header.calc_header_checksum()));
+        let marked = sent.iter().filter(|header| header.ecn.value() == 3).count() as u64;
+        // The last one may still be the next to leave.
+        assert!(marked == capable.marked.packets || marked + 1 == capable.marked.packets, "{marked}");
     }
 
     #[test]

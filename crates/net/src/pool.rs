@@ -143,6 +143,13 @@ impl Pool {
         &self.frame(frame)[info.start as usize..info.start as usize + info.len as usize]
     }
 
+    /// The packet in `frame`, to be changed.
+    #[inline]
+    pub fn packet_mut(&mut self, frame: u32) -> &mut [u8] {
+        let info = self.info(frame);
+        &mut self.frame_mut(frame)[info.start as usize..info.start as usize + info.len as usize]
+    }
+
     /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several frames.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.memory.as_mut_ptr()

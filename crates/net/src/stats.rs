@@ -87,6 +87,7 @@ struct ClassCounters {
     received: Amount,
     sent: Amount,
     lost: [Amount; LOSSES],
+    marked: Amount,
 }
 
 impl ClassCounters {
@@ -148,6 +149,10 @@ impl Counters {
         self.classes[class.index()].lost[loss.index()].add(len);
     }
 
+    pub(crate) fn marked(&mut self, class: ClassId, len: u32) {
+        self.classes[class.index()].marked.add(len);
+    }
+
     /// Memory in bytes; it never grows.
     pub(crate) fn memory_bytes(&self) -> usize {
         let histogram = self.all.distinct_values() * size_of::<u64>();
@@ -179,6 +184,7 @@ impl Counters {
                 dropped: counters.dropped(),
                 queued: queued(class),
                 dropped_by_reason: dropped,
+                marked: counters.marked,
                 delay_s: histogram.and_then(DelayStats::of),
             }
         };
@@ -239,6 +245,9 @@ pub struct ClassStats {
     /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `too_long`, `not_a_leaf`, `congestion`,
     /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
+    /// What was marked as having met congestion (CE) instead of being dropped. It is also among what was sent, dropped or queued.
+    #[serde(default)]
+    pub marked: Amount,
     /// `None` where nothing was sent, and beyond the first [`MAX_HISTOGRAMS`] leaves.
     pub delay_s: Option<DelayStats>,
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use fairlink_core::driver::Port;
-use fairlink_core::packet::{ClassId, Packet};
+use fairlink_core::packet::{ClassId, ECN_CAPABLE, Packet, flow_bits};
 use fairlink_core::scheduler::{Backlog, DropReason, DropSink};
 use fairlink_core::units::Nanos;
 use fairlink_traffic::{Model, SourceSpec, TrafficMix, What};
@@ -44,6 +44,7 @@ pub(crate) struct Leaf {
     pub(crate) sent: Backlog,
     pub(crate) dropped: Backlog,
     pub(crate) drops: [u64; DropReason::ALL.len()],
+    pub(crate) marked: u64,
     pub(crate) delays: Delays,
 }
 
@@ -97,6 +98,7 @@ impl<'a> LinkPort<'a> {
                 sent: none,
                 dropped: none,
                 drops: [0; DropReason::ALL.len()],
+                marked: 0,
                 delays: Delays::new(count),
             }
         });
@@ -206,7 +208,9 @@ impl<'a> LinkPort<'a> {
                 self.flights.len() - 1
             }
         };
-        batch.push(Packet { handle: handle as u64, len, class });
+        // A source is a flow. All understand ECN, so that it is the class that decides.
+        let handle = handle as u64 | flow_bits(source) | ECN_CAPABLE;
+        batch.push(Packet { handle, len, class });
     }
 
     /// Lets the greedy sources that have room add packets.
@@ -225,17 +229,18 @@ impl<'a> LinkPort<'a> {
 
     /// The flight that the scheduler gives back with `packet`, unless it made it up.
     fn land(&mut self, packet: &Packet) -> Option<Flight> {
-        let flight = usize::try_from(packet.handle)
-            .ok()
-            .and_then(|handle| self.flights.get_mut(handle))
-            .filter(|flight| flight.under_way && flight.class == packet.class && flight.len == packet.len);
+        let handle = packet.handle as u32 as usize;
+        let flight = self.flights.get_mut(handle).filter(|flight| {
+            let told = flow_bits(flight.source) | ECN_CAPABLE == packet.handle & !u64::from(u32::MAX);
+            told && flight.under_way && flight.class == packet.class && flight.len == packet.len
+        });
         let Some(flight) = flight else {
             self.error.get_or_insert(SimError::ForeignPacket { handle: packet.handle, class: packet.class });
             return None;
         };
         flight.under_way = false;
         let flight = *flight;
-        self.free.push(packet.handle as usize);
+        self.free.push(handle);
         if let Greedy { class: Some(_), queued, .. } = &mut self.greedy[flight.source as usize] {
             *queued -= 1;
         }
@@ -255,6 +260,12 @@ impl DropSink for LinkPort<'_> {
             self.refill.push_back((flight.source, greedy.most));
         } else if greedy.active && greedy.queued == 0 {
             self.refused.push_back(flight.source);
+        }
+    }
+
+    fn marked(&mut self, _now: Nanos, packet: &Packet) {
+        if let Some(leaf) = self.place.get(packet.class.index()).and_then(|&place| self.leaves.get_mut(place)) {
+            leaf.marked += 1;
         }
     }
 }

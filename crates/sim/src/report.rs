@@ -61,6 +61,8 @@ pub struct ClassRun {
     pub dropped_bytes: u64,
     /// Packets dropped, by reason; reasons that did not occur are left out.
     pub drops: BTreeMap<&'static str, u64>,
+    /// Packets marked as having met congestion, where the class has `ecn`. They are also among those sent, dropped or queued.
+    pub marked_packets: u64,
     /// Packets queued at the end.
     pub queued_packets: u64,
     /// Their bytes.

@@ -53,6 +53,7 @@ fn leaf_runs(port: &LinkPort<'_>, queued: &[Backlog], rates: &[f64]) -> Vec<Clas
             dropped_packets: leaf.dropped.packets,
             dropped_bytes: leaf.dropped.bytes,
             drops: drops.map(|reason| (reason.as_str(), leaf.drops[reason.index()])).collect(),
+            marked_packets: leaf.marked,
             queued_packets: queued.packets,
             queued_bytes: queued.bytes,
             rate_bps: rates[leaf.class.index()],

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use crate::common::{flat, rate, run, scenario, source, weighted};
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits};
+use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueKind, QueueLimits};
 use fairlink_core::overhead::Overhead;
 use fairlink_core::packet::{ClassId, Packet};
 use fairlink_core::registry::{Leniency, SCHEDULERS, WorkConserving, find};
 use fairlink_core::scheduler::{Backlog, Dequeued, DropReason, DropSink, Scheduler};
 use fairlink_core::units::Nanos;
-use fairlink_sim::{Observer, Options, Scenario, SimError, compare, simulate};
+use fairlink_sim::{Observer, Options, Run, Scenario, SimError, compare, simulate};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 /// Mean time in the system of M/G/1 by Pollaczek and Khinchine, for a load of `packets_per_s` and these service times.
@@ -388,4 +388,28 @@ fn a_greedy_source_goes_on_when_all_its_packets_are_dropped() {
     let run = simulate(&scenario, "drops", scheduler, &Options::default(), &mut ()).unwrap();
     assert_eq!((run.classes[1].sent_packets, run.link_utilisation), (1000, 1.0));
     assert!(run.classes[1].drops[DropReason::Congestion.as_str()] > 100);
+}
+
+/// A class with a greedy source's worth of load on a megabit, and a sparse one beside it in the same class.
+fn shared_class(queue: QueueKind, ecn: bool) -> Run {
+    let mut tree = Hierarchy::builder(LinkConfig::new(rate(1_000_000)));
+    tree.add(ClassId::ROOT, ClassConfig { queue, ecn, ..ClassConfig::default() }).unwrap();
+    let heavy = source(1, Model::CbrRate(rate(1_050_000)), 1000, &[]);
+    let light = source(1, Model::CbrRate(rate(8_000)), 100, &[]);
+    run(&scenario(tree.build().unwrap(), vec![heavy, light], Nanos::from_secs(30)), "hls").unwrap()
+}
+
+#[test]
+fn codel_ends_the_standing_queue_that_a_fifo_builds() {
+    let delay = |queue| shared_class(queue, false).classes[0].delay_s.p50.unwrap();
+    let (fifo, codel, fair) = (delay(QueueKind::Fifo), delay(QueueKind::CoDel), delay(QueueKind::FqCoDel));
+    assert!(fifo > 0.5 && codel < 0.1 && fair < 0.1, "{fifo} s, {codel} s, {fair} s");
+}
+
+#[test]
+fn marks_are_counted_and_a_class_that_marks_does_not_drop_until_it_is_full() {
+    let (dropping, marking) = (shared_class(QueueKind::CoDel, false), shared_class(QueueKind::CoDel, true));
+    let (dropping, marking) = (&dropping.classes[0], &marking.classes[0]);
+    assert!(dropping.drops["congestion"] > 20 && dropping.marked_packets == 0, "{dropping:?}");
+    assert!(marking.marked_packets > 20 && !marking.drops.contains_key("congestion"), "{marking:?}");
 }
