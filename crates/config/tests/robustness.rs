@@ -43,6 +43,7 @@ max_delay = "10ms"
 leaky_bucket = { burst = "10kB", peak = "2mbit", rate = "1mbit" }
 buffer = "50ms"
 queue = "codel"
+ecn = true
 match = ["udp dst port 5001", "dscp ef and src net 10.1.0.0/16"]
 [[class]]
 name = "b"

@@ -235,7 +235,10 @@ impl<'a> LinkPort<'a> {
             told && flight.under_way && flight.class == packet.class && flight.len == packet.len
         });
         let Some(flight) = flight else {
-            self.error.get_or_insert(SimError::ForeignPacket { handle: packet.handle, class: packet.class });
+            self.error.get_or_insert(SimError::ForeignPacket {
+                handle: u64::from(packet.handle as u32),
+                class: packet.class,
+            });
             return None;
         };
         flight.under_way = false;
