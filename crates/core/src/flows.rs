@@ -40,8 +40,17 @@ pub struct Flows<S> {
 impl<S> Flows<S> {
     /// The leaves of `tree`. `state` is asked for every class id, also of those that are not leaves.
     #[must_use]
-    pub fn new(tree: &Hierarchy, mut state: impl FnMut(ClassId) -> S) -> Self {
-        let mut slab = PacketSlab::for_tree(tree);
+    pub fn new(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Self {
+        Self::over(PacketSlab::for_tree(tree), tree, state)
+    }
+
+    /// The same with FIFOs whatever the leaves ask for, for schedulers that tag packets when they arrive.
+    #[must_use]
+    pub fn of_fifos(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Self {
+        Self::over(PacketSlab::new(tree.link().max_queued), tree, state)
+    }
+
+    fn over(mut slab: PacketSlab, tree: &Hierarchy, mut state: impl FnMut(ClassId) -> S) -> Self {
         let flow = |index| {
             let class = ClassId(index as u32);
             let queue = slab.queue_for(tree, class);

@@ -36,7 +36,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::flows::{Flows, Ring};
-use crate::hierarchy::Hierarchy;
+use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::{ClassId, Packet};
 use crate::registry::{SchedulerInfo, WorkConserving};
 use crate::scheduler::{Backlog, Dequeued, DropSink, Scheduler};
@@ -50,7 +50,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hrr",
     paper: "drrpp",
     summary: "hierarchical round robin: flat, so many packets per frame and never more",
-    features: &[],
+    features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Never,
     cost: "O(1)",
     bounds: &["delay"],
@@ -161,7 +161,7 @@ impl Scheduler for Hrr {
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.turn(now);
         if self.flows.backlog().packets == 0 {
             return Dequeued::Idle;
@@ -172,7 +172,9 @@ impl Scheduler for Hrr {
             let level = &mut self.levels[index];
             let slots = self.flows.state_mut(flow);
             (slots.left, slots.frame) = (left, level.number);
-            let Some(packet) = self.flows.pop(flow) else { unreachable!("class {flow} is ready and empty") };
+            let Some(packet) = self.flows.pop(flow, now, drops) else {
+                unreachable!("class {flow} is ready and empty")
+            };
             if !self.flows.is_empty(flow) {
                 let ring = if left > 0 { &mut level.ready } else { &mut level.spent };
                 ring.push(&mut self.flows, flow);

@@ -103,7 +103,7 @@ impl Rcsp {
     #[must_use]
     pub fn new(tree: &Hierarchy, regulator: Regulator) -> Self {
         let link = tree.link();
-        let flows = Flows::new(tree, |class| {
+        let flows = Flows::of_fifos(tree, |class| {
             // r phi, in 2^-64 bit/s: below 2^104.
             let rate = u128::from(link.rate.bps()) * tree.share_all_busy(class).max(1);
             let per_byte = (u128::from(8 * NANOS_PER_SEC) << (64 + FRACTION_BITS)).div_ceil(rate);
@@ -153,7 +153,7 @@ impl Scheduler for Rcsp {
         self.enqueue_early(now, packet, Nanos::ZERO, drops);
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.release();
         let Some((flow, _)) = self.eligible.pop() else {
@@ -162,7 +162,7 @@ impl Scheduler for Rcsp {
                 Dequeued::WaitUntil(Nanos(u64::try_from(time).unwrap_or(u64::MAX)))
             });
         };
-        let Some(packet) = self.flows.pop(flow) else { unreachable!("class {flow} is eligible and empty") };
+        let Some(packet) = self.flows.pop(flow, now, drops) else { unreachable!("class {flow} is eligible and empty") };
         let class = self.flows.state_mut(flow);
         class.tags.pop(&mut self.tags);
         if let Some(time) = class.tags.first(&self.tags) {

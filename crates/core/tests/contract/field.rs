@@ -2,13 +2,13 @@
 //! scheduler from inside one of its own calls (a `&mut` borrow is exclusive), and cycles of filters (a packet arrives classified).
 //! Debt that is forgiven too early needs ceilings.
 
-use fairlink_core::hierarchy::{Feature, Hierarchy, LinkConfig, MAX_PACKET, QueueLimits};
+use fairlink_core::hierarchy::{Feature, Hierarchy, LinkConfig, MAX_PACKET, QueueKind, QueueLimits};
 use fairlink_core::packet::{ClassId, Packet};
 use fairlink_core::registry::{self, BuildError, Leniency, SCHEDULERS, SchedulerInfo, WorkConserving};
 use fairlink_core::scheduler::{Dequeued, DropReason, Scheduler};
 use fairlink_core::units::{Nanos, Rate};
 
-use crate::model::{Broken, Event, Model};
+use crate::model::{Broken, Event, Model, handle};
 use crate::trees::{ClassSpec, TreeSpec, id};
 
 fn model(info: &'static SchedulerInfo, spec: &TreeSpec) -> Model {
@@ -316,5 +316,38 @@ fn a_million_leaves_can_be_made_and_served() {
             assert!(send(info, &mut scheduler, &mut now), "{}", info.name);
         }
         assert_eq!(scheduler.dequeue(now, &mut drops), Dequeued::Idle);
+    }
+}
+
+#[test]
+fn a_scheduler_without_active_queues_that_is_asked_for_one_leniently_keeps_fifos() {
+    let active = |info: &&SchedulerInfo| !info.supports(Feature::ActiveQueue);
+    for info in SCHEDULERS.iter().filter(active) {
+        for kind in [QueueKind::CoDel, QueueKind::FqCoDel] {
+            let mut spec = TreeSpec::flat(&[1, 2]);
+            spec.classes.iter_mut().for_each(|class| class.queue = (kind, false));
+            let tree = spec.build();
+            let refused = registry::build(info, &tree, Leniency::Refuse).err();
+            assert!(
+                matches!(refused, Some(BuildError::Unsupported { feature: Feature::ActiveQueue, .. })),
+                "{}: {refused:?}",
+                info.name
+            );
+            let mut scheduler = registry::build(info, &tree, Leniency::Ignore).unwrap();
+            let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
+            for number in 0..200 {
+                let class = id(number as usize % 2);
+                scheduler.enqueue(Nanos::ZERO, Packet { handle: handle(number), len: 1500, class }, &mut drops);
+            }
+            let (mut now, mut sent) = (Nanos::ZERO, [Vec::new(), Vec::new()]);
+            while scheduler.backlog().packets > 0 {
+                now = now.saturating_add(Nanos::from_secs(1));
+                if let Dequeued::Packet(packet) = scheduler.dequeue(now, &mut drops) {
+                    sent[packet.class.index() - 1].push(packet.handle & 0xffff_ffff);
+                }
+                scheduler.check_invariants().unwrap();
+            }
+            assert!(sent.iter().all(|sent| sent.is_sorted() && sent.len() == 100), "{}", info.name);
+        }
     }
 }
