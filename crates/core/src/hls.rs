@@ -367,27 +367,30 @@ impl Hls {
                 self.visit_urgent(id);
                 continue;
             }
-            let (packets_before, bytes_before) = (packets, bytes);
-            let allowance = bytes + (leaf.balance >> CREDIT_SHIFT) as u64;
-            let mut exhausted = false;
-            while packets < max_packets && bytes < max_bytes {
-                let (left, id) = (allowance - bytes, ClassId(id));
-                let Some(packet) = leaf.queue.dequeue_within(&mut self.slab, id, left, self.now, drops) else {
+            // A balance is never negative.
+            let affordable = (leaf.balance >> CREDIT_SHIFT) as u64;
+            let (mut left, mut exhausted) = (affordable, false);
+            loop {
+                let Some(packet) = leaf.queue.dequeue_within(&mut self.slab, ClassId(id), left, self.now, drops) else {
                     exhausted = true;
                     break;
                 };
+                left -= u64::from(packet.len);
                 packets += 1;
                 bytes += u64::from(packet.len);
+                self.sent_in_round = true;
                 if leaf.flags & LIMITED != 0 {
-                    self.ceilings.sent(id.0, packet.len, self.now);
+                    self.ceilings.sent(id, packet.len, self.now);
                 }
                 out(packet);
+                if packets >= max_packets || bytes >= max_bytes {
+                    break;
+                }
             }
             // Equation (9) for all packets of the visit.
-            let sent = ((bytes - bytes_before) as i64) << CREDIT_SHIFT;
+            let sent = ((affordable - left) as i64) << CREDIT_SHIFT;
             leaf.balance -= sent;
             self.inners[ROOT as usize].balance += sent;
-            self.sent_in_round |= packets > packets_before;
             if leaf.queue.is_empty() {
                 self.end_visit_idle(id);
             } else if exhausted {

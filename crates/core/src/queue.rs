@@ -245,15 +245,16 @@ impl LeafQueue {
     /// The packet itself and the limit that it would exceed; the queue is unchanged then.
     #[inline(always)]
     pub fn push(&mut self, slab: &mut PacketSlab, packet: Packet) -> Result<(), (Packet, DropReason)> {
-        let (bytes, overflow) = self.bytes.overflowing_add(packet.len);
-        if self.packets >= self.limit_packets || overflow || bytes > self.limit_bytes || slab.is_full() {
-            let reason = self.refusal(slab, bytes, overflow);
+        let bytes = u64::from(self.bytes) + u64::from(packet.len);
+        if self.is_over(slab, bytes) {
+            let reason = self.refusal(slab, bytes);
             return Err((packet, reason));
         }
         slab.queued += 1;
         slab.bytes += u64::from(packet.len);
         self.packets += 1;
-        self.bytes = bytes;
+        // Not above the limit.
+        self.bytes = bytes as u32;
         if self.packets == 1 {
             self.head_handle = packet.handle;
             self.head_len = packet.len;
@@ -269,11 +270,17 @@ impl LeafQueue {
         Ok(())
     }
 
+    /// Whether one more packet, with which there are `bytes`, would exceed a limit.
+    #[inline(always)]
+    fn is_over(&self, slab: &PacketSlab, bytes: u64) -> bool {
+        self.packets >= self.limit_packets || bytes > u64::from(self.limit_bytes) || slab.is_full()
+    }
+
     #[cold]
-    fn refusal(&self, slab: &PacketSlab, bytes: u32, overflow: bool) -> DropReason {
+    fn refusal(&self, slab: &PacketSlab, bytes: u64) -> DropReason {
         if self.packets >= self.limit_packets {
             DropReason::QueuePackets
-        } else if overflow || bytes > self.limit_bytes {
+        } else if bytes > u64::from(self.limit_bytes) {
             DropReason::QueueBytes
         } else {
             debug_assert!(slab.is_full());

@@ -339,9 +339,8 @@ impl LeafQueue {
     }
 
     fn why_full(&self, slab: &PacketSlab, len: u32) -> Option<DropReason> {
-        let (bytes, overflow) = self.bytes.overflowing_add(len);
-        let full = self.packets >= self.limit_packets || overflow || bytes > self.limit_bytes || slab.is_full();
-        full.then(|| self.refusal(slab, bytes, overflow))
+        let bytes = u64::from(self.bytes) + u64::from(len);
+        self.is_over(slab, bytes).then(|| self.refusal(slab, bytes))
     }
 
     /// Takes out the head. `now` where CoDel is to judge what follows it.
