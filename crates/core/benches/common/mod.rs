@@ -3,11 +3,15 @@
 use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits, Share};
 use fairlink_core::packet::{ClassId, Packet};
 use fairlink_core::registry::{self, Leniency};
-use fairlink_core::scheduler::{DropReason, Scheduler};
+use fairlink_core::scheduler::{BatchEnd, DropReason, Scheduler};
 use fairlink_core::units::{Nanos, Rate};
 
 /// Packets per call.
 pub(crate) const BATCH: usize = 32;
+const RATE: Rate = match Rate::from_bps(10_000_000_000) {
+    Ok(rate) => rate,
+    Err(_) => Rate::MIN,
+};
 /// The name that measures the workload itself, without any scheduler.
 pub(crate) const HARNESS: &str = "harness";
 
@@ -43,11 +47,7 @@ fn tree(shape: Shape, random: &mut Random) -> Hierarchy {
     while fan_out.pow(shape.levels) < shape.leaves {
         fan_out += 1;
     }
-    let link = LinkConfig {
-        rate: Rate::from_bps(10_000_000_000).expect("10 Gbit/s"),
-        max_packet: shape.max_packet,
-        max_queued: total(shape) as u32,
-    };
+    let link = LinkConfig { rate: RATE, max_packet: shape.max_packet, max_queued: total(shape) as u32 };
     let mut tree = Hierarchy::builder(link);
     let mut parents = vec![ClassId::ROOT];
     for level in 1..=shape.levels {
@@ -113,11 +113,17 @@ impl Workload {
     pub(crate) fn run(&mut self, packets: u64) -> u64 {
         let mut done = 0;
         while done < packets {
-            self.now += Nanos(1_000);
             let Self { scheduler, random, away, batch, now, shape } = self;
+            // The link takes its time, and one that holds packets back is waited for.
+            *now += RATE.time_for(BATCH as u64 * u64::from(shape.len));
             match scheduler {
                 Some(scheduler) => {
-                    let _ = scheduler.dequeue_batch(*now, BATCH, u64::MAX, batch, &mut refuse);
+                    while let BatchEnd::WaitUntil(t) =
+                        scheduler.dequeue_batch(*now, BATCH, u64::MAX, batch, &mut refuse)
+                        && batch.is_empty()
+                    {
+                        *now = t;
+                    }
                     assert!(!batch.is_empty(), "there is backlog");
                 }
                 None => {
