@@ -115,21 +115,25 @@ const LOOK_AHEAD_FROM: usize = 1 << 11;
 const LOOK_AHEAD: usize = 6;
 
 /// The leaf counts in this round.
-const ACTIVE: u8 = 1;
+const ACTIVE: u16 = 1;
 /// The leaf became backlogged in this round and will be active from the next.
-const PENDING: u8 = 2;
+const PENDING: u16 = 2;
 /// The leaf is in the list of leaves for the next main round.
-const LISTED: u8 = 4;
+const LISTED: u16 = 4;
 /// There is a ceiling at the leaf or above it.
-const LIMITED: u8 = 16;
+const LIMITED: u16 = 16;
 /// The leaf is backlogged and waits until a ceiling is out of debt.
-const PARKED: u8 = 32;
+const PARKED: u16 = 32;
 /// Not a leaf: `parent` is the class's own index among the inner classes.
-const INNER: u8 = 8;
+const INNER: u16 = 8;
 /// The leaf is latency-critical.
-const URGENT: u8 = 64;
+const URGENT: u16 = 64;
 /// The leaf is latency-critical and listed as one that may send ahead of its turn.
-const READY: u8 = 128;
+const READY: u16 = 128;
+/// The leaf's queue is an active one.
+const MANAGED: u16 = 256;
+/// The leaf needs more than its balance and a FIFO to be served.
+const SPECIAL: u16 = LIMITED | URGENT | MANAGED;
 
 /// One class, on one cache line: all that a leaf needs when a packet arrives or leaves.
 #[derive(Debug)]
@@ -139,7 +143,7 @@ struct Leaf {
     balance: i64,
     weight: i64,
     parent: u32,
-    flags: u8,
+    flags: u16,
 }
 
 const _: () = assert!(size_of::<Leaf>() == 64);
@@ -264,9 +268,10 @@ impl Hls {
             let is_leaf = tree.is_leaf(class);
             let limited = if hls.ceilings.is_limited(class) { LIMITED } else { 0 };
             let urgent = if tree.config(class).latency_critical { URGENT } else { 0 };
-            let (parent_or_self, flags) =
-                if is_leaf { (parent, limited | urgent) } else { (hls.inners.len() as u32, INNER) };
             let queue = hls.slab.queue_for(tree, class);
+            let managed = if queue.is_fifo() { 0 } else { MANAGED };
+            let (parent_or_self, flags) =
+                if is_leaf { (parent, limited | urgent | managed) } else { (hls.inners.len() as u32, INNER) };
             hls.leaves.push(Leaf { queue, balance: 0, weight, parent: parent_or_self, flags });
             if !is_leaf {
                 hls.inners.push(Inner {
@@ -363,15 +368,19 @@ impl Hls {
                 #[cfg(test)]
                 self.visits.push(ClassId(id));
             }
-            if leaf.flags & URGENT != 0 {
-                self.visit_urgent(id);
+            if leaf.flags & SPECIAL != 0 {
+                if let Some(packet) = self.serve_special(id, drops) {
+                    packets += 1;
+                    bytes += u64::from(packet.len);
+                    out(packet);
+                }
                 continue;
             }
             // A balance is never negative.
             let affordable = (leaf.balance >> CREDIT_SHIFT) as u64;
             let (mut left, mut exhausted) = (affordable, false);
             loop {
-                let Some(packet) = leaf.queue.dequeue_within(&mut self.slab, ClassId(id), left, self.now, drops) else {
+                let Some(packet) = leaf.queue.pop_within(&mut self.slab, ClassId(id), left) else {
                     exhausted = true;
                     break;
                 };
@@ -379,9 +388,6 @@ impl Hls {
                 packets += 1;
                 bytes += u64::from(packet.len);
                 self.sent_in_round = true;
-                if leaf.flags & LIMITED != 0 {
-                    self.ceilings.sent(id, packet.len, self.now);
-                }
                 out(packet);
                 if packets >= max_packets || bytes >= max_bytes {
                     break;
@@ -398,6 +404,35 @@ impl Hls {
             }
         }
         more
+    }
+
+    /// What `serve` does for the leaf at the cursor where it is latency-critical, below a ceiling, or has an active queue: one packet
+    /// at most.
+    #[cold]
+    fn serve_special(&mut self, id: u32, drops: &mut dyn DropSink) -> Option<Packet> {
+        let leaf = &mut self.leaves[id as usize];
+        if leaf.flags & URGENT != 0 {
+            self.visit_urgent(id);
+            return None;
+        }
+        let affordable = (leaf.balance >> CREDIT_SHIFT) as u64;
+        let packet = leaf.queue.dequeue_within(&mut self.slab, ClassId(id), affordable, self.now, drops);
+        let empty = leaf.queue.is_empty();
+        if let Some(packet) = &packet {
+            let sent = i64::from(packet.len) << CREDIT_SHIFT;
+            leaf.balance -= sent;
+            self.inners[ROOT as usize].balance += sent;
+            self.sent_in_round = true;
+            if leaf.flags & LIMITED != 0 {
+                self.ceilings.sent(id, packet.len, self.now);
+            }
+        }
+        if empty {
+            self.end_visit_idle(id);
+        } else if packet.is_none() {
+            self.end_visit(id);
+        }
+        packet
     }
 
     /// Sends a packet of the latency-critical leaf whose turn it is, if no ceiling holds it back.
@@ -799,7 +834,7 @@ impl Scheduler for Hls {
         self.now = self.now.max(now);
         for (id, leaf) in self.leaves.iter_mut().enumerate() {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
-            leaf.flags &= INNER | LIMITED | URGENT;
+            leaf.flags &= INNER | SPECIAL;
             leaf.balance = 0;
         }
         for inner in &mut self.inners {

@@ -149,6 +149,13 @@ impl LeafQueue {
         }
     }
 
+    /// Whether it is a FIFO, and not an active queue.
+    #[must_use]
+    #[inline]
+    pub const fn is_fifo(&self) -> bool {
+        self.active == NIL
+    }
+
     /// Whether nothing is queued.
     #[must_use]
     #[inline]
