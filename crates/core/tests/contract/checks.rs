@@ -8,10 +8,13 @@ use fairlink_core::scheduler::{DropReason, Scheduler};
 use fairlink_core::units::Nanos;
 use proptest::prelude::*;
 
-use crate::model::{Broken, Event, Model, ensure};
+use crate::model::{Broken, Event, Invariants, Model, ensure};
 use crate::trees::{ClassSpec, Shape, TreeSpec, classes, trees, weights};
 
 const YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
+
+/// Packets that `liveness` sends at most, on trees in which everybody's turn takes longer.
+const LIVENESS_STEPS: usize = 10_000;
 
 /// What a check is given besides a tree.
 #[derive(Clone, Debug)]
@@ -252,6 +255,8 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
     }
     let tree = spec.build();
     let mut model = model(info, &spec);
+    // `operations` looks at them after every call.
+    model.check_invariants(Invariants::WithEverything);
     let ahead = match info.work_conserving {
         // A frame in which the leaf has some tens of slots may pass twice.
         WorkConserving::Never => 128,
@@ -268,31 +273,38 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
     for &(_, &leaf) in busy.iter().chain(&busy) {
         model.enqueue(&[(leaf, 1500)], false)?;
     }
-    let mut waited = vec![0u128; tree.len()];
+    let is_busy: Vec<bool> = (0..tree.len()).map(|class| busy.iter().any(|(_, leaf)| leaf.index() == class)).collect();
+    // What had been sent when a leaf began to wait: when it sent, or became backlogged.
+    let mut since = vec![0u128; tree.len()];
     let mut sent = 0;
-    for &(len, visitor) in case.traffic.iter().cycle().take(10_000) {
+    let in_time = |leaf: ClassId, waits: u128| {
+        ensure!(waits <= patience, "{leaf:?} waited for {waits} B; {patience} B are enough");
+        Ok(())
+    };
+    for &(len, visitor) in case.traffic.iter().cycle().take(LIVENESS_STEPS) {
         if let Some(&(_, &leaf)) = visitors.get(visitor as usize % (visitors.len() + 1))
             && model.queued(leaf) == 0
         {
             model.enqueue(&[(leaf, len)], false)?;
+            since[leaf.index()] = sent;
         }
         let Some(packet) = model.send()? else { return Err(format!("nothing sent with {:?}", model.backlog())) };
         // The link takes its time: a guarantee is one of bytes in time.
         model.set_now(model.now().saturating_add(tree.link().rate.time_for(packet.len.into())));
+        in_time(packet.class, sent - since[packet.class.index()])?;
         sent += u128::from(packet.len);
-        for &leaf in tree.leaves() {
-            let waits = &mut waited[leaf.index()];
-            *waits = if leaf == packet.class || model.queued(leaf) == 0 { 0 } else { *waits + u128::from(packet.len) };
-            ensure!(*waits <= patience, "{leaf:?} waited for {waits} B; {patience} B are enough");
-        }
-        if busy.iter().any(|&(_, &leaf)| leaf == packet.class) {
+        since[packet.class.index()] = sent;
+        if is_busy[packet.class.index()] {
             model.enqueue(&[(packet.class, len)], false)?;
         }
         if sent > 2 * patience {
             break;
         }
     }
-    Ok(())
+    tree.leaves()
+        .iter()
+        .filter(|&&leaf| model.queued(leaf) > 0)
+        .try_for_each(|&leaf| in_time(leaf, sent - since[leaf.index()]))
 }
 
 /// Nothing is allocated after construction.

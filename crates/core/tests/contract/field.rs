@@ -2,7 +2,7 @@
 //! scheduler from inside one of its own calls (a `&mut` borrow is exclusive), and cycles of filters (a packet arrives classified).
 //! Debt that is forgiven too early needs ceilings.
 
-use fairlink_core::hierarchy::{Feature, Hierarchy, LinkConfig, MAX_PACKET, QueueKind, QueueLimits};
+use fairlink_core::hierarchy::{ClassConfig, Feature, Hierarchy, LinkConfig, MAX_PACKET, QueueKind, QueueLimits};
 use fairlink_core::packet::{ClassId, Packet};
 use fairlink_core::registry::{self, BuildError, Leniency, SCHEDULERS, SchedulerInfo, WorkConserving};
 use fairlink_core::scheduler::{Dequeued, DropReason, Scheduler};
@@ -298,13 +298,13 @@ fn queues_of_one_packet_or_one_byte_work() {
 
 #[test]
 fn a_million_leaves_can_be_made_and_served() {
+    let link = LinkConfig { max_queued: 2_000, ..LinkConfig::new(Rate::MAX) };
+    let mut tree = Hierarchy::builder(link);
+    for _ in 0..1_000_000 {
+        tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+    }
+    let tree = tree.build().unwrap();
     for info in SCHEDULERS {
-        let link = LinkConfig { max_queued: 2_000, ..LinkConfig::new(Rate::MAX) };
-        let mut tree = Hierarchy::builder(link);
-        for _ in 0..1_000_000 {
-            tree.add(ClassId::ROOT, fairlink_core::hierarchy::ClassConfig::default()).unwrap();
-        }
-        let tree = tree.build().unwrap();
         let mut scheduler = registry::build(info, &tree, Leniency::Refuse).unwrap();
         let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
         for handle in 0..1_000 {
