@@ -177,7 +177,7 @@ impl Cbq {
     /// A scheduler for `tree`.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] as [`Plan::of`].
+    /// [`BuildError::Parameter`] as [`Plan::of`] and [`Lending::new`].
     pub fn new(tree: &Hierarchy, guideline: Guideline) -> Result<Self, BuildError> {
         let plan = Plan::of(tree)?;
         let link = tree.link();
@@ -187,7 +187,7 @@ impl Cbq {
                 rates[parent.index()] = rates[parent.index()].saturating_sub(plan.assured[class.index()].bps());
             }
         }
-        let lending = Lending::new(tree, &plan.priorities);
+        let lending = Lending::new(tree, &plan.priorities)?;
         let mut cbq = Self {
             guideline,
             classes: Vec::with_capacity(tree.len()),
@@ -407,7 +407,7 @@ impl Scheduler for Cbq {
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.turn();
-        let Some(lowest) = self.lending.lowest() else {
+        let Some((lowest, _)) = self.lending.lowest() else {
             return match self.overlimit.first() {
                 Some((_, due)) => Dequeued::WaitUntil(rounded_up(due as Fine)),
                 None => Dequeued::Idle,

@@ -1,16 +1,21 @@
 //! Who can lend to whom in a tree of classes, kept so that the next leaf that may send is found without a walk over all of them.
 //!
-//! A class *lends* to the backlogged leaves below it, *borrows* from its parent, or *stays* for itself. The lender of a leaf is the
-//! first class that lends on the way up from it, the leaf included, if no class on the way stays for itself; its level (0
-//! for a leaf, else one more than the children's largest) is the level that the leaf *offers* at.
+//! A class *lends* to the backlogged leaves below it, *borrows* from its parent, or *stays* for itself; or it *stops* all below it.
+//! The lender of a leaf is the first class that lends on the way up from it, the leaf included, if no class on the way stays
+//! for itself, and none up to the root stops it. Its level (0 for a leaf, else one more than the children's largest) is the level
+//! that the leaf *offers* at.
 //!
 //! **Sets.** Each class that is not a leaf has a set of its children for each priority and each level up to its own. The set of
 //! a level below its own holds the children through which a lender of that level is reached. The set of its own level holds
 //! the children that borrow from it. A leaf that gets or loses backlog, or a class that changes its standing, moves itself
 //! between two sets of its parent, and takes all leaves below it along; a class whose set became empty leaves its parent's.
 //!
-//! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search: the same, times
-//! the levels that are searched. Nothing is allocated after construction.
+//! **Turns** are the caller's: either over all leaves under a limit of levels, by [`Lending::next`], or within a level, going down
+//! from the root by [`Lending::next_child`] with what the caller keeps for each set by its [`Lending::number`].
+//!
+//! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all leaves: the
+//! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child and a number for
+//! each set, of which there are as many as levels times priorities in use.
 //!
 //! **Invariants.** A child is in a set exactly when its standing and its own sets say so ([`Lending::check`]).
 
@@ -21,8 +26,10 @@ use core::ops::Range;
 
 use crate::bits;
 use crate::hierarchy::{Hierarchy, MAX_DEPTH};
+use crate::packet::ClassId;
+use crate::registry::BuildError;
 
-const ROOT: u32 = 0;
+const ROOT: u32 = ClassId::ROOT.0;
 
 /// What a class does for the leaves below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +38,10 @@ pub enum Standing {
     Lends,
     /// Its parent is asked instead.
     Borrows,
-    /// It neither lends nor borrows.
+    /// It neither lends nor borrows; classes below it may lend.
     Stays,
+    /// Nothing below it is sent, whoever would lend.
+    Stops,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +52,8 @@ struct Node {
     /// The children, in `Lending::children`.
     first_child: u32,
     children: u32,
-    /// Where its first set lies in `Lending::words`, and the words of each.
+    /// The number of its first set, where that lies in `Lending::words`, and the words of each.
+    first_set: u32,
     first_word: usize,
     words: u32,
     level: u8,
@@ -60,6 +70,10 @@ pub struct Lending {
     nodes: Vec<Node>,
     children: Vec<u32>,
     words: Vec<u64>,
+    /// The root's sets that are not empty, in the order of their numbers.
+    ready: Vec<u64>,
+    /// Of all classes.
+    sets: u32,
     /// One more than the largest priority of a leaf.
     priorities: u8,
 }
@@ -67,8 +81,10 @@ pub struct Lending {
 impl Lending {
     /// The sets of `tree` without backlog, every class lending. `priorities` are those of the classes by id; only those of leaves
     /// matter.
-    #[must_use]
-    pub fn new(tree: &Hierarchy, priorities: &[u8]) -> Self {
+    ///
+    /// # Errors
+    /// [`BuildError::Parameter`] for a tree whose sets are too many to count in 32 bits.
+    pub fn new(tree: &Hierarchy, priorities: &[u8]) -> Result<Self, BuildError> {
         let mut levels = alloc::vec![0u8; tree.len()];
         for class in tree.classes().rev() {
             if let Some(parent) = tree.parent(class) {
@@ -80,27 +96,36 @@ impl Lending {
             nodes: Vec::with_capacity(tree.len()),
             children: Vec::with_capacity(tree.len()),
             words: Vec::new(),
+            ready: Vec::new(),
+            sets: 0,
             priorities: count,
         };
-        let mut words = 0;
-        for class in core::iter::once(crate::packet::ClassId::ROOT).chain(tree.classes()) {
+        let (mut sets, mut words) = (0u64, 0);
+        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
             let level = levels[class.index()];
             let children = tree.children(class);
-            let own = if level == 0 { 0 } else { bits::words(children.len()) };
+            let own_words = if level == 0 { 0 } else { bits::words(children.len()) };
+            let own_sets = if level == 0 { 0 } else { (usize::from(level) + 1) * usize::from(count) };
             lending.nodes.push(Node {
                 parent: tree.parent(class).map_or(ROOT, |parent| parent.0),
                 position: 0,
                 first_child: lending.children.len() as u32,
                 children: children.len() as u32,
+                first_set: sets as u32,
                 first_word: words,
-                words: own as u32,
+                words: own_words as u32,
                 level,
                 priority: priorities[class.index()],
                 standing: Standing::Lends,
                 backlogged: false,
             });
             lending.children.extend(children.iter().map(|child| child.0));
-            words += own * (usize::from(level) + 1) * usize::from(count);
+            sets += own_sets as u64;
+            words += own_sets * own_words;
+            if sets > u64::from(u32::MAX) {
+                let max = u64::from(u32::MAX);
+                return Err(BuildError::Parameter { class, what: "number of sets", value: sets, min: 0, max });
+            }
         }
         for parent in 0..lending.nodes.len() {
             let Node { first_child, children, .. } = lending.nodes[parent];
@@ -110,7 +135,9 @@ impl Lending {
             }
         }
         lending.words = alloc::vec![0; words];
-        lending
+        lending.ready = alloc::vec![0; bits::words(lending.root_sets())];
+        lending.sets = sets as u32;
+        Ok(lending)
     }
 
     /// One more than the largest priority of a leaf.
@@ -143,20 +170,17 @@ impl Lending {
         if old == standing {
             return;
         }
-        if class != ROOT {
-            self.own_sets(class, level, Self::unlink);
-        }
-        self.nodes[class as usize].standing = standing;
-        if class != ROOT {
-            self.own_sets(class, level, Self::link);
-        }
-    }
-
-    fn own_sets(&mut self, class: u32, level: u8, turn: fn(&mut Self, u32, u8, u8)) {
-        for priority in 0..self.priorities {
-            if self.offers(class, level, priority) {
-                turn(self, class, level, priority);
+        // What lies below its own level passes through it unless it stops that.
+        let lowest = if old == Standing::Stops || standing == Standing::Stops { 0 } else { level };
+        for turn in [Self::unlink, Self::link] {
+            for at in lowest..=level {
+                for priority in 0..self.priorities {
+                    if self.offers(class, at, priority) {
+                        turn(self, class, at, priority);
+                    }
+                }
             }
+            self.nodes[class as usize].standing = standing;
         }
     }
 
@@ -178,20 +202,58 @@ impl Lending {
     pub fn clear(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.backlogged = false);
         self.words.fill(0);
+        self.ready.fill(0);
+    }
+
+    /// How many sets there are.
+    #[must_use]
+    pub fn sets(&self) -> usize {
+        self.sets as usize
+    }
+
+    /// The number of the set of `class`, which is not a leaf, for lenders of `level` and for `priority`, below [`Lending::sets`].
+    #[must_use]
+    #[inline]
+    pub fn number(&self, class: u32, level: u8, priority: u8) -> usize {
+        self.nodes[class as usize].first_set as usize + self.within(level, priority)
+    }
+
+    /// The number of a set among those of its class.
+    fn within(&self, level: u8, priority: u8) -> usize {
+        usize::from(level) * usize::from(self.priorities) + usize::from(priority)
+    }
+
+    /// The sets of the root.
+    fn root_sets(&self) -> usize {
+        (usize::from(self.nodes[ROOT as usize].level) + 1) * usize::from(self.priorities)
     }
 
     /// Where the words of a set lie.
     fn set(&self, class: u32, level: u8, priority: u8) -> Range<usize> {
         let node = &self.nodes[class as usize];
-        let number = usize::from(level) * usize::from(self.priorities) + usize::from(priority);
-        let start = node.first_word + number * node.words as usize;
+        let start = node.first_word + self.within(level, priority) * node.words as usize;
         start..start + node.words as usize
+    }
+
+    /// The position of the first child from position `from` on that is in a set of `class`.
+    #[must_use]
+    #[inline]
+    pub fn next_child(&self, class: u32, level: u8, priority: u8, from: usize) -> Option<usize> {
+        bits::next(&self.words[self.set(class, level, priority)], self.nodes[class as usize].children as usize, from)
+    }
+
+    /// The child of `class` at `position`.
+    #[must_use]
+    #[inline]
+    pub fn child(&self, class: u32, position: usize) -> u32 {
+        self.children[self.nodes[class as usize].first_child as usize + position]
     }
 
     /// The level of the parent's set that `class` belongs in with what it has at `level`; `None` when in none.
     fn place(&self, class: u32, level: u8) -> Option<u8> {
         let node = &self.nodes[class as usize];
         match node.standing {
+            Standing::Stops => None,
             _ if level < node.level => Some(level),
             Standing::Lends => Some(level),
             Standing::Borrows => Some(self.nodes[node.parent as usize].level),
@@ -209,6 +271,10 @@ impl Lending {
             if !bits::insert(&mut self.words[set], size, position as usize) {
                 return;
             }
+            if parent == ROOT {
+                let (root_sets, number) = (self.root_sets(), self.within(above, priority));
+                bits::insert(&mut self.ready, root_sets, number);
+            }
             (class, level) = (parent, above);
         }
     }
@@ -223,6 +289,10 @@ impl Lending {
             if !bits::remove(&mut self.words[set], size, position as usize) {
                 return;
             }
+            if parent == ROOT {
+                let (root_sets, number) = (self.root_sets(), self.within(above, priority));
+                bits::remove(&mut self.ready, root_sets, number);
+            }
             (class, level) = (parent, above);
         }
     }
@@ -236,25 +306,37 @@ impl Lending {
         !bits::is_empty(&self.words[self.set(class, level, priority)])
     }
 
-    /// The lowest level of a lender that any backlogged leaf has.
+    /// The lowest level of a lender that any backlogged leaf has, and the smallest number of priority of those that have it.
     #[must_use]
-    pub fn lowest(&self) -> Option<u8> {
+    pub fn lowest(&self) -> Option<(u8, u8)> {
+        let number = bits::next(&self.ready, self.root_sets(), 0)?;
+        let priorities = usize::from(self.priorities);
+        let (level, priority) = ((number / priorities) as u8, (number % priorities) as u8);
         let Node { level: top, standing, .. } = self.nodes[ROOT as usize];
-        let levels = if standing == Standing::Lends { 0..top + 1 } else { 0..top };
-        levels.into_iter().find(|&level| (0..self.priorities).any(|priority| self.offers(ROOT, level, priority)))
+        let open = match standing {
+            Standing::Lends => true,
+            Standing::Borrows | Standing::Stays => level < top,
+            Standing::Stops => false,
+        };
+        open.then_some((level, priority))
     }
 
     /// The level of the lender of `leaf`, if it has one.
     #[must_use]
     pub fn lender_level(&self, leaf: u32) -> Option<u8> {
-        let mut class = leaf;
+        let (mut class, mut asks, mut lender) = (leaf, true, None);
         loop {
             let node = &self.nodes[class as usize];
             match node.standing {
-                Standing::Lends => return Some(node.level),
-                Standing::Borrows if class != ROOT => class = node.parent,
-                _ => return None,
+                Standing::Lends if asks => (asks, lender) = (false, Some(node.level)),
+                Standing::Lends | Standing::Borrows => {}
+                Standing::Stays => asks = false,
+                Standing::Stops => return None,
             }
+            if class == ROOT {
+                return lender;
+            }
+            class = node.parent;
         }
     }
 
@@ -262,6 +344,7 @@ impl Lending {
     /// `from` on, `from` included where `inclusive`, and from the first leaf on where none is left or there is no `from`.
     #[must_use]
     pub fn next(&self, priority: u8, highest: u8, from: Option<u32>, inclusive: bool) -> Option<u32> {
+        self.lowest()?;
         let search = Search { lending: self, priority, highest };
         let beyond = from.and_then(|leaf| search.beyond(leaf, inclusive));
         beyond.or_else(|| search.descend(ROOT, search.own(ROOT, false)))
@@ -272,6 +355,14 @@ impl Lending {
     /// # Errors
     /// The class and the set, in words.
     pub fn check(&self) -> Result<(), String> {
+        for level in 0..=self.level(ROOT) {
+            for priority in 0..self.priorities {
+                let is = bits::contains(&self.ready, self.within(level, priority));
+                if is != self.offers(ROOT, level, priority) {
+                    return Err(format!("the root's set of level {level}, priority {priority}, is ready: {is}"));
+                }
+            }
+        }
         for class in 1..self.nodes.len() as u32 {
             let Node { parent, position, level, .. } = self.nodes[class as usize];
             for priority in 0..self.priorities {
@@ -302,31 +393,23 @@ impl Search<'_> {
         match node.standing {
             Standing::Lends => node.level <= self.highest,
             Standing::Borrows => above,
-            Standing::Stays => false,
+            Standing::Stays | Standing::Stops => false,
         }
     }
 
     /// The position of the first child from `from` on through which a leaf can be reached.
-    fn child(&self, class: u32, own: bool, from: usize) -> Option<usize> {
-        let Node { level, children, .. } = self.lending.nodes[class as usize];
+    fn next_child(&self, class: u32, own: bool, from: usize) -> Option<usize> {
+        let level = self.lending.level(class);
         let below = 0..level.min(self.highest.saturating_add(1));
         let levels = below.chain(own.then_some(level));
-        let next = |level| {
-            let set = self.lending.set(class, level, self.priority);
-            bits::next(&self.lending.words[set], children as usize, from)
-        };
-        levels.filter_map(next).min()
-    }
-
-    fn child_at(&self, class: u32, position: usize) -> u32 {
-        self.lending.children[self.lending.nodes[class as usize].first_child as usize + position]
+        levels.filter_map(|level| self.lending.next_child(class, level, self.priority, from)).min()
     }
 
     /// The first leaf below `class`.
     fn descend(&self, mut class: u32, mut own: bool) -> Option<u32> {
         while self.lending.nodes[class as usize].level > 0 {
-            let position = self.child(class, own, 0)?;
-            class = self.child_at(class, position);
+            let position = self.next_child(class, own, 0)?;
+            class = self.lending.child(class, position);
             own = self.own(class, own);
         }
         Some(class)
@@ -345,13 +428,15 @@ impl Search<'_> {
         for at in (0..=depth).rev() {
             own[at] = self.own(path[at], own[at + 1]);
         }
-        if inclusive && own[0] && self.lending.offers(leaf, 0, self.priority) {
+        let stops = |at: &usize| self.lending.standing(path[*at]) == Standing::Stops;
+        let open = (0..=depth).rev().find(stops).map_or(0, |at| at + 1);
+        if inclusive && open == 0 && own[0] && self.lending.offers(leaf, 0, self.priority) {
             return Some(leaf);
         }
-        for at in 1..=depth {
+        for at in open.max(1)..=depth {
             let from = self.lending.nodes[path[at - 1] as usize].position as usize + 1;
-            if let Some(position) = self.child(path[at], own[at], from) {
-                let child = self.child_at(path[at], position);
+            if let Some(position) = self.next_child(path[at], own[at], from) {
+                let child = self.lending.child(path[at], position);
                 return self.descend(child, self.own(child, own[at]));
             }
         }
@@ -363,7 +448,6 @@ impl Search<'_> {
 mod tests {
     use super::*;
     use crate::hierarchy::{ClassConfig, LinkConfig};
-    use crate::packet::ClassId;
     use crate::units::Rate;
     use proptest::prelude::*;
 
@@ -389,11 +473,11 @@ mod tests {
         #[test]
         fn a_search_finds_what_a_walk_over_all_leaves_finds(
             parents in prop::collection::vec(any::<u32>(), 1..40),
-            steps in prop::collection::vec((any::<u32>(), 0u8..5, any::<u32>(), 0u8..5, any::<bool>()), 1..80),
+            steps in prop::collection::vec((any::<u32>(), 0u8..6, any::<u32>(), 0u8..5, any::<bool>()), 1..80),
         ) {
             let tree = tree(&parents);
             let priorities: Vec<_> = (0..tree.len()).map(|class| (class % 3) as u8).collect();
-            let mut lending = Lending::new(&tree, &priorities);
+            let mut lending = Lending::new(&tree, &priorities).unwrap();
             let mut order = Vec::new();
             in_order(&tree, ClassId::ROOT, &mut order);
             let mut backlogged = alloc::vec![false; tree.len()];
@@ -403,9 +487,10 @@ mod tests {
                     0 => lending.stand(class, Standing::Lends),
                     1 => lending.stand(class, Standing::Borrows),
                     2 => lending.stand(class, Standing::Stays),
+                    3 => lending.stand(class, Standing::Stops),
                     _ => {
                         let leaf = order[class as usize % order.len()];
-                        backlogged[leaf as usize] = what == 3 || from > u32::MAX / 2;
+                        backlogged[leaf as usize] = what == 4 || from > u32::MAX / 2;
                         lending.set_backlogged(leaf, backlogged[leaf as usize]);
                     }
                 }
@@ -420,8 +505,9 @@ mod tests {
                     let walk = (start..start + order.len()).map(|at| order[at % order.len()]).find(|&leaf| may(leaf));
                     prop_assert_eq!(found, walk);
                 }
-                let levels = order.iter().filter(|&&leaf| backlogged[leaf as usize]);
-                prop_assert_eq!(lending.lowest(), levels.filter_map(|&leaf| lending.lender_level(leaf)).min());
+                let waiting = order.iter().filter(|&&leaf| backlogged[leaf as usize]);
+                let offers = waiting.filter_map(|&leaf| Some((lending.lender_level(leaf)?, priorities[leaf as usize])));
+                prop_assert_eq!(lending.lowest(), offers.min());
             }
         }
     }
