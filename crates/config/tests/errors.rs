@@ -186,6 +186,26 @@ fn errors_of_matches_point_into_the_match() {
 }
 
 #[test]
+fn a_match_at_an_inner_class_is_refused() {
+    // Elsewhere a filter that selects an inner class has handed packets to something without a queue, and filters that refer to each
+    // other have gone round in circles. A cycle cannot be written here: a match tells headers, and nothing in it can name another
+    // match or a class; the class that it is written at is where it ends. (Parents in a circle are among the errors of classes.)
+    let text =
+        "link.rate = '1gbit'\n[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\nparent = 'a'\nmatch = 'tcp'";
+    assert_eq!(
+        refusal(text),
+        "bad.toml:4:9: error: \"match\" is for classes without children, and \"a\" has some; set it at the classes below\n"
+    );
+    for default in ["a", "link"] {
+        let text = format!(
+            "link.rate = '1gbit'\nlink.default = '{default}'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nparent = 'a'"
+        );
+        let says = refusal(&text);
+        assert!(says.contains(&format!("\"{default}\" has classes below it")), "{default}: {says}");
+    }
+}
+
+#[test]
 fn warnings_leave_the_file_usable() {
     let warnings = |text: &str| {
         let options = ReadOptions { leniency: Leniency::Ignore, ..ReadOptions::default() };

@@ -43,6 +43,10 @@ fn main() -> ExitCode {
         ("vlan_tags_and_ipv6_pass_and_are_classified", vlan_tags_and_ipv6_pass_and_are_classified),
         ("the_other_direction_passes_unshaped", the_other_direction_passes_unshaped),
         ("a_removed_interface_ends_the_run_with_everything_counted", a_removed_interface_ends_the_run),
+        (
+            "a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets",
+            a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets,
+        ),
         ("the_bench_measures_what_it_says", the_bench_measures_what_it_says),
         ("the_control_socket_tells_of_a_running_gateway", the_control_socket_tells_of_a_running_gateway),
         ("unfinished_checksums_are_completed_and_joined_packets_refused", unfinished_checksums_and_joined_packets),
@@ -267,6 +271,40 @@ fn a_removed_interface_ends_the_run(_: &PrivateNamespace) {
         assert!(error.to_string().contains("out went down or away"), "{error}");
         assert!(error.stats.balanced && error.stats.received.packets > 0, "{:?}", error.stats);
     });
+}
+
+fn a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets(_: &PrivateNamespace) {
+    cables();
+    let open = || {
+        let packet_sockets = std::fs::read_to_string("/proc/self/net/packet").unwrap().lines().count() - 1;
+        (packet_sockets, std::fs::read_dir("/proc/self/fd").unwrap().count())
+    };
+    let before = open();
+    // Once it is told to stop, and once it loses an interface; the second run starts where the first has ended.
+    for dies in [false, true] {
+        let gateway = Gateway::open(config(1_000_000, "hls")).unwrap();
+        assert!(open().0 > before.0);
+        let source = (1, Model::CbrRate(rate(20_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
+        let generator = Generator::open(generator(&[source], 300, 1)).unwrap();
+        let stop = AtomicBool::new(false);
+        let stats = std::thread::scope(|scope| {
+            let forwarded = scope.spawn(|| gateway.run(&stop));
+            generator.run(&AtomicBool::new(false), |_| ()).unwrap();
+            if dies {
+                interface::set_down("out").unwrap();
+                *forwarded.join().unwrap().unwrap_err().stats
+            } else {
+                stop.store(true, Ordering::Relaxed);
+                forwarded.join().unwrap().unwrap()
+            }
+        });
+        // The link takes 37 frames in that time, the queue 100.
+        assert!(stats.balanced && stats.queued.packets > 0 && stats.sent.packets > 0, "{stats:?}");
+        let parts = [stats.sent, stats.dropped, stats.queued];
+        assert_eq!(stats.received.packets, parts.iter().map(|part| part.packets).sum::<u64>());
+        assert_eq!(stats.received.bytes, parts.iter().map(|part| part.bytes).sum::<u64>());
+        assert_eq!(open(), before, "sockets and files, {dies}");
+    }
 }
 
 fn what_cannot_work_is_refused_with_what_to_do(_: &PrivateNamespace) {
