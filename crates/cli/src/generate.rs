@@ -42,6 +42,14 @@ impl Args {
     fn config(&self) -> Result<GeneratorConfig, Failure> {
         // Traffic is the same whatever a scheduler can honour.
         let file = Scenario::read(&self.scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
+        if let Some(peer) = file.peers.first() {
+            let name = &peer.name;
+            let why = format!(
+                "{}: [[peer]] \"{name}\": only `fairlink sim` runs several links at once",
+                self.scenario.display()
+            );
+            return Err(Failure::wrong(why));
+        }
         crate::link::warn(file.warnings);
         let link = &file.link;
         let matches = if link.matches.is_empty() && link.default_class.is_none() {

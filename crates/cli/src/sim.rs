@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
-use fairlink_config::{LinkFile, Problem, ReadOptions, Scenario};
+use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
 use fairlink_core::registry::{Leniency, SchedulerInfo};
 use fairlink_core::units::Nanos;
 use fairlink_lab::plot::PlotError;
 use fairlink_lab::table::{self, Style};
 use fairlink_lab::{hls, plot};
-use fairlink_sim::{Observer, Options, Report, SimError, compare};
+use fairlink_sim::{Observer, Options, Report, Shared, SharedPool, SimError, compare_shared};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
@@ -47,15 +47,29 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let mut file = Scenario::read(&args.scenario, &options)?;
     warn(std::mem::take(&mut file.warnings));
     warn(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
-    let schedulers = schedulers(&args.schedulers, &file.link, leniency)?;
-    let scenario = fairlink_sim::Scenario {
-        names: file.link.names.iter().map(str::to_owned).collect(),
-        tree: file.link.tree.clone(),
-        overhead: file.link.overhead,
-        sources: file.sources,
+    for peer in &mut file.peers {
+        warn(std::mem::take(&mut peer.link.warnings).into_iter().filter(concerns_a_simulation));
+    }
+    let schedulers = schedulers(&args.schedulers, &file, leniency)?;
+    let scenario = |link: &LinkFile, sources: &[_]| fairlink_sim::Scenario {
+        names: link.names.iter().map(str::to_owned).collect(),
+        tree: link.tree.clone(),
+        overhead: link.overhead,
+        sources: sources.to_vec(),
         duration: file.duration,
         warmup: file.warmup,
         seed: file.seed,
+    };
+    let pool = |pool: &PoolSpec| SharedPool {
+        name: pool.name.clone(),
+        rate: pool.rate,
+        burst: pool.burst,
+        members: pool.members.clone(),
+    };
+    let shared = Shared {
+        first: scenario(&file.link, &file.sources),
+        further: file.peers.iter().map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources))).collect(),
+        pools: file.pools.iter().map(pool).collect(),
     };
     if let Some(dir) = &args.out {
         // Before the work, not after it.
@@ -63,10 +77,14 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let options = Options { window: args.out.is_some().then(|| window(file.duration)), settle: hls::SETTLE };
     let watch = &mut Watch::new(schedulers.len() as u64 * u64::from(args.runs), file.duration)?;
-    let report = compare(&scenario, &schedulers, leniency, args.runs, &options, watch);
+    let report = compare_shared(&shared, &schedulers, leniency, args.runs, &options, watch);
     watch.bar.finish_and_clear();
     let report = report.map_err(|error| match error {
         SimError::Build { error, .. } => file.link.explain(&error).into(),
+        SimError::Further { link, error } => match (*error, file.peers.iter().find(|peer| peer.name == link)) {
+            (SimError::Build { error, .. }, Some(peer)) => peer.link.explain(&error).into(),
+            (error, _) => Failure::failed(SimError::Further { link, error: Box::new(error) }),
+        },
         SimError::Stopped { at } => {
             Failure::Failed(anyhow!("interrupted at {} of simulated time", human::time(at.0 as f64 / 1e9)))
         }
@@ -88,16 +106,19 @@ fn concerns_a_simulation(warning: &Problem) -> bool {
     !matches!(warning.kind(), NoMatch { .. } | Unsupported { .. })
 }
 
-fn schedulers(names: &[String], link: &LinkFile, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, Failure> {
+fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, Failure> {
     let mut found: Vec<&'static SchedulerInfo> = Vec::new();
     for name in names {
-        let (info, _) = link.for_scheduler(name, leniency)?;
+        let (info, _) = file.link.for_scheduler(name, leniency)?;
+        for peer in &file.peers {
+            peer.link.for_scheduler(name, leniency)?;
+        }
         if found.iter().all(|other| other.name != info.name) {
             found.push(info);
         }
     }
     if found.is_empty() {
-        found.push(link.info());
+        found.push(file.link.info());
     }
     Ok(found)
 }

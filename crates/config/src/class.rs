@@ -42,7 +42,7 @@ const KEYS: [&str; 23] = [
 const LEAF_KEYS: [&str; 9] =
     ["latency_critical", "contract", "real_time", "max_delay", "leaky_bucket", "buffer", "queue", "ecn", "match"];
 /// Which key asks a scheduler for which feature.
-const FEATURES: [(&str, Feature); 16] = [
+const FEATURES: [(&str, Feature); 17] = [
     ("ceiling", Feature::Ceiling),
     ("burst", Feature::Burst),
     ("burst", Feature::LatencyBurst),
@@ -59,6 +59,7 @@ const FEATURES: [(&str, Feature); 16] = [
     ("max_delay", Feature::MaxDelay),
     ("leaky_bucket", Feature::LeakyBucket),
     ("queue", Feature::ActiveQueue),
+    ("pool", Feature::Pool),
 ];
 
 /// A class as written, before it has a place in the tree.

@@ -22,6 +22,7 @@ mod kind;
 pub mod link;
 pub mod matching;
 pub mod names;
+mod peers;
 pub mod problem;
 mod reader;
 pub mod scenario;
@@ -29,5 +30,6 @@ mod tree;
 pub mod units;
 
 pub use link::{LinkFile, ReadOptions};
+pub use peers::{Peer, PoolSpec};
 pub use problem::{Problem, Problems};
 pub use scenario::Scenario;

@@ -31,7 +31,7 @@ pub const MAX_OVERHEAD: u64 = 1024;
 pub const DEFAULT_QUEUED: u32 = 65_536;
 
 /// What a file may hold, be it about a link or about traffic on it.
-pub(crate) const DOCUMENT_KEYS: [&str; 6] = ["link", "class", "duration", "warmup", "seed", "source"];
+pub(crate) const DOCUMENT_KEYS: [&str; 8] = ["link", "class", "duration", "warmup", "seed", "source", "peer", "pool"];
 const LINK_KEYS: [&str; 6] = ["rate", "scheduler", "mtu", "overhead", "default", "buffer"];
 const OVERHEADS: [(&str, Overhead); 4] =
     [("ethernet", Overhead::ETHERNET), ("docsis", Overhead::DOCSIS), ("ptm", Overhead::PTM), ("atm", Overhead::ATM)];
@@ -264,7 +264,7 @@ impl LinkFile {
         &self.source
     }
 
-    fn feature_span(&self, class: ClassId, feature: Feature) -> Option<Span> {
+    pub(crate) fn feature_span(&self, class: ClassId, feature: Feature) -> Option<Span> {
         let first = self.features.partition_point(|&(other, ..)| other < class);
         self.features[first..]
             .iter()
@@ -276,7 +276,10 @@ impl LinkFile {
 
     /// One finding for each feature that `info` cannot honour.
     fn unsupported(&self, info: &SchedulerInfo, leniency: Leniency) -> Result<Vec<Problem>, Problems> {
-        let all = info.unsupported(&self.tree);
+        let mut all = info.unsupported(&self.tree);
+        if !info.supports(Feature::Pool) {
+            all.extend(self.pools.iter().map(|&(class, _)| (class, Feature::Pool)));
+        }
         let ignore = leniency == Leniency::Ignore;
         let severity = if ignore { Severity::Warning } else { Severity::Error };
         let mut log = Log::new(&self.source);

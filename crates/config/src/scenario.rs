@@ -9,12 +9,14 @@ use toml::de::DeValue;
 
 use crate::kind::ProblemKind;
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions, leaf};
+use crate::peers::{self, Peer, PoolSpec};
 use crate::problem::{Log, Problem, Problems, Source};
 use crate::reader::{self, Table, Value, unknown_word};
 use crate::units::{parse_thousandths, parse_time};
 
 const PLACE: &str = "[[source]]";
-const KEYS: [&str; 9] = ["class", "model", "packet", "active", "rate", "packets_per_second", "on", "off", "shape"];
+const KEYS: [&str; 10] =
+    ["class", "link", "model", "packet", "active", "rate", "packets_per_second", "on", "off", "shape"];
 
 /// The models that can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,10 @@ pub struct Scenario {
     pub seed: u64,
     /// Who sends, in file order; all sound by [`SourceSpec::validate`] and with packets no longer than the link's mtu.
     pub sources: Vec<SourceSpec>,
+    /// Links that run beside it.
+    pub peers: Vec<Peer>,
+    /// What classes of all of them share.
+    pub pools: Vec<PoolSpec>,
     /// What is doubtful but usable, of the scenario alone; [`LinkFile::warnings`] has the link's.
     pub warnings: Vec<Problem>,
 }
@@ -73,8 +79,16 @@ impl Scenario {
         let duration = duration.and_then(|value| value.some_time(&mut log));
         let warmup = warmup(&table, duration, &mut log);
         let seed = table.get("seed").and_then(|value| value.integer(0, u64::MAX, &mut log));
-        let Some(link) = link(&table, options, &mut log)? else { return Err(log.into_errors()) };
-        let sources = sources(&table, &link, duration, &mut log);
+        let Some(mut link) = link(&table, options, &mut log)? else { return Err(log.into_errors()) };
+        let mut peers = peers::peers(&table, &link, options, &mut log);
+        let links: Vec<&LinkFile> = std::iter::once(&link).chain(peers.iter().map(|peer| &peer.link)).collect();
+        let pools = peers::pools(&table, &links, &mut log);
+        let sources = sources(&table, &link, &mut peers, duration, &mut log);
+        // Here a link is not alone.
+        let alone = |problem: &Problem| matches!(problem.kind(), ProblemKind::Misplaced { key: "pool", .. });
+        for link in std::iter::once(&mut link).chain(peers.iter_mut().map(|peer| &mut peer.link)) {
+            link.warnings.retain(|warning| !alone(warning));
+        }
         let warnings = log.finish()?;
         Ok(Self {
             link,
@@ -82,6 +96,8 @@ impl Scenario {
             warmup,
             seed: seed.unwrap_or(1),
             sources,
+            peers,
+            pools,
             warnings,
         })
     }
@@ -102,7 +118,11 @@ fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nano
 ///
 /// # Errors
 /// What is wrong with the file named.
-fn link(table: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Result<Option<LinkFile>, Problems> {
+pub(crate) fn link(
+    table: &Table<'_, '_>,
+    options: &ReadOptions<'_>,
+    log: &mut Log,
+) -> Result<Option<LinkFile>, Problems> {
     let Some(value) = table.need("link", "link = \"FILE\", or [link] and [[class]] as in a link file", log) else {
         return Ok(None);
     };
@@ -123,7 +143,14 @@ fn link(table: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Resu
     }
 }
 
-fn sources(document: &Table<'_, '_>, link: &LinkFile, duration: Option<Nanos>, log: &mut Log) -> Vec<SourceSpec> {
+/// The sources of `link`; those of a peer go there.
+fn sources(
+    document: &Table<'_, '_>,
+    link: &LinkFile,
+    peers: &mut [Peer],
+    duration: Option<Nanos>,
+    log: &mut Log,
+) -> Vec<SourceSpec> {
     const EXPECTED: &str = "a table for each source: [[source]], in double brackets";
     let Some(value) = document.need("source", "[[source]] and below it class = \"...\"", log) else {
         return Vec::new();
@@ -132,7 +159,17 @@ fn sources(document: &Table<'_, '_>, link: &LinkFile, duration: Option<Nanos>, l
     let mut sources = Vec::with_capacity(tables.len());
     for value in tables {
         if let Some(table) = value.table(PLACE, EXPECTED, log) {
-            sources.extend(source(&table, link, duration, log));
+            let Some(value) = table.get("link") else {
+                sources.extend(source(&table, link, duration, log));
+                continue;
+            };
+            let Some(name) = value.string("the name of a [[peer]] in quotes", log) else { continue };
+            if let Some(peer) = peers.iter_mut().find(|peer| peer.name == name) {
+                peer.sources.extend(source(&table, &peer.link, duration, log));
+            } else {
+                let names = peers.iter().map(|peer| peer.name.as_str());
+                log.error(value.span(), unknown_word("[[peer]]", name, names));
+            }
         }
     }
     sources

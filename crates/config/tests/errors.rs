@@ -156,7 +156,10 @@ fn errors_of_classes_name_the_place_and_the_limit() {
             "leaf setting at an inner class",
             "[[class]]\nname = 'a'\nbuffer = '10p'\n[[class]]\nname = 'b'\nparent = 'a'",
         ),
-        ("pool below another class", "[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nparent = 'a'\npool = 'up'"),
+        (
+            "pool below another class",
+            "link.scheduler = 'htb'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nparent = 'a'\npool = 'up'",
+        ),
     ]);
     insta::assert_snapshot!(table(&borrowed(&cases), refusal));
 }
@@ -221,7 +224,7 @@ fn warnings_leave_the_file_usable() {
         ("ceiling below guarantee", "[[class]]\nname = 'a'\nguarantee = '5mbit'\nceiling = '4mbit'"),
         ("buffer below a packet", "[[class]]\nname = 'a'\nbuffer = '1kB'"),
         ("leaves without match", "[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\n[[class]]\nname = 'c'"),
-        ("pool", "[[class]]\nname = 'a'\npool = 'uplinks'"),
+        ("pool", "link.scheduler = 'htb'\n[[class]]\nname = 'a'\npool = 'uplinks'"),
     ]);
     let mut table = table(&borrowed(&cases), warnings);
     table +=
@@ -357,4 +360,72 @@ fn ecn_is_for_queues_that_choose_what_to_drop() {
     let options = ReadOptions { scheduler: Some("virtual-clock"), ..ReadOptions::default() };
     let said = LinkFile::parse("bad.toml", class("queue = 'codel'"), &options).err().unwrap().lines();
     assert!(said.contains("an active queue discipline") && said.contains("hls"), "{said}");
+}
+
+#[test]
+fn errors_of_pools_and_further_links_name_the_place() {
+    const LINKS: &str = "duration = '1s'\nlink = { rate = '10mbit', scheduler = 'htb' }\n\
+        class = [{ name = 'a', guarantee = '4mbit', pool = 'up' }, { name = 'b:c', guarantee = '1mbit' }]\n\
+        source = [{ class = 'a', model = 'greedy', packet = '1kB' }]\n";
+    const POOL: &str = "[[pool]]\nname = 'up'\nrate = '6mbit'\nburst = '2kB'\n";
+    const PEER: &str =
+        "[[peer]]\nname = 'far'\nlink.rate = '10mbit'\nclass = [{ name = 'x', guarantee = '2mbit', pool = 'up' }]\n";
+    let refused = |text: &str| {
+        Scenario::parse("s.toml", text, &ReadOptions::default())
+            .map_or_else(|problems| problems.lines(), |_| String::new())
+    };
+    let sound = Scenario::parse("s.toml", format!("{LINKS}{POOL}{PEER}"), &ReadOptions::default()).unwrap();
+    assert_eq!((sound.link.warnings.len(), sound.peers[0].link.scheduler.as_str()), (0, "htb"));
+    let members: Vec<_> =
+        sound.pools[0].members.iter().map(|&(link, class, base)| (link, class.0, base.bps())).collect();
+    assert_eq!(members, [(0, 1, 4_000_000), (1, 1, 2_000_000)]);
+    let cases = [
+        (
+            "no such pool",
+            LINKS.to_owned(),
+            "s.toml:3:52: error: \"pool\" names \"up\", and the scenario has no [[pool]]",
+        ),
+        (
+            "bases",
+            format!("{LINKS}{POOL}{PEER}").replace("6mbit", "5mbit"),
+            "6000000 bit/s together, more than its 5000000",
+        ),
+        ("nobody", format!("{LINKS}{POOL}").replace(", pool = 'up'", ""), "\"up\": a pool without members"),
+        ("no burst", format!("{LINKS}{POOL}").replace("burst = '2kB'", ""), "burst"),
+        (
+            "weight",
+            format!("{LINKS}{POOL}")
+                .replace("guarantee = '4mbit'", "weight = 3")
+                .replace("guarantee = '1mbit'", "weight = 3"),
+            "needs a guarantee beside it",
+        ),
+        ("pool twice", format!("{LINKS}{POOL}{POOL}"), "\"name\" is the name of another [[pool]]"),
+        ("peer twice", format!("{LINKS}{POOL}{PEER}{PEER}"), "\"name\" is the name of another [[peer]]"),
+        ("colon", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'f:r'"), "\"name\" has a colon"),
+        ("two of a name", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'b'"), "is how the class \"b:c\" begins"),
+        ("name", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'link'"), "the name of the link itself"),
+        ("key", format!("{LINKS}{POOL}{PEER}mtu = '1kB'\n"), "mtu"),
+        (
+            "within a peer",
+            format!("{LINKS}{POOL}{PEER}").replace("'2mbit'", "'20mbit'"),
+            "s.toml:11:13: error: the classes below the link are guaranteed 20 Mbit/s together",
+        ),
+        (
+            "source of no link",
+            format!("{LINKS}{POOL}{PEER}").replace("source = [", "source = [{ link = 'fat', class = 'x' }, "),
+            "did you mean \"far\"",
+        ),
+        (
+            "scheduler",
+            format!("{LINKS}{POOL}{PEER}").replace("'htb'", "'hls'"),
+            "sets a pool, which hls cannot honour; these can: htb, htb-common-deficit",
+        ),
+    ];
+    for (title, text, expected) in cases {
+        let said = refused(&text);
+        assert!(said.contains(expected), "{title}: {said}");
+    }
+    // In a link file alone, too.
+    let said = refusal("link.rate = '1gbit'\n[[class]]\nname = 'a'\npool = 'up'");
+    assert!(said.contains("these can: htb, htb-common-deficit"), "{said}");
 }

@@ -79,3 +79,14 @@ fn a_link_file_is_looked_for_beside_the_scenario_that_names_it() {
     assert!(scenario.link.source().name().ends_with("fig1.toml"));
     assert_eq!(scenario.sources.len(), 5);
 }
+
+#[test]
+fn the_slots_of_2001_are_two_links_and_a_pool() {
+    let file = Scenario::read(path("htb-slots.toml"), &ReadOptions::default());
+    let file = file.unwrap_or_else(|problems| panic!("{}", problems.lines()));
+    assert!(file.warnings.is_empty() && file.link.warnings.is_empty() && file.peers[0].link.warnings.is_empty());
+    assert_eq!((file.sources.len(), file.peers[0].sources.len(), file.peers[0].name.as_str()), (2, 1, "eth1"));
+    let pool = &file.pools[0];
+    let bases: Vec<_> = pool.members.iter().map(|&(link, _, base)| (link, base.bps())).collect();
+    assert_eq!((pool.rate.bps(), pool.burst, bases), (800_000, 2_000, vec![(0, 400_000), (1, 240_000)]));
+}

@@ -48,6 +48,22 @@ match = ["udp dst port 5001", "dscp ef and src net 10.1.0.0/16"]
 [[class]]
 name = "b"
 guarantee = "70%"
+[[peer]]
+name = "far"
+link = { rate = "10mbit" }
+[[peer.class]]
+name = "c"
+guarantee = "1mbit"
+pool = "up"
+[[pool]]
+name = "up"
+rate = "500mbit"
+burst = "10kB"
+[[source]]
+link = "far"
+class = "c"
+model = "greedy"
+packet = "1kB"
 [[source]]
 class = "a1"
 model = "poisson"

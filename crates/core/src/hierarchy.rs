@@ -167,6 +167,9 @@ pub enum Feature {
     LeakyBucket,
     /// CoDel or FQ-CoDel at a leaf.
     ActiveQueue,
+    /// Borrowing from a [pool](crate::pool) of several links. It is not in a class's configuration: whoever builds the scheduler
+    /// brings the lenders, see [`build_member`](crate::registry::build_member).
+    Pool,
 }
 
 impl Feature {
@@ -189,6 +192,7 @@ impl Feature {
             Self::MaxDelay => "a max_delay",
             Self::LeakyBucket => "a leaky_bucket",
             Self::ActiveQueue => "an active queue discipline",
+            Self::Pool => "a pool",
         }
     }
 }

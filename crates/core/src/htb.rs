@@ -84,6 +84,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::Priority,
         Feature::Quantum,
         Feature::ActiveQueue,
+        Feature::Pool,
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",

@@ -7,6 +7,7 @@ use core::fmt;
 
 use crate::hierarchy::{Feature, Hierarchy};
 use crate::packet::ClassId;
+use crate::pool::Lender;
 use crate::scheduler::Scheduler;
 use crate::units::Nanos;
 use crate::{
@@ -207,10 +208,41 @@ pub fn build(
     tree: &Hierarchy,
     leniency: Leniency,
 ) -> Result<Box<dyn Scheduler>, BuildError> {
-    if leniency == Leniency::Refuse
-        && let Some(&(class, feature)) = info.unsupported(tree).first()
-    {
-        return Err(BuildError::Unsupported { scheduler: info.name, class, feature });
-    }
+    refuse(info, tree, leniency)?;
     (info.build)(tree)
+}
+
+/// Refuses the first thing in `tree` that `info` cannot honour, unless that is to be ignored.
+fn refuse(info: &'static SchedulerInfo, tree: &Hierarchy, leniency: Leniency) -> Result<(), BuildError> {
+    let unsupported = || info.unsupported(tree).first().copied();
+    match leniency {
+        Leniency::Ignore => Ok(()),
+        Leniency::Refuse => unsupported()
+            .map_or(Ok(()), |(class, feature)| Err(BuildError::Unsupported { scheduler: info.name, class, feature })),
+    }
+}
+
+/// Makes the scheduler `info` for `tree`, of which each class of `members`, a child of the root, borrows from its lender.
+///
+/// # Errors
+/// As [`build`]. Where there are members and `info` does not honour [`Feature::Pool`]: [`BuildError::Unsupported`] under
+/// [`Leniency::Refuse`]; under [`Leniency::Ignore`] it is built without them.
+pub fn build_member(
+    info: &'static SchedulerInfo,
+    tree: &Hierarchy,
+    leniency: Leniency,
+    members: Vec<(ClassId, Box<dyn Lender>)>,
+) -> Result<Box<dyn Scheduler>, BuildError> {
+    let Some(&(class, _)) = members.first() else { return build(info, tree, leniency) };
+    let feature = Feature::Pool;
+    match (info.supports(feature), leniency) {
+        (false, Leniency::Ignore) => build(info, tree, leniency),
+        (false, Leniency::Refuse) => Err(BuildError::Unsupported { scheduler: info.name, class, feature }),
+        (true, _) => {
+            refuse(info, tree, leniency)?;
+            let common = info.name == htb::COMMON_DEFICIT.name;
+            let deficits = if common { htb::Deficits::Common } else { htb::Deficits::PerLevel };
+            Ok(Box::new(htb::Htb::new(tree, deficits, members)?))
+        }
+    }
 }

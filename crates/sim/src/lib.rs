@@ -1,7 +1,7 @@
 //! A deterministic simulator: sources, a scheduler and a link on a virtual clock.
 //!
 //! A [`Scenario`] says what is simulated, [`simulate`] runs it under one scheduler and [`compare`] under several, on the same
-//! arrivals; a [`Run`] says what was measured. The loop around the scheduler is the one that the gateway runs,
+//! arrivals, [`compare_shared`] several links that share pools; a [`Run`] says what was measured. The loop around the scheduler is the one that the gateway runs,
 //! [`fairlink_core::driver::Driver`]; here its port is a link that always sends at exactly its rate, on a clock of whole
 //! nanoseconds that jumps from one event to the next.
 //!
@@ -20,9 +20,11 @@ pub mod observe;
 mod port;
 pub mod report;
 pub mod scenario;
+pub mod shared;
 mod summary;
 
-pub use engine::{compare, simulate};
+pub use engine::{compare, compare_shared, simulate};
 pub use observe::Observer;
-pub use report::{ClassRate, ClassRun, Delay, InnerRun, Phase, Report, Run, Window, Windows};
+pub use report::{ClassRate, ClassRun, Delay, InnerRun, LinkRun, Phase, Report, Run, Window, Windows};
 pub use scenario::{Options, Scenario, SimError};
+pub use shared::{Shared, SharedPool};

@@ -7,7 +7,7 @@ use fairlink_core::driver::Port;
 use fairlink_core::packet::{ClassId, ECN_CAPABLE, Packet, flow_bits};
 use fairlink_core::scheduler::{Backlog, DropReason, DropSink};
 use fairlink_core::units::Nanos;
-use fairlink_traffic::{Model, SourceSpec, TrafficMix, What};
+use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::measure::{Delays, Spans};
 use crate::observe::Observer;
@@ -56,6 +56,7 @@ fn count(sum: &mut Backlog, len: u32) {
 /// The link, its sources and its measurements, as the driver sees them.
 pub(crate) struct LinkPort<'a> {
     scenario: &'a Scenario,
+    phases: &'a [Interval],
     observer: &'a mut dyn Observer,
     mix: TrafficMix,
     greedy: Vec<Greedy>,
@@ -78,13 +79,14 @@ pub(crate) struct LinkPort<'a> {
 }
 
 impl<'a> LinkPort<'a> {
-    /// Ready to start.
+    /// Ready to start. Averages are made of each of `phases`.
     pub(crate) fn new(
         scenario: &'a Scenario,
+        phases: &'a [Interval],
         options: &Options,
         observer: &'a mut dyn Observer,
     ) -> Result<Self, SimError> {
-        scenario.check(options)?;
+        scenario.check(phases, options)?;
         let tree = &scenario.tree;
         let mix = TrafficMix::new(&scenario.sources, scenario.seed, scenario.duration)?;
         let mut place = vec![usize::MAX; tree.len()];
@@ -109,6 +111,7 @@ impl<'a> LinkPort<'a> {
         });
         Ok(Self {
             scenario,
+            phases,
             observer,
             mix,
             greedy: greedy_sources(scenario),
@@ -118,7 +121,7 @@ impl<'a> LinkPort<'a> {
             free: Vec::new(),
             place,
             leaves,
-            spans: Spans::new(cuts(scenario, options), count),
+            spans: Spans::new(cuts(scenario, phases, options), count),
             windows,
             free_at: Nanos::ZERO,
             busy: Nanos::ZERO,
@@ -170,6 +173,11 @@ impl<'a> LinkPort<'a> {
     /// What is simulated.
     pub(crate) fn scenario(&self) -> &'a Scenario {
         self.scenario
+    }
+
+    /// The intervals that averages are made of.
+    pub(crate) fn phases(&self) -> &'a [Interval] {
+        self.phases
     }
 
     /// The leaves, in the order of the tree.
@@ -342,9 +350,9 @@ fn greedy_sources(scenario: &Scenario) -> Vec<Greedy> {
 }
 
 /// Borders of the spans from which every average of the report is made.
-fn cuts(scenario: &Scenario, options: &Options) -> Vec<Nanos> {
+fn cuts(scenario: &Scenario, phases: &[Interval], options: &Options) -> Vec<Nanos> {
     let mut cuts = vec![Nanos::ZERO, scenario.warmup, scenario.duration];
-    for phase in scenario.phases() {
+    for phase in phases {
         cuts.extend([phase.start, settled(phase.start, phase.end, options)]);
     }
     cuts.sort_unstable();

@@ -26,6 +26,9 @@ pub struct Run {
     pub link_bps: f64,
     /// Share of the time after the warmup in which the link was sending.
     pub link_utilisation: f64,
+    /// The other links that ran beside it, if any; their classes follow its own everywhere, as `LINK:CLASS`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub further_links: Vec<LinkRun>,
     /// The leaves, in the order of the tree.
     pub classes: Vec<ClassRun>,
     /// The classes with children, in the order of the tree.
@@ -40,6 +43,17 @@ pub struct Run {
     /// Rates against time, where [`Options::window`](crate::Options::window) asks for them. Not part of the JSON.
     #[serde(skip)]
     pub windows: Option<Windows>,
+}
+
+/// A link that ran beside the first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkRun {
+    /// Its name.
+    pub name: String,
+    /// Its rate.
+    pub link_bps: f64,
+    /// Share of the time after the warmup in which it was sending.
+    pub link_utilisation: f64,
 }
 
 /// What a leaf did in a run. Packets and bytes are those of the whole run and add up: offered = sent + dropped + queued.
@@ -121,7 +135,8 @@ pub struct ClassRate {
     /// Mean rate in the phase without the first [`Options::settle`](crate::Options::settle) of it; that of the whole phase
     /// where it is no longer than that.
     pub settled_bps: f64,
-    /// What hierarchical max-min fairness gives the class, with what its sources ask for on average.
+    /// What hierarchical max-min fairness gives the class, with what its sources ask for on average. A pool counts as the link of its
+    /// members.
     pub ideal_bps: f64,
 }
 

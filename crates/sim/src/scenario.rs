@@ -3,6 +3,7 @@
 use fairlink_core::hierarchy::Hierarchy;
 use fairlink_core::overhead::Overhead;
 use fairlink_core::packet::ClassId;
+use fairlink_core::pool::PoolError;
 use fairlink_core::registry::BuildError;
 use fairlink_core::scheduler::Backlog;
 use fairlink_core::units::Nanos;
@@ -103,6 +104,34 @@ pub enum SimError {
         #[source]
         error: BuildError,
     },
+    /// A pool that cannot be.
+    #[error("pool {pool}: {error}")]
+    Pool {
+        /// The pool's name.
+        pool: String,
+        /// Why.
+        #[source]
+        error: PoolError,
+    },
+    /// A member of a pool on a link that is not there.
+    #[error("pool {pool}: a member on link {link}; there are {links}, from 0")]
+    NoLink {
+        /// The pool's name.
+        pool: String,
+        /// The link's number.
+        link: usize,
+        /// How many there are.
+        links: usize,
+    },
+    /// What went wrong on a link after the first.
+    #[error("link {link}: {error}")]
+    Further {
+        /// The link's name.
+        link: String,
+        /// What went wrong.
+        #[source]
+        error: Box<SimError>,
+    },
     /// The scheduler gave out a packet that it did not hold, or changed one.
     #[error("the scheduler gave out packet {handle} of class {}, which it does not hold", .class.0)]
     ForeignPacket {
@@ -156,7 +185,7 @@ pub enum SimError {
 
 impl Scenario {
     /// Checks all but the sources' own parameters.
-    pub(crate) fn check(&self, options: &Options) -> Result<(), SimError> {
+    pub(crate) fn check(&self, phases: &[Interval], options: &Options) -> Result<(), SimError> {
         if self.warmup >= self.duration {
             return Err(SimError::NoTime { duration: self.duration, warmup: self.warmup });
         }
@@ -180,7 +209,7 @@ impl Scenario {
             limited("classes times windows", self.duration.0.div_ceil(window.0), MAX_WINDOW_RATES)?;
         }
         // Each phase may be cut in two by the settling time, and one of them by the warmup.
-        limited("classes times phases", 2 * self.phases().len() as u64 + 1, MAX_PHASE_RATES)
+        limited("classes times phases", 2 * phases.len() as u64 + 1, MAX_PHASE_RATES)
     }
 
     /// The intervals between consecutive changes of any source's activity.
@@ -220,21 +249,30 @@ impl Scenario {
     /// level of the tree.
     #[must_use]
     pub fn ideals(&self) -> Vec<Vec<f64>> {
-        let (tree, phases) = (&self.tree, self.phases());
-        if tree.len() * phases.len() > EXACT_CELLS {
-            let mut solver = Solver::new(tree);
-            let solve = |phase: &Interval| {
-                let allocations = solver.solve(tree.link().rate, &self.demand(phase.start));
-                allocations.iter().map(|&bps| bps as f64).collect()
-            };
-            return phases.iter().map(solve).collect();
-        }
-        let solve = |phase: &Interval| {
-            let exact = Allocation::solve(tree, &self.demand(phase.start));
-            exact.classes().iter().map(|class| to_f64(&class.allocation)).collect()
-        };
-        phases.iter().map(solve).collect()
+        self.ideals_in(&self.phases())
     }
+
+    /// As [`Scenario::ideals`], with other phases.
+    pub(crate) fn ideals_in(&self, phases: &[Interval]) -> Vec<Vec<f64>> {
+        solve(&self.tree, phases, |at| self.demand(at))
+    }
+}
+
+/// What hierarchical max-min fairness gives each class of `tree` in each phase, where `demand` is asked for at its start.
+pub(crate) fn solve(tree: &Hierarchy, phases: &[Interval], demand: impl Fn(Nanos) -> Demand) -> Vec<Vec<f64>> {
+    if tree.len() * phases.len() > EXACT_CELLS {
+        let mut solver = Solver::new(tree);
+        let solve = |phase: &Interval| {
+            let allocations = solver.solve(tree.link().rate, &demand(phase.start));
+            allocations.iter().map(|&bps| bps as f64).collect()
+        };
+        return phases.iter().map(solve).collect();
+    }
+    let solve = |phase: &Interval| {
+        let exact = Allocation::solve(tree, &demand(phase.start));
+        exact.classes().iter().map(|class| to_f64(&class.allocation)).collect()
+    };
+    phases.iter().map(solve).collect()
 }
 
 #[cfg(test)]

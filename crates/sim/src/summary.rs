@@ -4,6 +4,7 @@ use fairlink_core::hierarchy::Hierarchy;
 use fairlink_core::packet::ClassId;
 use fairlink_core::scheduler::{Backlog, DropReason};
 use fairlink_core::units::{NANOS_PER_SEC, Nanos};
+use fairlink_traffic::Interval;
 
 use crate::measure::Spans;
 use crate::port::{LinkPort, settled};
@@ -28,11 +29,12 @@ pub(crate) fn summarise(
         warmup_s: seconds(warmup),
         link_bps: tree.link().rate.bps() as f64,
         link_utilisation: port.busy().0 as f64 / (end - warmup).0 as f64,
+        further_links: Vec::new(),
         classes: leaf_runs(port, queued, &rates),
         inner_classes: inner(tree)
             .map(|class| InnerRun { name: scenario.names[class.index()].clone(), rate_bps: rates[class.index()] })
             .collect(),
-        phases: phases(scenario, port.spans(), options, ideals),
+        phases: phases(scenario, port.phases(), port.spans(), options, ideals),
         notes: Vec::new(),
         memory_bound_bytes: port.memory_bound(),
         windows: port.windows().map(|spans| windows(scenario, spans)),
@@ -69,9 +71,15 @@ fn leaf_runs(port: &LinkPort<'_>, queued: &[Backlog], rates: &[f64]) -> Vec<Clas
     port.leaves().iter().zip(queued).map(leaf_run).collect()
 }
 
-fn phases(scenario: &Scenario, spans: &Spans, options: &Options, ideals: &[Vec<f64>]) -> Vec<Phase> {
+fn phases(
+    scenario: &Scenario,
+    phases: &[Interval],
+    spans: &Spans,
+    options: &Options,
+    ideals: &[Vec<f64>],
+) -> Vec<Phase> {
     let tree = &scenario.tree;
-    let phase = |(phase, ideal): (fairlink_traffic::Interval, &Vec<f64>)| {
+    let phase = |(phase, ideal): (&Interval, &Vec<f64>)| {
         let (start, end) = (phase.start, phase.end);
         let from = settled(start, end, options);
         let whole = rates(tree, &spans.between(start, end), start, end);
@@ -89,7 +97,7 @@ fn phases(scenario: &Scenario, spans: &Spans, options: &Options, ideals: &[Vec<f
             inner_classes: inner(tree).map(rate).collect(),
         }
     };
-    scenario.phases().into_iter().zip(ideals).map(phase).collect()
+    phases.iter().zip(ideals).map(phase).collect()
 }
 
 fn windows(scenario: &Scenario, spans: &Spans) -> Windows {

@@ -179,3 +179,29 @@ fn h_fsc_keeps_the_delays_of_audio_and_video_that_h_wf2q_plus_ties_to_their_rate
     }
     assert!(delay(1, "audio", "max") > bound("audio"));
 }
+
+#[test]
+fn two_links_share_a_pool_from_a_scenario_file() {
+    let file = scenario("htb-slots.toml");
+    let json = fairlink(&["sim", &file, "--json"]).quiet().json();
+    let run = &json["runs"][0];
+    let names: Vec<_> = run["classes"].as_array().expect("a list").iter().map(|class| class["name"].clone()).collect();
+    assert_eq!(names, ["flow 0", "flow 1", "eth1:flow 2"]);
+    assert_eq!((&run["scheduler"], &run["further_links"][0]["name"]), (&json!("htb"), &json!("eth1")));
+    // 2 .. 4 s: about the same though it should be 50 : 30; 4 .. 9 s: on the way there; always the pool's 800 kbit/s together.
+    let ratio = |phase| {
+        let rates = rates(run, phase, "rate_bps");
+        let sum: f64 = rates.iter().sum();
+        assert!((sum / 800e3 - 1.0).abs() < 0.05, "{rates:?}");
+        (rates[0] + rates[1]) / rates[2]
+    };
+    assert!((0.9..1.2).contains(&ratio(1)) && (1.4..1.75).contains(&ratio(2)), "{} {}", ratio(1), ratio(2));
+    let refused = fairlink(&["sim", &file, "--scheduler", "hls"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("these can: htb, htb-common-deficit"), "{}", refused.stderr);
+    let both = fairlink(&["sim", &file, "--scheduler", "htb", "--scheduler", "drr"]).stdout;
+    assert!(both.contains("note: drr ignores the pool slot 1"), "{both}");
+    let refused = fairlink(&["generate", &file, "--out", "none"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("only `fairlink sim` runs several links"), "{}", refused.stderr);
+}

@@ -3,4 +3,5 @@
 mod common;
 mod delays;
 mod link;
+mod pools;
 mod random_trees;

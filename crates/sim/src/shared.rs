@@ -1,0 +1,186 @@
+//! Several links that run side by side on one clock and share pools of bandwidth.
+
+use fairlink_core::hierarchy::{Hierarchy, HierarchyBuilder, LinkConfig};
+use fairlink_core::packet::ClassId;
+use fairlink_core::pool::{Lender, Pool};
+use fairlink_core::units::Rate;
+use fairlink_theory::request::{Demand, Request};
+use fairlink_traffic::Interval;
+
+use crate::report::{LinkRun, Run};
+use crate::scenario::{Scenario, SimError, solve};
+
+/// Links that share pools. Packets, times and lengths are each link's own; duration, warmup and seed are those of the first.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// The first link and its traffic.
+    pub first: Scenario,
+    /// Further links by name. In a report, their classes are called `LINK:CLASS` and come after those of the first.
+    pub further: Vec<(String, Scenario)>,
+    /// What they share.
+    pub pools: Vec<SharedPool>,
+}
+
+/// A pool, see [`fairlink_core::pool`].
+#[derive(Clone, Debug)]
+pub struct SharedPool {
+    /// Its name.
+    pub name: String,
+    /// What its members send together.
+    pub rate: Rate,
+    /// Bytes that may be sent at once.
+    pub burst: u64,
+    /// The members: the link (0 is the first), the class below its root, and the rate that the class is assured of.
+    pub members: Vec<(usize, ClassId, Rate)>,
+}
+
+/// Lenders of the classes of a link.
+pub(crate) type Lenders = Vec<(ClassId, Box<dyn Lender>)>;
+
+/// What a run of several links has besides the links.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sharing<'a> {
+    /// Names of the links after the first.
+    pub(crate) names: &'a [(String, Scenario)],
+    pub(crate) pools: &'a [SharedPool],
+}
+
+impl Shared {
+    pub(crate) fn sharing(&self) -> Sharing<'_> {
+        Sharing { names: &self.further, pools: &self.pools }
+    }
+
+    /// All links as they run.
+    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
+        let mut all = vec![self.first.clone()];
+        for (n, (name, scenario)) in self.further.iter().enumerate() {
+            let Scenario { duration, warmup, seed, .. } = self.first;
+            // Another stream of random numbers for each link, far from the seeds of other runs.
+            let seed = seed.wrapping_add((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let names = scenario.names.iter().map(|class| format!("{name}:{class}")).collect();
+            all.push(Scenario { names, duration, warmup, seed, ..scenario.clone() });
+        }
+        all
+    }
+}
+
+impl Sharing<'_> {
+    /// `error`, with the name of the link where it is a further one.
+    pub(crate) fn of_link(&self, link: usize, error: SimError) -> SimError {
+        match link.checked_sub(1).and_then(|further| self.names.get(further)) {
+            Some((name, _)) => SimError::Further { link: name.clone(), error: Box::new(error) },
+            None => error,
+        }
+    }
+
+    /// New pools, and by link who borrows from them.
+    pub(crate) fn members(&self, scenarios: &[Scenario]) -> Result<Vec<Lenders>, SimError> {
+        let mut members: Vec<Lenders> = scenarios.iter().map(|_| Vec::new()).collect();
+        for pool in self.pools {
+            let bases: Vec<Rate> = pool.members.iter().map(|&(.., base)| base).collect();
+            let refused = |error| SimError::Pool { pool: pool.name.clone(), error };
+            let ends = Pool::share(pool.rate, pool.burst, &bases).map_err(refused)?;
+            for (&(link, class, _), end) in pool.members.iter().zip(ends) {
+                let no_link = || SimError::NoLink { pool: pool.name.clone(), link, links: scenarios.len() };
+                members.get_mut(link).ok_or_else(no_link)?.push((class, Box::new(end)));
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// The intervals in which no source of any link starts or stops.
+pub(crate) fn phases(scenarios: &[Scenario]) -> Vec<Interval> {
+    let mut cuts: Vec<_> =
+        scenarios.iter().flat_map(Scenario::phases).flat_map(|phase| [phase.start, phase.end]).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
+}
+
+/// By link, phase and class: what max-min fairness gives. Members of a pool and what is below them share the pool as if it were a
+/// link and they its classes, each capped at its own link's rate; all others share their link as if it had no pool.
+pub(crate) fn ideals(scenarios: &[Scenario], pools: &[SharedPool], phases: &[Interval]) -> Vec<Vec<Vec<f64>>> {
+    let mut ideals: Vec<_> = scenarios.iter().map(|scenario| scenario.ideals_in(phases)).collect();
+    for pool in pools {
+        let Some((tree, origins)) = pooled(scenarios, pool) else { continue };
+        let demand = |at| {
+            let demands: Vec<Demand> = scenarios.iter().map(|scenario| scenario.demand(at)).collect();
+            let mut all = Demand::uniform(&tree, Request::Rate(0));
+            for (id, &(link, class)) in tree.classes().zip(&origins) {
+                if let Some(request) = demands[link].get(class).filter(|_| tree.is_leaf(id)) {
+                    let _ = all.set(&tree, id, request);
+                }
+            }
+            all
+        };
+        for (phase, shares) in solve(&tree, phases, demand).iter().enumerate() {
+            for (share, &(link, class)) in shares.iter().skip(1).zip(&origins) {
+                ideals[link][phase][class.index()] = *share;
+            }
+        }
+    }
+    if !pools.is_empty() {
+        for (scenario, ideals) in scenarios.iter().zip(&mut ideals) {
+            let top = scenario.tree.children(ClassId::ROOT);
+            ideals.iter_mut().for_each(|phase| phase[0] = top.iter().map(|class| phase[class.index()]).sum());
+        }
+    }
+    ideals
+}
+
+/// The tree of a pool, and by its ids but the root's the link and the class that they stand for. `None` for members that are not
+/// classes of their links; schedulers refuse those.
+fn pooled(scenarios: &[Scenario], pool: &SharedPool) -> Option<(Hierarchy, Vec<(usize, ClassId)>)> {
+    let mut tree = Hierarchy::builder(LinkConfig::new(pool.rate));
+    let mut origins = Vec::new();
+    for &(link, class, _) in &pool.members {
+        let known = &scenarios.get(link)?.tree;
+        if class.index() >= known.len() || known.parent(class) != Some(ClassId::ROOT) {
+            return None;
+        }
+        adopt(&mut tree, ClassId::ROOT, known, class, link, &mut origins)?;
+    }
+    Some((tree.build().ok()?, origins))
+}
+
+/// Adds `class` and all below it; trees are at most 64 levels deep.
+fn adopt(
+    tree: &mut HierarchyBuilder,
+    parent: ClassId,
+    from: &Hierarchy,
+    class: ClassId,
+    link: usize,
+    origins: &mut Vec<(usize, ClassId)>,
+) -> Option<()> {
+    let mut config = *from.config(class);
+    if parent == ClassId::ROOT {
+        config.ceiling = Some(config.ceiling.map_or(from.link().rate, |ceiling| ceiling.min(from.link().rate)));
+    }
+    let id = tree.add(parent, config).ok()?;
+    origins.push((link, class));
+    from.children(class).iter().try_for_each(|&child| adopt(tree, id, from, child, link, origins))
+}
+
+impl Run {
+    /// Adds what the link `name` did at the same time.
+    pub(crate) fn join(&mut self, name: &str, other: Self) {
+        self.classes.extend(other.classes);
+        self.inner_classes.extend(other.inner_classes);
+        for (phase, other) in self.phases.iter_mut().zip(other.phases) {
+            phase.classes.extend(other.classes);
+            phase.inner_classes.extend(other.inner_classes);
+        }
+        self.notes.extend(other.notes);
+        self.memory_bound_bytes += other.memory_bound_bytes;
+        if let (Some(windows), Some(other)) = (&mut self.windows, other.windows) {
+            windows.names.extend(other.names);
+            windows.leaf.extend(other.leaf);
+            for (row, other) in windows.rows.iter_mut().zip(other.rows) {
+                row.rates_bps.extend(other.rates_bps);
+            }
+        }
+        let (link_bps, link_utilisation) = (other.link_bps, other.link_utilisation);
+        self.further_links.push(LinkRun { name: name.to_owned(), link_bps, link_utilisation });
+    }
+}

@@ -1,0 +1,172 @@
+//! Links that share a pool: the cross-device sharing of \[htb\] with its script of 9.9.2001.
+
+use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits, Share};
+use fairlink_core::packet::ClassId;
+use fairlink_core::pool::PoolError;
+use fairlink_core::registry::{Leniency, SchedulerInfo, find};
+use fairlink_core::units::{NANOS_PER_SEC, Nanos};
+use fairlink_sim::{Options, Run, Shared, SharedPool, SimError, compare, compare_shared};
+use fairlink_traffic::Model;
+
+use crate::common::{flat, rate, scenario, source};
+
+/// Bytes per second, the unit of the script, in bit/s.
+const fn kbps(kilobytes: u64) -> u64 {
+    kilobytes * 8_000
+}
+
+fn class(guarantee: u64) -> ClassConfig {
+    let burst = Some(2_000);
+    ClassConfig {
+        share: Some(Share::Guarantee(rate(kbps(guarantee)))),
+        ceiling: Some(rate(kbps(100))),
+        burst,
+        ceiling_burst: burst,
+        limits: QueueLimits { packets: 5, bytes: u32::MAX },
+        ..ClassConfig::default()
+    }
+}
+
+/// A pool of 100; eth0's class at 50 with children at 30 and 10, eth1's class at 30. Flows 0 and 1 on eth0, flow 2 on eth1.
+fn slots_of_2001() -> Shared {
+    let link = LinkConfig { max_packet: 1000, ..LinkConfig::new(rate(10_000_000)) };
+    let mut eth0 = Hierarchy::builder(link);
+    let top = eth0.add(ClassId::ROOT, class(50)).unwrap();
+    eth0.add(top, class(30)).unwrap();
+    eth0.add(top, class(10)).unwrap();
+    let mut eth1 = Hierarchy::builder(link);
+    eth1.add(ClassId::ROOT, class(30)).unwrap();
+    let cbr = |at, kilobytes, active: &[(u64, u64)]| source(at, Model::CbrRate(rate(kbps(kilobytes))), 500, active);
+    let duration = Nanos::from_secs(14);
+    let first = vec![cbr(2, 90, &[(0, 9_000)]), cbr(3, 50, &[(4_000, 14_000)])];
+    let further = vec![cbr(1, 70, &[(2_000, 14_000)])];
+    Shared {
+        first: scenario(eth0.build().unwrap(), first, duration),
+        further: vec![("eth1".to_owned(), scenario(eth1.build().unwrap(), further, duration))],
+        pools: vec![SharedPool {
+            name: "slot 1".to_owned(),
+            rate: rate(kbps(100)),
+            burst: 2_000,
+            members: vec![(0, top, rate(kbps(50))), (1, ClassId(1), rate(kbps(30)))],
+        }],
+    }
+}
+
+const WINDOW: Options = Options { window: Some(Nanos(NANOS_PER_SEC / 2)), settle: Nanos::ZERO };
+
+fn under(name: &str, shared: &Shared, leniency: Leniency) -> Result<Run, SimError> {
+    let info: &'static SchedulerInfo = find(name).unwrap();
+    Ok(compare_shared(shared, &[info], leniency, 1, &WINDOW, &mut ())?.runs.remove(0))
+}
+
+/// Mean rate of `class` from `start` to `end` seconds, in the script's unit.
+fn mean(run: &Run, class: &str, start: f64, end: f64) -> f64 {
+    let windows = run.windows.as_ref().unwrap();
+    let at = windows.names.iter().position(|name| name == class).unwrap();
+    let rows: Vec<_> = windows.rows.iter().filter(|row| row.start_s >= start && row.end_s <= end).collect();
+    rows.iter().map(|row| row.rates_bps[at]).sum::<f64>() / rows.len() as f64 / 8_000.0
+}
+
+fn within(found: f64, expected: f64, tolerance: f64) -> bool {
+    (found / expected - 1.0).abs() <= tolerance
+}
+
+#[test]
+fn two_links_hold_the_ratio_and_the_total_of_their_pool_once_settled_and_not_right_after_a_change() {
+    for scheduler in ["htb", "htb-common-deficit"] {
+        let run = under(scheduler, &slots_of_2001(), Leniency::Refuse).unwrap();
+        let rates = |start, end| ["C1", "C2", "C3", "eth1:C1"].map(|class| mean(&run, class, start, end));
+        // Alone, flow 0 gets all that it offers.
+        assert!(within(rates(0.5, 2.0)[1], 90.0, 0.03), "{:?}", rates(0.5, 2.0));
+        // Right after flow 2 has started both links get about the same, though they should get 50 : 30.
+        let [eth0, .., eth1] = rates(2.5, 3.5);
+        assert!(within(eth0 / eth1, 1.0, 0.1) && within(eth0 + eth1, 100.0, 0.03), "{eth0} {eth1}");
+        // Settled: 50 : 30 between the links, 30 : 10 on the first, where one deficit for all levels is off by up to 20 %.
+        let [eth0, flow_0, flow_1, eth1] = rates(6.5, 9.0);
+        assert!(within(eth0 / eth1, 5.0 / 3.0, 0.1), "{eth0} {eth1}");
+        assert!(within(eth0 + eth1, 100.0, 0.03), "{eth0} {eth1}");
+        let tolerance = if scheduler == "htb" { 0.1 } else { 0.25 };
+        assert!(within(flow_0 / flow_1, 3.0, tolerance), "{scheduler} {flow_0} {flow_1}");
+        // What flow 1 leaves over is not used, the drawback of the rule.
+        let [eth0, .., eth1] = rates(11.0, 14.0);
+        assert!(within(eth0, 50.0, 0.02) && within(eth1, 30.0, 0.1), "{eth0} {eth1}");
+    }
+}
+
+#[test]
+fn classes_of_further_links_follow_with_the_name_of_their_link() {
+    let run = under("htb", &slots_of_2001(), Leniency::Refuse).unwrap();
+    let names: Vec<_> = run.classes.iter().map(|class| class.name.as_str()).collect();
+    assert_eq!(names, ["C2", "C3", "eth1:C1"]);
+    let ends: Vec<_> = run.phases.iter().map(|phase| phase.end_s).collect();
+    assert_eq!(ends, [2.0, 4.0, 9.0, 14.0]);
+    assert!(run.phases.iter().all(|phase| phase.classes.len() == 3 && phase.inner_classes.len() == 1));
+    // The pool is the link that its members share: 50 : 30, and 30 : 10 below.
+    let ideals: Vec<_> = run.phases[2].classes.iter().map(|class| class.ideal_bps / 8_000.0).collect();
+    assert_eq!(ideals, [46.875, 15.625, 37.5]);
+    assert_eq!(run.phases[2].inner_classes[0].ideal_bps, 500_000.0);
+    let link = &run.further_links[0];
+    let sent = run.classes[2].sent_bytes as f64 * 8.0 / 14.0 / 10e6;
+    assert!((link.link_bps, link.name.as_str()) == (10e6, "eth1") && within(link.link_utilisation, sent, 0.001));
+}
+
+#[test]
+fn every_run_starts_with_pools_that_nobody_has_used() {
+    let info = find("htb").unwrap();
+    let report = compare_shared(&slots_of_2001(), &[info, info], Leniency::Refuse, 1, &WINDOW, &mut ()).unwrap();
+    assert_eq!(report.runs[0], report.runs[1]);
+}
+
+#[test]
+fn links_without_a_pool_run_as_each_would_alone() {
+    let shared = |seed| {
+        let mut first = scenario(flat(1, &[1, 3]), vec![source(1, Model::Greedy, 700, &[])], Nanos::from_secs(2));
+        let poisson = |class| source(class, Model::PoissonRate(rate(400_000)), 300, &[]);
+        let second = scenario(flat(2, &[1, 1]), vec![poisson(1), poisson(2)], Nanos::from_secs(1));
+        first.sources.push(poisson(2));
+        first.seed = seed;
+        Shared { first, further: vec![("b".to_owned(), second)], pools: Vec::new() }
+    };
+    let both = under("hls", &shared(5), Leniency::Refuse).unwrap();
+    let alone = compare(&shared(5).first, &[find("hls").unwrap()], Leniency::Refuse, 1, &WINDOW, &mut ()).unwrap();
+    assert_eq!(both.classes[..2], alone.runs[0].classes[..]);
+    assert_eq!(both.link_utilisation, alone.runs[0].link_utilisation);
+    // The second link's sources are other ones than the first's, and others again with another seed.
+    let offered = |run: &Run| run.classes.iter().map(|class| class.offered_packets).collect::<Vec<_>>();
+    let other = offered(&under("hls", &shared(6), Leniency::Refuse).unwrap());
+    assert!(offered(&both)[2] > 250 && offered(&both)[1] != offered(&both)[2] && other[2..] != offered(&both)[2..]);
+}
+
+#[test]
+fn schedulers_without_pools_refuse_them_or_say_that_they_go_without() {
+    let shared = slots_of_2001();
+    for name in ["hls", "hfsc", "cbq-formal", "drr"] {
+        let refused = under(name, &shared, Leniency::Refuse).unwrap_err().to_string();
+        assert!(refused.contains("sets a pool") && refused.contains("these can: htb htb-common-deficit"), "{refused}");
+        let run = under(name, &shared, Leniency::Ignore).unwrap();
+        assert!(run.notes.contains(&format!("{name} ignores the pool slot 1")), "{:?}", run.notes);
+    }
+    assert_eq!(under("htb", &shared, Leniency::Refuse).unwrap().notes, Vec::<String>::new());
+}
+
+#[test]
+fn pools_and_links_that_cannot_be_are_refused_by_name() {
+    let refusal = |change: fn(&mut Shared)| {
+        let mut shared = slots_of_2001();
+        change(&mut shared);
+        under("htb", &shared, Leniency::Refuse).unwrap_err()
+    };
+    let error = PoolError::BasesExceedRate { bases_bps: kbps(80), rate_bps: kbps(79) };
+    let expected = SimError::Pool { pool: "slot 1".to_owned(), error };
+    assert_eq!(refusal(|shared| shared.pools[0].rate = rate(kbps(79))), expected);
+    let expected = SimError::NoLink { pool: "slot 1".to_owned(), link: 2, links: 2 };
+    assert_eq!(refusal(|shared| shared.pools[0].members[1].0 = 2), expected);
+    for class in [2, 9] {
+        let mut shared = slots_of_2001();
+        shared.pools[0].members[1].1 = ClassId(class);
+        let error = under("htb", &shared, Leniency::Refuse).unwrap_err().to_string();
+        assert!(error.starts_with("link eth1: htb: class") && error.contains("member of a pool"), "{error}");
+    }
+    let error = refusal(|shared| shared.further[0].1.sources[0].class = ClassId(0));
+    assert_eq!(error.to_string(), "link eth1: source 0: class 0 is not a leaf");
+}
