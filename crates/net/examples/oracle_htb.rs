@@ -1,6 +1,6 @@
 //! Our HTB and the kernel's on the same cable, real packets at 100 Mbit/s: Experiment 2 of \[hls\] with quanta in proportion to the
-//! guarantees, and a class held by its ceiling. While C pauses the kernel's shares are a few points more lopsided than ours, which
-//! are the text's: each branch its guarantee, the rest by the quanta. Prints the shares side by side and exits 1 where any differs by more than five
+//! guarantees, and a class held by its ceiling. While C pauses the kernel's shares are up to seven points more lopsided than ours,
+//! which are the text's: each branch its guarantee, the rest by the quanta. Why is not known; deeper buckets do not change it. Prints the shares side by side and exits 1 where any differs by more than five
 //! points of the link, or where a class exceeds its ceiling. `scripts/oracle-htb` runs it; it needs some 40 s of a machine that is
 //! not busy.
 
