@@ -11,7 +11,7 @@ mod model;
 mod trees;
 
 use checks::{CHECKS, Case, Op};
-use fairlink_core::hierarchy::QueueLimits;
+use fairlink_core::hierarchy::{Feature, QueueKind, QueueLimits};
 use fairlink_core::registry::SCHEDULERS;
 use trees::{ClassSpec, Shape, TreeSpec};
 
@@ -39,19 +39,35 @@ impl Bytes<'_> {
         10u64.pow(u32::from(self.byte() % (most + 1)))
     }
 
+    /// One time in four, where the scheduler honours `feature`.
+    fn sets(&mut self, shape: Shape, feature: Feature) -> bool {
+        shape.features.contains(&feature) && self.byte() % 4 == 0
+    }
+
     fn class(&mut self, shape: Shape, quanta: bool) -> ClassSpec {
         let bytes = if self.byte() % 4 == 0 { 1 + u32::from(self.byte()) * 64 } else { u32::MAX };
+        let latency_critical = self.sets(shape, Feature::LatencyCritical);
+        let of_guarantee = if latency_critical { Feature::LatencyBurst } else { Feature::Burst };
+        let queue = match self.sets(shape, Feature::ActiveQueue) {
+            true => ([QueueKind::CoDel, QueueKind::FqCoDel][usize::from(self.byte() % 2)], self.byte() % 2 == 0),
+            false => (QueueKind::Fifo, false),
+        };
         ClassSpec {
             parent: None,
             weight: self.power_of_ten(11) * u64::from(1 + self.byte() % 9),
             limits: QueueLimits { packets: 1 + u32::from(self.byte() % 20), bytes },
-            ceiling: (shape.ceilings && self.byte() % 4 == 0).then(|| self.power_of_ten(11) * 7),
+            ceiling: self.sets(shape, Feature::Ceiling).then(|| self.power_of_ten(11) * 7),
             quantum: quanta.then(|| self.number().max(1)),
+            bursts: [of_guarantee, Feature::CeilingBurst]
+                .map(|feature| self.sets(shape, feature).then(|| u64::from(self.number().max(1)))),
+            priority: self.sets(shape, Feature::Priority).then(|| self.byte() % 8),
+            latency_critical,
+            queue,
         }
     }
 
     fn tree(&mut self, shape: Shape) -> TreeSpec {
-        let quanta = shape.quanta && self.byte() % 2 == 0;
+        let quanta = shape.features.contains(&Feature::Quantum) && self.byte() % 2 == 0;
         let max_packet = if self.byte() % 4 == 0 { 1 + self.number() % (1 << 20) } else { 1500 };
         let (rate, max_queued) = (self.power_of_ten(12), 1 + u32::from(self.byte()));
         let mut spec = TreeSpec { rate, max_packet, max_queued, classes: vec![self.class(shape, quanta)] };
