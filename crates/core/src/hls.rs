@@ -908,7 +908,7 @@ impl Scheduler for Hls {
                 return Err(format!("idle leaf {id} has a balance of {} credits", leaf.balance));
             }
         }
-        self.urgent.check().map_err(String::from)?;
+        self.urgent.check(self.max_packet_credits()).map_err(String::from)?;
         for inner in &self.inners[1..] {
             if inner.balance < 0 || inner.residual < 0 {
                 return Err(format!("class {}: balance {}, residual {}", inner.class, inner.balance, inner.residual));

@@ -227,12 +227,11 @@ impl Urgent {
         self.accounts.iter_mut().for_each(|account| account.debt = 0);
     }
 
-    /// What must always hold, but for what `Hls` knows.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
+    /// What must always hold, where the largest packet is of `largest` credits.
+    pub(super) fn check(&self, largest: i64) -> Result<(), &'static str> {
         if self.accounts.iter().filter(|account| account.debt != 0).count() != self.in_debt as usize {
             return Err("the number of leaves in debt is wrong");
         }
-        let largest = credits(u32::MAX);
         let over = |account: &Account| account.debt < 0 || account.debt > account.advance.max(largest);
         if self.accounts.iter().any(over) { Err("a leaf owes more than its advance") } else { Ok(()) }
     }
