@@ -4,7 +4,7 @@
 use fairlink_config::demand::parse_demand;
 use fairlink_config::matching::Match;
 use fairlink_config::{LinkFile, ReadOptions, Scenario, units};
-use fairlink_core::registry::Leniency;
+use fairlink_core::Leniency;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -5,7 +5,7 @@
 use std::sync::{LazyLock, Mutex};
 
 use fairlink_config::matching::Match;
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 use fairlink_net::classify::Classifier;
 use fairlink_net::parse::frame_key;
 use libfuzzer_sys::fuzz_target;

@@ -11,8 +11,7 @@ mod model;
 mod trees;
 
 use checks::{CHECKS, Case, Op};
-use fairlink_core::hierarchy::{Feature, QueueKind, QueueLimits};
-use fairlink_core::registry::SCHEDULERS;
+use fairlink_core::{Feature, QueueKind, QueueLimits, registry::SCHEDULERS};
 use trees::{ClassSpec, Shape, TreeSpec};
 
 /// The fuzzer's bytes, and zeros after them.

@@ -1,7 +1,7 @@
 //! Values on the command line.
 
 use fairlink_config::units::{parse_rate, parse_time};
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{Nanos, Rate};
 
 /// A time with its unit, such as `10ms`.
 pub(crate) fn time(text: &str) -> Result<Nanos, String> {

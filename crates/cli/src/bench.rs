@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use fairlink_core::registry::{self, SCHEDULERS, SchedulerInfo};
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    Nanos, SchedulerInfo,
+    registry::{self, SCHEDULERS},
+};
 use fairlink_lab::bench::{self, BATCH, Cost, Plan};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -40,7 +42,7 @@ fn scheduler(name: &str) -> Result<&'static SchedulerInfo, String> {
 }
 
 fn leaves(text: &str) -> Result<usize, String> {
-    let most = fairlink_core::hierarchy::MAX_LEAVES;
+    let most = fairlink_core::MAX_LEAVES;
     let number = text.parse().map_err(|error| format!("{error}"))?;
     if (1..=most).contains(&number) { Ok(number) } else { Err(format!("{number} is outside 1 .. {most}")) }
 }
@@ -62,7 +64,7 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
         plan.schedulers = SCHEDULERS.iter().collect();
     }
     if args.full {
-        plan.leaves.push(fairlink_core::hierarchy::MAX_LEAVES);
+        plan.leaves.push(fairlink_core::MAX_LEAVES);
     }
     // Draws only where standard error is a terminal.
     let bar =

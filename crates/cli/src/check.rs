@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use fairlink_config::link::{LinkFile, ReadOptions};
 use fairlink_config::problem::Problems;
-use fairlink_core::hierarchy::Share;
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{self, BuildError, Leniency};
+use fairlink_core::{BuildError, ClassId, Leniency, Share, registry};
 use serde::Serialize;
 
 use crate::failure::Failure;

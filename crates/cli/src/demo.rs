@@ -7,8 +7,7 @@ mod words;
 
 use anyhow::anyhow;
 use fairlink_config::link::scheduler_named;
-use fairlink_core::registry::{self, Leniency, SchedulerInfo};
-use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
+use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
 use fairlink_lab::hls::{self, Difference, Experiment};
 use fairlink_net::demo::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 use fairlink_sim::{Scenario, compare};

@@ -1,7 +1,7 @@
 //! `fairlink explain`: why a class gets what it gets.
 
 use fairlink_config::LinkFile;
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 use fairlink_theory::explain::{Explanation, Step};
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::to_f64;

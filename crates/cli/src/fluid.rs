@@ -1,7 +1,7 @@
 //! `fairlink fluid`: what the classes should get, exactly.
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 use fairlink_theory::hmm::{Allocation, ClassAllocation};
 use fairlink_theory::to_f64;
 use serde::Serialize;

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use fairlink_config::{LinkFile, ReadOptions};
-use fairlink_core::registry::Leniency;
-use fairlink_core::units::Nanos;
+use fairlink_core::{Leniency, Nanos};
 use fairlink_net::control::{self, Control};
 use fairlink_net::gateway::{Gateway, GatewayConfig, LongFrames, OffloadPolicy, Processor, RunError};
 use fairlink_net::pacing::Pacing;

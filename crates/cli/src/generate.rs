@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use fairlink_config::{ReadOptions, Scenario};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::Leniency;
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{ClassId, Leniency, Nanos, Rate};
 use fairlink_net::addressing::{default_matches, headers_for};
 use fairlink_net::generator::{Generator, GeneratorConfig, GeneratorReport, Lanes};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use fairlink_config::demand::parse_demand;
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::{LinkFile, Problem, Problems, ReadOptions};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::Leniency;
+use fairlink_core::{ClassId, Leniency};
 use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 

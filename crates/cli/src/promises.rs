@@ -1,9 +1,10 @@
 //! What a scheduler promises for a link: the bounds that `fairlink check` prints.
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::hierarchy::Feature;
-use fairlink_core::hls::{Advances, CREDITS_PER_BYTE, RunWeights};
-use fairlink_core::packet::ClassId;
+use fairlink_core::{
+    ClassId, Feature,
+    schedulers::hls::{Advances, CREDITS_PER_BYTE, RunWeights},
+};
 use fairlink_theory::bounds::{HdrrBounds, HlsBounds};
 use fairlink_theory::curves::{flat_excess, real_time_excess};
 use fairlink_theory::latency::delay_bounds;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fairlink_core::units::Nanos;
+use fairlink_core::Nanos;
 use fairlink_net::meter::{Clock, ReceiverReport};
 use fairlink_net::receiver::{Receiver, ReceiverConfig};
 use indicatif::{ProgressBar, ProgressStyle};

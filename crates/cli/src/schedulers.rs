@@ -1,7 +1,6 @@
 //! `fairlink schedulers`: what each scheduler supports, from the code itself.
 
-use fairlink_core::hierarchy::Feature;
-use fairlink_core::registry::{SCHEDULERS, SchedulerInfo};
+use fairlink_core::{Feature, SchedulerInfo, registry::SCHEDULERS};
 use serde::Serialize;
 
 use crate::failure::Failure;

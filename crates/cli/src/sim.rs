@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
-use fairlink_core::registry::{Leniency, SchedulerInfo};
-use fairlink_core::units::Nanos;
+use fairlink_core::{Leniency, Nanos, SchedulerInfo};
 use fairlink_lab::plot::PlotError;
 use fairlink_lab::table::{self, Style};
 use fairlink_lab::{hls, plot};

@@ -1,9 +1,8 @@
 //! One `[[class]]` of a link file.
 
-use fairlink_core::hierarchy::{
-    ClassConfig, Contract, Feature, LeakyBucket, MAX_WEIGHT, QueueKind, QueueLimits, ServiceCurve, Share,
+use fairlink_core::{
+    ClassConfig, Contract, Feature, LeakyBucket, MAX_WEIGHT, Nanos, QueueKind, QueueLimits, Rate, ServiceCurve, Share,
 };
-use fairlink_core::units::{Nanos, Rate};
 
 use crate::kind::ProblemKind;
 use crate::matching::Match;

@@ -1,7 +1,6 @@
 //! Who wants how much, as on the command line: `A1=inf,C=300mbit`.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
+use fairlink_core::{ClassId, Hierarchy};
 use thiserror::Error;
 
 use crate::link::first_leaf;

@@ -1,7 +1,6 @@
 //! Every kind of thing that can be wrong with a file: the message, what to do, and what the place is labelled.
 
-use fairlink_core::hierarchy::{MAX_DEPTH, MAX_LEAVES};
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{MAX_DEPTH, MAX_LEAVES, Nanos, Rate};
 use thiserror::Error;
 
 use crate::matching::MatchError;

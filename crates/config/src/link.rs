@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fairlink_core::hierarchy::{Feature, Hierarchy, LinkConfig, MAX_PACKET};
-use fairlink_core::overhead::Overhead;
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{self, BuildError, Leniency, SCHEDULERS, SchedulerInfo};
-use fairlink_core::units::Rate;
+use fairlink_core::{
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, MAX_PACKET, Overhead, Rate, SchedulerInfo,
+    registry::{self, SCHEDULERS},
+};
 use miette::{NamedSource, Severity};
 
 use crate::class::{self, LinkFacts, RawClass};

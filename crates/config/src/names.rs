@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 
 use crate::reader::closest;
 

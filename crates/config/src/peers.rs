@@ -1,9 +1,6 @@
 //! `[[peer]]` and `[[pool]]` of a scenario file: further links, and what links share.
 
-use fairlink_core::hierarchy::{Feature, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::pool::Pool;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassId, Feature, Pool, Rate, Share};
 use fairlink_traffic::spec::SourceSpec;
 
 use crate::kind::ProblemKind;

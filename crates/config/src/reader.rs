@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{Nanos, Rate};
 use miette::NamedSource;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fairlink_core::units::Nanos;
+use fairlink_core::Nanos;
 use fairlink_traffic::spec::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceSpec};
 use miette::NamedSource;
 use toml::de::DeValue;

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use fairlink_core::hierarchy::{Hierarchy, HierarchyError, LinkConfig};
-use fairlink_core::packet::ClassId;
+use fairlink_core::{ClassId, Hierarchy, HierarchyError, LinkConfig};
 
 use crate::class::RawClass;
 use crate::kind::ProblemKind;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{Nanos, Rate};
 use thiserror::Error;
 
 /// What a quantity measures.

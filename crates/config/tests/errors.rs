@@ -2,8 +2,7 @@
 
 use fairlink_config::link::find_scheduler;
 use fairlink_config::{LinkFile, Problems, ReadOptions, Scenario};
-use fairlink_core::hierarchy::{Feature, MAX_DEPTH};
-use fairlink_core::registry::{BuildError, Leniency, SCHEDULERS};
+use fairlink_core::{BuildError, Feature, Leniency, MAX_DEPTH, registry::SCHEDULERS};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 fn link(text: &str) -> Result<LinkFile, Problems> {

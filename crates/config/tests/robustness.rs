@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use fairlink_config::{LinkFile, Problem, ReadOptions, Scenario};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::Leniency;
+use fairlink_core::{ClassId, Leniency};
 use proptest::prelude::*;
 
 /// Every key of both kinds of file.

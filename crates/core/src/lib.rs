@@ -1,8 +1,5 @@
 //! Packet schedulers that share a link among a tree of traffic classes, so that the outcome can be predicted.
 //!
-//! Start with [`scheduler`], which says what a scheduler is, and [`hierarchy`], which says what it is built from;
-//! [`registry`] names them all; [`driver`] is the loop that runs one at the pace of a link.
-//!
 //! # What this crate does not do
 //! It reads no clock, does no I/O, draws no random numbers, uses no floating point and no `unsafe`, and sees no packet
 //! contents. Who drives it owns time and packets.
@@ -18,50 +15,18 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod bits;
-pub mod bucket;
-pub mod cbq;
-pub mod codel;
-pub mod corr;
-pub mod curve;
-pub mod discipline;
-pub mod driver;
-pub mod drr;
-pub mod drr_plus;
-pub mod drr_plus_plus;
-pub mod drr_plus_plus_mw00;
-pub mod fifo;
-pub mod flows;
-pub mod fq_sds;
-pub mod hdrr;
-pub mod heap;
-pub mod hfsc;
-pub mod hierarchy;
-pub mod hls;
-pub mod hpfq;
-pub mod hrr;
-pub mod htb;
-pub mod lending;
-pub mod metered;
-pub mod overhead;
-pub mod packet;
-pub mod pool;
-pub mod queue;
-pub mod rcsp;
-pub mod reconfigure;
-pub mod registry;
-pub mod rps;
-pub mod sced;
-pub mod scfq;
-pub mod scheduler;
-pub mod sfq;
-pub mod tags;
-pub mod units;
-pub mod virtual_clock;
-pub mod vtime;
-pub mod wf2q_plus;
-pub mod wfq;
-pub mod wrr;
-
+mod bases;
+mod contract;
+mod parts;
+mod queue;
+mod runtime;
+pub mod schedulers;
 #[cfg(test)]
-mod testlink;
+mod test_link;
+
+pub use contract::*;
+pub use runtime::driver::{Driver, Pacer, Port, Wake};
+pub use runtime::metered::{Count, Counters, Metered};
+pub use runtime::pool::{Member, Pool, PoolError};
+pub use runtime::reconfigure::{Change, ReconfigureError, reconfigure};
+pub use runtime::{pool, registry};

@@ -11,18 +11,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::hierarchy::{Hierarchy, QueueLimits};
-use crate::packet::{ClassId, Packet};
-use crate::scheduler::{Backlog, DropReason, DropSink};
-use crate::units::Nanos;
+use crate::contract::{Backlog, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits};
 
 mod active;
 #[cfg(test)]
 mod active_tests;
+mod codel;
 #[cfg(test)]
 mod tests;
-
-pub use active::{FLOWS, MAX_FLOWS};
 
 const NIL: u32 = u32::MAX;
 
@@ -36,7 +32,7 @@ struct Node {
 /// Storage for the packets of all leaf queues of one scheduler. Its bound is set at construction; memory is reserved then
 /// and touched as it is used.
 #[derive(Debug)]
-pub struct PacketSlab {
+pub(crate) struct PacketSlab {
     nodes: Vec<Node>,
     free: u32,
     queued: u32,
@@ -49,19 +45,19 @@ pub struct PacketSlab {
 impl PacketSlab {
     /// Room for `limit` packets in all queues together, which are FIFOs.
     #[must_use]
-    pub fn new(limit: u32) -> Self {
+    pub(crate) fn new(limit: u32) -> Self {
         Self { nodes: Vec::with_capacity(limit as usize), free: NIL, queued: 0, limit, bytes: 0, active: None }
     }
 
     /// Room for the queues of a scheduler for `tree`, which are as its leaves ask for them; see [`PacketSlab::queue_for`].
     #[must_use]
-    pub fn for_tree(tree: &Hierarchy) -> Self {
+    pub(crate) fn for_tree(tree: &Hierarchy) -> Self {
         Self { active: active::Table::new(tree), ..Self::new(tree.link().max_queued) }
     }
 
     /// The queue of `class` of `tree`, for which the slab was made. That of a class that is not a leaf takes nothing.
     #[must_use]
-    pub fn queue_for(&mut self, tree: &Hierarchy, class: ClassId) -> LeafQueue {
+    pub(crate) fn queue_for(&mut self, tree: &Hierarchy, class: ClassId) -> LeafQueue {
         if !tree.is_leaf(class) {
             return LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });
         }
@@ -72,25 +68,25 @@ impl PacketSlab {
 
     /// Packets in all queues together, heads included.
     #[must_use]
-    pub fn queued(&self) -> u32 {
+    pub(crate) fn queued(&self) -> u32 {
         self.queued
     }
 
     /// Accounted bytes in all queues together.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// What is queued in all queues together.
     #[must_use]
-    pub fn backlog(&self) -> Backlog {
+    pub(crate) fn backlog(&self) -> Backlog {
         Backlog { packets: u64::from(self.queued), bytes: self.bytes }
     }
 
     /// Whether no further packet can be queued.
     #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.queued >= self.limit
     }
 
@@ -119,7 +115,7 @@ impl PacketSlab {
 
 /// One leaf's queue. Belongs to exactly one [`PacketSlab`], which every call is handed.
 #[derive(Debug)]
-pub struct LeafQueue {
+pub(crate) struct LeafQueue {
     head_handle: u64,
     head_len: u32,
     packets: u32,
@@ -135,7 +131,7 @@ pub struct LeafQueue {
 impl LeafQueue {
     /// An empty FIFO.
     #[must_use]
-    pub const fn new(limits: QueueLimits) -> Self {
+    pub(crate) const fn new(limits: QueueLimits) -> Self {
         Self {
             head_handle: 0,
             head_len: 0,
@@ -152,41 +148,47 @@ impl LeafQueue {
     /// Whether it is a FIFO, and not an active queue.
     #[must_use]
     #[inline]
-    pub const fn is_fifo(&self) -> bool {
+    pub(crate) const fn is_fifo(&self) -> bool {
         self.active == NIL
     }
 
     /// Whether nothing is queued.
     #[must_use]
     #[inline]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
     /// What is queued.
     #[must_use]
-    pub fn backlog(&self) -> Backlog {
+    pub(crate) fn backlog(&self) -> Backlog {
         Backlog { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
     }
 
     /// Length of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
     #[must_use]
     #[inline]
-    pub const fn head_len(&self) -> Option<u32> {
+    pub(crate) const fn head_len(&self) -> Option<u32> {
         if self.packets == 0 { None } else { Some(self.head_len) }
     }
 
     /// Handle of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
     #[must_use]
     #[inline]
-    pub const fn head_handle(&self) -> Option<u64> {
+    pub(crate) const fn head_handle(&self) -> Option<u64> {
         if self.packets == 0 { None } else { Some(self.head_handle) }
     }
 
     /// Takes a packet in, or drops it; an active queue may drop others to make room. Whether it was taken in: only then can a queue
     /// that was empty have become one that is not.
     #[inline(always)]
-    pub fn enqueue(&mut self, slab: &mut PacketSlab, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> bool {
+    pub(crate) fn enqueue(
+        &mut self,
+        slab: &mut PacketSlab,
+        now: Nanos,
+        packet: Packet,
+        drops: &mut dyn DropSink,
+    ) -> bool {
         if self.active != NIL {
             return self.enqueue_active(slab, now, packet, drops);
         }
@@ -202,7 +204,7 @@ impl LeafQueue {
     /// Takes out the head packet, which belongs to `class`. An active queue may then drop others on its way to the next head; that
     /// never empties it.
     #[inline(always)]
-    pub fn dequeue(
+    pub(crate) fn dequeue(
         &mut self,
         slab: &mut PacketSlab,
         class: ClassId,
@@ -214,7 +216,7 @@ impl LeafQueue {
 
     /// As [`LeafQueue::dequeue`], but nothing where the head is longer than `max_len` bytes.
     #[inline(always)]
-    pub fn dequeue_within(
+    pub(crate) fn dequeue_within(
         &mut self,
         slab: &mut PacketSlab,
         class: ClassId,
@@ -232,7 +234,7 @@ impl LeafQueue {
     }
 
     /// Drops all packets, which belong to `class`, in the order in which they would have left.
-    pub fn purge(&mut self, slab: &mut PacketSlab, class: ClassId, now: Nanos, drops: &mut dyn DropSink) {
+    pub(crate) fn purge(&mut self, slab: &mut PacketSlab, class: ClassId, now: Nanos, drops: &mut dyn DropSink) {
         while self.packets > 0 {
             let packet = if self.active == NIL {
                 self.take_head(slab, class)
@@ -251,7 +253,7 @@ impl LeafQueue {
     /// # Errors
     /// The packet itself and the limit that it would exceed; the queue is unchanged then.
     #[inline(always)]
-    pub fn push(&mut self, slab: &mut PacketSlab, packet: Packet) -> Result<(), (Packet, DropReason)> {
+    pub(crate) fn push(&mut self, slab: &mut PacketSlab, packet: Packet) -> Result<(), (Packet, DropReason)> {
         let bytes = u64::from(self.bytes) + u64::from(packet.len);
         if self.is_over(slab, bytes) {
             let reason = self.refusal(slab, bytes);
@@ -297,7 +299,7 @@ impl LeafQueue {
 
     /// Removes the head packet of a FIFO, which belongs to `class`.
     #[inline(always)]
-    pub fn pop(&mut self, slab: &mut PacketSlab, class: ClassId) -> Option<Packet> {
+    pub(crate) fn pop(&mut self, slab: &mut PacketSlab, class: ClassId) -> Option<Packet> {
         if self.packets == 0 {
             return None;
         }
@@ -306,7 +308,7 @@ impl LeafQueue {
 
     /// As [`LeafQueue::pop`], but nothing where the head is longer than `max_len` bytes.
     #[inline(always)]
-    pub fn pop_within(&mut self, slab: &mut PacketSlab, class: ClassId, max_len: u64) -> Option<Packet> {
+    pub(crate) fn pop_within(&mut self, slab: &mut PacketSlab, class: ClassId, max_len: u64) -> Option<Packet> {
         if self.packets == 0 || u64::from(self.head_len) > max_len {
             return None;
         }

@@ -7,11 +7,10 @@
 
 use std::time::{Duration, Instant};
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, HierarchyError, LinkConfig, QueueLimits, Share};
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::registry::{self, BuildError, Leniency, SchedulerInfo};
-use fairlink_core::scheduler::{BatchEnd, DropReason, Scheduler};
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{
+    BatchEnd, BuildError, ClassConfig, ClassId, DropReason, Hierarchy, HierarchyError, Leniency, LinkConfig, Nanos,
+    Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, registry,
+};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;

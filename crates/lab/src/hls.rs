@@ -6,10 +6,9 @@
 //! DIFFERENCE: the table of guarantees and the sequence of classes of Experiment 1 are missing from the text at hand. It is
 //! run with the guarantees of Figure 1 (A1 100, A2 200, B1 100, B2 200), and A1, B1, C and A2 stop in turn.
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, HierarchyError, LinkConfig, Share};
-use fairlink_core::overhead::Overhead;
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
+use fairlink_core::{
+    ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, NANOS_PER_SEC, Nanos, Overhead, Rate, Share,
+};
 use fairlink_sim::{Options, Scenario};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
@@ -183,7 +182,10 @@ impl Experiment {
 mod tests {
     use super::*;
     use crate::ideal::worst;
-    use fairlink_core::registry::{Leniency, build, find};
+    use fairlink_core::{
+        Leniency,
+        registry::{build, find},
+    };
     use fairlink_sim::{Phase, Run, simulate};
 
     fn run(experiment: Experiment, scheduler: &str, bps: u64, phase: Option<Nanos>) -> Run {

@@ -234,8 +234,7 @@ fn lines<'a>(run: &Run, windows: &'a Windows) -> (Vec<Line<'a>>, usize) {
 mod tests {
     use super::*;
     use crate::hls::{Difference, Experiment, OPTIONS};
-    use fairlink_core::registry::{Leniency, find};
-    use fairlink_core::units::{Nanos, Rate};
+    use fairlink_core::{Leniency, Nanos, Rate, registry::find};
     use fairlink_sim::{Options, compare};
 
     fn report(options: &Options, runs: u32) -> Report {

@@ -197,8 +197,7 @@ pub fn runs(report: &Report) -> String {
 mod tests {
     use super::*;
     use crate::hls::{Difference, Experiment, OPTIONS, TOLERANCE};
-    use fairlink_core::registry::{Leniency, find};
-    use fairlink_core::units::{Nanos, Rate};
+    use fairlink_core::{Leniency, Nanos, Rate, registry::find};
     use fairlink_sim::compare;
 
     const PLAIN: Style = Style { colour: false, tolerance: TOLERANCE };

@@ -8,10 +8,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::find;
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share, registry::find};
 use fairlink_net::demo::{DemoPlan, DemoRun, PlanPhase, Sharer, Stage};
 use fairlink_net::netns::enter_private_namespace;
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};

@@ -9,8 +9,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use fairlink_config::matching::FrameKey;
-use fairlink_core::hierarchy::{Hierarchy, QueueKind};
-use fairlink_core::packet::{ClassId, ECN_CAPABLE, flow_bits};
+use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, QueueKind, flow_bits};
 
 use crate::parse::{
     IPV4, IPV6, MAX_TAGS, OLD_PROVIDER_VLAN, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, PROVIDER_VLAN, VLAN, be16,
@@ -130,8 +129,7 @@ mod tests {
     use super::*;
     use crate::parse::frame_key;
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate};
     use proptest::prelude::*;
 
     fn frame(v6: bool, tags: usize, ecn: u8, dscp: u8, port: u16) -> Vec<u8> {

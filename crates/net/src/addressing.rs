@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fairlink_config::matching::{FrameKey, IpVersion, Match, Prefix, TCP, UDP, v4_mapped};
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 
 use crate::frame::{Addresses, Headers, Transport};
 

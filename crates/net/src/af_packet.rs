@@ -11,7 +11,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use fairlink_core::units::Nanos;
+use fairlink_core::Nanos;
 
 use crate::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
 use crate::interface::Interface;

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use fairlink_core::units::Nanos;
+use fairlink_core::Nanos;
 use thiserror::Error;
 
 use crate::pool::Pool;

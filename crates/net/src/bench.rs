@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlink_config::matching::{Match, PortRange, UDP};
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, HierarchyError, LinkConfig, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::SchedulerInfo;
-use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
+use fairlink_core::{
+    ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, Share,
+};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 use serde::Serialize;
 use thiserror::Error;

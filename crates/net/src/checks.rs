@@ -1,6 +1,6 @@
 //! What the gateway looks at before a frame moves.
 
-use fairlink_core::hierarchy::Hierarchy;
+use fairlink_core::Hierarchy;
 
 use crate::gateway::{GatewayConfig, LongFrames, OffloadPolicy, OpenError, Processor};
 use crate::interface::{ETHERNET_HEADER, Interface, OffloadsOff};

@@ -9,7 +9,7 @@
 //! a walk over the matches per frame and evicts others' entries, no more.
 
 use fairlink_config::matching::{FrameKey, Match, TCP, UDP};
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 
 /// Entries of the flow cache, each the place of the flows that hash to it.
 pub const CACHE_ENTRIES: usize = 8192;

@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Nanos;
+use fairlink_core::{ClassId, Hierarchy, HierarchyError, Nanos};
 use fairlink_traffic::SourceSpec;
 use serde::Serialize;
 
@@ -244,8 +242,7 @@ pub struct DemoProgress<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate};
 
     fn plan() -> DemoPlan {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(100).unwrap()));

@@ -10,7 +10,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use etherparse::{LaxSlicedPacket, TransportSlice};
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 
 /// Length of the stamp in bytes.
 pub const STAMP: usize = 22;

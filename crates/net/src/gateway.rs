@@ -9,13 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fairlink_config::link::LinkFile;
 use fairlink_config::matching::Match;
 use fairlink_config::problem::Problems;
-use fairlink_core::driver::{Driver, Pacer, Wake};
-use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
-use fairlink_core::overhead::Overhead;
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{self, BuildError, Leniency, SchedulerInfo};
-use fairlink_core::scheduler::Scheduler;
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    BuildError, ClassId, Driver, Hierarchy, HierarchyError, Leniency, Nanos, Overhead, Pacer, Scheduler, SchedulerInfo,
+    Wake, registry,
+};
 use thiserror::Error;
 
 use crate::active::Labels;
@@ -421,7 +418,7 @@ impl Gateway {
         let mut stats = self.stats(time);
         let Self { driver, plane, .. } = self;
         let mut purged = 0;
-        driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::packet::Packet, _| {
+        driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::Packet, _| {
             plane.pool.give_back(packet.handle as u32);
             purged += 1;
         });

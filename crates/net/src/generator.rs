@@ -12,8 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{ClassId, Nanos, Rate};
 use fairlink_traffic::{MixError, Model, SourceSpec, TrafficMix, What};
 use serde::Serialize;
 

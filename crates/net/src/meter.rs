@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! How the data thread waits between turns. The pace itself is kept by [`fairlink_core::driver::Pacer`] in integers; a mode
+//! How the data thread waits between turns. The pace itself is kept by [`fairlink_core::Pacer`] in integers; a mode
 //! only decides how punctually the thread comes back, and what that costs.
 //!
 //! | mode | waits by | wakes late by | costs |
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Instant;
 
-use fairlink_core::units::Nanos;
+use fairlink_core::Nanos;
 
 use crate::sys;
 

@@ -5,11 +5,7 @@
 //! an interface, or held for reception. At most [`BATCH`] packets wait for each interface: while the output is busy nothing
 //! more is dequeued, while the input is busy nothing more is fetched from the output, so that nothing is lost there.
 
-use fairlink_core::driver::{Driver, Port, Wake};
-use fairlink_core::overhead::Overhead;
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::scheduler::{DropReason, DropSink, Scheduler};
-use fairlink_core::units::Nanos;
+use fairlink_core::{ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::active::{Labels, mark_congestion};
 use crate::backend::{Arrival, BATCH, Backend, BackendError, Condition};
@@ -356,10 +352,7 @@ mod tests {
     use crate::frame::{FrameTemplate, Headers, Stamp};
     use crate::virtual_link::VirtualLink;
     use fairlink_config::matching::{Match, PortRange, UDP};
-    use fairlink_core::driver::Pacer;
-    use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueKind, QueueLimits};
-    use fairlink_core::registry::{self, Leniency};
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassConfig, Hierarchy, Leniency, LinkConfig, Pacer, QueueKind, QueueLimits, Rate, registry};
     use proptest::prelude::*;
     use std::cell::Cell;
     use std::rc::Rc;
@@ -391,7 +384,7 @@ mod tests {
         let link = LinkConfig::new(Rate::from_bps(8_000_000).unwrap());
         let mut tree = Hierarchy::builder(link);
         let limits = QueueLimits { packets: LIMIT, ..QueueLimits::default() };
-        let class = |tree: &mut fairlink_core::hierarchy::HierarchyBuilder| {
+        let class = |tree: &mut fairlink_core::HierarchyBuilder| {
             tree.add(ClassId::ROOT, ClassConfig { limits, ..config }).unwrap()
         };
         let (a, b) = (class(&mut tree), class(&mut tree));

@@ -6,7 +6,7 @@
 //! Invariant: each frame is either free or held by exactly one owner (receive batch, scheduler, transmit batch); `take` and
 //! `give_back` keep a bit per frame that says which, so that a frame given back twice is found at once.
 
-use fairlink_core::units::Nanos;
+use fairlink_core::Nanos;
 use thiserror::Error;
 
 /// Most frames a pool may have.

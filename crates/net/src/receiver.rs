@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 
 use crate::frame::MAX_HEADERS;
 use crate::meter::{Clock, Count, Meter, ReceiverReport};

@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use fairlink_core::packet::ClassId;
-use fairlink_core::scheduler::{Backlog, DropReason};
-use fairlink_core::units::Nanos;
+use fairlink_core::{Backlog, ClassId, DropReason, Nanos};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 

@@ -12,8 +12,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fairlink_core::hierarchy::{Hierarchy, Share};
-use fairlink_core::packet::ClassId;
+use fairlink_core::{ClassId, Hierarchy, Share};
 
 /// Smallest quantum in bytes: the largest frame with its Ethernet header, so that each turn of a class sends a frame.
 pub const MIN_QUANTUM: u64 = 1_514;
@@ -252,8 +251,7 @@ fn parse_counters(text: &str) -> Vec<KernelCount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate};
 
     fn tree(rates: &[u64]) -> Hierarchy {
         let class = |rate| ClassConfig {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use fairlink_core::units::Nanos;
+use fairlink_core::Nanos;
 
 use crate::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
 use crate::pool::{FrameInfo, HEADROOM, Pool};

@@ -9,10 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlink_config::matching::Match;
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry;
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, registry};
 use fairlink_net::af_packet::{AfPacket, AfPacketOptions};
 use fairlink_net::backend::Backend;
 use fairlink_net::bench::{BenchError, GatewayBenchConfig, gateway_bench};

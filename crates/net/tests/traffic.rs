@@ -7,9 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share};
 use fairlink_net::frame::Headers;
 use fairlink_net::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
 use fairlink_net::meter::ReceiverReport;

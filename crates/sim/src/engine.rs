@@ -1,11 +1,8 @@
 //! The run itself: a clock that jumps from event to event.
 
-use fairlink_core::driver::{Driver, Pacer, Wake};
-use fairlink_core::hierarchy::Feature;
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{Leniency, SchedulerInfo, build_member};
-use fairlink_core::scheduler::{Backlog, Scheduler};
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    Backlog, ClassId, Driver, Feature, Leniency, Nanos, Pacer, Scheduler, SchedulerInfo, Wake, registry::build_member,
+};
 
 use crate::observe::Observer;
 use crate::port::LinkPort;

@@ -2,7 +2,7 @@
 //!
 //! A [`Scenario`] says what is simulated, [`simulate`] runs it under one scheduler and [`compare`] under several, on the same
 //! arrivals, [`compare_shared`] several links that share pools; a [`Run`] says what was measured. The loop around the scheduler is the one that the gateway runs,
-//! [`fairlink_core::driver::Driver`]; here its port is a link that always sends at exactly its rate, on a clock of whole
+//! [`fairlink_core::Driver`]; here its port is a link that always sends at exactly its rate, on a clock of whole
 //! nanoseconds that jumps from one event to the next.
 //!
 //! # Determinism

@@ -1,7 +1,7 @@
 //! What is measured while a simulation runs: bytes by span of time, and delays. Memory is bounded by the number of leaves,
 //! not by the number of packets.
 
-use fairlink_core::units::Nanos;
+use fairlink_core::Nanos;
 use hdrhistogram::Histogram;
 
 /// Bytes sent by each leaf in each of a row of spans of time. The bytes of a packet that is on the link when a span ends are

@@ -2,9 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use fairlink_core::packet::ClassId;
-use fairlink_core::scheduler::DropReason;
-use fairlink_core::units::Nanos;
+use fairlink_core::{ClassId, DropReason, Nanos};
 
 /// Is told of everything that happens, in the order in which it happens. Lengths are in bytes as the link accounts for them.
 pub trait Observer {

@@ -3,10 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use fairlink_core::driver::Port;
-use fairlink_core::packet::{ClassId, ECN_CAPABLE, Packet, flow_bits};
-use fairlink_core::scheduler::{Backlog, DropReason, DropSink};
-use fairlink_core::units::Nanos;
+use fairlink_core::{Backlog, ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Packet, Port, flow_bits};
 use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::measure::{Delays, Spans};

@@ -1,12 +1,6 @@
 //! What is simulated.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::overhead::Overhead;
-use fairlink_core::packet::ClassId;
-use fairlink_core::pool::PoolError;
-use fairlink_core::registry::BuildError;
-use fairlink_core::scheduler::Backlog;
-use fairlink_core::units::Nanos;
+use fairlink_core::{Backlog, BuildError, ClassId, Hierarchy, Nanos, Overhead, PoolError};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
@@ -278,8 +272,7 @@ pub(crate) fn solve(tree: &Hierarchy, phases: &[Interval], demand: impl Fn(Nanos
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig, Share};
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate, Share};
     use fairlink_traffic::{Model, PacketSize};
 
     /// Greedy sources at the `leaves` leaves of a tree of two levels, each starting a millisecond after the one before.

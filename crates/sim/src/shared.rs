@@ -1,9 +1,6 @@
 //! Several links that run side by side on one clock and share pools of bandwidth.
 
-use fairlink_core::hierarchy::{Hierarchy, HierarchyBuilder, LinkConfig};
-use fairlink_core::packet::ClassId;
-use fairlink_core::pool::{Lender, Pool};
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassId, Hierarchy, HierarchyBuilder, Lender, LinkConfig, Pool, Rate};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_traffic::Interval;
 

@@ -1,9 +1,6 @@
 //! From the sums of a run to its report. Only here do integers become floats.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
-use fairlink_core::scheduler::{Backlog, DropReason};
-use fairlink_core::units::{NANOS_PER_SEC, Nanos};
+use fairlink_core::{Backlog, ClassId, DropReason, Hierarchy, NANOS_PER_SEC, Nanos};
 use fairlink_traffic::Interval;
 
 use crate::measure::Spans;

@@ -21,9 +21,7 @@
 //! Cost: O(n) operations, not one per pair of siblings: the worst pair below a parent are the two classes with the largest
 //! A-bar / w.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassId, Hierarchy, Rate};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
@@ -140,7 +138,7 @@ impl<'a> HlsBounds<'a> {
 
     /// The same bounds where leaves may send ahead of their turn, by so many bytes each: Theorem 3 grows by what the leaves below
     /// both siblings may be ahead by, over their weights, and Theorem 5 by what all leaves may. Not in \[hls\]; see
-    /// `fairlink_core::hls::Advances`.
+    /// `fairlink_core::schedulers::hls::Advances`.
     #[must_use]
     pub fn with_advances(mut self, advance: impl Fn(ClassId) -> u64) -> Self {
         self.ahead = vec![0; self.tree.len()];

@@ -3,9 +3,7 @@
 //! A set of curves can be guaranteed if and only if they stay together below what the link carries, sum S_i(t) <= R t for every
 //! t >= 0. [`first_excess`] says when they cease to; the schedulers refuse the same sets, in integers.
 
-use fairlink_core::hierarchy::{Hierarchy, ServiceCurve};
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
+use fairlink_core::{ClassId, Hierarchy, NANOS_PER_SEC, Nanos, Rate, ServiceCurve};
 use num_rational::BigRational;
 use num_traits::Zero;
 
@@ -77,9 +75,7 @@ pub fn flat_excess(tree: &Hierarchy) -> Option<BigRational> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::curve::{Shape, admit};
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
-    use fairlink_core::registry::BuildError;
+    use fairlink_core::{BuildError, ClassConfig, LinkConfig, schedulers::sced::Sced};
     use rand::{Rng, SeedableRng};
 
     fn curve(m1: u64, ns: u64, m2: u64) -> ServiceCurve {
@@ -129,8 +125,12 @@ mod tests {
                 .collect();
             let link = Rate::from_bps(random.random_range(1..4_000_000)).unwrap();
             let exact = first_excess(&curves, link);
-            match admit(curves.iter().map(|curve| Shape::of(curve).unwrap()), link) {
-                Ok(()) => {
+            let mut tree = Hierarchy::builder(LinkConfig { max_queued: 1, ..LinkConfig::new(link) });
+            for &curve in &curves {
+                tree.add(ClassId::ROOT, ClassConfig { real_time: Some(curve), ..ClassConfig::default() }).unwrap();
+            }
+            match Sced::new(&tree.build().unwrap()) {
+                Ok(_) => {
                     admitted += 1;
                     assert_eq!(exact, None, "{curves:?} on {link}");
                 }

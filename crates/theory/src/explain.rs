@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fairlink_core::hierarchy::{Hierarchy, Share};
-use fairlink_core::packet::ClassId;
+use fairlink_core::{ClassId, Hierarchy, Share};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
@@ -214,8 +213,7 @@ fn number(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::request::{Demand, Request};
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig, Share};
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate, Share};
 
     fn mbit(mbps: u64) -> Rate {
         Rate::from_bps(mbps * 1_000_000).unwrap()

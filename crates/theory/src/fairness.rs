@@ -18,9 +18,7 @@
 //!
 //! Cost: per service, one update for each sibling that is compared with the leaf or an ancestor of it.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassId, Hierarchy, Rate};
 use num_bigint::BigInt;
 use num_rational::{BigRational, Ratio};
 

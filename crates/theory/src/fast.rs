@@ -11,9 +11,7 @@
 //!
 //! Cost: O(n log n) integer operations.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassId, Hierarchy, Rate};
 
 use crate::request::{Demand, Request};
 

@@ -5,9 +5,7 @@
 //! nothing, and from outside only services can be seen. Who is told services instead of visits measures at least the gap of
 //! the visits: a measurement below the bound of Theorem 5 confirms it, one above does not refute it.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Nanos;
+use fairlink_core::{ClassId, Hierarchy, Nanos};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Leaf {
@@ -70,8 +68,7 @@ impl GapMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate};
 
     #[test]
     fn a_gap_runs_from_the_end_of_a_visit_to_the_next_and_not_through_idleness() {

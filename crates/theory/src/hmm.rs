@@ -17,8 +17,7 @@
 //!
 //! Cost: O(n log n) operations on rationals whose size grows with the depth; [`crate::fast`] is for use while packets flow.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
+use fairlink_core::{ClassId, Hierarchy};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 

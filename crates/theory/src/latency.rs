@@ -12,12 +12,13 @@
 //! | r, L, V | rate of the link, its largest packet, number of leaves |
 //! | F, phi | sum of all quanta, quantum of the class |
 
-use fairlink_core::drr;
-use fairlink_core::hierarchy::{Feature, Hierarchy, ServiceCurve};
-use fairlink_core::hls::{Advances, RunWeights};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::SchedulerInfo;
-use fairlink_core::units::{NANOS_PER_SEC, Rate};
+use fairlink_core::{
+    ClassId, Feature, Hierarchy, NANOS_PER_SEC, Rate, SchedulerInfo, ServiceCurve,
+    schedulers::{
+        drr,
+        hls::{Advances, RunWeights},
+    },
+};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
@@ -188,8 +189,7 @@ fn seconds(bytes: BigRational, link: Rate) -> BigRational {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig, Share};
-    use fairlink_core::units::Nanos;
+    use fairlink_core::{ClassConfig, LinkConfig, Nanos, Share};
 
     fn rate(bps: u64) -> Rate {
         Rate::from_bps(bps).unwrap()

@@ -2,8 +2,7 @@
 //!
 //! Source: the rate request r_i of \[hls\] Section III-A. Only leaves ask; what an inner class asks for follows from them.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
+use fairlink_core::{ClassId, Hierarchy};
 
 /// What a leaf would send if it were alone on an infinitely fast link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +108,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate};
 
     #[test]
     fn only_leaves_have_a_demand_and_each_has_one() {

@@ -1,8 +1,6 @@
 //! The weights that a round-robin scheduler runs with, which is what its bounds and its measured fairness are stated in.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassId, Hierarchy, Rate};
 use num_bigint::BigInt;
 use num_integer::Integer;
 use num_rational::BigRational;
@@ -131,7 +129,7 @@ impl Weights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig, Share};
+    use fairlink_core::{ClassConfig, LinkConfig, Share};
 
     #[test]
     fn the_smallest_whole_weights_keep_the_proportions_of_siblings() {

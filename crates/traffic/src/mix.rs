@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Nanos;
+use fairlink_core::{ClassId, Nanos};
 
 use crate::source::Source;
 use crate::spec::{SourceError, SourceSpec};

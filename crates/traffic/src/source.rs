@@ -5,7 +5,7 @@
 
 use std::vec::IntoIter;
 
-use fairlink_core::units::{NANOS_PER_SEC, Nanos};
+use fairlink_core::{NANOS_PER_SEC, Nanos};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -178,8 +178,7 @@ impl Iterator for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::packet::ClassId;
-    use fairlink_core::units::Rate;
+    use fairlink_core::{ClassId, Rate};
     use proptest::prelude::*;
 
     const FIXED: PacketSize = PacketSize::Fixed(1000);

@@ -1,8 +1,6 @@
 //! What a source does, as plain data.
 
-use fairlink_core::hierarchy::MAX_PACKET;
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{ClassId, MAX_PACKET, Nanos, Rate};
 
 /// Most packets per second that a source may send on average: 64-byte packets at 1 Tbit/s.
 pub const MAX_PACKETS_PER_SECOND: u64 = 2_000_000_000;

@@ -1,6 +1,6 @@
 //! What the demo shows: live rates while it runs on a terminal, and the outcome.
 
-use fairlink_core::packet::ClassId;
+use fairlink_core::ClassId;
 use fairlink_lab::ideal::relative;
 use fairlink_net::demo::{Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
 

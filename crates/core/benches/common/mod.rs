@@ -1,10 +1,9 @@
 //! The workload behind `cost` and `callgrind`: every leaf backlogged, arrivals at random, batches of 32.
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits, Share};
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::registry::{self, Leniency};
-use fairlink_core::scheduler::{BatchEnd, DropReason, Scheduler};
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{
+    BatchEnd, ClassConfig, ClassId, DropReason, Hierarchy, Leniency, LinkConfig, Nanos, Packet, QueueLimits, Rate,
+    Scheduler, Share, registry,
+};
 
 /// Packets per call.
 pub(crate) const BATCH: usize = 32;

@@ -29,16 +29,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{LeafQueue, NIL, PacketSlab};
-use crate::codel::{Codel, Verdict};
-use crate::hierarchy::{ClassConfig, Hierarchy, QueueKind};
-use crate::packet::{ClassId, Packet, flow_of};
-use crate::scheduler::{DropReason, DropSink};
-use crate::units::Nanos;
+use crate::contract::{ClassConfig, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueKind, flow_of};
+use crate::queue::codel::{Codel, Verdict};
 
 /// Flows that FQ-CoDel keeps apart in a leaf.
-pub const FLOWS: u32 = 1024;
+pub(super) const FLOWS: u32 = 1024;
 /// Flows in all leaves together: where there are more than 1024 leaves with FQ-CoDel, each keeps fewer apart, a power of two.
-pub const MAX_FLOWS: u32 = 1 << 20;
+pub(super) const MAX_FLOWS: u32 = 1 << 20;
 /// So many flows for each packet that fits into a leaf are enough to keep most of them apart.
 const FLOWS_PER_PACKET: u32 = 4;
 /// Packets that are dropped at once, at most, from the longest flow of a full queue (RFC 8290, Section 4.1).

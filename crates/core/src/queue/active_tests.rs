@@ -6,10 +6,8 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::codel::{INTERVAL, TARGET};
-use crate::hierarchy::{ClassConfig, LinkConfig, QueueKind};
-use crate::packet::{ECN_CAPABLE, flow_bits};
-use crate::units::Rate;
+use crate::contract::{ClassConfig, ECN_CAPABLE, LinkConfig, QueueKind, Rate, flow_bits};
+use crate::queue::codel::{INTERVAL, TARGET};
 
 const L_MAX: u32 = 1500;
 const LEAF: ClassId = ClassId(1);

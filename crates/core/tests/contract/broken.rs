@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairlink_core::hierarchy::{Feature, Hierarchy, QueueLimits};
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::registry::{SchedulerInfo, WorkConserving};
-use fairlink_core::scheduler::{Backlog, BatchEnd, Dequeued, DropReason, DropSink, Scheduler};
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{
+    Backlog, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, QueueLimits, Rate,
+    Scheduler, SchedulerInfo, WorkConserving,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {

@@ -1,11 +1,9 @@
 //! The checks of the contract. Each drives one scheduler and says what is wrong with it, if anything: they are run over every
 //! scheduler of the registry, and over broken ones that they must find out.
 
-use fairlink_core::hierarchy::QueueLimits;
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::registry::{self, Leniency, SchedulerInfo, WorkConserving};
-use fairlink_core::scheduler::{DropReason, Scheduler};
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    ClassId, DropReason, Leniency, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo, WorkConserving, registry,
+};
 use proptest::prelude::*;
 
 use crate::model::{Broken, Event, Invariants, Model, ensure};

@@ -1,11 +1,11 @@
 //! How schedulers have failed in the field, each as a test. Left out is what cannot be written here: packets that enter a
 //! scheduler from inside one of its own calls (a `&mut` borrow is exclusive), and cycles of filters (a packet arrives classified).
 
-use fairlink_core::hierarchy::{ClassConfig, Feature, Hierarchy, LinkConfig, MAX_PACKET, QueueKind, QueueLimits};
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::registry::{self, BuildError, Leniency, SCHEDULERS, SchedulerInfo, WorkConserving};
-use fairlink_core::scheduler::{Dequeued, DropReason, Scheduler};
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{
+    BuildError, ClassConfig, ClassId, Dequeued, DropReason, Feature, Hierarchy, Leniency, LinkConfig, MAX_PACKET,
+    Nanos, Packet, QueueKind, QueueLimits, Rate, Scheduler, SchedulerInfo, WorkConserving,
+    registry::{self, SCHEDULERS},
+};
 
 use crate::model::{Broken, Event, Model, handle};
 use crate::trees::{ClassSpec, TreeSpec, id};

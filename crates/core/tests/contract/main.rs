@@ -10,7 +10,7 @@ mod trees;
 
 use broken::{FAULTS, PACED, TOYS};
 use checks::{CHECKS, Check, cases};
-use fairlink_core::registry::{SCHEDULERS, SchedulerInfo};
+use fairlink_core::{SchedulerInfo, registry::SCHEDULERS};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use trees::Shape;

@@ -1,12 +1,11 @@
 //! `Metered`: it is transparent, its counters are right, they survive a change of classes, and it notices a scheduler that
 //! loses or invents packets.
 
-use fairlink_core::metered::{Count, Counters, Metered};
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::reconfigure::{Change, ReconfigureError};
-use fairlink_core::registry::{self, Leniency, SCHEDULERS, SchedulerInfo};
-use fairlink_core::scheduler::{Dequeued, DropReason, Scheduler};
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    Change, ClassId, Count, Counters, Dequeued, DropReason, Leniency, Metered, Nanos, Packet, ReconfigureError,
+    Scheduler, SchedulerInfo,
+    registry::{self, SCHEDULERS},
+};
 
 use crate::broken::{FAULTS, Fault, TOYS};
 use crate::checks::CHECKS;

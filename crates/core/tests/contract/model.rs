@@ -2,12 +2,10 @@
 
 use std::collections::VecDeque;
 
-use fairlink_core::hierarchy::{Hierarchy, QueueKind};
-use fairlink_core::packet::{ClassId, ECN_CAPABLE, Packet, flow_bits};
-use fairlink_core::reconfigure::{Change, reconfigure};
-use fairlink_core::registry::{Leniency, SchedulerInfo, WorkConserving};
-use fairlink_core::scheduler::{Backlog, BatchEnd, Dequeued, DropReason, DropSink, Scheduler};
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    Backlog, BatchEnd, Change, ClassId, Dequeued, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Leniency, Nanos,
+    Packet, QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, reconfigure,
+};
 
 use crate::trees::{Survivors, TreeSpec};
 

@@ -1,9 +1,8 @@
 //! Random hierarchies, as plain data that can be changed and built again.
 
-use fairlink_core::hierarchy::{ClassConfig, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::SchedulerInfo;
-use fairlink_core::units::Rate;
+use fairlink_core::{
+    ClassConfig, ClassId, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Rate, SchedulerInfo, Share,
+};
 use proptest::prelude::*;
 
 /// One class below the root.

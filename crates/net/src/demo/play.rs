@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fairlink_core::hierarchy::{Hierarchy, HierarchyError};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{Leniency, SchedulerInfo};
-use fairlink_core::units::{NANOS_PER_SEC, Nanos, Rate};
+use fairlink_core::{ClassId, Hierarchy, HierarchyError, Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo};
 use fairlink_traffic::{Interval, Model, SourceSpec};
 
 use super::{
@@ -411,7 +408,7 @@ fn accounting(plan: &DemoPlan, tree: &Hierarchy, played: &Played) -> Accounting 
 mod tests {
     use super::*;
     use crate::demo::PlanPhase;
-    use fairlink_core::hierarchy::{ClassConfig, LinkConfig};
+    use fairlink_core::{ClassConfig, LinkConfig};
     use fairlink_traffic::PacketSize;
 
     #[test]

@@ -1,10 +1,9 @@
 //! Scenarios made in a few words.
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, Share};
-use fairlink_core::overhead::Overhead;
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{Leniency, build, find};
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{
+    ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, Share,
+    registry::{build, find},
+};
 use fairlink_sim::{Options, Run, Scenario, SimError, simulate};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 

@@ -1,10 +1,10 @@
 //! No packet of traffic within its class's rate and burst is delayed beyond the bound, under any scheduler that has one.
 
 use crate::common::{rate, scenario, weighted};
-use fairlink_core::hierarchy::{ClassConfig, Feature, Hierarchy, LinkConfig, ServiceCurve};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{Leniency, SCHEDULERS, SchedulerInfo, build};
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    ClassConfig, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, SchedulerInfo, ServiceCurve,
+    registry::{SCHEDULERS, build},
+};
 use fairlink_sim::{Options, simulate};
 use fairlink_theory::latency::delay_bounds;
 use fairlink_theory::to_f64;

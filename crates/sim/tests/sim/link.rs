@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use crate::common::{flat, rate, run, scenario, source, weighted};
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueKind, QueueLimits};
-use fairlink_core::overhead::Overhead;
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::registry::{Leniency, SCHEDULERS, WorkConserving, find};
-use fairlink_core::scheduler::{Backlog, Dequeued, DropReason, DropSink, Scheduler};
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    Backlog, ClassConfig, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Leniency, LinkConfig, Nanos, Overhead,
+    Packet, QueueKind, QueueLimits, Scheduler, WorkConserving,
+    registry::{SCHEDULERS, find},
+};
 use fairlink_sim::{Observer, Options, Run, Scenario, SimError, compare, simulate};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 

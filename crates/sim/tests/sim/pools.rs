@@ -1,10 +1,9 @@
 //! Links that share a pool: the cross-device sharing of \[htb\] with its script of 9.9.2001.
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, QueueLimits, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::pool::PoolError;
-use fairlink_core::registry::{Leniency, SchedulerInfo, find};
-use fairlink_core::units::{NANOS_PER_SEC, Nanos};
+use fairlink_core::{
+    ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, NANOS_PER_SEC, Nanos, PoolError, QueueLimits, SchedulerInfo,
+    Share, registry::find,
+};
 use fairlink_sim::{Options, Run, Shared, SharedPool, SimError, compare, compare_shared};
 use fairlink_traffic::Model;
 

@@ -2,12 +2,11 @@
 //! in the long run is what the fluid ideal gives them.
 
 use crate::common::{rate, run, scenario, weighted};
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig};
-use fairlink_core::hls::{CREDITS_PER_BYTE, RunWeights};
-use fairlink_core::packet::ClassId;
-use fairlink_core::registry::{Leniency, build, find};
-use fairlink_core::scheduler::DropReason;
-use fairlink_core::units::Nanos;
+use fairlink_core::{
+    ClassConfig, ClassId, DropReason, Hierarchy, Leniency, LinkConfig, Nanos,
+    registry::{build, find},
+    schedulers::hls::{CREDITS_PER_BYTE, RunWeights},
+};
 use fairlink_sim::{Observer, Options, Scenario, simulate};
 use fairlink_theory::bounds::HlsBounds;
 use fairlink_theory::fairness::FairnessMeter;

@@ -1,8 +1,6 @@
 //! The figures that the HLS paper gives for its bounds and HDRR's.
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate, Share};
 use fairlink_theory::bounds::{BoundsError, HdrrBounds, HlsBounds};
 use fairlink_theory::to_f64;
 use fairlink_theory::weights::Weights;

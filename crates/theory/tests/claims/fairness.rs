@@ -1,8 +1,6 @@
 //! The online measurement of Definition 1 against the definition itself, on random traces.
 
-use fairlink_core::hierarchy::Hierarchy;
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassId, Hierarchy, Rate};
 use fairlink_theory::fairness::FairnessMeter;
 use fairlink_theory::weights::Weights;
 use num_rational::BigRational;

@@ -1,10 +1,9 @@
 //! HDRR as it runs, measured against what \[hls\] Theorems 4 and 6 say of it.
 
-use fairlink_core::hdrr::Hdrr;
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, Share};
-use fairlink_core::packet::{ClassId, Packet};
-use fairlink_core::scheduler::{Dequeued, DropReason, Scheduler};
-use fairlink_core::units::{Nanos, Rate};
+use fairlink_core::{
+    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, LinkConfig, Nanos, Packet, Rate, Scheduler, Share,
+    schedulers::hdrr::Hdrr,
+};
 use fairlink_theory::bounds::HdrrBounds;
 use fairlink_theory::fairness::FairnessMeter;
 use fairlink_theory::gap::GapMeter;

@@ -3,9 +3,7 @@
 use crate::random::{
     CLAIMED, Plan, Shape, figure_1, fill, log_uniform, mbit, random_demand, random_request, rng, whole,
 };
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, MAX_DEPTH, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, MAX_DEPTH, Rate, Share};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};

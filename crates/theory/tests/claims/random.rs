@@ -1,8 +1,6 @@
 //! Random trees and demands, and an HMM solver that shares no idea with the one under test.
 
-use fairlink_core::hierarchy::{ClassConfig, Hierarchy, LinkConfig, Share};
-use fairlink_core::packet::ClassId;
-use fairlink_core::units::Rate;
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate, Share};
 use fairlink_theory::request::{Demand, Request};
 use num_bigint::BigInt;
 use num_rational::BigRational;

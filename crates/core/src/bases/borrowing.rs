@@ -1,0 +1,511 @@
+//! Who can lend to whom in a tree of classes, kept so that the next leaf that may send is found without a walk over all of them.
+//!
+//! A class *lends* to the backlogged leaves below it, *borrows* from its parent, or *stays* for itself; or it *stops* all below it.
+//! The lender of a leaf is the first class that lends on the way up from it, the leaf included, if no class on the way stays
+//! for itself, and none up to the root stops it. Its level (0 for a leaf, else one more than the children's largest) is the level
+//! that the leaf *offers* at.
+//!
+//! **Sets.** Each class that is not a leaf has a set of its children for each priority and each level up to its own. The set of
+//! a level below its own holds the children through which a lender of that level is reached. The set of its own level holds
+//! the children that borrow from it. A leaf that gets or loses backlog, or a class that changes its standing, moves itself
+//! between two sets of its parent, and takes all leaves below it along; a class whose set became empty leaves its parent's.
+//!
+//! **Turns** are the caller's: either over all leaves under a limit of levels, by [`Lending::next`], or within a level, going down
+//! from the root by [`Lending::next_child`] with what the caller keeps for each set by its [`Lending::number`].
+//!
+//! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all leaves: the
+//! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child and a number for
+//! each set, of which there are as many as levels times priorities in use.
+//!
+//! **Invariants.** A child is in a set exactly when its standing and its own sets say so ([`Lending::check`]).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::contract::{BuildError, ClassId, Hierarchy, MAX_DEPTH};
+use crate::parts::bitset;
+
+const ROOT: u32 = ClassId::ROOT.0;
+
+/// What a class does for the leaves below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It lends; for a leaf: it sends on its own account.
+    Lends,
+    /// Its parent is asked instead.
+    Borrows,
+    /// It neither lends nor borrows; classes below it may lend.
+    Stays,
+    /// Nothing below it is sent, whoever would lend.
+    Stops,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    parent: u32,
+    /// Among the parent's children.
+    position: u32,
+    /// The children, in `Lending::children`.
+    first_child: u32,
+    children: u32,
+    /// The number of its first set, where that lies in `Lending::words`, and the words of each.
+    first_set: u32,
+    first_word: usize,
+    words: u32,
+    level: u8,
+    /// Of a leaf.
+    priority: u8,
+    standing: Standing,
+    /// Of a leaf.
+    backlogged: bool,
+}
+
+/// The sets of a tree.
+#[derive(Debug)]
+pub(crate) struct Lending {
+    nodes: Vec<Node>,
+    children: Vec<u32>,
+    words: Vec<u64>,
+    /// The root's sets that are not empty, in the order of their numbers.
+    ready: Vec<u64>,
+    /// Of all classes.
+    sets: u32,
+    /// One more than the largest priority of a leaf.
+    priorities: u8,
+}
+
+impl Lending {
+    /// The sets of `tree` without backlog, every class lending. `priorities` are those of the classes by id; only those of leaves
+    /// matter.
+    ///
+    /// # Errors
+    /// [`BuildError::Parameter`] for a tree whose sets are too many to count in 32 bits.
+    pub(crate) fn new(tree: &Hierarchy, priorities: &[u8]) -> Result<Self, BuildError> {
+        let mut levels = alloc::vec![0u8; tree.len()];
+        for class in tree.classes().rev() {
+            if let Some(parent) = tree.parent(class) {
+                levels[parent.index()] = levels[parent.index()].max(levels[class.index()] + 1);
+            }
+        }
+        let count = tree.leaves().iter().map(|leaf| priorities[leaf.index()]).max().unwrap_or(0) + 1;
+        let mut lending = Self {
+            nodes: Vec::with_capacity(tree.len()),
+            children: Vec::with_capacity(tree.len()),
+            words: Vec::new(),
+            ready: Vec::new(),
+            sets: 0,
+            priorities: count,
+        };
+        let (mut sets, mut words) = (0u64, 0);
+        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            let level = levels[class.index()];
+            let children = tree.children(class);
+            let own_words = if level == 0 { 0 } else { bitset::words(children.len()) };
+            let own_sets = if level == 0 { 0 } else { (usize::from(level) + 1) * usize::from(count) };
+            lending.nodes.push(Node {
+                parent: tree.parent(class).map_or(ROOT, |parent| parent.0),
+                position: 0,
+                first_child: lending.children.len() as u32,
+                children: children.len() as u32,
+                first_set: sets as u32,
+                first_word: words,
+                words: own_words as u32,
+                level,
+                priority: priorities[class.index()],
+                standing: Standing::Lends,
+                backlogged: false,
+            });
+            lending.children.extend(children.iter().map(|child| child.0));
+            sets += own_sets as u64;
+            words += own_sets * own_words;
+            if sets > u64::from(u32::MAX) {
+                let max = u64::from(u32::MAX);
+                return Err(BuildError::Parameter { class, what: "number of sets", value: sets, min: 0, max });
+            }
+        }
+        for parent in 0..lending.nodes.len() {
+            let Node { first_child, children, .. } = lending.nodes[parent];
+            for position in 0..children {
+                let child = lending.children[(first_child + position) as usize];
+                lending.nodes[child as usize].position = position;
+            }
+        }
+        lending.words = alloc::vec![0; words];
+        lending.ready = alloc::vec![0; bitset::words(lending.root_sets())];
+        lending.sets = sets as u32;
+        Ok(lending)
+    }
+
+    /// One more than the largest priority of a leaf.
+    #[must_use]
+    pub(crate) fn priorities(&self) -> u8 {
+        self.priorities
+    }
+
+    /// The parent; the root is its own.
+    #[must_use]
+    pub(crate) fn parent(&self, class: u32) -> u32 {
+        self.nodes[class as usize].parent
+    }
+
+    /// 0 for a leaf, else one more than the children's largest.
+    #[must_use]
+    pub(crate) fn level(&self, class: u32) -> u8 {
+        self.nodes[class as usize].level
+    }
+
+    /// What `class` was last said to do.
+    #[must_use]
+    pub(crate) fn standing(&self, class: u32) -> Standing {
+        self.nodes[class as usize].standing
+    }
+
+    /// Says what `class` does from now on.
+    pub(crate) fn stand(&mut self, class: u32, standing: Standing) {
+        let Node { standing: old, level, .. } = self.nodes[class as usize];
+        if old == standing {
+            return;
+        }
+        // What lies below its own level passes through it unless it stops that.
+        let lowest = if old == Standing::Stops || standing == Standing::Stops { 0 } else { level };
+        for turn in [Self::unlink, Self::link] {
+            for at in lowest..=level {
+                for priority in 0..self.priorities {
+                    if self.offers(class, at, priority) {
+                        turn(self, class, at, priority);
+                    }
+                }
+            }
+            self.nodes[class as usize].standing = standing;
+        }
+    }
+
+    /// `leaf` has got its first packet, or has sent its last.
+    pub(crate) fn set_backlogged(&mut self, leaf: u32, backlogged: bool) {
+        let Node { priority, backlogged: before, .. } = self.nodes[leaf as usize];
+        if before == backlogged {
+            return;
+        }
+        self.nodes[leaf as usize].backlogged = backlogged;
+        if backlogged {
+            self.link(leaf, 0, priority);
+        } else {
+            self.unlink(leaf, 0, priority);
+        }
+    }
+
+    /// No leaf has backlog.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.backlogged = false);
+        self.words.fill(0);
+        self.ready.fill(0);
+    }
+
+    /// How many sets there are.
+    #[must_use]
+    pub(crate) fn sets(&self) -> usize {
+        self.sets as usize
+    }
+
+    /// The number of the set of `class`, which is not a leaf, for lenders of `level` and for `priority`, below [`Lending::sets`].
+    #[must_use]
+    #[inline]
+    pub(crate) fn number(&self, class: u32, level: u8, priority: u8) -> usize {
+        self.nodes[class as usize].first_set as usize + self.within(level, priority)
+    }
+
+    /// The number of a set among those of its class.
+    fn within(&self, level: u8, priority: u8) -> usize {
+        usize::from(level) * usize::from(self.priorities) + usize::from(priority)
+    }
+
+    /// The sets of the root.
+    fn root_sets(&self) -> usize {
+        (usize::from(self.nodes[ROOT as usize].level) + 1) * usize::from(self.priorities)
+    }
+
+    /// Where the words of a set lie.
+    fn set(&self, class: u32, level: u8, priority: u8) -> Range<usize> {
+        let node = &self.nodes[class as usize];
+        let start = node.first_word + self.within(level, priority) * node.words as usize;
+        start..start + node.words as usize
+    }
+
+    /// The position of the first child from position `from` on that is in a set of `class`.
+    #[must_use]
+    #[inline]
+    pub(crate) fn next_child(&self, class: u32, level: u8, priority: u8, from: usize) -> Option<usize> {
+        bitset::next(&self.words[self.set(class, level, priority)], self.nodes[class as usize].children as usize, from)
+    }
+
+    /// The child of `class` at `position`.
+    #[must_use]
+    #[inline]
+    pub(crate) fn child(&self, class: u32, position: usize) -> u32 {
+        self.children[self.nodes[class as usize].first_child as usize + position]
+    }
+
+    /// The level of the parent's set that `class` belongs in with what it has at `level`; `None` when in none.
+    fn place(&self, class: u32, level: u8) -> Option<u8> {
+        let node = &self.nodes[class as usize];
+        match node.standing {
+            Standing::Stops => None,
+            _ if level < node.level => Some(level),
+            Standing::Lends => Some(level),
+            Standing::Borrows => Some(self.nodes[node.parent as usize].level),
+            Standing::Stays => None,
+        }
+    }
+
+    /// `class` has something at `level` and `priority`: puts it into its parent's set, and so on upwards.
+    fn link(&mut self, mut class: u32, mut level: u8, priority: u8) {
+        while class != ROOT
+            && let Some(above) = self.place(class, level)
+        {
+            let Node { parent, position, .. } = self.nodes[class as usize];
+            let (set, size) = (self.set(parent, above, priority), self.nodes[parent as usize].children as usize);
+            if !bitset::insert(&mut self.words[set], size, position as usize) {
+                return;
+            }
+            if parent == ROOT {
+                let (root_sets, number) = (self.root_sets(), self.within(above, priority));
+                bitset::insert(&mut self.ready, root_sets, number);
+            }
+            (class, level) = (parent, above);
+        }
+    }
+
+    /// The reverse of [`Lending::link`].
+    fn unlink(&mut self, mut class: u32, mut level: u8, priority: u8) {
+        while class != ROOT
+            && let Some(above) = self.place(class, level)
+        {
+            let Node { parent, position, .. } = self.nodes[class as usize];
+            let (set, size) = (self.set(parent, above, priority), self.nodes[parent as usize].children as usize);
+            if !bitset::remove(&mut self.words[set], size, position as usize) {
+                return;
+            }
+            if parent == ROOT {
+                let (root_sets, number) = (self.root_sets(), self.within(above, priority));
+                bitset::remove(&mut self.ready, root_sets, number);
+            }
+            (class, level) = (parent, above);
+        }
+    }
+
+    /// Whether `class` has something at `level` and `priority`.
+    fn offers(&self, class: u32, level: u8, priority: u8) -> bool {
+        let node = &self.nodes[class as usize];
+        if node.level == 0 {
+            return node.backlogged && node.priority == priority;
+        }
+        !bitset::is_empty(&self.words[self.set(class, level, priority)])
+    }
+
+    /// The lowest level of a lender that any backlogged leaf has, and the smallest number of priority of those that have it.
+    #[must_use]
+    pub(crate) fn lowest(&self) -> Option<(u8, u8)> {
+        let number = bitset::next(&self.ready, self.root_sets(), 0)?;
+        let priorities = usize::from(self.priorities);
+        let (level, priority) = ((number / priorities) as u8, (number % priorities) as u8);
+        let Node { level: top, standing, .. } = self.nodes[ROOT as usize];
+        let open = match standing {
+            Standing::Lends => true,
+            Standing::Borrows | Standing::Stays => level < top,
+            Standing::Stops => false,
+        };
+        open.then_some((level, priority))
+    }
+
+    /// The level of the lender of `leaf`, if it has one.
+    #[cfg(test)]
+    pub(crate) fn lender_level(&self, leaf: u32) -> Option<u8> {
+        let (mut class, mut asks, mut lender) = (leaf, true, None);
+        loop {
+            let node = &self.nodes[class as usize];
+            match node.standing {
+                Standing::Lends if asks => (asks, lender) = (false, Some(node.level)),
+                Standing::Lends | Standing::Borrows => {}
+                Standing::Stays => asks = false,
+                Standing::Stops => return None,
+            }
+            if class == ROOT {
+                return lender;
+            }
+            class = node.parent;
+        }
+    }
+
+    /// The next backlogged leaf of `priority` whose lender is at `highest` or a lower level, in the order of the tree: from the leaf
+    /// `from` on, `from` included where `inclusive`, and from the first leaf on where none is left or there is no `from`.
+    #[must_use]
+    pub(crate) fn next(&self, priority: u8, highest: u8, from: Option<u32>, inclusive: bool) -> Option<u32> {
+        self.lowest()?;
+        let search = Search { lending: self, priority, highest };
+        let beyond = from.and_then(|leaf| search.beyond(leaf, inclusive));
+        beyond.or_else(|| search.descend(ROOT, search.own(ROOT, false)))
+    }
+
+    /// Checks that every class is in its parent's sets exactly where it should be.
+    ///
+    /// # Errors
+    /// The class and the set, in words.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for level in 0..=self.level(ROOT) {
+            for priority in 0..self.priorities {
+                let is = bitset::contains(&self.ready, self.within(level, priority));
+                if is != self.offers(ROOT, level, priority) {
+                    return Err(format!("the root's set of level {level}, priority {priority}, is ready: {is}"));
+                }
+            }
+        }
+        for class in 1..self.nodes.len() as u32 {
+            let Node { parent, position, level, .. } = self.nodes[class as usize];
+            for priority in 0..self.priorities {
+                for above in 0..=self.nodes[parent as usize].level {
+                    let is = bitset::contains(&self.words[self.set(parent, above, priority)], position as usize);
+                    let offers = |at: u8| self.place(class, at) == Some(above) && self.offers(class, at, priority);
+                    if is != (0..=level).any(offers) {
+                        return Err(format!("class {class} in the set of level {above}, priority {priority}: {is}"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One search for a leaf.
+struct Search<'a> {
+    lending: &'a Lending,
+    priority: u8,
+    highest: u8,
+}
+
+impl Search<'_> {
+    /// Whether what `class` has at its own level may be taken, when `above` says so of its parent.
+    fn own(&self, class: u32, above: bool) -> bool {
+        let node = &self.lending.nodes[class as usize];
+        match node.standing {
+            Standing::Lends => node.level <= self.highest,
+            Standing::Borrows => above,
+            Standing::Stays | Standing::Stops => false,
+        }
+    }
+
+    /// The position of the first child from `from` on through which a leaf can be reached.
+    fn next_child(&self, class: u32, own: bool, from: usize) -> Option<usize> {
+        let level = self.lending.level(class);
+        let below = 0..level.min(self.highest.saturating_add(1));
+        let levels = below.chain(own.then_some(level));
+        levels.filter_map(|level| self.lending.next_child(class, level, self.priority, from)).min()
+    }
+
+    /// The first leaf below `class`.
+    fn descend(&self, mut class: u32, mut own: bool) -> Option<u32> {
+        while self.lending.nodes[class as usize].level > 0 {
+            let position = self.next_child(class, own, 0)?;
+            class = self.lending.child(class, position);
+            own = self.own(class, own);
+        }
+        Some(class)
+    }
+
+    /// The first leaf after `leaf`, or that leaf itself.
+    fn beyond(&self, leaf: u32, inclusive: bool) -> Option<u32> {
+        let mut path = [ROOT; MAX_DEPTH + 1];
+        let mut depth = 0;
+        path[0] = leaf;
+        while path[depth] != ROOT {
+            path[depth + 1] = self.lending.parent(path[depth]);
+            depth += 1;
+        }
+        let mut own = [false; MAX_DEPTH + 2];
+        for at in (0..=depth).rev() {
+            own[at] = self.own(path[at], own[at + 1]);
+        }
+        let stops = |at: &usize| self.lending.standing(path[*at]) == Standing::Stops;
+        let open = (0..=depth).rev().find(stops).map_or(0, |at| at + 1);
+        if inclusive && open == 0 && own[0] && self.lending.offers(leaf, 0, self.priority) {
+            return Some(leaf);
+        }
+        for at in open.max(1)..=depth {
+            let from = self.lending.nodes[path[at - 1] as usize].position as usize + 1;
+            if let Some(position) = self.next_child(path[at], own[at], from) {
+                let child = self.lending.child(path[at], position);
+                return self.descend(child, self.own(child, own[at]));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{ClassConfig, LinkConfig, Rate};
+    use proptest::prelude::*;
+
+    fn tree(parents: &[u32]) -> Hierarchy {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::MAX));
+        for (index, &parent) in parents.iter().enumerate() {
+            tree.add(ClassId(parent % (index as u32 + 1)), ClassConfig::default()).unwrap();
+        }
+        tree.build().unwrap()
+    }
+
+    /// The leaves in the order of the tree.
+    fn in_order(tree: &Hierarchy, class: ClassId, into: &mut Vec<u32>) {
+        for &child in tree.children(class) {
+            in_order(tree, child, into);
+        }
+        if tree.is_leaf(class) {
+            into.push(class.0);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_finds_what_a_walk_over_all_leaves_finds(
+            parents in prop::collection::vec(any::<u32>(), 1..40),
+            steps in prop::collection::vec((any::<u32>(), 0u8..6, any::<u32>(), 0u8..5, any::<bool>()), 1..80),
+        ) {
+            let tree = tree(&parents);
+            let priorities: Vec<_> = (0..tree.len()).map(|class| (class % 3) as u8).collect();
+            let mut lending = Lending::new(&tree, &priorities).unwrap();
+            let mut order = Vec::new();
+            in_order(&tree, ClassId::ROOT, &mut order);
+            let mut backlogged = alloc::vec![false; tree.len()];
+            for (class, what, from, highest, inclusive) in steps {
+                let class = class % tree.len() as u32;
+                match what {
+                    0 => lending.stand(class, Standing::Lends),
+                    1 => lending.stand(class, Standing::Borrows),
+                    2 => lending.stand(class, Standing::Stays),
+                    3 => lending.stand(class, Standing::Stops),
+                    _ => {
+                        let leaf = order[class as usize % order.len()];
+                        backlogged[leaf as usize] = what == 4 || from > u32::MAX / 2;
+                        lending.set_backlogged(leaf, backlogged[leaf as usize]);
+                    }
+                }
+                lending.check().unwrap();
+                let from = from as usize % order.len();
+                for priority in 0..lending.priorities() {
+                    let found = lending.next(priority, highest, Some(order[from]), inclusive);
+                    let may = |leaf: u32| backlogged[leaf as usize]
+                        && priorities[leaf as usize] == priority
+                        && lending.lender_level(leaf).is_some_and(|level| level <= highest);
+                    let start = from + usize::from(!inclusive);
+                    let walk = (start..start + order.len()).map(|at| order[at % order.len()]).find(|&leaf| may(leaf));
+                    prop_assert_eq!(found, walk);
+                }
+                let waiting = order.iter().filter(|&&leaf| backlogged[leaf as usize]);
+                let offers = waiting.filter_map(|&leaf| Some((lending.lender_level(leaf)?, priorities[leaf as usize])));
+                prop_assert_eq!(lending.lowest(), offers.min());
+            }
+        }
+    }
+}

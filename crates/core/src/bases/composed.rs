@@ -1,0 +1,317 @@
+//! Disciplines, which choose among the children of one class and know nothing but their indices and the lengths at their
+//! heads, and [`Composed`], the scheduler that is made of one discipline at every class of a tree. Only leaves hold packets.
+//!
+//! This is how a flat discipline becomes a hierarchical one (\[hpfq\] Section 3): each class offers its parent one packet, the
+//! *head*, chosen among the heads of its children. A head that was offered is not taken back when a better one arrives; when
+//! its last bit has left, every class on its path chooses anew, from the leaf up.
+//!
+//! A packet is under way from the `dequeue` that returned it to the next one, which is when the driver of a link has sent it.
+//! Until then its leaf and the classes above count as backlogged, as a server that is sending is not idle: a packet that
+//! arrives meanwhile continues the same busy period. How much of it is sent already is told by the clock and the link's rate.
+//!
+//! **Cost per packet.** Two steps of the discipline at each level.
+//! **Invariants.** A child is known to its parent's discipline exactly while it has a head, waiting or under way.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use crate::contract::{Backlog, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Rate, Scheduler};
+use crate::parts::virtual_time;
+use crate::queue::{LeafQueue, PacketSlab};
+
+/// Chooses which child of a server sends next. Children are numbered from 0; lengths are in bytes.
+pub(crate) trait Discipline: Debug + Send {
+    /// A server whose children have these weights, as [`virtual_time::weights`] makes them.
+    fn new(weights: &[u64]) -> Self;
+
+    /// `child`, which had nothing to send, has a packet of `len` bytes at its head. Of the packet that the server itself is
+    /// sending, `progress` bytes are sent; 0 while it sends none.
+    fn activate(&mut self, child: u32, len: u32, progress: u32);
+
+    /// Takes the child that sends next. `None`: no child has anything to send, and the server is idle.
+    fn select(&mut self) -> Option<u32>;
+
+    /// `child`, the last one selected, has sent its packet of `len` bytes; `next` is the length of the next, if there is one.
+    fn complete(&mut self, child: u32, len: u32, next: Option<u32>);
+
+    /// Forgets everything, as if just made.
+    fn reset(&mut self);
+
+    /// Checks the discipline's invariants.
+    ///
+    /// # Errors
+    /// The broken one, in words.
+    fn check(&self) -> Result<(), String>;
+}
+
+#[cfg(test)]
+mod tests;
+
+const ROOT: u32 = 0;
+const NIL: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Class {
+    queue: LeafQueue,
+    /// Index of the parent among the inner classes; of itself where `slot` is [`NIL`]: then it is an inner class.
+    inner: u32,
+    /// Which child of its parent it is.
+    slot: u32,
+}
+
+#[derive(Debug)]
+struct Inner<D> {
+    discipline: D,
+    parent: u32,
+    slot: u32,
+    /// Where its children are in `Composed::children`.
+    children: u32,
+    /// The leaf whose packet it offers, or which is sending; [`NIL`] while it has nothing.
+    head: u32,
+    /// The child that `head` is below.
+    head_slot: u32,
+    /// It is on the path of the packet under way.
+    sending: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    leaf: u32,
+    len: u32,
+    since: Nanos,
+}
+
+/// A scheduler with a discipline at each inner class.
+#[derive(Debug)]
+pub(crate) struct Composed<D> {
+    classes: Vec<Class>,
+    inners: Vec<Inner<D>>,
+    /// Children of the inner classes: the index of an inner class, or of a leaf with [`LEAF`] set.
+    children: Vec<u32>,
+    slab: PacketSlab,
+    max_packet: u32,
+    rate: Rate,
+    now: Nanos,
+    under_way: Option<UnderWay>,
+}
+
+const LEAF: u32 = 1 << 31;
+
+impl<D: Discipline> Composed<D> {
+    /// One discipline over the leaves of `tree`, whatever is between them and the root.
+    #[must_use]
+    pub(crate) fn flat(tree: &Hierarchy) -> Self {
+        let mut composed = Self::without_disciplines(tree);
+        composed.add_inner(D::new(&virtual_time::leaf_weights(tree)), NIL, 0);
+        for (slot, &leaf) in tree.leaves().iter().enumerate() {
+            composed.children.push(leaf.0 | LEAF);
+            let class = &mut composed.classes[leaf.index()];
+            (class.inner, class.slot) = (ROOT, slot as u32);
+        }
+        composed
+    }
+
+    /// A discipline over the children of each class of `tree`.
+    #[must_use]
+    pub(crate) fn hierarchical(tree: &Hierarchy) -> Self {
+        let mut composed = Self::without_disciplines(tree);
+        let mut slots = alloc::vec![0u32; tree.len()];
+        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            for (slot, &child) in tree.children(class).iter().enumerate() {
+                slots[child.index()] = slot as u32;
+            }
+            let parent = tree.parent(class).map_or(NIL, |parent| composed.classes[parent.index()].inner);
+            if tree.is_leaf(class) {
+                let leaf = &mut composed.classes[class.index()];
+                (leaf.inner, leaf.slot) = (parent, slots[class.index()]);
+                continue;
+            }
+            let raw: Vec<u128> = tree.children(class).iter().map(|&child| tree.weight(child).into()).collect();
+            composed.classes[class.index()].inner = composed.inners.len() as u32;
+            composed.add_inner(D::new(&virtual_time::weights(&raw)), parent, slots[class.index()]);
+        }
+        // Children are grouped by parent, as the inner classes are in the order of their ids.
+        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class)) {
+            let inner = composed.classes[class.index()].inner;
+            composed.inners[inner as usize].children = composed.children.len() as u32;
+            for &child in tree.children(class) {
+                let index = composed.classes[child.index()].inner;
+                composed.children.push(if tree.is_leaf(child) { child.0 | LEAF } else { index });
+            }
+        }
+        composed
+    }
+
+    fn without_disciplines(tree: &Hierarchy) -> Self {
+        let mut slab = PacketSlab::for_tree(tree);
+        let class = |index| Class { queue: slab.queue_for(tree, ClassId(index as u32)), inner: ROOT, slot: NIL };
+        let link = tree.link();
+        Self {
+            classes: (0..tree.len()).map(class).collect(),
+            inners: Vec::new(),
+            children: Vec::with_capacity(tree.len()),
+            slab,
+            max_packet: link.max_packet,
+            rate: link.rate,
+            now: Nanos::ZERO,
+            under_way: None,
+        }
+    }
+
+    fn add_inner(&mut self, discipline: D, parent: u32, slot: u32) {
+        self.inners.push(Inner { discipline, parent, slot, children: 0, head: NIL, head_slot: 0, sending: false });
+    }
+
+    /// A leaf that had nothing has got a packet of `len` bytes: every class above that had nothing either offers it.
+    fn activate(&mut self, leaf: u32, len: u32) {
+        let progress = self.under_way.map_or(0, |packet| {
+            let sent = self.rate.bytes_in(self.now.saturating_sub(packet.since));
+            sent.min(u64::from(packet.len)) as u32
+        });
+        let class = &self.classes[leaf as usize];
+        let (mut at, mut slot) = (class.inner, class.slot);
+        loop {
+            let inner = &mut self.inners[at as usize];
+            inner.discipline.activate(slot, len, if inner.sending { progress } else { 0 });
+            if at == ROOT || inner.head != NIL {
+                break;
+            }
+            self.choose_head(at);
+            let inner = &self.inners[at as usize];
+            (at, slot) = (inner.parent, inner.slot);
+        }
+    }
+
+    /// Lets an inner class choose what it offers; the length of that.
+    fn choose_head(&mut self, at: u32) -> Option<u32> {
+        let inner = &mut self.inners[at as usize];
+        let Some(slot) = inner.discipline.select() else {
+            inner.head = NIL;
+            return None;
+        };
+        inner.head_slot = slot;
+        let child = self.children[(inner.children + slot) as usize];
+        let head = if child & LEAF == 0 { self.inners[child as usize].head } else { child & !LEAF };
+        self.inners[at as usize].head = head;
+        self.classes[head as usize].queue.head_len()
+    }
+
+    /// The packet under way has left: every class on its path chooses anew, but for the root, which does so when asked.
+    fn finish(&mut self) {
+        let Some(UnderWay { leaf, len, .. }) = self.under_way.take() else { return };
+        let class = &self.classes[leaf as usize];
+        let (mut at, mut slot) = (class.inner, class.slot);
+        let mut next = class.queue.head_len();
+        loop {
+            let inner = &mut self.inners[at as usize];
+            inner.sending = false;
+            inner.discipline.complete(slot, len, next);
+            if at == ROOT {
+                inner.head = NIL;
+                return;
+            }
+            (at, slot, next) = (inner.parent, inner.slot, self.choose_head(at));
+        }
+    }
+}
+
+impl<D: Discipline> Scheduler for Composed<D> {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
+        let leaf = packet.class.0;
+        let Some(class) = self.classes.get_mut(packet.class.index()).filter(|class| class.slot != NIL) else {
+            return drops.dropped(now, packet, DropReason::NotALeaf);
+        };
+        if packet.len > self.max_packet {
+            return drops.dropped(now, packet, DropReason::TooLong);
+        }
+        let len = packet.len;
+        let was_empty = class.queue.is_empty();
+        if class.queue.enqueue(&mut self.slab, now, packet, drops)
+            && was_empty
+            && self.under_way.is_none_or(|packet| packet.leaf != leaf)
+        {
+            self.activate(leaf, len);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.now = self.now.max(now);
+        self.finish();
+        if self.choose_head(ROOT).is_none() {
+            return Dequeued::Idle;
+        }
+        let leaf = self.inners[ROOT as usize].head;
+        let mut at = ROOT;
+        loop {
+            let inner = &mut self.inners[at as usize];
+            inner.sending = true;
+            let child = self.children[(inner.children + inner.head_slot) as usize];
+            if child & LEAF != 0 {
+                break;
+            }
+            at = child;
+        }
+        let queue = &mut self.classes[leaf as usize].queue;
+        let Some(packet) = queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops) else {
+            unreachable!("class {leaf} offers a packet that it does not have");
+        };
+        self.under_way = Some(UnderWay { leaf, len: packet.len, since: self.now });
+        Dequeued::Packet(packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.slab.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.queue.backlog())
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
+        for (index, class) in self.classes.iter_mut().enumerate() {
+            class.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
+        }
+        self.under_way = None;
+        for inner in &mut self.inners {
+            inner.discipline.reset();
+            (inner.head, inner.sending) = (NIL, false);
+        }
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        let mut bytes = 0;
+        for (index, class) in self.classes.iter().enumerate().filter(|(_, class)| class.slot != NIL) {
+            let backlog = class.queue.backlog();
+            bytes += backlog.bytes;
+            let parent = &self.inners[class.inner as usize];
+            if backlog.packets > 0 && class.inner != ROOT && parent.head == NIL {
+                return Err(format!("leaf {index} has {backlog:?}, and its parent offers nothing"));
+            }
+        }
+        if bytes != self.slab.bytes() {
+            return Err(format!("{bytes} B queued, {} B counted", self.slab.bytes()));
+        }
+        for (index, inner) in self.inners.iter().enumerate() {
+            inner.discipline.check().map_err(|error| format!("inner class {index}: {error}"))?;
+            if inner.head != NIL && !inner.sending && self.classes[inner.head as usize].queue.is_empty() {
+                return Err(format!("inner class {index} offers leaf {}, which is empty", inner.head));
+            }
+            if inner.sending && self.under_way.is_none_or(|packet| packet.leaf != inner.head) {
+                return Err(format!("inner class {index} sends of {}, under way is {:?}", inner.head, self.under_way));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl<D> Composed<D> {
+    /// The discipline of the root.
+    pub(crate) fn root_mut(&mut self) -> &mut D {
+        &mut self.inners[ROOT as usize].discipline
+    }
+}

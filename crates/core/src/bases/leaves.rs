@@ -1,0 +1,368 @@
+//! What flat round-robin schedulers share: the leaves of a hierarchy with a queue and a scheduler's own state each
+//! ([`Flows`]), and rings of leaves to visit in turn ([`Ring`]).
+//!
+//! **Cost.** O(1) for everything but [`Ring::remove`], [`Ring::iter`], and what visits all leaves. Nothing is allocated after
+//! construction: a ring is a list through the leaves themselves, so a leaf is in one ring at most.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::contract::{Backlog, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet};
+use crate::queue::{LeafQueue, PacketSlab};
+
+const NIL: u32 = u32::MAX;
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Flow<S> {
+    queue: LeafQueue,
+    state: S,
+    /// The next in its ring.
+    next: u32,
+    leaf: bool,
+}
+
+// On one cache line where a scheduler needs no more than 16 bytes.
+const _: () = assert!(size_of::<Flow<[u64; 2]>>() == 64);
+
+/// The leaves of a hierarchy by class id, each with its queue and a state `S` of the scheduler's.
+#[derive(Debug)]
+pub struct Flows<S> {
+    flows: Vec<Flow<S>>,
+    slab: PacketSlab,
+    max_packet: u32,
+}
+
+impl<S> Flows<S> {
+    /// The leaves of `tree`. `state` is asked for every class id, also of those that are not leaves.
+    #[must_use]
+    pub fn new(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Self {
+        Self::over(PacketSlab::for_tree(tree), tree, state)
+    }
+
+    /// The same with FIFOs whatever the leaves ask for, for schedulers that tag packets when they arrive.
+    #[must_use]
+    pub fn of_fifos(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Self {
+        Self::over(PacketSlab::new(tree.link().max_queued), tree, state)
+    }
+
+    fn over(mut slab: PacketSlab, tree: &Hierarchy, mut state: impl FnMut(ClassId) -> S) -> Self {
+        let flow = |index| {
+            let class = ClassId(index as u32);
+            let queue = slab.queue_for(tree, class);
+            Flow { queue, state: state(class), next: NIL, leaf: tree.is_leaf(class) }
+        };
+        let flows = (0..tree.len()).map(flow).collect();
+        Self { flows, slab, max_packet: tree.link().max_packet }
+    }
+
+    /// Queues a packet, or drops it. `Some`: it was queued; whether it is now the only one of its leaf.
+    #[inline]
+    pub fn push(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> Option<bool> {
+        let Some(flow) = self.flows.get_mut(packet.class.index()).filter(|flow| flow.leaf) else {
+            drops.dropped(now, packet, DropReason::NotALeaf);
+            return None;
+        };
+        if packet.len > self.max_packet {
+            drops.dropped(now, packet, DropReason::TooLong);
+            return None;
+        }
+        let was_empty = flow.queue.is_empty();
+        flow.queue.enqueue(&mut self.slab, now, packet, drops).then_some(was_empty)
+    }
+
+    /// Takes the head packet of a leaf out; an active queue may drop others on the way to its next.
+    #[inline]
+    pub fn pop(&mut self, flow: u32, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        self.flows[flow as usize].queue.dequeue(&mut self.slab, ClassId(flow), now, drops)
+    }
+
+    /// Length of the head packet of a leaf, in bytes; `None` while it is empty.
+    #[must_use]
+    #[inline]
+    pub fn head_len(&self, flow: u32) -> Option<u32> {
+        self.flows[flow as usize].queue.head_len()
+    }
+
+    /// Whether a class exists, is a leaf, and may be sent packets of `len` bytes.
+    #[must_use]
+    pub fn takes(&self, class: ClassId, len: u32) -> bool {
+        len <= self.max_packet && self.flows.get(class.index()).is_some_and(|flow| flow.leaf)
+    }
+
+    /// Whether a leaf has nothing queued.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self, flow: u32) -> bool {
+        self.flows[flow as usize].queue.is_empty()
+    }
+
+    /// The scheduler's own state of a class.
+    #[must_use]
+    #[inline]
+    pub fn state(&self, flow: u32) -> &S {
+        &self.flows[flow as usize].state
+    }
+
+    /// The same, to be changed.
+    #[must_use]
+    #[inline]
+    pub fn state_mut(&mut self, flow: u32) -> &mut S {
+        &mut self.flows[flow as usize].state
+    }
+
+    /// The states of all classes, by id.
+    pub fn states_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.flows.iter_mut().map(|flow| &mut flow.state)
+    }
+
+    /// The leaves, by id.
+    pub fn leaves(&self) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.flows).filter_map(|(index, flow)| flow.leaf.then_some(index))
+    }
+
+    /// Largest packet taken, in bytes.
+    #[must_use]
+    pub fn max_packet(&self) -> u32 {
+        self.max_packet
+    }
+
+    /// What is queued in all leaves.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        self.slab.backlog()
+    }
+
+    /// What is queued at one class; nothing where it is no leaf.
+    #[must_use]
+    pub fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.flows.get(class.index()).map_or(Backlog::default(), |flow| flow.queue.backlog())
+    }
+
+    /// Empties all queues into `drops` and takes all leaves out of their rings, which have to be made new.
+    pub fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            flow.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
+            flow.next = NIL;
+        }
+    }
+
+    /// Checks that `rings` together hold exactly the leaves with packets, each once, but for those that the scheduler keeps
+    /// elsewhere, and that the bytes add up.
+    ///
+    /// # Errors
+    /// The broken invariant, in words.
+    pub fn check(&self, rings: &[&Ring], elsewhere: usize) -> Result<(), String> {
+        let mut listed = elsewhere;
+        for ring in rings {
+            let mut last = NIL;
+            for flow in ring.iter(self) {
+                if self.flows.get(flow as usize).is_none_or(|flow| flow.queue.is_empty()) {
+                    return Err(format!("class {flow} is listed and has nothing to send"));
+                }
+                (listed, last) = (listed + 1, flow);
+            }
+            if last != ring.tail {
+                return Err(format!("a ring of {} classes ends with {last}, not with {}", ring.len, ring.tail));
+            }
+        }
+        let backlogged = self.flows.iter().filter(|flow| !flow.queue.is_empty()).count();
+        let bytes: u64 = self.flows.iter().map(|flow| flow.queue.backlog().bytes).sum();
+        if (backlogged, bytes) != (listed, self.slab.bytes()) {
+            return Err(format!(
+                "{backlogged} classes with {bytes} B; {listed} are listed, {} B counted",
+                self.slab.bytes()
+            ));
+        }
+        if let Some(idle) = self.flows.iter().position(|flow| flow.queue.is_empty() && flow.next != NIL) {
+            return Err(format!("class {idle} is empty and listed"));
+        }
+        Ok(())
+    }
+}
+
+/// Leaves in the order in which they are visited: the first is visited next. The leaves are linked through a [`Flows`], the
+/// same one in every call.
+#[derive(Debug)]
+pub struct Ring {
+    /// The last; the first is the one after it.
+    tail: u32,
+    len: u32,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self { tail: NIL, len: 0 }
+    }
+}
+
+impl Ring {
+    /// Leaves in it.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether no leaf is in it.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The leaf that is visited next.
+    #[must_use]
+    #[inline]
+    pub fn first<S>(&self, flows: &Flows<S>) -> Option<u32> {
+        if self.len == 0 { None } else { Some(flows.flows[self.tail as usize].next) }
+    }
+
+    /// Puts a leaf that is in no ring at the end.
+    #[inline]
+    pub fn push<S>(&mut self, flows: &mut Flows<S>, flow: u32) {
+        debug_assert_eq!(flows.flows[flow as usize].next, NIL, "class {flow} is in a ring already");
+        let first = if self.len == 0 { flow } else { flows.flows[self.tail as usize].next };
+        flows.flows[flow as usize].next = first;
+        if self.len > 0 {
+            flows.flows[self.tail as usize].next = flow;
+        }
+        self.tail = flow;
+        self.len += 1;
+    }
+
+    /// Makes the first the last.
+    #[inline]
+    pub fn rotate<S>(&mut self, flows: &Flows<S>) {
+        if let Some(first) = self.first(flows) {
+            self.tail = first;
+        }
+    }
+
+    /// Takes the first out.
+    #[inline]
+    pub fn pop<S>(&mut self, flows: &mut Flows<S>) -> Option<u32> {
+        let first = self.first(flows)?;
+        let next = core::mem::replace(&mut flows.flows[first as usize].next, NIL);
+        self.len -= 1;
+        if self.len == 0 {
+            self.tail = NIL;
+        } else {
+            flows.flows[self.tail as usize].next = next;
+        }
+        Some(first)
+    }
+
+    /// Takes a leaf out, wherever it is; whether it was in. O(n).
+    pub fn remove<S>(&mut self, flows: &mut Flows<S>, flow: u32) -> bool {
+        let mut before = self.tail;
+        for _ in 0..self.len {
+            let at = flows.flows[before as usize].next;
+            if at == flow {
+                if at == self.tail {
+                    self.tail = if self.len == 1 { NIL } else { before };
+                }
+                let next = core::mem::replace(&mut flows.flows[at as usize].next, NIL);
+                if self.len > 1 {
+                    flows.flows[before as usize].next = next;
+                }
+                self.len -= 1;
+                return true;
+            }
+            before = at;
+        }
+        false
+    }
+
+    /// Moves all of `other` to the end, in their order.
+    pub fn append<S>(&mut self, flows: &mut Flows<S>, other: &mut Self) {
+        let other = core::mem::take(other);
+        if self.is_empty() {
+            *self = other;
+        } else if !other.is_empty() {
+            let first = flows.flows[other.tail as usize].next;
+            flows.flows[other.tail as usize].next = flows.flows[self.tail as usize].next;
+            flows.flows[self.tail as usize].next = first;
+            self.tail = other.tail;
+            self.len += other.len;
+        }
+    }
+
+    /// The leaves in it, from the first on.
+    pub fn iter<S>(&self, flows: &Flows<S>) -> impl Iterator<Item = u32> {
+        let next = |&flow: &u32| flows.flows.get(flow as usize).map(|flow| flow.next);
+        core::iter::successors(self.first(flows), next).take(self.len as usize)
+    }
+
+    /// Calls `visit` with the state and the head packet's length of each leaf in it, from the first on.
+    #[inline]
+    pub fn for_each<S>(&self, flows: &mut Flows<S>, mut visit: impl FnMut(&mut S, u32)) {
+        let Some(mut at) = self.first(flows) else { return };
+        for _ in 0..self.len {
+            let flow = &mut flows.flows[at as usize];
+            visit(&mut flow.state, flow.queue.head_len().unwrap_or(0));
+            at = flow.next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_link::{flat, never, weighted};
+    use alloc::collections::VecDeque;
+    use proptest::prelude::*;
+
+    fn flows(leaves: usize) -> Flows<()> {
+        Flows::new(&flat((0..leaves).map(|_| weighted(1))), |_| ())
+    }
+
+    proptest! {
+        #[test]
+        fn rings_are_lists_that_each_leaf_is_in_once(steps in prop::collection::vec((0u8..6, 0usize..2, 1u32..=6), 1..200)) {
+            let mut flows = flows(6);
+            for class in 1..=6 {
+                flows.push(Nanos::ZERO, Packet { handle: 0, len: 1, class: ClassId(class) }, &mut never);
+            }
+            let mut rings = [Ring::default(), Ring::default()];
+            let mut model = [VecDeque::new(), VecDeque::new()];
+            for (what, which, flow) in steps {
+                let free = model.iter().all(|list| !list.contains(&flow));
+                let (ring, list) = (&mut rings[which], &mut model[which]);
+                match what {
+                    0 | 1 if free => {
+                        ring.push(&mut flows, flow);
+                        list.push_back(flow);
+                    }
+                    0..=2 => prop_assert_eq!(ring.pop(&mut flows), list.pop_front()),
+                    3 => {
+                        ring.rotate(&flows);
+                        if !list.is_empty() {
+                            list.rotate_left(1);
+                        }
+                    }
+                    4 => {
+                        let place = list.iter().position(|&listed| listed == flow);
+                        prop_assert_eq!(ring.remove(&mut flows, flow), place.is_some());
+                        place.and_then(|place| list.remove(place));
+                    }
+                    _ => {
+                        let [one, other] = &mut rings;
+                        one.append(&mut flows, other);
+                        let [one, other] = &mut model;
+                        one.append(other);
+                    }
+                }
+                for (ring, list) in rings.iter().zip(&model) {
+                    prop_assert!(ring.iter(&flows).eq(list.iter().copied()), "{:?}, {:?}", ring, list);
+                    prop_assert_eq!((ring.len() as usize, ring.is_empty()), (list.len(), list.is_empty()));
+                    prop_assert_eq!(ring.first(&flows), list.front().copied());
+                }
+                let complete = model.iter().map(VecDeque::len).sum::<usize>() == 6;
+                let [one, other] = &rings;
+                prop_assert_eq!(flows.check(&[one, other], 0).is_ok(), complete);
+            }
+        }
+    }
+}

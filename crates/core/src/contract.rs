@@ -1,0 +1,22 @@
+//! The contract: what a scheduler is, what it is built from, and what it is told and asked.
+//!
+//! [`scheduler`] says what a scheduler is; [`hierarchy`] and [`class`] what it is built from; [`info`] what it tells of itself;
+//! [`packet`], [`units`] and [`overhead`] what is counted; [`lender`] whom a class may borrow from beyond its own link.
+
+pub mod class;
+pub mod hierarchy;
+pub mod info;
+pub mod lender;
+pub mod overhead;
+pub mod packet;
+pub mod scheduler;
+pub mod units;
+
+pub use class::*;
+pub use hierarchy::*;
+pub use info::*;
+pub use lender::Lender;
+pub use overhead::{Framing, Overhead};
+pub use packet::*;
+pub use scheduler::*;
+pub use units::*;

@@ -1,0 +1,202 @@
+//! What a user says of a class and of the link: shares, limits, curves, and what of it only some schedulers honour.
+
+use super::units::{Nanos, Rate};
+
+/// How a class shares with its siblings. All siblings that say anything say it in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// A minimum rate, which also serves as the weight.
+    Guarantee(Rate),
+    /// A weight relative to the siblings, 1 to [`MAX_WEIGHT`].
+    Weight(u64),
+}
+
+/// Limits of a leaf's queue; a packet that would exceed either is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Packets; at least 1.
+    pub packets: u32,
+    /// Accounted bytes; at least 1.
+    pub bytes: u32,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { packets: 1000, bytes: u32::MAX }
+    }
+}
+
+/// What manages a leaf's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueKind {
+    /// First in, first out, tail drop.
+    #[default]
+    Fifo,
+    /// CoDel (RFC 8289).
+    CoDel,
+    /// FQ-CoDel (RFC 8290).
+    FqCoDel,
+}
+
+impl QueueKind {
+    /// Whether it decides by itself what to drop.
+    #[must_use]
+    pub const fn is_active(self) -> bool {
+        !matches!(self, Self::Fifo)
+    }
+}
+
+/// A two-piece linear service curve: slope `m1` for the first `d`, then slope `m2` (\[hfsc\] Section 4). A slope of `None`
+/// is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceCurve {
+    /// Slope of the first piece.
+    pub m1: Option<Rate>,
+    /// Length of the first piece.
+    pub d: Nanos,
+    /// Slope of the second piece.
+    pub m2: Option<Rate>,
+}
+
+/// DRR+'s contract: at most `bytes` in every `every` (\[drrpp\]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contract {
+    /// Bytes.
+    pub bytes: u64,
+    /// Length of the interval; not zero.
+    pub every: Nanos,
+}
+
+/// A leaky bucket with a peak rate (\[sds\]: FQ-LTO.LB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeakyBucket {
+    /// Depth in bytes.
+    pub burst: u64,
+    /// Largest rate while the bucket lasts.
+    pub peak: Rate,
+    /// Rate in the long run.
+    pub rate: Rate,
+}
+
+/// What a user says of one class. Each scheduler honours some of it and refuses the rest ([`Feature`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// Guarantee or weight; where no sibling says anything, each counts as weight 1.
+    pub share: Option<Share>,
+    /// Maximum rate.
+    pub ceiling: Option<Rate>,
+    /// Token depth in bytes behind the guarantee; derived where absent. Of a latency-critical class: the burst of its traffic.
+    pub burst: Option<u64>,
+    /// Token depth in bytes behind the ceiling; derived where absent.
+    pub ceiling_burst: Option<u64>,
+    /// 0 is served first.
+    pub priority: Option<u8>,
+    /// CBQ: does not borrow from the classes above it.
+    pub bounded: bool,
+    /// CBQ: neither borrows nor lends, but to classes below it.
+    pub isolated: bool,
+    /// Latency class of DRR+, DRR++, HLS.
+    pub latency_critical: bool,
+    /// Quantum in bytes; in proportion to the share where absent.
+    pub quantum: Option<u32>,
+    /// DRR+'s contract.
+    pub contract: Option<Contract>,
+    /// H-FSC's real-time curve.
+    pub real_time: Option<ServiceCurve>,
+    /// H-FSC's link-sharing curve.
+    pub link_share: Option<ServiceCurve>,
+    /// H-FSC's upper limit.
+    pub upper_limit: Option<ServiceCurve>,
+    /// FQ-LTO's delay objective.
+    pub max_delay: Option<Nanos>,
+    /// FQ-LTO.LB's leaky bucket.
+    pub leaky_bucket: Option<LeakyBucket>,
+    /// Limits of a leaf's queue; ignored at inner classes.
+    pub limits: QueueLimits,
+    /// Discipline of a leaf's queue; ignored at inner classes.
+    pub queue: QueueKind,
+    /// Whether an active queue marks packets that allow it instead of dropping them; says nothing with a FIFO.
+    pub ecn: bool,
+}
+
+/// Something a class may set that only some schedulers can honour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Feature {
+    /// Classes below classes.
+    Hierarchy,
+    /// A maximum rate.
+    Ceiling,
+    /// A token depth behind the guarantee.
+    Burst,
+    /// A token depth behind the ceiling.
+    CeilingBurst,
+    /// Priorities.
+    Priority,
+    /// Classes that do not borrow or do not lend.
+    Borrowing,
+    /// Latency-critical leaves.
+    LatencyCritical,
+    /// The burst of a latency-critical leaf's traffic, which then is no [`Feature::Burst`].
+    LatencyBurst,
+    /// Quanta.
+    Quantum,
+    /// DRR+'s contract.
+    Contract,
+    /// Service curves that are guaranteed.
+    ServiceCurves,
+    /// Curves to share the link by, and upper limits.
+    LinkCurves,
+    /// FQ-LTO's delay objective.
+    MaxDelay,
+    /// FQ-LTO.LB's leaky bucket.
+    LeakyBucket,
+    /// CoDel or FQ-CoDel at a leaf.
+    ActiveQueue,
+    /// Borrowing from a [pool](crate::runtime::pool) of several links. It is not in a class's configuration: whoever builds the scheduler
+    /// brings the lenders, see [`build_member`](crate::runtime::registry::build_member).
+    Pool,
+}
+
+impl Feature {
+    /// The feature in a few words, as users read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hierarchy => "classes below classes",
+            Self::Ceiling => "a ceiling",
+            Self::Burst => "a burst",
+            Self::CeilingBurst => "a ceiling_burst",
+            Self::Priority => "a priority",
+            Self::Borrowing => "bounded or isolated",
+            Self::LatencyCritical => "latency_critical",
+            Self::LatencyBurst => "a burst of a latency_critical class",
+            Self::Quantum => "a quantum",
+            Self::Contract => "a contract",
+            Self::ServiceCurves => "a service curve",
+            Self::LinkCurves => "a link-sharing curve or an upper limit",
+            Self::MaxDelay => "a max_delay",
+            Self::LeakyBucket => "a leaky_bucket",
+            Self::ActiveQueue => "an active queue discipline",
+            Self::Pool => "a pool",
+        }
+    }
+}
+
+/// What a user says of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// The link's rate.
+    pub rate: Rate,
+    /// Largest packet accepted, in accounted bytes, 1 to [`MAX_PACKET`].
+    pub max_packet: u32,
+    /// Most packets queued in all classes together; at least 1.
+    pub max_queued: u32,
+}
+
+impl LinkConfig {
+    /// A link of `rate` with packets up to 1500 bytes and room for 65,536 of them.
+    #[must_use]
+    pub const fn new(rate: Rate) -> Self {
+        Self { rate, max_packet: 1500, max_queued: 65_536 }
+    }
+}

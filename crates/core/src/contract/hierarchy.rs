@@ -1,0 +1,480 @@
+//! The tree of classes that a link is shared among: validated once, then read by every scheduler, planner and report.
+//!
+//! Source of the notation: \[hls\] Section II (parent, children, leaf, guarantee, weight).
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::class::{ClassConfig, Feature, LinkConfig, Share};
+use super::packet::ClassId;
+
+/// Largest number of leaves in a hierarchy.
+pub const MAX_LEAVES: usize = 1_000_000;
+/// Largest number of classes below the root on a path from the root to a leaf.
+pub const MAX_DEPTH: usize = 64;
+/// Largest weight of a class.
+pub const MAX_WEIGHT: u64 = 1_000_000_000_000;
+/// Largest packet that any link may be configured to carry, in accounted bytes.
+pub const MAX_PACKET: u32 = 1 << 20;
+
+/// Why a hierarchy was refused. Classes are named by id; the caller knows their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HierarchyError {
+    /// A parent that was not added before.
+    UnknownParent {
+        /// The parent named.
+        parent: ClassId,
+    },
+    /// More than [`MAX_LEAVES`] leaves.
+    TooManyLeaves {
+        /// How many there are.
+        leaves: usize,
+    },
+    /// A class deeper than [`MAX_DEPTH`].
+    TooDeep {
+        /// Its parent.
+        parent: ClassId,
+    },
+    /// A weight of zero or above [`MAX_WEIGHT`].
+    Weight {
+        /// The class.
+        class: ClassId,
+        /// The weight given.
+        weight: u64,
+    },
+    /// Some siblings have a guarantee and others a weight or nothing.
+    MixedShares {
+        /// The class that differs.
+        class: ClassId,
+        /// The sibling it differs from.
+        sibling: ClassId,
+    },
+    /// The guarantees of a class's children add up to more than its own.
+    GuaranteesExceedParent {
+        /// The parent ([`ClassId::ROOT`] is the link).
+        parent: ClassId,
+        /// The children's guarantees together, in bit/s.
+        children_bps: u64,
+        /// The parent's own, in bit/s.
+        parent_bps: u64,
+    },
+    /// A queue that can hold nothing.
+    EmptyQueue {
+        /// The class.
+        class: ClassId,
+    },
+    /// A largest packet of zero or above [`MAX_PACKET`].
+    MaxPacket {
+        /// The value given.
+        bytes: u32,
+    },
+    /// A link that may queue nothing.
+    NoQueueSpace,
+    /// No class at all.
+    NoClasses,
+}
+
+impl fmt::Display for HierarchyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::UnknownParent { parent } => write!(f, "parent {} does not exist", parent.0),
+            Self::TooManyLeaves { leaves } => write!(f, "{leaves} leaves; the limit is {MAX_LEAVES}"),
+            Self::TooDeep { parent } => {
+                write!(f, "a child of class {} would be deeper than {MAX_DEPTH} levels", parent.0)
+            }
+            Self::Weight { class, weight } => {
+                write!(f, "class {}: a weight of {weight} is outside 1 .. {MAX_WEIGHT}", class.0)
+            }
+            Self::MixedShares { class, sibling } => write!(
+                f,
+                "class {} and its sibling {} must both have a guarantee, both a weight, or both neither",
+                class.0, sibling.0
+            ),
+            Self::GuaranteesExceedParent { parent, children_bps, parent_bps } => write!(
+                f,
+                "the children of class {} are guaranteed {children_bps} bit/s together, more than its own {parent_bps} bit/s",
+                parent.0
+            ),
+            Self::EmptyQueue { class } => {
+                write!(f, "class {}: a queue must hold at least one packet and byte", class.0)
+            }
+            Self::MaxPacket { bytes } => write!(f, "a largest packet of {bytes} B is outside 1 .. {MAX_PACKET} B"),
+            Self::NoQueueSpace => write!(f, "the link must be able to queue at least one packet"),
+            Self::NoClasses => write!(f, "there is no class"),
+        }
+    }
+}
+
+impl core::error::Error for HierarchyError {}
+
+#[derive(Clone, Debug)]
+struct Node {
+    parent: ClassId,
+    depth: u8,
+    config: ClassConfig,
+    weight: u64,
+    /// Range of this node's children in `Hierarchy::children`.
+    children: (u32, u32),
+    /// The children's weights together.
+    children_weight: u64,
+}
+
+/// A validated tree of classes. Class 0 is the root: the link.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    link: LinkConfig,
+    nodes: Vec<Node>,
+    children: Vec<ClassId>,
+    leaves: Vec<ClassId>,
+    levels: usize,
+}
+
+/// Collects classes, parents before children; see [`Hierarchy::builder`].
+#[derive(Debug)]
+pub struct HierarchyBuilder {
+    link: LinkConfig,
+    nodes: Vec<Node>,
+}
+
+impl HierarchyBuilder {
+    /// Adds a class below `parent` and returns its id.
+    ///
+    /// # Errors
+    /// [`HierarchyError::UnknownParent`], [`HierarchyError::TooDeep`], [`HierarchyError::Weight`],
+    /// [`HierarchyError::EmptyQueue`]; nothing is added then.
+    pub fn add(&mut self, parent: ClassId, config: ClassConfig) -> Result<ClassId, HierarchyError> {
+        let class = ClassId(self.nodes.len() as u32);
+        let depth = match self.nodes.get(parent.index()) {
+            None => return Err(HierarchyError::UnknownParent { parent }),
+            Some(node) if usize::from(node.depth) >= MAX_DEPTH => return Err(HierarchyError::TooDeep { parent }),
+            Some(node) => node.depth + 1,
+        };
+        let weight = match config.share {
+            None => 1,
+            Some(Share::Guarantee(rate)) => rate.bps(),
+            Some(Share::Weight(weight)) if (1..=MAX_WEIGHT).contains(&weight) => weight,
+            Some(Share::Weight(weight)) => return Err(HierarchyError::Weight { class, weight }),
+        };
+        if config.limits.packets == 0 || config.limits.bytes == 0 {
+            return Err(HierarchyError::EmptyQueue { class });
+        }
+        // A leaf needs at most MAX_DEPTH inner classes above it, but a tree of more classes than this is a mistake.
+        if self.nodes.len() > 2 * MAX_LEAVES {
+            return Err(HierarchyError::TooManyLeaves { leaves: self.nodes.len() });
+        }
+        self.nodes.push(Node { parent, depth, config, weight, children: (0, 0), children_weight: 0 });
+        Ok(class)
+    }
+
+    /// Validates the whole tree.
+    ///
+    /// # Errors
+    /// The first [`HierarchyError`] found.
+    pub fn build(mut self) -> Result<Hierarchy, HierarchyError> {
+        if self.link.max_packet == 0 || self.link.max_packet > MAX_PACKET {
+            return Err(HierarchyError::MaxPacket { bytes: self.link.max_packet });
+        }
+        if self.link.max_queued == 0 {
+            return Err(HierarchyError::NoQueueSpace);
+        }
+        if self.nodes.len() == 1 {
+            return Err(HierarchyError::NoClasses);
+        }
+        let children = self.group_children();
+        let mut leaves = Vec::new();
+        let mut levels = 0;
+        for (index, node) in self.nodes.iter().enumerate().skip(1) {
+            levels = levels.max(usize::from(node.depth));
+            if node.children.0 == node.children.1 {
+                leaves.push(ClassId(index as u32));
+            }
+        }
+        if leaves.len() > MAX_LEAVES {
+            return Err(HierarchyError::TooManyLeaves { leaves: leaves.len() });
+        }
+        let hierarchy = Hierarchy { link: self.link, nodes: self.nodes, children, leaves, levels };
+        for index in 0..hierarchy.nodes.len() {
+            hierarchy.check_siblings(ClassId(index as u32))?;
+        }
+        Ok(hierarchy)
+    }
+
+    /// Lays the children of each class side by side, in the order in which they were added.
+    fn group_children(&mut self) -> Vec<ClassId> {
+        let mut counts = alloc::vec![0u32; self.nodes.len()];
+        for index in 1..self.nodes.len() {
+            let Node { parent, weight, .. } = self.nodes[index];
+            counts[parent.index()] += 1;
+            // At most 2 * 10^6 classes of at most 10^12 each.
+            self.nodes[parent.index()].children_weight += weight;
+        }
+        let mut start = 0;
+        for (node, count) in self.nodes.iter_mut().zip(&counts) {
+            node.children = (start, start);
+            start += count;
+        }
+        let mut children = alloc::vec![ClassId::ROOT; start as usize];
+        for index in 1..self.nodes.len() {
+            let parent = self.nodes[index].parent.index();
+            let end = &mut self.nodes[parent].children.1;
+            children[*end as usize] = ClassId(index as u32);
+            *end += 1;
+        }
+        children
+    }
+}
+
+impl Hierarchy {
+    /// Starts a tree with nothing but the link.
+    #[must_use]
+    pub fn builder(link: LinkConfig) -> HierarchyBuilder {
+        let root = Node {
+            parent: ClassId::ROOT,
+            depth: 0,
+            config: ClassConfig { share: Some(Share::Guarantee(link.rate)), ..ClassConfig::default() },
+            weight: link.rate.bps(),
+            children: (0, 0),
+            children_weight: 0,
+        };
+        HierarchyBuilder { link, nodes: alloc::vec![root] }
+    }
+
+    fn check_siblings(&self, parent: ClassId) -> Result<(), HierarchyError> {
+        let children = self.children(parent);
+        let Some(&first) = children.first() else { return Ok(()) };
+        let kind = |class: ClassId| self.config(class).share.map(|share| matches!(share, Share::Guarantee(_)));
+        for &class in children {
+            if kind(class) != kind(first) {
+                return Err(HierarchyError::MixedShares { class, sibling: first });
+            }
+        }
+        let sum = self.children_weight(parent);
+        if let (Some(Share::Guarantee(_)), Some(Share::Guarantee(own))) =
+            (self.config(first).share, self.config(parent).share)
+            && sum > own.bps()
+        {
+            return Err(HierarchyError::GuaranteesExceedParent { parent, children_bps: sum, parent_bps: own.bps() });
+        }
+        Ok(())
+    }
+
+    /// The link.
+    #[must_use]
+    pub fn link(&self) -> LinkConfig {
+        self.link
+    }
+
+    /// The same tree on a link whose largest packet is `bytes` accounted bytes.
+    ///
+    /// # Errors
+    /// [`HierarchyError::MaxPacket`] outside 1 to [`MAX_PACKET`].
+    pub fn with_max_packet(mut self, bytes: u32) -> Result<Self, HierarchyError> {
+        if bytes == 0 || bytes > MAX_PACKET {
+            return Err(HierarchyError::MaxPacket { bytes });
+        }
+        self.link.max_packet = bytes;
+        Ok(self)
+    }
+
+    /// Number of classes, the root included; ids run from 0 to one below it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no class; never so for a hierarchy that was built.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len() <= 1
+    }
+
+    /// All classes but the root, parents before children.
+    pub fn classes(&self) -> impl DoubleEndedIterator<Item = ClassId> + ExactSizeIterator + use<> {
+        (1..self.nodes.len()).map(|index| ClassId(index as u32))
+    }
+
+    /// All leaves, in the order in which they were added.
+    #[must_use]
+    pub fn leaves(&self) -> &[ClassId] {
+        &self.leaves
+    }
+
+    /// The parent; `None` for the root.
+    #[must_use]
+    pub fn parent(&self, class: ClassId) -> Option<ClassId> {
+        (class != ClassId::ROOT).then(|| self.nodes[class.index()].parent)
+    }
+
+    /// The children, in the order in which they were added.
+    #[must_use]
+    pub fn children(&self, class: ClassId) -> &[ClassId] {
+        let (start, end) = self.nodes[class.index()].children;
+        &self.children[start as usize..end as usize]
+    }
+
+    /// Whether `class` exists, is not the root, and has no children.
+    #[must_use]
+    pub fn is_leaf(&self, class: ClassId) -> bool {
+        class != ClassId::ROOT && self.nodes.get(class.index()).is_some_and(|node| node.children.0 == node.children.1)
+    }
+
+    /// Classes on the path from the root, the class included and the root not: 0 for the root.
+    #[must_use]
+    pub fn depth(&self, class: ClassId) -> usize {
+        usize::from(self.nodes[class.index()].depth)
+    }
+
+    /// The largest depth: 1 for a flat hierarchy.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.levels
+    }
+
+    /// What the user said of the class.
+    #[must_use]
+    pub fn config(&self, class: ClassId) -> &ClassConfig {
+        &self.nodes[class.index()].config
+    }
+
+    /// The weight relative to the siblings: the guarantee in bit/s where the class has one.
+    #[must_use]
+    pub fn weight(&self, class: ClassId) -> u64 {
+        self.nodes[class.index()].weight
+    }
+
+    /// The children's weights together: 0 for a leaf.
+    #[must_use]
+    pub fn children_weight(&self, class: ClassId) -> u64 {
+        self.nodes[class.index()].children_weight
+    }
+
+    /// The class's rate in bit/s (rounded down) when every leaf is backlogged: its guarantee where it and all its ancestors
+    /// have guarantees that add up to their parent's, its weighted share of its parent's rate otherwise.
+    #[must_use]
+    pub fn rate_all_busy(&self, class: ClassId) -> u64 {
+        self.divide_down_to(class, u128::from(self.link.rate.bps())) as u64
+    }
+
+    /// The class's share of the link when every leaf is backlogged, in units of 2^-64 of the link, rounded down: what
+    /// [`Hierarchy::rate_all_busy`] is without being rounded to whole bit/s. 2^64 for the root.
+    #[must_use]
+    pub fn share_all_busy(&self, class: ClassId) -> u128 {
+        self.divide_down_to(class, 1 << 64)
+    }
+
+    /// Divides `amount`, at most 2^64, from the root down to `class` by the weights, rounding down at each level.
+    fn divide_down_to(&self, class: ClassId, mut amount: u128) -> u128 {
+        let mut path = [ClassId::ROOT; MAX_DEPTH];
+        let depth = self.depth(class);
+        let mut at = class;
+        for slot in path[..depth].iter_mut().rev() {
+            *slot = at;
+            at = self.nodes[at.index()].parent;
+        }
+        for &at in &path[..depth] {
+            let parent = self.nodes[at.index()].parent;
+            amount = amount * u128::from(self.weight(at)) / u128::from(self.children_weight(parent));
+        }
+        amount
+    }
+
+    /// The features that `class` asks a scheduler for.
+    pub fn features(&self, class: ClassId) -> impl Iterator<Item = Feature> + use<> {
+        let config = self.nodes[class.index()].config;
+        let inner = class != ClassId::ROOT && !self.is_leaf(class);
+        [
+            (Feature::Hierarchy, inner),
+            (Feature::Ceiling, config.ceiling.is_some()),
+            (Feature::Burst, config.burst.is_some() && !config.latency_critical),
+            (Feature::LatencyBurst, config.burst.is_some() && config.latency_critical),
+            (Feature::CeilingBurst, config.ceiling_burst.is_some()),
+            (Feature::Priority, config.priority.is_some()),
+            (Feature::Borrowing, config.bounded || config.isolated),
+            (Feature::LatencyCritical, config.latency_critical),
+            (Feature::Quantum, config.quantum.is_some()),
+            (Feature::Contract, config.contract.is_some()),
+            (Feature::ServiceCurves, config.real_time.is_some()),
+            (Feature::LinkCurves, config.link_share.is_some() || config.upper_limit.is_some()),
+            (Feature::MaxDelay, config.max_delay.is_some()),
+            (Feature::LeakyBucket, config.leaky_bucket.is_some()),
+            (Feature::ActiveQueue, !inner && config.queue.is_active()),
+        ]
+        .into_iter()
+        .filter_map(|(feature, asked)| asked.then_some(feature))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Rate;
+
+    fn rate(bps: u64) -> Rate {
+        Rate::from_bps(bps).unwrap()
+    }
+
+    fn guaranteed(bps: u64) -> ClassConfig {
+        ClassConfig { share: Some(Share::Guarantee(rate(bps))), ..ClassConfig::default() }
+    }
+
+    fn weighted(weight: u64) -> ClassConfig {
+        ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() }
+    }
+
+    #[test]
+    fn figure_1_is_a_tree_of_two_levels() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(rate(1_000_000_000)));
+        let a = tree.add(ClassId::ROOT, guaranteed(300_000_000)).unwrap();
+        let b = tree.add(ClassId::ROOT, guaranteed(300_000_000)).unwrap();
+        let c = tree.add(ClassId::ROOT, guaranteed(400_000_000)).unwrap();
+        let b2 = tree.add(b, guaranteed(200_000_000)).unwrap();
+        let a1 = tree.add(a, guaranteed(100_000_000)).unwrap();
+        let b1 = tree.add(b, guaranteed(100_000_000)).unwrap();
+        let tree = tree.build().unwrap();
+        assert_eq!(tree.children(ClassId::ROOT), [a, b, c]);
+        assert_eq!(tree.children(b), [b2, b1]);
+        assert_eq!(tree.children(a), [a1]);
+        assert_eq!(tree.leaves(), [c, b2, a1, b1]);
+        assert_eq!((tree.levels(), tree.depth(b1), tree.parent(b1)), (2, 2, Some(b)));
+        assert_eq!(tree.rate_all_busy(b1), 100_000_000);
+        assert_eq!(tree.rate_all_busy(a1), 300_000_000);
+        assert_eq!((tree.children_weight(b), tree.children_weight(c)), (300_000_000, 0));
+        assert_eq!(tree.share_all_busy(ClassId::ROOT), 1 << 64);
+        assert_eq!(tree.share_all_busy(b1), (1 << 64) * 3 / 10 / 3);
+        assert!(tree.is_leaf(c) && !tree.is_leaf(b) && !tree.is_leaf(ClassId::ROOT) && !tree.is_leaf(ClassId(99)));
+    }
+
+    #[test]
+    fn guarantees_above_the_parents_are_refused_with_both_numbers() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(rate(10)));
+        let a = tree.add(ClassId::ROOT, guaranteed(5)).unwrap();
+        tree.add(a, guaranteed(4)).unwrap();
+        tree.add(a, guaranteed(2)).unwrap();
+        let error = tree.build().unwrap_err();
+        assert_eq!(error, HierarchyError::GuaranteesExceedParent { parent: a, children_bps: 6, parent_bps: 5 });
+    }
+
+    #[test]
+    fn siblings_share_in_one_way() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(rate(10)));
+        let a = tree.add(ClassId::ROOT, guaranteed(5)).unwrap();
+        let b = tree.add(ClassId::ROOT, weighted(4)).unwrap();
+        assert_eq!(tree.build().unwrap_err(), HierarchyError::MixedShares { class: b, sibling: a });
+    }
+
+    #[test]
+    fn limits_are_enforced() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(rate(10)));
+        assert!(matches!(tree.add(ClassId::ROOT, weighted(0)), Err(HierarchyError::Weight { .. })));
+        assert!(matches!(tree.add(ClassId::ROOT, weighted(MAX_WEIGHT + 1)), Err(HierarchyError::Weight { .. })));
+        assert!(matches!(tree.add(ClassId(7), weighted(1)), Err(HierarchyError::UnknownParent { .. })));
+        let mut parent = ClassId::ROOT;
+        for _ in 0..MAX_DEPTH {
+            parent = tree.add(parent, weighted(1)).unwrap();
+        }
+        assert_eq!(tree.add(parent, weighted(1)), Err(HierarchyError::TooDeep { parent }));
+        assert_eq!(tree.build().unwrap().levels(), MAX_DEPTH);
+        let empty = Hierarchy::builder(LinkConfig::new(rate(10))).build();
+        assert_eq!(empty.unwrap_err(), HierarchyError::NoClasses);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a scheduler is called, what it supports and promises, and why one could not be made.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::class::Feature;
+use super::hierarchy::Hierarchy;
+use super::packet::ClassId;
+use super::scheduler::Scheduler;
+use super::units::Nanos;
+
+/// Whether a scheduler sends whenever there is backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkConserving {
+    /// Always.
+    Always,
+    /// Unless a ceiling or another upper limit binds.
+    UnlessLimited,
+    /// No.
+    Never,
+}
+
+impl WorkConserving {
+    /// In words, as users read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::UnlessLimited => "unless a ceiling binds",
+            Self::Never => "no",
+        }
+    }
+}
+
+/// What a scheduler is called, where it comes from, and what it supports and promises.
+#[derive(Clone, Copy, Debug)]
+pub struct SchedulerInfo {
+    /// Its name in files and commands.
+    pub name: &'static str,
+    /// Key of its paper in `docs/papers.md`; empty where there is none.
+    pub paper: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// What it honours; anything else that a class sets is refused.
+    pub features: &'static [Feature],
+    /// Whether it sends whenever there is backlog.
+    pub work_conserving: WorkConserving,
+    /// Cost per packet, in the number of leaves and levels.
+    pub cost: &'static str,
+    /// Names of the bounds it promises: `fairness`, `transmission_gap`, `delay`.
+    pub bounds: &'static [&'static str],
+    /// Makes one for a tree whose features it supports, or for a tree reduced by [`Leniency::Ignore`].
+    pub build: fn(&Hierarchy) -> Result<Box<dyn Scheduler>, BuildError>,
+}
+
+impl SchedulerInfo {
+    /// Whether it honours `feature`.
+    #[must_use]
+    pub fn supports(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
+    }
+
+    /// What the classes of `tree` set that this scheduler cannot honour.
+    #[must_use]
+    pub fn unsupported(&self, tree: &Hierarchy) -> Vec<(ClassId, Feature)> {
+        tree.classes()
+            .flat_map(|class| tree.features(class).map(move |feature| (class, feature)))
+            .filter(|&(_, feature)| !self.supports(feature))
+            .collect()
+    }
+}
+
+/// What to do with what a scheduler cannot honour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leniency {
+    /// Refuse.
+    Refuse,
+    /// Go on without it. A scheduler without hierarchy then shares among the leaves by [`Hierarchy::rate_all_busy`].
+    Ignore,
+}
+
+/// Why a scheduler could not be made for a hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// A class sets something the scheduler cannot honour.
+    Unsupported {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// The class.
+        class: ClassId,
+        /// What it sets.
+        feature: Feature,
+    },
+    /// A class's parameter has a value the scheduler cannot run with.
+    Parameter {
+        /// The class.
+        class: ClassId,
+        /// The parameter.
+        what: &'static str,
+        /// The value given.
+        value: u64,
+        /// The smallest value taken.
+        min: u64,
+        /// The largest value taken.
+        max: u64,
+    },
+    /// A class has a service curve that the scheduler cannot compute with.
+    Curve {
+        /// The class.
+        class: ClassId,
+        /// What it has, in words.
+        what: &'static str,
+    },
+    /// The curves that are to be guaranteed ask together for more than the link carries.
+    NotAdmitted {
+        /// The time after which they do, from when all classes become backlogged at once; rounded down.
+        fails_at: Nanos,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Unsupported { scheduler, class, feature } => {
+                write!(f, "class {} sets {}, which {scheduler} cannot honour", class.0, feature.as_str())
+            }
+            Self::Parameter { class, what, value, min, max } => {
+                write!(f, "class {}: {what} of {value} is outside {min} .. {max}", class.0)
+            }
+            Self::Curve { class, what } => write!(f, "class {} has {what}", class.0),
+            Self::NotAdmitted { fails_at } => {
+                write!(
+                    f,
+                    "the real-time curves together ask for more than the link carries, from {fails_at} after all start on"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}

@@ -1,0 +1,17 @@
+//! Whom a class borrows from beyond its own link: the end of a pool of bandwidth that several links share.
+
+use core::fmt;
+
+use super::units::Nanos;
+
+/// Whom a class borrows from beyond its own link.
+pub trait Lender: fmt::Debug + Send {
+    /// Whether the class may send a packet now that its own assured rate does not cover.
+    ///
+    /// # Errors
+    /// When asking again can make a difference; in the future.
+    fn may_borrow(&mut self, now: Nanos) -> Result<(), Nanos>;
+
+    /// A packet of `bytes` was sent below the class, borrowed or not.
+    fn sent(&mut self, now: Nanos, bytes: u32);
+}

@@ -1,0 +1,59 @@
+//! What a scheduler sees of a packet: a handle, a length and a class.
+
+/// The index of a class in its [`Hierarchy`](crate::contract::Hierarchy): the root (the link) is 0, the others follow in
+/// the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub u32);
+
+impl ClassId {
+    /// The link itself. It is never a leaf of a hierarchy that has classes, so no packet may name it.
+    pub const ROOT: Self = Self(0);
+
+    /// The id as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// In a handle: whoever sent the packet understands ECN (ECT, RFC 3168), so that it may be marked instead of dropped.
+pub const ECN_CAPABLE: u64 = 1 << 63;
+
+/// What a handle says of the flow that a packet belongs to: 31 bits of `flow`, which should be a hash that strangers cannot
+/// foresee, or anything that is evenly spread in its lowest bits. FQ-CoDel keeps flows of different bits apart, mostly.
+#[must_use]
+pub const fn flow_bits(flow: u32) -> u64 {
+    ((flow & 0x7fff_ffff) as u64) << 32
+}
+
+/// One packet, 16 bytes. Not `Clone`: who holds it has to send it, queue it, or report it dropped.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The caller's name for the packet, such as an index into its frame pool, in the lower 32 bits. No scheduler looks at
+    /// those. The upper ones may say what only active leaf queues look at: [`flow_bits`] and [`ECN_CAPABLE`]. Zero will do.
+    pub handle: u64,
+    /// Length in bytes as accounted on the link (with the link layer's overhead where the caller adds one).
+    pub len: u32,
+    /// The leaf class that the packet belongs to.
+    pub class: ClassId,
+}
+
+const _: () = assert!(size_of::<Packet>() == 16);
+
+impl Packet {
+    /// The flow that it belongs to, as [`flow_bits`] put it into the handle.
+    #[must_use]
+    pub const fn flow(&self) -> u32 {
+        flow_of(self.handle)
+    }
+
+    /// Whether it may be marked instead of dropped.
+    #[must_use]
+    pub const fn is_ecn_capable(&self) -> bool {
+        self.handle & ECN_CAPABLE != 0
+    }
+}
+
+pub(crate) const fn flow_of(handle: u64) -> u32 {
+    ((handle & !ECN_CAPABLE) >> 32) as u32
+}

@@ -1,0 +1,226 @@
+//! The contract between a scheduler and whoever drives it. A newcomer learns here what a scheduler is.
+//!
+//! * The caller owns time. `now` never decreases from call to call; where it does all the same, a scheduler treats it as
+//!   the latest time it has seen.
+//! * The caller owns packets. A scheduler sees a handle, a length and a class, and gives every packet back exactly once:
+//!   from [`Scheduler::dequeue`], or to the [`DropSink`] with a reason.
+//! * Nothing is allocated after construction; every loop is bounded; nothing panics on any packet.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::packet::{ClassId, Packet};
+use super::units::Nanos;
+
+/// What [`Scheduler::dequeue`] found.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Dequeued {
+    /// The packet to send now.
+    Packet(Packet),
+    /// There is backlog, `t > now`, and nothing can be sent before `t` unless something arrives, or is reconfigured, or
+    /// another member of a shared pool gives back. Asking earlier is allowed and useless.
+    WaitUntil(Nanos),
+    /// There is no backlog.
+    Idle,
+}
+
+/// How a [`Scheduler::dequeue_batch`] ended.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchEnd {
+    /// The budget is used up; there may be more.
+    Full,
+    /// As [`Dequeued::WaitUntil`].
+    WaitUntil(Nanos),
+    /// As [`Dequeued::Idle`].
+    Idle,
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropReason {
+    /// The class's queue holds its limit of packets.
+    QueuePackets,
+    /// The class's queue holds its limit of bytes.
+    QueueBytes,
+    /// All queues together hold the scheduler's limit of packets.
+    TotalPackets,
+    /// The packet is longer than the link's largest packet.
+    TooLong,
+    /// The packet names a class that does not exist or is not a leaf.
+    NotALeaf,
+    /// The class's queue discipline dropped it to signal congestion.
+    Congestion,
+    /// [`Scheduler::purge`] emptied the queues.
+    Purged,
+    /// A reconfiguration removed the class.
+    ClassRemoved,
+}
+
+impl DropReason {
+    /// All reasons, in the order of [`DropReason::index`].
+    pub const ALL: [Self; 8] = [
+        Self::QueuePackets,
+        Self::QueueBytes,
+        Self::TotalPackets,
+        Self::TooLong,
+        Self::NotALeaf,
+        Self::Congestion,
+        Self::Purged,
+        Self::ClassRemoved,
+    ];
+
+    /// Position in [`DropReason::ALL`], for arrays of counters.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The reason in a few words, as users read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::QueuePackets => "queue full (packets)",
+            Self::QueueBytes => "queue full (bytes)",
+            Self::TotalPackets => "all queues full",
+            Self::TooLong => "longer than the mtu",
+            Self::NotALeaf => "not a leaf class",
+            Self::Congestion => "congestion",
+            Self::Purged => "purged",
+            Self::ClassRemoved => "class removed",
+        }
+    }
+}
+
+/// Takes back the packets that a scheduler drops, because AQM and longest-queue policies drop packets other than the
+/// arriving one.
+pub trait DropSink {
+    /// `packet` was dropped at `now` because of `reason`.
+    fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason);
+
+    /// `packet` is the next of its class to be returned by a dequeue, and is to be marked as having met congestion (CE, RFC
+    /// 3168), where it would have been dropped if it were not [`ECN_CAPABLE`](crate::contract::ECN_CAPABLE). Called at most once
+    /// for a packet, and only for those. Making the mark real is the sink's part; one that does nothing loses the signal.
+    fn marked(&mut self, now: Nanos, packet: &Packet) {
+        let _ = (now, packet);
+    }
+}
+
+impl<F: FnMut(Nanos, Packet, DropReason)> DropSink for F {
+    fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
+        self(now, packet, reason);
+    }
+}
+
+/// What is queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Packets.
+    pub packets: u64,
+    /// Their accounted bytes.
+    pub bytes: u64,
+}
+
+/// Decides which packet a link sends next. One scheduler serves one link.
+pub trait Scheduler: Send {
+    /// Queues `packet` at its class, or drops it (or another) into `drops`.
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink);
+
+    /// The packet to send now, if any.
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued;
+
+    /// What is queued in all classes together.
+    fn backlog(&self) -> Backlog;
+
+    /// What is queued at one leaf; nothing for a class that is not a leaf.
+    fn class_backlog(&self, class: ClassId) -> Backlog;
+
+    /// Gives every queued packet to `drops` with [`DropReason::Purged`], in order within each class, and forgets all
+    /// credit and debt, as if just constructed.
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink);
+
+    /// [`Scheduler::enqueue`] for each packet of `batch`, in order; leaves `batch` empty.
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        for packet in batch.drain(..) {
+            self.enqueue(now, packet, drops);
+        }
+    }
+
+    /// [`Scheduler::dequeue`] until `max_packets` packets or at least `max_bytes` bytes were appended to `out`, or nothing
+    /// more can be sent now. The order is that of single calls.
+    fn dequeue_batch(
+        &mut self,
+        now: Nanos,
+        max_packets: usize,
+        max_bytes: u64,
+        out: &mut Vec<Packet>,
+        drops: &mut dyn DropSink,
+    ) -> BatchEnd {
+        let mut bytes = 0u64;
+        for _ in 0..max_packets {
+            if bytes >= max_bytes {
+                break;
+            }
+            match self.dequeue(now, drops) {
+                Dequeued::Packet(packet) => {
+                    bytes += u64::from(packet.len);
+                    out.push(packet);
+                }
+                Dequeued::WaitUntil(t) => return BatchEnd::WaitUntil(t),
+                Dequeued::Idle => return BatchEnd::Idle,
+            }
+        }
+        BatchEnd::Full
+    }
+
+    /// Checks the scheduler's invariants; called after every step in tests.
+    ///
+    /// # Errors
+    /// The broken invariant, in words.
+    fn check_invariants(&self) -> Result<(), alloc::string::String> {
+        Ok(())
+    }
+}
+
+/// A boxed scheduler is one, so that a driver can run whichever was asked for by name.
+impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        (**self).enqueue(now, packet, drops);
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        (**self).dequeue(now, drops)
+    }
+
+    fn backlog(&self) -> Backlog {
+        (**self).backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        (**self).class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        (**self).purge(now, drops);
+    }
+
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        (**self).enqueue_batch(now, batch, drops);
+    }
+
+    fn dequeue_batch(
+        &mut self,
+        now: Nanos,
+        max_packets: usize,
+        max_bytes: u64,
+        out: &mut Vec<Packet>,
+        drops: &mut dyn DropSink,
+    ) -> BatchEnd {
+        (**self).dequeue_batch(now, max_packets, max_bytes, out, drops)
+    }
+
+    fn check_invariants(&self) -> Result<(), alloc::string::String> {
+        (**self).check_invariants()
+    }
+}

@@ -1,0 +1,288 @@
+//! Two-piece linear service curves in integers, as \[hfsc\] Section 4 computes with them: the one kind of curve that stays two
+//! pieces when it is updated.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | m^1, m^2: slopes | `Shape::m1`, `Shape::m2` | 2^-16 bit/s |
+//! | x of a service curve | `Shape::d` | 2^-12 ns |
+//! | start of a curve | `Curve::x`, `Curve::y` | 2^-12 ns, bytes |
+//! | x_i, y_i: the knee | `Curve::dx`, `Curve::dy`, from the start on | 2^-12 ns, slope times time |
+//! | X^-1(y) | [`Curve::time_of`] | 2^-12 ns |
+//! | X = min(X, S(t - t_a) + c) | [`Curve::lower_to`] | |
+//! | E^-1(c) | [`Curve::eligible_at`] | 2^-12 ns |
+//!
+//! A time may be virtual; nothing here depends on which it is.
+//!
+//! **Errors.** Service is counted in products of a slope and a time, of which a byte is exactly [`BYTE`], so that a value of a
+//! curve has no error. A time that comes out of a division is rounded up, by less than one unit (a quarter of a picosecond);
+//! since it is always computed from where the curve starts, such errors do not add up from packet to packet. An update puts
+//! the new knee on the old curve's second piece, exactly; so the second piece, which is the class's rate in the long run, never
+//! drifts. Only the first piece's end may then lie up to one unit of time late.
+//!
+//! **Overflow budget.** Slopes are below 2^56, the length of a first piece is cut to 2^58 ns (9 years), 2^70 units: their
+//! product is below 2^126. A byte is below 2^61 units, so 2^64 bytes are below 2^125. Other products saturate, which puts a
+//! deadline at "never". A count of bytes may wrap: differences are what counts, and they are below 2^64 for 4.7 years of
+//! one backlogged period at 1 Tbit/s.
+//!
+//! **Validation.** `update_is_the_minimum_of_both_curves` compares with the definition, point by point.
+//!
+//! DIFFERENCE: a convex curve starts flat (m1 = 0), or is refused. The paper says that others do not stay two pieces.
+
+use alloc::vec::Vec;
+
+use crate::contract::{BuildError, Hierarchy, NANOS_PER_SEC, Nanos, Rate, ServiceCurve};
+
+/// Times count this fraction of a nanosecond: 2^-12.
+pub(crate) const TIME_BITS: u32 = 12;
+/// Slopes count this fraction of a bit per second: 2^-16.
+pub(crate) const SLOPE_BITS: u32 = 16;
+/// A byte of service, in units of a slope times a time.
+pub(crate) const BYTE: u128 = (8 * NANOS_PER_SEC as u128) << (TIME_BITS + SLOPE_BITS);
+/// Longest first piece, in nanoseconds.
+const LONGEST: u64 = 1 << 58;
+
+/// `now` in the unit of times.
+#[must_use]
+pub(crate) const fn ticks(now: Nanos) -> u128 {
+    (now.0 as u128) << TIME_BITS
+}
+
+/// A time in whole nanoseconds, rounded up; [`Nanos::MAX`] where it does not fit.
+#[must_use]
+pub(crate) const fn nanos_up(ticks: u128) -> Nanos {
+    let ns = ticks.div_ceil(1 << TIME_BITS);
+    if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
+}
+
+/// A service curve S: slope `m1` for the time `d`, then slope `m2`. Concave where m1 > m2; a line where they are equal and `d`
+/// is 0; convex where m1 = 0 < m2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    m1: u64,
+    m2: u64,
+    d: u128,
+}
+
+impl Shape {
+    /// A straight line of `slope` units.
+    #[must_use]
+    pub(crate) const fn line(slope: u64) -> Self {
+        Self { m1: slope, m2: slope, d: 0 }
+    }
+
+    /// The curve that a user wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words: it is convex and does not start flat, or is nothing at all.
+    pub(crate) fn of(curve: &ServiceCurve) -> Result<Self, &'static str> {
+        let slope = |rate: Option<Rate>| rate.map_or(0, |rate| rate.bps() << SLOPE_BITS);
+        let (m1, m2) = (slope(curve.m1), slope(curve.m2));
+        match curve.d {
+            _ if m1 == m2 && m2 > 0 => Ok(Self::line(m2)),
+            Nanos::ZERO if m2 > 0 => Ok(Self::line(m2)),
+            Nanos::ZERO => Err("a service curve without slope"),
+            _ if m1 == 0 && m2 == 0 => Err("a service curve without slope"),
+            _ if m1 < m2 && m1 > 0 => Err("a service curve that becomes steeper and does not start flat (0 < m1 < m2)"),
+            d => Ok(Self { m1, m2, d: ticks(Nanos(d.0.min(LONGEST))) }),
+        }
+    }
+
+    /// Whether it starts flat and becomes steep.
+    #[must_use]
+    pub(crate) const fn is_convex(&self) -> bool {
+        self.m1 < self.m2
+    }
+
+    /// Whether it ends flat: no more is ever served than its first piece.
+    #[must_use]
+    pub(crate) const fn ends_flat(&self) -> bool {
+        self.m2 == 0
+    }
+
+    /// The most by which `len` bytes move the time at which the curve gets to a class's service. It must not end flat.
+    #[must_use]
+    pub(crate) const fn largest_step(&self, len: u32) -> u128 {
+        let flat = if self.is_convex() { self.d } else { 0 };
+        flat + (len as u128 * BYTE).div_ceil(self.m2 as u128)
+    }
+
+    const fn knee(&self) -> u128 {
+        self.m1 as u128 * self.d
+    }
+}
+
+/// A deadline, virtual or upper-limit curve: a [`Shape`] that starts somewhere, or the minimum of several of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Curve {
+    shape: Shape,
+    x: u128,
+    y: u64,
+    dx: u128,
+    dy: u128,
+}
+
+impl Curve {
+    /// The curve through time 0 and 0 bytes: what a class has that was never active.
+    #[must_use]
+    pub(crate) const fn new(shape: Shape) -> Self {
+        Self { shape, x: 0, y: 0, dx: shape.d, dy: shape.knee() }
+    }
+
+    /// The whole shape, from time `x` and service `y` (bytes) on.
+    pub(crate) const fn start(&mut self, x: u128, y: u64) {
+        *self = Self { shape: self.shape, x, y, dx: self.shape.d, dy: self.shape.knee() };
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub(crate) const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The same curve, later by `time`.
+    pub(crate) const fn delay(&mut self, time: u128) {
+        self.x = self.x.saturating_add(time);
+    }
+
+    /// Service from the curve's start on; 0 before it.
+    fn value(&self, x: u128) -> u128 {
+        let time = x.saturating_sub(self.x);
+        if time < self.dx {
+            // The first piece may end below m1 dx, by less than one unit of time.
+            (u128::from(self.shape.m1).saturating_mul(time)).min(self.dy)
+        } else {
+            u128::from(self.shape.m2).saturating_mul(time - self.dx).saturating_add(self.dy)
+        }
+    }
+
+    const fn service(&self, y: u64) -> u128 {
+        y.wrapping_sub(self.y) as u128 * BYTE
+    }
+
+    /// The earliest time at which the curve is at least `y` bytes, which must not be less than at its start; `u128::MAX` for
+    /// never.
+    #[must_use]
+    pub(crate) fn time_of(&self, y: u64) -> u128 {
+        let service = self.service(y);
+        if service == 0 {
+            return self.x;
+        }
+        if service <= self.dy {
+            return self.x.saturating_add(service.div_ceil(u128::from(self.shape.m1)));
+        }
+        self.on_second_piece(service)
+    }
+
+    fn on_second_piece(&self, service: u128) -> u128 {
+        if self.shape.m2 == 0 {
+            return u128::MAX;
+        }
+        let more = (service - self.dy).div_ceil(u128::from(self.shape.m2));
+        self.x.saturating_add(self.dx).saturating_add(more)
+    }
+
+    /// When the packet after `y` bytes of a class with this deadline curve becomes eligible, \[hfsc\] equation (10): when the
+    /// deadline curve gets there, or, where that is convex, the line from its start with the slope of its second piece.
+    #[must_use]
+    pub(crate) fn eligible_at(&self, y: u64) -> u128 {
+        if self.shape.is_convex() {
+            self.x.saturating_add(self.service(y).div_ceil(u128::from(self.shape.m2)))
+        } else {
+            self.time_of(y)
+        }
+    }
+
+    /// Becomes the minimum of itself and of the shape that starts at time `x` with service `y`, as far as it is above `y`:
+    /// \[hfsc\] equations (3), (7) and (11).
+    pub(crate) fn lower_to(&mut self, x: u128, y: u64) {
+        let below = self.service(y);
+        if self.shape.is_convex() {
+            // Both end in lines of the same slope, and above `y` there is nothing but those lines: the later one is lower.
+            if x.saturating_add(self.shape.d) >= self.on_second_piece(below) {
+                self.start(x, y);
+            }
+            return;
+        }
+        // Concave: seen from `x`, the old curve is never steeper than the new one, so that they cross at most once.
+        let at_start = self.value(x);
+        if at_start <= below {
+            return;
+        }
+        let knee = self.shape.knee();
+        if self.value(x.saturating_add(self.shape.d)) >= below.saturating_add(knee) {
+            self.start(x, y);
+            return;
+        }
+        // They cross within the new first piece, where the old curve is on its second: w + m1 k = D(from) + m2 (x + k - from).
+        let from = x.max(self.x.saturating_add(self.dx));
+        let flat = u128::from(self.shape.m2);
+        let gap = (self.value(from) - below).saturating_sub(flat * (from - x));
+        let k = gap.div_ceil(u128::from(self.shape.m1 - self.shape.m2)).max(from - x);
+        let dy = self.value(x + k) - below;
+        *self = Self { shape: self.shape, x, y, dx: k, dy };
+    }
+}
+
+/// What the leaves of `tree` ask for by their real-time curves, by class id.
+///
+/// # Errors
+/// [`BuildError::Curve`] for a curve of a kind that cannot be computed with, and for one at a class that is not a leaf.
+pub(crate) fn real_time_shapes(tree: &Hierarchy) -> Result<Vec<Option<Shape>>, BuildError> {
+    let mut shapes = alloc::vec![None; tree.len()];
+    for class in tree.classes() {
+        let Some(curve) = tree.config(class).real_time else { continue };
+        if !tree.is_leaf(class) {
+            let what = "a real-time curve, which only a class without classes below it can have";
+            return Err(BuildError::Curve { class, what });
+        }
+        shapes[class.index()] = Some(Shape::of(&curve).map_err(|what| BuildError::Curve { class, what })?);
+    }
+    Ok(shapes)
+}
+
+/// The line that each leaf has by its share of the link, by class id; 0 for the others. Rounded down to 2^-16 bit/s, which is
+/// the least that a leaf gets.
+#[must_use]
+pub(crate) fn lines(tree: &Hierarchy) -> Vec<u64> {
+    let mut slopes = alloc::vec![0; tree.len()];
+    let link = u128::from(tree.link().rate.bps());
+    for &leaf in tree.leaves() {
+        slopes[leaf.index()] = ((link * tree.share_all_busy(leaf)) >> (64 - SLOPE_BITS)).max(1) as u64;
+    }
+    slopes
+}
+
+/// Whether `shapes` together stay below what the link carries, S(t) = R t, at every t \[hfsc\] Section 2.1.
+///
+/// # Errors
+/// [`BuildError::NotAdmitted`] with the time after which they do not.
+pub(crate) fn admit(shapes: impl Iterator<Item = Shape>, link: Rate) -> Result<(), BuildError> {
+    let mut slope = 0u128;
+    let mut knees = Vec::new();
+    for shape in shapes {
+        if shape.d == 0 {
+            slope += u128::from(shape.m2);
+        } else {
+            slope += u128::from(shape.m1);
+            knees.push((shape.d, shape.m1, shape.m2));
+        }
+    }
+    knees.sort_unstable();
+    let link = u128::from(link.bps()) << SLOPE_BITS;
+    // How much more the link has carried than the curves ask for; below 2^56 slopes times 2^70 times.
+    let (mut spare, mut at) = (0u128, 0u128);
+    for (d, m1, m2) in knees.into_iter().chain([(u128::MAX, 0, 0)]) {
+        if slope > link && spare / (slope - link) < d - at {
+            let fails_at = Nanos(((at + spare / (slope - link)) >> TIME_BITS) as u64);
+            return Err(BuildError::NotAdmitted { fails_at });
+        }
+        if d < u128::MAX {
+            spare = if slope > link { spare - (slope - link) * (d - at) } else { spare + (link - slope) * (d - at) };
+            (slope, at) = (slope - u128::from(m1) + u128::from(m2), d);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,235 @@
+//! Virtual time and the tags of packets, as the packet fair queueing schedulers share them.
+//!
+//! A class with the share phi_i of a link (or of its parent) finishes a packet of L bytes L / phi_i virtual bytes after it
+//! started it: the bytes that the whole link carries in the time that the packet takes at the class's own rate
+//! (\[drrpp\] Section 2.3, \[sds\] equation (1) with `max` in place of its `min`).
+//!
+//! | papers | here | unit |
+//! | --- | --- | --- |
+//! | phi_i, g_i / r, rho_i / r | `divisor` / sum of the siblings' | |
+//! | v(t), system virtual time (potential) | `Sessions::v` | 1 / [`UNITS_PER_BYTE`] virtual byte |
+//! | S_i, start tag | `Session::start` | the same |
+//! | F_i, finish tag | [`Tag`] | the same, and a fraction |
+//!
+//! **Nothing drifts.** A tag carries the exact remainder of its divisions in `Tag::fraction`, so that after any number of
+//! packets of a class that stays backlogged its tag is exact. What is compared is the whole part, off by less than one unit:
+//! an eight-billionth of a byte.
+//!
+//! **Overflow budget.** Weights are scaled to add up to less than 2^41 ([`weights`]): no class counts for less than 2^-40 of
+//! its parent, which is 1 bit/s of 1 Tbit/s. A byte is then below 2^74 units, a packet below 2^94, a full queue of 2^32 bytes
+//! below 2^106. A virtual time that reaches [`HIGH`] is lowered together with all tags.
+
+use alloc::vec::Vec;
+
+use crate::contract::{Hierarchy, NANOS_PER_SEC};
+
+/// Units of virtual time in a virtual byte. A link of r bit/s does r units of work in a nanosecond.
+pub(crate) const UNITS_PER_BYTE: u64 = 8 * NANOS_PER_SEC;
+
+/// Virtual times are lowered when they reach this; see [`lower_by`].
+pub(crate) const HIGH: u128 = 1 << 126;
+
+/// What a virtual time is lowered to at least: above all that a backlogged class can lag behind it.
+const KEPT: u128 = 1 << 120;
+
+/// By how much virtual time and all tags are to be lowered now: by nothing, unless `v` is at [`HIGH`] or above, and never below
+/// the tags in `firsts`, the smallest of those that are in use.
+#[must_use]
+pub(crate) fn lower_by(v: u128, firsts: impl IntoIterator<Item = Option<(u32, u128)>>) -> u128 {
+    if v < HIGH {
+        return 0;
+    }
+    firsts.into_iter().flatten().map(|(_, tag)| tag).fold(v - KEPT, u128::min)
+}
+
+/// Scales weights so that they add up to less than 2^41, none of them zero. Those that add up to 2^40 or less stay as they are,
+/// as do the guarantees of classes on any link.
+#[must_use]
+pub(crate) fn weights(raw: &[u128]) -> Vec<u64> {
+    const WHOLE: u128 = 1 << 40;
+    // At most 10^6 weights of at most 2^64.
+    let total: u128 = raw.iter().sum();
+    let scaled = |&raw: &u128| if total <= WHOLE { raw } else { (raw * WHOLE + total / 2) / total };
+    raw.iter().map(|raw| scaled(raw).max(1) as u64).collect()
+}
+
+/// The weights of the leaves of `tree`: their own where they are all siblings, by their share of the link otherwise.
+#[must_use]
+pub(crate) fn leaf_weights(tree: &Hierarchy) -> Vec<u64> {
+    let flat = tree.levels() == 1;
+    let raw = |&leaf| if flat { u128::from(tree.weight(leaf)) } else { tree.share_all_busy(leaf) };
+    weights(&tree.leaves().iter().map(raw).collect::<Vec<_>>())
+}
+
+/// A point in virtual time that is reached by steps of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// Whole units.
+    pub whole: u128,
+    /// What `whole` leaves out, in units divided by the divisor of the class's [`Pace`]; below that.
+    pub fraction: u64,
+}
+
+/// How far a byte takes the tag of a class: a fraction, kept exact.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    per_byte: u128,
+    remainder: u64,
+    divisor: u64,
+}
+
+impl Pace {
+    /// `units / divisor` per byte. `divisor` is not 0 and below 2^41, `units` below 2^74.
+    #[must_use]
+    pub(crate) const fn new(units: u128, divisor: u64) -> Self {
+        let by = divisor as u128;
+        Self { per_byte: units / by, remainder: (units % by) as u64, divisor }
+    }
+
+    /// What it divides by: the weight of the class, where virtual time is meant.
+    #[must_use]
+    pub(crate) const fn divisor(&self) -> u64 {
+        self.divisor
+    }
+
+    /// `tag` and `bytes` more, below 2^21.
+    #[must_use]
+    #[inline]
+    pub(crate) fn after(&self, tag: Tag, bytes: u32) -> Tag {
+        // Below 2^41 * 2^21 + 2^41.
+        let parts = self.remainder * u64::from(bytes) + tag.fraction;
+        let whole = tag.whole + self.per_byte * u128::from(bytes) + u128::from(parts / self.divisor);
+        Tag { whole, fraction: parts % self.divisor }
+    }
+
+    /// How far `bytes` take a tag, rounded down to whole units; saturates.
+    #[must_use]
+    pub(crate) fn distance(&self, bytes: u64) -> u128 {
+        let parts = u128::from(self.remainder) * u128::from(bytes) / u128::from(self.divisor);
+        self.per_byte.saturating_mul(u128::from(bytes)).saturating_add(parts)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    start: u128,
+    finish: Tag,
+    pace: Pace,
+}
+
+/// The tags of the packets at the heads of the children of one server, and its virtual time.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    /// The virtual time, in units.
+    pub v: u128,
+    sessions: Vec<Session>,
+    last_finish: u128,
+}
+
+impl Sessions {
+    /// One session for each of `weights`, which are as [`weights`] makes them.
+    #[must_use]
+    pub(crate) fn new(weights: &[u64]) -> Self {
+        let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
+        let units = total * u128::from(UNITS_PER_BYTE);
+        let session = |&weight: &u64| Session { start: 0, finish: Tag::default(), pace: Pace::new(units, weight) };
+        Self { v: 0, sessions: weights.iter().map(session).collect(), last_finish: 0 }
+    }
+
+    /// Start tag of the packet at the head of `child`.
+    #[must_use]
+    #[inline]
+    pub(crate) fn start(&self, child: u32) -> u128 {
+        self.sessions[child as usize].start
+    }
+
+    /// Finish tag of the packet at the head of `child`, rounded down.
+    #[must_use]
+    #[inline]
+    pub(crate) fn finish(&self, child: u32) -> u128 {
+        self.sessions[child as usize].finish.whole
+    }
+
+    /// The largest finish tag of all packets so far.
+    #[must_use]
+    pub(crate) fn last_finish(&self) -> u128 {
+        self.last_finish
+    }
+
+    /// A packet of `len` bytes comes to the head of a child that had none, when the virtual time is `v`: S = max(F, v).
+    #[inline]
+    pub(crate) fn begin(&mut self, child: u32, len: u32, v: u128) {
+        let finish = &mut self.sessions[child as usize].finish;
+        if v > finish.whole {
+            *finish = Tag { whole: v, fraction: 0 };
+        }
+        self.next(child, len);
+    }
+
+    /// The packet behind one that was sent comes to the head of `child`: S = F.
+    #[inline]
+    pub(crate) fn next(&mut self, child: u32, len: u32) {
+        let session = &mut self.sessions[child as usize];
+        session.start = session.finish.whole;
+        session.finish = session.pace.after(session.finish, len);
+        self.last_finish = self.last_finish.max(session.finish.whole);
+    }
+
+    /// As just made.
+    pub(crate) fn reset(&mut self) {
+        self.v = 0;
+        self.last_finish = 0;
+        for session in &mut self.sessions {
+            session.start = 0;
+            session.finish = Tag::default();
+        }
+    }
+
+    /// Lowers the virtual time and all tags, those of idle children to no less than zero.
+    #[cold]
+    pub(crate) fn lower(&mut self, by: u128) {
+        self.v -= by;
+        self.last_finish -= by;
+        for session in &mut self.sessions {
+            session.start = session.start.saturating_sub(by);
+            session.finish.whole = session.finish.whole.saturating_sub(by);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, v: u128) {
+        self.v = v;
+        self.last_finish = v;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn weights_that_fit_stay_and_others_keep_their_shares() {
+        assert_eq!(weights(&[3, 1, 1_000_000_000_000 >> 1]), [3, 1, 500_000_000_000]);
+        assert_eq!(weights(&[1 << 64, 3 << 64, 1]), [1 << 38, 3 << 38, 1]);
+        let many = weights(&alloc::vec![1 << 64; 1_000_000]);
+        assert!(many.iter().sum::<u64>() < 1 << 41 && many[0] > 1 << 20);
+    }
+
+    proptest! {
+        #[test]
+        fn a_tag_is_exact_after_any_number_of_packets(
+            divisor in 1u64..1 << 41, units in 0u128..1 << 74, lens in proptest::collection::vec(0u32..1 << 21, 1..60)
+        ) {
+            let pace = Pace::new(units, divisor);
+            let tag = lens.iter().fold(Tag::default(), |tag, &len| pace.after(tag, len));
+            let bytes: u64 = lens.iter().map(|&len| u64::from(len)).sum();
+            // units = q * divisor + r, so that bytes * units / divisor = bytes * q + bytes * r / divisor.
+            let (q, r) = (units / u128::from(divisor), units % u128::from(divisor));
+            let parts = u128::from(bytes) * r;
+            prop_assert_eq!(tag.whole, u128::from(bytes) * q + parts / u128::from(divisor));
+            prop_assert_eq!(u128::from(tag.fraction), parts % u128::from(divisor));
+            prop_assert_eq!(pace.distance(bytes), tag.whole);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The loop that drives a scheduler at the pace of a link, the same in the simulator and in the gateway: what was simulated
+//! is what runs. It owns no clock and does no I/O; a [`Port`] does both.
+
+use alloc::vec::Vec;
+
+use crate::contract::{BatchEnd, DropSink, NANOS_PER_SEC, Nanos, Packet, Rate, Scheduler};
+
+/// Keeps a link from being sent to faster than its rate, exactly: fractions of a nanosecond are carried over.
+///
+/// A driver that wakes late may catch up on at most `catch_up` of lost time, and only on time in which there was backlog.
+#[derive(Clone, Copy, Debug)]
+pub struct Pacer {
+    rate: Rate,
+    catch_up: Nanos,
+    free_at: Nanos,
+    /// What `free_at` leaves out, in units of (1 / rate) ns; below `rate`.
+    fraction: u64,
+}
+
+impl Pacer {
+    /// An idle link. With a `catch_up` of zero the pace is exact only if the driver wakes exactly on time, as a simulator does.
+    #[must_use]
+    pub const fn new(rate: Rate, catch_up: Nanos) -> Self {
+        Self { rate, catch_up, free_at: Nanos::ZERO, fraction: 0 }
+    }
+
+    /// When the link has sent what it was given, rounded up.
+    #[must_use]
+    pub const fn free_at(&self) -> Nanos {
+        if self.fraction > 0 { self.free_at.saturating_add(Nanos(1)) } else { self.free_at }
+    }
+
+    /// Bytes that may be started by `now`: 0 while the link is busy, at least 1 when it is free.
+    #[must_use]
+    pub fn due(&self, now: Nanos) -> u64 {
+        let start = self.free_at();
+        if start > now {
+            return 0;
+        }
+        let late = now.saturating_sub(start);
+        let late = if late > self.catch_up { self.catch_up } else { late };
+        self.rate.bytes_in(late).saturating_add(1)
+    }
+
+    /// A packet of `len` bytes is given to the link at `now`; returns when its last bit has left.
+    pub fn charge(&mut self, now: Nanos, len: u32) -> Nanos {
+        self.forgive(now.saturating_sub(self.catch_up));
+        let units = u128::from(len) * 8 * u128::from(NANOS_PER_SEC) + u128::from(self.fraction);
+        let rate = u128::from(self.rate.bps());
+        self.free_at = self.free_at.saturating_add(Nanos((units / rate).min(u128::from(u64::MAX)) as u64));
+        self.fraction = (units % rate) as u64;
+        self.free_at()
+    }
+
+    /// There was nothing to send at `now`: time before it is not made up for.
+    pub fn idle(&mut self, now: Nanos) {
+        self.forgive(now);
+    }
+
+    fn forgive(&mut self, earliest: Nanos) {
+        if self.free_at < earliest {
+            self.free_at = earliest;
+            self.fraction = 0;
+        }
+    }
+}
+
+/// What a link end looks like to the [`Driver`]: arrivals, departures and drops.
+pub trait Port: DropSink {
+    /// Appends what has arrived by `now`, classified, oldest first. May leave the rest for the next turn.
+    fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>);
+
+    /// Sends `packet`; its last bit leaves the paced link at `done`.
+    fn transmit(&mut self, now: Nanos, packet: Packet, done: Nanos);
+
+    /// Ends a batch of [`Port::transmit`] calls.
+    fn flush(&mut self, now: Nanos);
+}
+
+/// When [`Driver::turn`] should be called again if nothing arrives before.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// At this time: the link becomes free, or the scheduler may send again.
+    At(Nanos),
+    /// Only an arrival makes a difference.
+    OnArrival,
+}
+
+/// A scheduler and the pacing of its link.
+#[derive(Debug)]
+pub struct Driver<S> {
+    scheduler: S,
+    pacer: Pacer,
+    now: Nanos,
+    /// Until when there was nothing to send at the end of the last turn: time that is not made up for.
+    rested_until: Nanos,
+    batch: Vec<Packet>,
+}
+
+impl<S: Scheduler> Driver<S> {
+    /// Largest number of packets handed over in one batch.
+    pub const BATCH: usize = 64;
+
+    /// Drives `scheduler` at the pace of `pacer`.
+    #[must_use]
+    pub fn new(scheduler: S, pacer: Pacer) -> Self {
+        Self { scheduler, pacer, now: Nanos::ZERO, rested_until: Nanos::MAX, batch: Vec::with_capacity(Self::BATCH) }
+    }
+
+    /// Takes in what has arrived at `port` and sends all that is due by `now`, at most [`Driver::BATCH`] packets.
+    pub fn turn(&mut self, now: Nanos, port: &mut impl Port) -> Wake {
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.pacer.idle(self.rested_until.min(now));
+        self.rested_until = Nanos::ZERO;
+        port.receive(now, &mut self.batch);
+        if !self.batch.is_empty() {
+            self.scheduler.enqueue_batch(now, &mut self.batch, port);
+        }
+        let mut sent = 0;
+        let wake = loop {
+            let due = self.pacer.due(now);
+            if due == 0 {
+                break Wake::At(self.pacer.free_at());
+            }
+            if sent >= Self::BATCH {
+                break Wake::At(now);
+            }
+            let end = self.scheduler.dequeue_batch(now, Self::BATCH - sent, due, &mut self.batch, port);
+            sent += self.batch.len();
+            for packet in self.batch.drain(..) {
+                let done = self.pacer.charge(now, packet.len);
+                port.transmit(now, packet, done);
+            }
+            match end {
+                BatchEnd::Full => {}
+                BatchEnd::WaitUntil(t) => {
+                    self.pacer.idle(now);
+                    self.rested_until = t;
+                    break Wake::At(t.max(self.pacer.free_at()));
+                }
+                BatchEnd::Idle => {
+                    self.pacer.idle(now);
+                    self.rested_until = Nanos::MAX;
+                    break Wake::OnArrival;
+                }
+            }
+        };
+        if sent > 0 {
+            port.flush(now);
+        }
+        wake
+    }
+
+    /// The scheduler.
+    pub fn scheduler(&self) -> &S {
+        &self.scheduler
+    }
+
+    /// The scheduler, to purge or to replace it.
+    pub fn scheduler_mut(&mut self) -> &mut S {
+        &mut self.scheduler
+    }
+
+    /// The pacing.
+    pub fn pacer(&self) -> &Pacer {
+        &self.pacer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gbps(n: u64) -> Rate {
+        Rate::from_bps(n * 1_000_000_000).unwrap()
+    }
+
+    #[test]
+    fn fractions_of_a_nanosecond_are_not_lost() {
+        let mut pacer = Pacer::new(gbps(100), Nanos::ZERO);
+        let mut now = Nanos::ZERO;
+        for _ in 0..1_000 {
+            assert!(pacer.due(now) > 0);
+            pacer.charge(now, 64);
+            assert_eq!(pacer.due(now), 0);
+            now = pacer.free_at();
+        }
+        // 64 B take 5.12 ns; waking only at whole nanoseconds without catching up costs less than one each.
+        assert!(now >= Nanos(5_120) && now <= Nanos(6_120), "{now}");
+        let mut pacer = Pacer::new(gbps(100), Nanos(1));
+        let mut now = Nanos::ZERO;
+        for _ in 0..1_000 {
+            pacer.charge(now, 64);
+            now = pacer.free_at();
+        }
+        assert_eq!(now, Nanos(5_120));
+    }
+
+    /// Packets of 1000 bytes that are there from the start or come at a time.
+    struct Arrivals(Vec<(Nanos, u32)>, Vec<Nanos>);
+
+    impl DropSink for Arrivals {
+        fn dropped(&mut self, _: Nanos, packet: Packet, reason: crate::contract::DropReason) {
+            panic!("{packet:?} dropped: {reason:?}");
+        }
+    }
+
+    impl Port for Arrivals {
+        fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
+            while let Some(&(_, len)) = self.0.first().filter(|(at, _)| *at <= now) {
+                self.0.remove(0);
+                batch.push(Packet { handle: 0, len, class: crate::contract::ClassId(1) });
+            }
+        }
+
+        fn transmit(&mut self, _: Nanos, _: Packet, done: Nanos) {
+            self.1.push(done);
+        }
+
+        fn flush(&mut self, _: Nanos) {}
+    }
+
+    #[test]
+    fn time_without_backlog_is_not_made_up_for() {
+        use crate::contract::{ClassConfig, Hierarchy, LinkConfig};
+        let mut tree = Hierarchy::builder(LinkConfig::new(gbps(1)));
+        tree.add(crate::contract::ClassId::ROOT, ClassConfig::default()).unwrap();
+        let fifo = crate::schedulers::fifo::Fifo::new(&tree.build().unwrap());
+        let mut driver = Driver::new(fifo, Pacer::new(gbps(1), Nanos(20_000)));
+        let arrivals = [(Nanos(0), 1000), (Nanos(100_000), 1000), (Nanos(100_000), 1000), (Nanos(100_000), 1000)];
+        let mut port = Arrivals(arrivals.to_vec(), Vec::new());
+        assert_eq!(driver.turn(Nanos(0), &mut port), Wake::At(Nanos(8_000)));
+        assert_eq!(driver.turn(Nanos(8_000), &mut port), Wake::OnArrival);
+        assert_eq!(driver.turn(Nanos(100_000), &mut port), Wake::At(Nanos(108_000)));
+        // Late while there is backlog: both are due, as if the first had started in time.
+        assert_eq!(driver.turn(Nanos(119_000), &mut port), Wake::At(Nanos(124_000)));
+        assert_eq!(port.1, [Nanos(8_000), Nanos(108_000), Nanos(116_000), Nanos(124_000)]);
+    }
+
+    #[test]
+    fn a_late_driver_catches_up_no_further_than_allowed() {
+        let mut pacer = Pacer::new(gbps(1), Nanos(10_000));
+        pacer.charge(Nanos(0), 1000);
+        assert_eq!(pacer.due(Nanos(7_999)), 0);
+        assert_eq!(pacer.due(Nanos(8_000)), 1);
+        assert_eq!(pacer.due(Nanos(12_000)), 501);
+        assert_eq!(pacer.due(Nanos(1_000_000)), 1251);
+        assert_eq!(pacer.charge(Nanos(1_000_000), 1000), Nanos(998_000));
+        pacer.idle(Nanos(2_000_000));
+        assert_eq!(pacer.due(Nanos(2_000_000)), 1);
+    }
+}

@@ -1,0 +1,306 @@
+//! Counts what passes through a scheduler, per class, and states the identity that must hold:
+//! received = sent + dropped + queued, in packets and in bytes, for every class and after every call.
+//!
+//! The counters live here so that no algorithm carries them. Delays are the caller's to measure: it knows when a handle was
+//! received and when it was sent. Cost per packet: O(1) and one more cache line; the identity for one class or for all classes
+//! together is O(1), for every class O(classes).
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::AddAssign;
+
+use crate::contract::{
+    Backlog, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Scheduler,
+};
+use crate::runtime::reconfigure::{Change, ReconfigureError, reconfigure};
+
+/// Packets and their accounted bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, packet: &Packet) {
+        self.packets += 1;
+        self.bytes += u64::from(packet.len);
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+impl From<Backlog> for Count {
+    fn from(backlog: Backlog) -> Self {
+        Self { packets: backlog.packets, bytes: backlog.bytes }
+    }
+}
+
+/// What has passed one class, or several together. All counters only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Handed in by enqueue.
+    pub received: Count,
+    /// Handed out by dequeue.
+    pub sent: Count,
+    /// Dropped, by [`DropReason::index`].
+    pub dropped: [Count; DropReason::ALL.len()],
+    /// Marked as having met congestion. These are also among those sent, or dropped after all.
+    pub marked: Count,
+}
+
+impl Counters {
+    /// Dropped for `reason`.
+    #[must_use]
+    pub fn dropped_for(&self, reason: DropReason) -> Count {
+        self.dropped[reason.index()]
+    }
+
+    /// Dropped for whatever reason.
+    #[must_use]
+    pub fn dropped_total(&self) -> Count {
+        let mut all = Count::default();
+        self.dropped.iter().for_each(|&count| all += count);
+        all
+    }
+
+    /// What must be queued if nothing was lost or invented; `None` where more came out than went in.
+    #[must_use]
+    pub fn outstanding(&self) -> Option<Count> {
+        let dropped = self.dropped_total();
+        Some(Count {
+            packets: self.received.packets.checked_sub(self.sent.packets)?.checked_sub(dropped.packets)?,
+            bytes: self.received.bytes.checked_sub(self.sent.bytes)?.checked_sub(dropped.bytes)?,
+        })
+    }
+
+    /// received = sent + dropped + queued.
+    fn check(&self, queued: Backlog) -> Result<(), String> {
+        if self.outstanding() == Some(queued.into()) {
+            return Ok(());
+        }
+        Err(format!(
+            "received {:?}, sent {:?}, dropped {:?}, {queued:?}",
+            self.received,
+            self.sent,
+            self.dropped_total()
+        ))
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.sent += other.sent;
+        self.marked += other.marked;
+        for (count, other) in self.dropped.iter_mut().zip(other.dropped) {
+            *count += other;
+        }
+    }
+}
+
+/// A scheduler whose traffic is counted.
+#[derive(Debug)]
+pub struct Metered<S> {
+    inner: S,
+    meter: Meter,
+}
+
+#[derive(Debug)]
+struct Meter {
+    classes: Vec<Counters>,
+    /// Packets that named no class, and classes that a reconfiguration removed.
+    elsewhere: Counters,
+    total: Counters,
+}
+
+impl Meter {
+    fn new(classes: usize) -> Self {
+        let none = Counters::default();
+        Self { classes: alloc::vec![none; classes], elsewhere: none, total: none }
+    }
+
+    fn class(&mut self, class: ClassId) -> &mut Counters {
+        self.classes.get_mut(class.index()).unwrap_or(&mut self.elsewhere)
+    }
+
+    fn received(&mut self, packet: &Packet) {
+        self.total.received.add(packet);
+        self.class(packet.class).received.add(packet);
+    }
+
+    fn sent(&mut self, packet: &Packet) {
+        self.total.sent.add(packet);
+        self.class(packet.class).sent.add(packet);
+    }
+}
+
+/// Counts drops and marks and passes them on.
+struct CountingSink<'a> {
+    meter: &'a mut Meter,
+    drops: &'a mut dyn DropSink,
+}
+
+impl DropSink for CountingSink<'_> {
+    fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
+        self.meter.total.dropped[reason.index()].add(&packet);
+        self.meter.class(packet.class).dropped[reason.index()].add(&packet);
+        self.drops.dropped(now, packet, reason);
+    }
+
+    fn marked(&mut self, now: Nanos, packet: &Packet) {
+        self.meter.total.marked.add(packet);
+        self.meter.class(packet.class).marked.add(packet);
+        self.drops.marked(now, packet);
+    }
+}
+
+impl<S: Scheduler> Metered<S> {
+    /// Counts what passes `inner`, which has nothing queued and was made for `tree`.
+    #[must_use]
+    pub fn new(inner: S, tree: &Hierarchy) -> Self {
+        Self { inner, meter: Meter::new(tree.len()) }
+    }
+
+    /// The scheduler.
+    #[must_use]
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// What has passed `class`. Packets of classes that do not exist, and of classes that were removed since, are in
+    /// [`Metered::elsewhere`].
+    #[must_use]
+    pub fn counters(&self, class: ClassId) -> Counters {
+        self.meter.classes.get(class.index()).copied().unwrap_or_default()
+    }
+
+    /// What named a class that does not exist, and what has passed classes that a reconfiguration removed.
+    #[must_use]
+    pub fn elsewhere(&self) -> Counters {
+        self.meter.elsewhere
+    }
+
+    /// What has passed all classes together, [`Metered::elsewhere`] included.
+    #[must_use]
+    pub fn total(&self) -> Counters {
+        self.meter.total
+    }
+
+    /// Checks that nothing was lost or invented: in total, for each class, and elsewhere.
+    ///
+    /// # Errors
+    /// The class and its numbers, in words.
+    pub fn check_conservation(&self) -> Result<(), String> {
+        self.meter.total.check(self.inner.backlog()).map_err(|error| format!("all classes: {error}"))?;
+        self.meter.elsewhere.check(Backlog::default()).map_err(|error| format!("no class: {error}"))?;
+        let mut sum = self.meter.elsewhere;
+        for (index, counters) in self.meter.classes.iter().enumerate() {
+            let queued = self.inner.class_backlog(ClassId(index as u32));
+            counters.check(queued).map_err(|error| format!("class {index}: {error}"))?;
+            sum += *counters;
+        }
+        if sum == self.meter.total {
+            return Ok(());
+        }
+        Err(format!("the classes together {sum:?}, the total {:?}", self.meter.total))
+    }
+}
+
+impl Metered<Box<dyn Scheduler>> {
+    /// [`reconfigure`], with the counters of a surviving class moved to its new id, and those of a removed one to
+    /// [`Metered::elsewhere`]. The total goes on as if nothing had happened.
+    ///
+    /// # Errors
+    /// As [`reconfigure`]; nothing has changed then.
+    pub fn reconfigure(
+        &mut self,
+        now: Nanos,
+        change: &Change<'_>,
+        drops: &mut dyn DropSink,
+    ) -> Result<(), ReconfigureError> {
+        let mut meter = Meter::new(change.tree.len());
+        // Drops of the move itself; the counters that they add to are moved below, once it is known that there is a move.
+        let mut sink = CountingSink { meter: &mut meter, drops };
+        self.inner = reconfigure(&mut self.inner, now, change, &mut |now, packet: Packet, reason: DropReason| {
+            if reason == DropReason::ClassRemoved {
+                sink.meter.total.dropped[reason.index()].add(&packet);
+                sink.meter.elsewhere.dropped[reason.index()].add(&packet);
+                sink.drops.dropped(now, packet, reason);
+            } else {
+                sink.dropped(now, packet, reason);
+            }
+        })?;
+        meter.total += self.meter.total;
+        meter.elsewhere += self.meter.elsewhere;
+        for (index, &counters) in self.meter.classes.iter().enumerate() {
+            match change.new_class(ClassId(index as u32)) {
+                Some(class) => *meter.class(class) += counters,
+                None => meter.elsewhere += counters,
+            }
+        }
+        self.meter = meter;
+        Ok(())
+    }
+}
+
+impl<S: Scheduler> Scheduler for Metered<S> {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.meter.received(&packet);
+        self.inner.enqueue(now, packet, &mut CountingSink { meter: &mut self.meter, drops });
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        let dequeued = self.inner.dequeue(now, &mut CountingSink { meter: &mut self.meter, drops });
+        if let Dequeued::Packet(packet) = &dequeued {
+            self.meter.sent(packet);
+        }
+        dequeued
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.inner.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.inner.class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.inner.purge(now, &mut CountingSink { meter: &mut self.meter, drops });
+    }
+
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        batch.iter().for_each(|packet| self.meter.received(packet));
+        self.inner.enqueue_batch(now, batch, &mut CountingSink { meter: &mut self.meter, drops });
+    }
+
+    fn dequeue_batch(
+        &mut self,
+        now: Nanos,
+        max_packets: usize,
+        max_bytes: u64,
+        out: &mut Vec<Packet>,
+        drops: &mut dyn DropSink,
+    ) -> BatchEnd {
+        let before = out.len();
+        let mut sink = CountingSink { meter: &mut self.meter, drops };
+        let end = self.inner.dequeue_batch(now, max_packets, max_bytes, out, &mut sink);
+        out.iter().skip(before).for_each(|packet| self.meter.sent(packet));
+        end
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.inner.check_invariants()?;
+        self.check_conservation()
+    }
+}

@@ -1,0 +1,105 @@
+//! `scfq`: Self-Clocked Fair Queueing of Golestani: \[scfq\], and as \[drrpp\] Section 2.3.3 tells it. Flat.
+//!
+//! The virtual time is the finish tag of the packet that is being sent: no fluid system needs to be simulated. The packet with
+//! the smallest finish tag is sent next.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | v^(t), service tag of the packet in service | [`Sessions::v`] | virtual time |
+//! | F^_k^i = L / r_k + max(F^_k^(i-1), v^(a_k^i)) | [`Sessions::begin`], [`Sessions::next`] | virtual time |
+//!
+//! The tag of a packet behind others is computed when it comes to the head, not when it arrives: until then its predecessor
+//! has a larger tag than any packet that was in service, so that the maximum is that tag.
+//!
+//! **Cost per packet.** O(log n) of the active leaves.
+//! **Invariants.** No backlogged class has a finish tag below the virtual time.
+//! **Bounds.** For classes backlogged all the time, |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j. A latency-rate
+//! server with Theta = L_i / rho_i + (V - 1) L_max / r, V being the number of classes.
+//! **Overflow budget.** As in [`crate::parts::virtual_time`].
+//! **Validation.** Both bounds, and the example of \[drrpp\] Figure 2.1, in `discipline/tests.rs`.
+//!
+//! DIFFERENCE: the virtual time is not reset to zero when the link becomes idle; it is then at least as large as any tag,
+//! which comes to the same.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
+use crate::bases::composed::{Composed, Discipline};
+use crate::contract::{Feature, SchedulerInfo, WorkConserving};
+use crate::parts::{
+    heap::Heap,
+    virtual_time::{Sessions, lower_by},
+};
+
+/// What `scfq` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "scfq",
+    paper: "scfq",
+    summary: "self-clocked fair queueing: virtual time is the finish tag in service",
+    features: &[Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(log leaves)",
+    bounds: &["fairness", "delay"],
+    build: |tree| Ok(Box::new(Composed::<Scfq>::flat(tree))),
+};
+
+/// Self-clocked fair queueing among the children of a server.
+#[derive(Debug)]
+pub struct Scfq {
+    sessions: Sessions,
+    /// Backlogged children by finish tag.
+    active: Heap,
+}
+
+impl Discipline for Scfq {
+    fn new(weights: &[u64]) -> Self {
+        Self { sessions: Sessions::new(weights), active: Heap::new(weights.len()) }
+    }
+
+    fn activate(&mut self, child: u32, len: u32, _progress: u32) {
+        self.sessions.begin(child, len, self.sessions.v);
+        self.active.set(child, self.sessions.finish(child));
+    }
+
+    fn select(&mut self) -> Option<u32> {
+        let (child, finish) = self.active.pop()?;
+        self.sessions.v = finish;
+        let by = lower_by(finish, [self.active.first()]);
+        if by > 0 {
+            self.active.lower(by);
+            self.sessions.lower(by);
+        }
+        Some(child)
+    }
+
+    fn complete(&mut self, child: u32, _len: u32, next: Option<u32>) {
+        if let Some(len) = next {
+            self.sessions.next(child, len);
+            self.active.set(child, self.sessions.finish(child));
+        }
+    }
+
+    fn reset(&mut self) {
+        self.sessions.reset();
+        self.active.clear();
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.active.check()?;
+        match self.active.first() {
+            Some((child, finish)) if finish < self.sessions.v => {
+                Err(format!("child {child} finishes at {finish}, before {}", self.sessions.v))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Scfq {
+    pub(crate) fn sessions_mut(&mut self) -> &mut Sessions {
+        &mut self.sessions
+    }
+}

@@ -1,0 +1,105 @@
+//! `sfq`: Start-time Fair Queueing of Goyal, Vin and Cheng: \[sfq\]. Flat.
+//!
+//! The virtual time is the start tag of the packet that is being sent, and the packet with the smallest start tag is sent next:
+//! as cheap as self-clocked fair queueing, and a class of a low rate does not wait for its own long packet time first.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | v(t), start tag of the packet in service | [`Sessions::v`] | virtual time |
+//! | S = max(v(A), F of the packet before), F = S + L / r | [`Sessions::begin`], [`Sessions::next`] | virtual time |
+//! | v after a busy period: the largest finish tag | [`Sessions::last_finish`] | virtual time |
+//!
+//! **Cost per packet.** O(log n) of the active leaves.
+//! **Invariants.** No backlogged class has a start tag below the virtual time.
+//! **Bounds.** For classes backlogged all the time, |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j, on a link of any
+//! and varying rate.
+//! **Overflow budget.** As in [`crate::parts::virtual_time`].
+//! **Validation.** The bound is a property test; so is that a packet leaves within the sum of the others' largest packets and
+//! its own of the time at which a link of the class's own rate would have begun it.
+//!
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
+use crate::bases::composed::{Composed, Discipline};
+use crate::contract::{Feature, SchedulerInfo, WorkConserving};
+use crate::parts::{
+    heap::Heap,
+    virtual_time::{Sessions, lower_by},
+};
+
+/// What `sfq` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "sfq",
+    paper: "sfq",
+    summary: "start-time fair queueing: virtual time is the start tag in service",
+    features: &[Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(log leaves)",
+    bounds: &["fairness", "delay"],
+    build: |tree| Ok(Box::new(Composed::<Sfq>::flat(tree))),
+};
+
+/// Start-time fair queueing among the children of a server.
+#[derive(Debug)]
+pub struct Sfq {
+    sessions: Sessions,
+    /// Backlogged children by start tag.
+    active: Heap,
+}
+
+impl Discipline for Sfq {
+    fn new(weights: &[u64]) -> Self {
+        Self { sessions: Sessions::new(weights), active: Heap::new(weights.len()) }
+    }
+
+    fn activate(&mut self, child: u32, len: u32, _progress: u32) {
+        self.sessions.begin(child, len, self.sessions.v);
+        self.active.set(child, self.sessions.start(child));
+    }
+
+    fn select(&mut self) -> Option<u32> {
+        let Some((child, start)) = self.active.pop() else {
+            self.sessions.v = self.sessions.last_finish();
+            return None;
+        };
+        self.sessions.v = start;
+        let by = lower_by(start, [self.active.first()]);
+        if by > 0 {
+            self.active.lower(by);
+            self.sessions.lower(by);
+        }
+        Some(child)
+    }
+
+    fn complete(&mut self, child: u32, _len: u32, next: Option<u32>) {
+        if let Some(len) = next {
+            self.sessions.next(child, len);
+            self.active.set(child, self.sessions.start(child));
+        }
+    }
+
+    fn reset(&mut self) {
+        self.sessions.reset();
+        self.active.clear();
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.active.check()?;
+        match self.active.first() {
+            Some((child, start)) if start < self.sessions.v => {
+                Err(format!("child {child} starts at {start}, before {}", self.sessions.v))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Sfq {
+    pub(crate) fn sessions_mut(&mut self) -> &mut Sessions {
+        &mut self.sessions
+    }
+}

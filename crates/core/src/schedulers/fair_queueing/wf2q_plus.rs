@@ -1,0 +1,148 @@
+//! `wf2q+`: Worst-case Fair Weighted Fair Queueing plus of Bennett and Zhang, \[hpfq\] Section 3.4. Flat; [`crate::schedulers::hpfq`] is the
+//! same at every class of a tree.
+//!
+//! Of the packets that have started in the virtual fluid system, the one that finishes there first is sent. A class can so not
+//! run ahead of its share by more than a packet, and the virtual time needs no fluid system to be simulated:
+//!
+//! > V(t + tau) = max(V(t) + W(t, t + tau), min S_i(t) over the backlogged classes)
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | V(t) | [`Sessions::v`], as of the last packet that was sent | virtual time |
+//! | W(t, t + tau), work of the server | the packet sent, or `progress` of it | bytes |
+//! | S_i = max(F_i, V) at an idle class, F_i behind a packet; F_i = S_i + L / r_i | [`Sessions`] | virtual time |
+//! | eligible: S_i <= V | `eligible`, sorted by F_i; the others in `waiting`, sorted by S_i | |
+//!
+//! **Cost per packet.** O(log n) of the active leaves. A call may move many leaves from `waiting` to `eligible`, each packet
+//! once.
+//! **Invariants.** Each backlogged child that is not sending is in exactly one of the heaps.
+//! **Bounds.** W_i(t1, t2) >= (rho_i / r) W(t1, t2) - (L_i + (L_max - L_i) rho_i / r) while a class is backlogged; a
+//! latency-rate server with Theta = L_i / rho_i + L_max / r.
+//! **Overflow budget.** As in [`crate::parts::virtual_time`].
+//! **Validation.** Both bounds are property tests, the first read whenever a packet of the class has left; so is the example
+//! with which the WF2Q papers begin.
+//!
+//! DIFFERENCE: when the server becomes idle, V becomes the largest finish tag instead of everything being set to zero, which
+//! comes to the same.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
+use crate::bases::composed::{Composed, Discipline};
+use crate::contract::{Feature, SchedulerInfo, WorkConserving};
+use crate::parts::{
+    heap::Heap,
+    virtual_time::{Sessions, UNITS_PER_BYTE, lower_by},
+};
+
+/// What `wf2q+` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "wf2q+",
+    paper: "hpfq",
+    summary: "worst-case fair weighted fair queueing: smallest eligible finish tag first",
+    features: &[Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(log leaves)",
+    bounds: &["fairness", "delay"],
+    build: |tree| Ok(Box::new(Composed::<Wf2qPlus>::flat(tree))),
+};
+
+/// WF2Q+ among the children of a server.
+#[derive(Debug)]
+pub struct Wf2qPlus {
+    sessions: Sessions,
+    /// Backlogged children that have not started in the fluid system, by start tag.
+    waiting: Heap,
+    /// Those that have, by finish tag.
+    eligible: Heap,
+}
+
+fn work(bytes: u32) -> u128 {
+    u128::from(bytes) * u128::from(UNITS_PER_BYTE)
+}
+
+impl Wf2qPlus {
+    fn add(&mut self, child: u32) {
+        let start = self.sessions.start(child);
+        if start > self.sessions.v {
+            self.waiting.set(child, start);
+        } else {
+            self.eligible.set(child, self.sessions.finish(child));
+        }
+    }
+
+    #[cold]
+    fn lower(&mut self, by: u128) {
+        self.waiting.lower(by);
+        self.eligible.lower(by);
+        self.sessions.lower(by);
+    }
+}
+
+impl Discipline for Wf2qPlus {
+    fn new(weights: &[u64]) -> Self {
+        let heap = || Heap::new(weights.len());
+        Self { sessions: Sessions::new(weights), waiting: heap(), eligible: heap() }
+    }
+
+    fn activate(&mut self, child: u32, len: u32, progress: u32) {
+        self.sessions.begin(child, len, self.sessions.v + work(progress));
+        self.add(child);
+    }
+
+    fn select(&mut self) -> Option<u32> {
+        if self.eligible.is_empty() {
+            let Some((_, start)) = self.waiting.first() else {
+                self.sessions.v = self.sessions.v.max(self.sessions.last_finish());
+                return None;
+            };
+            self.sessions.v = self.sessions.v.max(start);
+        }
+        while let Some((child, start)) = self.waiting.first()
+            && start <= self.sessions.v
+        {
+            self.waiting.remove(child);
+            self.eligible.set(child, self.sessions.finish(child));
+        }
+        let (child, _) = self.eligible.pop()?;
+        let by = lower_by(self.sessions.v, [self.waiting.first(), self.eligible.first()]);
+        if by > 0 {
+            self.lower(by);
+        }
+        Some(child)
+    }
+
+    fn complete(&mut self, child: u32, len: u32, next: Option<u32>) {
+        self.sessions.v += work(len);
+        if let Some(len) = next {
+            self.sessions.next(child, len);
+            self.add(child);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.sessions.reset();
+        self.waiting.clear();
+        self.eligible.clear();
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.waiting.check()?;
+        self.eligible.check()?;
+        match self.eligible.first() {
+            Some((child, finish)) if self.waiting.contains(child) || finish < self.sessions.start(child) => {
+                Err(format!("child {child} is eligible until {finish} and waits until {:?}", self.waiting.key(child)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Wf2qPlus {
+    pub(crate) fn sessions_mut(&mut self) -> &mut Sessions {
+        &mut self.sessions
+    }
+}

@@ -1,0 +1,142 @@
+//! `wfq` (also `pgps`): Weighted Fair Queueing of Demers, Keshav and Shenker, Packet-by-packet Generalized Processor Sharing of
+//! Parekh and Gallager: \[pgps\], and \[drrpp\] Section 2.3.2. What \[sds\] compares itself with. Flat.
+//!
+//! A fluid system, GPS, is simulated beside the packets: in it every backlogged class is served at once, in proportion to the
+//! weights. Packets are sent in the order in which the fluid system finishes them, as far as that is known when one is chosen.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | V(t), dV/dt = 1 / sum of phi_i over the classes backlogged in GPS | `Gps::v`, scaled by the sum over all classes | virtual time |
+//! | phi_i | [`Pace::divisor`](crate::parts::virtual_time::Pace::divisor) | |
+//! | S = max(F, V(a)), F = S + L / phi_i | stamps of [`Rps`] | virtual time |
+//! | B(t), the classes backlogged in GPS | `Gps::backlogged`, sorted by the F of their newest packet | |
+//!
+//! **How exact the fluid system is.** Its clock is the caller's; the work of a link of r bit/s in t ns is r t units of an
+//! eight-billionth of a byte, an integer. Finish tags are exact ([`crate::parts::virtual_time`]). What is rounded is V where the set of
+//! backlogged classes changes: an arrival at an idle class drops a fraction of a unit of work, a class that empties up to two
+//! units, each time so that the fluid system is late. By losing work a fluid system puts no class further behind than that
+//! work. So after n such events within a busy period of the fluid system no class in it lags behind the exact one by more than
+//! 2 n units: a quarter of a byte after 10^9 events, and nothing once it has been idle. `v` itself has no error of its own.
+//!
+//! **Cost per packet.** O(log n) of the active leaves. A call may let many classes leave the fluid system, each once for each
+//! time that it entered.
+//! **Invariants.** A class with packets is in `heads` under the F of its first one. The weight of the classes in `backlogged`
+//! is `Gps::active`.
+//! **Bounds.** A packet leaves at most L_max / r after it does in GPS. A latency-rate server with Theta = L_i / rho_i + L_max / r.
+//! **Overflow budget.** As in [`crate::parts::virtual_time`]. Work that waits in GPS is below 2^32 packets of 2^20 bytes: 2^85 units, times
+//! weights of 2^41; products saturate beyond that, which a caller can only reach who takes 2^32 packets out in no time.
+//! **Validation.** GPS with rational numbers as an oracle; the bounds as property tests.
+//!
+//! DIFFERENCE: a caller that takes packets out faster than the link's rate gets them in the order of a fluid system that has
+//! not got that far; nothing else can be said of it.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
+use crate::bases::rate_proportional::{Potential, Rps};
+use crate::contract::{Nanos, Rate, SchedulerInfo, WorkConserving};
+use crate::parts::{heap::Heap, virtual_time::Tag};
+
+#[cfg(test)]
+mod tests;
+
+/// What `wfq` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "wfq",
+    paper: "pgps",
+    summary: "weighted fair queueing (pgps): the order in which an exact fluid system finishes",
+    features: &[],
+    work_conserving: WorkConserving::Always,
+    cost: "O(log leaves)",
+    bounds: &["delay"],
+    build: |tree| Ok(Box::new(Wfq::new(tree))),
+};
+
+/// Generalized processor sharing: a fluid system with its own clock and queues, told of arrivals only.
+#[derive(Debug)]
+pub struct Gps {
+    v: u128,
+    /// What `v` leaves out, in units / `active`.
+    remainder: u128,
+    /// Weights of the classes backlogged in it, and of all classes.
+    active: u64,
+    all: u64,
+    rate: Rate,
+    now: Nanos,
+    backlogged: Heap,
+}
+
+impl Potential for Gps {
+    fn new(rate: Rate, all: u64, classes: usize) -> Self {
+        Self { v: 0, remainder: 0, active: 0, all, rate, now: Nanos::ZERO, backlogged: Heap::new(classes) }
+    }
+
+    /// Serves until `now`.
+    fn advance(&mut self, now: Nanos, weight: impl Fn(u32) -> u64) {
+        let mut work = u128::from(self.rate.bps()) * u128::from((now - self.now).0);
+        self.now = now;
+        let all = u128::from(self.all);
+        while work > 0
+            && let Some((class, finish)) = self.backlogged.first()
+        {
+            let active = u128::from(self.active);
+            let parts = work.saturating_mul(all).saturating_add(self.remainder);
+            let left = finish - self.v;
+            if parts / active < left {
+                self.v += parts / active;
+                self.remainder = parts % active;
+                return;
+            }
+            // `left * active` is at most `parts`.
+            work -= (left * active).saturating_sub(self.remainder).div_ceil(all);
+            self.v = finish;
+            self.remainder = 0;
+            self.active -= weight(class);
+            self.backlogged.remove(class);
+        }
+    }
+
+    /// Has another packet of a class of this weight, which it finishes by `finish`.
+    fn arrive(&mut self, class: u32, weight: u64, finish: Tag) {
+        if !self.backlogged.contains(class) {
+            self.active += weight;
+            self.remainder = 0;
+        }
+        self.backlogged.set(class, finish.whole + u128::from(finish.fraction > 0));
+    }
+
+    fn value(&self) -> u128 {
+        self.v
+    }
+
+    fn first(&self) -> Option<(u32, u128)> {
+        self.backlogged.first()
+    }
+
+    fn lower(&mut self, by: u128) {
+        self.v -= by;
+        self.backlogged.lower(by);
+    }
+
+    fn reset(&mut self, now: Nanos) {
+        (self.v, self.remainder, self.active, self.now) = (0, 0, 0, now);
+        self.backlogged.clear();
+    }
+
+    fn check(&self, weight: impl Fn(u32) -> u64) -> Result<(), String> {
+        self.backlogged.check()?;
+        if let Some((class, finish)) = self.backlogged.first().filter(|&(_, finish)| finish < self.v) {
+            return Err(format!("class {class} left the fluid system at {finish}, before {}", self.v));
+        }
+        let active: u64 = (0..self.backlogged.ids()).filter(|&class| self.backlogged.contains(class)).map(weight).sum();
+        if active != self.active {
+            return Err(format!("a weight of {active}, counted {}", self.active));
+        }
+        Ok(())
+    }
+}
+
+/// Weighted fair queueing over the leaves of a hierarchy.
+pub type Wfq = Rps<Gps>;

@@ -1,0 +1,176 @@
+//! Ceilings: maximum rates of classes under HLS, which its paper names as future work.
+//!
+//! Each class with a ceiling has a token bucket from which every packet sent below it is taken. Whether a class is *blocked*,
+//! that is in debt, is decided once per round, as the set of active classes is: within a round a class sends its whole quota
+//! or nothing, so that its leaves share by their weights also while the ceiling holds them back. A leaf that is visited while
+//! a class above it is blocked is *parked*: it leaves the active set as if it had gone idle, and its share of further
+//! rounds goes to others at once. It returns at the first round that starts after the bucket is out of debt, with the balance
+//! it had, which the root keeps meanwhile. Without that a leaf whose quota is just below its packet would never send.
+//!
+//! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval, where A bounds what a class may send in one round:
+//! A-bar of Lemma 7 in \[hls\].
+//!
+//! Cost: a walk over the ceilings above a leaf per visit and packet, O(log n) in the number of ceilings for each time one
+//! blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::{NIL, RunWeights};
+use crate::contract::{ClassId, Hierarchy, Nanos, Rate};
+use crate::parts::bucket::Bucket;
+
+#[derive(Debug)]
+struct Limiter {
+    bucket: Bucket,
+    /// The next ceiling on the way to the root.
+    above: u32,
+    /// The round that `blocked` was decided in.
+    round: u64,
+    blocked: bool,
+    /// Whether it is in `waits`.
+    waits: bool,
+    first_parked: u32,
+    last_parked: u32,
+}
+
+/// All ceilings of a tree, and the leaves that they hold back.
+#[derive(Debug, Default)]
+pub(super) struct Ceilings {
+    limiters: Vec<Limiter>,
+    /// By class: the nearest ceiling at it or above it.
+    nearest: Vec<u32>,
+    /// By class: the leaf that was parked next, and the balance to return with.
+    parked: Vec<(u32, i64)>,
+    waits: BinaryHeap<Reverse<(Nanos, u32)>>,
+}
+
+/// Depth of a ceiling's bucket where the user gives none: the largest packet, and what the ceiling brings in the longest
+/// time that a leaf may wait for its visit (Theorem 5). Less would cost rate.
+fn default_depth(tree: &Hierarchy, weights: &RunWeights, ceiling: Rate) -> u64 {
+    let link = tree.link();
+    let weight: u64 = tree.classes().map(|class| weights.credits(class) / super::CREDITS_PER_BYTE + 1).sum();
+    let gap = 2 * (u128::from(weight) + u128::from(link.max_packet) * tree.leaves().len() as u128);
+    let brought = gap * u128::from(ceiling.bps()) / u128::from(link.rate.bps());
+    u64::from(link.max_packet) + u64::try_from(brought).unwrap_or(u64::MAX / 2)
+}
+
+impl Ceilings {
+    pub(super) fn new(tree: &Hierarchy, weights: &RunWeights) -> Self {
+        if tree.classes().all(|class| tree.config(class).ceiling.is_none()) {
+            return Self::default();
+        }
+        let mut limiters = Vec::new();
+        let mut nearest = alloc::vec![NIL; tree.len()];
+        for class in tree.classes() {
+            let above = tree.parent(class).map_or(NIL, |parent| nearest[parent.index()]);
+            let config = tree.config(class);
+            nearest[class.index()] = above;
+            if let Some(ceiling) = config.ceiling {
+                nearest[class.index()] = limiters.len() as u32;
+                let depth = config.ceiling_burst.unwrap_or_else(|| default_depth(tree, weights, ceiling));
+                limiters.push(Limiter {
+                    bucket: Bucket::new(ceiling, depth),
+                    above,
+                    round: 0,
+                    blocked: false,
+                    waits: false,
+                    first_parked: NIL,
+                    last_parked: NIL,
+                });
+            }
+        }
+        let waits = BinaryHeap::with_capacity(limiters.len());
+        Self { limiters, nearest, parked: alloc::vec![(NIL, 0); tree.len()], waits }
+    }
+
+    /// Whether packets of `class` count against a ceiling.
+    pub(super) fn is_limited(&self, class: ClassId) -> bool {
+        self.nearest.get(class.index()).is_some_and(|&limiter| limiter != NIL)
+    }
+
+    /// The nearest ceiling above `leaf` that is blocked in `round`.
+    pub(super) fn blocks(&mut self, leaf: u32, round: u64, now: Nanos) -> Option<u32> {
+        let mut at = self.nearest[leaf as usize];
+        while at != NIL {
+            let limiter = &mut self.limiters[at as usize];
+            if limiter.round != round {
+                limiter.round = round;
+                limiter.bucket.refill(now);
+                limiter.blocked = !limiter.bucket.is_ready();
+            }
+            if limiter.blocked {
+                return Some(at);
+            }
+            at = limiter.above;
+        }
+        None
+    }
+
+    /// A packet of `leaf` was sent.
+    pub(super) fn sent(&mut self, leaf: u32, bytes: u32, now: Nanos) {
+        let mut at = self.nearest[leaf as usize];
+        while at != NIL {
+            let limiter = &mut self.limiters[at as usize];
+            limiter.bucket.refill(now);
+            limiter.bucket.take(bytes);
+            at = limiter.above;
+        }
+    }
+
+    /// `leaf` waits until the ceiling `limiter` is out of debt, and will return with `balance`.
+    pub(super) fn park(&mut self, leaf: u32, balance: i64, limiter: u32) {
+        self.parked[leaf as usize] = (NIL, balance);
+        let entry = &mut self.limiters[limiter as usize];
+        if entry.last_parked == NIL {
+            entry.first_parked = leaf;
+        } else {
+            self.parked[entry.last_parked as usize].0 = leaf;
+        }
+        entry.last_parked = leaf;
+        if !entry.waits {
+            entry.waits = true;
+            self.waits.push(Reverse((entry.bucket.ready_at(), limiter)));
+        }
+    }
+
+    /// A ceiling that is out of debt by `now`: its first parked leaf, from which [`Ceilings::next_parked`] leads on.
+    pub(super) fn wake(&mut self, now: Nanos) -> Option<u32> {
+        let &Reverse((at, limiter)) = self.waits.peek()?;
+        if at > now {
+            return None;
+        }
+        self.waits.pop();
+        let entry = &mut self.limiters[limiter as usize];
+        entry.waits = false;
+        entry.last_parked = NIL;
+        Some(core::mem::replace(&mut entry.first_parked, NIL))
+    }
+
+    /// The leaf that was parked after `leaf` at the same ceiling.
+    pub(super) fn next_parked(&self, leaf: u32) -> Option<u32> {
+        let next = self.parked[leaf as usize].0;
+        (next != NIL).then_some(next)
+    }
+
+    /// The balance that `leaf` had when it was parked; zero from then on.
+    pub(super) fn take_balance(&mut self, leaf: u32) -> i64 {
+        self.parked.get_mut(leaf as usize).map_or(0, |(_, balance)| core::mem::take(balance))
+    }
+
+    /// When the next ceiling is out of debt, if leaves wait for one.
+    pub(super) fn next_wake(&self) -> Option<Nanos> {
+        self.waits.peek().map(|&Reverse((at, _))| at)
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.waits.clear();
+        self.parked.fill((NIL, 0));
+        for limiter in &mut self.limiters {
+            limiter.bucket.reset();
+            (limiter.round, limiter.blocked, limiter.waits) = (0, false, false);
+            (limiter.first_parked, limiter.last_parked) = (NIL, NIL);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Latency-critical leaves: packets that are sent ahead of the leaf's turn, and paid for when it comes.
+//!
+//! # The rule
+//!
+//! A latency-critical leaf takes part in the rounds like any other, but its packets do not wait for them. As soon as one
+//! arrives it is the next to be sent, and its length is written down as the leaf's *debt*. When the leaf is visited, its quota
+//! pays the debt off. As long as there is debt the leaf counts as backlogged, whether or not a packet is queued: to everybody
+//! else it looks as if the packet were still there and left when it was paid. A leaf may be ahead by its *advance* at most; what
+//! arrives beyond that waits for debt to be paid. When nothing is queued in the whole scheduler, the rounds that would pay
+//! all debt take no time, so that it is gone.
+//!
+//! # Names
+//!
+//! | here | meaning |
+//! | --- | --- |
+//! | debt | bytes that a leaf has sent and not paid for |
+//! | A_i, `advance` | the most that leaf i may owe |
+//! | sigma_i | `burst` of the leaf, a largest packet where absent |
+//! | s_i | share of the link when all are busy, with the weights as run |
+//! | C, L | rate of the link, its largest packet |
+//! | Q | sum of all weights and of the largest packets of all leaves: the largest Q* of Theorem 2 |
+//!
+//! # Bounds
+//!
+//! *Fairness.* What the rounds see, payments in place of packets, is HLS, and Theorem 3 holds for it. What was sent differs from
+//! what was paid by the change of the debt, which is between 0 and A_i. So siblings i, j that stay backlogged differ by at most
+//! alpha_ij + E_i / w_i + E_j / w_j, where E_i is the sum of the advances of the latency-critical leaves in the subtree of i. In
+//! the same way Theorem 5's gap grows by the sum of all advances over C.
+//!
+//! *Payment.* Let leaf i owe or have packets queued all through (s, t], from nothing on, and let the rounds spend S bytes in it.
+//! From one hand-out of the root to the next at most Q is spent, and the leaf takes part from the first hand-out after s on. Over
+//! whole such cycles what is spent is at most what the root handed out and what all others held before: at most a largest packet
+//! per leaf, and less than the children's weight per inner class, Z together. What the root hands out reaches the leaf in
+//! proportion s_i, but for less than the weight W_a of its children that each class a on the path may keep. So
+//!
+//! > paid >= s_i (S - 2 Q - Z) - sum over a of W_a s_i / s_a.
+//!
+//! The link is busy all that time: C (t - s) <= S + sum of all advances + L. If at most sigma_i + s_i C (t - s) bytes arrive in
+//! any (s, t], what the leaf owes or has queued is therefore at most
+//!
+//! > A_i = sigma_i + s_i (2 Q + Z + L + sum of all advances) + sum over a of W_a s_i / s_a,
+//!
+//! which is how advances are set (a linear equation in their sum): such traffic is never kept waiting by the advance.
+//!
+//! *Delay.* While a latency-critical packet is to be sent no leaf is visited and nothing is paid. So a packet of such traffic
+//! waits for the packet being sent, for at most the advances of the others, and for its own leaf's packets before it:
+//!
+//! > delay <= (L + sigma_i + sum of A_j over the other latency-critical leaves j) / C, its own transmission included,
+//!
+//! whatever anybody else sends. `DIFFERENCE`: the last term of A's equation needs sum of s_j < 1; above 7/8 the advances are
+//! those of 7/8, and there is no such bound.
+//!
+//! # Cost
+//!
+//! O(1) per packet. A main round may now pay debt and send nothing; as every round hands out what is left of Q*, the debts of a
+//! few packets' length are gone after a few rounds.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::{CREDITS_PER_BYTE, RunWeights};
+use crate::contract::{ClassId, Hierarchy};
+
+#[cfg(test)]
+mod tests;
+
+/// Shares are counted in 2^-32 of the link, rounded up.
+const WHOLE: u128 = 1 << 32;
+
+/// How far ahead of their turn the latency-critical leaves of a tree may be.
+#[derive(Clone, Debug)]
+pub struct Advances {
+    /// By class; empty where no leaf is latency-critical.
+    bytes: Vec<u64>,
+    total: u64,
+    bounded: bool,
+}
+
+impl Advances {
+    /// The advances for `tree` with the weights `run`.
+    #[must_use]
+    pub fn of(tree: &Hierarchy, run: &RunWeights) -> Self {
+        let urgent: Vec<ClassId> =
+            tree.leaves().iter().copied().filter(|&leaf| tree.config(leaf).latency_critical).collect();
+        if urgent.is_empty() {
+            return Self { bytes: Vec::new(), total: 0, bounded: true };
+        }
+        let bytes_of = |credits: u128| credits.div_ceil(u128::from(CREDITS_PER_BYTE));
+        let weight = |class: ClassId| u128::from(run.credits(class));
+        let largest = u128::from(tree.link().max_packet);
+        let packets = largest * tree.leaves().len() as u128;
+        let round = bytes_of(tree.classes().map(weight).sum()) + packets;
+        let deeper = tree.classes().filter(|&class| tree.depth(class) > 1);
+        let held = bytes_of(deeper.map(weight).sum()) + packets;
+        let ahead = 2 * round + held + largest;
+        // By leaf: sigma and what the classes on its path may keep, and its share.
+        let needs: Vec<(u128, u128)> = urgent
+            .iter()
+            .map(|&leaf| {
+                let (mut kept, mut share, mut at) = (0, WHOLE, leaf);
+                while let Some(parent) = tree.parent(at) {
+                    let all: u128 = tree.children(parent).iter().map(|&child| weight(child)).sum();
+                    share = (share * weight(at)).div_ceil(all);
+                    if parent != ClassId::ROOT {
+                        kept += (bytes_of(all) * share).div_ceil(WHOLE);
+                    }
+                    at = parent;
+                }
+                let burst = tree.config(leaf).burst.map_or(largest, u128::from);
+                (burst + kept + (share * ahead).div_ceil(WHOLE), share)
+            })
+            .collect();
+        let shares: u128 = needs.iter().map(|&(_, share)| share).sum();
+        let most = WHOLE / 8 * 7;
+        let sum = (needs.iter().map(|&(own, _)| own).sum::<u128>() * WHOLE).div_ceil(WHOLE - shares.min(most));
+        let mut bytes = alloc::vec![0; tree.len()];
+        for (leaf, &(own, share)) in urgent.iter().zip(&needs) {
+            // Debts are counted in credits; 2^38 bytes of them fit as the round does.
+            bytes[leaf.index()] = (own + (share * sum).div_ceil(WHOLE)).min(1 << 38) as u64;
+        }
+        let total = bytes.iter().sum();
+        Self { bytes, total, bounded: shares <= most }
+    }
+
+    /// The most that `class` may be ahead by, in bytes; 0 for a class that is not a latency-critical leaf.
+    #[must_use]
+    pub fn bytes(&self, class: ClassId) -> u64 {
+        self.bytes.get(class.index()).copied().unwrap_or(0)
+    }
+
+    /// The sum of all advances, in bytes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The most that any packet of `leaf` has before it, itself included, if the leaf's traffic never exceeds its burst and its
+    /// share of the link when all are busy: the delay bound times the link's rate, in bytes. `None` for a class that is not a
+    /// latency-critical leaf, and where such leaves have more than 7/8 of the link.
+    #[must_use]
+    pub fn bytes_before(&self, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
+        let own = self.bytes(leaf);
+        let largest = u64::from(tree.link().max_packet);
+        let burst = tree.config(leaf).burst.unwrap_or(largest);
+        (own > 0 && self.bounded).then(|| largest + burst + (self.total - own))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    debt: i64,
+    advance: i64,
+}
+
+/// What latency-critical leaves owe, and which of them may send.
+#[derive(Debug, Default)]
+pub(super) struct Urgent {
+    /// By class; empty where no leaf is latency-critical.
+    accounts: Vec<Account>,
+    /// Leaves that may send ahead of their turn, each at most once.
+    ready: VecDeque<u32>,
+    in_debt: u32,
+}
+
+impl Urgent {
+    pub(super) fn new(tree: &Hierarchy, run: &RunWeights) -> Self {
+        let advances = Advances::of(tree, run);
+        let account = |&bytes: &u64| Account { debt: 0, advance: (bytes * CREDITS_PER_BYTE) as i64 };
+        let urgent = advances.bytes.iter().filter(|&&bytes| bytes > 0).count();
+        let accounts = advances.bytes.iter().map(account).collect();
+        Self { accounts, ready: VecDeque::with_capacity(urgent), in_debt: 0 }
+    }
+
+    /// Whether a leaf may send ahead of its turn.
+    #[inline(always)]
+    pub(super) fn any_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether any leaf has debt.
+    #[inline(always)]
+    pub(super) fn any_debt(&self) -> bool {
+        self.in_debt > 0
+    }
+
+    pub(super) fn debt(&self, leaf: u32) -> i64 {
+        self.accounts.get(leaf as usize).map_or(0, |account| account.debt)
+    }
+
+    /// Whether a packet of `len` bytes is within the leaf's advance. One longer than the advance is, once nothing is owed.
+    pub(super) fn is_within_advance(&self, leaf: u32, len: u32) -> bool {
+        let Account { debt, advance } = self.accounts[leaf as usize];
+        debt == 0 || debt + credits(len) <= advance
+    }
+
+    /// `leaf`, which is not ready yet, may send.
+    pub(super) fn push_ready(&mut self, leaf: u32) {
+        self.ready.push_back(leaf);
+    }
+
+    /// The leaf whose turn it is to send ahead.
+    pub(super) fn pop_ready(&mut self) -> Option<u32> {
+        self.ready.pop_front()
+    }
+
+    /// `leaf` sent `len` bytes ahead of its turn.
+    pub(super) fn owe(&mut self, leaf: u32, len: u32) {
+        let debt = &mut self.accounts[leaf as usize].debt;
+        self.in_debt += u32::from(*debt == 0);
+        // A packet of no length is paid for, too: the leaf counts as backlogged until then.
+        *debt += credits(len).max(1);
+    }
+
+    /// Pays with up to `balance` credits; returns what was paid.
+    pub(super) fn pay(&mut self, leaf: u32, balance: i64) -> i64 {
+        let debt = &mut self.accounts[leaf as usize].debt;
+        let paid = balance.min(*debt);
+        *debt -= paid;
+        self.in_debt -= u32::from(paid > 0 && *debt == 0);
+        paid
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.ready.clear();
+        self.in_debt = 0;
+        self.accounts.iter_mut().for_each(|account| account.debt = 0);
+    }
+
+    /// What must always hold, where the largest packet is of `largest` credits.
+    pub(super) fn check(&self, largest: i64) -> Result<(), &'static str> {
+        if self.accounts.iter().filter(|account| account.debt != 0).count() != self.in_debt as usize {
+            return Err("the number of leaves in debt is wrong");
+        }
+        let over = |account: &Account| account.debt < 0 || account.debt > account.advance.max(largest);
+        if self.accounts.iter().any(over) { Err("a leaf owes more than its advance") } else { Ok(()) }
+    }
+}
+
+fn credits(bytes: u32) -> i64 {
+    i64::from(bytes) * CREDITS_PER_BYTE as i64
+}

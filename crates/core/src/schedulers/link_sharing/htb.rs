@@ -1,0 +1,550 @@
+//! `htb` and `htb-common-deficit`: Hierarchical Token Bucket as \[htb\] and the appendix of \[hls\] tell it.
+//!
+//! Every class has an assured bucket, and a ceiling bucket where it has a ceiling. A class is *green* while its assured bucket
+//! has tokens, *yellow* when only its ceiling lets it send, *red* when its ceiling does not. A leaf sends at the expense of
+//! its *lender*: itself when it is green, else its nearest green ancestor, if no class on the way is red. The lowest level of
+//! lenders goes first, within it the smallest number of priority, within that Deficit Round Robin over the leaves.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | AR_i, assured rate ("rate") | [`Plan::assured`], `Class::assured` | bit/s; tokens of 10^-9 bit |
+//! | CR_i, ceiling rate ("ceil") | `Class::ceiling`, none where the user gives none | bit/s |
+//! | burst, cburst | `burst`, `ceiling_burst`, else [`Plan::default_depth`] | bytes |
+//! | level(i): 0 for a leaf, else 1 + the children's largest | [`Lending::level`] | |
+//! | green, yellow, red | [`Standing::Lends`], [`Standing::Borrows`], [`Standing::Stops`] | |
+//! | prio | [`Plan::priorities`] | 0 is served first |
+//! | quantum | [`Plan::quanta`] | bytes |
+//! | "separate deficits" | `deficits`, one per leaf and lender | bytes |
+//!
+//! A class that is yellow and borrows from a pool that has said no is [`Standing::Stays`] until it may ask again.
+//!
+//! **Rings.** [`Lending`] finds leaves from the root through sets of children. Each set has a cursor; a visit that ends moves the
+//! cursor on, at the end of a set also that of the set above: together the cursors walk over the leaves of a level and
+//! priority as one round robin does. A class that turns green and comes back before its set was looked at finds its turn kept.
+//!
+//! **Cost per packet.** O(levels) walks with O(log n) to the base 64 at each, and O(log n) in a heap for each class whose
+//! bucket ran empty. Changes of colour that are due are worked off on the next call: at most one per class that a packet
+//! turned yellow or red before. Memory: that of [`Lending`], and a cursor for each of its sets.
+//!
+//! **Invariants.** Those of [`Lending`]. 0 <= deficit <= quantum. Only classes with backlog below them are in the heaps, and all of
+//! these that are not green are. A ceiling bucket is in debt by at most one packet.
+//!
+//! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its guarantee up to
+//! [`Plan::guarantee_lag`]. What is borrowed is shared by the quanta of leaves, so that a class gets the more the fewer leaves it
+//! bundles its guarantee in: no isolation between branches (\[hls\] Section VIII-B, experiment 2).
+//!
+//! **Overflow budget.** Buckets: see [`bucket`](crate::parts::bucket). Quanta are below 2^52, deficits between minus a packet and a quantum.
+//!
+//! **Validation.** The measurements of \[htb\], the direction of experiment 2 of \[hls\] against figures of the kernel's HTB, and the
+//! bounds above as property tests: `htb/tests.rs`.
+//!
+//! DIFFERENCE: a red ancestor stops green leaves, too. The texts let a green class always send; a ceiling would then not be one
+//! where bursts or guarantees below it add up to more.
+//! DIFFERENCE: tokens are taken from the assured buckets of the lender and of all classes above it, whatever their colour. The
+//! appendix of \[hls\] leaves yellow ancestors out, which would let a class borrow what its children were already guaranteed.
+//! DIFFERENCE: a class has tokens while it is not in debt, so that a packet of any length can be sent; a bucket may owe one
+//! packet. The appendix wants tokens for the whole packet.
+//! DIFFERENCE: the tree need not be complete. \[htb\] mandates leaves of equal depth.
+//! DIFFERENCE: the root is always green, as \[hls\] has it for a work-conserving scheduler; the driver paces the link.
+//! DIFFERENCE: a visit of DRR begins with what the last one left and ends with the quantum: the packet that exhausts the deficit is
+//! still sent. With quanta of at least the largest packet every visit sends, and a leaf gets the same over several rounds.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub use plan::{PRIORITIES, Plan, ROUND, ROUND_PACKETS};
+
+use crate::bases::borrowing::{Lending, Standing};
+use crate::contract::{
+    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Nanos, Packet,
+    Scheduler, SchedulerInfo, WorkConserving,
+};
+use crate::parts::{bucket::Bucket, heap::Heap};
+use crate::queue::{LeafQueue, PacketSlab};
+
+/// What `htb` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "htb",
+    paper: "htb",
+    summary: "hierarchical token bucket: guarantees, ceilings, borrowing level by level",
+    features: &[
+        Feature::Hierarchy,
+        Feature::Ceiling,
+        Feature::Burst,
+        Feature::CeilingBurst,
+        Feature::Priority,
+        Feature::Quantum,
+        Feature::ActiveQueue,
+        Feature::Pool,
+    ],
+    work_conserving: WorkConserving::UnlessLimited,
+    cost: "O(levels * log leaves)",
+    bounds: &[],
+    build: |tree| Ok(Box::new(Htb::new(tree, Deficits::PerLevel, Vec::new())?)),
+};
+
+/// What `htb-common-deficit` is and supports.
+pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
+    name: "htb-common-deficit",
+    summary: "HTB before 9.9.2001: one deficit per leaf for all levels, which shares less exactly",
+    build: |tree| Ok(Box::new(Htb::new(tree, Deficits::Common, Vec::new())?)),
+    ..INFO
+};
+
+/// How many deficits a leaf has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deficits {
+    /// One for each class that it may borrow from: `htb`.
+    PerLevel,
+    /// One: `htb-common-deficit`, whose sharing \[htb\] found to be off by 10 to 20 %.
+    Common,
+}
+
+const NIL: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Class {
+    assured: Bucket,
+    ceiling: Option<Bucket>,
+    /// Leaves: 1 with backlog. Others: children that are not 0.
+    busy: u32,
+    /// Of a leaf, its index in `Htb::leaves`.
+    leaf: u32,
+    /// Index of its lender in `Htb::lenders`.
+    pool: u32,
+}
+
+#[derive(Debug)]
+struct Leaf {
+    queue: LeafQueue,
+    quantum: u64,
+    /// The first of its deficits, in `Htb::deficits`.
+    deficits: usize,
+}
+
+/// One step down from a class, through its set for lenders of `level`, to the child at `position`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
+    class: u32,
+    position: u32,
+    level: u8,
+}
+
+/// The way from the root to a leaf of a given priority.
+struct Path {
+    steps: [Step; MAX_DEPTH],
+    len: usize,
+    leaf: u32,
+    /// Level of the lender.
+    level: u8,
+    priority: u8,
+    /// Steps from the lender down to the leaf.
+    distance: usize,
+}
+
+/// Hierarchical Token Bucket.
+#[derive(Debug)]
+pub struct Htb {
+    classes: Vec<Class>,
+    lending: Lending,
+    leaves: Vec<Leaf>,
+    deficits: Vec<i64>,
+    common: bool,
+    /// By set, the position of the child whose turn it is.
+    cursors: Vec<u32>,
+    /// By class: when its assured bucket may be out of debt.
+    yellow: Heap,
+    /// By class: when its ceiling is out of debt, or its pool can be asked again.
+    blocked: Heap,
+    lenders: Vec<Box<dyn Lender>>,
+    slab: PacketSlab,
+    max_packet: u32,
+    now: Nanos,
+}
+
+impl Htb {
+    /// A scheduler for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of the link.
+    ///
+    /// # Errors
+    /// [`BuildError::Parameter`] as [`Plan::of`] and [`Lending::new`], and for a member that is not a child of the root or named
+    /// twice.
+    pub fn new(
+        tree: &Hierarchy,
+        deficits: Deficits,
+        members: Vec<(ClassId, Box<dyn Lender>)>,
+    ) -> Result<Self, BuildError> {
+        let plan = Plan::of(tree)?;
+        let link = tree.link();
+        let lending = Lending::new(tree, &plan.priorities)?;
+        let common = deficits == Deficits::Common;
+        let mut htb = Self {
+            classes: Vec::with_capacity(tree.len()),
+            cursors: alloc::vec![0; lending.sets()],
+            lending,
+            leaves: Vec::with_capacity(tree.leaves().len()),
+            deficits: Vec::new(),
+            common,
+            yellow: Heap::new(tree.len()),
+            blocked: Heap::new(tree.len()),
+            lenders: Vec::with_capacity(members.len()),
+            slab: PacketSlab::for_tree(tree),
+            max_packet: link.max_packet,
+            now: Nanos::ZERO,
+        };
+        let mut counters = 0;
+        for (index, &rate) in plan.assured.iter().enumerate() {
+            let class = ClassId(index as u32);
+            let config = tree.config(class);
+            let depth = config.burst.unwrap_or_else(|| plan.default_depth(rate));
+            let ceiling = config.ceiling.map(|ceiling| {
+                Bucket::new(ceiling, config.ceiling_burst.unwrap_or_else(|| plan.default_depth(ceiling)))
+            });
+            let leaf = if tree.is_leaf(class) { htb.leaves.len() as u32 } else { NIL };
+            htb.classes.push(Class { assured: Bucket::new(rate, depth), ceiling, busy: 0, leaf, pool: NIL });
+            if leaf != NIL {
+                let queue = htb.slab.queue_for(tree, class);
+                htb.leaves.push(Leaf { queue, quantum: plan.quanta[index], deficits: counters });
+                counters += if common { 1 } else { tree.depth(class) + 1 };
+            }
+        }
+        htb.deficits = alloc::vec![0; counters];
+        for (class, lender) in members {
+            let Some(known) = htb
+                .classes
+                .get_mut(class.index())
+                .filter(|known| tree.parent(class) == Some(ClassId::ROOT) && known.pool == NIL)
+            else {
+                let (value, max) = (u64::from(class.0), tree.len() as u64);
+                return Err(BuildError::Parameter { class, what: "member of a pool", value, min: 1, max });
+            };
+            known.pool = htb.lenders.len() as u32;
+            htb.lenders.push(lender);
+        }
+        Ok(htb)
+    }
+
+    /// The colour of `class`, which was `before`, by its buckets, brought up to now.
+    fn colour(&mut self, class: u32, before: Standing) -> Standing {
+        let known = &mut self.classes[class as usize];
+        known.assured.refill(self.now);
+        let red = known.ceiling.as_mut().is_some_and(|ceiling| {
+            ceiling.refill(self.now);
+            !ceiling.is_ready()
+        });
+        match before {
+            _ if red => Standing::Stops,
+            _ if known.assured.is_ready() => Standing::Lends,
+            Standing::Stays => Standing::Stays,
+            _ => Standing::Borrows,
+        }
+    }
+
+    /// Notes when `class`, which has backlog below it, may change its colour without sending.
+    fn watch(&mut self, class: u32) {
+        let known = &self.classes[class as usize];
+        let assured = u128::from(known.assured.ready_at().0);
+        match (self.lending.standing(class), &known.ceiling) {
+            (Standing::Lends, _) => {
+                self.yellow.remove(class);
+                self.blocked.remove(class);
+            }
+            (Standing::Stops, Some(ceiling)) => {
+                self.yellow.remove(class);
+                self.blocked.set(class, u128::from(ceiling.ready_at().0));
+            }
+            // A pool's answer is good until a time that is already noted.
+            (Standing::Stays, _) => {}
+            _ => {
+                self.blocked.remove(class);
+                self.yellow.set(class, assured);
+            }
+        }
+    }
+
+    /// Brings the colour of `class`, which has backlog below it, up to now.
+    fn update(&mut self, class: u32) {
+        let before = self.lending.standing(class);
+        let colour = self.colour(class, before);
+        if colour != before {
+            self.lending.stand(class, colour);
+            self.watch(class);
+        }
+    }
+
+    /// Works off the changes of colour that are due.
+    fn turn_colours(&mut self) {
+        let now = u128::from(self.now.0);
+        while let Some((class, due)) = self.blocked.first()
+            && due <= now
+        {
+            self.blocked.remove(class);
+            if self.lending.standing(class) == Standing::Stays {
+                // Asked again when it is its turn.
+                self.lending.stand(class, Standing::Borrows);
+                self.watch(class);
+            }
+            self.update(class);
+        }
+        while let Some((class, due)) = self.yellow.first()
+            && due <= now
+        {
+            self.yellow.remove(class);
+            self.update(class);
+            if self.lending.standing(class) == Standing::Borrows && !self.assured_never(class) {
+                // It owes more than it did when this was noted.
+                self.watch(class);
+            }
+        }
+    }
+
+    /// Whether the assured bucket of `class` is in debt until the end of time.
+    fn assured_never(&self, class: u32) -> bool {
+        self.classes[class as usize].assured.ready_at() <= self.now
+    }
+
+    /// `leaf` has got its first packet: it, and classes above it without backlog until now, take part again.
+    fn activate(&mut self, leaf: u32) {
+        let mut class = leaf;
+        while class != 0 {
+            let known = &mut self.classes[class as usize];
+            known.busy += 1;
+            if known.busy > 1 {
+                break;
+            }
+            // What its pool said before is forgotten.
+            let colour = self.colour(class, Standing::Borrows);
+            self.lending.stand(class, colour);
+            self.watch(class);
+            class = self.lending.parent(class);
+        }
+        self.lending.set_backlogged(leaf, true);
+    }
+
+    /// `leaf` has sent its last packet.
+    fn deactivate(&mut self, leaf: u32) {
+        self.lending.set_backlogged(leaf, false);
+        let mut class = leaf;
+        while class != 0 {
+            let known = &mut self.classes[class as usize];
+            known.busy -= 1;
+            if known.busy > 0 {
+                break;
+            }
+            self.yellow.remove(class);
+            self.blocked.remove(class);
+            class = self.lending.parent(class);
+        }
+        let first = self.leaves[self.classes[leaf as usize].leaf as usize].deficits;
+        let count = self.deficit_count(leaf);
+        self.deficits[first..first + count].fill(0);
+    }
+
+    fn deficit_count(&self, leaf: u32) -> usize {
+        let index = self.classes[leaf as usize].leaf as usize;
+        let end = self.leaves.get(index + 1).map_or(self.deficits.len(), |next| next.deficits);
+        end - self.leaves[index].deficits
+    }
+
+    /// The way to the leaf whose turn it is among those whose lender is at `level` and that have `priority`; `None` when a class
+    /// was found on it that its pool denies.
+    fn descend(&mut self, level: u8, priority: u8) -> Option<Path> {
+        let mut path = Path { steps: [Step::default(); MAX_DEPTH], len: 0, leaf: 0, level, priority, distance: 0 };
+        let (mut class, mut at) = (0, level);
+        loop {
+            let set = self.lending.number(class, at, priority);
+            let cursor = self.cursors[set] as usize;
+            let Some(position) = self.lending.next_child(class, at, priority, cursor) else {
+                // The last of this round has left the set: those above move on, too, and we start again.
+                self.cursors[set] = 0;
+                self.move_on(&path);
+                (path.len, path.distance) = (0, 0);
+                (class, at) = (0, level);
+                continue;
+            };
+            path.steps[path.len] = Step { class, position: position as u32, level: at };
+            path.len += 1;
+            let child = self.lending.child(class, position);
+            let below = self.lending.level(child);
+            if at == self.lending.level(class) {
+                // From the lender down, what is below borrows.
+                if class == 0 && self.classes[child as usize].pool != NIL && !self.ask(child) {
+                    return None;
+                }
+                path.distance += 1;
+                at = below;
+            }
+            if below == 0 {
+                path.leaf = child;
+                return Some(path);
+            }
+            class = child;
+        }
+    }
+
+    /// Moves the cursor beyond the last step of `path`, at the end of a set also that of the set above.
+    fn move_on(&mut self, path: &Path) {
+        for &Step { class, position, level } in path.steps[..path.len].iter().rev() {
+            let set = self.lending.number(class, level, path.priority);
+            if self.lending.next_child(class, level, path.priority, position as usize + 1).is_some() {
+                self.cursors[set] = position + 1;
+                return;
+            }
+            self.cursors[set] = 0;
+        }
+    }
+
+    /// Whether the pool of `class`, a child of the root that borrows, lends to it now. If not, it is taken out until it may be
+    /// asked again.
+    fn ask(&mut self, class: u32) -> bool {
+        let known = &self.classes[class as usize];
+        let assured = known.assured.ready_at();
+        match self.lenders[known.pool as usize].may_borrow(self.now) {
+            Ok(()) => true,
+            Err(again) => {
+                self.lending.stand(class, Standing::Stays);
+                self.yellow.remove(class);
+                let next = self.now.saturating_add(Nanos(1));
+                self.blocked.set(class, u128::from(again.min(assured).max(next).0));
+                false
+            }
+        }
+    }
+
+    /// Sends the head of the leaf at the end of `path`; nothing if it has none, which is never so.
+    fn send(&mut self, path: &Path, drops: &mut dyn DropSink) -> Option<Packet> {
+        let leaf = &mut self.leaves[self.classes[path.leaf as usize].leaf as usize];
+        let packet = leaf.queue.dequeue(&mut self.slab, ClassId(path.leaf), self.now, drops)?;
+        let emptied = leaf.queue.is_empty();
+        let deficit = &mut self.deficits[leaf.deficits + if self.common { 0 } else { path.distance }];
+        *deficit -= i64::from(packet.len);
+        if *deficit < 0 {
+            *deficit += leaf.quantum as i64;
+            self.move_on(path);
+        }
+        if emptied {
+            self.deactivate(path.leaf);
+        }
+        let mut class = path.leaf;
+        while class != 0 {
+            let known = &mut self.classes[class as usize];
+            if self.lending.level(class) >= path.level {
+                known.assured.refill(self.now);
+                known.assured.take(packet.len);
+            }
+            if let Some(ceiling) = &mut known.ceiling {
+                ceiling.refill(self.now);
+                ceiling.take(packet.len);
+            }
+            if known.pool != NIL {
+                self.lenders[known.pool as usize].sent(self.now, packet.len);
+            }
+            if known.busy > 0 {
+                self.update(class);
+            }
+            class = self.lending.parent(class);
+        }
+        Some(packet)
+    }
+}
+
+impl Scheduler for Htb {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
+        let class = packet.class.0;
+        let Some(known) = self.classes.get(packet.class.index()).filter(|known| known.leaf != NIL) else {
+            return drops.dropped(now, packet, DropReason::NotALeaf);
+        };
+        if packet.len > self.max_packet {
+            return drops.dropped(now, packet, DropReason::TooLong);
+        }
+        let queue = &mut self.leaves[known.leaf as usize].queue;
+        if queue.enqueue(&mut self.slab, now, packet, drops) && self.classes[class as usize].busy == 0 {
+            self.activate(class);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.now = self.now.max(now);
+        self.turn_colours();
+        // Each time round, a class is denied by its pool and taken out.
+        while let Some((level, priority)) = self.lending.lowest() {
+            if let Some(path) = self.descend(level, priority) {
+                let packet = self.send(&path, drops);
+                return Dequeued::Packet(packet.expect("a leaf that is in a set has packets"));
+            }
+        }
+        match self.blocked.first() {
+            Some((_, due)) if self.slab.queued() > 0 => Dequeued::WaitUntil(Nanos(due as u64)),
+            _ => Dequeued::Idle,
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.slab.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
+        leaf.map_or(Backlog::default(), |leaf| leaf.queue.backlog())
+    }
+
+    /// What a pool knows of this link's classes is the pool's, and stays.
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
+        for (id, class) in self.classes.iter_mut().enumerate() {
+            if let Some(leaf) = self.leaves.get_mut(class.leaf as usize) {
+                leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
+            }
+            class.busy = 0;
+            class.assured.reset();
+            class.ceiling.iter_mut().for_each(Bucket::reset);
+        }
+        self.deficits.fill(0);
+        self.lending.clear();
+        self.cursors.fill(0);
+        self.yellow.clear();
+        self.blocked.clear();
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.lending.check()?;
+        self.yellow.check()?;
+        self.blocked.check()?;
+        for (index, class) in self.classes.iter().enumerate().skip(1) {
+            let id = index as u32;
+            let (busy, colour) = (class.busy, self.lending.standing(id));
+            let watched = (self.yellow.contains(id), self.blocked.contains(id));
+            let right = match colour {
+                _ if busy == 0 => watched == (false, false),
+                Standing::Lends => watched == (false, false),
+                Standing::Borrows => watched == (true, false) || self.assured_never(id),
+                Standing::Stays | Standing::Stops => watched == (false, true),
+            };
+            if !right {
+                return Err(format!("class {id}: {colour:?}, backlog below {busy}, watched {watched:?}"));
+            }
+            if let Some(ceiling) = &class.ceiling
+                && !ceiling.is_ready()
+                && ceiling.level_bytes() < -i64::from(self.max_packet)
+            {
+                return Err(format!("class {id} owes its ceiling {} B", -ceiling.level_bytes()));
+            }
+            if let Some(leaf) = self.leaves.get(class.leaf as usize) {
+                if leaf.queue.is_empty() != (busy == 0) {
+                    return Err(format!("leaf {id}: busy {busy} with {:?}", leaf.queue.backlog()));
+                }
+                let counters = &self.deficits[leaf.deficits..leaf.deficits + self.deficit_count(id)];
+                if counters.iter().any(|&deficit| deficit < 0 || deficit as u64 > leaf.quantum) {
+                    return Err(format!("leaf {id}: deficits {counters:?} of a quantum of {}", leaf.quantum));
+                }
+            }
+        }
+        Ok(())
+    }
+}

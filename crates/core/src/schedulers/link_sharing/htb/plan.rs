@@ -1,0 +1,140 @@
+//! What HTB derives from a link file: assured rates, quanta, and the depths of buckets that the user left open.
+
+use alloc::vec::Vec;
+
+use crate::contract::{BuildError, ClassId, Hierarchy, Nanos, Rate, Share};
+
+/// Priorities are below this number, as in the kernel's HTB.
+pub const PRIORITIES: u8 = 8;
+
+/// Quanta that follow from rates add up to at most what the link carries in this time and [`ROUND_PACKETS`].
+pub const ROUND: Nanos = Nanos::from_millis(100);
+
+/// This many largest packets per leaf may be in a round on any link, so that slow ones share in proportion, too.
+pub const ROUND_PACKETS: u64 = 16;
+
+/// Rates are divided by weights in this fraction of a bit/s, so that quanta share as asked also where rates are small.
+const FINE_BITS: u32 = 24;
+
+/// No bucket is deeper than this unless the user says so, in bytes. Quanta as large as 2^52 could ask for it.
+const DEEPEST: u64 = 1 << 50;
+
+/// The parameters that the classes of a tree run with, by class id.
+///
+/// **Assured rates.** The guarantee; where a class has none, its share by weight of its parent's assured rate, at least
+/// 1 bit/s. The root's is the link's rate.
+///
+/// **Quanta** are in proportion to the assured rates of the leaves, as \[htb\] wants what is borrowed to be shared, the
+/// smallest being the largest packet. Where that would make a round longer than [`ROUND`], they are in proportion to the rates
+/// within such a round, and those below the largest packet are raised to it. Where the user sets some, those are as set and
+/// the others follow from the first of them; if any is below the largest packet then, all are multiplied so that the smallest
+/// is one (with quanta below a packet a visit could send nothing). Only leaves take turns: the quantum of an inner class says nothing.
+///
+/// **Depths.** Before a green leaf has its turn at level 0, every other leaf may have one: a quantum and a packet each. A
+/// bucket keeps what its rate brings in that time, with one more packet for each leaf and one of its own:
+/// L + rate * sum(Q_j + 2 L) / C. No less would keep the guarantees, see [`Plan::guarantee_lag`].
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Assured rates.
+    pub assured: Vec<Rate>,
+    /// Quanta in bytes; 0 for classes that are not leaves.
+    pub quanta: Vec<u64>,
+    /// Priorities: a leaf's own, else that of the nearest class above it that has one, else 0.
+    pub priorities: Vec<u8>,
+    /// Sum over the leaves of their quanta and twice the largest packet, in bytes.
+    round: u128,
+    link: Rate,
+    max_packet: u32,
+}
+
+impl Plan {
+    /// The parameters for `tree`.
+    ///
+    /// # Errors
+    /// [`BuildError::Parameter`] for a priority of [`PRIORITIES`] or above and for a leaf's quantum of zero.
+    pub fn of(tree: &Hierarchy) -> Result<Self, BuildError> {
+        let link = tree.link();
+        let mut fine = alloc::vec![u128::from(link.rate.bps()) << FINE_BITS; tree.len()];
+        let mut priorities = alloc::vec![0; tree.len()];
+        for class in tree.classes() {
+            let config = tree.config(class);
+            let Some(parent) = tree.parent(class) else { continue };
+            fine[class.index()] = match config.share {
+                Some(Share::Guarantee(rate)) => u128::from(rate.bps()) << FINE_BITS,
+                _ => {
+                    let share = fine[parent.index()] * u128::from(tree.weight(class));
+                    (share / u128::from(tree.children_weight(parent).max(1))).max(1)
+                }
+            };
+            priorities[class.index()] = config.priority.unwrap_or(priorities[parent.index()]);
+            if let Some(priority) = config.priority.filter(|&priority| priority >= PRIORITIES) {
+                let (value, max) = (u64::from(priority), u64::from(PRIORITIES - 1));
+                return Err(BuildError::Parameter { class, what: "priority", value, min: 0, max });
+            }
+        }
+        // A share of a rate is a rate, unless it is nothing.
+        let whole = |fine: &u128| Rate::from_bps((fine >> FINE_BITS) as u64).unwrap_or(Rate::MIN);
+        let assured = fine.iter().map(whole).collect();
+        let quanta = quanta(tree, &fine)?;
+        let leaves = tree.leaves().len() as u128;
+        let round =
+            quanta.iter().map(|&quantum| u128::from(quantum)).sum::<u128>() + 2 * leaves * u128::from(link.max_packet);
+        Ok(Self { assured, quanta, priorities, round, link: link.rate, max_packet: link.max_packet })
+    }
+
+    /// Depth in bytes of a bucket that fills at `rate`, where the user gives none.
+    #[must_use]
+    pub fn default_depth(&self, rate: Rate) -> u64 {
+        let brought = (self.round * u128::from(rate.bps())).div_ceil(u128::from(self.link.bps()));
+        u64::try_from(brought).unwrap_or(u64::MAX).min(DEEPEST) + u64::from(self.max_packet)
+    }
+
+    /// With default quanta and depths, without ceilings, where the guarantees of the leaves add up to no more than the link:
+    /// a leaf that is backlogged over (s, t] sends at least rate (t - s) less this many bytes.
+    ///
+    /// A leaf's tokens are between -L and the depth D at both ends, which makes L + D. Tokens are lost only when the bucket
+    /// is full: while the leaf is green, m rounds bring it at most rate (m sum Q_j + sum (Q_j + 2 L)) / C and it sends at least
+    /// m Q - L, where Q >= rate sum Q_j / C; so the tokens grow by no more than D, none is lost if they start at zero, and at most
+    /// D if they start at the full depth. Within one packet of the link's own.
+    #[must_use]
+    pub fn guarantee_lag(&self, rate: Rate) -> u64 {
+        2 * self.default_depth(rate) + 2 * u64::from(self.max_packet)
+    }
+}
+
+/// The quanta for leaves of these rates, in 2^-[`FINE_BITS`] bit/s.
+fn quanta(tree: &Hierarchy, rates: &[u128]) -> Result<Vec<u64>, BuildError> {
+    // At most 2^64, of 10^6 leaves 2^84; a round is below 2^45.
+    let rate = |leaf: ClassId| rates[leaf.index()];
+    let largest = u128::from(tree.link().max_packet);
+    let set = |leaf: ClassId| tree.config(leaf).quantum;
+    let first_set = tree.leaves().iter().find_map(|&leaf| Some((u128::from(set(leaf)?), rate(leaf))));
+    let smallest = tree.leaves().iter().map(|&leaf| rate(leaf)).min().unwrap_or(1);
+    let all: u128 = tree.leaves().iter().map(|&leaf| rate(leaf)).sum();
+    let packets = tree.leaves().len() as u128 * u128::from(ROUND_PACKETS);
+    let round = packets * largest + u128::from(tree.link().rate.bytes_in(ROUND));
+    let mut quanta = alloc::vec![0u64; tree.len()];
+    for &leaf in tree.leaves() {
+        let quantum = match (set(leaf), first_set) {
+            (Some(0), _) => {
+                let max = u64::from(u32::MAX);
+                return Err(BuildError::Parameter { class: leaf, what: "quantum", value: 0, min: 1, max });
+            }
+            (Some(quantum), _) => u128::from(quantum),
+            (None, Some((quantum, of))) => (rate(leaf) * quantum).div_ceil(of).min(u128::from(u32::MAX)),
+            (None, None) if largest * all <= round * smallest => (rate(leaf) * largest).div_ceil(smallest),
+            (None, None) => (rate(leaf) * round).div_ceil(all).max(largest),
+        };
+        // Below 2^32 where the user sets it; else at most a round and a packet: 2^24 packets of 2^20 B, 2^34 B of link time.
+        quanta[leaf.index()] = quantum as u64;
+    }
+    let least = tree.leaves().iter().map(|&leaf| u128::from(quanta[leaf.index()])).min().unwrap_or(largest);
+    if least < largest {
+        // At most 2^32 times 2^20.
+        tree.leaves().iter().for_each(|&leaf| {
+            let scaled = (u128::from(quanta[leaf.index()]) * largest).div_ceil(least);
+            quanta[leaf.index()] = scaled as u64;
+        });
+    }
+    Ok(quanta)
+}

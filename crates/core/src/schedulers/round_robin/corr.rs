@@ -1,0 +1,242 @@
+//! `corr`: Carry-Over Round Robin, as \[drrpp\] Section 2.4.3 tells it. Flat.
+//!
+//! Each class has a number of slots per cycle that need not be whole. A cycle has two parts: in the *major* cycle every class gets
+//! the whole slots that it has coming, in the *minor* cycle the slots that are left over go to classes with a fraction of one
+//! coming, the largest fraction first. What a class gets too much or too little is carried over into the next cycle.
+//!
+//! | text | here | unit |
+//! | --- | --- | --- |
+//! | R_i, cells per cycle of session i | `Slots::rate`: its share of T | 2^-32 slot |
+//! | debits and credits carried over | `Slots::credit` | 2^-32 slot |
+//! | T, slots of a cycle | `cycle_slots`: the number of leaves | slots |
+//! | major cycle | `due` visits of `listed` | |
+//! | minor cycle | `fractions`, by what is missing to a slot | |
+//!
+//! A slot is a packet of any length: the text says that CORR is for cells of one length, and where packets differ in length it
+//! shares packets and not bytes.
+//!
+//! **Idle slots.** Where classes are idle, fewer slots are asked for than a cycle has, and the next begins at once. A class that
+//! empties gives up its credit. It keeps its debt, which each cycle lowers by R_i: else a class that comes with single packets
+//! would take a slot in every cycle.
+//!
+//! **Cost per packet.** O(log n) for a slot of the minor cycle, and three walks over the active classes per cycle, which has n
+//! slots when all are active. Cycles in which nobody has a slot coming are done at once.
+//! **Invariants.** Credits are above -1 slot, and below 1 between cycles.
+//! **Bounds.** Over k cycles in which it has packets a class sends more than k R_i - 2 and less than k R_i + 2 packets, and within 1 of
+//! k R_i from when it got packets: in the long run exactly its share.
+//! **Overflow budget.** Rates and credits are below 2^53, a number of cycles times a rate fits 128 bits.
+//! **Validation.** The bounds as property tests.
+//!
+//! DIFFERENCE: a class that gets packets during a cycle waits for the next one, which is at most n packets away.
+//! DIFFERENCE: the cycle has as many slots as there are leaves; the text leaves it open.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
+use crate::bases::leaves::{Flows, Ring};
+use crate::contract::{
+    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+};
+use crate::parts::heap::Heap;
+
+#[cfg(test)]
+mod tests;
+
+/// What `corr` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "corr",
+    paper: "drrpp",
+    summary: "carry-over round robin: flat, fractions of packets per cycle are carried over",
+    features: &[Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(log leaves); O(leaves) while small shares are alone",
+    bounds: &[],
+    build: |tree| Ok(Box::new(Corr::new(tree))),
+};
+
+/// Bits of the fraction of a slot.
+const FRACTION_BITS: u32 = 32;
+/// One slot.
+const SLOT: i64 = 1 << FRACTION_BITS;
+
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    /// R_i; not 0 for a leaf.
+    rate: i64,
+    credit: i64,
+    /// The cycle up to which the credit counts, for a class without packets.
+    cycle: u64,
+}
+
+/// Carry-over round robin over the leaves of a hierarchy.
+#[derive(Debug)]
+pub struct Corr {
+    flows: Flows<Slots>,
+    /// Classes with packets, those first that are still to be visited in this major cycle.
+    listed: Ring,
+    due: u32,
+    /// Classes that have had their whole slots and have a fraction of one coming, by what is missing to a slot.
+    fractions: Heap,
+    cycle_slots: u64,
+    /// Slots of this cycle that are left.
+    left: u64,
+    cycle: u64,
+}
+
+impl Corr {
+    /// A scheduler for the leaves of `tree`.
+    #[must_use]
+    pub fn new(tree: &Hierarchy) -> Self {
+        let slots = tree.leaves().len() as u128;
+        let rate = |class| (tree.share_all_busy(class) * slots) >> (64 - FRACTION_BITS);
+        let flows = Flows::new(tree, |class| Slots {
+            rate: if tree.is_leaf(class) { (rate(class) as i64).max(1) } else { 0 },
+            credit: 0,
+            cycle: 0,
+        });
+        let rates: u64 = tree.leaves().iter().map(|leaf| flows.state(leaf.0).rate as u64).sum();
+        Self {
+            flows,
+            listed: Ring::default(),
+            due: 0,
+            fractions: Heap::new(tree.len()),
+            cycle_slots: rates.div_ceil(SLOT as u64),
+            left: 0,
+            cycle: 0,
+        }
+    }
+
+    /// Begins the next cycle in which a class has a slot or a fraction of one coming.
+    fn begin_cycle(&mut self) {
+        while let Some((flow, _)) = self.fractions.pop() {
+            self.listed.push(&mut self.flows, flow);
+        }
+        let mut cycles = i64::MAX;
+        self.listed.for_each(&mut self.flows, |slots, _| cycles = cycles.min((-slots.credit).max(0) / slots.rate + 1));
+        self.listed.for_each(&mut self.flows, |slots, _| slots.credit += slots.rate * cycles);
+        self.cycle += cycles as u64;
+        self.due = self.listed.len();
+        self.left = self.cycle_slots;
+    }
+
+    /// Gives a slot to a class, which is in no list then; its packet.
+    fn give_slot(&mut self, flow: u32, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        self.left -= 1;
+        let packet = self.flows.pop(flow, now, drops);
+        let (empty, cycle) = (self.flows.is_empty(flow), self.cycle);
+        let slots = self.flows.state_mut(flow);
+        slots.credit -= SLOT;
+        if empty {
+            slots.credit = slots.credit.min(0);
+            slots.cycle = cycle;
+        }
+        packet
+    }
+
+    /// A slot of the major cycle, if one is left.
+    fn major(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        while self.due > 0 && self.left > 0 {
+            let flow = self.listed.first(&self.flows)?;
+            let mut packet = None;
+            if self.flows.state(flow).credit >= SLOT {
+                packet = self.give_slot(flow, now, drops);
+            }
+            let credit = self.flows.state(flow).credit;
+            if self.flows.is_empty(flow) {
+                self.listed.pop(&mut self.flows);
+                self.due -= 1;
+            } else if credit < SLOT {
+                self.due -= 1;
+                if credit > 0 {
+                    self.listed.pop(&mut self.flows);
+                    self.fractions.set(flow, (SLOT - credit) as u128);
+                } else {
+                    self.listed.rotate(&self.flows);
+                }
+            }
+            if packet.is_some() {
+                return packet;
+            }
+        }
+        None
+    }
+
+    /// A slot of the minor cycle, if one is left.
+    fn minor(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        if self.left == 0 {
+            return None;
+        }
+        let (flow, _) = self.fractions.pop()?;
+        let packet = self.give_slot(flow, now, drops);
+        if !self.flows.is_empty(flow) {
+            self.listed.push(&mut self.flows, flow);
+        }
+        packet
+    }
+}
+
+impl Scheduler for Corr {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        let flow = packet.class.0;
+        if self.flows.push(now, packet, drops) == Some(true) {
+            let cycle = self.cycle;
+            let slots = self.flows.state_mut(flow);
+            let earned = i128::from(slots.rate) * i128::from(cycle - slots.cycle);
+            slots.credit = (i128::from(slots.credit) + earned).min(0) as i64;
+            self.listed.push(&mut self.flows, flow);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        for _ in 0..2 {
+            if let Some(packet) = self.major(now, drops).or_else(|| self.minor(now, drops)) {
+                return Dequeued::Packet(packet);
+            }
+            if self.flows.backlog().packets == 0 {
+                return Dequeued::Idle;
+            }
+            self.begin_cycle();
+        }
+        unreachable!("a cycle begins in which somebody has a slot coming")
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.flows.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.flows.class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.flows.purge(now, drops);
+        self.flows.states_mut().for_each(|slots| (slots.credit, slots.cycle) = (0, 0));
+        self.fractions.clear();
+        self.listed = Ring::default();
+        (self.due, self.left, self.cycle) = (0, 0, 0);
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.flows.check(&[&self.listed], self.fractions.len())?;
+        self.fractions.check()?;
+        if self.due > self.listed.len() {
+            return Err(format!("{} visits are due to {} classes", self.due, self.listed.len()));
+        }
+        for (place, flow) in (0..).zip(self.listed.iter(&self.flows)) {
+            let credit = self.flows.state(flow).credit;
+            if credit <= -SLOT || place >= self.due && credit > 0 {
+                return Err(format!("class {flow} has been visited and has {credit} coming"));
+            }
+        }
+        for flow in self.flows.leaves() {
+            let Slots { credit, .. } = *self.flows.state(flow);
+            let empty = self.flows.is_empty(flow);
+            if self.fractions.contains(flow) && (empty || credit <= 0 || credit >= SLOT) || empty && credit > 0 {
+                return Err(format!("class {flow} has {credit} coming; empty: {empty}"));
+            }
+        }
+        Ok(())
+    }
+}

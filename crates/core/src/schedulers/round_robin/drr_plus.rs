@@ -1,0 +1,197 @@
+//! `drr+`: DRR with latency-critical classes that are held to a contract, as \[drrpp\] Section 2.5.4 tells it after
+//! \[drr\]. Flat.
+//!
+//! A latency-critical class promises to send at most so many bytes in so much time. While it keeps to that, its packets are
+//! sent before those of the best-effort classes. Once it has broken it, it is a best-effort class for good.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | x bytes of data in some period T, the contract C_LC | `Police::contract` | bytes, ns |
+//! | the timer that starts when a packet arrives | `Police::until` | ns |
+//! | Q_i, D_i | [`Deficit`] | 2^-16 byte |
+//! | F | sum of all quanta | |
+//!
+//! **Contract.** A packet that arrives while no timer runs starts one. The class has broken its contract when more than its
+//! bytes arrive before it expires; packets that are dropped for lack of room count. A latency-critical class without a contract
+//! has the one that follows from its share: its quantum (or a largest packet, if that is more) in the time in which the link
+//! sends the round that this is its part of. A class with a contract is latency-critical whether or not it says so.
+//! Whether contracts fit the link together is not looked at: those who keep them come first.
+//!
+//! **Order.** Classes that keep their contract take turns as in [`drr`], and so do the best-effort classes;
+//! after each packet the former come first. A visit of a best-effort class goes on where it was interrupted.
+//!
+//! **Cost per packet.** That of `drr`. When a class is demoted, once for each, a walk over the latency-critical ones.
+//! **Invariants.** Those of `drr` in both rings; a class with packets is in the ring of its kind.
+//! **Bounds.** A packet of a class that keeps its contract waits for one packet of a best-effort class at most, besides those of
+//! its own kind. A demoted class has the latency (3 F - 2 Q_LC) / r of DRR, which grows with the number of classes.
+//! **Overflow budget.** That of `drr`; a timer's bytes saturate.
+//! **Validation.** `drr` is the oracle for demoted classes; the rest is tested as stated here.
+//!
+//! DIFFERENCE: the text has a contract of x bytes in T and a timer that a second packet must not beat, which is a contract of one
+//! packet; ours counts the bytes that arrive while the timer runs.
+//! DIFFERENCE: "for good" is until the classes are configured anew or the queues are purged.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::bases::leaves::Flows;
+use crate::contract::{
+    Backlog, BuildError, ClassId, Contract, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
+    SchedulerInfo, WorkConserving,
+};
+use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
+
+#[cfg(test)]
+mod tests;
+
+/// What `drr+` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "drr+",
+    paper: "drrpp",
+    summary: "DRR with latency-critical classes first while they keep a contract",
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(1); O(leaves) where a quantum is below the largest packet",
+    bounds: &["delay"],
+    build: |tree| Ok(Box::new(DrrPlus::new(tree)?)),
+};
+
+/// Holds one class to its contract.
+#[derive(Clone, Copy, Debug)]
+struct Police {
+    contract: Contract,
+    /// When the timer that runs expires; none runs from then on.
+    until: Nanos,
+    /// Bytes that have arrived since it was started.
+    arrived: u64,
+    broken: bool,
+}
+
+impl Police {
+    fn new(contract: Contract) -> Self {
+        Self { contract, until: Nanos::ZERO, arrived: 0, broken: false }
+    }
+
+    /// `len` bytes arrive; whether they break the contract, which they do once.
+    fn breaks(&mut self, now: Nanos, len: u32) -> bool {
+        if now >= self.until {
+            self.until = now.saturating_add(self.contract.every);
+            self.arrived = 0;
+        }
+        self.arrived = self.arrived.saturating_add(u64::from(len));
+        let broken = self.arrived > self.contract.bytes;
+        broken && !core::mem::replace(&mut self.broken, true)
+    }
+}
+
+/// The contract of each class, by id; none for best-effort classes.
+fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Vec<Option<Contract>>, BuildError> {
+    let mut contracts = alloc::vec![None; tree.len()];
+    let round: u128 = tree.leaves().iter().map(|leaf| u128::from(flows.state(leaf.0).quantum)).sum();
+    let link = tree.link();
+    for &class in tree.leaves() {
+        let config = tree.config(class);
+        let outside = |what| BuildError::Parameter { class, what, value: 0, min: 1, max: u64::MAX };
+        contracts[class.index()] = match config.contract {
+            Some(Contract { bytes: 0, .. }) => return Err(outside("a contract's number of bytes")),
+            Some(Contract { every: Nanos::ZERO, .. }) => return Err(outside("a contract's time in ns")),
+            None if config.latency_critical => {
+                let quantum = flows.state(class.0).quantum;
+                let bytes = (quantum >> FRACTION_BITS).max(u64::from(link.max_packet));
+                // What the link sends in the time in which this is the class's part: below 2^41 * 2^20 * 2^41.
+                let part = (u128::from(bytes) * round).div_ceil(u128::from(quantum));
+                let every = link.rate.time_for(u64::try_from(part).unwrap_or(u64::MAX));
+                Some(Contract { bytes, every })
+            }
+            contract => contract,
+        };
+    }
+    Ok(contracts)
+}
+
+/// DRR+ over the leaves of a hierarchy.
+#[derive(Debug)]
+pub struct DrrPlus {
+    flows: Flows<Deficit>,
+    police: Vec<Option<Police>>,
+    /// Latency-critical classes that keep their contract.
+    critical: Turns,
+    best_effort: Turns,
+    now: Nanos,
+}
+
+impl DrrPlus {
+    /// A scheduler for the leaves of `tree`.
+    ///
+    /// # Errors
+    /// As [`drr::quanta`]; [`BuildError::Parameter`] for a contract of no bytes or no time.
+    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+        let flows = drr::flows(tree)?;
+        let police = contracts(tree, &flows)?.into_iter().map(|contract| contract.map(Police::new)).collect();
+        let (critical, best_effort) = (Turns::default(), Turns::default());
+        Ok(Self { flows, police, critical, best_effort, now: Nanos::ZERO })
+    }
+
+    /// Whether a class is latency-critical and has kept its contract so far.
+    #[must_use]
+    pub fn is_critical(&self, class: ClassId) -> bool {
+        self.police.get(class.index()).is_some_and(|police| police.is_some_and(|police| !police.broken))
+    }
+}
+
+impl Scheduler for DrrPlus {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
+        let Packet { class, len, .. } = packet;
+        if let Some(Some(police)) = self.police.get_mut(class.index())
+            && self.flows.takes(class, len)
+            && police.breaks(self.now, len)
+            && self.critical.remove(&mut self.flows, class.0)
+        {
+            self.best_effort.push(&mut self.flows, class.0);
+        }
+        if self.flows.push(now, packet, drops) == Some(true) {
+            let turns = if self.is_critical(class) { &mut self.critical } else { &mut self.best_effort };
+            turns.push(&mut self.flows, class.0);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.now = self.now.max(now);
+        let packet = self.critical.next(&mut self.flows, now, drops);
+        let packet = packet.or_else(|| self.best_effort.next(&mut self.flows, now, drops));
+        packet.map_or(Dequeued::Idle, Dequeued::Packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.flows.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.flows.class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.flows.purge(now, drops);
+        self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
+        (self.critical, self.best_effort) = (Turns::default(), Turns::default());
+        for police in self.police.iter_mut().flatten() {
+            *police = Police::new(police.contract);
+        }
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.flows.check(&[&self.critical.ring, &self.best_effort.ring], 0)?;
+        self.critical.check(&self.flows)?;
+        self.best_effort.check(&self.flows)?;
+        for (turns, critical) in [(&self.critical, true), (&self.best_effort, false)] {
+            if let Some(flow) = turns.ring.iter(&self.flows).find(|&flow| self.is_critical(ClassId(flow)) != critical) {
+                return Err(format!("class {flow} is in the wrong ring"));
+            }
+        }
+        drr::check_idle(&self.flows)
+    }
+}

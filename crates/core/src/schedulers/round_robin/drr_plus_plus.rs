@@ -1,0 +1,208 @@
+//! `drr++`: DRR with latency-critical classes that are visited before each best-effort class, in the modified form of
+//! \[drrpp\] Section 3.1.2, Tables 3.1 and 3.2. Flat. [`drr_plus_plus_mw00`](crate::schedulers::drr_plus_plus_mw00) is the form that it
+//! modifies.
+//!
+//! A round visits each latency-critical class with packets and then one best-effort class. A visit adds the class's quantum to
+//! its deficit and sends what that covers, as in [`drr`]. A latency-critical class may so burst without losing its
+//! place: what is more than its quantum stays queued for the next round.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | LCList, BestEffortList | `critical`, `best_effort` | |
+//! | DC_i | [`Deficit::credit`] | 2^-16 byte |
+//! | quantum(i), Q_LC, Q_BE | [`Deficit::quantum`] | 2^-16 byte |
+//! | round (Definition 4) | `due` visits of latency-critical classes, one of a best-effort class | |
+//! | TxQueue, PrioTxQueue | none: a packet is taken when the link is free | |
+//!
+//! **Shares.** Q_LC is added once for each best-effort class that is visited. A latency-critical class that sends enough gets
+//! Q_LC / (Q_LC + Q_BE) of the link, whatever the number of best-effort classes: more than its share by the weights
+//! where there are several. That is how the text has it; who wants less gives it a smaller quantum.
+//!
+//! **Cost per packet.** O(1) where every quantum is at least the largest packet. Otherwise at most three walks over the active
+//! classes per call.
+//! **Invariants.** 0 <= DC_i < L_max between visits, 0 while a class is empty. Latency-critical classes send at most the sum
+//! of their Q_LC + L_max between two visits of best-effort classes.
+//! **Bounds.** Let all quanta be at least L, the largest packet, R = sum of Q_LC + Q_BE with the largest Q_BE, and let there be m
+//! latency-critical and n best-effort classes. When class i has been visited k times since it got packets, the link has sent at
+//! most (k + 1) (R - Q_i) + (n + m) L of others and of i's packet before, since every class may carry over a deficit; and of i at
+//! least k Q_i - L. So i is served at the rate r Q_i / R with a latency Theta_i = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, and a
+//! (sigma, rho) flow within that rate is delayed by at most sigma / rho + Theta_i. Best-effort classes share among each other
+//! as under DRR.
+//!
+//! Theorem 2 has (Q_LC + 3 Q_BE) / r for one latency-critical class, whatever n. It takes the best-effort classes for one, with
+//! one deficit. That holds where they carry none over, as with packets of one length that divides their quanta, or where there
+//! is one of them; else each of them may be a packet late in the same n rounds, and the theorem is exceeded.
+//! **Overflow budget.** That of `drr`.
+//! **Validation.** The sequence of Table 3.5; the algorithm written down plainly as an oracle; Theorem 2 where it holds and
+//! the bound above as property tests.
+//!
+//! DIFFERENCE: Table 3.1 serves the latency-critical list while it is not empty, which would starve the rest; Table 3.5,
+//! Definition 4 and Figure 3.2 take turns, and so do we.
+//! DIFFERENCE: several latency-critical classes; the text has one.
+//! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::bases::leaves::Flows;
+use crate::contract::{
+    Backlog, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
+    WorkConserving,
+};
+use crate::schedulers::drr::{self, Deficit, Turns, need};
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+/// What `drr++` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "drr++",
+    paper: "drrpp",
+    summary: "DRR that visits latency-critical classes before each best-effort class",
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(1); O(leaves) where a quantum is below the largest packet",
+    bounds: &["delay"],
+    build: |tree| Ok(Box::new(DrrPlusPlus::new(tree)?)),
+};
+
+/// Which classes of `tree` are latency-critical, by id.
+pub(crate) fn critical(tree: &Hierarchy) -> Vec<bool> {
+    let ids = core::iter::once(ClassId::ROOT).chain(tree.classes());
+    ids.map(|class| tree.is_leaf(class) && tree.config(class).latency_critical).collect()
+}
+
+/// DRR++ in the modified form over the leaves of a hierarchy.
+#[derive(Debug)]
+pub struct DrrPlusPlus {
+    flows: Flows<Deficit>,
+    is_critical: Vec<bool>,
+    critical: Turns,
+    best_effort: Turns,
+    /// Latency-critical classes that are still to be visited in this round.
+    due: u32,
+    /// The round is over with the visit that has ended; who is due in the next is not yet known.
+    over: bool,
+}
+
+impl DrrPlusPlus {
+    /// A scheduler for the leaves of `tree`.
+    ///
+    /// # Errors
+    /// As [`drr::quanta`].
+    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+        let (critical_turns, best_effort) = (Turns::default(), Turns::default());
+        let (flows, is_critical) = (drr::flows(tree)?, critical(tree));
+        Ok(Self { flows, is_critical, critical: critical_turns, best_effort, due: 0, over: false })
+    }
+
+    /// What is left of the round; its first packet ends the search.
+    #[inline]
+    fn round(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        if core::mem::replace(&mut self.over, false) {
+            self.due = self.critical.ring.len();
+        }
+        while self.due > 0 {
+            let packet = self.critical.visit(&mut self.flows, now, drops);
+            self.due -= u32::from(!self.critical.is_visiting());
+            if packet.is_some() {
+                return packet;
+            }
+        }
+        let packet = self.best_effort.visit(&mut self.flows, now, drops);
+        self.over = !self.best_effort.is_visiting();
+        packet
+    }
+
+    /// Does the rounds in which no class can send. No visit is under way, and a round begins.
+    fn skip_rounds(&mut self) {
+        let (critical, best_effort) = (&self.critical.ring, &mut self.best_effort.ring);
+        // The number of the round in which the first class can send, counted from 1.
+        let mut first = u64::MAX;
+        critical.for_each(&mut self.flows, |deficit, len| {
+            first = first.min((need(len) - deficit.credit).div_ceil(deficit.quantum));
+        });
+        let classes = u64::from(best_effort.len());
+        let mut place = 0;
+        best_effort.for_each(&mut self.flows, |deficit, len| {
+            place += 1;
+            // One visit is enough for a packet of no bytes.
+            let visits = (need(len) - deficit.credit).div_ceil(deficit.quantum).max(1);
+            first = first.min((visits - 1) * classes + place);
+        });
+        let rounds = first - 1;
+        critical.for_each(&mut self.flows, |deficit, _| deficit.credit += rounds * deficit.quantum);
+        let Some(all) = rounds.checked_div(classes) else { return };
+        let more = rounds - all * classes;
+        let mut place = 0;
+        best_effort.for_each(&mut self.flows, |deficit, _| {
+            deficit.credit += (all + u64::from(place < more)) * deficit.quantum;
+            place += 1;
+        });
+        (0..more).for_each(|_| best_effort.rotate(&self.flows));
+    }
+}
+
+impl Scheduler for DrrPlusPlus {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        let class = packet.class;
+        // After a time without packets a round begins.
+        self.over |= self.flows.backlog().packets == 0;
+        if self.flows.push(now, packet, drops) == Some(true) {
+            let turns = if self.is_critical[class.index()] { &mut self.critical } else { &mut self.best_effort };
+            turns.push(&mut self.flows, class.0);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        if self.flows.backlog().packets == 0 {
+            return Dequeued::Idle;
+        }
+        // What is left of one round, another, and one after those in which nobody can send.
+        for pass in 0..3 {
+            if pass == 2 {
+                self.skip_rounds();
+            }
+            if let Some(packet) = self.round(now, drops) {
+                return Dequeued::Packet(packet);
+            }
+        }
+        unreachable!("after the rounds in which nobody can send, somebody can");
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.flows.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.flows.class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.flows.purge(now, drops);
+        self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
+        (self.critical, self.best_effort) = (Turns::default(), Turns::default());
+        (self.due, self.over) = (0, false);
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.flows.check(&[&self.critical.ring, &self.best_effort.ring], 0)?;
+        self.critical.check(&self.flows)?;
+        self.best_effort.check(&self.flows)?;
+        if self.due > self.critical.ring.len() {
+            return Err(format!("{} visits are due to {} classes", self.due, self.critical.ring.len()));
+        }
+        if self.critical.is_visiting() && (self.best_effort.is_visiting() || self.due == 0) {
+            return Err(format!("two visits at once, or one that is not due ({} are)", self.due));
+        }
+        for (turns, critical) in [(&self.critical, true), (&self.best_effort, false)] {
+            if let Some(flow) = turns.ring.iter(&self.flows).find(|&flow| self.is_critical[flow as usize] != critical) {
+                return Err(format!("class {flow} is in the wrong ring"));
+            }
+        }
+        drr::check_idle(&self.flows)
+    }
+}

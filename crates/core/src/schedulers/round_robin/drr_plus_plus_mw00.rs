@@ -1,0 +1,216 @@
+//! `drr++-mw00`: DRR++ as MacGregor and Shi wrote it, \[drrpp\] Section 3.1.2, Tables 3.3 and 3.4. Flat.
+//! [`drr_plus_plus`](crate::schedulers::drr_plus_plus) is the form that the thesis goes on with.
+//!
+//! A round visits every best-effort class with packets once, n of them. When it begins, each latency-critical class gets n times
+//! its quantum. Its packets are sent before any other packet, also in the middle of a visit, as long as that lasts; what is more
+//! stays queued for the next round.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | PrioTxQueue | `ready`, `waiting`: latency-critical classes whose credit covers their first packet, and the others | |
+//! | ActiveList | `best_effort` | |
+//! | DC_i; for the latency-critical ones n Q_LC per round | [`Deficit::credit`] | 2^-16 byte |
+//! | n | `classes` | |
+//!
+//! **Shares.** As in [`drr_plus_plus`](crate::schedulers::drr_plus_plus): Q_LC / (Q_LC + Q_BE) of the link for a class that sends
+//! enough, whatever the number of best-effort classes.
+//!
+//! **Cost per packet.** O(1) where every quantum is at least the largest packet, but that a new round walks the
+//! latency-critical classes that wait for it. Otherwise at most three walks over the active classes per call.
+//! **Invariants.** The credit of a class in `ready` covers its first packet, that of one in `waiting` does not. A
+//! latency-critical class sends at most n Q_LC + L_max in a round.
+//! **Bounds.** None is stated for this form: after n Q_LC a latency-critical class waits for all n best-effort classes.
+//! **Overflow budget.** That of `drr`; n Q_LC saturates at 2^48 bytes.
+//! **Validation.** The sequence of Table 3.5; the algorithm written down plainly as an oracle; the credit per round.
+//!
+//! DIFFERENCE: n is the number of best-effort classes with packets when the round begins, at least 1. The tables have a constant;
+//! the text counts all flows and assumes all of them backlogged.
+//! DIFFERENCE: a class that was idle and comes back when the round's last visit has ended has no credit left of it; the tables
+//! would give it that and the next one's at once.
+//! DIFFERENCE: a packet is sent when the credit covers it; Table 3.4 wants more credit than that (DC_i > Size(p)), the other
+//! tables do not.
+//! DIFFERENCE: several latency-critical classes, in turn packet by packet, so that none waits behind another without credit.
+//! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::bases::leaves::{Flows, Ring};
+use crate::contract::{
+    Backlog, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
+    WorkConserving,
+};
+use crate::schedulers::{
+    drr::{self, Deficit, Turns, need},
+    drr_plus_plus::critical,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// What `drr++-mw00` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "drr++-mw00",
+    paper: "drrpp",
+    summary: "DRR++ in its first form: latency-critical credit once per round",
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(1); O(leaves) where a quantum is below the largest packet",
+    bounds: &[],
+    build: |tree| Ok(Box::new(Mw00::new(tree)?)),
+};
+
+/// DRR++ in its first form over the leaves of a hierarchy.
+#[derive(Debug)]
+pub struct Mw00 {
+    flows: Flows<Deficit>,
+    /// By class id: the round that a latency-critical class has its credit of; `None` for best-effort classes.
+    credited: Vec<Option<u64>>,
+    ready: Ring,
+    waiting: Ring,
+    best_effort: Turns,
+    /// Best-effort classes that are still to be visited in this round.
+    left: u32,
+    /// n, of this round.
+    classes: u64,
+    round: u64,
+}
+
+impl Mw00 {
+    /// A scheduler for the leaves of `tree`.
+    ///
+    /// # Errors
+    /// As [`drr::quanta`].
+    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+        let credited = critical(tree).into_iter().map(|critical| critical.then_some(0)).collect();
+        let (flows, best_effort) = (drr::flows(tree)?, Turns::default());
+        let (ready, waiting) = (Ring::default(), Ring::default());
+        Ok(Self { flows, credited, ready, waiting, best_effort, left: 0, classes: 1, round: 1 })
+    }
+
+    /// Takes the next packet of the latency-critical classes that have credit for one.
+    #[inline]
+    fn take_critical(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        let flow = self.ready.pop(&mut self.flows)?;
+        let packet = self.flows.pop(flow, now, drops)?;
+        self.flows.state_mut(flow).credit -= need(packet.len);
+        self.list(flow);
+        Some(packet)
+    }
+
+    /// Puts a latency-critical class that is in no ring where it belongs.
+    fn list(&mut self, flow: u32) {
+        let Some(len) = self.flows.head_len(flow) else { return };
+        let ring = if need(len) <= self.flows.state(flow).credit { &mut self.ready } else { &mut self.waiting };
+        ring.push(&mut self.flows, flow);
+    }
+
+    /// Begins `rounds` rounds; in all but the last nobody can send.
+    fn begin_rounds(&mut self, rounds: u64) {
+        self.round += rounds;
+        self.left = self.best_effort.ring.len();
+        self.classes = u64::from(self.left).max(1);
+        for _ in 0..self.waiting.len() {
+            let Some(flow) = self.waiting.pop(&mut self.flows) else { break };
+            let deficit = self.flows.state_mut(flow);
+            let credit = deficit.quantum.saturating_mul(self.classes).saturating_mul(rounds);
+            deficit.credit = deficit.credit.saturating_add(credit);
+            self.credited[flow as usize] = Some(self.round);
+            self.list(flow);
+        }
+        self.best_effort.ring.for_each(&mut self.flows, |deficit, _| deficit.credit += (rounds - 1) * deficit.quantum);
+    }
+
+    /// In how many rounds somebody can send. No visit is under way, and nobody is ready.
+    fn rounds_until_one_sends(&mut self) -> u64 {
+        let mut rounds = u64::MAX;
+        let classes = u64::from(self.best_effort.ring.len()).max(1);
+        self.waiting.for_each(&mut self.flows, |deficit, len| {
+            rounds = rounds.min((need(len) - deficit.credit).div_ceil(deficit.quantum.saturating_mul(classes)));
+        });
+        self.best_effort.ring.for_each(&mut self.flows, |deficit, len| {
+            rounds = rounds.min((need(len) - deficit.credit).div_ceil(deficit.quantum));
+        });
+        rounds
+    }
+}
+
+impl Scheduler for Mw00 {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        let class = packet.class;
+        if self.flows.push(now, packet, drops) != Some(true) {
+            return;
+        }
+        let Some(credited) = &mut self.credited[class.index()] else {
+            return self.best_effort.push(&mut self.flows, class.0);
+        };
+        let deficit = self.flows.state_mut(class.0);
+        if self.left == 0 {
+            // The round is over. The next begins before anything else is sent, and brings its credit.
+            deficit.credit = 0;
+        } else if *credited != self.round {
+            // It had no backlog when the round began: a fresh credit, and not what was left of an older one.
+            deficit.credit = deficit.quantum.saturating_mul(self.classes);
+        }
+        *credited = self.round;
+        self.list(class.0);
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        if self.flows.backlog().packets == 0 {
+            return Dequeued::Idle;
+        }
+        // What is left of one round, another, and one after those in which nobody can send.
+        for pass in 0..3 {
+            if let Some(packet) = self.take_critical(now, drops) {
+                return Dequeued::Packet(packet);
+            }
+            while self.left > 0 {
+                let packet = self.best_effort.visit(&mut self.flows, now, drops);
+                self.left -= u32::from(!self.best_effort.is_visiting());
+                if let Some(packet) = packet {
+                    return Dequeued::Packet(packet);
+                }
+            }
+            let rounds = if pass == 1 { self.rounds_until_one_sends() } else { 1 };
+            self.begin_rounds(rounds);
+        }
+        unreachable!("after the rounds in which nobody can send, somebody can");
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.flows.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.flows.class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.flows.purge(now, drops);
+        self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
+        self.credited.iter_mut().flatten().for_each(|round| *round = 0);
+        (self.ready, self.waiting, self.best_effort) = (Ring::default(), Ring::default(), Turns::default());
+        (self.left, self.classes, self.round) = (0, 1, 1);
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.flows.check(&[&self.ready, &self.waiting, &self.best_effort.ring], 0)?;
+        self.best_effort.check(&self.flows)?;
+        if self.left > self.best_effort.ring.len() || self.best_effort.is_visiting() && self.left == 0 {
+            return Err(format!("{} visits are due to {} classes", self.left, self.best_effort.ring.len()));
+        }
+        for (ring, ready) in [(&self.ready, true), (&self.waiting, false)] {
+            for flow in ring.iter(&self.flows) {
+                let (credit, len) = (self.flows.state(flow).credit, self.flows.head_len(flow).unwrap_or(0));
+                if (need(len) <= credit) != ready || self.credited[flow as usize] != Some(self.round) {
+                    return Err(format!("class {flow} has a credit of {credit} of {:?}", self.credited[flow as usize]));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! `hdrr`: Hierarchical Deficit Round Robin of Back et al., \[hdrr\], as \[hls\] Sections I, VI and VII describe it.
+//!
+//! The tree is mapped to one round over the leaves, in which the leaves of a class are interleaved with those of its siblings by
+//! their weights. A leaf's deficit grows by a fixed quantum at each visit, which sends what it covers; what is left is kept
+//! while the leaf has packets.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | Q, the quantum | `quantum`: the link's largest packet | bytes |
+//! | d_i, deficit counter | the state in `flows` | bytes |
+//! | w_i | weights among siblings, [`virtual_time::weights`] | |
+//! | beta_i, visits to all leaves in which i is visited at least once (Lemma 9) | none: see below | |
+//!
+//! **Interleaving.** Written down, the round has the product of the sums of all weights on a path: 10^27 visits for three levels
+//! of guarantees in bit/s. It is not written down. Each class keeps a tag per child, which says how far it is in the class's
+//! part of the round: a visit to a child of weight w takes it 1 / w further, and the child that its next visit takes least far is
+//! visited ([`Sessions`], with visits in the place of bytes). That is self-clocked fair queueing of visits. Of children that it
+//! takes equally far the one of the smallest weight comes first, always, since its tag is the oldest.
+//!
+//! **Cost per packet.** O(log n) of the children at each level per visit; a visit sends at least one packet.
+//! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets. 0 <= d_i < L_max between
+//! visits, 0 while a leaf is empty.
+//! **Bounds.** For whole weights, without a common divisor among siblings: between two visits of a child there are at most ceil(w_j
+//! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 for the numbers of visits while both have packets. From that
+//! follow Lemma 9, Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
+//! deficits add up, and a leaf that empties forgets what was left of its quantum.
+//! **Overflow budget.** As in [`vtime`]; deficits are below 2^21 bytes.
+//! **Validation.** Lemma 8 and Lemma 9 in the tests below; Theorems 4 and 6 in `fairlink-theory`, with its formulas.
+//!
+//! DIFFERENCE: the round is not laid out, and so does not start anew when a class becomes active: tags do that.
+//! DIFFERENCE: Q is the largest packet of the link. The paper leaves it open; with less, visits would send nothing.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::bases::leaves::Flows;
+use crate::contract::{
+    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+};
+use crate::parts::{
+    heap::Heap,
+    virtual_time::{self, Sessions, lower_by},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// What `hdrr` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "hdrr",
+    paper: "hdrr",
+    summary: "hierarchical DRR: leaves interleaved by weight in one long round",
+    features: &[Feature::Hierarchy, Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(levels log children)",
+    bounds: &["fairness", "transmission_gap"],
+    build: |tree| Ok(Box::new(Hdrr::new(tree))),
+};
+
+const NIL: u32 = u32::MAX;
+
+/// Where a class is among the children of its parent.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Class id of the parent; [`NIL`] for the root.
+    parent: u32,
+    slot: u32,
+    /// Index of the class among the inner ones; [`NIL`] for a leaf.
+    inner: u32,
+}
+
+/// Interleaves the visits to the children of one class.
+#[derive(Debug)]
+struct Inner {
+    tags: Sessions,
+    /// Children with packets below them, by their tags.
+    active: Heap,
+    /// Class ids of the children.
+    children: Vec<u32>,
+}
+
+/// HDRR over a hierarchy.
+#[derive(Debug)]
+pub struct Hdrr {
+    flows: Flows<u32>,
+    places: Vec<Place>,
+    inners: Vec<Inner>,
+    quantum: u32,
+    /// The leaf that is being visited, whose next packet is covered; [`NIL`] between visits.
+    visited: u32,
+}
+
+impl Hdrr {
+    /// A scheduler for `tree`.
+    #[must_use]
+    pub fn new(tree: &Hierarchy) -> Self {
+        let mut places = alloc::vec![Place { parent: NIL, slot: 0, inner: NIL }; tree.len()];
+        let mut inners = Vec::new();
+        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class)) {
+            places[class.index()].inner = inners.len() as u32;
+            let children: Vec<u32> = tree.children(class).iter().map(|child| child.0).collect();
+            for (slot, &child) in children.iter().enumerate() {
+                let place = &mut places[child as usize];
+                (place.parent, place.slot) = (class.0, slot as u32);
+            }
+            let raw: Vec<u128> = tree.children(class).iter().map(|&child| tree.weight(child).into()).collect();
+            let tags = Sessions::new(&virtual_time::weights(&raw));
+            inners.push(Inner { tags, active: Heap::new(children.len()), children });
+        }
+        Self { flows: Flows::new(tree, |_| 0), places, inners, quantum: tree.link().max_packet, visited: NIL }
+    }
+
+    /// A leaf has got its first packet: it takes part in the round, and so do the classes above it.
+    fn activate(&mut self, leaf: u32) {
+        let Place { mut parent, mut slot, .. } = self.places[leaf as usize];
+        while parent != NIL {
+            let place = self.places[parent as usize];
+            let inner = &mut self.inners[place.inner as usize];
+            if inner.active.contains(slot) {
+                break;
+            }
+            inner.tags.begin(slot, 1, inner.tags.v);
+            inner.active.set(slot, inner.tags.finish(slot));
+            (parent, slot) = (place.parent, place.slot);
+        }
+    }
+
+    /// The leaf that is visited next; nothing where none has packets.
+    fn choose(&mut self) -> Option<u32> {
+        let mut class = ClassId::ROOT.0;
+        loop {
+            let place = self.places[class as usize];
+            if place.inner == NIL {
+                return Some(class);
+            }
+            let Inner { tags, active, children } = &mut self.inners[place.inner as usize];
+            let (slot, tag) = active.first()?;
+            tags.v = tag;
+            let by = lower_by(tag, [active.first()]);
+            if by > 0 {
+                active.lower(by);
+                tags.lower(by);
+            }
+            class = children[slot as usize];
+        }
+    }
+
+    /// The visit to a leaf is over: it and the classes above it are one visit further in the round, or out of it.
+    fn advance(&mut self, leaf: u32) {
+        let mut stays = !self.flows.is_empty(leaf);
+        let Place { mut parent, mut slot, .. } = self.places[leaf as usize];
+        while parent != NIL {
+            let place = self.places[parent as usize];
+            let Inner { tags, active, .. } = &mut self.inners[place.inner as usize];
+            if stays {
+                tags.next(slot, 1);
+                active.set(slot, tags.finish(slot));
+            } else {
+                active.remove(slot);
+            }
+            stays = !active.is_empty();
+            (parent, slot) = (place.parent, place.slot);
+        }
+    }
+}
+
+impl Scheduler for Hdrr {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        let leaf = packet.class.0;
+        if self.flows.push(now, packet, drops) == Some(true) {
+            self.activate(leaf);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        let leaf = if self.visited == NIL {
+            let Some(leaf) = self.choose() else { return Dequeued::Idle };
+            *self.flows.state_mut(leaf) += self.quantum;
+            leaf
+        } else {
+            self.visited
+        };
+        let Some(packet) = self.flows.pop(leaf, now, drops) else {
+            unreachable!("leaf {leaf} is visited and has no packet")
+        };
+        let deficit = self.flows.state(leaf) - packet.len;
+        let next = self.flows.head_len(leaf);
+        *self.flows.state_mut(leaf) = if next.is_some() { deficit } else { 0 };
+        self.visited = if next.is_some_and(|len| len <= deficit) { leaf } else { NIL };
+        if self.visited == NIL {
+            self.advance(leaf);
+        }
+        Dequeued::Packet(packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.flows.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.flows.class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.flows.purge(now, drops);
+        self.flows.states_mut().for_each(|deficit| *deficit = 0);
+        for inner in &mut self.inners {
+            inner.tags.reset();
+            inner.active.clear();
+        }
+        self.visited = NIL;
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        let mut active = alloc::vec![false; self.places.len()];
+        for leaf in self.flows.leaves().filter(|&leaf| !self.flows.is_empty(leaf)) {
+            let mut class = leaf;
+            while class != NIL && !core::mem::replace(&mut active[class as usize], true) {
+                class = self.places[class as usize].parent;
+            }
+        }
+        for inner in &self.inners {
+            inner.active.check()?;
+            for (slot, &child) in (0..).zip(&inner.children) {
+                if inner.active.contains(slot) != active[child as usize] {
+                    return Err(format!("class {child}: packets {}, in the round or not", active[child as usize]));
+                }
+            }
+            if inner.active.first().is_some_and(|(_, tag)| tag < inner.tags.v) {
+                return Err(format!("a tag lies before {}", inner.tags.v));
+            }
+        }
+        for leaf in self.flows.leaves() {
+            let (deficit, head) = (*self.flows.state(leaf), self.flows.head_len(leaf));
+            let holds = match head {
+                None => deficit == 0,
+                Some(len) if leaf == self.visited => deficit >= len,
+                Some(len) => deficit < len || deficit == 0,
+            };
+            if !holds {
+                return Err(format!("leaf {leaf}: a deficit of {deficit} B for {head:?}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! `hrr`: Hierarchical Round Robin, as \[drrpp\] Section 2.4.2 tells it. Flat classes in a hierarchy of service lists. Not
+//! work-conserving.
+//!
+//! Each list has a frame of its own length: the topmost the shortest, for the highest rates. A class in a list may send a fixed
+//! number of packets in each frame, however idle the link may be, and has them sent by its end, however busy it may be. The
+//! lists are served from the top to the bottom.
+//!
+//! | text | here | unit |
+//! | --- | --- | --- |
+//! | service list | `Level::ready`, and `Level::spent` for those that have had their slots | |
+//! | frame | `Level::frame`: [`TOP`] slots for the top, each below [`RATIO`] times as long | ns |
+//! | slot | the time of a largest packet on the link | |
+//! | slots per frame | `Slots::per_frame` | packets |
+//!
+//! **Slots.** A class is in the topmost list in which its share of a frame is at least [`FEWEST`] slots, and has the whole ones of
+//! them: it loses less than one in [`FEWEST`]. In the bottom list, below 2^-40 of the link, it has at least one. A slot is for a packet of
+//! any length up to the largest: classes of small packets have bandwidth to spare that nobody else gets.
+//!
+//! **Cost per packet.** O([`LEVELS`]).
+//! **Invariants.** A class with packets is in the `ready` ring of its level exactly while it has slots left in this frame.
+//! **Bounds.** No class sends more than its slots in a frame. A class that has packets throughout a frame has sent its slots one slot
+//! after the frame's end at the latest: frames are multiples of one another and begin together, so that serving shorter ones
+//! first meets the end of all as long as they ask for no more than the link; the slot is for a packet under way. So a packet
+//! that finds no other of its class leaves within two frames and a slot, whatever the others do.
+//! **Overflow budget.** Frames are below 2^46 slots of below 2^53 ns; lengths in ns saturate at "never".
+//! **Validation.** Both bounds are property tests.
+//!
+//! DIFFERENCE: lists take turns by the packet as their frames allow, instead of handing a fixed number of slots of each frame down
+//! to the next list. A class's slots per frame are the same, and no list has slots that fall to the wrong classes.
+//! DIFFERENCE: the bottom list for best-effort traffic is left out: every class here has a share.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::bases::leaves::{Flows, Ring};
+use crate::contract::{
+    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// What `hrr` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "hrr",
+    paper: "drrpp",
+    summary: "hierarchical round robin: flat, so many packets per frame and never more",
+    features: &[Feature::ActiveQueue],
+    work_conserving: WorkConserving::Never,
+    cost: "O(1)",
+    bounds: &["delay"],
+    build: |tree| Ok(Box::new(Hrr::new(tree))),
+};
+
+/// Slots of a frame of the topmost list.
+pub const TOP: u64 = 64;
+/// How many frames of a list make one of the list below it.
+pub const RATIO: u64 = 8;
+/// Slots that a class has in a frame at least, but in the bottom list.
+pub const FEWEST: u64 = 32;
+/// Number of lists.
+pub const LEVELS: usize = 14;
+
+#[derive(Debug)]
+struct Slots {
+    per_frame: u64,
+    /// Slots left in the frame of that number.
+    left: u64,
+    frame: u64,
+    level: u8,
+}
+
+#[derive(Debug)]
+struct Level {
+    /// Length of a frame.
+    frame: u64,
+    /// Number of the frame under way.
+    number: u64,
+    /// Classes with packets and slots.
+    ready: Ring,
+    /// Classes with packets and no slot left.
+    spent: Ring,
+}
+
+impl Level {
+    fn ends(&self) -> Nanos {
+        Nanos((self.number + 1).saturating_mul(self.frame))
+    }
+}
+
+/// Hierarchical round robin over the leaves of a hierarchy.
+#[derive(Debug)]
+pub struct Hrr {
+    flows: Flows<Slots>,
+    levels: Vec<Level>,
+    now: Nanos,
+}
+
+/// The level and the slots per frame of a class with this share, in 2^-64 of the link.
+fn slots(share: u128) -> (u8, u64) {
+    let mut frame = u128::from(TOP);
+    let mut level = 0;
+    // Below 2^64 * 2^46.
+    while (share * frame) >> 64 < u128::from(FEWEST) && level + 1 < LEVELS as u8 {
+        frame *= u128::from(RATIO);
+        level += 1;
+    }
+    (level, ((share * frame) >> 64).max(1) as u64)
+}
+
+impl Hrr {
+    /// A scheduler for the leaves of `tree`.
+    #[must_use]
+    pub fn new(tree: &Hierarchy) -> Self {
+        let link = tree.link();
+        let slot = link.rate.time_for(link.max_packet.into()).0;
+        let level = |index: usize| {
+            let frame = slot.saturating_mul(TOP * RATIO.pow(index as u32));
+            Level { frame, number: 0, ready: Ring::default(), spent: Ring::default() }
+        };
+        let flows = Flows::new(tree, |class| {
+            let (level, per_frame) = if tree.is_leaf(class) { slots(tree.share_all_busy(class)) } else { (0, 0) };
+            Slots { per_frame, left: per_frame, frame: 0, level }
+        });
+        Self { flows, levels: (0..LEVELS).map(level).collect(), now: Nanos::ZERO }
+    }
+
+    /// Brings the frames up to `now`: in a new one all classes have slots again.
+    fn turn(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        for level in &mut self.levels {
+            let number = self.now.0 / level.frame;
+            if number > level.number {
+                level.number = number;
+                level.ready.append(&mut self.flows, &mut level.spent);
+            }
+        }
+    }
+
+    /// Slots that a class has left in the frame under way.
+    fn left(&self, flow: u32) -> u64 {
+        let slots = self.flows.state(flow);
+        if slots.frame == self.levels[usize::from(slots.level)].number { slots.left } else { slots.per_frame }
+    }
+}
+
+impl Scheduler for Hrr {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.turn(now);
+        let flow = packet.class.0;
+        if self.flows.push(now, packet, drops) == Some(true) {
+            let left = self.left(flow);
+            let level = &mut self.levels[usize::from(self.flows.state(flow).level)];
+            let ring = if left > 0 { &mut level.ready } else { &mut level.spent };
+            ring.push(&mut self.flows, flow);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.turn(now);
+        if self.flows.backlog().packets == 0 {
+            return Dequeued::Idle;
+        }
+        for index in 0..LEVELS {
+            let Some(flow) = self.levels[index].ready.pop(&mut self.flows) else { continue };
+            let left = self.left(flow) - 1;
+            let level = &mut self.levels[index];
+            let slots = self.flows.state_mut(flow);
+            (slots.left, slots.frame) = (left, level.number);
+            let Some(packet) = self.flows.pop(flow, now, drops) else {
+                unreachable!("class {flow} is ready and empty")
+            };
+            if !self.flows.is_empty(flow) {
+                let ring = if left > 0 { &mut level.ready } else { &mut level.spent };
+                ring.push(&mut self.flows, flow);
+            }
+            return Dequeued::Packet(packet);
+        }
+        let waiting = self.levels.iter().filter(|level| !level.spent.is_empty());
+        Dequeued::WaitUntil(waiting.map(Level::ends).min().unwrap_or(Nanos::MAX))
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.flows.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.flows.class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.turn(now);
+        self.flows.purge(now, drops);
+        for slots in self.flows.states_mut() {
+            (slots.left, slots.frame) = (slots.per_frame, 0);
+        }
+        for level in &mut self.levels {
+            (level.ready, level.spent) = (Ring::default(), Ring::default());
+        }
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        let rings: Vec<&Ring> = self.levels.iter().flat_map(|level| [&level.ready, &level.spent]).collect();
+        self.flows.check(&rings, 0)?;
+        for (index, level) in self.levels.iter().enumerate() {
+            for (ring, ready) in [(&level.ready, true), (&level.spent, false)] {
+                for flow in ring.iter(&self.flows) {
+                    let (left, slots) = (self.left(flow), self.flows.state(flow));
+                    if (left > 0) != ready || left > slots.per_frame || usize::from(slots.level) != index {
+                        return Err(format!("class {flow} has {left} slots left, {slots:?}; listed in {index}"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! `wrr`: weighted round robin, as \[drrpp\] Section 2.4.1 tells it. Flat.
+//!
+//! Each class with packets is visited once per round and sends as many packets as its weight says, or all that it has.
+//!
+//! | text | here | unit |
+//! | --- | --- | --- |
+//! | weight of a queue: packets served in every round | `Weight::packets` | packets |
+//!
+//! **Weights.** Those of the classes without their common divisor. Where that leaves more than [`SMALLEST`] for the smallest, all
+//! are divided further, so that the smallest has that many, and rounded: a share is then off by half of one in that many at most.
+//!
+//! **Cost per packet.** O(1).
+//! **Invariants.** The ring holds exactly the classes with packets; only the first may have sent a part of its weight.
+//! **Bounds.** In packets, |n_i / w_i - n_j / w_j| <= 1 while both classes have packets. In bytes there is none: as the text says, a
+//! class of large packets gets more than its weight.
+//! **Overflow budget.** Weights saturate at 2^64 packets.
+//! **Validation.** The bound is a property test; so is what the text says of packets of different lengths.
+//!
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::bases::leaves::{Flows, Ring};
+use crate::contract::{
+    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+};
+
+/// What `wrr` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "wrr",
+    paper: "drrpp",
+    summary: "weighted round robin: flat, a number of packets per class and round",
+    features: &[Feature::ActiveQueue],
+    work_conserving: WorkConserving::Always,
+    cost: "O(1)",
+    bounds: &[],
+    build: |tree| Ok(Box::new(Wrr::new(tree))),
+};
+
+/// The most that the smallest weight may be.
+pub const SMALLEST: u64 = 100;
+
+fn common_divisor(mut one: u128, mut other: u128) -> u128 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+/// Packets per visit of each leaf of `tree`, in the order of [`Hierarchy::leaves`]. The module's page says how they are chosen.
+#[must_use]
+pub fn weights(tree: &Hierarchy) -> Vec<u64> {
+    let flat = tree.levels() == 1;
+    let raw = |&leaf: &ClassId| if flat { tree.weight(leaf).into() } else { tree.share_all_busy(leaf).max(1) };
+    let raw: Vec<u128> = tree.leaves().iter().map(raw).collect();
+    let divisor = raw.iter().copied().fold(0, common_divisor).max(1);
+    let smallest = raw.iter().min().map_or(1, |smallest| smallest / divisor);
+    let whole = u128::from(SMALLEST);
+    let weight = |raw: &u128| {
+        let weight = raw / divisor;
+        let weight = if smallest > whole { (weight * whole + smallest / 2) / smallest } else { weight };
+        u64::try_from(weight).unwrap_or(u64::MAX)
+    };
+    raw.iter().map(weight).collect()
+}
+
+#[derive(Debug)]
+struct Weight {
+    packets: u64,
+    /// Packets that it has sent in the visit under way.
+    sent: u64,
+}
+
+/// Weighted round robin over the leaves of a hierarchy.
+#[derive(Debug)]
+pub struct Wrr {
+    flows: Flows<Weight>,
+    ring: Ring,
+}
+
+impl Wrr {
+    /// A scheduler for the leaves of `tree`.
+    #[must_use]
+    pub fn new(tree: &Hierarchy) -> Self {
+        let mut flows = Flows::new(tree, |_| Weight { packets: 0, sent: 0 });
+        for (leaf, packets) in tree.leaves().iter().zip(weights(tree)) {
+            flows.state_mut(leaf.0).packets = packets;
+        }
+        Self { flows, ring: Ring::default() }
+    }
+}
+
+impl Scheduler for Wrr {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        let flow = packet.class.0;
+        if self.flows.push(now, packet, drops) == Some(true) {
+            self.ring.push(&mut self.flows, flow);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        let Some(flow) = self.ring.first(&self.flows) else { return Dequeued::Idle };
+        let Some(packet) = self.flows.pop(flow, now, drops) else { unreachable!("class {flow} is listed and empty") };
+        let empty = self.flows.is_empty(flow);
+        let weight = self.flows.state_mut(flow);
+        weight.sent += 1;
+        let over = empty || weight.sent == weight.packets;
+        if over {
+            weight.sent = 0;
+        }
+        if empty {
+            self.ring.pop(&mut self.flows);
+        } else if over {
+            self.ring.rotate(&self.flows);
+        }
+        Dequeued::Packet(packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.flows.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.flows.class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.flows.purge(now, drops);
+        self.flows.states_mut().for_each(|weight| weight.sent = 0);
+        self.ring = Ring::default();
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.flows.check(&[&self.ring], 0)?;
+        let first = self.ring.first(&self.flows);
+        for flow in self.flows.leaves() {
+            let Weight { packets, sent } = *self.flows.state(flow);
+            if sent >= packets || sent > 0 && first != Some(flow) {
+                return Err(format!("class {flow} has sent {sent} of {packets} packets"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_link::{flat, flat_traffic, order, run, weighted};
+    use proptest::prelude::*;
+
+    fn tree(weights: &[u64]) -> Hierarchy {
+        flat(weights.iter().map(|&weight| weighted(weight)))
+    }
+
+    #[test]
+    fn each_visit_sends_as_many_packets_as_the_weight_says() {
+        let packets: Vec<_> = (0..6).flat_map(|_| [(1, 100), (2, 1500), (3, 40)]).collect();
+        let sent = order(&mut Wrr::new(&tree(&[30, 10, 20])), &packets);
+        assert_eq!(sent, [1, 1, 1, 2, 3, 3, 1, 1, 1, 2, 3, 3, 2, 3, 3, 2, 2, 2]);
+    }
+
+    #[test]
+    fn weights_in_any_unit_give_short_rounds() {
+        assert_eq!(weights(&tree(&[300_000_000, 100_000_000])), [3, 1]);
+        assert_eq!(weights(&tree(&[1_000_000_007, 333_333_333])), [300, 100]);
+        assert_eq!(weights(&tree(&[1_000_000_000_000, 1])), [1_000_000_000_000, 1]);
+        let sum: f64 = weights(&tree(&[1_000_003, 1_234_577, 7_654_321])).iter().map(|&weight| weight as f64).sum();
+        assert!((sum / 100.0 - 9.888_901 / 1.000_003).abs() < 0.01, "{sum}");
+    }
+
+    proptest! {
+        #[test]
+        fn packets_are_shared_by_the_weights_within_a_visit_and_bytes_are_not((weights, mut arrivals) in flat_traffic(300)) {
+            // All are there from the start. |n_i / w_i - n_j / w_j| <= 1 while both have packets.
+            arrivals.iter_mut().for_each(|arrival| arrival.at = 0);
+            let served = run(&mut Wrr::new(&tree(&weights)), &arrivals);
+            let runs = super::weights(&tree(&weights));
+            let last = |class: usize| served.iter().rposition(|packet| packet.class as usize == class + 1).unwrap_or(0);
+            for (i, j) in (0..weights.len()).flat_map(|i| (0..i).map(move |j| (i, j))) {
+                let (mut ahead, mut least, mut most) = (0i64, 0, 0);
+                for packet in &served[..last(i).min(last(j))] {
+                    ahead += if packet.class as usize == i + 1 { runs[j] as i64 } else { 0 };
+                    ahead -= if packet.class as usize == j + 1 { runs[i] as i64 } else { 0 };
+                    (least, most) = (least.min(ahead), most.max(ahead));
+                }
+                prop_assert!(most - least <= (runs[i] * runs[j]) as i64, "{i}, {j}: {least} .. {most}");
+            }
+        }
+
+        #[test]
+        fn a_class_of_larger_packets_gets_as_much_more_than_its_weight(weight in 1u64..9, len in 41u32..=1500) {
+            let packets: Vec<_> = (0..100).flat_map(|_| [(1, 40), (2, len)]).collect();
+            let sent = order(&mut Wrr::new(&tree(&[weight, 1])), &packets);
+            let rounds = &sent[..(weight as usize + 1) * (100 / weight as usize)];
+            let bytes = |class, len| rounds.iter().filter(|&&sent| sent == class).count() as u64 * u64::from(len);
+            prop_assert_eq!(bytes(2, len) * 40 * weight, bytes(1, 40) * u64::from(len));
+        }
+    }
+}

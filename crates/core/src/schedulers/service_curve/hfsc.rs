@@ -1,0 +1,554 @@
+//! `hfsc`: the Hierarchical Fair Service Curve scheduler, as \[hfsc\] Sections 3 and 4 give it, with upper limits as later
+//! practice added them.
+//!
+//! Two criteria choose the next packet. *Real-time*: of the leaves whose head is eligible, that is, whose service curve could
+//! else be broken later, the one with the smallest deadline. Where none is eligible, *link-sharing*: from the root down, the
+//! child with the smallest virtual time, which is its service so far on the scale of its link-sharing curve.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | S_i of a leaf | `real_time` of the class | |
+//! | S_i of any class | `link_share` of the class | |
+//! | D_i, E_i, equations (7), (10) | `RealTime::deadlines`, [`Curve::eligible_at`] | |
+//! | c_i | `RealTime::served` | bytes |
+//! | e_i, d_i | keys of `asleep` and of `eligible` | 2^-12 ns |
+//! | V_i, equation (11) | `Class::virtual_curve` | |
+//! | w_i | `Class::served` | bytes |
+//! | v_i | `Class::virtual_time`, key in `Children::ready` | 2^-12 ns of virtual time |
+//! | v^s_p = (v_min + v_max) / 2 | `Hfsc::system_time` | 2^-12 ns of virtual time |
+//! | A | leaves with packets, and the classes above them | |
+//! | (upper limit) fit time | `Class::fit`, key in `Children::held` | 2^-12 ns |
+//!
+//! **Curves.** A leaf's service is guaranteed by its `real_time` alone; without one, it has no guarantee in time. The curve to
+//! share by is `link_share`; where it is absent, a line with the slope of the class's guarantee or weight, or, where a sibling
+//! has a curve and the class is weighted or says nothing, its rate when all are busy. A leaf that has `real_time` and neither
+//! `link_share` nor a guarantee or weight takes no part in link-sharing: it gets its real-time curve and no more.
+//!
+//! **Upper limits.** `upper_limit` (or `ceiling`, which is a line) keeps a class out of link-sharing until its fit time, when
+//! its limit curve has reached its service. The limit curve is lowered to start from each packet that is sent below it, so that
+//! over any interval W(s, t] <= U(t - s) + L_max by link-sharing: a class cannot save up. The fit time of an inner class is the
+//! later of its own and the earliest of its children's. Real-time service counts and is not held back: a guarantee goes first.
+//!
+//! **When it waits.** Only while each class with packets is above an upper limit, its own or that of a class above it, or is
+//! of real-time only and not eligible.
+//!
+//! **Cost per packet.** O(levels * log n): on each level of the path, a look at one heap and a change in three. A leaf that
+//! becomes eligible, or a class that becomes fit, moves from one heap to another, once for each of its packets at most; one
+//! call may move all that have become so since the last.
+//!
+//! **Invariants.** A leaf with packets and a real-time curve is in exactly one of `asleep` and `eligible`. A class that has
+//! packets below it to share for is in exactly one of its parent's `ready` (then also in `latest`, under the same virtual time)
+//! and `held`; any other in neither.
+//!
+//! **Errors and overflow budget.** Those of [`curve`](crate::parts::curve). A deadline and an eligible time are less than a
+//! picosecond late. A virtual time grows by at most 2^20 bytes at 1 bit/s a packet, 2^65; 2^60 of them fit.
+//!
+//! **Validation.** Figures 2, 3, 4 and 12; Theorem 2 by equation (1) as an oracle over random curves that fit and random
+//! trees; the bound behind Theorem 3; lines as w_i / r_i; upper limits as token buckets; the HLS paper's Experiment 2.
+//!
+//! DIFFERENCE: v^s of a class with no child active is the largest virtual time that a child of it had when it last stopped;
+//! the paper does not say. So nobody profits from, or pays for, what was before its parent was idle.
+//! DIFFERENCE: v_min and v_max are taken over children that no limit holds back, and a child that comes back from its limit
+//! is moved up to where it is behind v_min by one packet of the slowest sibling at most. Else it would pull v^s down for ever.
+//! DIFFERENCE: leaves of real-time only and upper limits are not in the paper.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::contract::{
+    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
+    SchedulerInfo, Share, WorkConserving,
+};
+use crate::parts::{
+    curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, real_time_shapes, ticks},
+    heap::Heap,
+};
+use crate::queue::{LeafQueue, PacketSlab};
+
+/// What `hfsc` is and supports.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "hfsc",
+    paper: "hfsc",
+    summary: "hierarchical fair service curve: delay apart from rate, fair link-sharing, upper limits",
+    features: &[
+        Feature::Hierarchy,
+        Feature::Ceiling,
+        Feature::ServiceCurves,
+        Feature::LinkCurves,
+        Feature::ActiveQueue,
+    ],
+    work_conserving: WorkConserving::UnlessLimited,
+    cost: "O(levels * log children)",
+    bounds: &["fairness", "delay"],
+    build: |tree| Ok(Box::new(Hfsc::new(tree)?)),
+};
+
+const NONE: u32 = u32::MAX;
+const ROOT: u32 = ClassId::ROOT.0;
+
+#[derive(Debug)]
+struct Class {
+    queue: LeafQueue,
+    parent: u32,
+    /// Place among the siblings: its id in the parent's heaps.
+    place: u32,
+    /// Index into `Hfsc::real_time`.
+    real_time: u32,
+    /// Index into `Hfsc::limits`.
+    limit: u32,
+    /// Index into `Hfsc::children`; [`NONE`] for a leaf.
+    children: u32,
+    /// Whether it takes part in link-sharing.
+    shares: bool,
+    virtual_curve: Curve,
+    virtual_time: u128,
+    served: u64,
+}
+
+/// A leaf's real-time curve.
+#[derive(Debug)]
+struct RealTime {
+    leaf: u32,
+    deadlines: Curve,
+    served: u64,
+}
+
+/// The children of one class that have packets to share for.
+#[derive(Debug)]
+struct Children {
+    /// The children by place, in the order of the hierarchy.
+    classes: Vec<u32>,
+    /// By virtual time.
+    ready: Heap,
+    /// The same, the latest virtual time first.
+    latest: Heap,
+    /// Above an upper limit, by fit time.
+    held: Heap,
+    /// The largest virtual time that a child had when it left `ready`.
+    level: u128,
+    /// The most by which a packet moves a child's virtual time: how far behind v_min one may be that was held.
+    step: u128,
+}
+
+impl Children {
+    fn is_active(&self) -> bool {
+        !self.ready.is_empty() || !self.held.is_empty()
+    }
+
+    fn contains(&self, place: u32) -> bool {
+        self.ready.contains(place) || self.held.contains(place)
+    }
+
+    fn take_from_ready(&mut self, place: u32) {
+        if let Some(virtual_time) = self.ready.remove(place) {
+            self.latest.remove(place);
+            self.level = self.level.max(virtual_time);
+        }
+    }
+
+    fn take(&mut self, place: u32) {
+        self.take_from_ready(place);
+        self.held.remove(place);
+    }
+}
+
+/// H-FSC over a hierarchy.
+#[derive(Debug)]
+pub struct Hfsc {
+    classes: Vec<Class>,
+    children: Vec<Children>,
+    real_time: Vec<RealTime>,
+    limits: Vec<Curve>,
+    slab: PacketSlab,
+    /// Leaves with packets that are not eligible, by eligible time. Ids index `real_time`, here and in `eligible`.
+    asleep: Heap,
+    /// Those that are, by deadline.
+    eligible: Heap,
+    max_packet: u32,
+    now: Nanos,
+}
+
+/// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
+fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<Option<Shape>, BuildError> {
+    let config = tree.config(class);
+    if let Some(curve) = config.link_share {
+        let shape = Shape::of(&curve).map_err(|what| BuildError::Curve { class, what })?;
+        if shape.ends_flat() {
+            return Err(BuildError::Curve { class, what: "a link-sharing curve that ends flat (m2 = 0)" });
+        }
+        return Ok(Some(shape));
+    }
+    let rate = match config.share {
+        None if config.real_time.is_some() => return Ok(None),
+        Some(Share::Guarantee(rate)) => rate.bps(),
+        _ if beside_curves => tree.rate_all_busy(class).max(1),
+        _ => tree.weight(class),
+    };
+    Ok(Some(Shape::line(rate << SLOPE_BITS)))
+}
+
+fn upper_limit(tree: &Hierarchy, class: ClassId) -> Result<Option<Shape>, BuildError> {
+    let config = tree.config(class);
+    let refused = |what| BuildError::Curve { class, what };
+    match (config.upper_limit, config.ceiling) {
+        (None, None) => Ok(None),
+        (None, Some(ceiling)) => Ok(Some(Shape::line(ceiling.bps() << SLOPE_BITS))),
+        (Some(_), Some(_)) => Err(refused("a ceiling and an upper limit; one of them is enough")),
+        (Some(curve), None) => {
+            let shape = Shape::of(&curve).map_err(refused)?;
+            if shape.is_convex() || shape.ends_flat() {
+                return Err(refused("an upper limit that is flat somewhere"));
+            }
+            Ok(Some(shape))
+        }
+    }
+}
+
+impl Hfsc {
+    /// A scheduler for `tree`.
+    ///
+    /// # Errors
+    /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] where the leaves' real-time curves do not fit the link.
+    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+        let asked = real_time_shapes(tree)?;
+        admit(asked.iter().copied().flatten(), tree.link().rate)?;
+        let mut slab = PacketSlab::for_tree(tree);
+        let (mut classes, mut children) = (Vec::with_capacity(tree.len()), Vec::new());
+        let (mut real_time, mut limits) = (Vec::new(), Vec::new());
+        // By class: whether a child of it sets a curve to share by.
+        let mut curves_below = alloc::vec![false; tree.len()];
+        for class in tree.classes().filter(|&class| tree.config(class).link_share.is_some()) {
+            curves_below[tree.parent(class).map_or(0, ClassId::index)] = true;
+        }
+        // Without limits, nothing is ever held.
+        let limited = tree.classes().any(|class| {
+            let config = tree.config(class);
+            config.ceiling.is_some() || config.upper_limit.is_some()
+        });
+        for index in 0..tree.len() as u32 {
+            let class = ClassId(index);
+            let leaf = tree.is_leaf(class);
+            let mut of = Class {
+                queue: slab.queue_for(tree, class),
+                parent: tree.parent(class).map_or(NONE, |parent| parent.0),
+                place: NONE,
+                real_time: NONE,
+                limit: NONE,
+                children: NONE,
+                shares: false,
+                virtual_curve: Curve::new(Shape::line(1)),
+                virtual_time: 0,
+                served: 0,
+            };
+            if let Some(shape) = asked[class.index()] {
+                of.real_time = real_time.len() as u32;
+                real_time.push(RealTime { leaf: index, deadlines: Curve::new(shape), served: 0 });
+            }
+            if let Some(parent) = tree.parent(class) {
+                if let Some(shape) = link_share(tree, class, curves_below[parent.index()])? {
+                    of.shares = true;
+                    of.virtual_curve = Curve::new(shape);
+                }
+                if let Some(shape) = upper_limit(tree, class)? {
+                    of.limit = limits.len() as u32;
+                    limits.push(Curve::new(shape));
+                }
+            }
+            if !leaf {
+                of.children = children.len() as u32;
+                let below: Vec<u32> = tree.children(class).iter().map(|child| child.0).collect();
+                let (ready, latest) = (Heap::new(below.len()), Heap::new(below.len()));
+                let held = Heap::new(if limited { below.len() } else { 0 });
+                children.push(Children { classes: below, ready, latest, held, level: 0, step: 0 });
+            }
+            classes.push(of);
+        }
+        let link = tree.link();
+        for of in &mut children {
+            for (place, &child) in of.classes.iter().enumerate() {
+                let class = &mut classes[child as usize];
+                class.place = place as u32;
+                if class.shares {
+                    of.step = of.step.max(class.virtual_curve.shape().largest_step(link.max_packet));
+                }
+            }
+        }
+        let (asleep, eligible) = (Heap::new(real_time.len()), Heap::new(real_time.len()));
+        Ok(Self {
+            classes,
+            children,
+            real_time,
+            limits,
+            slab,
+            asleep,
+            eligible,
+            max_packet: link.max_packet,
+            now: Nanos::ZERO,
+        })
+    }
+
+    fn children(&mut self, class: u32) -> &mut Children {
+        let children = self.classes[class as usize].children;
+        &mut self.children[children as usize]
+    }
+
+    /// v^s of `parent`: where a child starts that becomes active.
+    fn system_time(&self, parent: u32) -> u128 {
+        let children = &self.children[self.classes[parent as usize].children as usize];
+        match (children.ready.first(), children.latest.first()) {
+            (Some((_, least)), Some((_, most))) => least + (u128::MAX - most - least) / 2,
+            _ => children.level,
+        }
+    }
+
+    /// When no upper limit holds back `class` any longer, nor all that have packets below it.
+    fn fit(&self, class: u32) -> u128 {
+        let of = &self.classes[class as usize];
+        let own = self.limits.get(of.limit as usize).map_or(0, |limit| limit.time_of(of.served));
+        let below = match self.children.get(of.children as usize) {
+            Some(children) if children.ready.is_empty() => children.held.first().map_or(0, |(_, fit)| fit),
+            _ => 0,
+        };
+        own.max(below)
+    }
+
+    /// Lists `class`, which has packets to share for, with its parent under its virtual time or its fit time.
+    fn list(&mut self, class: u32) {
+        let (fit, now) = (self.fit(class), ticks(self.now));
+        let of = &self.classes[class as usize];
+        let (parent, place, virtual_time) = (of.parent, of.place, of.virtual_time);
+        let children = self.children(parent);
+        if fit > now {
+            children.take_from_ready(place);
+            children.held.set(place, fit);
+        } else if children.held.contains(place) {
+            self.release(class);
+        } else {
+            children.ready.set(place, virtual_time);
+            children.latest.set(place, u128::MAX - virtual_time);
+        }
+    }
+
+    /// Lets `class`, which was held, share again.
+    fn release(&mut self, class: u32) {
+        let of = &self.classes[class as usize];
+        let (parent, place, mut virtual_time) = (of.parent, of.place, of.virtual_time);
+        let children = self.children(parent);
+        let least = children.ready.first().map_or(0, |(_, least)| least.saturating_sub(children.step));
+        if virtual_time < least {
+            let of = &mut self.classes[class as usize];
+            of.virtual_curve.delay(least - virtual_time);
+            of.virtual_time = least;
+            virtual_time = least;
+        }
+        let children = self.children(parent);
+        children.held.remove(place);
+        children.ready.set(place, virtual_time);
+        children.latest.set(place, u128::MAX - virtual_time);
+    }
+
+    /// Releases the children of `parent` that have become fit.
+    fn release_fit(&mut self, parent: u32) {
+        let now = ticks(self.now);
+        while let Some((place, _)) = self.children(parent).held.first().filter(|&(_, fit)| fit <= now) {
+            let class = self.children(parent).classes[place as usize];
+            self.release(class);
+        }
+    }
+
+    /// Wakes the leaves that have become eligible.
+    fn wake_eligible(&mut self) {
+        let now = ticks(self.now);
+        while let Some((id, _)) = self.asleep.first().filter(|&(_, eligible)| eligible <= now) {
+            self.asleep.remove(id);
+            self.eligible.set(id, self.deadline(id));
+        }
+    }
+
+    /// Deadline of the head packet of a leaf with a real-time curve.
+    fn deadline(&self, id: u32) -> u128 {
+        let of = &self.real_time[id as usize];
+        let len = self.classes[of.leaf as usize].queue.head_len().unwrap_or(0);
+        of.deadlines.time_of(of.served.wrapping_add(u64::from(len)))
+    }
+
+    /// Lists a leaf with packets by its eligible time.
+    fn list_real_time(&mut self, id: u32) {
+        let of = &self.real_time[id as usize];
+        let eligible_at = of.deadlines.eligible_at(of.served);
+        if eligible_at <= ticks(self.now) {
+            self.asleep.remove(id);
+            self.eligible.set(id, self.deadline(id));
+        } else {
+            self.eligible.remove(id);
+            self.asleep.set(id, eligible_at);
+        }
+    }
+
+    /// A leaf has got its first packet: `update_ed` and `update_v` of Figures 6 and 7 for a class that becomes active.
+    fn activate(&mut self, leaf: u32) {
+        let id = self.classes[leaf as usize].real_time;
+        if let Some(of) = self.real_time.get_mut(id as usize) {
+            of.deadlines.lower_to(ticks(self.now), of.served);
+            self.list_real_time(id);
+        }
+        if !self.classes[leaf as usize].shares {
+            return;
+        }
+        let mut class = leaf;
+        while class != ROOT {
+            let Class { parent, place, .. } = self.classes[class as usize];
+            if self.children(parent).contains(place) {
+                // Active before: only its fit time may have changed, and only if there are limits.
+                if self.limits.is_empty() {
+                    return;
+                }
+            } else {
+                let system_time = self.system_time(parent);
+                let of = &mut self.classes[class as usize];
+                of.virtual_curve.lower_to(system_time, of.served);
+                of.virtual_time = of.virtual_curve.time_of(of.served).max(system_time);
+            }
+            self.list(class);
+            class = parent;
+        }
+    }
+
+    /// Sends the head packet of `leaf`, which has one, and brings everything on the way to the root up to date.
+    fn send(&mut self, leaf: u32, by_real_time: bool, drops: &mut dyn DropSink) -> Option<Packet> {
+        let of = &mut self.classes[leaf as usize];
+        let packet = of.queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops)?;
+        let len = u64::from(packet.len);
+        let is_empty = of.queue.is_empty();
+        let id = of.real_time;
+        if let Some(real_time) = self.real_time.get_mut(id as usize) {
+            if by_real_time {
+                real_time.served = real_time.served.wrapping_add(len);
+            }
+            if is_empty {
+                self.asleep.remove(id);
+                self.eligible.remove(id);
+            } else {
+                self.list_real_time(id);
+            }
+        }
+        let now = ticks(self.now);
+        let mut class = leaf;
+        while class != ROOT {
+            let of = &mut self.classes[class as usize];
+            if let Some(limit) = self.limits.get_mut(of.limit as usize) {
+                limit.lower_to(now, of.served);
+            }
+            of.served = of.served.wrapping_add(len);
+            let (parent, place, below) = (of.parent, of.place, of.children);
+            if self.children(parent).contains(place) {
+                let of = &mut self.classes[class as usize];
+                of.virtual_time = of.virtual_curve.time_of(of.served);
+                let active = self.children.get(below as usize).map_or(!is_empty, Children::is_active);
+                if active {
+                    self.list(class);
+                } else {
+                    self.note_level(class);
+                    self.children(parent).take(place);
+                }
+            }
+            class = parent;
+        }
+        Some(packet)
+    }
+
+    /// The level of a class's siblings counts the packet with which it stops.
+    fn note_level(&mut self, class: u32) {
+        let Class { parent, virtual_time, .. } = self.classes[class as usize];
+        let children = self.children(parent);
+        children.level = children.level.max(virtual_time);
+    }
+
+    /// The leaf that link-sharing chooses.
+    fn by_link_sharing(&mut self) -> Option<u32> {
+        let mut class = ROOT;
+        while self.classes[class as usize].children != NONE {
+            self.release_fit(class);
+            let children = self.children(class);
+            let (place, _) = children.ready.first()?;
+            class = children.classes[place as usize];
+        }
+        Some(class)
+    }
+}
+
+impl Scheduler for Hfsc {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
+        let leaf = packet.class.0;
+        let Some(of) = self.classes.get_mut(packet.class.index()).filter(|of| of.children == NONE) else {
+            return drops.dropped(now, packet, DropReason::NotALeaf);
+        };
+        if packet.len > self.max_packet {
+            return drops.dropped(now, packet, DropReason::TooLong);
+        }
+        let was_empty = of.queue.is_empty();
+        if of.queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
+            self.activate(leaf);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.now = self.now.max(now);
+        if self.slab.queued() == 0 {
+            return Dequeued::Idle;
+        }
+        self.wake_eligible();
+        let sent = match self.eligible.first() {
+            Some((id, _)) => self.send(self.real_time[id as usize].leaf, true, drops),
+            None => self.by_link_sharing().and_then(|leaf| self.send(leaf, false, drops)),
+        };
+        sent.map_or_else(
+            || {
+                let held = self.children(ROOT).held.first();
+                let until = held.into_iter().chain(self.asleep.first()).map(|(_, time)| time).min();
+                Dequeued::WaitUntil(nanos_up(until.unwrap_or(u128::MAX)))
+            },
+            Dequeued::Packet,
+        )
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.slab.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.queue.backlog())
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
+        for (index, of) in self.classes.iter_mut().enumerate() {
+            of.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
+            of.virtual_curve = Curve::new(of.virtual_curve.shape());
+            (of.virtual_time, of.served) = (0, 0);
+        }
+        for of in &mut self.real_time {
+            (of.deadlines, of.served) = (Curve::new(of.deadlines.shape()), 0);
+        }
+        for limit in &mut self.limits {
+            *limit = Curve::new(limit.shape());
+        }
+        for children in &mut self.children {
+            [&mut children.ready, &mut children.latest, &mut children.held].into_iter().for_each(Heap::clear);
+            children.level = 0;
+        }
+        self.asleep.clear();
+        self.eligible.clear();
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        check::all(self)
+    }
+}
+
+mod check;
+#[cfg(test)]
+mod tests;

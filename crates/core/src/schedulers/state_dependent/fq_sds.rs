@@ -1,0 +1,359 @@
+//! `fq-ldf`, `fq-lto`, `fq-lto-lb`, each also as `-second`: the FQ-SDS schedulers of \[sds\]. Flat. Over service curves in the place
+//! of guarantees: [`over_sced`].
+//!
+//! Every class has its guarantee, as under fair queueing; what the guarantees leave is not shared by weight but given to the class
+//! whose state needs it most. A shaper releases the packets of each class at its guarantee; a rate-proportional server sends
+//! what is released; when nothing is, the state-dependent scheduler takes a packet out of a shaper.
+//!
+//! | paper | here | unit |
+//! | --- | --- | --- |
+//! | g_i | the guarantee; without one, the share of the link | bit/s |
+//! | shaper, t_k: when packet k is released | `shaper`, `Class::next_release` | 2^-16 ns |
+//! | RPS, v(t), F_i^k = max(F_i^(k-1), v(t)) + L / g_i | `released`, `Class::finish`; v(t) = t | 2^-16 ns |
+//! | D_i, Q_i / g_i, beta_i, Delta B_i, P_i | `excess.rs` | |
+//!
+//! **The server.** Any potential function that grows at least as fast as time and is never above the potential of a backlogged
+//! class gives the same bound (\[sds\] Section II-A). Here v(t) = t, as in Virtual Clock. Behind a shaper it has none of Virtual
+//! Clock's unfairness: a class cannot get ahead of its rate in the server, and what it gets beside it counts for nothing. As
+//! t_k >= F_i^(k-1), the finish tag is simply t_k + L / g_i.
+//!
+//! **The excess** does not change the state of the shaper (Section II-B): the packet behind one that was taken out is
+//! released when that one would have been.
+//!
+//! | policy | serves |
+//! | --- | --- |
+//! | LDF | the largest Q_i / g_i |
+//! | LTO | the least D_i - Q_i / g_i; D_i is `max_delay`, or the time in which the guarantee empties the full buffer |
+//! | LTO.LB | among the classes whose free buffer is below Delta B_i, what their leaky bucket still lets them send: the least (free buffer) / P_i |
+//!
+//! The `-second` form takes the second in that order, where there are two: a class that fills its buffer on purpose gains nothing.
+//!
+//! **Cost per packet.** O(log n). A call may release many packets, each once.
+//! **Invariants.** A class with packets waiting in its shaper is in `shaper`; one with released packets is in `server`.
+//! **Bounds** for guarantees that add up to the link's rate at most: Theorem 1, delay <= Q_i / g_i + L_max / r + L_i (1 / g_i - 1 / r);
+//! Corollary 1, W_i >= g_i (t - tau - L_i / g_i - L_max / r) within a session busy period. Both hold for all policies.
+//! **Overflow budget.** Times are below 2^80, a byte takes less than 2^69, the delay of a full queue is below 2^101. Tokens are
+//! below 2^97, a refill below 2^104.
+//! **Validation.** Both bounds, as property tests over random traffic and all six; each policy's choice on small examples.
+//!
+//! DIFFERENCE: equation (1) is read with max in place of min, (5) as "free buffer below the worst burst", (6) as
+//! "the least (free buffer) / P_i", as the prose has them.
+//! DIFFERENCE: LTO.LB says nothing of what to do when no class may overflow; then all are candidates.
+//! DIFFERENCE: without a leaky bucket a class may send its whole buffer at the link's rate.
+//! DIFFERENCE: a share below 2^-20 bit/s, or 2^-40 of 1 Tbit/s, counts as that much.
+//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::contract::{
+    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, LeakyBucket, NANOS_PER_SEC,
+    Nanos, Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving,
+};
+use crate::parts::{
+    heap::Heap,
+    tags::{TagQueue, TagSlab},
+    virtual_time::{Pace, Tag},
+};
+use crate::queue::{LeafQueue, PacketSlab};
+
+mod excess;
+pub mod over_sced;
+pub use excess::Policy;
+use excess::{Excess, Session};
+
+#[cfg(test)]
+mod tests;
+
+const FRACTION_BITS: u32 = 16;
+/// Time that a byte takes at 1 bit/s, in 2^-16 ns.
+const TIME_PER_BIT_S: u128 = (8 * NANOS_PER_SEC as u128) << FRACTION_BITS;
+
+/// Time that a byte takes at the guarantee of a class, and the guarantee in whole bit/s, at least one. What is divided by is
+/// the guarantee in as small parts of a bit/s as keep the link's rate below 2^40 of them, but no smaller than 2^-20.
+fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
+    let link = tree.link().rate;
+    let parts = ((1u64 << 40) / link.bps()).ilog2().min(20);
+    let scaled = match tree.config(class).share {
+        Some(Share::Guarantee(rate)) if tree.levels() == 1 => rate.bps() << parts,
+        _ => ((u128::from(link.bps() << parts) * tree.share_all_busy(class)) >> 64).max(1) as u64,
+    };
+    (Pace::new(TIME_PER_BIT_S << parts, scaled), Rate::from_bps((scaled >> parts).max(1)).unwrap_or(link))
+}
+
+type Build = fn(&Hierarchy) -> Result<Box<dyn Scheduler>, BuildError>;
+
+const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
+    SchedulerInfo {
+        name,
+        paper: "sds",
+        summary,
+        features,
+        work_conserving: WorkConserving::Always,
+        cost: "O(log leaves)",
+        bounds: &["delay"],
+        build,
+    }
+}
+
+/// What `fq-ldf` is and supports.
+pub const LDF: SchedulerInfo =
+    info("fq-ldf", "guarantees; the rest to the longest delay", &[], |tree| build(tree, Policy::LongestDelay, false));
+/// What `fq-ldf-second` is and supports.
+pub const LDF_SECOND: SchedulerInfo =
+    info("fq-ldf-second", "guarantees; the rest to the second longest delay", &[], |tree| {
+        build(tree, Policy::LongestDelay, true)
+    });
+/// What `fq-lto` is and supports.
+pub const LTO: SchedulerInfo =
+    info("fq-lto", "guarantees; the rest to the least time to overflow", &[Feature::MaxDelay], |tree| {
+        build(tree, Policy::LeastTimeToOverflow, false)
+    });
+/// What `fq-lto-second` is and supports.
+pub const LTO_SECOND: SchedulerInfo =
+    info("fq-lto-second", "guarantees; the rest to the second least time to overflow", &[Feature::MaxDelay], |tree| {
+        build(tree, Policy::LeastTimeToOverflow, true)
+    });
+/// What `fq-lto-lb` is and supports.
+pub const LTO_LB: SchedulerInfo =
+    info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree| {
+        build(tree, Policy::LeakyBucket, false)
+    });
+/// What `fq-lto-lb-second` is and supports.
+pub const LTO_LB_SECOND: SchedulerInfo =
+    info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree| {
+        build(tree, Policy::LeakyBucket, true)
+    });
+
+fn build(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Box<dyn Scheduler>, BuildError> {
+    Ok(Box::new(FqSds::new(tree, policy, second)))
+}
+
+#[derive(Debug)]
+struct Class {
+    queue: LeafQueue,
+    limits: QueueLimits,
+    /// Lengths of the packets in the shaper, and finish tags of those in the server, which are before them.
+    waiting: TagQueue,
+    released: TagQueue,
+    /// When the shaper may release the next packet.
+    next_release: Tag,
+    session: Session,
+    leaf: bool,
+}
+
+/// Bytes that still fit into a queue.
+fn free(queue: &LeafQueue, limits: QueueLimits, max_packet: u32) -> u64 {
+    let backlog = queue.backlog();
+    let packets = u64::from(limits.packets) - backlog.packets;
+    (u64::from(limits.bytes) - backlog.bytes).min(packets * u64::from(max_packet))
+}
+
+/// What decides on the excess, of a class whose queue has these limits.
+fn session(tree: &Hierarchy, class: ClassId, limits: QueueLimits) -> Session {
+    let (link, config) = (tree.link(), tree.config(class));
+    let (pace, guarantee) = guarantee(tree, class);
+    let buffer = u64::from(limits.bytes).min(u64::from(limits.packets) * u64::from(link.max_packet));
+    let max_delay = config.max_delay.map_or(pace.distance(buffer), time);
+    let whole = LeakyBucket { burst: buffer, peak: link.rate, rate: guarantee };
+    Session::new(pace, max_delay, config.leaky_bucket.unwrap_or(whole))
+}
+
+fn time(now: Nanos) -> u128 {
+    u128::from(now.0) << FRACTION_BITS
+}
+
+/// The first time not before `tag`, in whole units.
+fn reached(tag: Tag) -> u128 {
+    tag.whole + u128::from(tag.fraction > 0)
+}
+
+/// Fair queueing with state-dependent redistribution over the leaves of a hierarchy.
+#[derive(Debug)]
+pub struct FqSds {
+    classes: Vec<Class>,
+    slab: PacketSlab,
+    tags: TagSlab,
+    /// Classes with packets in the shaper, by the time at which the first is released.
+    shaper: Heap,
+    /// Classes with packets in the server, by the finish tag of the first.
+    server: Heap,
+    excess: Excess,
+    now: Nanos,
+    bytes: u64,
+    max_packet: u32,
+}
+
+impl FqSds {
+    /// A scheduler for the leaves of `tree` whose excess goes by `policy`: to the first in its order, or to the second.
+    #[must_use]
+    pub fn new(tree: &Hierarchy, policy: Policy, second: bool) -> Self {
+        let link = tree.link();
+        let class = |index| {
+            let class = ClassId(index as u32);
+            let leaf = tree.is_leaf(class);
+            let limits = if leaf { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } };
+            Class {
+                queue: LeafQueue::new(limits),
+                limits,
+                waiting: TagQueue::default(),
+                released: TagQueue::default(),
+                next_release: Tag::default(),
+                session: session(tree, class, limits),
+                leaf,
+            }
+        };
+        Self {
+            classes: (0..tree.len()).map(class).collect(),
+            slab: PacketSlab::new(link.max_queued),
+            tags: TagSlab::new(link.max_queued),
+            shaper: Heap::new(tree.len()),
+            server: Heap::new(tree.len()),
+            excess: Excess::new(policy, second, tree.len()),
+            now: Nanos::ZERO,
+            bytes: 0,
+            max_packet: link.max_packet,
+        }
+    }
+
+    /// Moves what the shaper has released by `now` to the server.
+    fn release(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        while let Some((index, at)) = self.shaper.first()
+            && at <= time(self.now)
+        {
+            let class = &mut self.classes[index as usize];
+            let Some(len) = class.waiting.pop(&mut self.tags) else {
+                unreachable!("class {index} is in the shaper without a packet");
+            };
+            class.next_release = class.session.pace.after(class.next_release, len as u32);
+            let finish = reached(class.next_release);
+            class.released.push(&mut self.tags, finish);
+            if !self.server.contains(index) {
+                self.server.set(index, finish);
+            }
+            self.shape(index);
+        }
+    }
+
+    /// Puts a class into the shaper's order, or takes it out.
+    fn shape(&mut self, index: u32) {
+        let class = &self.classes[index as usize];
+        if class.waiting.first(&self.tags).is_some() {
+            self.shaper.set(index, reached(class.next_release));
+        } else {
+            self.shaper.remove(index);
+        }
+    }
+
+    /// The queue of a class has changed.
+    fn note(&mut self, index: u32) {
+        let class = &self.classes[index as usize];
+        let (bytes, free) = (class.queue.backlog().bytes, free(&class.queue, class.limits, self.max_packet));
+        self.excess.changed(index, &class.session, bytes, free, class.queue.is_empty());
+    }
+}
+
+impl Scheduler for FqSds {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.release(now);
+        let index = packet.class.0;
+        let Some(class) = self.classes.get_mut(packet.class.index()).filter(|class| class.leaf) else {
+            return drops.dropped(now, packet, DropReason::NotALeaf);
+        };
+        if packet.len > self.max_packet {
+            return drops.dropped(now, packet, DropReason::TooLong);
+        }
+        let len = packet.len;
+        // What is dropped has arrived, too.
+        self.excess.arrived(&mut class.session, self.now, len);
+        if let Err((packet, reason)) = class.queue.push(&mut self.slab, packet) {
+            drops.dropped(now, packet, reason);
+            return self.note(index);
+        }
+        self.bytes += u64::from(len);
+        if class.waiting.first(&self.tags).is_none() && time(self.now) > class.next_release.whole {
+            class.next_release = Tag { whole: time(self.now), fraction: 0 };
+        }
+        class.waiting.push(&mut self.tags, len.into());
+        self.shape(index);
+        self.note(index);
+    }
+
+    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+        self.release(now);
+        let index = if let Some((index, _)) = self.server.first() {
+            let class = &mut self.classes[index as usize];
+            class.released.pop(&mut self.tags);
+            match class.released.first(&self.tags) {
+                Some(finish) => self.server.set(index, finish),
+                None => {
+                    self.server.remove(index);
+                }
+            }
+            index
+        } else {
+            let Some(index) = self.excess.choose(self.now) else { return Dequeued::Idle };
+            self.classes[index as usize].waiting.pop(&mut self.tags);
+            self.shape(index);
+            index
+        };
+        let Some(packet) = self.classes[index as usize].queue.pop(&mut self.slab, ClassId(index)) else {
+            unreachable!("class {index} was chosen without a packet");
+        };
+        self.bytes -= u64::from(packet.len);
+        self.note(index);
+        Dequeued::Packet(packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.queue.backlog())
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.now = self.now.max(now);
+        for (index, class) in self.classes.iter_mut().enumerate() {
+            while let Some(packet) = class.queue.pop(&mut self.slab, ClassId(index as u32)) {
+                drops.dropped(now, packet, DropReason::Purged);
+            }
+            while class.waiting.pop(&mut self.tags).is_some() {}
+            while class.released.pop(&mut self.tags).is_some() {}
+            class.next_release = Tag::default();
+            class.session.reset();
+        }
+        self.bytes = 0;
+        self.shaper.clear();
+        self.server.clear();
+        self.excess.reset();
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.shaper.check()?;
+        self.server.check()?;
+        self.excess.check()?;
+        let mut bytes = 0;
+        for (index, class) in self.classes.iter().enumerate() {
+            let (index, backlog) = (index as u32, class.queue.backlog());
+            bytes += backlog.bytes;
+            let waits = class.waiting.first(&self.tags).is_some();
+            let finish = class.released.first(&self.tags);
+            if self.shaper.contains(index) != waits || self.server.key(index) != finish {
+                return Err(format!("class {index}: waits {waits}, in the server until {finish:?}, {backlog:?}"));
+            }
+            let queued = backlog.packets > 0;
+            if queued != (waits || finish.is_some()) || queued != self.excess.contains(index) {
+                return Err(format!("class {index} has {backlog:?}; waits {waits}, in the server until {finish:?}"));
+            }
+        }
+        if bytes != self.bytes {
+            return Err(format!("{bytes} B queued, {} B counted", self.bytes));
+        }
+        Ok(())
+    }
+}
