@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
-use fairlink_net::meter::{Clock, ReceiverReport};
+use fairlink_net::meter::{Clock, ReceiverReport, rate_bps};
 use fairlink_net::receiver::{Receiver, ReceiverConfig};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template");
     let bar = ProgressBar::new_spinner().with_style(style);
     let report = receiver.run(&stop, |window| {
-        let bps: f64 = window.classes.values().map(|count| count.rate_bps(window.end_s - window.start_s)).sum();
+        let bps: f64 = window.classes.values().map(|&amount| rate_bps(amount, window.end_s - window.start_s)).sum();
         bar.set_message(format!("{:.1} s: {}", window.end_s, human::rate(bps)));
         bar.tick();
     });

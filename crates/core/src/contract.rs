@@ -1,8 +1,9 @@
 //! The contract: what a scheduler is, what it is built from, and what it is told and asked.
 //!
 //! [`scheduler`] says what a scheduler is; [`hierarchy`] and [`class`] what it is built from; [`info`] what it tells of itself;
-//! [`packet`], [`units`] and [`overhead`] what is counted; [`lender`] whom a class may borrow from beyond its own link.
+//! [`packet`], [`amount`], [`units`] and [`overhead`] what is counted; [`lender`] whom a class may borrow from beyond its own link.
 
+pub mod amount;
 pub mod class;
 pub mod hierarchy;
 pub mod info;
@@ -12,6 +13,7 @@ pub mod packet;
 pub mod scheduler;
 pub mod units;
 
+pub use amount::Amount;
 pub use class::*;
 pub use hierarchy::*;
 pub use info::*;

@@ -26,7 +26,7 @@ mod test_link;
 
 pub use contract::*;
 pub use runtime::driver::{Driver, Pacer, Port, Wake};
-pub use runtime::metered::{Count, Counters, Metered};
+pub use runtime::metered::{Counters, Metered};
 pub use runtime::pool::{Member, Pool, PoolError};
 pub use runtime::reconfigure::{Change, ReconfigureError, reconfigure};
 pub use runtime::{pool, registry};

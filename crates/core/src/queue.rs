@@ -11,7 +11,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::contract::{Backlog, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits};
+use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits};
 
 mod active;
 #[cfg(test)]
@@ -80,8 +80,8 @@ impl PacketSlab {
 
     /// What is queued in all queues together.
     #[must_use]
-    pub(crate) fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.queued), bytes: self.bytes }
+    pub(crate) fn backlog(&self) -> Amount {
+        Amount { packets: u64::from(self.queued), bytes: self.bytes }
     }
 
     /// Whether no further packet can be queued.
@@ -161,8 +161,8 @@ impl LeafQueue {
 
     /// What is queued.
     #[must_use]
-    pub(crate) fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
+    pub(crate) fn backlog(&self) -> Amount {
+        Amount { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
     }
 
     /// Length of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.

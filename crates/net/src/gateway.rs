@@ -25,7 +25,7 @@ use crate::pacing::{self, Clock, Pacing, Until, WallClock};
 use crate::plane::{BUSY_RETRY, Plane, RESERVE};
 use crate::pool::{HEADROOM, Pool, PoolError};
 use crate::remote::{Publisher, Remote};
-use crate::stats::{Amount, Counters, GatewayStats, MemoryBound, TimeShares};
+use crate::stats::{Counters, GatewayStats, MemoryBound, TimeShares};
 use crate::sys;
 
 /// What to do about offloads that join packets (GRO, LRO).
@@ -432,9 +432,9 @@ impl Gateway {
         let Self { config, driver, plane, memory, .. } = self;
         let scheduler = driver.scheduler();
         let queued = |class| {
-            let Amount { packets, bytes } = scheduler.class_backlog(class).into();
+            let queued = scheduler.class_backlog(class);
             let waiting = plane.outgoing(class);
-            Amount { packets: packets + waiting.packets, bytes: bytes + waiting.bytes }
+            queued + waiting
         };
         let classes = plane.counters.report(config.tree.leaves(), |class| config.name(class), queued);
         let ([received, sent, dropped, queued], balanced) = GatewayStats::total(&classes);

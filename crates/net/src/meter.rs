@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairlink_core::ClassId;
+use fairlink_core::{Amount, ClassId};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -23,26 +23,10 @@ pub enum Clock {
     Realtime,
 }
 
-/// What was received of a class in a window or span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Count {
-    /// Frames.
-    pub packets: u64,
-    /// Their bytes (whole Ethernet frames without check sequence).
-    pub bytes: u64,
-}
-
-impl Count {
-    fn add(&mut self, bytes: u64) {
-        self.packets += 1;
-        self.bytes += bytes;
-    }
-
-    /// Mean rate over `seconds`, in bit/s; 0 for no time.
-    #[must_use]
-    pub fn rate_bps(&self, seconds: f64) -> f64 {
-        if seconds > 0.0 { self.bytes as f64 * 8.0 / seconds } else { 0.0 }
-    }
+/// Mean rate of `amount` over `seconds`, in bit/s; 0 for no time. Bytes are those of whole Ethernet frames without check sequence.
+#[must_use]
+pub fn rate_bps(amount: Amount, seconds: f64) -> f64 {
+    if seconds > 0.0 { amount.bytes as f64 * 8.0 / seconds } else { 0.0 }
 }
 
 /// One-way delays, in seconds. Quantiles are exact to 0.1 % of the value or 1 us, whichever is more.
@@ -100,7 +84,7 @@ pub struct ReceiverReport {
     pub socket_drops: u64,
     /// Per span of [`crate::receiver::ReceiverConfig::spans`] what was received of each class.
     #[serde(skip)]
-    pub spans: Vec<BTreeMap<ClassId, Count>>,
+    pub spans: Vec<BTreeMap<ClassId, Amount>>,
 }
 
 impl ReceiverReport {
@@ -184,7 +168,7 @@ impl Sequence {
 
 #[derive(Debug)]
 struct Class {
-    total: Count,
+    total: Amount,
     sequence: Sequence,
     lost_before: u64,
     duplicates: u64,
@@ -198,7 +182,7 @@ impl Class {
     fn new(stamp: &Stamp) -> Self {
         let delays = Histogram::new_with_bounds(1, MAX_DELAY_US, 3).expect("constant bounds are valid");
         Self {
-            total: Count::default(),
+            total: Amount::default(),
             sequence: Sequence::new(stamp.run, stamp.sequence),
             lost_before: 0,
             duplicates: 0,
@@ -220,7 +204,7 @@ impl Class {
                 Order::Again => self.duplicates += 1,
             }
         }
-        self.total.add(bytes);
+        self.total.count(bytes);
         if let Ok(delay) = u64::try_from(delay_ns) {
             self.delays.saturating_record((delay / 1000).max(1));
             self.delay_sum_us += delay as f64 / 1e3;
@@ -237,7 +221,7 @@ impl Class {
             class: class.0,
             received_packets: self.total.packets,
             received_bytes: self.total.bytes,
-            rate_bps: self.total.rate_bps(seconds),
+            rate_bps: rate_bps(self.total, seconds),
             delay_s: (count > 0).then(|| Delays {
                 min: self.delays.min() as f64 / 1e6,
                 mean: self.delay_sum_us / count as f64 / 1e6,
@@ -260,8 +244,8 @@ pub(crate) struct Meter {
     clock: Clock,
     classes: BTreeMap<ClassId, Class>,
     foreign: u64,
-    window: BTreeMap<ClassId, Count>,
-    spans: Vec<((u64, u64), BTreeMap<ClassId, Count>)>,
+    window: BTreeMap<ClassId, Amount>,
+    spans: Vec<((u64, u64), BTreeMap<ClassId, Amount>)>,
     /// Arrivals never go far back, so the search for a span starts at the last one found.
     span: usize,
     first_ns: Option<u64>,
@@ -298,7 +282,7 @@ impl Meter {
             Clock::Realtime => i64::from(((realtime_ns / 1000) as u32).wrapping_sub(stamp.realtime_us) as i32) * 1000,
         };
         self.classes.entry(stamp.class).or_insert_with(|| Class::new(&stamp)).see(&stamp, bytes, delay_ns);
-        self.window.entry(stamp.class).or_default().add(bytes);
+        self.window.entry(stamp.class).or_default().count(bytes);
         self.first_ns.get_or_insert(monotonic_ns);
         self.last_ns = self.last_ns.max(monotonic_ns);
         while let Some(((_, end), _)) = self.spans.get(self.span)
@@ -309,12 +293,12 @@ impl Meter {
         if let Some(((start, _), counts)) = self.spans.get_mut(self.span)
             && *start <= monotonic_ns
         {
-            counts.entry(stamp.class).or_default().add(bytes);
+            counts.entry(stamp.class).or_default().count(bytes);
         }
     }
 
     /// What was received in the window that ends now.
-    pub(crate) fn take_window(&mut self) -> BTreeMap<ClassId, Count> {
+    pub(crate) fn take_window(&mut self) -> BTreeMap<ClassId, Amount> {
         std::mem::take(&mut self.window)
     }
 
@@ -431,7 +415,7 @@ mod tests {
         for (number, at) in [99, 100, 199, 200, 250, 299, 300, 399, 450, 500].into_iter().enumerate() {
             meter.see(&frame(1, 3, number as u32, 0, 0), 1000, at, 0);
         }
-        assert_eq!(meter.take_window()[&ClassId(3)], Count { packets: 10, bytes: 10_000 });
+        assert_eq!(meter.take_window()[&ClassId(3)], Amount { packets: 10, bytes: 10_000 });
         assert!(meter.take_window().is_empty());
         let report = meter.report(&BTreeMap::new(), 1.0, 0);
         let packets: Vec<u64> = report.spans.iter().map(|span| span[&ClassId(3)].packets).collect();

@@ -5,7 +5,7 @@
 //! an interface, or held for reception. At most [`BATCH`] packets wait for each interface: while the output is busy nothing
 //! more is dequeued, while the input is busy nothing more is fetched from the output, so that nothing is lost there.
 
-use fairlink_core::{ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::active::{Labels, mark_congestion};
 use crate::backend::{Arrival, BATCH, Backend, BackendError, Condition};
@@ -13,7 +13,7 @@ use crate::classify::Classifier;
 use crate::pacing::Clock;
 use crate::parse::{SHORTEST_FRAME, frame_key};
 use crate::pool::Pool;
-use crate::stats::{Amount, Counters, Loss, ReverseStats};
+use crate::stats::{Counters, Loss, ReverseStats};
 
 /// One working turn in so many is timed in detail. A prime, so that it does not run in step with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
@@ -156,7 +156,7 @@ impl<B: Backend, C: Clock> Plane<B, C> {
     pub(crate) fn outgoing(&self, class: ClassId) -> Amount {
         let mut amount = Amount::default();
         for packet in self.outgoing.iter().filter(|packet| packet.class == class) {
-            amount.add(packet.len);
+            amount.count(packet.len);
         }
         amount
     }
@@ -180,7 +180,7 @@ impl<B: Backend, C: Clock> Plane<B, C> {
     pub(crate) fn reverse_stats(&self) -> Option<ReverseStats> {
         let mut stats = self.reverse?;
         for &frame in &self.back {
-            stats.waiting.add(self.pool.info(frame).len);
+            stats.waiting.count(self.pool.info(frame).len);
         }
         Some(stats)
     }
@@ -248,11 +248,11 @@ impl<B: Backend, C: Clock> Plane<B, C> {
             }
             for arrival in arrivals.drain(..) {
                 self.moved = true;
-                stats.received.add(arrival.len);
+                stats.received.count(arrival.len);
                 if arrival.condition == Condition::Whole && arrival.len >= SHORTEST_FRAME {
                     self.back.push(arrival.frame);
                 } else {
-                    stats.dropped.add(arrival.len);
+                    stats.dropped.count(arrival.len);
                     self.pool.give_back(arrival.frame);
                 }
             }
@@ -268,14 +268,14 @@ impl<B: Backend, C: Clock> Plane<B, C> {
                 }
             };
             for &frame in &self.back[done..done + sent.accepted] {
-                stats.sent.add(self.pool.info(frame).len);
+                stats.sent.count(self.pool.info(frame).len);
                 self.pool.give_back(frame);
             }
             done += sent.accepted;
             if sent.refused.is_none() {
                 break;
             }
-            stats.dropped.add(self.pool.info(self.back[done]).len);
+            stats.dropped.count(self.pool.info(self.back[done]).len);
             self.pool.give_back(self.back[done]);
             done += 1;
         }
@@ -426,9 +426,9 @@ mod tests {
         /// Received, sent, dropped and queued packets of all classes; panics where a class or the pool does not balance.
         fn totals(&self) -> [u64; 4] {
             let queued = |class| {
-                let queued: Amount = self.driver.scheduler().class_backlog(class).into();
+                let queued: Amount = self.driver.scheduler().class_backlog(class);
                 let waiting = self.plane.outgoing(class);
-                Amount { packets: queued.packets + waiting.packets, bytes: queued.bytes + waiting.bytes }
+                queued + waiting
             };
             let classes = self.plane.counters.report(self.tree.leaves(), |class| class.0.to_string(), queued);
             let (totals, balanced) = crate::stats::GatewayStats::total(&classes);

@@ -9,10 +9,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::ClassId;
+use fairlink_core::{Amount, ClassId};
 
 use crate::frame::MAX_HEADERS;
-use crate::meter::{Clock, Count, Meter, ReceiverReport};
+use crate::meter::{Clock, Meter, ReceiverReport};
 use crate::sys;
 
 /// Frames taken in one system call.
@@ -100,7 +100,7 @@ pub struct Window {
     /// Its end.
     pub end_s: f64,
     /// What was received in it, of classes of which something was.
-    pub classes: BTreeMap<ClassId, Count>,
+    pub classes: BTreeMap<ClassId, Amount>,
 }
 
 /// A receiver that listens. Frames that arrive from now on are kept for [`Receiver::run`], as far as the socket's buffer

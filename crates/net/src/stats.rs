@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use fairlink_core::{Backlog, ClassId, DropReason, Nanos};
+use fairlink_core::{Amount, ClassId, DropReason, Nanos};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -54,32 +54,6 @@ const LOSS_KEYS: [&str; LOSSES] = [
     "refused_by_interface",
 ];
 
-/// Packets and their accounted bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
-    /// Packets.
-    pub packets: u64,
-    /// Accounted bytes.
-    pub bytes: u64,
-}
-
-impl Amount {
-    pub(crate) fn add(&mut self, len: u32) {
-        self.packets += 1;
-        self.bytes += u64::from(len);
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
-    }
-}
-
-impl From<Backlog> for Amount {
-    fn from(backlog: Backlog) -> Self {
-        Self { packets: backlog.packets, bytes: backlog.bytes }
-    }
-}
-
 #[derive(Clone, Debug, Default)]
 struct ClassCounters {
     received: Amount,
@@ -90,7 +64,7 @@ struct ClassCounters {
 
 impl ClassCounters {
     fn dropped(&self) -> Amount {
-        self.lost.iter().fold(Amount::default(), |sum, &lost| sum.plus(lost))
+        self.lost.iter().copied().sum()
     }
 }
 
@@ -130,12 +104,12 @@ impl Counters {
 
     #[inline]
     pub(crate) fn received(&mut self, class: ClassId, len: u32) {
-        self.classes[class.index()].received.add(len);
+        self.classes[class.index()].received.count(len);
     }
 
     #[inline]
     pub(crate) fn sent(&mut self, class: ClassId, len: u32, delay: Nanos) {
-        self.classes[class.index()].sent.add(len);
+        self.classes[class.index()].sent.count(len);
         self.all.saturating_record(delay.0);
         if let Some(histogram) = self.histograms.get_mut(self.histogram[class.index()] as usize) {
             histogram.saturating_record(delay.0);
@@ -144,11 +118,11 @@ impl Counters {
 
     #[inline]
     pub(crate) fn lost(&mut self, class: ClassId, len: u32, loss: Loss) {
-        self.classes[class.index()].lost[loss.index()].add(len);
+        self.classes[class.index()].lost[loss.index()].count(len);
     }
 
     pub(crate) fn marked(&mut self, class: ClassId, len: u32) {
-        self.classes[class.index()].marked.add(len);
+        self.classes[class.index()].marked.count(len);
     }
 
     /// Memory in bytes; it never grows.
@@ -375,9 +349,9 @@ impl GatewayStats {
         for class in classes {
             let parts = [class.received, class.sent, class.dropped, class.queued];
             for (total, part) in totals.iter_mut().zip(parts) {
-                *total = total.plus(part);
+                *total += part;
             }
-            balanced &= class.received == class.sent.plus(class.dropped).plus(class.queued);
+            balanced &= class.received == class.sent + class.dropped + class.queued;
         }
         (totals, balanced)
     }

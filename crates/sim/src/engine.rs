@@ -1,7 +1,7 @@
 //! The run itself: a clock that jumps from event to event.
 
 use fairlink_core::{
-    Backlog, ClassId, Driver, Feature, Leniency, Nanos, Pacer, Scheduler, SchedulerInfo, Wake, registry::build_member,
+    Amount, ClassId, Driver, Feature, Leniency, Nanos, Pacer, Scheduler, SchedulerInfo, Wake, registry::build_member,
 };
 
 use crate::observe::Observer;
@@ -203,8 +203,8 @@ fn run(lines: &mut [Line<'_>], duration: Nanos) -> Result<(), (usize, SimError)>
 }
 
 /// What each leaf has queued, if nothing was lost and nothing made up.
-fn conserved(port: &LinkPort<'_>, scheduler: &dyn Scheduler) -> Result<Vec<Backlog>, SimError> {
-    let mut all = Backlog::default();
+fn conserved(port: &LinkPort<'_>, scheduler: &dyn Scheduler) -> Result<Vec<Amount>, SimError> {
+    let mut all = Amount::default();
     let mut queued_by_leaf = Vec::with_capacity(port.leaves().len());
     for leaf in port.leaves() {
         let queued = scheduler.class_backlog(leaf.class);
@@ -220,7 +220,7 @@ fn conserved(port: &LinkPort<'_>, scheduler: &dyn Scheduler) -> Result<Vec<Backl
     }
     let reported = scheduler.backlog();
     if reported != all {
-        return Err(SimError::Backlog { reported, counted: all });
+        return Err(SimError::Amount { reported, counted: all });
     }
     Ok(queued_by_leaf)
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use fairlink_core::{Backlog, ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Packet, Port, flow_bits};
+use fairlink_core::{Amount, ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Packet, Port, flow_bits};
 use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::measure::{Delays, Spans};
@@ -37,17 +37,12 @@ struct Greedy {
 #[derive(Debug)]
 pub(crate) struct Leaf {
     pub(crate) class: ClassId,
-    pub(crate) offered: Backlog,
-    pub(crate) sent: Backlog,
-    pub(crate) dropped: Backlog,
+    pub(crate) offered: Amount,
+    pub(crate) sent: Amount,
+    pub(crate) dropped: Amount,
     pub(crate) drops: [u64; DropReason::ALL.len()],
     pub(crate) marked: u64,
     pub(crate) delays: Delays,
-}
-
-fn count(sum: &mut Backlog, len: u32) {
-    sum.packets += 1;
-    sum.bytes += u64::from(len);
 }
 
 /// The link, its sources and its measurements, as the driver sees them.
@@ -90,7 +85,7 @@ impl<'a> LinkPort<'a> {
         let count = tree.leaves().len();
         let leaves = tree.leaves().iter().enumerate().map(|(index, &class)| {
             place[class.index()] = index;
-            let none = Backlog::default();
+            let none = Amount::default();
             Leaf {
                 class,
                 offered: none,
@@ -200,7 +195,7 @@ impl<'a> LinkPort<'a> {
     fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, batch: &mut Vec<Packet>) {
         let len = self.scenario.overhead.accounted(len);
         self.observer.arrived(now, class, len);
-        count(&mut self.leaves[self.place[class.index()]].offered, len);
+        self.leaves[self.place[class.index()]].offered.count(len);
         self.moved += 1;
         let flight = Flight { arrived: now, class, len, source, under_way: true };
         let handle = match self.free.pop() {
@@ -261,7 +256,7 @@ impl DropSink for LinkPort<'_> {
         let Some(flight) = self.land(&packet) else { return };
         self.observer.dropped(now, flight.class, flight.len, reason);
         let leaf = &mut self.leaves[self.place[flight.class.index()]];
-        count(&mut leaf.dropped, flight.len);
+        leaf.dropped.count(flight.len);
         leaf.drops[reason.index()] += 1;
         let greedy = self.greedy[flight.source as usize];
         if reason == DropReason::Congestion {
@@ -307,7 +302,7 @@ impl Port for LinkPort<'_> {
         self.free_at = done;
         let place = self.place[flight.class.index()];
         let leaf = &mut self.leaves[place];
-        count(&mut leaf.sent, flight.len);
+        leaf.sent.count(flight.len);
         let (warm, end) = (self.scenario.warmup, self.scenario.duration);
         if done > warm {
             leaf.delays.record(done - flight.arrived);

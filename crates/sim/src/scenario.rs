@@ -1,6 +1,6 @@
 //! What is simulated.
 
-use fairlink_core::{Backlog, BuildError, ClassId, Hierarchy, Nanos, Overhead, PoolError};
+use fairlink_core::{Amount, BuildError, ClassId, Hierarchy, Nanos, Overhead, PoolError};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
@@ -150,24 +150,24 @@ pub enum SimError {
         /// The class.
         class: ClassId,
         /// What its sources sent.
-        offered: Backlog,
+        offered: Amount,
         /// What left.
-        sent: Backlog,
+        sent: Amount,
         /// What was dropped.
-        dropped: Backlog,
+        dropped: Amount,
         /// What the scheduler says is still queued.
-        queued: Backlog,
+        queued: Amount,
     },
     /// The scheduler's backlog is not the sum of its leaves'.
     #[error(
         "the scheduler reports {} packets ({} B) queued, its leaves {} ({} B)",
         .reported.packets, .reported.bytes, .counted.packets, .counted.bytes
     )]
-    Backlog {
+    Amount {
         /// What it reports.
-        reported: Backlog,
+        reported: Amount,
         /// The sum over its leaves.
-        counted: Backlog,
+        counted: Amount,
     },
     /// The observer asked for the end.
     #[error("stopped at {at}")]

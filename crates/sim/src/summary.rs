@@ -1,6 +1,6 @@
 //! From the sums of a run to its report. Only here do integers become floats.
 
-use fairlink_core::{Backlog, ClassId, DropReason, Hierarchy, NANOS_PER_SEC, Nanos};
+use fairlink_core::{Amount, ClassId, DropReason, Hierarchy, NANOS_PER_SEC, Nanos};
 use fairlink_traffic::Interval;
 
 use crate::measure::Spans;
@@ -11,7 +11,7 @@ use crate::scenario::{Options, Scenario};
 /// The report of a run that ended with `queued` at its leaves.
 pub(crate) fn summarise(
     port: &LinkPort<'_>,
-    queued: &[Backlog],
+    queued: &[Amount],
     name: &str,
     options: &Options,
     ideals: &[Vec<f64>],
@@ -38,8 +38,8 @@ pub(crate) fn summarise(
     }
 }
 
-fn leaf_runs(port: &LinkPort<'_>, queued: &[Backlog], rates: &[f64]) -> Vec<ClassRun> {
-    let leaf_run = |(leaf, queued): (&crate::port::Leaf, &Backlog)| {
+fn leaf_runs(port: &LinkPort<'_>, queued: &[Amount], rates: &[f64]) -> Vec<ClassRun> {
+    let leaf_run = |(leaf, queued): (&crate::port::Leaf, &Amount)| {
         let delays = &leaf.delays;
         let quantile = |quantile| delays.quantile(quantile).map(|ns| seconds(Nanos(ns)));
         let drops = DropReason::ALL.iter().filter(|reason| leaf.drops[reason.index()] > 0);

@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use crate::contract::{Backlog, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Rate, Scheduler};
+use crate::contract::{Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Rate, Scheduler};
 use crate::parts::virtual_time;
 use crate::queue::{LeafQueue, PacketSlab};
 
@@ -262,12 +262,12 @@ impl<D: Discipline> Scheduler for Composed<D> {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.queue.backlog())
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

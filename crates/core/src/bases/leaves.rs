@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::contract::{Backlog, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet};
+use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet};
 use crate::queue::{LeafQueue, PacketSlab};
 
 const NIL: u32 = u32::MAX;
@@ -130,14 +130,14 @@ impl<S> Flows<S> {
 
     /// What is queued in all leaves.
     #[must_use]
-    pub fn backlog(&self) -> Backlog {
+    pub fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
     /// What is queued at one class; nothing where it is no leaf.
     #[must_use]
-    pub fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.flows.get(class.index()).map_or(Backlog::default(), |flow| flow.queue.backlog())
+    pub fn class_backlog(&self, class: ClassId) -> Amount {
+        self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog())
     }
 
     /// Empties all queues into `drops` and takes all leaves out of their rings, which have to be made new.

@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use crate::contract::{
-    Backlog, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Rate, Scheduler,
+    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Rate, Scheduler,
 };
 use crate::parts::{
     heap::Heap,
@@ -190,12 +190,12 @@ impl<P: Potential> Scheduler for Rps<P> {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+    fn backlog(&self) -> Amount {
+        Amount { packets: u64::from(self.slab.queued()), bytes: self.bytes }
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.queue.backlog())
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

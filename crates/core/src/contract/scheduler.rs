@@ -9,6 +9,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::amount::Amount;
 use super::packet::{ClassId, Packet};
 use super::units::Nanos;
 
@@ -113,15 +114,6 @@ impl<F: FnMut(Nanos, Packet, DropReason)> DropSink for F {
     }
 }
 
-/// What is queued.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
-    /// Packets.
-    pub packets: u64,
-    /// Their accounted bytes.
-    pub bytes: u64,
-}
-
 /// Decides which packet a link sends next. One scheduler serves one link.
 pub trait Scheduler: Send {
     /// Queues `packet` at its class, or drops it (or another) into `drops`.
@@ -131,10 +123,10 @@ pub trait Scheduler: Send {
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued;
 
     /// What is queued in all classes together.
-    fn backlog(&self) -> Backlog;
+    fn backlog(&self) -> Amount;
 
     /// What is queued at one leaf; nothing for a class that is not a leaf.
-    fn class_backlog(&self, class: ClassId) -> Backlog;
+    fn class_backlog(&self, class: ClassId) -> Amount;
 
     /// Gives every queued packet to `drops` with [`DropReason::Purged`], in order within each class, and forgets all
     /// credit and debt, as if just constructed.
@@ -193,11 +185,11 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         (**self).dequeue(now, drops)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         (**self).backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         (**self).class_backlog(class)
     }
 

@@ -428,7 +428,7 @@ fn a_purge_gives_packets_back_in_the_order_in_which_they_would_have_left_and_for
     let late = Nanos::from_secs(10);
     purged.queue.purge(&mut purged.slab, LEAF, late, &mut purged.sink);
     assert_eq!(purged.sink.dropped, order.iter().map(|&handle| (handle, DropReason::Purged)).collect::<Vec<_>>());
-    assert_eq!(purged.slab.backlog(), Backlog::default());
+    assert_eq!(purged.slab.backlog(), Amount::default());
     fill(&mut purged);
     assert!(core::iter::from_fn(|| purged.take(late.0)).eq(order));
     // Also what CoDel was about to do.

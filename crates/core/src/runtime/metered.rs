@@ -11,81 +11,44 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::AddAssign;
 
-use crate::contract::{
-    Backlog, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Scheduler,
-};
+use crate::contract::{Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Scheduler};
 use crate::runtime::reconfigure::{Change, ReconfigureError, reconfigure};
-
-/// Packets and their accounted bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl Count {
-    fn add(&mut self, packet: &Packet) {
-        self.packets += 1;
-        self.bytes += u64::from(packet.len);
-    }
-}
-
-impl AddAssign for Count {
-    fn add_assign(&mut self, other: Self) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-    }
-}
-
-impl From<Backlog> for Count {
-    fn from(backlog: Backlog) -> Self {
-        Self { packets: backlog.packets, bytes: backlog.bytes }
-    }
-}
 
 /// What has passed one class, or several together. All counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Handed in by enqueue.
-    pub received: Count,
+    pub received: Amount,
     /// Handed out by dequeue.
-    pub sent: Count,
+    pub sent: Amount,
     /// Dropped, by [`DropReason::index`].
-    pub dropped: [Count; DropReason::ALL.len()],
+    pub dropped: [Amount; DropReason::ALL.len()],
     /// Marked as having met congestion. These are also among those sent, or dropped after all.
-    pub marked: Count,
+    pub marked: Amount,
 }
 
 impl Counters {
     /// Dropped for `reason`.
     #[must_use]
-    pub fn dropped_for(&self, reason: DropReason) -> Count {
+    pub fn dropped_for(&self, reason: DropReason) -> Amount {
         self.dropped[reason.index()]
     }
 
     /// Dropped for whatever reason.
     #[must_use]
-    pub fn dropped_total(&self) -> Count {
-        let mut all = Count::default();
-        self.dropped.iter().for_each(|&count| all += count);
-        all
+    pub fn dropped_total(&self) -> Amount {
+        self.dropped.iter().copied().sum()
     }
 
     /// What must be queued if nothing was lost or invented; `None` where more came out than went in.
     #[must_use]
-    pub fn outstanding(&self) -> Option<Count> {
-        let dropped = self.dropped_total();
-        Some(Count {
-            packets: self.received.packets.checked_sub(self.sent.packets)?.checked_sub(dropped.packets)?,
-            bytes: self.received.bytes.checked_sub(self.sent.bytes)?.checked_sub(dropped.bytes)?,
-        })
+    pub fn outstanding(&self) -> Option<Amount> {
+        self.received.checked_sub(self.sent)?.checked_sub(self.dropped_total())
     }
 
     /// received = sent + dropped + queued.
-    fn check(&self, queued: Backlog) -> Result<(), String> {
-        if self.outstanding() == Some(queued.into()) {
+    fn check(&self, queued: Amount) -> Result<(), String> {
+        if self.outstanding() == Some(queued) {
             return Ok(());
         }
         Err(format!(
@@ -134,13 +97,13 @@ impl Meter {
     }
 
     fn received(&mut self, packet: &Packet) {
-        self.total.received.add(packet);
-        self.class(packet.class).received.add(packet);
+        self.total.received.count(packet.len);
+        self.class(packet.class).received.count(packet.len);
     }
 
     fn sent(&mut self, packet: &Packet) {
-        self.total.sent.add(packet);
-        self.class(packet.class).sent.add(packet);
+        self.total.sent.count(packet.len);
+        self.class(packet.class).sent.count(packet.len);
     }
 }
 
@@ -152,14 +115,14 @@ struct CountingSink<'a> {
 
 impl DropSink for CountingSink<'_> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
-        self.meter.total.dropped[reason.index()].add(&packet);
-        self.meter.class(packet.class).dropped[reason.index()].add(&packet);
+        self.meter.total.dropped[reason.index()].count(packet.len);
+        self.meter.class(packet.class).dropped[reason.index()].count(packet.len);
         self.drops.dropped(now, packet, reason);
     }
 
     fn marked(&mut self, now: Nanos, packet: &Packet) {
-        self.meter.total.marked.add(packet);
-        self.meter.class(packet.class).marked.add(packet);
+        self.meter.total.marked.count(packet.len);
+        self.meter.class(packet.class).marked.count(packet.len);
         self.drops.marked(now, packet);
     }
 }
@@ -202,7 +165,7 @@ impl<S: Scheduler> Metered<S> {
     /// The class and its numbers, in words.
     pub fn check_conservation(&self) -> Result<(), String> {
         self.meter.total.check(self.inner.backlog()).map_err(|error| format!("all classes: {error}"))?;
-        self.meter.elsewhere.check(Backlog::default()).map_err(|error| format!("no class: {error}"))?;
+        self.meter.elsewhere.check(Amount::default()).map_err(|error| format!("no class: {error}"))?;
         let mut sum = self.meter.elsewhere;
         for (index, counters) in self.meter.classes.iter().enumerate() {
             let queued = self.inner.class_backlog(ClassId(index as u32));
@@ -233,8 +196,8 @@ impl Metered<Box<dyn Scheduler>> {
         let mut sink = CountingSink { meter: &mut meter, drops };
         self.inner = reconfigure(&mut self.inner, now, change, &mut |now, packet: Packet, reason: DropReason| {
             if reason == DropReason::ClassRemoved {
-                sink.meter.total.dropped[reason.index()].add(&packet);
-                sink.meter.elsewhere.dropped[reason.index()].add(&packet);
+                sink.meter.total.dropped[reason.index()].count(packet.len);
+                sink.meter.elsewhere.dropped[reason.index()].count(packet.len);
                 sink.drops.dropped(now, packet, reason);
             } else {
                 sink.dropped(now, packet, reason);
@@ -267,11 +230,11 @@ impl<S: Scheduler> Scheduler for Metered<S> {
         dequeued
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.inner.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.inner.class_backlog(class)
     }
 

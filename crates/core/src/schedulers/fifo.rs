@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use alloc::{collections::VecDeque, format};
 
 use crate::contract::{
-    Backlog, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo,
+    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo,
     WorkConserving,
 };
 
@@ -28,7 +28,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 #[derive(Clone, Copy, Debug)]
 struct Class {
     limits: Option<QueueLimits>,
-    backlog: Backlog,
+    backlog: Amount,
 }
 
 /// One queue for all classes.
@@ -45,7 +45,7 @@ impl Fifo {
     /// A queue for the leaves of `tree`.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
-        let mut classes = alloc::vec![Class { limits: None, backlog: Backlog::default() }; tree.len()];
+        let mut classes = alloc::vec![Class { limits: None, backlog: Amount::default() }; tree.len()];
         for &leaf in tree.leaves() {
             classes[leaf.index()].limits = Some(tree.config(leaf).limits);
         }
@@ -98,12 +98,12 @@ impl Scheduler for Fifo {
         self.pop().map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.queue.len() as u64, bytes: self.bytes }
+    fn backlog(&self) -> Amount {
+        Amount { packets: self.queue.len() as u64, bytes: self.bytes }
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.backlog)
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.classes.get(class.index()).map_or(Amount::default(), |class| class.backlog)
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

@@ -35,7 +35,7 @@ use alloc::string::String;
 
 use crate::bases::leaves::Flows;
 use crate::contract::{
-    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet, Scheduler, SchedulerInfo,
+    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet, Scheduler, SchedulerInfo,
     WorkConserving,
 };
 use crate::parts::{
@@ -172,11 +172,11 @@ impl Scheduler for Rcsp {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.flows.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlink_core::{
-    Backlog, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, QueueLimits, Rate,
+    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, QueueLimits, Rate,
     Scheduler, SchedulerInfo, WorkConserving,
 };
 
@@ -155,7 +155,7 @@ struct Toy {
     max_queued: usize,
     turn: usize,
     dequeues: u64,
-    lost: Backlog,
+    lost: Amount,
     number: u64,
     /// A class sends no faster than its own ceiling, those above it are left alone.
     ceilings: Vec<Option<Rate>>,
@@ -176,7 +176,7 @@ impl Toy {
             max_queued: link.max_queued as usize,
             turn: 0,
             dequeues: 0,
-            lost: Backlog::default(),
+            lost: Amount::default(),
             number: MADE.fetch_add(1, Ordering::Relaxed),
             ceilings: ids().map(|id| tree.config(id).ceiling).collect(),
             free_at: vec![Nanos::ZERO; tree.len()],
@@ -296,8 +296,8 @@ impl Scheduler for Toy {
         }
     }
 
-    fn backlog(&self) -> Backlog {
-        let mut all = if self.is(Fault::LosesAPacketAndLies) { self.lost } else { Backlog::default() };
+    fn backlog(&self) -> Amount {
+        let mut all = if self.is(Fault::LosesAPacketAndLies) { self.lost } else { Amount::default() };
         for packet in self.queues.iter().flatten() {
             all.packets += 1;
             all.bytes += u64::from(packet.len);
@@ -308,14 +308,14 @@ impl Scheduler for Toy {
         all
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         let Some(queue) = self.queues.get(class.index()) else {
             let one = u64::from(self.is(Fault::KnowsEveryClass));
-            return Backlog { packets: one, bytes: one };
+            return Amount { packets: one, bytes: one };
         };
         let packets = queue.len() as u64;
         let packets = if self.is(Fault::MiscountsAClass) { packets.min(3) } else { packets };
-        Backlog { packets, bytes: queue.iter().map(|packet| u64::from(packet.len)).sum() }
+        Amount { packets, bytes: queue.iter().map(|packet| u64::from(packet.len)).sum() }
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

@@ -2,7 +2,7 @@
 //! loses or invents packets.
 
 use fairlink_core::{
-    Change, ClassId, Count, Counters, Dequeued, DropReason, Leniency, Metered, Nanos, Packet, ReconfigureError,
+    Amount, Change, ClassId, Counters, Dequeued, DropReason, Leniency, Metered, Nanos, Packet, ReconfigureError,
     Scheduler, SchedulerInfo,
     registry::{self, SCHEDULERS},
 };
@@ -59,8 +59,8 @@ fn refuse(_: Nanos, packet: Packet, reason: DropReason) {
     panic!("{packet:?} dropped: {reason:?}");
 }
 
-fn count(packets: u64, bytes: u64) -> Count {
-    Count { packets, bytes }
+fn count(packets: u64, bytes: u64) -> Amount {
+    Amount { packets, bytes }
 }
 
 /// Three classes that got 4 packets each, of 100, 200 and 300 B; the third takes two only. Two packets were sent.

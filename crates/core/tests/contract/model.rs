@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    Backlog, BatchEnd, Change, ClassId, Dequeued, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Leniency, Nanos,
-    Packet, QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, reconfigure,
+    Amount, BatchEnd, Change, ClassId, Dequeued, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Leniency, Nanos, Packet,
+    QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, reconfigure,
 };
 
 use crate::trees::{Survivors, TreeSpec};
@@ -76,7 +76,7 @@ pub(crate) struct Model {
     /// Classes with packets that were queued by flow, now or before a change: these keep their order within the flow only.
     by_flow: Vec<bool>,
     /// What is in `queues`.
-    total: Backlog,
+    total: Amount,
     next_handle: u64,
     now: Nanos,
     calls: u64,
@@ -98,7 +98,7 @@ impl Model {
             work_conserving,
             queues,
             by_flow,
-            total: Backlog::default(),
+            total: Amount::default(),
             next_handle: 0,
             now,
             calls: 0,
@@ -132,12 +132,12 @@ impl Model {
         self.invariants = invariants;
     }
 
-    pub(crate) fn backlog(&self) -> Backlog {
+    pub(crate) fn backlog(&self) -> Amount {
         self.total
     }
 
-    fn count(&self) -> Backlog {
-        let mut all = Backlog::default();
+    fn count(&self) -> Amount {
+        let mut all = Amount::default();
         for &(_, len) in self.queues.iter().flatten() {
             all.packets += 1;
             all.bytes += u64::from(len);
@@ -163,9 +163,9 @@ impl Model {
         path.any(|class| self.tree.config(class).ceiling.is_some())
     }
 
-    fn class_backlog(&self, class: usize) -> Backlog {
+    fn class_backlog(&self, class: usize) -> Amount {
         let packets = self.queues[class].len() as u64;
-        Backlog { packets, bytes: self.queues[class].iter().map(|&(_, len)| u64::from(len)).sum() }
+        Amount { packets, bytes: self.queues[class].iter().map(|&(_, len)| u64::from(len)).sum() }
     }
 
     /// Why a packet may be dropped on arrival; it must be if there is any reason.
@@ -465,7 +465,7 @@ impl Model {
             return Ok(false);
         };
         let left = self.scheduler.backlog();
-        ensure!(left == Backlog::default(), "the old scheduler keeps {left:?}");
+        ensure!(left == Amount::default(), "the old scheduler keeps {left:?}");
         self.scheduler = new;
         self.note_drops(&drops);
         let mut old = std::mem::replace(&mut self.queues, vec![VecDeque::new(); tree.len()]);
@@ -529,7 +529,7 @@ impl Model {
         }
         for beyond in [self.queues.len() as u32, u32::MAX] {
             let is = self.scheduler.class_backlog(ClassId(beyond));
-            ensure!(is == Backlog::default(), "class {beyond} does not exist and has {is:?}");
+            ensure!(is == Amount::default(), "class {beyond} does not exist and has {is:?}");
         }
         self.scheduler.check_invariants()
     }

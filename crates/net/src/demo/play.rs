@@ -16,7 +16,7 @@ use super::{
 use crate::addressing::{AddressingError, default_matches, headers_for};
 use crate::gateway::{Gateway, GatewayConfig, OpenError, RunError};
 use crate::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
-use crate::meter::{Count, ReceiverReport};
+use crate::meter::{ReceiverReport, rate_bps};
 use crate::netns::PrivateNamespace;
 use crate::pacing::Pacing;
 use crate::receiver::{Receiver, ReceiverConfig, ReceiverError, Window};
@@ -328,7 +328,7 @@ fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, window: &Window) 
     let middle = Nanos(((window.start_s + window.end_s) / 2.0 * 1e9).max(0.0) as u64);
     let phase = plan.phase_at(middle);
     let length = window.end_s - window.start_s;
-    let rate = |class: &ClassId| window.classes.get(class).map_or(0.0, |count| count.rate_bps(length));
+    let rate = |class: &ClassId| window.classes.get(class).map_or(0.0, |&amount| rate_bps(amount, length));
     DemoProgress {
         scheduler: sharer.name(),
         elapsed_s: window.end_s,
@@ -356,9 +356,7 @@ fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, played: &Played) ->
                 .iter()
                 .map(|&class| DemoRate {
                     name: plan.name(class),
-                    rate_bps: counts
-                        .get(&class)
-                        .map_or(0.0, |count: &Count| count.rate_bps(seconds(Nanos(end - start)))),
+                    rate_bps: counts.get(&class).map_or(0.0, |&amount| rate_bps(amount, seconds(Nanos(end - start)))),
                     ideal_bps: plan.ideal_bps(index, class),
                 })
                 .collect(),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::common::{flat, rate, run, scenario, source, weighted};
 use fairlink_core::{
-    Backlog, ClassConfig, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Leniency, LinkConfig, Nanos, Overhead,
+    Amount, ClassConfig, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Leniency, LinkConfig, Nanos, Overhead,
     Packet, QueueKind, QueueLimits, Scheduler, WorkConserving,
     registry::{SCHEDULERS, find},
 };
@@ -345,15 +345,15 @@ impl Scheduler for Faulty {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         let bytes = self.queue.iter().map(|packet| u64::from(packet.len)).sum();
         let miscount = u64::from(self.fault == Fault::Miscounts);
-        Backlog { packets: self.queue.len() as u64 + miscount, bytes }
+        Amount { packets: self.queue.len() as u64 + miscount, bytes }
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         let queue = self.queue.iter().filter(|packet| packet.class == class);
-        Backlog { packets: queue.clone().count() as u64, bytes: queue.map(|packet| u64::from(packet.len)).sum() }
+        Amount { packets: queue.clone().count() as u64, bytes: queue.map(|packet| u64::from(packet.len)).sum() }
     }
 
     fn purge(&mut self, _now: Nanos, _drops: &mut dyn DropSink) {

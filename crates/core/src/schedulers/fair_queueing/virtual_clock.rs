@@ -32,7 +32,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::contract::{
-    Backlog, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo,
+    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo,
     WorkConserving,
 };
 use crate::parts::{
@@ -194,12 +194,12 @@ impl Scheduler for VirtualClock {
         first.and_then(|(index, _)| self.pop(index)).map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+    fn backlog(&self) -> Amount {
+        Amount { packets: u64::from(self.slab.queued()), bytes: self.bytes }
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.leaves.get(class.index()).map_or(Backlog::default(), |leaf| leaf.queue.backlog())
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

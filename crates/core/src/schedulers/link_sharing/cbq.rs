@@ -68,7 +68,7 @@ use alloc::vec::Vec;
 
 use crate::bases::borrowing::{Lending, Standing};
 use crate::contract::{
-    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Rate, Scheduler,
+    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Rate, Scheduler,
     SchedulerInfo, WorkConserving,
 };
 use crate::parts::heap::Heap;
@@ -418,13 +418,13 @@ impl Scheduler for Cbq {
         Dequeued::Packet(packet.expect("a leaf that is in a set has packets"))
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
-        leaf.map_or(Backlog::default(), |leaf| leaf.queue.backlog())
+        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

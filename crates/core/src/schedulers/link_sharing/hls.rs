@@ -70,7 +70,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use crate::contract::{
-    Backlog, BatchEnd, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet,
+    Amount, BatchEnd, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet,
     Scheduler, SchedulerInfo, WorkConserving,
 };
 use crate::queue::{LeafQueue, PacketSlab};
@@ -821,12 +821,12 @@ impl Scheduler for Hls {
         }
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.leaves.get(class.index()).map_or(Backlog::default(), |leaf| leaf.queue.backlog())
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

@@ -62,7 +62,7 @@ pub use plan::{PRIORITIES, Plan, ROUND, ROUND_PACKETS};
 
 use crate::bases::borrowing::{Lending, Standing};
 use crate::contract::{
-    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Nanos, Packet,
+    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Nanos, Packet,
     Scheduler, SchedulerInfo, WorkConserving,
 };
 use crate::parts::{bucket::Bucket, heap::Heap};
@@ -485,13 +485,13 @@ impl Scheduler for Htb {
         }
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
-        leaf.map_or(Backlog::default(), |leaf| leaf.queue.backlog())
+        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog())
     }
 
     /// What a pool knows of this link's classes is the pool's, and stays.

@@ -37,7 +37,7 @@ use alloc::string::String;
 
 use crate::bases::leaves::{Flows, Ring};
 use crate::contract::{
-    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
 };
 use crate::parts::heap::Heap;
 
@@ -202,11 +202,11 @@ impl Scheduler for Corr {
         unreachable!("a cycle begins in which somebody has a slot coming")
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.flows.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
     }
 

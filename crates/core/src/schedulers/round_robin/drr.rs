@@ -42,7 +42,7 @@ use alloc::vec::Vec;
 
 use crate::bases::leaves::{Flows, Ring};
 use crate::contract::{
-    Backlog, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
+    Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
     WorkConserving,
 };
 
@@ -289,11 +289,11 @@ impl Scheduler for Drr {
         self.turns.next(&mut self.flows, now, drops).map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.flows.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
     }
 

@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 
 use crate::bases::leaves::Flows;
 use crate::contract::{
-    Backlog, BuildError, ClassId, Contract, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
+    Amount, BuildError, ClassId, Contract, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
     SchedulerInfo, WorkConserving,
 };
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
@@ -166,11 +166,11 @@ impl Scheduler for DrrPlus {
         packet.map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.flows.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
     }
 

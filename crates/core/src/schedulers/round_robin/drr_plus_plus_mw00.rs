@@ -40,7 +40,7 @@ use alloc::vec::Vec;
 
 use crate::bases::leaves::{Flows, Ring};
 use crate::contract::{
-    Backlog, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
+    Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
     WorkConserving,
 };
 use crate::schedulers::{
@@ -181,11 +181,11 @@ impl Scheduler for Mw00 {
         unreachable!("after the rounds in which nobody can send, somebody can");
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.flows.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
     }
 

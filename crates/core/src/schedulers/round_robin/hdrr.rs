@@ -37,7 +37,7 @@ use alloc::vec::Vec;
 
 use crate::bases::leaves::Flows;
 use crate::contract::{
-    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
 };
 use crate::parts::{
     heap::Heap,
@@ -195,11 +195,11 @@ impl Scheduler for Hdrr {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.flows.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
     }
 

@@ -37,7 +37,7 @@ use alloc::vec::Vec;
 
 use crate::bases::leaves::{Flows, Ring};
 use crate::contract::{
-    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
 };
 
 #[cfg(test)]
@@ -183,11 +183,11 @@ impl Scheduler for Hrr {
         Dequeued::WaitUntil(waiting.map(Level::ends).min().unwrap_or(Nanos::MAX))
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.flows.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
     }
 

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 
 use crate::bases::leaves::{Flows, Ring};
 use crate::contract::{
-    Backlog, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
 };
 
 /// What `wrr` is and supports.
@@ -119,11 +119,11 @@ impl Scheduler for Wrr {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.flows.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
+    fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
     }
 

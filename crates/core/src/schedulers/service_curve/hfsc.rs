@@ -58,7 +58,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::contract::{
-    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
+    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
     SchedulerInfo, Share, WorkConserving,
 };
 use crate::parts::{
@@ -515,12 +515,12 @@ impl Scheduler for Hfsc {
         )
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.queue.backlog())
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

@@ -29,7 +29,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::contract::{
-    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
+    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
     SchedulerInfo, WorkConserving,
 };
 use crate::parts::{
@@ -154,12 +154,12 @@ impl Scheduler for Sced {
         first.and_then(|(index, _)| self.pop(index, drops)).map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
-    fn backlog(&self) -> Backlog {
+    fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.leaves.get(class.index()).map_or(Backlog::default(), |leaf| leaf.queue.backlog())
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

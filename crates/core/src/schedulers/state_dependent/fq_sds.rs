@@ -49,8 +49,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::contract::{
-    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, LeakyBucket, NANOS_PER_SEC,
-    Nanos, Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving,
+    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, LeakyBucket, NANOS_PER_SEC, Nanos,
+    Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving,
 };
 use crate::parts::{
     heap::Heap,
@@ -308,12 +308,12 @@ impl Scheduler for FqSds {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+    fn backlog(&self) -> Amount {
+        Amount { packets: u64::from(self.slab.queued()), bytes: self.bytes }
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.queue.backlog())
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

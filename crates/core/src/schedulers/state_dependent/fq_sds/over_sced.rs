@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use super::excess::{Excess, Policy, Session};
 use super::{free, info, session};
 use crate::contract::{
-    Backlog, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, QueueLimits,
+    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, QueueLimits,
     Scheduler, SchedulerInfo,
 };
 use crate::parts::{
@@ -196,12 +196,12 @@ impl Scheduler for FqSdsSced {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+    fn backlog(&self) -> Amount {
+        Amount { packets: u64::from(self.slab.queued()), bytes: self.bytes }
     }
 
-    fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.classes.get(class.index()).map_or(Backlog::default(), |class| class.queue.backlog())
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
