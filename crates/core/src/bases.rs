@@ -3,5 +3,5 @@
 
 pub(crate) mod borrowing;
 pub(crate) mod composed;
-pub(crate) mod leaves;
+pub(crate) mod flows;
 pub(crate) mod rate_proportional;

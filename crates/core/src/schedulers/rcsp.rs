@@ -33,7 +33,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
-use crate::bases::leaves::Flows;
+use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet, Scheduler, SchedulerInfo,
     WorkConserving,

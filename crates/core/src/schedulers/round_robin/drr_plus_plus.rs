@@ -47,7 +47,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::bases::leaves::Flows;
+use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
     WorkConserving,
