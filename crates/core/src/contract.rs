@@ -1,6 +1,7 @@
 //! The contract: what a scheduler is, what it is built from, and what it is told and asked.
 //!
-//! [`scheduler`] says what a scheduler is; [`hierarchy`] and [`class`] what it is built from; [`info`] what it tells of itself;
+//! [`scheduler`] says what a scheduler is; [`hierarchy`] and [`class`] what it is built from; [`info`] what it tells of itself, [`promises`]
+//! what it promises;
 //! [`packet`], [`amount`], [`units`] and [`overhead`] what is counted; [`lender`] whom a class may borrow from beyond its own link.
 
 pub mod amount;
@@ -10,6 +11,7 @@ pub mod info;
 pub mod lender;
 pub mod overhead;
 pub mod packet;
+pub mod promises;
 pub mod scheduler;
 pub mod units;
 
@@ -17,8 +19,9 @@ pub use amount::Amount;
 pub use class::*;
 pub use hierarchy::*;
 pub use info::*;
-pub use lender::Lender;
+pub use lender::{Lender, Members};
 pub use overhead::{Framing, Overhead};
 pub use packet::*;
+pub use promises::*;
 pub use scheduler::*;
 pub use units::*;

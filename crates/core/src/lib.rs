@@ -25,8 +25,8 @@ pub mod schedulers;
 mod test_link;
 
 pub use contract::*;
-pub use runtime::driver::{Driver, Pacer, Port, Wake};
-pub use runtime::metered::{Counters, Metered};
+pub use runtime::driver::{Driver, Next, Pacer, Port, Wake};
+pub use runtime::metered::{Counters, Metered, MeteredChange, MeteredRetired};
 pub use runtime::pool::{Member, Pool, PoolError};
-pub use runtime::reconfigure::{Change, ReconfigureError, reconfigure};
+pub use runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
 pub use runtime::{pool, registry};

@@ -4,5 +4,6 @@ pub(crate) mod bitset;
 pub(crate) mod bucket;
 pub(crate) mod curve;
 pub(crate) mod heap;
+pub(crate) mod memory;
 pub(crate) mod tags;
 pub(crate) mod virtual_time;

@@ -1,8 +1,8 @@
 //! The workload behind `cost` and `callgrind`: every leaf backlogged, arrivals at random, batches of 32.
 
 use fairlink_core::{
-    BatchEnd, ClassConfig, ClassId, DropReason, Hierarchy, Leniency, LinkConfig, Nanos, Packet, QueueLimits, Rate,
-    Scheduler, Share, registry,
+    BatchEnd, ClassConfig, ClassId, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, QueueLimits,
+    Rate, Scheduler, Share, registry,
 };
 
 /// Packets per call.
@@ -96,7 +96,7 @@ impl Workload {
         }
         let mut scheduler = (name != HARNESS).then(|| {
             let info = registry::find(name).unwrap_or_else(|| panic!("no scheduler is called {name}"));
-            registry::build(info, &tree, Leniency::Ignore).expect("a scheduler")
+            info.build(&tree, Leniency::Ignore, Members::new()).expect("a scheduler")
         });
         let away = places.split_off(places.len() * 15 / 16).into_iter().map(|class| (class, shape.len)).collect();
         if let Some(scheduler) = &mut scheduler {

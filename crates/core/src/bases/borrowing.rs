@@ -10,22 +10,29 @@
 //! the children that borrow from it. A leaf that gets or loses backlog, or a class that changes its standing, moves itself
 //! between two sets of its parent, and takes all leaves below it along; a class whose set became empty leaves its parent's.
 //!
-//! **Turns** are the caller's: either over all leaves under a limit of levels, by [`Lending::next`], or within a level, going down
-//! from the root by [`Lending::next_child`] with what the caller keeps for each set by its [`Lending::number`].
+//! **Turns** are the caller's: either over all leaves under a limit of levels, by [`BorrowingTree::next`], or within a level, going down
+//! from the root by [`BorrowingTree::next_child`] with what the caller keeps for each set by its [`BorrowingTree::number`].
 //!
 //! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all leaves: the
 //! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child and a number for
 //! each set, of which there are as many as levels times priorities in use.
 //!
-//! **Invariants.** A child is in a set exactly when its standing and its own sets say so ([`Lending::check`]).
+//! **Invariants.** A child is in a set exactly when its standing and its own sets say so ([`BorrowingTree::check`]).
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 use core::ops::Range;
 
-use crate::contract::{BuildError, ClassId, Hierarchy, MAX_DEPTH};
-use crate::parts::bitset;
+use crate::contract::{BuildError, ClassId, Hierarchy, MAX_DEPTH, OutOfMemory};
+use crate::parts::{
+    bitset,
+    memory::{Stack, bytes_of, filled},
+};
+
+mod plan;
+
+pub(crate) use plan::Plan;
 
 const ROOT: u32 = ClassId::ROOT.0;
 
@@ -47,10 +54,10 @@ struct Node {
     parent: u32,
     /// Among the parent's children.
     position: u32,
-    /// The children, in `Lending::children`.
+    /// The children, in `BorrowingTree::children`.
     first_child: u32,
     children: u32,
-    /// The number of its first set, where that lies in `Lending::words`, and the words of each.
+    /// The number of its first set, where that lies in `BorrowingTree::words`, and the words of each.
     first_set: u32,
     first_word: usize,
     words: u32,
@@ -64,37 +71,32 @@ struct Node {
 
 /// The sets of a tree.
 #[derive(Debug)]
-pub(crate) struct Lending {
-    nodes: Vec<Node>,
-    children: Vec<u32>,
-    words: Vec<u64>,
+pub(crate) struct BorrowingTree {
+    nodes: Stack<Node>,
+    children: Stack<u32>,
+    words: Box<[u64]>,
     /// The root's sets that are not empty, in the order of their numbers.
-    ready: Vec<u64>,
+    ready: Box<[u64]>,
     /// Of all classes.
     sets: u32,
     /// One more than the largest priority of a leaf.
     priorities: u8,
 }
 
-impl Lending {
-    /// The sets of `tree` without backlog, every class lending. `priorities` are those of the classes by id; only those of leaves
+impl BorrowingTree {
+    /// The sets of `tree` without backlog, every class borrowing. `priorities` are those of the classes by id; only those of leaves
     /// matter.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] for a tree whose sets are too many to count in 32 bits.
     pub(crate) fn new(tree: &Hierarchy, priorities: &[u8]) -> Result<Self, BuildError> {
-        let mut levels = alloc::vec![0u8; tree.len()];
-        for class in tree.classes().rev() {
-            if let Some(parent) = tree.parent(class) {
-                levels[parent.index()] = levels[parent.index()].max(levels[class.index()] + 1);
-            }
-        }
+        let levels = levels(tree)?;
         let count = tree.leaves().iter().map(|leaf| priorities[leaf.index()]).max().unwrap_or(0) + 1;
-        let mut lending = Self {
-            nodes: Vec::with_capacity(tree.len()),
-            children: Vec::with_capacity(tree.len()),
-            words: Vec::new(),
-            ready: Vec::new(),
+        let mut borrowing = Self {
+            nodes: Stack::with_room(tree.len())?,
+            children: Stack::with_room(tree.len())?,
+            words: Box::default(),
+            ready: Box::default(),
             sets: 0,
             priorities: count,
         };
@@ -104,10 +106,10 @@ impl Lending {
             let children = tree.children(class);
             let own_words = if level == 0 { 0 } else { bitset::words(children.len()) };
             let own_sets = if level == 0 { 0 } else { (usize::from(level) + 1) * usize::from(count) };
-            lending.nodes.push(Node {
+            borrowing.nodes.push(Node {
                 parent: tree.parent(class).map_or(ROOT, |parent| parent.0),
                 position: 0,
-                first_child: lending.children.len() as u32,
+                first_child: borrowing.children.len() as u32,
                 children: children.len() as u32,
                 first_set: sets as u32,
                 first_word: words,
@@ -117,7 +119,7 @@ impl Lending {
                 standing: Standing::Lends,
                 backlogged: false,
             });
-            lending.children.extend(children.iter().map(|child| child.0));
+            children.iter().for_each(|child| borrowing.children.push(child.0));
             sets += own_sets as u64;
             words += own_sets * own_words;
             if sets > u64::from(u32::MAX) {
@@ -125,17 +127,33 @@ impl Lending {
                 return Err(BuildError::Parameter { class, what: "number of sets", value: sets, min: 0, max });
             }
         }
-        for parent in 0..lending.nodes.len() {
-            let Node { first_child, children, .. } = lending.nodes[parent];
+        for parent in 0..borrowing.nodes.len() {
+            let Node { first_child, children, .. } = borrowing.nodes[parent];
             for position in 0..children {
-                let child = lending.children[(first_child + position) as usize];
-                lending.nodes[child as usize].position = position;
+                let child = borrowing.children[(first_child + position) as usize];
+                borrowing.nodes[child as usize].position = position;
             }
         }
-        lending.words = alloc::vec![0; words];
-        lending.ready = alloc::vec![0; bitset::words(lending.root_sets())];
-        lending.sets = sets as u32;
-        Ok(lending)
+        borrowing.words = filled(words, 0)?;
+        borrowing.ready = filled(bitset::words(borrowing.root_sets()), 0)?;
+        borrowing.sets = sets as u32;
+        Ok(borrowing)
+    }
+
+    /// Bytes that one for `tree` takes, with what it takes to be built, and the number of its sets; as many as can be counted
+    /// where there is no memory to find out.
+    pub(crate) fn memory(tree: &Hierarchy) -> (u64, u64) {
+        let Ok(levels) = levels(tree) else { return (u64::MAX / 4, u64::MAX / 16) };
+        let largest = tree.leaves().iter().map(|&leaf| plan::priority(tree, leaf)).max().unwrap_or(0);
+        let priorities = usize::from(largest) + 1;
+        let (mut words, mut sets) = (bitset::words((usize::from(levels[0]) + 1) * priorities), 0);
+        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class)) {
+            let own = (usize::from(levels[class.index()]) + 1) * priorities;
+            words += own * bitset::words(tree.children(class).len());
+            sets += own as u64;
+        }
+        let nodes = bytes_of::<Node>(tree.len()) + bytes_of::<u32>(tree.len()) + bytes_of::<u8>(tree.len());
+        (nodes + bytes_of::<u64>(words), sets)
     }
 
     /// One more than the largest priority of a leaf.
@@ -209,7 +227,7 @@ impl Lending {
         self.sets as usize
     }
 
-    /// The number of the set of `class`, which is not a leaf, for lenders of `level` and for `priority`, below [`Lending::sets`].
+    /// The number of the set of `class`, which is not a leaf, for lenders of `level` and for `priority`, below [`BorrowingTree::sets`].
     #[must_use]
     #[inline]
     pub(crate) fn number(&self, class: u32, level: u8, priority: u8) -> usize {
@@ -277,7 +295,7 @@ impl Lending {
         }
     }
 
-    /// The reverse of [`Lending::link`].
+    /// The reverse of [`BorrowingTree::link`].
     fn unlink(&mut self, mut class: u32, mut level: u8, priority: u8) {
         while class != ROOT
             && let Some(above) = self.place(class, level)
@@ -343,7 +361,7 @@ impl Lending {
     #[must_use]
     pub(crate) fn next(&self, priority: u8, highest: u8, from: Option<u32>, inclusive: bool) -> Option<u32> {
         self.lowest()?;
-        let search = Search { lending: self, priority, highest };
+        let search = Search { borrowing: self, priority, highest };
         let beyond = from.and_then(|leaf| search.beyond(leaf, inclusive));
         beyond.or_else(|| search.descend(ROOT, search.own(ROOT, false)))
     }
@@ -352,6 +370,7 @@ impl Lending {
     ///
     /// # Errors
     /// The class and the set, in words.
+    #[cfg(feature = "invariants")]
     pub(crate) fn check(&self) -> Result<(), String> {
         for level in 0..=self.level(ROOT) {
             for priority in 0..self.priorities {
@@ -377,9 +396,20 @@ impl Lending {
     }
 }
 
+/// The level of each class by id: 0 for a leaf, else one more than the children's largest.
+fn levels(tree: &Hierarchy) -> Result<Box<[u8]>, OutOfMemory> {
+    let mut levels = filled(tree.len(), 0u8)?;
+    for class in tree.classes().rev() {
+        if let Some(parent) = tree.parent(class) {
+            levels[parent.index()] = levels[parent.index()].max(levels[class.index()] + 1);
+        }
+    }
+    Ok(levels)
+}
+
 /// One search for a leaf.
 struct Search<'a> {
-    lending: &'a Lending,
+    borrowing: &'a BorrowingTree,
     priority: u8,
     highest: u8,
 }
@@ -387,7 +417,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// Whether what `class` has at its own level may be taken, when `above` says so of its parent.
     fn own(&self, class: u32, above: bool) -> bool {
-        let node = &self.lending.nodes[class as usize];
+        let node = &self.borrowing.nodes[class as usize];
         match node.standing {
             Standing::Lends => node.level <= self.highest,
             Standing::Borrows => above,
@@ -397,17 +427,17 @@ impl Search<'_> {
 
     /// The position of the first child from `from` on through which a leaf can be reached.
     fn next_child(&self, class: u32, own: bool, from: usize) -> Option<usize> {
-        let level = self.lending.level(class);
+        let level = self.borrowing.level(class);
         let below = 0..level.min(self.highest.saturating_add(1));
         let levels = below.chain(own.then_some(level));
-        levels.filter_map(|level| self.lending.next_child(class, level, self.priority, from)).min()
+        levels.filter_map(|level| self.borrowing.next_child(class, level, self.priority, from)).min()
     }
 
     /// The first leaf below `class`.
     fn descend(&self, mut class: u32, mut own: bool) -> Option<u32> {
-        while self.lending.nodes[class as usize].level > 0 {
+        while self.borrowing.nodes[class as usize].level > 0 {
             let position = self.next_child(class, own, 0)?;
-            class = self.lending.child(class, position);
+            class = self.borrowing.child(class, position);
             own = self.own(class, own);
         }
         Some(class)
@@ -419,22 +449,22 @@ impl Search<'_> {
         let mut depth = 0;
         path[0] = leaf;
         while path[depth] != ROOT {
-            path[depth + 1] = self.lending.parent(path[depth]);
+            path[depth + 1] = self.borrowing.parent(path[depth]);
             depth += 1;
         }
         let mut own = [false; MAX_DEPTH + 2];
         for at in (0..=depth).rev() {
             own[at] = self.own(path[at], own[at + 1]);
         }
-        let stops = |at: &usize| self.lending.standing(path[*at]) == Standing::Stops;
+        let stops = |at: &usize| self.borrowing.standing(path[*at]) == Standing::Stops;
         let open = (0..=depth).rev().find(stops).map_or(0, |at| at + 1);
-        if inclusive && open == 0 && own[0] && self.lending.offers(leaf, 0, self.priority) {
+        if inclusive && open == 0 && own[0] && self.borrowing.offers(leaf, 0, self.priority) {
             return Some(leaf);
         }
         for at in open.max(1)..=depth {
-            let from = self.lending.nodes[path[at - 1] as usize].position as usize + 1;
+            let from = self.borrowing.nodes[path[at - 1] as usize].position as usize + 1;
             if let Some(position) = self.next_child(path[at], own[at], from) {
-                let child = self.lending.child(path[at], position);
+                let child = self.borrowing.child(path[at], position);
                 return self.descend(child, self.own(child, own[at]));
             }
         }
@@ -446,6 +476,7 @@ impl Search<'_> {
 mod tests {
     use super::*;
     use crate::contract::{ClassConfig, LinkConfig, Rate};
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     fn tree(parents: &[u32]) -> Hierarchy {
@@ -474,37 +505,37 @@ mod tests {
         ) {
             let tree = tree(&parents);
             let priorities: Vec<_> = (0..tree.len()).map(|class| (class % 3) as u8).collect();
-            let mut lending = Lending::new(&tree, &priorities).unwrap();
+            let mut borrowing = BorrowingTree::new(&tree, &priorities).unwrap();
             let mut order = Vec::new();
             in_order(&tree, ClassId::ROOT, &mut order);
             let mut backlogged = alloc::vec![false; tree.len()];
             for (class, what, from, highest, inclusive) in steps {
                 let class = class % tree.len() as u32;
                 match what {
-                    0 => lending.stand(class, Standing::Lends),
-                    1 => lending.stand(class, Standing::Borrows),
-                    2 => lending.stand(class, Standing::Stays),
-                    3 => lending.stand(class, Standing::Stops),
+                    0 => borrowing.stand(class, Standing::Lends),
+                    1 => borrowing.stand(class, Standing::Borrows),
+                    2 => borrowing.stand(class, Standing::Stays),
+                    3 => borrowing.stand(class, Standing::Stops),
                     _ => {
                         let leaf = order[class as usize % order.len()];
                         backlogged[leaf as usize] = what == 4 || from > u32::MAX / 2;
-                        lending.set_backlogged(leaf, backlogged[leaf as usize]);
+                        borrowing.set_backlogged(leaf, backlogged[leaf as usize]);
                     }
                 }
-                lending.check().unwrap();
+                borrowing.check().unwrap();
                 let from = from as usize % order.len();
-                for priority in 0..lending.priorities() {
-                    let found = lending.next(priority, highest, Some(order[from]), inclusive);
+                for priority in 0..borrowing.priorities() {
+                    let found = borrowing.next(priority, highest, Some(order[from]), inclusive);
                     let may = |leaf: u32| backlogged[leaf as usize]
                         && priorities[leaf as usize] == priority
-                        && lending.lender_level(leaf).is_some_and(|level| level <= highest);
+                        && borrowing.lender_level(leaf).is_some_and(|level| level <= highest);
                     let start = from + usize::from(!inclusive);
                     let walk = (start..start + order.len()).map(|at| order[at % order.len()]).find(|&leaf| may(leaf));
                     prop_assert_eq!(found, walk);
                 }
                 let waiting = order.iter().filter(|&&leaf| backlogged[leaf as usize]);
-                let offers = waiting.filter_map(|&leaf| Some((lending.lender_level(leaf)?, priorities[leaf as usize])));
-                prop_assert_eq!(lending.lowest(), offers.min());
+                let offers = waiting.filter_map(|&leaf| Some((borrowing.lender_level(leaf)?, priorities[leaf as usize])));
+                prop_assert_eq!(borrowing.lowest(), offers.min());
             }
         }
     }

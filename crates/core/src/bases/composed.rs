@@ -12,19 +12,32 @@
 //! **Cost per packet.** Two steps of the discipline at each level.
 //! **Invariants.** A child is known to its parent's discipline exactly while it has a head, waiting or under way.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 use core::fmt::Debug;
 
-use crate::contract::{Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Rate, Scheduler};
-use crate::parts::virtual_time;
+use crate::contract::{
+    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler,
+};
+use crate::parts::{
+    memory::{Stack, bytes_of, filled, slice},
+    virtual_time,
+};
 use crate::queue::{LeafQueue, PacketSlab};
 
 /// Chooses which child of a server sends next. Children are numbered from 0; lengths are in bytes.
 pub(crate) trait Discipline: Debug + Send {
     /// A server whose children have these weights, as [`virtual_time::weights`] makes them.
-    fn new(weights: &[u64]) -> Self;
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    fn new(weights: &[u64]) -> Result<Self, OutOfMemory>
+    where
+        Self: Sized;
+
+    /// Bytes that one for `children` children takes.
+    fn memory(children: usize) -> u64;
 
     /// `child`, which had nothing to send, has a packet of `len` bytes at its head. Of the packet that the server itself is
     /// sending, `progress` bytes are sent; 0 while it sends none.
@@ -43,6 +56,7 @@ pub(crate) trait Discipline: Debug + Send {
     ///
     /// # Errors
     /// The broken one, in words.
+    #[cfg(feature = "invariants")]
     fn check(&self) -> Result<(), String>;
 }
 
@@ -86,10 +100,10 @@ struct UnderWay {
 /// A scheduler with a discipline at each inner class.
 #[derive(Debug)]
 pub(crate) struct Composed<D> {
-    classes: Vec<Class>,
-    inners: Vec<Inner<D>>,
+    classes: Box<[Class]>,
+    inners: Stack<Inner<D>>,
     /// Children of the inner classes: the index of an inner class, or of a leaf with [`LEAF`] set.
-    children: Vec<u32>,
+    children: Stack<u32>,
     slab: PacketSlab,
     max_packet: u32,
     rate: Rate,
@@ -101,23 +115,47 @@ const LEAF: u32 = 1 << 31;
 
 impl<D: Discipline> Composed<D> {
     /// One discipline over the leaves of `tree`, whatever is between them and the root.
-    #[must_use]
-    pub(crate) fn flat(tree: &Hierarchy) -> Self {
-        let mut composed = Self::without_disciplines(tree);
-        composed.add_inner(D::new(&virtual_time::leaf_weights(tree)), NIL, 0);
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn flat(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let mut composed = Self::without_disciplines(tree, 1)?;
+        composed.add_inner(D::new(&virtual_time::leaf_weights(tree)?)?, NIL, 0);
         for (slot, &leaf) in tree.leaves().iter().enumerate() {
             composed.children.push(leaf.0 | LEAF);
             let class = &mut composed.classes[leaf.index()];
             (class.inner, class.slot) = (ROOT, slot as u32);
         }
-        composed
+        Ok(composed)
+    }
+
+    /// Bytes that a flat one for `tree` takes, with what it takes to be built.
+    pub(crate) fn flat_memory(tree: &Hierarchy) -> u64 {
+        let leaves = tree.leaves().len();
+        Self::memory(tree, 1) + D::memory(leaves) + bytes_of::<(u128, u64)>(leaves)
+    }
+
+    /// Bytes that a hierarchical one for `tree` takes, with what it takes to be built.
+    pub(crate) fn hierarchical_memory(tree: &Hierarchy) -> u64 {
+        let inner = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
+        let most = inner.clone().max().unwrap_or(0);
+        let disciplines: u64 = inner.filter(|&children| children > 0).map(D::memory).sum();
+        let inners = tree.len() - tree.leaves().len();
+        Self::memory(tree, inners) + disciplines + bytes_of::<u32>(tree.len()) + bytes_of::<(u128, u64)>(most)
+    }
+
+    fn memory(tree: &Hierarchy, inners: usize) -> u64 {
+        let classes = tree.len();
+        PacketSlab::memory(tree) + bytes_of::<Class>(classes) + bytes_of::<u32>(classes) + bytes_of::<Inner<D>>(inners)
     }
 
     /// A discipline over the children of each class of `tree`.
-    #[must_use]
-    pub(crate) fn hierarchical(tree: &Hierarchy) -> Self {
-        let mut composed = Self::without_disciplines(tree);
-        let mut slots = alloc::vec![0u32; tree.len()];
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn hierarchical(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let mut composed = Self::without_disciplines(tree, tree.len() - tree.leaves().len())?;
+        let mut slots = filled(tree.len(), 0u32)?;
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
             for (slot, &child) in tree.children(class).iter().enumerate() {
                 slots[child.index()] = slot as u32;
@@ -128,9 +166,8 @@ impl<D: Discipline> Composed<D> {
                 (leaf.inner, leaf.slot) = (parent, slots[class.index()]);
                 continue;
             }
-            let raw: Vec<u128> = tree.children(class).iter().map(|&child| tree.weight(child).into()).collect();
             composed.classes[class.index()].inner = composed.inners.len() as u32;
-            composed.add_inner(D::new(&virtual_time::weights(&raw)), parent, slots[class.index()]);
+            composed.add_inner(D::new(&virtual_time::child_weights(tree, class)?)?, parent, slots[class.index()]);
         }
         // Children are grouped by parent, as the inner classes are in the order of their ids.
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class)) {
@@ -141,23 +178,23 @@ impl<D: Discipline> Composed<D> {
                 composed.children.push(if tree.is_leaf(child) { child.0 | LEAF } else { index });
             }
         }
-        composed
+        Ok(composed)
     }
 
-    fn without_disciplines(tree: &Hierarchy) -> Self {
-        let mut slab = PacketSlab::for_tree(tree);
+    fn without_disciplines(tree: &Hierarchy, inners: usize) -> Result<Self, OutOfMemory> {
+        let mut slab = PacketSlab::for_tree(tree)?;
         let class = |index| Class { queue: slab.queue_for(tree, ClassId(index as u32)), inner: ROOT, slot: NIL };
         let link = tree.link();
-        Self {
-            classes: (0..tree.len()).map(class).collect(),
-            inners: Vec::new(),
-            children: Vec::with_capacity(tree.len()),
+        Ok(Self {
+            classes: slice(tree.len(), class)?,
+            inners: Stack::with_room(inners)?,
+            children: Stack::with_room(tree.len())?,
             slab,
             max_packet: link.max_packet,
             rate: link.rate,
             now: Nanos::ZERO,
             under_way: None,
-        }
+        })
     }
 
     fn add_inner(&mut self, discipline: D, parent: u32, slot: u32) {
@@ -276,12 +313,13 @@ impl<D: Discipline> Scheduler for Composed<D> {
             class.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
         }
         self.under_way = None;
-        for inner in &mut self.inners {
+        for inner in self.inners.iter_mut() {
             inner.discipline.reset();
             (inner.head, inner.sending) = (NIL, false);
         }
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         let mut bytes = 0;
         for (index, class) in self.classes.iter().enumerate().filter(|(_, class)| class.slot != NIL) {
@@ -292,8 +330,9 @@ impl<D: Discipline> Scheduler for Composed<D> {
                 return Err(format!("leaf {index} has {backlog:?}, and its parent offers nothing"));
             }
         }
-        if bytes != self.slab.bytes() {
-            return Err(format!("{bytes} B queued, {} B counted", self.slab.bytes()));
+        let counted = self.slab.backlog().bytes;
+        if bytes != counted {
+            return Err(format!("{bytes} B queued, {counted} B counted"));
         }
         for (index, inner) in self.inners.iter().enumerate() {
             inner.discipline.check().map_err(|error| format!("inner class {index}: {error}"))?;

@@ -4,11 +4,12 @@
 //! **Cost.** O(1) for everything but [`Ring::remove`], [`Ring::iter`], and what visits all leaves. Nothing is allocated after
 //! construction: a ring is a list through the leaves themselves, so a leaf is in one ring at most.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
-use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet};
+use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet};
+use crate::parts::memory::{bytes_of, slice};
 use crate::queue::{LeafQueue, PacketSlab};
 
 const NIL: u32 = u32::MAX;
@@ -28,38 +29,52 @@ const _: () = assert!(size_of::<Flow<[u64; 2]>>() == 64);
 
 /// The leaves of a hierarchy by class id, each with its queue and a state `S` of the scheduler's.
 #[derive(Debug)]
-pub struct Flows<S> {
-    flows: Vec<Flow<S>>,
+pub(crate) struct Flows<S> {
+    flows: Box<[Flow<S>]>,
     slab: PacketSlab,
     max_packet: u32,
 }
 
 impl<S> Flows<S> {
     /// The leaves of `tree`. `state` is asked for every class id, also of those that are not leaves.
-    #[must_use]
-    pub fn new(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Self {
-        Self::over(PacketSlab::for_tree(tree), tree, state)
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub(crate) fn new(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Result<Self, OutOfMemory> {
+        Self::over(PacketSlab::for_tree(tree)?, tree, state)
     }
 
     /// The same with FIFOs whatever the leaves ask for, for schedulers that tag packets when they arrive.
-    #[must_use]
-    pub fn of_fifos(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Self {
-        Self::over(PacketSlab::new(tree.link().max_queued), tree, state)
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub(crate) fn of_fifos(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Result<Self, OutOfMemory> {
+        Self::over(PacketSlab::new(tree.link().max_queued)?, tree, state)
     }
 
-    fn over(mut slab: PacketSlab, tree: &Hierarchy, mut state: impl FnMut(ClassId) -> S) -> Self {
+    fn over(mut slab: PacketSlab, tree: &Hierarchy, mut state: impl FnMut(ClassId) -> S) -> Result<Self, OutOfMemory> {
         let flow = |index| {
             let class = ClassId(index as u32);
             let queue = slab.queue_for(tree, class);
             Flow { queue, state: state(class), next: NIL, leaf: tree.is_leaf(class) }
         };
-        let flows = (0..tree.len()).map(flow).collect();
-        Self { flows, slab, max_packet: tree.link().max_packet }
+        let flows = slice(tree.len(), flow)?;
+        Ok(Self { flows, slab, max_packet: tree.link().max_packet })
+    }
+
+    /// Bytes that the leaves of `tree` take, with queues as they ask for them.
+    pub(crate) fn memory(tree: &Hierarchy) -> u64 {
+        bytes_of::<Flow<S>>(tree.len()) + PacketSlab::memory(tree)
+    }
+
+    /// Bytes that the leaves of `tree` take with FIFOs.
+    pub(crate) fn fifo_memory(tree: &Hierarchy) -> u64 {
+        bytes_of::<Flow<S>>(tree.len()) + PacketSlab::fifo_memory(tree)
     }
 
     /// Queues a packet, or drops it. `Some`: it was queued; whether it is now the only one of its leaf.
     #[inline]
-    pub fn push(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> Option<bool> {
+    pub(crate) fn push(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> Option<bool> {
         let Some(flow) = self.flows.get_mut(packet.class.index()).filter(|flow| flow.leaf) else {
             drops.dropped(now, packet, DropReason::NotALeaf);
             return None;
@@ -74,78 +89,89 @@ impl<S> Flows<S> {
 
     /// Takes the head packet of a leaf out; an active queue may drop others on the way to its next.
     #[inline]
-    pub fn pop(&mut self, flow: u32, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+    pub(crate) fn pop(&mut self, flow: u32, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         self.flows[flow as usize].queue.dequeue(&mut self.slab, ClassId(flow), now, drops)
     }
 
     /// Length of the head packet of a leaf, in bytes; `None` while it is empty.
     #[must_use]
     #[inline]
-    pub fn head_len(&self, flow: u32) -> Option<u32> {
+    pub(crate) fn head_len(&self, flow: u32) -> Option<u32> {
         self.flows[flow as usize].queue.head_len()
     }
 
     /// Whether a class exists, is a leaf, and may be sent packets of `len` bytes.
     #[must_use]
-    pub fn takes(&self, class: ClassId, len: u32) -> bool {
+    pub(crate) fn takes(&self, class: ClassId, len: u32) -> bool {
         len <= self.max_packet && self.flows.get(class.index()).is_some_and(|flow| flow.leaf)
     }
 
     /// Whether a leaf has nothing queued.
     #[must_use]
     #[inline]
-    pub fn is_empty(&self, flow: u32) -> bool {
+    pub(crate) fn is_empty(&self, flow: u32) -> bool {
         self.flows[flow as usize].queue.is_empty()
     }
 
     /// The scheduler's own state of a class.
     #[must_use]
     #[inline]
-    pub fn state(&self, flow: u32) -> &S {
+    pub(crate) fn state(&self, flow: u32) -> &S {
         &self.flows[flow as usize].state
     }
 
     /// The same, to be changed.
     #[must_use]
     #[inline]
-    pub fn state_mut(&mut self, flow: u32) -> &mut S {
+    pub(crate) fn state_mut(&mut self, flow: u32) -> &mut S {
         &mut self.flows[flow as usize].state
     }
 
     /// The states of all classes, by id.
-    pub fn states_mut(&mut self) -> impl Iterator<Item = &mut S> {
+    pub(crate) fn states_mut(&mut self) -> impl Iterator<Item = &mut S> {
         self.flows.iter_mut().map(|flow| &mut flow.state)
     }
 
+    /// All classes by id, also those that are no leaves and never have packets.
+    #[cfg(feature = "invariants")]
+    pub(crate) fn classes(&self) -> impl Iterator<Item = u32> + use<S> {
+        0..self.flows.len() as u32
+    }
+
     /// The leaves, by id.
-    pub fn leaves(&self) -> impl Iterator<Item = u32> {
-        (0u32..).zip(&self.flows).filter_map(|(index, flow)| flow.leaf.then_some(index))
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> {
+        (0u32..).zip(self.flows.iter()).filter_map(|(index, flow)| flow.leaf.then_some(index))
     }
 
     /// Largest packet taken, in bytes.
     #[must_use]
-    pub fn max_packet(&self) -> u32 {
+    pub(crate) fn max_packet(&self) -> u32 {
         self.max_packet
     }
 
     /// What is queued in all leaves.
     #[must_use]
-    pub fn backlog(&self) -> Amount {
+    pub(crate) fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
     /// What is queued at one class; nothing where it is no leaf.
     #[must_use]
-    pub fn class_backlog(&self, class: ClassId) -> Amount {
+    pub(crate) fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog())
     }
 
     /// Empties all queues into `drops` and takes all leaves out of their rings, which have to be made new.
-    pub fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+    pub(crate) fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             flow.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
             flow.next = NIL;
         }
+    }
+
+    /// What is queued at a leaf.
+    pub(crate) fn backlog_of(&self, flow: u32) -> Amount {
+        self.flows[flow as usize].queue.backlog()
     }
 
     /// Checks that `rings` together hold exactly the leaves with packets, each once, but for those that the scheduler keeps
@@ -153,7 +179,7 @@ impl<S> Flows<S> {
     ///
     /// # Errors
     /// The broken invariant, in words.
-    pub fn check(&self, rings: &[&Ring], elsewhere: usize) -> Result<(), String> {
+    pub(crate) fn check(&self, rings: &[&Ring], elsewhere: usize) -> Result<(), String> {
         let mut listed = elsewhere;
         for ring in rings {
             let mut last = NIL;
@@ -169,11 +195,9 @@ impl<S> Flows<S> {
         }
         let backlogged = self.flows.iter().filter(|flow| !flow.queue.is_empty()).count();
         let bytes: u64 = self.flows.iter().map(|flow| flow.queue.backlog().bytes).sum();
-        if (backlogged, bytes) != (listed, self.slab.bytes()) {
-            return Err(format!(
-                "{backlogged} classes with {bytes} B; {listed} are listed, {} B counted",
-                self.slab.bytes()
-            ));
+        let counted = self.slab.backlog().bytes;
+        if (backlogged, bytes) != (listed, counted) {
+            return Err(format!("{backlogged} classes with {bytes} B; {listed} are listed, {counted} B counted"));
         }
         if let Some(idle) = self.flows.iter().position(|flow| flow.queue.is_empty() && flow.next != NIL) {
             return Err(format!("class {idle} is empty and listed"));
@@ -185,7 +209,7 @@ impl<S> Flows<S> {
 /// Leaves in the order in which they are visited: the first is visited next. The leaves are linked through a [`Flows`], the
 /// same one in every call.
 #[derive(Debug)]
-pub struct Ring {
+pub(crate) struct Ring {
     /// The last; the first is the one after it.
     tail: u32,
     len: u32,
@@ -201,27 +225,27 @@ impl Ring {
     /// Leaves in it.
     #[must_use]
     #[inline]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
     /// Whether no leaf is in it.
     #[must_use]
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The leaf that is visited next.
     #[must_use]
     #[inline]
-    pub fn first<S>(&self, flows: &Flows<S>) -> Option<u32> {
+    pub(crate) fn first<S>(&self, flows: &Flows<S>) -> Option<u32> {
         if self.len == 0 { None } else { Some(flows.flows[self.tail as usize].next) }
     }
 
     /// Puts a leaf that is in no ring at the end.
     #[inline]
-    pub fn push<S>(&mut self, flows: &mut Flows<S>, flow: u32) {
+    pub(crate) fn push<S>(&mut self, flows: &mut Flows<S>, flow: u32) {
         debug_assert_eq!(flows.flows[flow as usize].next, NIL, "class {flow} is in a ring already");
         let first = if self.len == 0 { flow } else { flows.flows[self.tail as usize].next };
         flows.flows[flow as usize].next = first;
@@ -234,7 +258,7 @@ impl Ring {
 
     /// Makes the first the last.
     #[inline]
-    pub fn rotate<S>(&mut self, flows: &Flows<S>) {
+    pub(crate) fn rotate<S>(&mut self, flows: &Flows<S>) {
         if let Some(first) = self.first(flows) {
             self.tail = first;
         }
@@ -242,7 +266,7 @@ impl Ring {
 
     /// Takes the first out.
     #[inline]
-    pub fn pop<S>(&mut self, flows: &mut Flows<S>) -> Option<u32> {
+    pub(crate) fn pop<S>(&mut self, flows: &mut Flows<S>) -> Option<u32> {
         let first = self.first(flows)?;
         let next = core::mem::replace(&mut flows.flows[first as usize].next, NIL);
         self.len -= 1;
@@ -255,7 +279,7 @@ impl Ring {
     }
 
     /// Takes a leaf out, wherever it is; whether it was in. O(n).
-    pub fn remove<S>(&mut self, flows: &mut Flows<S>, flow: u32) -> bool {
+    pub(crate) fn remove<S>(&mut self, flows: &mut Flows<S>, flow: u32) -> bool {
         let mut before = self.tail;
         for _ in 0..self.len {
             let at = flows.flows[before as usize].next;
@@ -276,7 +300,7 @@ impl Ring {
     }
 
     /// Moves all of `other` to the end, in their order.
-    pub fn append<S>(&mut self, flows: &mut Flows<S>, other: &mut Self) {
+    pub(crate) fn append<S>(&mut self, flows: &mut Flows<S>, other: &mut Self) {
         let other = core::mem::take(other);
         if self.is_empty() {
             *self = other;
@@ -290,14 +314,14 @@ impl Ring {
     }
 
     /// The leaves in it, from the first on.
-    pub fn iter<S>(&self, flows: &Flows<S>) -> impl Iterator<Item = u32> {
+    pub(crate) fn iter<S>(&self, flows: &Flows<S>) -> impl Iterator<Item = u32> {
         let next = |&flow: &u32| flows.flows.get(flow as usize).map(|flow| flow.next);
         core::iter::successors(self.first(flows), next).take(self.len as usize)
     }
 
     /// Calls `visit` with the state and the head packet's length of each leaf in it, from the first on.
     #[inline]
-    pub fn for_each<S>(&self, flows: &mut Flows<S>, mut visit: impl FnMut(&mut S, u32)) {
+    pub(crate) fn for_each<S>(&self, flows: &mut Flows<S>, mut visit: impl FnMut(&mut S, u32)) {
         let Some(mut at) = self.first(flows) else { return };
         for _ in 0..self.len {
             let flow = &mut flows.flows[at as usize];
@@ -315,7 +339,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn flows(leaves: usize) -> Flows<()> {
-        Flows::new(&flat((0..leaves).map(|_| weighted(1))), |_| ())
+        Flows::new(&flat((0..leaves).map(|_| weighted(1))), |_| ()).unwrap()
     }
 
     proptest! {

@@ -22,28 +22,34 @@
 //! **Validation.** The conditions and the latency as property tests for both potentials; [`virtual_clock`](crate::schedulers::virtual_clock), which
 //! computes its stamps in time and not in virtual time, as an oracle for it in real time.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 use core::fmt::Debug;
 
-use crate::contract::{
-    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Rate, Scheduler,
-};
+use super::flows::Flows;
+use crate::contract::{Amount, ClassId, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler};
 use crate::parts::{
     heap::Heap,
+    memory::bytes_of,
     tags::{TagQueue, TagSlab},
     virtual_time::{Pace, Tag, UNITS_PER_BYTE, leaf_weights, lower_by},
 };
-use crate::queue::{LeafQueue, PacketSlab};
 
 #[cfg(test)]
 mod tests;
 
 /// The system potential of a rate-proportional server.
-pub trait Potential: Debug + Send {
+pub(crate) trait Potential: Debug + Send {
     /// That of a link of `rate` with `classes` classes, whose weights add up to `all`.
-    fn new(rate: Rate, all: u64, classes: usize) -> Self;
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    fn new(rate: Rate, all: u64, classes: usize) -> Result<Self, OutOfMemory>
+    where
+        Self: Sized;
+
+    /// Bytes that one for `classes` classes takes.
+    fn memory(classes: usize) -> u64;
 
     /// Brings it up to `now`, not before the last time. `weight` tells the weight of a class.
     fn advance(&mut self, now: Nanos, weight: impl Fn(u32) -> u64);
@@ -67,64 +73,61 @@ pub trait Potential: Debug + Send {
     ///
     /// # Errors
     /// The broken one, in words.
+    #[cfg(feature = "invariants")]
     fn check(&self, weight: impl Fn(u32) -> u64) -> Result<(), String>;
 }
 
+/// What the server keeps of a class.
 #[derive(Debug)]
-struct Class {
-    queue: LeafQueue,
+pub(crate) struct Session {
     tags: TagQueue,
     /// Finish tag of its newest packet.
-    last: Tag,
-    pace: Pace,
-    leaf: bool,
+    pub(crate) last: Tag,
+    pub(crate) pace: Pace,
 }
 
 /// A rate-proportional server over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct Rps<P> {
-    classes: Vec<Class>,
-    slab: PacketSlab,
+pub(crate) struct Rps<P> {
+    pub(crate) flows: Flows<Session>,
     tags: TagSlab,
     pub(crate) potential: P,
     /// Classes with packets by the finish tag of the first.
     heads: Heap,
     now: Nanos,
-    bytes: u64,
-    max_packet: u32,
 }
 
 impl<P: Potential> Rps<P> {
     /// A scheduler for the leaves of `tree`.
-    #[must_use]
-    pub fn new(tree: &Hierarchy) -> Self {
-        let weights = leaf_weights(tree);
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let weights = leaf_weights(tree)?;
         let all: u64 = weights.iter().sum();
         let units = u128::from(all) * u128::from(UNITS_PER_BYTE);
-        let closed = QueueLimits { packets: 0, bytes: 0 };
-        let class = |limits, pace, leaf| Class {
-            queue: LeafQueue::new(limits),
-            tags: TagQueue::default(),
-            last: Tag::default(),
-            pace,
-            leaf,
-        };
-        let mut classes: Vec<Class> = (0..tree.len()).map(|_| class(closed, Pace::new(0, 1), false)).collect();
-        for (&leaf, &weight) in tree.leaves().iter().zip(&weights) {
-            classes[leaf.index()] = class(tree.config(leaf).limits, Pace::new(units, weight), true);
+        let session = |pace| Session { tags: TagQueue::default(), last: Tag::default(), pace };
+        let mut flows = Flows::of_fifos(tree, |_| session(Pace::new(0, 1)))?;
+        for (leaf, &weight) in tree.leaves().iter().zip(&weights) {
+            *flows.state_mut(leaf.0) = session(Pace::new(units, weight));
         }
         let link = tree.link();
-        let potential = P::new(link.rate, all, tree.len());
-        Self {
-            classes,
-            slab: PacketSlab::new(link.max_queued),
-            tags: TagSlab::new(link.max_queued),
-            potential,
-            heads: Heap::new(tree.len()),
+        Ok(Self {
+            flows,
+            tags: TagSlab::new(link.max_queued)?,
+            potential: P::new(link.rate, all, tree.len())?,
+            heads: Heap::new(tree.len())?,
             now: Nanos::ZERO,
-            bytes: 0,
-            max_packet: link.max_packet,
-        }
+        })
+    }
+
+    /// Bytes that one for `tree` takes, with what it takes to be built.
+    pub(crate) fn memory(tree: &Hierarchy) -> u64 {
+        Flows::<Session>::fifo_memory(tree)
+            + TagSlab::memory(tree.link().max_queued)
+            + Heap::memory(tree.len())
+            + P::memory(tree.len())
+            + bytes_of::<(u128, u64)>(tree.leaves().len())
     }
 
     #[cold]
@@ -132,38 +135,28 @@ impl<P: Potential> Rps<P> {
         self.potential.lower(by);
         self.heads.lower(by);
         self.tags.lower(by);
-        for class in &mut self.classes {
-            class.last.whole = class.last.whole.saturating_sub(by);
+        for session in self.flows.states_mut() {
+            session.last.whole = session.last.whole.saturating_sub(by);
         }
     }
 }
 
 impl<P: Potential> Scheduler for Rps<P> {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
-        let index = packet.class.0;
+        let (index, len) = (packet.class.0, packet.len);
         self.now = self.now.max(now);
-        let (classes, potential) = (&mut self.classes, &mut self.potential);
-        potential.advance(self.now, |class| classes[class as usize].pace.divisor());
-        let Some(class) = classes.get_mut(packet.class.index()).filter(|class| class.leaf) else {
-            return drops.dropped(now, packet, DropReason::NotALeaf);
-        };
-        if packet.len > self.max_packet {
-            return drops.dropped(now, packet, DropReason::TooLong);
+        let (flows, potential) = (&mut self.flows, &mut self.potential);
+        potential.advance(self.now, |class| flows.state(class).pace.divisor());
+        let Some(was_empty) = flows.push(now, packet, drops) else { return };
+        let session = flows.state_mut(index);
+        if potential.value() > session.last.whole {
+            session.last = Tag { whole: potential.value(), fraction: 0 };
         }
-        let len = packet.len;
-        let was_empty = class.queue.is_empty();
-        if let Err((packet, reason)) = class.queue.push(&mut self.slab, packet) {
-            return drops.dropped(now, packet, reason);
-        }
-        self.bytes += u64::from(len);
-        if potential.value() > class.last.whole {
-            class.last = Tag { whole: potential.value(), fraction: 0 };
-        }
-        class.last = class.pace.after(class.last, len);
-        class.tags.push(&mut self.tags, class.last.whole);
-        potential.arrive(index, class.pace.divisor(), class.last);
+        session.last = session.pace.after(session.last, len);
+        session.tags.push(&mut self.tags, session.last.whole);
+        potential.arrive(index, session.pace.divisor(), session.last);
         if was_empty {
-            self.heads.set(index, class.last.whole);
+            self.heads.set(index, session.last.whole);
         }
         let by = lower_by(self.potential.value(), [self.potential.first(), self.heads.first()]);
         if by > 0 {
@@ -171,17 +164,16 @@ impl<P: Potential> Scheduler for Rps<P> {
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         // The potential is looked at when packets arrive, and only then.
         self.now = self.now.max(now);
         let Some((index, _)) = self.heads.first() else { return Dequeued::Idle };
-        let class = &mut self.classes[index as usize];
-        let Some(packet) = class.queue.pop(&mut self.slab, ClassId(index)) else {
+        let Some(packet) = self.flows.pop(index, now, drops) else {
             unreachable!("class {index} has a tag and no packet");
         };
-        class.tags.pop(&mut self.tags);
-        self.bytes -= u64::from(packet.len);
-        match class.tags.first(&self.tags) {
+        let tags = &mut self.flows.state_mut(index).tags;
+        tags.pop(&mut self.tags);
+        match tags.first(&self.tags) {
             Some(tag) => self.heads.set(index, tag),
             None => {
                 self.heads.remove(index);
@@ -191,41 +183,34 @@ impl<P: Potential> Scheduler for Rps<P> {
     }
 
     fn backlog(&self) -> Amount {
-        Amount { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.flows.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
+        self.flows.class_backlog(class)
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
-        for (index, class) in self.classes.iter_mut().enumerate() {
-            while let Some(packet) = class.queue.pop(&mut self.slab, ClassId(index as u32)) {
-                class.tags.pop(&mut self.tags);
-                drops.dropped(now, packet, DropReason::Purged);
-            }
-            class.last = Tag::default();
+        self.flows.purge(now, drops);
+        for session in self.flows.states_mut() {
+            session.tags.clear(&mut self.tags);
+            session.last = Tag::default();
         }
-        self.bytes = 0;
         self.heads.clear();
         self.now = self.now.max(now);
         self.potential.reset(self.now);
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.heads.check()?;
-        self.potential.check(|class| self.classes[class as usize].pace.divisor())?;
-        let mut bytes = 0;
-        for (index, class) in self.classes.iter().enumerate() {
-            let (index, tag) = (index as u32, class.tags.first(&self.tags));
-            bytes += class.queue.backlog().bytes;
-            if self.heads.key(index) != tag || class.queue.is_empty() != tag.is_none() {
-                return Err(format!("class {index} has {:?} and the tag {tag:?}", class.queue.backlog()));
+        self.potential.check(|class| self.flows.state(class).pace.divisor())?;
+        for index in self.flows.classes() {
+            let tag = self.flows.state(index).tags.first(&self.tags);
+            if self.heads.key(index) != tag || self.flows.is_empty(index) != tag.is_none() {
+                return Err(format!("class {index} has {:?} and the tag {tag:?}", self.flows.backlog_of(index)));
             }
         }
-        if bytes != self.bytes {
-            return Err(format!("{bytes} B queued, {} B counted", self.bytes));
-        }
-        Ok(())
+        self.flows.check(&[], self.heads.len())
     }
 }

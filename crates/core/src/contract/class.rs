@@ -153,7 +153,7 @@ pub enum Feature {
     /// CoDel or FQ-CoDel at a leaf.
     ActiveQueue,
     /// Borrowing from a [pool](crate::runtime::pool) of several links. It is not in a class's configuration: whoever builds the scheduler
-    /// brings the lenders, see [`build_member`](crate::runtime::registry::build_member).
+    /// brings the lenders, see [`SchedulerInfo::build`](super::info::SchedulerInfo::build).
     Pool,
 }
 

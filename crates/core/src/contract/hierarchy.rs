@@ -278,7 +278,7 @@ impl Hierarchy {
 
     /// Number of classes, the root included; ids run from 0 to one below it.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.nodes.len()
     }
 
@@ -289,7 +289,7 @@ impl Hierarchy {
     }
 
     /// All classes but the root, parents before children.
-    pub fn classes(&self) -> impl DoubleEndedIterator<Item = ClassId> + ExactSizeIterator + use<> {
+    pub fn classes(&self) -> impl DoubleEndedIterator<Item = ClassId> + ExactSizeIterator + Clone + use<> {
         (1..self.nodes.len()).map(|index| ClassId(index as u32))
     }
 

@@ -1,12 +1,13 @@
 //! What a scheduler is called, what it supports and promises, and why one could not be made.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 
 use super::class::Feature;
 use super::hierarchy::Hierarchy;
+use super::lender::Members;
 use super::packet::ClassId;
+use super::promises::Promises;
 use super::scheduler::Scheduler;
 use super::units::Nanos;
 
@@ -38,6 +39,8 @@ impl WorkConserving {
 pub struct SchedulerInfo {
     /// Its name in files and commands.
     pub name: &'static str,
+    /// Other names for it.
+    pub aliases: &'static [&'static str],
     /// Key of its paper in `docs/papers.md`; empty where there is none.
     pub paper: &'static str,
     /// One line.
@@ -48,10 +51,13 @@ pub struct SchedulerInfo {
     pub work_conserving: WorkConserving,
     /// Cost per packet, in the number of leaves and levels.
     pub cost: &'static str,
-    /// Names of the bounds it promises: `fairness`, `transmission_gap`, `delay`.
-    pub bounds: &'static [&'static str],
-    /// Makes one for a tree whose features it supports, or for a tree reduced by [`Leniency::Ignore`].
-    pub build: fn(&Hierarchy) -> Result<Box<dyn Scheduler>, BuildError>,
+    /// What it promises.
+    pub promises: Promises,
+    /// The most bytes that building one for a tree takes, and what is built keeps; the box itself is not counted.
+    pub memory: fn(&Hierarchy) -> u64,
+    /// Makes one for a tree whose features it supports, or for a tree reduced by [`Leniency::Ignore`]. Each class of the
+    /// members, a child of the root, borrows from its lender; without [`Feature::Pool`] they are ignored.
+    pub build: fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>,
 }
 
 impl SchedulerInfo {
@@ -61,13 +67,38 @@ impl SchedulerInfo {
         self.features.contains(&feature)
     }
 
-    /// What the classes of `tree` set that this scheduler cannot honour.
+    /// Whether it is called `name`.
     #[must_use]
-    pub fn unsupported(&self, tree: &Hierarchy) -> Vec<(ClassId, Feature)> {
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+
+    /// What the classes of `tree` set that this scheduler cannot honour.
+    pub fn unsupported(&self, tree: &Hierarchy) -> impl Iterator<Item = (ClassId, Feature)> {
         tree.classes()
             .flat_map(|class| tree.features(class).map(move |feature| (class, feature)))
             .filter(|&(_, feature)| !self.supports(feature))
-            .collect()
+    }
+
+    /// Makes one for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of the link.
+    ///
+    /// # Errors
+    /// Under [`Leniency::Refuse`], [`BuildError::Unsupported`] for the first thing that it cannot honour. Other
+    /// [`BuildError`]s as the scheduler's page says.
+    pub fn build(
+        &self,
+        tree: &Hierarchy,
+        leniency: Leniency,
+        members: Members,
+    ) -> Result<Box<dyn Scheduler>, BuildError> {
+        if leniency == Leniency::Refuse {
+            let pooled = members.iter().map(|&(class, _)| (class, Feature::Pool));
+            let mut asked = self.unsupported(tree).chain(pooled.filter(|&(_, feature)| !self.supports(feature)));
+            if let Some((class, feature)) = asked.next() {
+                return Err(BuildError::Unsupported { scheduler: self.name, class, feature });
+            }
+        }
+        (self.build)(tree, members)
     }
 }
 
@@ -112,6 +143,11 @@ pub enum BuildError {
         /// What it has, in words.
         what: &'static str,
     },
+    /// There is no memory for it.
+    OutOfMemory {
+        /// Bytes that were asked for at once.
+        bytes: u64,
+    },
     /// The curves that are to be guaranteed ask together for more than the link carries.
     NotAdmitted {
         /// The time after which they do, from when all classes become backlogged at once; rounded down.
@@ -129,6 +165,7 @@ impl fmt::Display for BuildError {
                 write!(f, "class {}: {what} of {value} is outside {min} .. {max}", class.0)
             }
             Self::Curve { class, what } => write!(f, "class {} has {what}", class.0),
+            Self::OutOfMemory { bytes } => OutOfMemory { bytes }.fmt(f),
             Self::NotAdmitted { fails_at } => {
                 write!(
                     f,
@@ -140,3 +177,24 @@ impl fmt::Display for BuildError {
 }
 
 impl core::error::Error for BuildError {}
+
+/// Memory was asked for and refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Bytes that were asked for at once.
+    pub bytes: u64,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no memory for {} bytes at once", self.bytes)
+    }
+}
+
+impl core::error::Error for OutOfMemory {}
+
+impl From<OutOfMemory> for BuildError {
+    fn from(OutOfMemory { bytes }: OutOfMemory) -> Self {
+        Self::OutOfMemory { bytes }
+    }
+}

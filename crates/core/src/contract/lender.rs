@@ -1,7 +1,10 @@
 //! Whom a class borrows from beyond its own link: the end of a pool of bandwidth that several links share.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 
+use super::packet::ClassId;
 use super::units::Nanos;
 
 /// Whom a class borrows from beyond its own link.
@@ -15,3 +18,6 @@ pub trait Lender: fmt::Debug + Send {
     /// A packet of `bytes` was sent below the class, borrowed or not.
     fn sent(&mut self, now: Nanos, bytes: u32);
 }
+
+/// Classes that borrow from someone else than their link, and from whom.
+pub type Members = Vec<(ClassId, Box<dyn Lender>)>;

@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::amount::Amount;
+use super::lender::Lender;
 use super::packet::{ClassId, Packet};
 use super::units::Nanos;
 
@@ -139,8 +140,8 @@ pub trait Scheduler: Send {
         }
     }
 
-    /// [`Scheduler::dequeue`] until `max_packets` packets or at least `max_bytes` bytes were appended to `out`, or nothing
-    /// more can be sent now. The order is that of single calls.
+    /// [`Scheduler::dequeue`] until `max_packets` packets or at least `max_bytes` bytes were appended to `out`, or `out` is as
+    /// long as it can be without growing, or nothing more can be sent now. The order is that of single calls.
     fn dequeue_batch(
         &mut self,
         now: Nanos,
@@ -150,7 +151,7 @@ pub trait Scheduler: Send {
         drops: &mut dyn DropSink,
     ) -> BatchEnd {
         let mut bytes = 0u64;
-        for _ in 0..max_packets {
+        for _ in 0..max_packets.min(room_in(out)) {
             if bytes >= max_bytes {
                 break;
             }
@@ -166,53 +167,97 @@ pub trait Scheduler: Send {
         BatchEnd::Full
     }
 
-    /// Checks the scheduler's invariants; called after every step in tests.
+    /// Puts `lender` in the place of whom `class` borrows from; whom it borrowed from before.
+    ///
+    /// # Errors
+    /// `lender` itself where `class` is no member of a pool.
+    fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
+        let _ = class;
+        Err(lender)
+    }
+
+    /// Whether `class` borrows from a pool.
+    fn has_lender(&self, class: ClassId) -> bool {
+        let _ = class;
+        false
+    }
+
+    /// Checks the scheduler's invariants; called after every step in tests. With the feature `invariants` only, as it brings
+    /// text formatting with it.
     ///
     /// # Errors
     /// The broken invariant, in words.
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), alloc::string::String> {
         Ok(())
     }
 }
 
+/// How many packets `out` takes without growing.
+#[inline]
+pub(crate) fn room_in(out: &Vec<Packet>) -> usize {
+    out.capacity() - out.len()
+}
+
+/// What holds one scheduler is one.
+macro_rules! forward {
+    ($self:ident => $inner:expr) => {
+        fn enqueue(&mut $self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+            $inner.enqueue(now, packet, drops);
+        }
+
+        fn dequeue(&mut $self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+            $inner.dequeue(now, drops)
+        }
+
+        fn backlog(&$self) -> Amount {
+            $inner.backlog()
+        }
+
+        fn class_backlog(&$self, class: ClassId) -> Amount {
+            $inner.class_backlog(class)
+        }
+
+        fn purge(&mut $self, now: Nanos, drops: &mut dyn DropSink) {
+            $inner.purge(now, drops);
+        }
+
+        fn enqueue_batch(&mut $self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+            $inner.enqueue_batch(now, batch, drops);
+        }
+
+        fn dequeue_batch(
+            &mut $self,
+            now: Nanos,
+            max_packets: usize,
+            max_bytes: u64,
+            out: &mut Vec<Packet>,
+            drops: &mut dyn DropSink,
+        ) -> BatchEnd {
+            $inner.dequeue_batch(now, max_packets, max_bytes, out, drops)
+        }
+
+        fn exchange_lender(&mut $self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
+            $inner.exchange_lender(class, lender)
+        }
+
+        fn has_lender(&$self, class: ClassId) -> bool {
+            $inner.has_lender(class)
+        }
+
+        #[cfg(feature = "invariants")]
+        fn check_invariants(&$self) -> Result<(), alloc::string::String> {
+            $inner.check_invariants()
+        }
+    };
+}
+
 /// A boxed scheduler is one, so that a driver can run whichever was asked for by name.
 impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
-    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
-        (**self).enqueue(now, packet, drops);
-    }
+    forward!(self => (**self));
+}
 
-    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
-        (**self).dequeue(now, drops)
-    }
-
-    fn backlog(&self) -> Amount {
-        (**self).backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        (**self).class_backlog(class)
-    }
-
-    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
-        (**self).purge(now, drops);
-    }
-
-    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
-        (**self).enqueue_batch(now, batch, drops);
-    }
-
-    fn dequeue_batch(
-        &mut self,
-        now: Nanos,
-        max_packets: usize,
-        max_bytes: u64,
-        out: &mut Vec<Packet>,
-        drops: &mut dyn DropSink,
-    ) -> BatchEnd {
-        (**self).dequeue_batch(now, max_packets, max_bytes, out, drops)
-    }
-
-    fn check_invariants(&self) -> Result<(), alloc::string::String> {
-        (**self).check_invariants()
-    }
+/// An array of one scheduler is one: a box that can be refused is made of it.
+impl<S: Scheduler> Scheduler for [S; 1] {
+    forward!(self => self[0]);
 }

@@ -28,9 +28,10 @@
 //!
 //! DIFFERENCE: a convex curve starts flat (m1 = 0), or is refused. The paper says that others do not stay two pieces.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
-use crate::contract::{BuildError, Hierarchy, NANOS_PER_SEC, Nanos, Rate, ServiceCurve};
+use super::memory::{Stack, bytes_of, filled};
+use crate::contract::{BuildError, Hierarchy, NANOS_PER_SEC, Nanos, OutOfMemory, Rate, ServiceCurve};
 
 /// Times count this fraction of a nanosecond: 2^-12.
 pub(crate) const TIME_BITS: u32 = 12;
@@ -227,8 +228,8 @@ impl Curve {
 ///
 /// # Errors
 /// [`BuildError::Curve`] for a curve of a kind that cannot be computed with, and for one at a class that is not a leaf.
-pub(crate) fn real_time_shapes(tree: &Hierarchy) -> Result<Vec<Option<Shape>>, BuildError> {
-    let mut shapes = alloc::vec![None; tree.len()];
+pub(crate) fn real_time_shapes(tree: &Hierarchy) -> Result<Box<[Option<Shape>]>, BuildError> {
+    let mut shapes = filled(tree.len(), None)?;
     for class in tree.classes() {
         let Some(curve) = tree.config(class).real_time else { continue };
         if !tree.is_leaf(class) {
@@ -242,23 +243,31 @@ pub(crate) fn real_time_shapes(tree: &Hierarchy) -> Result<Vec<Option<Shape>>, B
 
 /// The line that each leaf has by its share of the link, by class id; 0 for the others. Rounded down to 2^-16 bit/s, which is
 /// the least that a leaf gets.
-#[must_use]
-pub(crate) fn lines(tree: &Hierarchy) -> Vec<u64> {
-    let mut slopes = alloc::vec![0; tree.len()];
+///
+/// # Errors
+/// Where there is no memory for them.
+pub(crate) fn lines(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
+    let mut slopes = filled(tree.len(), 0)?;
     let link = u128::from(tree.link().rate.bps());
     for &leaf in tree.leaves() {
         slopes[leaf.index()] = ((link * tree.share_all_busy(leaf)) >> (64 - SLOPE_BITS)).max(1) as u64;
     }
-    slopes
+    Ok(slopes)
+}
+
+/// Bytes that [`real_time_shapes`], [`lines`] and [`admit`] take together for `tree` while a scheduler is built.
+pub(crate) const fn planning_memory(tree: &Hierarchy) -> u64 {
+    let classes = tree.len();
+    bytes_of::<Option<Shape>>(classes) + bytes_of::<u64>(classes) + bytes_of::<(u128, u64, u64)>(classes)
 }
 
 /// Whether `shapes` together stay below what the link carries, S(t) = R t, at every t \[hfsc\] Section 2.1.
 ///
 /// # Errors
-/// [`BuildError::NotAdmitted`] with the time after which they do not.
-pub(crate) fn admit(shapes: impl Iterator<Item = Shape>, link: Rate) -> Result<(), BuildError> {
+/// [`BuildError::NotAdmitted`] with the time after which they do not; [`BuildError::OutOfMemory`].
+pub(crate) fn admit(shapes: impl Iterator<Item = Shape> + Clone, link: Rate) -> Result<(), BuildError> {
     let mut slope = 0u128;
-    let mut knees = Vec::new();
+    let mut knees = Stack::with_room(shapes.clone().count())?;
     for shape in shapes {
         if shape.d == 0 {
             slope += u128::from(shape.m2);
@@ -271,7 +280,7 @@ pub(crate) fn admit(shapes: impl Iterator<Item = Shape>, link: Rate) -> Result<(
     let link = u128::from(link.bps()) << SLOPE_BITS;
     // How much more the link has carried than the curves ask for; below 2^56 slopes times 2^70 times.
     let (mut spare, mut at) = (0u128, 0u128);
-    for (d, m1, m2) in knees.into_iter().chain([(u128::MAX, 0, 0)]) {
+    for (d, m1, m2) in knees.iter().copied().chain([(u128::MAX, 0, 0)]) {
         if slope > link && spare / (slope - link) < d - at {
             let fails_at = Nanos(((at + spare / (slope - link)) >> TIME_BITS) as u64);
             return Err(BuildError::NotAdmitted { fails_at });

@@ -7,9 +7,12 @@
 //!
 //! **Invariants.** No entry comes before its parent; `place[id]` is where the entry of `id` is.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
+
+use super::memory::{Stack, bytes_of, filled};
+use crate::contract::OutOfMemory;
 
 const ARITY: usize = 4;
 const ABSENT: u32 = u32::MAX;
@@ -30,16 +33,20 @@ impl Entry {
 /// A heap whose first entry is the one with the smallest key, of these the one that got its key first.
 #[derive(Debug)]
 pub(crate) struct Heap {
-    entries: Vec<Entry>,
-    place: Vec<u32>,
+    entries: Stack<Entry>,
+    place: Box<[u32]>,
     sequence: u64,
 }
 
 impl Heap {
     /// An empty heap for the ids `0..ids`, at most 2^32 - 1.
-    #[must_use]
-    pub(crate) fn new(ids: usize) -> Self {
-        Self { entries: Vec::with_capacity(ids), place: alloc::vec![ABSENT; ids], sequence: 0 }
+    pub(crate) fn new(ids: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { entries: Stack::with_room(ids)?, place: filled(ids, ABSENT)?, sequence: 0 })
+    }
+
+    /// Bytes that one for `ids` ids takes.
+    pub(crate) const fn memory(ids: usize) -> u64 {
+        bytes_of::<Entry>(ids) + bytes_of::<u32>(ids)
     }
 
     /// Ids in it.
@@ -125,7 +132,7 @@ impl Heap {
 
     /// Takes everything out, and forgets how many there were.
     pub(crate) fn clear(&mut self) {
-        for entry in &self.entries {
+        for entry in self.entries.iter() {
             self.place[entry.id as usize] = ABSENT;
         }
         self.entries.clear();
@@ -135,7 +142,7 @@ impl Heap {
     /// Lowers every key by `amount`, or by the smallest key where that is less; returns by how much.
     pub(crate) fn lower(&mut self, amount: u128) -> u128 {
         let amount = self.first().map_or(amount, |(_, smallest)| smallest.min(amount));
-        for entry in &mut self.entries {
+        for entry in self.entries.iter_mut() {
             entry.key -= amount;
         }
         amount
@@ -192,6 +199,7 @@ impl Heap {
     ///
     /// # Errors
     /// The broken one, in words.
+    #[cfg(feature = "invariants")]
     pub(crate) fn check(&self) -> Result<(), String> {
         for (place, entry) in self.entries.iter().enumerate() {
             if self.place[entry.id as usize] as usize != place {
@@ -212,6 +220,7 @@ impl Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     proptest! {
@@ -219,7 +228,7 @@ mod tests {
         fn ids_leave_by_key_and_equal_keys_in_the_order_in_which_they_came(
             steps in proptest::collection::vec((0u32..40, 0u8..6, 0u128..8), 1..300)
         ) {
-            let mut heap = Heap::new(40);
+            let mut heap = Heap::new(40).unwrap();
             // The same as a sorted list of (key, number of the change, id).
             let mut model: Vec<(u128, usize, u32)> = Vec::new();
             for (number, (id, what, key)) in steps.into_iter().enumerate() {
@@ -249,7 +258,7 @@ mod tests {
 
     #[test]
     fn lowered_keys_keep_their_order_and_a_cleared_heap_is_empty() {
-        let mut heap = Heap::new(3);
+        let mut heap = Heap::new(3).unwrap();
         heap.set(2, 12);
         heap.set(0, 10);
         heap.set(1, 12);

@@ -1,7 +1,8 @@
 //! Queues of tags beside the queues of packets, for schedulers that tag a packet when it arrives and not when it comes to the
 //! head.
 
-use alloc::vec::Vec;
+use super::memory::{Stack, bytes_of};
+use crate::contract::OutOfMemory;
 
 const NIL: u32 = u32::MAX;
 
@@ -14,21 +15,25 @@ struct Node {
 /// Storage for the tags of all queues of one scheduler, bounded at construction.
 #[derive(Debug)]
 pub(crate) struct TagSlab {
-    nodes: Vec<Node>,
+    nodes: Stack<Node>,
     free: u32,
 }
 
 impl TagSlab {
     /// Room for `limit` tags in all queues together.
-    #[must_use]
-    pub(crate) fn new(limit: u32) -> Self {
-        Self { nodes: Vec::with_capacity(limit as usize), free: NIL }
+    pub(crate) fn new(limit: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self { nodes: Stack::with_room(limit as usize)?, free: NIL })
+    }
+
+    /// Bytes that one for `limit` tags takes.
+    pub(crate) const fn memory(limit: u32) -> u64 {
+        bytes_of::<Node>(limit as usize)
     }
 
     /// Lowers all tags, to no less than zero.
     #[cold]
     pub(crate) fn lower(&mut self, by: u128) {
-        for node in &mut self.nodes {
+        for node in self.nodes.iter_mut() {
             node.tag = node.tag.saturating_sub(by);
         }
     }
@@ -76,6 +81,11 @@ impl TagQueue {
         self.tail = node;
     }
 
+    /// Takes all tags out.
+    pub(crate) fn clear(&mut self, slab: &mut TagSlab) {
+        while self.pop(slab).is_some() {}
+    }
+
     /// Takes the first tag out.
     pub(crate) fn pop(&mut self, slab: &mut TagSlab) -> Option<u128> {
         let index = self.head;
@@ -98,7 +108,7 @@ mod tests {
         fn queues_of_tags_over_one_slab_are_separate(
             steps in proptest::collection::vec((0usize..3, any::<bool>(), 0u128..100), 1..200)
         ) {
-            let mut slab = TagSlab::new(200);
+            let mut slab = TagSlab::new(200).unwrap();
             let mut queues = [TagQueue::default(); 3];
             let mut model: [VecDeque<u128>; 3] = Default::default();
             for (which, push, tag) in steps {
@@ -109,7 +119,7 @@ mod tests {
                     prop_assert_eq!(queues[which].pop(&mut slab), model[which].pop_front());
                 }
                 prop_assert_eq!(queues[which].first(&slab), model[which].front().copied());
-                prop_assert!(slab.nodes.len() <= 200 && slab.nodes.capacity() == 200);
+                prop_assert!(slab.nodes.len() <= 200);
             }
         }
     }

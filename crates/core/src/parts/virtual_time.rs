@@ -19,9 +19,10 @@
 //! its parent, which is 1 bit/s of 1 Tbit/s. A byte is then below 2^74 units, a packet below 2^94, a full queue of 2^32 bytes
 //! below 2^106. A virtual time that reaches [`HIGH`] is lowered together with all tags.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
-use crate::contract::{Hierarchy, NANOS_PER_SEC};
+use super::memory::{bytes_of, slice};
+use crate::contract::{ClassId, Hierarchy, NANOS_PER_SEC, OutOfMemory};
 
 /// Units of virtual time in a virtual byte. A link of r bit/s does r units of work in a nanosecond.
 pub(crate) const UNITS_PER_BYTE: u64 = 8 * NANOS_PER_SEC;
@@ -44,26 +45,39 @@ pub(crate) fn lower_by(v: u128, firsts: impl IntoIterator<Item = Option<(u32, u1
 
 /// Scales weights so that they add up to less than 2^41, none of them zero. Those that add up to 2^40 or less stay as they are,
 /// as do the guarantees of classes on any link.
-#[must_use]
-pub(crate) fn weights(raw: &[u128]) -> Vec<u64> {
+///
+/// # Errors
+/// Where there is no memory for them.
+pub(crate) fn weights(raw: &[u128]) -> Result<Box<[u64]>, OutOfMemory> {
     const WHOLE: u128 = 1 << 40;
     // At most 10^6 weights of at most 2^64.
     let total: u128 = raw.iter().sum();
     let scaled = |&raw: &u128| if total <= WHOLE { raw } else { (raw * WHOLE + total / 2) / total };
-    raw.iter().map(|raw| scaled(raw).max(1) as u64).collect()
+    slice(raw.len(), |at| scaled(&raw[at]).max(1) as u64)
 }
 
 /// The weights of the leaves of `tree`: their own where they are all siblings, by their share of the link otherwise.
-#[must_use]
-pub(crate) fn leaf_weights(tree: &Hierarchy) -> Vec<u64> {
+///
+/// # Errors
+/// Where there is no memory for them.
+pub(crate) fn leaf_weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let flat = tree.levels() == 1;
-    let raw = |&leaf| if flat { u128::from(tree.weight(leaf)) } else { tree.share_all_busy(leaf) };
-    weights(&tree.leaves().iter().map(raw).collect::<Vec<_>>())
+    let raw = |leaf: ClassId| if flat { u128::from(tree.weight(leaf)) } else { tree.share_all_busy(leaf) };
+    weights(&slice(tree.leaves().len(), |at| raw(tree.leaves()[at]))?)
+}
+
+/// The weights of the children of `class`.
+///
+/// # Errors
+/// Where there is no memory for them.
+pub(crate) fn child_weights(tree: &Hierarchy, class: ClassId) -> Result<Box<[u64]>, OutOfMemory> {
+    let children = tree.children(class);
+    weights(&slice(children.len(), |at| u128::from(tree.weight(children[at])))?)
 }
 
 /// A point in virtual time that is reached by steps of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tag {
+pub(crate) struct Tag {
     /// Whole units.
     pub whole: u128,
     /// What `whole` leaves out, in units divided by the divisor of the class's [`Pace`]; below that.
@@ -122,18 +136,22 @@ struct Session {
 pub(crate) struct Sessions {
     /// The virtual time, in units.
     pub v: u128,
-    sessions: Vec<Session>,
+    sessions: Box<[Session]>,
     last_finish: u128,
 }
 
 impl Sessions {
     /// One session for each of `weights`, which are as [`weights`] makes them.
-    #[must_use]
-    pub(crate) fn new(weights: &[u64]) -> Self {
+    pub(crate) fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
         let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
         let units = total * u128::from(UNITS_PER_BYTE);
-        let session = |&weight: &u64| Session { start: 0, finish: Tag::default(), pace: Pace::new(units, weight) };
-        Self { v: 0, sessions: weights.iter().map(session).collect(), last_finish: 0 }
+        let session = |at: usize| Session { start: 0, finish: Tag::default(), pace: Pace::new(units, weights[at]) };
+        Ok(Self { v: 0, sessions: slice(weights.len(), session)?, last_finish: 0 })
+    }
+
+    /// Bytes that one for `sessions` sessions takes.
+    pub(crate) const fn memory(sessions: usize) -> u64 {
+        bytes_of::<Session>(sessions)
     }
 
     /// Start tag of the packet at the head of `child`.
@@ -210,9 +228,9 @@ mod tests {
 
     #[test]
     fn weights_that_fit_stay_and_others_keep_their_shares() {
-        assert_eq!(weights(&[3, 1, 1_000_000_000_000 >> 1]), [3, 1, 500_000_000_000]);
-        assert_eq!(weights(&[1 << 64, 3 << 64, 1]), [1 << 38, 3 << 38, 1]);
-        let many = weights(&alloc::vec![1 << 64; 1_000_000]);
+        assert_eq!(*weights(&[3, 1, 1_000_000_000_000 >> 1]).unwrap(), [3, 1, 500_000_000_000]);
+        assert_eq!(*weights(&[1 << 64, 3 << 64, 1]).unwrap(), [1 << 38, 3 << 38, 1]);
+        let many = weights(&alloc::vec![1 << 64; 1_000_000]).unwrap();
         assert!(many.iter().sum::<u64>() < 1 << 41 && many[0] > 1 << 20);
     }
 

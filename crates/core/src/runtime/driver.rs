@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::contract::{BatchEnd, DropSink, NANOS_PER_SEC, Nanos, Packet, Rate, Scheduler};
+use crate::contract::{BatchEnd, DropSink, NANOS_PER_SEC, Nanos, OutOfMemory, Packet, Rate, Scheduler};
 
 /// Keeps a link from being sent to faster than its rate, exactly: fractions of a nanosecond are carried over.
 ///
@@ -87,13 +87,32 @@ pub enum Wake {
     OnArrival,
 }
 
+/// What [`Driver::next`] has for the link.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A packet that may leave now; the link is busy with it until `done`.
+    Packet {
+        /// The packet.
+        packet: Packet,
+        /// When its last bit leaves.
+        done: Nanos,
+    },
+    /// Nothing now; when to ask again if nothing arrives before.
+    Wait(Wake),
+}
+
 /// A scheduler and the pacing of its link.
+///
+/// It has two forms. Who is asked for packets, as a kernel's queueing discipline is, calls [`Driver::enqueue`] when one arrives and
+/// [`Driver::next`] when the link can take one. Who moves packets itself has a [`Port`], and calls [`Driver::turn`]: it stands on
+/// the same two steps, and takes them for many packets at once.
 #[derive(Debug)]
 pub struct Driver<S> {
     scheduler: S,
     pacer: Pacer,
     now: Nanos,
-    /// Until when there was nothing to send at the end of the last turn: time that is not made up for.
+    /// Until when there was nothing to send when it was last asked for: time that is not made up for.
     rested_until: Nanos,
     batch: Vec<Packet>,
 }
@@ -103,54 +122,93 @@ impl<S: Scheduler> Driver<S> {
     pub const BATCH: usize = 64;
 
     /// Drives `scheduler` at the pace of `pacer`.
-    #[must_use]
-    pub fn new(scheduler: S, pacer: Pacer) -> Self {
-        Self { scheduler, pacer, now: Nanos::ZERO, rested_until: Nanos::MAX, batch: Vec::with_capacity(Self::BATCH) }
+    ///
+    /// # Errors
+    /// Where there is no memory for a batch of packets.
+    pub fn new(scheduler: S, pacer: Pacer) -> Result<Self, OutOfMemory> {
+        let mut batch = Vec::new();
+        let bytes = (Self::BATCH * size_of::<Packet>()) as u64;
+        batch.try_reserve_exact(Self::BATCH).map_err(|_| OutOfMemory { bytes })?;
+        Ok(Self { scheduler, pacer, now: Nanos::ZERO, rested_until: Nanos::MAX, batch })
+    }
+
+    /// A packet arrives at `now`.
+    pub fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        let now = self.begin(now);
+        self.scheduler.enqueue(now, packet, drops);
+    }
+
+    /// What may leave by `now`, or when to ask again.
+    pub fn next(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Next {
+        let now = self.begin(now);
+        let end = self.step(now, 1, drops);
+        match self.batch.pop() {
+            Some(packet) => {
+                let done = self.pacer.charge(now, packet.len);
+                Next::Packet { packet, done }
+            }
+            None => Next::Wait(self.wake(now, end)),
+        }
     }
 
     /// Takes in what has arrived at `port` and sends all that is due by `now`, at most [`Driver::BATCH`] packets.
     pub fn turn(&mut self, now: Nanos, port: &mut impl Port) -> Wake {
-        self.now = self.now.max(now);
-        let now = self.now;
-        self.pacer.idle(self.rested_until.min(now));
-        self.rested_until = Nanos::ZERO;
+        let now = self.begin(now);
         port.receive(now, &mut self.batch);
         if !self.batch.is_empty() {
             self.scheduler.enqueue_batch(now, &mut self.batch, port);
         }
         let mut sent = 0;
         let wake = loop {
-            let due = self.pacer.due(now);
-            if due == 0 {
-                break Wake::At(self.pacer.free_at());
-            }
-            if sent >= Self::BATCH {
-                break Wake::At(now);
-            }
-            let end = self.scheduler.dequeue_batch(now, Self::BATCH - sent, due, &mut self.batch, port);
+            let end = self.step(now, Self::BATCH - sent, port);
             sent += self.batch.len();
             for packet in self.batch.drain(..) {
                 let done = self.pacer.charge(now, packet.len);
                 port.transmit(now, packet, done);
             }
-            match end {
-                BatchEnd::Full => {}
-                BatchEnd::WaitUntil(t) => {
-                    self.pacer.idle(now);
-                    self.rested_until = t;
-                    break Wake::At(t.max(self.pacer.free_at()));
-                }
-                BatchEnd::Idle => {
-                    self.pacer.idle(now);
-                    self.rested_until = Nanos::MAX;
-                    break Wake::OnArrival;
-                }
+            if end != Some(BatchEnd::Full) || (sent >= Self::BATCH && self.pacer.due(now) > 0) {
+                break self.wake(now, end);
             }
         };
         if sent > 0 {
             port.flush(now);
         }
         wake
+    }
+
+    /// Time goes on; the latest time seen.
+    fn begin(&mut self, now: Nanos) -> Nanos {
+        self.now = self.now.max(now);
+        self.pacer.idle(self.rested_until.min(self.now));
+        self.rested_until = Nanos::ZERO;
+        self.now
+    }
+
+    /// Fills the batch with what is due by `now`, at most `max` packets, which the caller charges to the link. `None`: the link is
+    /// busy.
+    fn step(&mut self, now: Nanos, max: usize, drops: &mut dyn DropSink) -> Option<BatchEnd> {
+        match self.pacer.due(now) {
+            0 => None,
+            due => Some(self.scheduler.dequeue_batch(now, max, due, &mut self.batch, drops)),
+        }
+    }
+
+    /// When to ask again after a step that ended so, and whose packets are charged.
+    fn wake(&mut self, now: Nanos, end: Option<BatchEnd>) -> Wake {
+        match end {
+            None => Wake::At(self.pacer.free_at()),
+            Some(BatchEnd::Full) => Wake::At(now),
+            Some(BatchEnd::WaitUntil(t)) => {
+                self.pacer.idle(now);
+                self.rested_until = t;
+                Wake::At(t.max(self.pacer.free_at()))
+            }
+            Some(BatchEnd::Idle) => {
+                self.pacer.idle(now);
+                self.rested_until = Nanos::MAX;
+                Wake::OnArrival
+            }
+        }
     }
 
     /// The scheduler.
@@ -227,8 +285,8 @@ mod tests {
         use crate::contract::{ClassConfig, Hierarchy, LinkConfig};
         let mut tree = Hierarchy::builder(LinkConfig::new(gbps(1)));
         tree.add(crate::contract::ClassId::ROOT, ClassConfig::default()).unwrap();
-        let fifo = crate::schedulers::fifo::Fifo::new(&tree.build().unwrap());
-        let mut driver = Driver::new(fifo, Pacer::new(gbps(1), Nanos(20_000)));
+        let fifo = crate::schedulers::fifo::Fifo::new(&tree.build().unwrap()).unwrap();
+        let mut driver = Driver::new(fifo, Pacer::new(gbps(1), Nanos(20_000))).unwrap();
         let arrivals = [(Nanos(0), 1000), (Nanos(100_000), 1000), (Nanos(100_000), 1000), (Nanos(100_000), 1000)];
         let mut port = Arrivals(arrivals.to_vec(), Vec::new());
         assert_eq!(driver.turn(Nanos(0), &mut port), Wake::At(Nanos(8_000)));

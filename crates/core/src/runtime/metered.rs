@@ -6,13 +6,16 @@
 //! together is O(1), for every class O(classes).
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 use core::ops::AddAssign;
 
-use crate::contract::{Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Scheduler};
-use crate::runtime::reconfigure::{Change, ReconfigureError, reconfigure};
+use crate::contract::{
+    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet, Scheduler,
+};
+use crate::parts::memory::{bytes_of, filled};
+use crate::runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
 
 /// What has passed one class, or several together. All counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +50,7 @@ impl Counters {
     }
 
     /// received = sent + dropped + queued.
+    #[cfg(feature = "invariants")]
     fn check(&self, queued: Amount) -> Result<(), String> {
         if self.outstanding() == Some(queued) {
             return Ok(());
@@ -80,16 +84,16 @@ pub struct Metered<S> {
 
 #[derive(Debug)]
 struct Meter {
-    classes: Vec<Counters>,
+    classes: Box<[Counters]>,
     /// Packets that named no class, and classes that a reconfiguration removed.
     elsewhere: Counters,
     total: Counters,
 }
 
 impl Meter {
-    fn new(classes: usize) -> Self {
+    fn new(classes: usize) -> Result<Self, OutOfMemory> {
         let none = Counters::default();
-        Self { classes: alloc::vec![none; classes], elsewhere: none, total: none }
+        Ok(Self { classes: filled(classes, none)?, elsewhere: none, total: none })
     }
 
     fn class(&mut self, class: ClassId) -> &mut Counters {
@@ -129,9 +133,17 @@ impl DropSink for CountingSink<'_> {
 
 impl<S: Scheduler> Metered<S> {
     /// Counts what passes `inner`, which has nothing queued and was made for `tree`.
+    ///
+    /// # Errors
+    /// Where there is no memory for the counters.
+    pub fn new(inner: S, tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        Ok(Self { inner, meter: Meter::new(tree.len())? })
+    }
+
+    /// Bytes that the counters for `tree` take.
     #[must_use]
-    pub fn new(inner: S, tree: &Hierarchy) -> Self {
-        Self { inner, meter: Meter::new(tree.len()) }
+    pub const fn memory(tree: &Hierarchy) -> u64 {
+        bytes_of::<Counters>(tree.len())
     }
 
     /// The scheduler.
@@ -163,6 +175,7 @@ impl<S: Scheduler> Metered<S> {
     ///
     /// # Errors
     /// The class and its numbers, in words.
+    #[cfg(feature = "invariants")]
     pub fn check_conservation(&self) -> Result<(), String> {
         self.meter.total.check(self.inner.backlog()).map_err(|error| format!("all classes: {error}"))?;
         self.meter.elsewhere.check(Amount::default()).map_err(|error| format!("no class: {error}"))?;
@@ -179,40 +192,67 @@ impl<S: Scheduler> Metered<S> {
     }
 }
 
+/// A change of a scheduler whose traffic is counted, ready to be committed.
+#[derive(Debug)]
+#[must_use]
+pub struct MeteredChange {
+    prepared: Prepared,
+    meter: Meter,
+}
+
+/// What a change left over, the counters of before among it; see [`Retired`].
+#[derive(Debug)]
+#[must_use]
+pub struct MeteredRetired {
+    _scheduler: Retired,
+    _meter: Meter,
+}
+
 impl Metered<Box<dyn Scheduler>> {
-    /// [`reconfigure`], with the counters of a surviving class moved to its new id, and those of a removed one to
-    /// [`Metered::elsewhere`]. The total goes on as if nothing had happened.
+    /// [`prepare`], with counters for the new classes.
     ///
     /// # Errors
-    /// As [`reconfigure`]; nothing has changed then.
-    pub fn reconfigure(
-        &mut self,
-        now: Nanos,
-        change: &Change<'_>,
-        drops: &mut dyn DropSink,
-    ) -> Result<(), ReconfigureError> {
-        let mut meter = Meter::new(change.tree.len());
-        // Drops of the move itself; the counters that they add to are moved below, once it is known that there is a move.
-        let mut sink = CountingSink { meter: &mut meter, drops };
-        self.inner = reconfigure(&mut self.inner, now, change, &mut |now, packet: Packet, reason: DropReason| {
-            if reason == DropReason::ClassRemoved {
-                sink.meter.total.dropped[reason.index()].count(packet.len);
-                sink.meter.elsewhere.dropped[reason.index()].count(packet.len);
-                sink.drops.dropped(now, packet, reason);
-            } else {
-                sink.dropped(now, packet, reason);
-            }
-        })?;
+    /// As [`prepare`]; nothing has changed in any case.
+    pub fn prepare(&self, change: &Change<'_>) -> Result<MeteredChange, ReconfigureError> {
+        Ok(MeteredChange { prepared: prepare(&*self.inner, change)?, meter: Meter::new(change.tree.len())? })
+    }
+
+    /// [`Prepared::commit`], with the counters of a surviving class moved to its new id, and those of a removed one to
+    /// [`Metered::elsewhere`]. The total goes on as if nothing had happened.
+    pub fn commit(&mut self, change: MeteredChange, now: Nanos, drops: &mut dyn DropSink) -> MeteredRetired {
+        let MeteredChange { prepared, mut meter } = change;
         meter.total += self.meter.total;
         meter.elsewhere += self.meter.elsewhere;
         for (index, &counters) in self.meter.classes.iter().enumerate() {
-            match change.new_class(ClassId(index as u32)) {
+            match prepared.new_class(ClassId(index as u32)) {
                 Some(class) => *meter.class(class) += counters,
                 None => meter.elsewhere += counters,
             }
         }
-        self.meter = meter;
-        Ok(())
+        let retired = prepared.commit(&mut self.inner, now, &mut RemovalSink { meter: &mut meter, drops });
+        MeteredRetired { _scheduler: retired, _meter: core::mem::replace(&mut self.meter, meter) }
+    }
+}
+
+/// Counts the drops and marks of a change. What is dropped with its class is counted elsewhere, as the class's own counters are.
+struct RemovalSink<'a> {
+    meter: &'a mut Meter,
+    drops: &'a mut dyn DropSink,
+}
+
+impl DropSink for RemovalSink<'_> {
+    fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
+        if reason == DropReason::ClassRemoved {
+            self.meter.total.dropped[reason.index()].count(packet.len);
+            self.meter.elsewhere.dropped[reason.index()].count(packet.len);
+            self.drops.dropped(now, packet, reason);
+        } else {
+            CountingSink { meter: self.meter, drops: self.drops }.dropped(now, packet, reason);
+        }
+    }
+
+    fn marked(&mut self, now: Nanos, packet: &Packet) {
+        CountingSink { meter: self.meter, drops: self.drops }.marked(now, packet);
     }
 }
 
@@ -262,6 +302,15 @@ impl<S: Scheduler> Scheduler for Metered<S> {
         end
     }
 
+    fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
+        self.inner.exchange_lender(class, lender)
+    }
+
+    fn has_lender(&self, class: ClassId) -> bool {
+        self.inner.has_lender(class)
+    }
+
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.inner.check_invariants()?;
         self.check_conservation()

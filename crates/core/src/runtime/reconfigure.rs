@@ -1,16 +1,20 @@
-//! Changes classes while packets are queued: the new scheduler is built beside the old one, every surviving leaf's queue is
-//! moved over in order, and the caller swaps. A change that is refused has changed nothing.
+//! Changes of classes and scheduler while packets are queued, in three steps: what may fail, what may not, and what may wait.
 //!
-//! Cost: that of building the new scheduler and of one enqueue per queued packet. Credit and debt within a round start anew:
-//! they are below a packet or a quantum.
+//! [`prepare`] builds the new scheduler beside the running one. It allocates, it may fail, and it touches nothing.
+//! [`Prepared::commit`] moves every surviving leaf's packets over, in order, and the lenders of classes that stay members of
+//! pools. It does not allocate and cannot fail. What is left of the old scheduler is [`Retired`], to be freed when there is time.
+//!
+//! **Cost of a commit.** One enqueue per queued packet, and a step per class. Credit and debt within a round start anew: they are
+//! below a packet or a quantum.
 
 use alloc::boxed::Box;
 use core::fmt;
 
 use crate::contract::{
-    BuildError, ClassId, DropReason, DropSink, Hierarchy, Leniency, Nanos, Packet, Scheduler, SchedulerInfo,
+    BuildError, ClassId, DropReason, DropSink, Hierarchy, Lender, Leniency, Members, Nanos, OutOfMemory, Packet,
+    Scheduler, SchedulerInfo,
 };
-use crate::runtime::registry;
+use crate::parts::memory::slice;
 
 /// What is to be.
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +28,20 @@ pub struct Change<'a> {
     /// By old class id, the leaf that takes over its packets. Classes without an entry are removed. Several may name the
     /// same leaf: the order within each of them is kept.
     pub survivors: &'a [Option<ClassId>],
+    /// Old and new id of each class that goes on borrowing from its pool.
+    pub pooled: &'a [(ClassId, ClassId)],
 }
 
 impl Change<'_> {
     /// The leaf that takes over from `old`, if it survives.
     #[must_use]
     pub fn new_class(&self, old: ClassId) -> Option<ClassId> {
-        self.survivors.get(old.index()).copied().flatten()
+        survivor(self.survivors, old)
     }
+}
+
+fn survivor(survivors: &[Option<ClassId>], old: ClassId) -> Option<ClassId> {
+    survivors.get(old.index()).copied().flatten()
 }
 
 /// Why a change was refused.
@@ -46,6 +56,11 @@ pub enum ReconfigureError {
         /// What was to take over.
         new: ClassId,
     },
+    /// A class that is to go on borrowing from its pool borrows from none.
+    NotPooled {
+        /// The class as it was.
+        old: ClassId,
+    },
 }
 
 impl fmt::Display for ReconfigureError {
@@ -54,6 +69,9 @@ impl fmt::Display for ReconfigureError {
             Self::Build(error) => error.fmt(f),
             Self::NotALeaf { old, new } => {
                 write!(f, "class {} was to be taken over by class {}, which is not a leaf", old.0, new.0)
+            }
+            Self::NotPooled { old } => {
+                write!(f, "class {} was to go on borrowing from its pool, and borrows from none", old.0)
             }
         }
     }
@@ -67,19 +85,52 @@ impl From<BuildError> for ReconfigureError {
     }
 }
 
-/// Makes the scheduler of `change` and moves what `old` has queued into it; `old` is left empty, to be thrown away.
-///
-/// Packets of removed classes go to `drops` as [`DropReason::ClassRemoved`] under their old class. Packets that no longer fit
-/// go there with the limit that they hit, under their new class; nothing else is lost.
+impl From<OutOfMemory> for ReconfigureError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Build(error.into())
+    }
+}
+
+/// A change that is ready to be committed.
+#[derive(Debug)]
+#[must_use]
+pub struct Prepared {
+    scheduler: Box<dyn Scheduler>,
+    survivors: Box<[Option<ClassId>]>,
+    pooled: Box<[(ClassId, ClassId)]>,
+}
+
+impl fmt::Debug for dyn Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scheduler")
+    }
+}
+
+/// What a change left over. Dropping it frees memory, which takes time that a data path may not have.
+#[derive(Debug)]
+#[must_use]
+pub struct Retired {
+    _scheduler: Box<dyn Scheduler>,
+    _prepared: (Box<[Option<ClassId>]>, Box<[(ClassId, ClassId)]>),
+}
+
+/// Stands for a lender until the real one is handed over. It lends nothing, and its box takes no memory.
+#[derive(Debug)]
+struct Nobody;
+
+impl Lender for Nobody {
+    fn may_borrow(&mut self, _now: Nanos) -> Result<(), Nanos> {
+        Err(Nanos::MAX)
+    }
+
+    fn sent(&mut self, _now: Nanos, _bytes: u32) {}
+}
+
+/// Makes the scheduler of `change`, which is to take over from `running`.
 ///
 /// # Errors
-/// [`ReconfigureError`]; `old` is untouched then.
-pub fn reconfigure(
-    old: &mut dyn Scheduler,
-    now: Nanos,
-    change: &Change<'_>,
-    drops: &mut dyn DropSink,
-) -> Result<Box<dyn Scheduler>, ReconfigureError> {
+/// [`ReconfigureError`]. `running` is untouched in any case.
+pub fn prepare(running: &dyn Scheduler, change: &Change<'_>) -> Result<Prepared, ReconfigureError> {
     for (index, survivor) in change.survivors.iter().enumerate() {
         if let Some(new) = *survivor
             && !change.tree.is_leaf(new)
@@ -87,10 +138,45 @@ pub fn reconfigure(
             return Err(ReconfigureError::NotALeaf { old: ClassId(index as u32), new });
         }
     }
-    let mut new = registry::build(change.scheduler, change.tree, change.leniency)?;
-    old.purge(now, &mut |now, packet: Packet, _| match change.new_class(packet.class) {
-        Some(class) => new.enqueue(now, Packet { class, ..packet }, drops),
-        None => drops.dropped(now, packet, DropReason::ClassRemoved),
-    });
-    Ok(new)
+    if let Some(&(old, _)) = change.pooled.iter().find(|&&(old, _)| !running.has_lender(old)) {
+        return Err(ReconfigureError::NotPooled { old });
+    }
+    let mut members = Members::new();
+    let wanted = change.pooled.len();
+    members
+        .try_reserve_exact(wanted)
+        .map_err(|_| OutOfMemory { bytes: (wanted * size_of::<(ClassId, Nobody)>()) as u64 })?;
+    members.extend(change.pooled.iter().map(|&(_, new)| (new, Box::new(Nobody) as Box<dyn Lender>)));
+    Ok(Prepared {
+        scheduler: change.scheduler.build(change.tree, change.leniency, members)?,
+        survivors: slice(change.survivors.len(), |old| change.survivors[old])?,
+        pooled: slice(change.pooled.len(), |at| change.pooled[at])?,
+    })
+}
+
+impl Prepared {
+    /// Moves what `running` has queued into the new scheduler, which takes its place.
+    ///
+    /// Packets of removed classes go to `drops` as [`DropReason::ClassRemoved`] under their old class. Packets that no longer
+    /// fit go there with the limit that they hit, under their new class. Nothing else is lost.
+    pub fn commit(self, running: &mut Box<dyn Scheduler>, now: Nanos, drops: &mut dyn DropSink) -> Retired {
+        let Self { mut scheduler, survivors, pooled } = self;
+        for &(old, new) in &pooled {
+            // Both were looked at when the change was prepared.
+            if let Ok(lender) = running.exchange_lender(old, Box::new(Nobody)) {
+                let nobody = scheduler.exchange_lender(new, lender);
+                debug_assert!(nobody.is_ok(), "class {new:?} was built as a member");
+            }
+        }
+        running.purge(now, &mut |now, packet: Packet, _| match survivor(&survivors, packet.class) {
+            Some(class) => scheduler.enqueue(now, Packet { class, ..packet }, drops),
+            None => drops.dropped(now, packet, DropReason::ClassRemoved),
+        });
+        Retired { _scheduler: core::mem::replace(running, scheduler), _prepared: (survivors, pooled) }
+    }
+
+    /// The leaf that takes over from `old`, if it survives.
+    pub(crate) fn new_class(&self, old: ClassId) -> Option<ClassId> {
+        survivor(&self.survivors, old)
+    }
 }

@@ -4,25 +4,27 @@
 //! Cost per packet: O(1). Invariants: the order of departure is the order of arrival.
 
 use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
-use alloc::{collections::VecDeque, format};
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo,
-    WorkConserving,
+    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, QueueLimits,
+    Scheduler, SchedulerInfo, WorkConserving,
 };
+use crate::parts::memory::{Queue, boxed, bytes_of, filled};
 
 /// What `fifo` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "fifo",
+    aliases: &[],
     paper: "",
     summary: "one queue, first in, first out",
     features: &[],
     work_conserving: WorkConserving::Always,
     cost: "O(1)",
-    bounds: &[],
-    build: |tree| Ok(Box::new(Fifo::new(tree))),
+    promises: Promises::NONE,
+    memory: Fifo::memory,
+    build: |tree, _| boxed(Fifo::new(tree)?),
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +35,9 @@ struct Class {
 
 /// One queue for all classes.
 #[derive(Debug)]
-pub struct Fifo {
-    queue: VecDeque<Packet>,
-    classes: Vec<Class>,
+pub(crate) struct Fifo {
+    queue: Queue<Packet>,
+    classes: Box<[Class]>,
     bytes: u64,
     max_packet: u32,
     max_queued: usize,
@@ -43,15 +45,21 @@ pub struct Fifo {
 
 impl Fifo {
     /// A queue for the leaves of `tree`.
-    #[must_use]
-    pub fn new(tree: &Hierarchy) -> Self {
-        let mut classes = alloc::vec![Class { limits: None, backlog: Amount::default() }; tree.len()];
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let mut classes = filled(tree.len(), Class { limits: None, backlog: Amount::default() })?;
         for &leaf in tree.leaves() {
             classes[leaf.index()].limits = Some(tree.config(leaf).limits);
         }
         let link = tree.link();
         let max_queued = link.max_queued as usize;
-        Self { queue: VecDeque::with_capacity(max_queued), classes, bytes: 0, max_packet: link.max_packet, max_queued }
+        Ok(Self { queue: Queue::with_room(max_queued)?, classes, bytes: 0, max_packet: link.max_packet, max_queued })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        bytes_of::<Packet>(tree.link().max_queued as usize) + bytes_of::<Class>(tree.len())
     }
 
     fn refusal(&self, packet: &Packet) -> Option<DropReason> {
@@ -72,7 +80,7 @@ impl Fifo {
     }
 
     fn pop(&mut self) -> Option<Packet> {
-        let packet = self.queue.pop_front()?;
+        let packet = self.queue.pop()?;
         self.bytes -= u64::from(packet.len);
         let backlog = &mut self.classes[packet.class.index()].backlog;
         backlog.packets -= 1;
@@ -91,7 +99,7 @@ impl Scheduler for Fifo {
         let backlog = &mut self.classes[packet.class.index()].backlog;
         backlog.packets += 1;
         backlog.bytes += u64::from(packet.len);
-        self.queue.push_back(packet);
+        self.queue.push(packet);
     }
 
     fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
@@ -112,6 +120,7 @@ impl Scheduler for Fifo {
         }
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         let packets: u64 = self.classes.iter().map(|class| class.backlog.packets).sum();
         if packets != self.queue.len() as u64 {

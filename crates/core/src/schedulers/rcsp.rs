@@ -29,17 +29,17 @@
 //! DIFFERENCE: the original's contract (x_min, x_ave, I) is a rate here.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet, Scheduler, SchedulerInfo,
-    WorkConserving,
+    Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, OutOfMemory, Packet,
+    Promises, Scheduler, SchedulerInfo, WorkConserving,
 };
 use crate::parts::{
     heap::Heap,
+    memory::boxed,
     tags::{TagQueue, TagSlab},
 };
 
@@ -49,13 +49,15 @@ mod tests;
 /// What `rcsp` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "rcsp",
+    aliases: &[],
     paper: "drrpp",
     summary: "rate-controlled static priority: flat, packets held back to their rate",
     features: &[Feature::Priority],
     work_conserving: WorkConserving::Never,
     cost: "O(log leaves)",
-    bounds: &["delay"],
-    build: |tree| Ok(Box::new(Rcsp::new(tree, Regulator::RateJitter))),
+    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Stated) },
+    memory: Rcsp::memory,
+    build: |tree, _| boxed(Rcsp::new(tree, Regulator::RateJitter)?),
 };
 
 /// What makes a packet eligible.
@@ -101,8 +103,10 @@ fn fine(time: Nanos) -> u128 {
 
 impl Rcsp {
     /// A scheduler for the leaves of `tree`. A class without priority has the first, 0.
-    #[must_use]
-    pub fn new(tree: &Hierarchy, regulator: Regulator) -> Self {
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub fn new(tree: &Hierarchy, regulator: Regulator) -> Result<Self, OutOfMemory> {
         let link = tree.link();
         let flows = Flows::of_fifos(tree, |class| {
             // r phi, in 2^-64 bit/s: below 2^104.
@@ -110,10 +114,14 @@ impl Rcsp {
             let per_byte = (u128::from(8 * NANOS_PER_SEC) << (64 + FRACTION_BITS)).div_ceil(rate);
             let priority = tree.config(class).priority.unwrap_or(0);
             Class { per_byte, earliest: 0, tags: TagQueue::default(), priority }
-        });
+        })?;
         let heap = || Heap::new(tree.len());
-        let tags = TagSlab::new(link.max_queued);
-        Self { flows, regulator, tags, held: heap(), eligible: heap(), now: Nanos::ZERO }
+        let tags = TagSlab::new(link.max_queued)?;
+        Ok(Self { flows, regulator, tags, held: heap()?, eligible: heap()?, now: Nanos::ZERO })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        Flows::<Class>::fifo_memory(tree) + TagSlab::memory(tree.link().max_queued) + 2 * Heap::memory(tree.len())
     }
 
     /// [`Scheduler::enqueue`] of a packet that left the switch before `early` ahead of its ET there and that switch's delay bound:
@@ -184,13 +192,14 @@ impl Scheduler for Rcsp {
         self.now = self.now.max(now);
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|class| {
-            while class.tags.pop(&mut self.tags).is_some() {}
+            class.tags.clear(&mut self.tags);
             class.earliest = 0;
         });
         self.held.clear();
         self.eligible.clear();
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.held.check()?;
         self.eligible.check()?;

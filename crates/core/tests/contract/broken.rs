@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlink_core::{
-    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, QueueLimits, Rate,
-    Scheduler, SchedulerInfo, WorkConserving,
+    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
+    QueueLimits, Rate, Scheduler, SchedulerInfo, WorkConserving,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,7 @@ pub(crate) const FAULTS: [(Fault, &str); 34] = [
 const fn toy<const F: usize>() -> SchedulerInfo {
     SchedulerInfo {
         name: "toy",
+        aliases: &[],
         paper: "",
         summary: "round robin, possibly at fault",
         features: match F {
@@ -100,8 +101,9 @@ const fn toy<const F: usize>() -> SchedulerInfo {
         },
         work_conserving: if F < PACED { WorkConserving::Always } else { WorkConserving::UnlessLimited },
         cost: "O(classes)",
-        bounds: &[],
-        build: |tree| Ok(Box::new(Toy::new(tree, FAULTS[F].0))),
+        promises: Promises::NONE,
+        memory: |_| 0,
+        build: |tree, _| Ok(Box::new(Toy::new(tree, FAULTS[F].0))),
     }
 }
 

@@ -2,7 +2,7 @@
 //! scheduler of the registry, and over broken ones that they must find out.
 
 use fairlink_core::{
-    ClassId, DropReason, Leniency, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo, WorkConserving, registry,
+    ClassId, DropReason, Leniency, Members, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo, WorkConserving,
 };
 use proptest::prelude::*;
 
@@ -44,7 +44,7 @@ pub(crate) fn cases(shape: Shape) -> impl Strategy<Value = (TreeSpec, Case)> {
 }
 
 fn make(info: &'static SchedulerInfo, spec: &TreeSpec) -> Box<dyn Scheduler> {
-    registry::build(info, &spec.build(), Leniency::Refuse).expect("a tree that it can honour")
+    info.build(&spec.build(), Leniency::Refuse, Members::new()).expect("a tree that it can honour")
 }
 
 fn model(info: &'static SchedulerInfo, spec: &TreeSpec) -> Model {

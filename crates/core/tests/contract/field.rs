@@ -3,15 +3,15 @@
 
 use fairlink_core::{
     BuildError, ClassConfig, ClassId, Dequeued, DropReason, Feature, Hierarchy, Leniency, LinkConfig, MAX_PACKET,
-    Nanos, Packet, QueueKind, QueueLimits, Rate, Scheduler, SchedulerInfo, WorkConserving,
-    registry::{self, SCHEDULERS},
+    Members, Nanos, Packet, QueueKind, QueueLimits, Rate, Scheduler, SchedulerInfo, WorkConserving,
+    registry::SCHEDULERS,
 };
 
 use crate::model::{Broken, Event, Model, handle};
 use crate::trees::{ClassSpec, TreeSpec, id};
 
 fn model(info: &'static SchedulerInfo, spec: &TreeSpec) -> Model {
-    let scheduler = registry::build(info, &spec.build(), Leniency::Refuse).expect("a tree that it can honour");
+    let scheduler = info.build(&spec.build(), Leniency::Refuse, Members::new()).expect("a tree that it can honour");
     Model::new(scheduler, spec, info.work_conserving)
 }
 
@@ -172,7 +172,7 @@ fn a_quantum_of_zero_is_refused_and_quanta_that_overflow_32_bits_together_are_no
     for info in SCHEDULERS {
         let mut spec = TreeSpec::flat(&[1, 1, 1]);
         spec.classes[1].quantum = Some(0);
-        let refusal = registry::build(info, &spec.build(), Leniency::Refuse).err();
+        let refusal = info.build(&spec.build(), Leniency::Refuse, Members::new()).err();
         let refused = match refusal {
             Some(BuildError::Unsupported { class, feature: Feature::Quantum, .. }) => {
                 !info.supports(Feature::Quantum) && class == id(1)
@@ -209,7 +209,7 @@ fn a_quantum_far_below_a_packet_costs_no_time() {
             spec.classes.iter_mut().for_each(|class| class.quantum = Some(1));
         }
         let tree = spec.build();
-        let mut scheduler = registry::build(info, &tree, Leniency::Refuse).map_err(|error| error.to_string())?;
+        let mut scheduler = info.build(&tree, Leniency::Refuse, Members::new()).map_err(|error| error.to_string())?;
         let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
         for &class in tree.leaves() {
             for handle in 0..10 {
@@ -380,7 +380,7 @@ fn a_million_leaves_can_be_made_and_served() {
     }
     let tree = tree.build().unwrap();
     for info in SCHEDULERS {
-        let mut scheduler = registry::build(info, &tree, Leniency::Refuse).unwrap();
+        let mut scheduler = info.build(&tree, Leniency::Refuse, Members::new()).unwrap();
         let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
         for handle in 0..1_000 {
             let class = ClassId(1_000_000 - 999 * handle as u32);
@@ -402,13 +402,13 @@ fn a_scheduler_without_active_queues_that_is_asked_for_one_leniently_keeps_fifos
             let mut spec = TreeSpec::flat(&[1, 2]);
             spec.classes.iter_mut().for_each(|class| class.queue = (kind, false));
             let tree = spec.build();
-            let refused = registry::build(info, &tree, Leniency::Refuse).err();
+            let refused = info.build(&tree, Leniency::Refuse, Members::new()).err();
             assert!(
                 matches!(refused, Some(BuildError::Unsupported { feature: Feature::ActiveQueue, .. })),
                 "{}: {refused:?}",
                 info.name
             );
-            let mut scheduler = registry::build(info, &tree, Leniency::Ignore).unwrap();
+            let mut scheduler = info.build(&tree, Leniency::Ignore, Members::new()).unwrap();
             let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
             for number in 0..200 {
                 let class = id(number as usize % 2);

@@ -2,9 +2,8 @@
 //! loses or invents packets.
 
 use fairlink_core::{
-    Amount, Change, ClassId, Counters, Dequeued, DropReason, Leniency, Metered, Nanos, Packet, ReconfigureError,
-    Scheduler, SchedulerInfo,
-    registry::{self, SCHEDULERS},
+    Amount, Change, ClassId, Counters, Dequeued, DropReason, Leniency, Members, Metered, Nanos, Packet,
+    ReconfigureError, Scheduler, SchedulerInfo, registry::SCHEDULERS,
 };
 
 use crate::broken::{FAULTS, Fault, TOYS};
@@ -15,7 +14,7 @@ use crate::trees::TreeSpec;
 const fn metered<const S: usize>() -> SchedulerInfo {
     let inner = SCHEDULERS[S];
     SchedulerInfo {
-        build: |tree| Ok(Box::new(Metered::new(registry::build(&SCHEDULERS[S], tree, Leniency::Refuse)?, tree))),
+        build: |tree, members| Ok(Box::new(Metered::new(SCHEDULERS[S].build(tree, Leniency::Refuse, members)?, tree)?)),
         ..inner
     }
 }
@@ -40,7 +39,7 @@ fn the_identity_breaks_when_a_scheduler_loses_invents_or_miscounts() {
     ];
     for (info, (fault, _)) in TOYS.iter().zip(FAULTS).filter(|(_, (fault, _))| lossy.contains(fault)) {
         let tree = TreeSpec::flat(&[1, 2]).build();
-        let mut scheduler = Metered::new((info.build)(&tree).unwrap(), &tree);
+        let mut scheduler = Metered::new((info.build)(&tree, Members::new()).unwrap(), &tree).unwrap();
         let mut noticed = false;
         for handle in 0..20 {
             let class = ClassId(1 + handle as u32 % 2);
@@ -68,7 +67,7 @@ fn running(info: &'static SchedulerInfo) -> (TreeSpec, Metered<Box<dyn Scheduler
     let mut spec = TreeSpec::flat(&[1, 1, 1]);
     spec.classes[2].limits.packets = 2;
     let tree = spec.build();
-    let mut scheduler = Metered::new(registry::build(info, &tree, Leniency::Refuse).unwrap(), &tree);
+    let mut scheduler = Metered::new(info.build(&tree, Leniency::Refuse, Members::new()).unwrap(), &tree).unwrap();
     let mut batch: Vec<Packet> = Vec::new();
     for handle in 0..4 {
         batch.extend((1..=3).map(|class| Packet { handle, len: 100 * class, class: ClassId(class) }));
@@ -77,7 +76,7 @@ fn running(info: &'static SchedulerInfo) -> (TreeSpec, Metered<Box<dyn Scheduler
     batch.push(Packet { handle: 9, len: 60, class: ClassId::ROOT });
     batch.push(Packet { handle: 9, len: 1501, class: ClassId(1) });
     scheduler.enqueue_batch(Nanos::ZERO, &mut batch, &mut |_, _: Packet, _| {});
-    let mut sent = Vec::new();
+    let mut sent = Vec::with_capacity(2);
     for _ in 0..2 {
         let _ = scheduler.dequeue_batch(Nanos::ZERO, 1, u64::MAX, &mut sent, &mut refuse);
     }
@@ -111,10 +110,13 @@ fn counters_follow_their_class_through_a_change_and_the_total_goes_on() {
         let mut next = spec.without_class(0);
         next.0.classes[0].limits.packets = 1;
         let tree = next.0.build();
-        let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &next.1 };
+        let change =
+            Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &next.1, pooled: &[] };
         let mut dropped = Vec::new();
         let mut drops = |_: Nanos, packet: Packet, reason: DropReason| dropped.push((packet.class, reason));
-        scheduler.reconfigure(Nanos::ZERO, &change, &mut drops).unwrap();
+        let prepared = scheduler.prepare(&change).unwrap();
+        assert_eq!(scheduler.total(), total);
+        drop(scheduler.commit(prepared, Nanos::ZERO, &mut drops));
         scheduler.check_invariants().unwrap();
 
         let (gone, cut) = (before[1].outstanding().unwrap(), before[2].outstanding().unwrap().packets - 1);
@@ -136,7 +138,7 @@ fn counters_follow_their_class_through_a_change_and_the_total_goes_on() {
 
         let survivors = [None, Some(ClassId(3))];
         let wrong = Change { survivors: &survivors, ..change };
-        let error = scheduler.reconfigure(Nanos::ZERO, &wrong, &mut refuse).unwrap_err();
+        let error = scheduler.prepare(&wrong).unwrap_err();
         assert_eq!(error, ReconfigureError::NotALeaf { old: ClassId(1), new: ClassId(3) });
         assert_eq!(scheduler.counters(ClassId(1)), second);
         let backlog = scheduler.backlog().packets;

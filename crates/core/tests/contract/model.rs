@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fairlink_core::{
     Amount, BatchEnd, Change, ClassId, Dequeued, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Leniency, Nanos, Packet,
-    QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, reconfigure,
+    QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, prepare,
 };
 
 use crate::trees::{Survivors, TreeSpec};
@@ -376,7 +376,7 @@ impl Model {
             return Ok(());
         }
         let mut drops = Drops::default();
-        let mut sent = Vec::new();
+        let mut sent = Vec::with_capacity(max_packets);
         let end = self.scheduler.dequeue_batch(self.now, max_packets, max_bytes, &mut sent, &mut drops);
         self.settle_drops(drops)?;
         let mut bytes = 0;
@@ -457,16 +457,14 @@ impl Model {
         (spec, survivors): (TreeSpec, Survivors),
     ) -> Result<bool, String> {
         let tree = spec.build();
-        let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
+        let change =
+            Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors, pooled: &[] };
         let mut drops = Drops::default();
-        let Ok(new) = reconfigure(&mut self.scheduler, self.now, &change, &mut drops) else {
-            ensure!(drops.dropped.is_empty(), "a refused change dropped {drops:?}");
-            self.check_everything()?;
-            return Ok(false);
-        };
-        let left = self.scheduler.backlog();
-        ensure!(left == Amount::default(), "the old scheduler keeps {left:?}");
-        self.scheduler = new;
+        let prepared = prepare(&*self.scheduler, &change);
+        // Whether it can be made or not, nothing has changed yet.
+        self.check_everything()?;
+        let Ok(prepared) = prepared else { return Ok(false) };
+        drop(prepared.commit(&mut self.scheduler, self.now, &mut drops));
         self.note_drops(&drops);
         let mut old = std::mem::replace(&mut self.queues, vec![VecDeque::new(); tree.len()]);
         let fair = |class: u32| self.kind(ClassId(class)) == QueueKind::FqCoDel || self.by_flow[class as usize];

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::Composed;
-use crate::contract::{ClassId, Hierarchy, Leniency, LinkConfig};
+use crate::contract::{ClassId, Hierarchy, Leniency, LinkConfig, Members};
 use crate::parts::virtual_time::HIGH;
 use crate::runtime::registry;
 use crate::schedulers::{hpfq, scfq::Scfq, sfq::Sfq, wf2q_plus::Wf2qPlus};
@@ -62,19 +62,19 @@ proptest! {
 
     #[test]
     fn scfq_serves_backlogged_pairs_within_a_packet_of_each((weights, arrivals) in flat_traffic(200)) {
-        let served = run(&mut Composed::<Scfq>::flat(&tree_of(&weights)), &arrivals);
+        let served = run(&mut Composed::<Scfq>::flat(&tree_of(&weights)).unwrap(), &arrivals);
         pairs_are_fair(&weights, &served)?;
     }
 
     #[test]
     fn sfq_serves_backlogged_pairs_within_a_packet_of_each((weights, arrivals) in flat_traffic(200)) {
-        let served = run(&mut Composed::<Sfq>::flat(&tree_of(&weights)), &arrivals);
+        let served = run(&mut Composed::<Sfq>::flat(&tree_of(&weights)).unwrap(), &arrivals);
         pairs_are_fair(&weights, &served)?;
     }
 
     #[test]
     fn scfq_delay_is_within_one_largest_packet_of_every_other_class((weights, arrivals) in flat_traffic(200)) {
-        let served = run(&mut Composed::<Scfq>::flat(&tree_of(&weights)), &arrivals);
+        let served = run(&mut Composed::<Scfq>::flat(&tree_of(&weights)).unwrap(), &arrivals);
         let others = (weights.len() as i128 - 1) * largest(&served) * i128::from(NS_PER_BYTE);
         // Of a class that is alone the link's own rate is the class's.
         delays_are_bounded(&weights, &served, |class, _| others * i128::from(weights[class]))?;
@@ -82,7 +82,7 @@ proptest! {
 
     #[test]
     fn sfq_delay_is_within_one_packet_of_every_class_after_its_start_alone((weights, arrivals) in flat_traffic(200)) {
-        let served = run(&mut Composed::<Sfq>::flat(&tree_of(&weights)), &arrivals);
+        let served = run(&mut Composed::<Sfq>::flat(&tree_of(&weights)).unwrap(), &arrivals);
         let all: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
         let largest = |class: usize| {
             let own = served.iter().filter(|packet| packet.class as usize == class + 1);
@@ -99,7 +99,7 @@ proptest! {
     #[test]
     fn wf2q_plus_service_is_worst_case_fair((weights, arrivals) in flat_traffic(200)) {
         let tree = tree_of(&weights);
-        let served = run(&mut Composed::<Wf2qPlus>::flat(&tree), &arrivals);
+        let served = run(&mut Composed::<Wf2qPlus>::flat(&tree).unwrap(), &arrivals);
         for &leaf in tree.leaves() {
             service_is_worst_case_fair(&served, leaf.0, &path(&tree, leaf, &served))?;
         }
@@ -107,7 +107,7 @@ proptest! {
 
     #[test]
     fn wf2q_plus_delay_is_within_a_largest_packet((weights, arrivals) in flat_traffic(200)) {
-        let served = run(&mut Composed::<Wf2qPlus>::flat(&tree_of(&weights)), &arrivals);
+        let served = run(&mut Composed::<Wf2qPlus>::flat(&tree_of(&weights)).unwrap(), &arrivals);
         let largest = largest(&served) * i128::from(NS_PER_BYTE);
         delays_are_bounded(&weights, &served, |class, _| largest * i128::from(weights[class]))?;
     }
@@ -122,7 +122,7 @@ proptest! {
             .into_iter()
             .map(|arrival| Arrival { class: leaves[arrival.class as usize % leaves.len()].0, ..arrival })
             .collect();
-        let served = run(&mut Composed::<Wf2qPlus>::hierarchical(&tree), &arrivals);
+        let served = run(&mut Composed::<Wf2qPlus>::hierarchical(&tree).unwrap(), &arrivals);
         for &leaf in leaves {
             service_is_worst_case_fair(&served, leaf.0, &path(&tree, leaf, &served))?;
         }
@@ -131,8 +131,8 @@ proptest! {
     #[test]
     fn hpfq_over_one_level_is_wf2q_plus((weights, arrivals) in flat_traffic(150)) {
         let tree = tree_of(&weights);
-        let one = run(&mut Composed::<Wf2qPlus>::hierarchical(&tree), &arrivals);
-        prop_assert_eq!(one, run(&mut Composed::<Wf2qPlus>::flat(&tree), &arrivals));
+        let one = run(&mut Composed::<Wf2qPlus>::hierarchical(&tree).unwrap(), &arrivals);
+        prop_assert_eq!(one, run(&mut Composed::<Wf2qPlus>::flat(&tree).unwrap(), &arrivals));
     }
 
     #[test]
@@ -140,22 +140,22 @@ proptest! {
         let tree = tree_of(&weights);
         // The first packet of 1500 bytes, or the tenth, brings it there.
         for before in [1u128, 12_000_000_000_000, 120_000_000_000_000] {
-            let mut high = Composed::<Scfq>::flat(&tree);
+            let mut high = Composed::<Scfq>::flat(&tree).unwrap();
             high.root_mut().sessions_mut().skip_to(HIGH - before);
-            prop_assert_eq!(run(&mut Composed::<Scfq>::flat(&tree), &arrivals), run(&mut high, &arrivals));
-            let mut high = Composed::<Sfq>::flat(&tree);
+            prop_assert_eq!(run(&mut Composed::<Scfq>::flat(&tree).unwrap(), &arrivals), run(&mut high, &arrivals));
+            let mut high = Composed::<Sfq>::flat(&tree).unwrap();
             high.root_mut().sessions_mut().skip_to(HIGH - before);
-            prop_assert_eq!(run(&mut Composed::<Sfq>::flat(&tree), &arrivals), run(&mut high, &arrivals));
-            let mut high = Composed::<Wf2qPlus>::flat(&tree);
+            prop_assert_eq!(run(&mut Composed::<Sfq>::flat(&tree).unwrap(), &arrivals), run(&mut high, &arrivals));
+            let mut high = Composed::<Wf2qPlus>::flat(&tree).unwrap();
             high.root_mut().sessions_mut().skip_to(HIGH - before);
-            prop_assert_eq!(run(&mut Composed::<Wf2qPlus>::flat(&tree), &arrivals), run(&mut high, &arrivals));
+            prop_assert_eq!(run(&mut Composed::<Wf2qPlus>::flat(&tree).unwrap(), &arrivals), run(&mut high, &arrivals));
         }
     }
 }
 
 #[test]
 fn scfq_alternates_in_the_example_of_figure_2_1() {
-    let sent = figure_2_1(&mut Composed::<Scfq>::flat(&tree_of(&[1, 1])));
+    let sent = figure_2_1(&mut Composed::<Scfq>::flat(&tree_of(&[1, 1])).unwrap());
     let alternates = sent.iter().take(90).zip(sent.iter().skip(1)).all(|(one, next)| one != next);
     assert!(alternates && sent.len() >= 98, "{sent:?}");
 }
@@ -166,11 +166,11 @@ fn wf2q_plus_does_not_run_ahead_where_wfq_does() {
     let tree = tree_of(&[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     let mut packets = alloc::vec![(1, L_MAX); 11];
     packets.extend((2..=11).map(|class| (class, L_MAX)));
-    let sent = order(&mut Composed::<Wf2qPlus>::flat(&tree), &packets);
+    let sent = order(&mut Composed::<Wf2qPlus>::flat(&tree).unwrap(), &packets);
     // Then the last four finish at the same time in the fluid system.
     let every_other = (0..18).all(|place| (sent[place] == 1) == (place % 2 == 0));
     assert!(every_other, "{sent:?}");
-    let mut wfq = registry::build(registry::find("wfq").unwrap(), &tree, Leniency::Refuse).unwrap();
+    let mut wfq = registry::find("wfq").unwrap().build(&tree, Leniency::Refuse, Members::new()).unwrap();
     assert_eq!(order(&mut wfq, &packets)[..9], [1; 9]);
 }
 
@@ -180,10 +180,12 @@ fn a_branch_without_packets_leaves_its_share_to_its_siblings_and_not_to_its_cous
     let tree = build(&[(None, 1), (None, 1), (Some(0), 1), (Some(0), 1)]);
     let mut packets = alloc::vec![(3, 1000); 50];
     packets.extend([(2, 1000); 50]);
-    let sent = order(&mut registry::build(&hpfq::INFO, &tree, Leniency::Refuse).unwrap(), &packets);
+    let sent = order(&mut hpfq::INFO.build(&tree, Leniency::Refuse, Members::new()).unwrap(), &packets);
     assert_eq!(sent[..60].iter().filter(|&&class| class == 3).count(), 30);
     // Flat, with the leaves' shares of 1/4 and 1/2, it has a third.
-    let sent =
-        order(&mut registry::build(&crate::schedulers::wf2q_plus::INFO, &tree, Leniency::Ignore).unwrap(), &packets);
+    let sent = order(
+        &mut crate::schedulers::wf2q_plus::INFO.build(&tree, Leniency::Ignore, Members::new()).unwrap(),
+        &packets,
+    );
     assert_eq!(sent[..60].iter().filter(|&&class| class == 3).count(), 20);
 }

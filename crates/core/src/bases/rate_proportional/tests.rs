@@ -13,8 +13,12 @@ struct RealTime {
 }
 
 impl Potential for RealTime {
-    fn new(rate: Rate, _all: u64, _classes: usize) -> Self {
-        Self { rate, v: 0 }
+    fn new(rate: Rate, _all: u64, _classes: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { rate, v: 0 })
+    }
+
+    fn memory(_classes: usize) -> u64 {
+        0
     }
 
     fn advance(&mut self, now: Nanos, _weight: impl Fn(u32) -> u64) {
@@ -52,7 +56,7 @@ fn tree(weights: &[u64]) -> Hierarchy {
 /// Whether the potential grows at least at rate 1 while its classes have something to send, and no packet is stamped as if its class
 /// had started behind it. `units` are lost per event at most.
 fn is_a_potential<P: Potential>(weights: &[u64], arrivals: &[Arrival], units: u128) -> Result<(), TestCaseError> {
-    let mut server = Rps::<P>::new(&tree(weights));
+    let mut server = Rps::<P>::new(&tree(weights)).unwrap();
     // The time at which a server that is never idle while there is something to send has sent all that has come so far.
     let (mut before, mut busy_until) = (0, 0);
     for &Arrival { at, class, len } in arrivals {
@@ -61,7 +65,7 @@ fn is_a_potential<P: Potential>(weights: &[u64], arrivals: &[Arrival], units: u1
         let (now, busy) = (server.potential.value(), at.min(busy_until) - before.min(busy_until));
         let grown = u128::from(LINK.bps()) * u128::from(busy);
         prop_assert!(now + units * (1 + weights.len() as u128) >= value + grown, "{value} to {now} in {busy} ns");
-        let class = &server.classes[class as usize];
+        let class = &server.flows.state(class);
         prop_assert!(class.last.whole >= now + class.pace.distance(u64::from(len)));
         busy_until = busy_until.max(at) + u64::from(len) * crate::test_link::NS_PER_BYTE;
         before = at;
@@ -86,8 +90,8 @@ proptest! {
     #[test]
     fn a_server_of_either_potential_delays_by_the_latency_of_rate_proportional_servers((weights, arrivals) in flat_traffic(150)) {
         for served in [
-            run(&mut Rps::<RealTime>::new(&tree(&weights)), &arrivals),
-            run(&mut Rps::<Gps>::new(&tree(&weights)), &arrivals),
+            run(&mut Rps::<RealTime>::new(&tree(&weights)).unwrap(), &arrivals),
+            run(&mut Rps::<Gps>::new(&tree(&weights)).unwrap(), &arrivals),
         ] {
             let largest = served.iter().map(|packet| i128::from(packet.len)).max().unwrap_or(0);
             let largest = largest * i128::from(crate::test_link::NS_PER_BYTE);
@@ -100,7 +104,7 @@ proptest! {
         // Rates in which a byte takes whole units of Virtual Clock's time.
         let weights = [1, 1, 2, 4, 8];
         arrivals.iter_mut().for_each(|arrival| arrival.class = 1 + arrival.len % 5);
-        let expected = run(&mut VirtualClock::new(&tree(&weights)), &arrivals);
-        prop_assert_eq!(run(&mut Rps::<RealTime>::new(&tree(&weights)), &arrivals), expected);
+        let expected = run(&mut VirtualClock::new(&tree(&weights)).unwrap(), &arrivals);
+        prop_assert_eq!(run(&mut Rps::<RealTime>::new(&tree(&weights)).unwrap(), &arrivals), expected);
     }
 }

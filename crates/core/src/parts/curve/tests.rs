@@ -3,6 +3,7 @@
 use super::*;
 use crate::contract::{ClassConfig, ClassId, Dequeued, DropReason, LinkConfig, Packet, QueueLimits, Scheduler};
 use alloc::vec;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 pub(crate) fn rate(bps: u64) -> Rate {

@@ -21,20 +21,46 @@
 //! paper leaves its tags as they are. Its parent's tags of the class itself stay.
 //! DIFFERENCE: the root chooses when it is asked for a packet, the other classes when one of theirs has left.
 
-use alloc::boxed::Box;
-
 use crate::bases::composed::Composed;
-use crate::contract::{Feature, SchedulerInfo, WorkConserving};
+use crate::contract::{ClassId, Fairness, Feature, Hierarchy, Promises, Ratio, SchedulerInfo, WorkConserving};
+use crate::parts::memory::boxed;
 use crate::schedulers::wf2q_plus::Wf2qPlus;
+use alloc::vec::Vec;
 
 /// What `hpfq` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hpfq",
+    aliases: &[],
     paper: "hpfq",
     summary: "hierarchical packet fair queueing: WF2Q+ at every class",
     features: &[Feature::Hierarchy, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
-    bounds: &["fairness"],
-    build: |tree| Ok(Box::new(Composed::<Wf2qPlus>::hierarchical(tree))),
+    promises: Promises {
+        fairness: Some(Fairness::WorstCase(worst_case_fairness)),
+        transmission_gap: None,
+        delay: None,
+    },
+    memory: Composed::<Wf2qPlus>::hierarchical_memory,
+    build: |tree, _| boxed(Composed::<Wf2qPlus>::hierarchical(tree)?),
 };
+
+/// The sum over the path, from the leaf up, of a largest packet times the share of the class below in the class on the path: a
+/// packet and a part of one for each level.
+fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
+    let largest = u128::from(tree.link().max_packet);
+    // By class: what its leaves are behind by through the classes above it, and its share of the link, both rounded up.
+    let index = |leaf: ClassId| {
+        let (mut behind, mut share, mut at) = (0, ONE, leaf);
+        while let Some(parent) = tree.parent(at) {
+            behind += largest * share;
+            share = (share * u128::from(tree.weight(at))).div_ceil(u128::from(tree.children_weight(parent)));
+            at = parent;
+        }
+        Ratio { numerator: behind, denominator: ONE }
+    };
+    core::iter::once(None).chain(tree.classes().map(|class| tree.is_leaf(class).then(|| index(class)))).collect()
+}
+
+/// Shares are counted in this fraction of the whole.
+const ONE: u128 = 1 << 32;

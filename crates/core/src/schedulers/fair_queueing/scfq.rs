@@ -22,40 +22,52 @@
 //! which comes to the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::composed::{Composed, Discipline};
-use crate::contract::{Feature, SchedulerInfo, WorkConserving};
+use crate::contract::{Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, WorkConserving, late_by};
 use crate::parts::{
     heap::Heap,
+    memory::boxed,
     virtual_time::{Sessions, lower_by},
 };
 
 /// What `scfq` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "scfq",
+    aliases: &[],
     paper: "scfq",
     summary: "self-clocked fair queueing: virtual time is the finish tag in service",
     features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
-    bounds: &["fairness", "delay"],
-    build: |tree| Ok(Box::new(Composed::<Scfq>::flat(tree))),
+    promises: Promises {
+        fairness: Some(Fairness::PacketEach),
+        transmission_gap: None,
+        delay: Some(Delay::LatencyRate(|tree| {
+            late_by(tree, u64::from(tree.link().max_packet) * (tree.leaves().len() as u64 - 1))
+        })),
+    },
+    memory: Composed::<Scfq>::flat_memory,
+    build: |tree, _| boxed(Composed::<Scfq>::flat(tree)?),
 };
 
 /// Self-clocked fair queueing among the children of a server.
 #[derive(Debug)]
-pub struct Scfq {
+pub(crate) struct Scfq {
     sessions: Sessions,
     /// Backlogged children by finish tag.
     active: Heap,
 }
 
 impl Discipline for Scfq {
-    fn new(weights: &[u64]) -> Self {
-        Self { sessions: Sessions::new(weights), active: Heap::new(weights.len()) }
+    fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
+        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::new(weights.len())? })
+    }
+
+    fn memory(children: usize) -> u64 {
+        Sessions::memory(children) + Heap::memory(children)
     }
 
     fn activate(&mut self, child: u32, len: u32, _progress: u32) {
@@ -86,6 +98,7 @@ impl Discipline for Scfq {
         self.active.clear();
     }
 
+    #[cfg(feature = "invariants")]
     fn check(&self) -> Result<(), String> {
         self.active.check()?;
         match self.active.first() {

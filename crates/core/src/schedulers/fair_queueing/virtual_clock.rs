@@ -26,212 +26,150 @@
 //! so that rounding does not add up.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
+use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo,
-    WorkConserving,
+    Amount, ClassId, Delay, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
+    SchedulerInfo, WorkConserving, late_by,
 };
 use crate::parts::{
-    curve::{Curve, Shape, lines, ticks},
+    curve::{Curve, Shape, lines, planning_memory, ticks},
     heap::Heap,
+    memory::boxed,
+    tags::{TagQueue, TagSlab},
 };
-use crate::queue::{LeafQueue, PacketSlab};
 
 /// What `virtual-clock` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "virtual-clock",
+    aliases: &[],
     paper: "drrpp",
     summary: "virtual clock: flat, stamps of a link of one's own; keeps rates, is not fair",
     features: &[],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
-    bounds: &["delay"],
-    build: |tree| Ok(Box::new(VirtualClock::new(tree))),
+    promises: Promises {
+        fairness: None,
+        transmission_gap: None,
+        delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+    },
+    memory: VirtualClock::memory,
+    build: |tree, _| boxed(VirtualClock::new(tree)?),
 };
 
-const NONE: u64 = u64::MAX;
-
 #[derive(Debug)]
-struct Leaf {
-    queue: LeafQueue,
+struct Class {
     /// auxVC as a curve: the line of the class's rate from where auxVC last met the clock.
     clock: Curve,
     /// Bytes that have arrived in all.
     arrived: u64,
-    is_leaf: bool,
-}
-
-/// A queued packet's handle and its stamp; the handle is a free entry's successor in the list of free ones.
-#[derive(Clone, Copy, Debug)]
-struct Stamp {
-    handle: u64,
-    time: u128,
-}
-
-/// Storage for the stamps of queued packets. The queues hold an entry's index in place of the packet's handle.
-#[derive(Debug)]
-struct Stamps {
-    entries: Vec<Stamp>,
-    free: u64,
-    limit: usize,
-}
-
-impl Stamps {
-    /// An entry for a packet; [`NONE`] where as many are queued as may be.
-    fn insert(&mut self, handle: u64, time: u128) -> u64 {
-        let stamp = Stamp { handle, time };
-        if self.free != NONE {
-            let index = self.free;
-            self.free = core::mem::replace(&mut self.entries[index as usize], stamp).handle;
-            index
-        } else if self.entries.len() < self.limit {
-            self.entries.push(stamp);
-            self.entries.len() as u64 - 1
-        } else {
-            NONE
-        }
-    }
-
-    /// Frees an entry and returns the handle in it.
-    fn remove(&mut self, index: u64) -> u64 {
-        let handle = core::mem::replace(&mut self.entries[index as usize].handle, self.free);
-        self.free = index;
-        handle
-    }
+    /// Of its packets, in their order.
+    stamps: TagQueue,
 }
 
 /// Virtual Clock over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct VirtualClock {
-    leaves: Vec<Leaf>,
-    slab: PacketSlab,
-    stamps: Stamps,
+pub(crate) struct VirtualClock {
+    flows: Flows<Class>,
+    stamps: TagSlab,
     /// Leaves with packets by the stamps of their heads.
     heads: Heap,
-    bytes: u64,
-    max_packet: u32,
     now: Nanos,
 }
 
 impl VirtualClock {
     /// A scheduler for the leaves of `tree`.
-    #[must_use]
-    pub fn new(tree: &Hierarchy) -> Self {
-        let leaf = |(index, slope): (usize, u64)| {
-            let class = ClassId(index as u32);
-            let is_leaf = tree.is_leaf(class);
-            let limits = if is_leaf { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } };
-            Leaf { queue: LeafQueue::new(limits), clock: Curve::new(Shape::line(slope)), arrived: 0, is_leaf }
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let lines = lines(tree)?;
+        let class = |class: ClassId| Class {
+            clock: Curve::new(Shape::line(lines[class.index()])),
+            arrived: 0,
+            stamps: TagQueue::default(),
         };
-        let link = tree.link();
-        let limit = link.max_queued as usize;
-        Self {
-            leaves: lines(tree).into_iter().enumerate().map(leaf).collect(),
-            slab: PacketSlab::new(link.max_queued),
-            stamps: Stamps { entries: Vec::with_capacity(limit), free: NONE, limit },
-            heads: Heap::new(tree.len()),
-            bytes: 0,
-            max_packet: link.max_packet,
+        Ok(Self {
+            flows: Flows::of_fifos(tree, class)?,
+            stamps: TagSlab::new(tree.link().max_queued)?,
+            heads: Heap::new(tree.len())?,
             now: Nanos::ZERO,
-        }
+        })
     }
 
-    /// Takes the head of a leaf that has packets out of its queue.
-    fn pop(&mut self, index: u32) -> Option<Packet> {
-        let leaf = &mut self.leaves[index as usize];
-        let queued = leaf.queue.pop(&mut self.slab, ClassId(index))?;
-        let packet = Packet { handle: self.stamps.remove(queued.handle), ..queued };
-        self.bytes -= u64::from(packet.len);
-        match leaf.queue.head_handle() {
-            Some(head) => self.heads.set(index, self.stamps.entries[head as usize].time),
-            None => {
-                self.heads.remove(index);
-            }
-        }
-        Some(packet)
+    fn memory(tree: &Hierarchy) -> u64 {
+        Flows::<Class>::fifo_memory(tree)
+            + TagSlab::memory(tree.link().max_queued)
+            + Heap::memory(tree.len())
+            + planning_memory(tree)
     }
 }
 
 impl Scheduler for VirtualClock {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
-        let index = packet.class.0;
-        let Some(leaf) = self.leaves.get_mut(packet.class.index()).filter(|leaf| leaf.is_leaf) else {
-            return drops.dropped(now, packet, DropReason::NotALeaf);
-        };
-        if packet.len > self.max_packet {
-            return drops.dropped(now, packet, DropReason::TooLong);
+        let (index, len) = (packet.class.0, packet.len);
+        let Some(was_empty) = self.flows.push(now, packet, drops) else { return };
+        let class = self.flows.state_mut(index);
+        let now = ticks(self.now);
+        if class.clock.time_of(class.arrived) < now {
+            class.clock.start(now, class.arrived);
         }
-        let Packet { handle, len, class } = packet;
-        let now_ticks = ticks(self.now);
-        let mut clock = leaf.clock;
-        if clock.time_of(leaf.arrived) < now_ticks {
-            clock.start(now_ticks, leaf.arrived);
-        }
-        let arrived = leaf.arrived.wrapping_add(u64::from(len));
-        let time = clock.time_of(arrived);
-        let entry = self.stamps.insert(handle, time);
-        if let Err((_, reason)) = leaf.queue.push(&mut self.slab, Packet { handle: entry, len, class }) {
-            if entry != NONE {
-                self.stamps.remove(entry);
-            }
-            return drops.dropped(now, Packet { handle, len, class }, reason);
-        }
-        (leaf.clock, leaf.arrived) = (clock, arrived);
-        self.bytes += u64::from(len);
-        if !self.heads.contains(index) {
-            self.heads.set(index, time);
+        class.arrived = class.arrived.wrapping_add(u64::from(len));
+        let stamp = class.clock.time_of(class.arrived);
+        class.stamps.push(&mut self.stamps, stamp);
+        if was_empty {
+            self.heads.set(index, stamp);
         }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        let first = self.heads.first();
-        first.and_then(|(index, _)| self.pop(index)).map_or(Dequeued::Idle, Dequeued::Packet)
+        let Some((index, _)) = self.heads.first() else { return Dequeued::Idle };
+        let Some(packet) = self.flows.pop(index, now, drops) else {
+            unreachable!("class {index} has a stamp and no packet");
+        };
+        let stamps = &mut self.flows.state_mut(index).stamps;
+        stamps.pop(&mut self.stamps);
+        match stamps.first(&self.stamps) {
+            Some(stamp) => self.heads.set(index, stamp),
+            None => {
+                self.heads.remove(index);
+            }
+        }
+        Dequeued::Packet(packet)
     }
 
     fn backlog(&self) -> Amount {
-        Amount { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.flows.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog())
+        self.flows.class_backlog(class)
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
-        while let Some((index, _)) = self.heads.first() {
-            while let Some(packet) = self.pop(index) {
-                drops.dropped(now, packet, DropReason::Purged);
-            }
+        self.flows.purge(now, drops);
+        for class in self.flows.states_mut() {
+            class.stamps.clear(&mut self.stamps);
+            (class.clock, class.arrived) = (Curve::new(class.clock.shape()), 0);
         }
         self.heads.clear();
-        for leaf in &mut self.leaves {
-            (leaf.clock, leaf.arrived) = (Curve::new(leaf.clock.shape()), 0);
-        }
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.heads.check()?;
-        let mut bytes = 0;
-        for (index, leaf) in self.leaves.iter().enumerate() {
-            let stamp = leaf.queue.head_handle().map(|head| self.stamps.entries[head as usize].time);
-            if stamp != self.heads.key(index as u32) {
-                return Err(format!(
-                    "class {index}: its head is stamped {stamp:?}, {:?}",
-                    self.heads.key(index as u32)
-                ));
+        for index in self.flows.classes() {
+            let (stamp, listed) = (self.flows.state(index).stamps.first(&self.stamps), self.heads.key(index));
+            if stamp != listed {
+                return Err(format!("class {index}: its head is stamped {stamp:?}, {listed:?}"));
             }
-            bytes += leaf.queue.backlog().bytes;
         }
-        if bytes != self.bytes {
-            return Err(format!("{bytes} B are queued, {} B are counted", self.bytes));
-        }
-        Ok(())
+        self.flows.check(&[], self.heads.len())
     }
 }
 

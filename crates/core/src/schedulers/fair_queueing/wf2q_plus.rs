@@ -26,32 +26,47 @@
 //! comes to the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
+use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::composed::{Composed, Discipline};
-use crate::contract::{Feature, SchedulerInfo, WorkConserving};
+use crate::contract::{
+    Delay, Fairness, Feature, Hierarchy, OutOfMemory, Promises, Ratio, SchedulerInfo, WorkConserving, late_by,
+};
 use crate::parts::{
     heap::Heap,
+    memory::boxed,
     virtual_time::{Sessions, UNITS_PER_BYTE, lower_by},
 };
 
 /// What `wf2q+` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wf2q+",
+    aliases: &[],
     paper: "hpfq",
     summary: "worst-case fair weighted fair queueing: smallest eligible finish tag first",
     features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
-    bounds: &["fairness", "delay"],
-    build: |tree| Ok(Box::new(Composed::<Wf2qPlus>::flat(tree))),
+    promises: Promises {
+        fairness: Some(Fairness::WorstCase(worst_case_fairness)),
+        transmission_gap: None,
+        delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+    },
+    memory: Composed::<Wf2qPlus>::flat_memory,
+    build: |tree, _| boxed(Composed::<Wf2qPlus>::flat(tree)?),
 };
+
+/// L_i + (L - L_i) rho_i / r with L for L_i, which is the most that it can be: one largest packet.
+fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
+    let index = |class| tree.is_leaf(class).then(|| Ratio::whole(tree.link().max_packet.into()));
+    core::iter::once(None).chain(tree.classes().map(index)).collect()
+}
 
 /// WF2Q+ among the children of a server.
 #[derive(Debug)]
-pub struct Wf2qPlus {
+pub(crate) struct Wf2qPlus {
     sessions: Sessions,
     /// Backlogged children that have not started in the fluid system, by start tag.
     waiting: Heap,
@@ -82,9 +97,13 @@ impl Wf2qPlus {
 }
 
 impl Discipline for Wf2qPlus {
-    fn new(weights: &[u64]) -> Self {
+    fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
         let heap = || Heap::new(weights.len());
-        Self { sessions: Sessions::new(weights), waiting: heap(), eligible: heap() }
+        Ok(Self { sessions: Sessions::new(weights)?, waiting: heap()?, eligible: heap()? })
+    }
+
+    fn memory(children: usize) -> u64 {
+        Sessions::memory(children) + 2 * Heap::memory(children)
     }
 
     fn activate(&mut self, child: u32, len: u32, progress: u32) {
@@ -128,6 +147,7 @@ impl Discipline for Wf2qPlus {
         self.eligible.clear();
     }
 
+    #[cfg(feature = "invariants")]
     fn check(&self) -> Result<(), String> {
         self.waiting.check()?;
         self.eligible.check()?;

@@ -31,13 +31,12 @@
 //! not got that far; nothing else can be said of it.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::rate_proportional::{Potential, Rps};
-use crate::contract::{Nanos, Rate, SchedulerInfo, WorkConserving};
-use crate::parts::{heap::Heap, virtual_time::Tag};
+use crate::contract::{Delay, Nanos, OutOfMemory, Promises, Rate, SchedulerInfo, WorkConserving, late_by};
+use crate::parts::{heap::Heap, memory::boxed, virtual_time::Tag};
 
 #[cfg(test)]
 mod tests;
@@ -45,18 +44,24 @@ mod tests;
 /// What `wfq` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wfq",
+    aliases: &["pgps"],
     paper: "pgps",
     summary: "weighted fair queueing (pgps): the order in which an exact fluid system finishes",
     features: &[],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
-    bounds: &["delay"],
-    build: |tree| Ok(Box::new(Wfq::new(tree))),
+    promises: Promises {
+        fairness: None,
+        transmission_gap: None,
+        delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+    },
+    memory: Wfq::memory,
+    build: |tree, _| boxed(Wfq::new(tree)?),
 };
 
 /// Generalized processor sharing: a fluid system with its own clock and queues, told of arrivals only.
 #[derive(Debug)]
-pub struct Gps {
+pub(crate) struct Gps {
     v: u128,
     /// What `v` leaves out, in units / `active`.
     remainder: u128,
@@ -69,8 +74,13 @@ pub struct Gps {
 }
 
 impl Potential for Gps {
-    fn new(rate: Rate, all: u64, classes: usize) -> Self {
-        Self { v: 0, remainder: 0, active: 0, all, rate, now: Nanos::ZERO, backlogged: Heap::new(classes) }
+    fn new(rate: Rate, all: u64, classes: usize) -> Result<Self, OutOfMemory> {
+        let backlogged = Heap::new(classes)?;
+        Ok(Self { v: 0, remainder: 0, active: 0, all, rate, now: Nanos::ZERO, backlogged })
+    }
+
+    fn memory(classes: usize) -> u64 {
+        Heap::memory(classes)
     }
 
     /// Serves until `now`.
@@ -125,6 +135,7 @@ impl Potential for Gps {
         self.backlogged.clear();
     }
 
+    #[cfg(feature = "invariants")]
     fn check(&self, weight: impl Fn(u32) -> u64) -> Result<(), String> {
         self.backlogged.check()?;
         if let Some((class, finish)) = self.backlogged.first().filter(|&(_, finish)| finish < self.v) {
@@ -139,4 +150,4 @@ impl Potential for Gps {
 }
 
 /// Weighted fair queueing over the leaves of a hierarchy.
-pub type Wfq = Rps<Gps>;
+pub(crate) type Wfq = Rps<Gps>;

@@ -12,7 +12,7 @@
 //! | maxidle, from maxburst | `Estimator::largest`, from `burst`, else [`MAX_BURST`] largest packets | 2^-20 ns |
 //! | undertime; offtime for a minburst of one packet | `Estimator::under` | 2^-20 ns |
 //! | minidle | none: no average is below the idle time of a packet that is sent at once | |
-//! | level i: 1 for a leaf | [`Lending::level`]: 0 for a leaf, else 1 + the children's largest | |
+//! | level i: 1 for a leaf | [`BorrowingTree::level`]: 0 for a leaf, else 1 + the children's largest | |
 //! | unsatisfied: underlimit, with backlog below | a class that lends and has something to lend to | |
 //! | bounded, isolated | `bounded`, `isolated` | |
 //! | allot of weighted round robin | [`Plan::quanta`] | bytes |
@@ -26,7 +26,7 @@
 //!
 //! **Which leaves may send** follows from the level of the nearest underlimit class on the way up from a leaf, itself
 //! included, beyond which no bounded class was passed: the leaf's *lender*. A guideline is the highest level that a lender may have.
-//! [`Lending`] keeps the leaves so that the next one in turn is found under any such limit.
+//! [`BorrowingTree`] keeps the leaves so that the next one in turn is found under any such limit.
 //!
 //! **Time.** A packet ends its own length at the link's rate after the last one, or after now where the link was idle. So that
 //! a caller that takes packets ahead of the link, as batches do, or that is late, is seen as the link sees it.
@@ -62,24 +62,25 @@ mod estimator;
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
-use crate::bases::borrowing::{Lending, Standing};
+use crate::bases::borrowing::{BorrowingTree, Plan, Standing};
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Rate, Scheduler,
-    SchedulerInfo, WorkConserving,
+    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Rate,
+    Scheduler, SchedulerInfo, WorkConserving,
 };
-use crate::parts::heap::Heap;
+use crate::parts::{
+    heap::Heap,
+    memory::{Stack, boxed, bytes_of, filled, slice},
+};
 use crate::queue::{LeafQueue, PacketSlab};
-use crate::schedulers::htb::Plan;
-pub use estimator::MAX_BURST;
-use estimator::{Estimator, Fine, duration, fine, rounded_up};
+use estimator::{Estimator, Fine, MAX_BURST, duration, fine, rounded_up};
 
 /// What `cbq-formal` is and supports.
 pub const FORMAL: SchedulerInfo = SchedulerInfo {
     name: "cbq-formal",
+    aliases: &[],
     paper: "cbq",
     summary: "class-based queueing: who has used little goes first, the rest borrow, by the formal guidelines",
     features: &[
@@ -92,15 +93,16 @@ pub const FORMAL: SchedulerInfo = SchedulerInfo {
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",
-    bounds: &[],
-    build: |tree| Ok(Box::new(Cbq::new(tree, Guideline::Formal)?)),
+    promises: Promises::NONE,
+    memory: Cbq::memory,
+    build: |tree, _| boxed(Cbq::new(tree, Guideline::Formal)?),
 };
 
 /// What `cbq-ancestor-only` is and supports.
 pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
     name: "cbq-ancestor-only",
     summary: "class-based queueing: any class may borrow from one above it that has used little",
-    build: |tree| Ok(Box::new(Cbq::new(tree, Guideline::AncestorOnly)?)),
+    build: |tree, _| boxed(Cbq::new(tree, Guideline::AncestorOnly)?),
     ..FORMAL
 };
 
@@ -108,13 +110,13 @@ pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
 pub const TOP_LEVEL: SchedulerInfo = SchedulerInfo {
     name: "cbq-top-level",
     summary: "class-based queueing: the formal guidelines, approximated by what arrives and leaves",
-    build: |tree| Ok(Box::new(Cbq::new(tree, Guideline::TopLevel)?)),
+    build: |tree, _| boxed(Cbq::new(tree, Guideline::TopLevel)?),
     ..FORMAL
 };
 
 /// When an overlimit leaf may borrow from an underlimit class above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guideline {
+pub(crate) enum Guideline {
     /// When no class at a lower level than the lender's is unsatisfied.
     Formal,
     /// Always.
@@ -153,13 +155,13 @@ struct Leaf {
 
 /// Class-Based Queueing.
 #[derive(Debug)]
-pub struct Cbq {
+pub(crate) struct Cbq {
     guideline: Guideline,
-    classes: Vec<Class>,
-    leaves: Vec<Leaf>,
-    lending: Lending,
+    classes: Stack<Class>,
+    leaves: Stack<Leaf>,
+    borrowing: BorrowingTree,
     /// By priority, the leaf whose turn it was last.
-    turns: Vec<u32>,
+    turns: Box<[u32]>,
     /// Under [`Guideline::TopLevel`], the highest level that may lend.
     top_level: u8,
     /// Overlimit classes with backlog below them, by when they are so no longer.
@@ -176,28 +178,28 @@ impl Cbq {
     /// A scheduler for `tree`.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] as [`Plan::of`] and [`Lending::new`].
-    pub fn new(tree: &Hierarchy, guideline: Guideline) -> Result<Self, BuildError> {
+    /// [`BuildError::Parameter`] as [`Plan::of`] and [`BorrowingTree::new`].
+    pub(crate) fn new(tree: &Hierarchy, guideline: Guideline) -> Result<Self, BuildError> {
         let plan = Plan::of(tree)?;
         let link = tree.link();
-        let mut rates: Vec<u64> = plan.assured.iter().map(|rate| rate.bps()).collect();
+        let mut rates = slice(tree.len(), |class| plan.assured[class].bps())?;
         for class in tree.classes().filter(|&class| tree.config(class).isolated) {
             if let Some(parent) = tree.parent(class) {
                 rates[parent.index()] = rates[parent.index()].saturating_sub(plan.assured[class.index()].bps());
             }
         }
-        let lending = Lending::new(tree, &plan.priorities)?;
+        let borrowing = BorrowingTree::new(tree, &plan.priorities)?;
         let mut cbq = Self {
             guideline,
-            classes: Vec::with_capacity(tree.len()),
-            leaves: Vec::with_capacity(tree.leaves().len()),
-            turns: alloc::vec![NIL; lending.priorities().into()],
-            lending,
+            classes: Stack::with_room(tree.len())?,
+            leaves: Stack::with_room(tree.leaves().len())?,
+            turns: filled(borrowing.priorities().into(), NIL)?,
+            borrowing,
             top_level: NO_LIMIT,
-            overlimit: Heap::new(tree.len()),
+            overlimit: Heap::new(tree.len())?,
             link: link.rate,
             free: 0,
-            slab: PacketSlab::for_tree(tree),
+            slab: PacketSlab::for_tree(tree)?,
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         };
@@ -223,6 +225,16 @@ impl Cbq {
         Ok(cbq)
     }
 
+    /// Bytes that one for `tree` takes, with what it takes to be built.
+    fn memory(tree: &Hierarchy) -> u64 {
+        PacketSlab::memory(tree)
+            + BorrowingTree::memory(tree).0
+            + bytes_of::<(Class, u64)>(tree.len())
+            + bytes_of::<Leaf>(tree.leaves().len())
+            + Heap::memory(tree.len())
+            + Plan::memory(tree)
+    }
+
     /// When the next packet would start.
     fn clock(&self) -> Fine {
         self.free.max(fine(self.now))
@@ -242,7 +254,7 @@ impl Cbq {
     /// Brings the standing of `class`, which has backlog below it, up to now.
     fn update(&mut self, class: u32) {
         let standing = self.judge(class);
-        self.lending.stand(class, standing);
+        self.borrowing.stand(class, standing);
         match &self.classes[class as usize].estimator {
             Some(estimator) if standing != Standing::Lends => {
                 // The clock is not negative, and this is later.
@@ -277,14 +289,14 @@ impl Cbq {
             if class == ClassId::ROOT.0 {
                 break;
             }
-            class = self.lending.parent(class);
+            class = self.borrowing.parent(class);
         }
-        self.lending.set_backlogged(leaf, true);
+        self.borrowing.set_backlogged(leaf, true);
     }
 
     /// `leaf` has sent its last packet.
     fn deactivate(&mut self, leaf: u32) {
-        self.lending.set_backlogged(leaf, false);
+        self.borrowing.set_backlogged(leaf, false);
         let mut class = leaf;
         loop {
             let known = &mut self.classes[class as usize];
@@ -296,7 +308,7 @@ impl Cbq {
             if class == ClassId::ROOT.0 {
                 break;
             }
-            class = self.lending.parent(class);
+            class = self.borrowing.parent(class);
         }
     }
 
@@ -316,17 +328,17 @@ impl Cbq {
 
     /// A packet has arrived at `leaf`.
     fn lower_top_level(&mut self, leaf: u32) {
-        let parent = self.lending.parent(leaf);
+        let parent = self.borrowing.parent(leaf);
         if self.judge(leaf) == Standing::Lends {
             self.top_level = 0;
         } else if !self.classes[leaf as usize].bounded && self.judge(parent) == Standing::Lends {
-            self.top_level = self.top_level.min(self.lending.level(parent));
+            self.top_level = self.top_level.min(self.borrowing.level(parent));
         }
     }
 
     /// `leaf` has sent a packet on the account of `lender`.
     fn raise_top_level(&mut self, leaf: u32, lender: u32) {
-        let level = self.lending.level(lender);
+        let level = self.borrowing.level(lender);
         if self.top_level >= level {
             let goes_on = self.classes[leaf as usize].busy > 0 && self.judge(lender) == Standing::Lends;
             self.top_level = if goes_on { level } else { NO_LIMIT };
@@ -339,7 +351,7 @@ impl Cbq {
         let last = (turn != NIL).then_some(turn);
         let index = |leaf: u32| self.classes[leaf as usize].leaf as usize;
         let goes_on = last.is_some_and(|leaf| self.leaves[index(leaf)].allocation > 0);
-        let leaf = self.lending.next(priority, highest, last, goes_on)?;
+        let leaf = self.borrowing.next(priority, highest, last, goes_on)?;
         if !goes_on || leaf != turn {
             let index = index(leaf);
             let Leaf { quantum, allocation, .. } = &mut self.leaves[index];
@@ -364,7 +376,7 @@ impl Cbq {
         self.free = self.clock() + on_link;
         let (mut class, mut lender) = (leaf, NIL);
         loop {
-            if lender == NIL && self.lending.standing(class) == Standing::Lends {
+            if lender == NIL && self.borrowing.standing(class) == Standing::Lends {
                 lender = class;
             }
             let known = &mut self.classes[class as usize];
@@ -378,7 +390,7 @@ impl Cbq {
             if ends {
                 break;
             }
-            class = self.lending.parent(class);
+            class = self.borrowing.parent(class);
         }
         self.raise_top_level(leaf, lender);
         Some(packet)
@@ -406,14 +418,14 @@ impl Scheduler for Cbq {
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.turn();
-        let Some((lowest, _)) = self.lending.lowest() else {
+        let Some((lowest, _)) = self.borrowing.lowest() else {
             return match self.overlimit.first() {
                 Some((_, due)) => Dequeued::WaitUntil(rounded_up(due as Fine)),
                 None => Dequeued::Idle,
             };
         };
         let highest = self.highest(lowest);
-        let leaf = (0..self.lending.priorities()).find_map(|priority| self.pick(priority, highest));
+        let leaf = (0..self.borrowing.priorities()).find_map(|priority| self.pick(priority, highest));
         let packet = leaf.and_then(|leaf| self.send(leaf, drops));
         Dequeued::Packet(packet.expect("a leaf that is in a set has packets"))
     }
@@ -436,19 +448,20 @@ impl Scheduler for Cbq {
             class.busy = 0;
             class.estimator.iter_mut().for_each(Estimator::reset);
         }
-        self.lending.clear();
+        self.borrowing.clear();
         self.turns.fill(NIL);
         self.top_level = NO_LIMIT;
         self.overlimit.clear();
         self.free = 0;
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.overlimit.check()?;
-        self.lending.check()?;
+        self.borrowing.check()?;
         for (index, class) in self.classes.iter().enumerate() {
             let id = index as u32;
-            let lends = self.lending.standing(id) == Standing::Lends;
+            let lends = self.borrowing.standing(id) == Standing::Lends;
             let watched = class.busy > 0 && !lends && class.estimator.is_some();
             if watched != self.overlimit.contains(id) {
                 return Err(format!("class {id}, backlog below {}, lends {lends}, watched {}", class.busy, !watched));

@@ -10,7 +10,7 @@
 //! | AR_i, assured rate ("rate") | [`Plan::assured`], `Class::assured` | bit/s; tokens of 10^-9 bit |
 //! | CR_i, ceiling rate ("ceil") | `Class::ceiling`, none where the user gives none | bit/s |
 //! | burst, cburst | `burst`, `ceiling_burst`, else [`Plan::default_depth`] | bytes |
-//! | level(i): 0 for a leaf, else 1 + the children's largest | [`Lending::level`] | |
+//! | level(i): 0 for a leaf, else 1 + the children's largest | [`BorrowingTree::level`] | |
 //! | green, yellow, red | [`Standing::Lends`], [`Standing::Borrows`], [`Standing::Stops`] | |
 //! | prio | [`Plan::priorities`] | 0 is served first |
 //! | quantum | [`Plan::quanta`] | bytes |
@@ -18,15 +18,15 @@
 //!
 //! A class that is yellow and borrows from a pool that has said no is [`Standing::Stays`] until it may ask again.
 //!
-//! **Rings.** [`Lending`] finds leaves from the root through sets of children. Each set has a cursor; a visit that ends moves the
+//! **Rings.** [`BorrowingTree`] finds leaves from the root through sets of children. Each set has a cursor; a visit that ends moves the
 //! cursor on, at the end of a set also that of the set above: together the cursors walk over the leaves of a level and
 //! priority as one round robin does. A class that turns green and comes back before its set was looked at finds its turn kept.
 //!
 //! **Cost per packet.** O(levels) walks with O(log n) to the base 64 at each, and O(log n) in a heap for each class whose
 //! bucket ran empty. Changes of colour that are due are worked off on the next call: at most one per class that a packet
-//! turned yellow or red before. Memory: that of [`Lending`], and a cursor for each of its sets.
+//! turned yellow or red before. Memory: that of [`BorrowingTree`], and a cursor for each of its sets.
 //!
-//! **Invariants.** Those of [`Lending`]. 0 <= deficit <= quantum. Only classes with backlog below them are in the heaps, and all of
+//! **Invariants.** Those of [`BorrowingTree`]. 0 <= deficit <= quantum. Only classes with backlog below them are in the heaps, and all of
 //! these that are not green are. A ceiling bucket is in debt by at most one packet.
 //!
 //! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its guarantee up to
@@ -49,28 +49,29 @@
 //! DIFFERENCE: a visit of DRR begins with what the last one left and ends with the quantum: the packet that exhausts the deficit is
 //! still sent. With quanta of at least the largest packet every visit sends, and a leaf gets the same over several rounds.
 
-mod plan;
 #[cfg(test)]
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
-pub use plan::{PRIORITIES, Plan, ROUND, ROUND_PACKETS};
-
-use crate::bases::borrowing::{Lending, Standing};
+use crate::bases::borrowing::{BorrowingTree, Plan, Standing};
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Nanos, Packet,
-    Scheduler, SchedulerInfo, WorkConserving,
+    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Members, Nanos,
+    Packet, Promises, Scheduler, SchedulerInfo, WorkConserving,
 };
-use crate::parts::{bucket::Bucket, heap::Heap};
+use crate::parts::{
+    bucket::Bucket,
+    heap::Heap,
+    memory::{Stack, boxed, bytes_of, filled},
+};
 use crate::queue::{LeafQueue, PacketSlab};
 
 /// What `htb` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "htb",
+    aliases: &[],
     paper: "htb",
     summary: "hierarchical token bucket: guarantees, ceilings, borrowing level by level",
     features: &[
@@ -85,21 +86,22 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",
-    bounds: &[],
-    build: |tree| Ok(Box::new(Htb::new(tree, Deficits::PerLevel, Vec::new())?)),
+    promises: Promises::NONE,
+    memory: Htb::memory,
+    build: |tree, members| boxed(Htb::new(tree, Deficits::PerLevel, members)?),
 };
 
 /// What `htb-common-deficit` is and supports.
 pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
     name: "htb-common-deficit",
     summary: "HTB before 9.9.2001: one deficit per leaf for all levels, which shares less exactly",
-    build: |tree| Ok(Box::new(Htb::new(tree, Deficits::Common, Vec::new())?)),
+    build: |tree, members| boxed(Htb::new(tree, Deficits::Common, members)?),
     ..INFO
 };
 
 /// How many deficits a leaf has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deficits {
+pub(crate) enum Deficits {
     /// One for each class that it may borrow from: `htb`.
     PerLevel,
     /// One: `htb-common-deficit`, whose sharing \[htb\] found to be off by 10 to 20 %.
@@ -150,19 +152,19 @@ struct Path {
 
 /// Hierarchical Token Bucket.
 #[derive(Debug)]
-pub struct Htb {
-    classes: Vec<Class>,
-    lending: Lending,
-    leaves: Vec<Leaf>,
-    deficits: Vec<i64>,
+pub(crate) struct Htb {
+    classes: Stack<Class>,
+    borrowing: BorrowingTree,
+    leaves: Stack<Leaf>,
+    deficits: Box<[i64]>,
     common: bool,
     /// By set, the position of the child whose turn it is.
-    cursors: Vec<u32>,
+    cursors: Box<[u32]>,
     /// By class: when its assured bucket may be out of debt.
     yellow: Heap,
     /// By class: when its ceiling is out of debt, or its pool can be asked again.
     blocked: Heap,
-    lenders: Vec<Box<dyn Lender>>,
+    lenders: Stack<Box<dyn Lender>>,
     slab: PacketSlab,
     max_packet: u32,
     now: Nanos,
@@ -172,28 +174,24 @@ impl Htb {
     /// A scheduler for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of the link.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] as [`Plan::of`] and [`Lending::new`], and for a member that is not a child of the root or named
+    /// [`BuildError::Parameter`] as [`Plan::of`] and [`BorrowingTree::new`], and for a member that is not a child of the root or named
     /// twice.
-    pub fn new(
-        tree: &Hierarchy,
-        deficits: Deficits,
-        members: Vec<(ClassId, Box<dyn Lender>)>,
-    ) -> Result<Self, BuildError> {
+    pub(crate) fn new(tree: &Hierarchy, deficits: Deficits, members: Members) -> Result<Self, BuildError> {
         let plan = Plan::of(tree)?;
         let link = tree.link();
-        let lending = Lending::new(tree, &plan.priorities)?;
+        let borrowing = BorrowingTree::new(tree, &plan.priorities)?;
         let common = deficits == Deficits::Common;
         let mut htb = Self {
-            classes: Vec::with_capacity(tree.len()),
-            cursors: alloc::vec![0; lending.sets()],
-            lending,
-            leaves: Vec::with_capacity(tree.leaves().len()),
-            deficits: Vec::new(),
+            classes: Stack::with_room(tree.len())?,
+            cursors: filled(borrowing.sets(), 0)?,
+            borrowing,
+            leaves: Stack::with_room(tree.leaves().len())?,
+            deficits: Box::default(),
             common,
-            yellow: Heap::new(tree.len()),
-            blocked: Heap::new(tree.len()),
-            lenders: Vec::with_capacity(members.len()),
-            slab: PacketSlab::for_tree(tree),
+            yellow: Heap::new(tree.len())?,
+            blocked: Heap::new(tree.len())?,
+            lenders: Stack::with_room(members.len())?,
+            slab: PacketSlab::for_tree(tree)?,
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         };
@@ -213,7 +211,7 @@ impl Htb {
                 counters += if common { 1 } else { tree.depth(class) + 1 };
             }
         }
-        htb.deficits = alloc::vec![0; counters];
+        htb.deficits = filled(counters, 0)?;
         for (class, lender) in members {
             let Some(known) = htb
                 .classes
@@ -227,6 +225,20 @@ impl Htb {
             htb.lenders.push(lender);
         }
         Ok(htb)
+    }
+
+    /// Bytes that one for `tree` takes, with what it takes to be built, with a lender for each child of the root.
+    fn memory(tree: &Hierarchy) -> u64 {
+        let (borrowing, sets) = BorrowingTree::memory(tree);
+        let deficits: usize = tree.leaves().iter().map(|&leaf| tree.depth(leaf) + 1).sum();
+        PacketSlab::memory(tree)
+            + borrowing
+            + sets * size_of::<u32>() as u64
+            + bytes_of::<Class>(tree.len())
+            + bytes_of::<Leaf>(tree.leaves().len())
+            + bytes_of::<i64>(deficits)
+            + 2 * Heap::memory(tree.len())
+            + Plan::memory(tree)
     }
 
     /// The colour of `class`, which was `before`, by its buckets, brought up to now.
@@ -249,7 +261,7 @@ impl Htb {
     fn watch(&mut self, class: u32) {
         let known = &self.classes[class as usize];
         let assured = u128::from(known.assured.ready_at().0);
-        match (self.lending.standing(class), &known.ceiling) {
+        match (self.borrowing.standing(class), &known.ceiling) {
             (Standing::Lends, _) => {
                 self.yellow.remove(class);
                 self.blocked.remove(class);
@@ -269,10 +281,10 @@ impl Htb {
 
     /// Brings the colour of `class`, which has backlog below it, up to now.
     fn update(&mut self, class: u32) {
-        let before = self.lending.standing(class);
+        let before = self.borrowing.standing(class);
         let colour = self.colour(class, before);
         if colour != before {
-            self.lending.stand(class, colour);
+            self.borrowing.stand(class, colour);
             self.watch(class);
         }
     }
@@ -284,9 +296,9 @@ impl Htb {
             && due <= now
         {
             self.blocked.remove(class);
-            if self.lending.standing(class) == Standing::Stays {
+            if self.borrowing.standing(class) == Standing::Stays {
                 // Asked again when it is its turn.
-                self.lending.stand(class, Standing::Borrows);
+                self.borrowing.stand(class, Standing::Borrows);
                 self.watch(class);
             }
             self.update(class);
@@ -296,7 +308,7 @@ impl Htb {
         {
             self.yellow.remove(class);
             self.update(class);
-            if self.lending.standing(class) == Standing::Borrows && !self.assured_never(class) {
+            if self.borrowing.standing(class) == Standing::Borrows && !self.assured_never(class) {
                 // It owes more than it did when this was noted.
                 self.watch(class);
             }
@@ -319,16 +331,16 @@ impl Htb {
             }
             // What its pool said before is forgotten.
             let colour = self.colour(class, Standing::Borrows);
-            self.lending.stand(class, colour);
+            self.borrowing.stand(class, colour);
             self.watch(class);
-            class = self.lending.parent(class);
+            class = self.borrowing.parent(class);
         }
-        self.lending.set_backlogged(leaf, true);
+        self.borrowing.set_backlogged(leaf, true);
     }
 
     /// `leaf` has sent its last packet.
     fn deactivate(&mut self, leaf: u32) {
-        self.lending.set_backlogged(leaf, false);
+        self.borrowing.set_backlogged(leaf, false);
         let mut class = leaf;
         while class != 0 {
             let known = &mut self.classes[class as usize];
@@ -338,7 +350,7 @@ impl Htb {
             }
             self.yellow.remove(class);
             self.blocked.remove(class);
-            class = self.lending.parent(class);
+            class = self.borrowing.parent(class);
         }
         let first = self.leaves[self.classes[leaf as usize].leaf as usize].deficits;
         let count = self.deficit_count(leaf);
@@ -357,9 +369,9 @@ impl Htb {
         let mut path = Path { steps: [Step::default(); MAX_DEPTH], len: 0, leaf: 0, level, priority, distance: 0 };
         let (mut class, mut at) = (0, level);
         loop {
-            let set = self.lending.number(class, at, priority);
+            let set = self.borrowing.number(class, at, priority);
             let cursor = self.cursors[set] as usize;
-            let Some(position) = self.lending.next_child(class, at, priority, cursor) else {
+            let Some(position) = self.borrowing.next_child(class, at, priority, cursor) else {
                 // The last of this round has left the set: those above move on, too, and we start again.
                 self.cursors[set] = 0;
                 self.move_on(&path);
@@ -369,9 +381,9 @@ impl Htb {
             };
             path.steps[path.len] = Step { class, position: position as u32, level: at };
             path.len += 1;
-            let child = self.lending.child(class, position);
-            let below = self.lending.level(child);
-            if at == self.lending.level(class) {
+            let child = self.borrowing.child(class, position);
+            let below = self.borrowing.level(child);
+            if at == self.borrowing.level(class) {
                 // From the lender down, what is below borrows.
                 if class == 0 && self.classes[child as usize].pool != NIL && !self.ask(child) {
                     return None;
@@ -390,8 +402,8 @@ impl Htb {
     /// Moves the cursor beyond the last step of `path`, at the end of a set also that of the set above.
     fn move_on(&mut self, path: &Path) {
         for &Step { class, position, level } in path.steps[..path.len].iter().rev() {
-            let set = self.lending.number(class, level, path.priority);
-            if self.lending.next_child(class, level, path.priority, position as usize + 1).is_some() {
+            let set = self.borrowing.number(class, level, path.priority);
+            if self.borrowing.next_child(class, level, path.priority, position as usize + 1).is_some() {
                 self.cursors[set] = position + 1;
                 return;
             }
@@ -407,7 +419,7 @@ impl Htb {
         match self.lenders[known.pool as usize].may_borrow(self.now) {
             Ok(()) => true,
             Err(again) => {
-                self.lending.stand(class, Standing::Stays);
+                self.borrowing.stand(class, Standing::Stays);
                 self.yellow.remove(class);
                 let next = self.now.saturating_add(Nanos(1));
                 self.blocked.set(class, u128::from(again.min(assured).max(next).0));
@@ -433,7 +445,7 @@ impl Htb {
         let mut class = path.leaf;
         while class != 0 {
             let known = &mut self.classes[class as usize];
-            if self.lending.level(class) >= path.level {
+            if self.borrowing.level(class) >= path.level {
                 known.assured.refill(self.now);
                 known.assured.take(packet.len);
             }
@@ -447,7 +459,7 @@ impl Htb {
             if known.busy > 0 {
                 self.update(class);
             }
-            class = self.lending.parent(class);
+            class = self.borrowing.parent(class);
         }
         Some(packet)
     }
@@ -473,7 +485,7 @@ impl Scheduler for Htb {
         self.now = self.now.max(now);
         self.turn_colours();
         // Each time round, a class is denied by its pool and taken out.
-        while let Some((level, priority)) = self.lending.lowest() {
+        while let Some((level, priority)) = self.borrowing.lowest() {
             if let Some(path) = self.descend(level, priority) {
                 let packet = self.send(&path, drops);
                 return Dequeued::Packet(packet.expect("a leaf that is in a set has packets"));
@@ -494,6 +506,18 @@ impl Scheduler for Htb {
         leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog())
     }
 
+    fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
+        let pool = self.classes.get(class.index()).map_or(NIL, |known| known.pool);
+        match self.lenders.get_mut(pool as usize) {
+            Some(known) => Ok(core::mem::replace(known, lender)),
+            None => Err(lender),
+        }
+    }
+
+    fn has_lender(&self, class: ClassId) -> bool {
+        self.classes.get(class.index()).is_some_and(|known| known.pool != NIL)
+    }
+
     /// What a pool knows of this link's classes is the pool's, and stays.
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
@@ -506,19 +530,20 @@ impl Scheduler for Htb {
             class.ceiling.iter_mut().for_each(Bucket::reset);
         }
         self.deficits.fill(0);
-        self.lending.clear();
+        self.borrowing.clear();
         self.cursors.fill(0);
         self.yellow.clear();
         self.blocked.clear();
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        self.lending.check()?;
+        self.borrowing.check()?;
         self.yellow.check()?;
         self.blocked.check()?;
         for (index, class) in self.classes.iter().enumerate().skip(1) {
             let id = index as u32;
-            let (busy, colour) = (class.busy, self.lending.standing(id));
+            let (busy, colour) = (class.busy, self.borrowing.standing(id));
             let watched = (self.yellow.contains(id), self.blocked.contains(id));
             let right = match colour {
                 _ if busy == 0 => watched == (false, false),

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 fn rcsp(classes: &[(u64, u8)], regulator: Regulator) -> Rcsp {
     let config = |&(weight, priority): &(u64, u8)| ClassConfig { priority: Some(priority), ..weighted(weight) };
-    Rcsp::new(&flat(classes.iter().map(config)), regulator)
+    Rcsp::new(&flat(classes.iter().map(config)), regulator).unwrap()
 }
 
 /// Runs the link until everything has been sent; each packet comes with how early it is.

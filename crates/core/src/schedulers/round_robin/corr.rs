@@ -31,15 +31,15 @@
 //! DIFFERENCE: the cycle has as many slots as there are leaves; the text leaves it open.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
+    SchedulerInfo, WorkConserving,
 };
-use crate::parts::heap::Heap;
+use crate::parts::{heap::Heap, memory::boxed};
 
 #[cfg(test)]
 mod tests;
@@ -47,13 +47,15 @@ mod tests;
 /// What `corr` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "corr",
+    aliases: &[],
     paper: "drrpp",
     summary: "carry-over round robin: flat, fractions of packets per cycle are carried over",
     features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves); O(leaves) while small shares are alone",
-    bounds: &[],
-    build: |tree| Ok(Box::new(Corr::new(tree))),
+    promises: Promises::NONE,
+    memory: Corr::memory,
+    build: |tree, _| boxed(Corr::new(tree)?),
 };
 
 /// Bits of the fraction of a slot.
@@ -72,7 +74,7 @@ struct Slots {
 
 /// Carry-over round robin over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct Corr {
+pub(crate) struct Corr {
     flows: Flows<Slots>,
     /// Classes with packets, those first that are still to be visited in this major cycle.
     listed: Ring,
@@ -87,25 +89,31 @@ pub struct Corr {
 
 impl Corr {
     /// A scheduler for the leaves of `tree`.
-    #[must_use]
-    pub fn new(tree: &Hierarchy) -> Self {
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let slots = tree.leaves().len() as u128;
         let rate = |class| (tree.share_all_busy(class) * slots) >> (64 - FRACTION_BITS);
         let flows = Flows::new(tree, |class| Slots {
             rate: if tree.is_leaf(class) { (rate(class) as i64).max(1) } else { 0 },
             credit: 0,
             cycle: 0,
-        });
+        })?;
         let rates: u64 = tree.leaves().iter().map(|leaf| flows.state(leaf.0).rate as u64).sum();
-        Self {
+        Ok(Self {
             flows,
             listed: Ring::default(),
             due: 0,
-            fractions: Heap::new(tree.len()),
+            fractions: Heap::new(tree.len())?,
             cycle_slots: rates.div_ceil(SLOT as u64),
             left: 0,
             cycle: 0,
-        }
+        })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        Flows::<Slots>::memory(tree) + Heap::memory(tree.len())
     }
 
     /// Begins the next cycle in which a class has a slot or a fraction of one coming.
@@ -218,6 +226,7 @@ impl Scheduler for Corr {
         (self.due, self.left, self.cycle) = (0, 0, 0);
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.flows.check(&[&self.listed], self.fractions.len())?;
         self.fractions.check()?;

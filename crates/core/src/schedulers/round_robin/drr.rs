@@ -36,33 +36,40 @@
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
-    WorkConserving,
+    Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos, Packet,
+    Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, late_by,
 };
+use crate::parts::memory::{boxed, bytes_of, filled};
 
 /// What `drr` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr",
+    aliases: &[],
     paper: "drrpp",
     summary: "deficit round robin: flat, a quantum of bytes per class and round",
     features: &[Feature::Quantum, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
-    bounds: &["fairness", "transmission_gap", "delay"],
-    build: |tree| Ok(Box::new(Drr::new(tree)?)),
+    promises: Promises {
+        fairness: Some(Fairness::Quanta),
+        transmission_gap: Some(TransmissionGap::Quanta),
+        delay: Some(Delay::LatencyRate(delays)),
+    },
+    memory,
+    build: |tree, _| boxed(Drr::new(tree)?),
 };
 
 /// Quanta and deficits count this fraction of a byte: 2^-16.
-pub const FRACTION_BITS: u32 = 16;
+pub(crate) const FRACTION_BITS: u32 = 16;
 
 /// A round lasts at most this long beyond one largest packet per leaf, unless the user sets quanta.
-pub const ROUND: Nanos = Nanos::from_secs(1);
+pub(crate) const ROUND: Nanos = Nanos::from_secs(1);
 
 /// The quantum that each class of `tree` runs with, in units of 2^-[`FRACTION_BITS`] bytes, by class id; 0 for the root and
 /// inner classes. The module's page says how they are chosen.
@@ -70,7 +77,7 @@ pub const ROUND: Nanos = Nanos::from_secs(1);
 /// # Errors
 /// [`BuildError::Parameter`] for a quantum of zero, or for one outside 2^-16 .. 2^32 bytes that would have to follow from
 /// the first one that was set.
-pub fn quanta(tree: &Hierarchy) -> Result<Vec<u64>, BuildError> {
+pub(crate) fn quanta(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     // A leaf deep in a lopsided tree may have less than 2^-64 of the link; it counts as that much.
     let share = |leaf: ClassId| tree.share_all_busy(leaf).max(1);
     let set = |leaf: ClassId| tree.config(leaf).quantum;
@@ -91,7 +98,7 @@ pub fn quanta(tree: &Hierarchy) -> Result<Vec<u64>, BuildError> {
         let whole = 1 << 64;
         if largest * whole <= round * smallest { (largest, smallest) } else { (round, whole) }
     };
-    let mut quanta = alloc::vec![0; tree.len()];
+    let mut quanta = filled(tree.len(), 0)?;
     for &leaf in tree.leaves() {
         quanta[leaf.index()] = match set(leaf) {
             Some(quantum) => u64::from(quantum) << FRACTION_BITS,
@@ -109,7 +116,7 @@ pub fn quanta(tree: &Hierarchy) -> Result<Vec<u64>, BuildError> {
 
 /// The quantum and the credit of one class, in units of 2^-[`FRACTION_BITS`] byte.
 #[derive(Clone, Copy, Debug)]
-pub struct Deficit {
+pub(crate) struct Deficit {
     /// Q_i; not 0 for a leaf.
     pub quantum: u64,
     /// D_i.
@@ -119,7 +126,7 @@ pub struct Deficit {
 /// What a packet of `len` bytes takes of a credit.
 #[must_use]
 #[inline]
-pub const fn need(len: u32) -> u64 {
+pub(crate) const fn need(len: u32) -> u64 {
     (len as u64) << FRACTION_BITS
 }
 
@@ -127,14 +134,19 @@ pub const fn need(len: u32) -> u64 {
 ///
 /// # Errors
 /// As [`quanta`].
-pub fn flows(tree: &Hierarchy) -> Result<Flows<Deficit>, BuildError> {
+pub(crate) fn flows(tree: &Hierarchy) -> Result<Flows<Deficit>, BuildError> {
     let quanta = quanta(tree)?;
-    Ok(Flows::new(tree, |class| Deficit { quantum: quanta[class.index()], credit: 0 }))
+    Ok(Flows::new(tree, |class| Deficit { quantum: quanta[class.index()], credit: 0 })?)
+}
+
+/// Bytes that [`flows`] take for `tree`, with what it takes to make them.
+pub(crate) fn memory(tree: &Hierarchy) -> u64 {
+    Flows::<Deficit>::memory(tree) + bytes_of::<u64>(tree.len())
 }
 
 /// Classes with packets that take turns as this page tells, all or some of those of a [`Flows`].
 #[derive(Debug, Default)]
-pub struct Turns {
+pub(crate) struct Turns {
     /// The first is visited next.
     pub ring: Ring,
     /// Whether the first has been given its quantum, and its next packet is covered.
@@ -145,12 +157,12 @@ impl Turns {
     /// Puts a class that has just got its first packet at the end. A class that comes while another is being visited comes
     /// after it: the first stays the first.
     #[inline]
-    pub fn push(&mut self, flows: &mut Flows<Deficit>, flow: u32) {
+    pub(crate) fn push(&mut self, flows: &mut Flows<Deficit>, flow: u32) {
         self.ring.push(flows, flow);
     }
 
     /// Takes a class out, wherever it is, and its credit away; whether it was in. O(n).
-    pub fn remove(&mut self, flows: &mut Flows<Deficit>, flow: u32) -> bool {
+    pub(crate) fn remove(&mut self, flows: &mut Flows<Deficit>, flow: u32) -> bool {
         if self.ring.first(flows) == Some(flow) {
             self.credited = false;
         }
@@ -163,7 +175,7 @@ impl Turns {
 
     /// Takes out the packet that is next; nothing where no class is in.
     #[inline]
-    pub fn next(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+    pub(crate) fn next(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         for pass in 0..2 {
             for _ in 0..self.ring.len() {
                 if let Some(packet) = self.visit(flows, now, drops) {
@@ -191,14 +203,14 @@ impl Turns {
     /// Whether the visit of the first class has begun and not ended.
     #[must_use]
     #[inline]
-    pub fn is_visiting(&self) -> bool {
+    pub(crate) fn is_visiting(&self) -> bool {
         self.credited
     }
 
     /// Begins or continues the visit of the first class: its next packet, or nothing where its credit does not cover it. The
     /// visit ends here if the packet after that is not covered either.
     #[inline]
-    pub fn visit(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+    pub(crate) fn visit(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         let flow = self.ring.first(flows)?;
         let need_now = need(flows.head_len(flow)?);
         let deficit = flows.state_mut(flow);
@@ -231,7 +243,8 @@ impl Turns {
     ///
     /// # Errors
     /// The broken invariant, in words.
-    pub fn check(&self, flows: &Flows<Deficit>) -> Result<(), String> {
+    #[cfg(feature = "invariants")]
+    pub(crate) fn check(&self, flows: &Flows<Deficit>) -> Result<(), String> {
         let largest = need(flows.max_packet()).max(1);
         for (place, flow) in self.ring.iter(flows).enumerate() {
             let Deficit { quantum, credit } = *flows.state(flow);
@@ -249,11 +262,26 @@ impl Turns {
     }
 }
 
+/// A latency of (3 F - 2 phi) / r at the rate r phi / F, where F is the sum of all quanta and phi that of the class. None where a
+/// quantum is below the largest packet: a class then waits for several rounds.
+fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
+    let Ok(quanta) = quanta(tree) else { return alloc::vec![None; tree.len()] };
+    let largest = u64::from(tree.link().max_packet);
+    let covers = tree.leaves().iter().all(|leaf| quanta[leaf.index()] >> FRACTION_BITS >= largest);
+    let round: u128 = quanta.iter().copied().map(u128::from).sum();
+    let server = |server: Option<LatencyRate>, quantum: u64| {
+        let late = Ratio { numerator: 3 * round - 2 * u128::from(quantum), denominator: 1 << FRACTION_BITS };
+        server.filter(|_| covers).map(|server| LatencyRate { late, ..server })
+    };
+    late_by(tree, 0).into_iter().zip(quanta).map(|(by_share, quantum)| server(by_share, quantum)).collect()
+}
+
 /// Checks that the classes without packets have no credit.
 ///
 /// # Errors
 /// The broken invariant, in words.
-pub fn check_idle(flows: &Flows<Deficit>) -> Result<(), String> {
+#[cfg(feature = "invariants")]
+pub(crate) fn check_idle(flows: &Flows<Deficit>) -> Result<(), String> {
     match flows.leaves().find(|&flow| flows.is_empty(flow) && flows.state(flow).credit != 0) {
         Some(flow) => Err(format!("class {flow} is empty with a credit of {}", flows.state(flow).credit)),
         None => Ok(()),
@@ -262,7 +290,7 @@ pub fn check_idle(flows: &Flows<Deficit>) -> Result<(), String> {
 
 /// Deficit Round Robin over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct Drr {
+pub(crate) struct Drr {
     flows: Flows<Deficit>,
     turns: Turns,
 }
@@ -272,7 +300,7 @@ impl Drr {
     ///
     /// # Errors
     /// As [`quanta`].
-    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         Ok(Self { flows: flows(tree)?, turns: Turns::default() })
     }
 }
@@ -303,6 +331,7 @@ impl Scheduler for Drr {
         self.turns = Turns::default();
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.flows.check(&[&self.turns.ring], 0)?;
         self.turns.check(&self.flows)?;

@@ -33,15 +33,15 @@
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Contract, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
-    SchedulerInfo, WorkConserving,
+    Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
+    Scheduler, SchedulerInfo, WorkConserving,
 };
+use crate::parts::memory::{boxed, bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
 
 #[cfg(test)]
@@ -50,13 +50,15 @@ mod tests;
 /// What `drr+` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr+",
+    aliases: &[],
     paper: "drrpp",
     summary: "DRR with latency-critical classes first while they keep a contract",
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
-    bounds: &["delay"],
-    build: |tree| Ok(Box::new(DrrPlus::new(tree)?)),
+    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Stated) },
+    memory: DrrPlus::memory,
+    build: |tree, _| boxed(DrrPlus::new(tree)?),
 };
 
 /// Holds one class to its contract.
@@ -88,8 +90,8 @@ impl Police {
 }
 
 /// The contract of each class, by id; none for best-effort classes.
-fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Vec<Option<Contract>>, BuildError> {
-    let mut contracts = alloc::vec![None; tree.len()];
+fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Box<[Option<Contract>]>, BuildError> {
+    let mut contracts = filled(tree.len(), None)?;
     let round: u128 = tree.leaves().iter().map(|leaf| u128::from(flows.state(leaf.0).quantum)).sum();
     let link = tree.link();
     for &class in tree.leaves() {
@@ -114,9 +116,9 @@ fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Vec<Option<Cont
 
 /// DRR+ over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct DrrPlus {
+pub(crate) struct DrrPlus {
     flows: Flows<Deficit>,
-    police: Vec<Option<Police>>,
+    police: Box<[Option<Police>]>,
     /// Latency-critical classes that keep their contract.
     critical: Turns,
     best_effort: Turns,
@@ -128,16 +130,21 @@ impl DrrPlus {
     ///
     /// # Errors
     /// As [`drr::quanta`]; [`BuildError::Parameter`] for a contract of no bytes or no time.
-    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let flows = drr::flows(tree)?;
-        let police = contracts(tree, &flows)?.into_iter().map(|contract| contract.map(Police::new)).collect();
+        let contracts = contracts(tree, &flows)?;
+        let police = slice(tree.len(), |class| contracts[class].map(Police::new))?;
         let (critical, best_effort) = (Turns::default(), Turns::default());
         Ok(Self { flows, police, critical, best_effort, now: Nanos::ZERO })
     }
 
+    fn memory(tree: &Hierarchy) -> u64 {
+        drr::memory(tree) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len())
+    }
+
     /// Whether a class is latency-critical and has kept its contract so far.
     #[must_use]
-    pub fn is_critical(&self, class: ClassId) -> bool {
+    pub(crate) fn is_critical(&self, class: ClassId) -> bool {
         self.police.get(class.index()).is_some_and(|police| police.is_some_and(|police| !police.broken))
     }
 }
@@ -183,6 +190,7 @@ impl Scheduler for DrrPlus {
         }
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.flows.check(&[&self.critical.ring, &self.best_effort.ring], 0)?;
         self.critical.check(&self.flows)?;

@@ -43,15 +43,16 @@
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
-    WorkConserving,
+    Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, Nanos, OutOfMemory,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving,
 };
+use crate::parts::memory::{boxed, bytes_of, slice};
 use crate::schedulers::drr::{self, Deficit, Turns, need};
 
 #[cfg(test)]
@@ -60,26 +61,63 @@ pub(crate) mod tests;
 /// What `drr++` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr++",
+    aliases: &[],
     paper: "drrpp",
     summary: "DRR that visits latency-critical classes before each best-effort class",
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
-    bounds: &["delay"],
-    build: |tree| Ok(Box::new(DrrPlusPlus::new(tree)?)),
+    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::LatencyRate(delays)) },
+    memory: DrrPlusPlus::memory,
+    build: |tree, _| boxed(DrrPlusPlus::new(tree)?),
 };
 
 /// Which classes of `tree` are latency-critical, by id.
-pub(crate) fn critical(tree: &Hierarchy) -> Vec<bool> {
-    let ids = core::iter::once(ClassId::ROOT).chain(tree.classes());
-    ids.map(|class| tree.is_leaf(class) && tree.config(class).latency_critical).collect()
+///
+/// # Errors
+/// Where there is no memory for it.
+pub(crate) fn critical(tree: &Hierarchy) -> Result<Box<[bool]>, OutOfMemory> {
+    slice(tree.len(), |index| {
+        let class = ClassId(index as u32);
+        tree.is_leaf(class) && tree.config(class).latency_critical
+    })
+}
+
+/// sigma / rho + Theta with rho = r Q_i / R and Theta = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, for latency-critical classes where
+/// all quanta are at least a largest packet.
+fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
+    let none = || alloc::vec![None; tree.len()];
+    let Ok(quanta) = drr::quanta(tree) else { return none() };
+    let of = |critical: bool| {
+        let leaves = tree.leaves().iter().filter(move |&&leaf| tree.config(leaf).latency_critical == critical);
+        leaves.map(|leaf| u128::from(quanta[leaf.index()]))
+    };
+    let largest = u128::from(need(tree.link().max_packet));
+    if of(true).chain(of(false)).any(|quantum| quantum < largest) {
+        return none();
+    }
+    // Quanta are below 2^58 in the unit of credits, and so is a packet; the sum of 10^6 of them is below 2^78.
+    let round = of(true).sum::<u128>() + of(false).max().unwrap_or(0);
+    let carried = tree.leaves().len() as u128 * largest;
+    let server = |index: usize| {
+        let leaf = ClassId(index as u32);
+        if !tree.is_leaf(leaf) || !tree.config(leaf).latency_critical {
+            return None;
+        }
+        let own = u128::from(quanta[index]);
+        let share = Ratio { numerator: own, denominator: round };
+        // (R - Q_i) (Q_i + L) / Q_i and what is carried over; saturates where nobody could wait for it.
+        let numerator = (round - own).saturating_mul(own + largest).saturating_add(carried.saturating_mul(own));
+        Some(LatencyRate { share, late: Ratio { numerator, denominator: own << drr::FRACTION_BITS } })
+    };
+    (0..tree.len()).map(server).collect()
 }
 
 /// DRR++ in the modified form over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct DrrPlusPlus {
+pub(crate) struct DrrPlusPlus {
     flows: Flows<Deficit>,
-    is_critical: Vec<bool>,
+    is_critical: Box<[bool]>,
     critical: Turns,
     best_effort: Turns,
     /// Latency-critical classes that are still to be visited in this round.
@@ -93,10 +131,14 @@ impl DrrPlusPlus {
     ///
     /// # Errors
     /// As [`drr::quanta`].
-    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let (critical_turns, best_effort) = (Turns::default(), Turns::default());
-        let (flows, is_critical) = (drr::flows(tree)?, critical(tree));
+        let (flows, is_critical) = (drr::flows(tree)?, critical(tree)?);
         Ok(Self { flows, is_critical, critical: critical_turns, best_effort, due: 0, over: false })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        drr::memory(tree) + bytes_of::<bool>(tree.len())
     }
 
     /// What is left of the round; its first packet ends the search.
@@ -188,6 +230,7 @@ impl Scheduler for DrrPlusPlus {
         (self.due, self.over) = (0, false);
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.flows.check(&[&self.critical.ring, &self.best_effort.ring], 0)?;
         self.critical.check(&self.flows)?;

@@ -34,15 +34,15 @@
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo,
-    WorkConserving,
+    Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
+    SchedulerInfo, WorkConserving,
 };
+use crate::parts::memory::{boxed, bytes_of, slice};
 use crate::schedulers::{
     drr::{self, Deficit, Turns, need},
     drr_plus_plus::critical,
@@ -54,21 +54,23 @@ mod tests;
 /// What `drr++-mw00` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr++-mw00",
+    aliases: &[],
     paper: "drrpp",
     summary: "DRR++ in its first form: latency-critical credit once per round",
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
-    bounds: &[],
-    build: |tree| Ok(Box::new(Mw00::new(tree)?)),
+    promises: Promises::NONE,
+    memory: Mw00::memory,
+    build: |tree, _| boxed(Mw00::new(tree)?),
 };
 
 /// DRR++ in its first form over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct Mw00 {
+pub(crate) struct Mw00 {
     flows: Flows<Deficit>,
     /// By class id: the round that a latency-critical class has its credit of; `None` for best-effort classes.
-    credited: Vec<Option<u64>>,
+    credited: Box<[Option<u64>]>,
     ready: Ring,
     waiting: Ring,
     best_effort: Turns,
@@ -84,11 +86,16 @@ impl Mw00 {
     ///
     /// # Errors
     /// As [`drr::quanta`].
-    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
-        let credited = critical(tree).into_iter().map(|critical| critical.then_some(0)).collect();
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+        let critical = critical(tree)?;
+        let credited = slice(tree.len(), |class| critical[class].then_some(0))?;
         let (flows, best_effort) = (drr::flows(tree)?, Turns::default());
         let (ready, waiting) = (Ring::default(), Ring::default());
         Ok(Self { flows, credited, ready, waiting, best_effort, left: 0, classes: 1, round: 1 })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        drr::memory(tree) + bytes_of::<(bool, Option<u64>)>(tree.len())
     }
 
     /// Takes the next packet of the latency-critical classes that have credit for one.
@@ -197,6 +204,7 @@ impl Scheduler for Mw00 {
         (self.left, self.classes, self.round) = (0, 1, 1);
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.flows.check(&[&self.ready, &self.waiting, &self.best_effort.ring], 0)?;
         self.best_effort.check(&self.flows)?;

@@ -31,16 +31,17 @@
 //! DIFFERENCE: Q is the largest packet of the link. The paper leaves it open; with less, visits would send nothing.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+    Amount, ClassId, Dequeued, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
+    SchedulerInfo, TransmissionGap, WorkConserving,
 };
 use crate::parts::{
     heap::Heap,
+    memory::{Stack, boxed, bytes_of, filled, slice},
     virtual_time::{self, Sessions, lower_by},
 };
 
@@ -50,13 +51,19 @@ mod tests;
 /// What `hdrr` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hdrr",
+    aliases: &[],
     paper: "hdrr",
     summary: "hierarchical DRR: leaves interleaved by weight in one long round",
     features: &[Feature::Hierarchy, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
-    bounds: &["fairness", "transmission_gap"],
-    build: |tree| Ok(Box::new(Hdrr::new(tree))),
+    promises: Promises {
+        fairness: Some(Fairness::Visits),
+        transmission_gap: Some(TransmissionGap::LongestRound),
+        delay: None,
+    },
+    memory: Hdrr::memory,
+    build: |tree, _| boxed(Hdrr::new(tree)?),
 };
 
 const NIL: u32 = u32::MAX;
@@ -78,15 +85,15 @@ struct Inner {
     /// Children with packets below them, by their tags.
     active: Heap,
     /// Class ids of the children.
-    children: Vec<u32>,
+    children: Box<[u32]>,
 }
 
 /// HDRR over a hierarchy.
 #[derive(Debug)]
-pub struct Hdrr {
+pub(crate) struct Hdrr {
     flows: Flows<u32>,
-    places: Vec<Place>,
-    inners: Vec<Inner>,
+    places: Box<[Place]>,
+    inners: Stack<Inner>,
     quantum: u32,
     /// The leaf that is being visited, whose next packet is covered; [`NIL`] between visits.
     visited: u32,
@@ -94,22 +101,37 @@ pub struct Hdrr {
 
 impl Hdrr {
     /// A scheduler for `tree`.
-    #[must_use]
-    pub fn new(tree: &Hierarchy) -> Self {
-        let mut places = alloc::vec![Place { parent: NIL, slot: 0, inner: NIL }; tree.len()];
-        let mut inners = Vec::new();
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let mut places = filled(tree.len(), Place { parent: NIL, slot: 0, inner: NIL })?;
+        let mut inners = Stack::with_room(tree.len() - tree.leaves().len())?;
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class)) {
             places[class.index()].inner = inners.len() as u32;
-            let children: Vec<u32> = tree.children(class).iter().map(|child| child.0).collect();
+            let children = slice(tree.children(class).len(), |slot| tree.children(class)[slot].0)?;
             for (slot, &child) in children.iter().enumerate() {
                 let place = &mut places[child as usize];
                 (place.parent, place.slot) = (class.0, slot as u32);
             }
-            let raw: Vec<u128> = tree.children(class).iter().map(|&child| tree.weight(child).into()).collect();
-            let tags = Sessions::new(&virtual_time::weights(&raw));
-            inners.push(Inner { tags, active: Heap::new(children.len()), children });
+            let tags = Sessions::new(&virtual_time::child_weights(tree, class)?)?;
+            inners.push(Inner { tags, active: Heap::new(children.len())?, children });
         }
-        Self { flows: Flows::new(tree, |_| 0), places, inners, quantum: tree.link().max_packet, visited: NIL }
+        let flows = Flows::new(tree, |_| 0)?;
+        Ok(Self { flows, places, inners, quantum: tree.link().max_packet, visited: NIL })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        let families = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
+        let families = families.filter(|&children| children > 0);
+        let most = families.clone().max().unwrap_or(0);
+        let inners = tree.len() - tree.leaves().len();
+        let below: u64 = families.map(|n| Sessions::memory(n) + Heap::memory(n) + bytes_of::<u32>(n)).sum();
+        Flows::<u32>::memory(tree)
+            + bytes_of::<Place>(tree.len())
+            + bytes_of::<Inner>(inners)
+            + below
+            + bytes_of::<(u128, u64)>(most)
     }
 
     /// A leaf has got its first packet: it takes part in the round, and so do the classes above it.
@@ -206,13 +228,14 @@ impl Scheduler for Hdrr {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|deficit| *deficit = 0);
-        for inner in &mut self.inners {
+        for inner in self.inners.iter_mut() {
             inner.tags.reset();
             inner.active.clear();
         }
         self.visited = NIL;
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         let mut active = alloc::vec![false; self.places.len()];
         for leaf in self.flows.leaves().filter(|&leaf| !self.flows.is_empty(leaf)) {
@@ -221,9 +244,9 @@ impl Scheduler for Hdrr {
                 class = self.places[class as usize].parent;
             }
         }
-        for inner in &self.inners {
+        for inner in self.inners.iter() {
             inner.active.check()?;
-            for (slot, &child) in (0..).zip(&inner.children) {
+            for (slot, &child) in (0..).zip(inner.children.iter()) {
                 if inner.active.contains(slot) != active[child as usize] {
                     return Err(format!("class {child}: packets {}, in the round or not", active[child as usize]));
                 }

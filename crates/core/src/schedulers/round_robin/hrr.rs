@@ -30,15 +30,15 @@
 //! DIFFERENCE: the bottom list for best-effort traffic is left out: every class here has a share.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+    Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
+    SchedulerInfo, WorkConserving,
 };
+use crate::parts::memory::boxed;
 
 #[cfg(test)]
 mod tests;
@@ -46,23 +46,25 @@ mod tests;
 /// What `hrr` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hrr",
+    aliases: &[],
     paper: "drrpp",
     summary: "hierarchical round robin: flat, so many packets per frame and never more",
     features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Never,
     cost: "O(1)",
-    bounds: &["delay"],
-    build: |tree| Ok(Box::new(Hrr::new(tree))),
+    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Stated) },
+    memory: Flows::<Slots>::memory,
+    build: |tree, _| boxed(Hrr::new(tree)?),
 };
 
 /// Slots of a frame of the topmost list.
-pub const TOP: u64 = 64;
+pub(crate) const TOP: u64 = 64;
 /// How many frames of a list make one of the list below it.
-pub const RATIO: u64 = 8;
+pub(crate) const RATIO: u64 = 8;
 /// Slots that a class has in a frame at least, but in the bottom list.
-pub const FEWEST: u64 = 32;
+pub(crate) const FEWEST: u64 = 32;
 /// Number of lists.
-pub const LEVELS: usize = 14;
+pub(crate) const LEVELS: usize = 14;
 
 #[derive(Debug)]
 struct Slots {
@@ -93,9 +95,9 @@ impl Level {
 
 /// Hierarchical round robin over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct Hrr {
+pub(crate) struct Hrr {
     flows: Flows<Slots>,
-    levels: Vec<Level>,
+    levels: [Level; LEVELS],
     now: Nanos,
 }
 
@@ -113,8 +115,10 @@ fn slots(share: u128) -> (u8, u64) {
 
 impl Hrr {
     /// A scheduler for the leaves of `tree`.
-    #[must_use]
-    pub fn new(tree: &Hierarchy) -> Self {
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let link = tree.link();
         let slot = link.rate.time_for(link.max_packet.into()).0;
         let level = |index: usize| {
@@ -124,8 +128,8 @@ impl Hrr {
         let flows = Flows::new(tree, |class| {
             let (level, per_frame) = if tree.is_leaf(class) { slots(tree.share_all_busy(class)) } else { (0, 0) };
             Slots { per_frame, left: per_frame, frame: 0, level }
-        });
-        Self { flows, levels: (0..LEVELS).map(level).collect(), now: Nanos::ZERO }
+        })?;
+        Ok(Self { flows, levels: core::array::from_fn(level), now: Nanos::ZERO })
     }
 
     /// Brings the frames up to `now`: in a new one all classes have slots again.
@@ -202,8 +206,12 @@ impl Scheduler for Hrr {
         }
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        let rings: Vec<&Ring> = self.levels.iter().flat_map(|level| [&level.ready, &level.spent]).collect();
+        let rings: [&Ring; 2 * LEVELS] = core::array::from_fn(|at| {
+            let level = &self.levels[at / 2];
+            if at % 2 == 0 { &level.ready } else { &level.spent }
+        });
         self.flows.check(&rings, 0)?;
         for (index, level) in self.levels.iter().enumerate() {
             for (ring, ready) in [(&level.ready, true), (&level.spent, false)] {

@@ -19,29 +19,32 @@
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler, SchedulerInfo, WorkConserving,
+    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
+    SchedulerInfo, WorkConserving,
 };
+use crate::parts::memory::{boxed, bytes_of, slice};
 
 /// What `wrr` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wrr",
+    aliases: &[],
     paper: "drrpp",
     summary: "weighted round robin: flat, a number of packets per class and round",
     features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1)",
-    bounds: &[],
-    build: |tree| Ok(Box::new(Wrr::new(tree))),
+    promises: Promises::NONE,
+    memory: Wrr::memory,
+    build: |tree, _| boxed(Wrr::new(tree)?),
 };
 
 /// The most that the smallest weight may be.
-pub const SMALLEST: u64 = 100;
+pub(crate) const SMALLEST: u64 = 100;
 
 fn common_divisor(mut one: u128, mut other: u128) -> u128 {
     while other > 0 {
@@ -51,11 +54,13 @@ fn common_divisor(mut one: u128, mut other: u128) -> u128 {
 }
 
 /// Packets per visit of each leaf of `tree`, in the order of [`Hierarchy::leaves`]. The module's page says how they are chosen.
-#[must_use]
-pub fn weights(tree: &Hierarchy) -> Vec<u64> {
+///
+/// # Errors
+/// Where there is no memory for them.
+pub(crate) fn weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let flat = tree.levels() == 1;
-    let raw = |&leaf: &ClassId| if flat { tree.weight(leaf).into() } else { tree.share_all_busy(leaf).max(1) };
-    let raw: Vec<u128> = tree.leaves().iter().map(raw).collect();
+    let raw = |leaf: ClassId| if flat { tree.weight(leaf).into() } else { tree.share_all_busy(leaf).max(1) };
+    let raw: Box<[u128]> = slice(tree.leaves().len(), |at| raw(tree.leaves()[at]))?;
     let divisor = raw.iter().copied().fold(0, common_divisor).max(1);
     let smallest = raw.iter().min().map_or(1, |smallest| smallest / divisor);
     let whole = u128::from(SMALLEST);
@@ -64,7 +69,7 @@ pub fn weights(tree: &Hierarchy) -> Vec<u64> {
         let weight = if smallest > whole { (weight * whole + smallest / 2) / smallest } else { weight };
         u64::try_from(weight).unwrap_or(u64::MAX)
     };
-    raw.iter().map(weight).collect()
+    slice(raw.len(), |at| weight(&raw[at]))
 }
 
 #[derive(Debug)]
@@ -76,20 +81,26 @@ struct Weight {
 
 /// Weighted round robin over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct Wrr {
+pub(crate) struct Wrr {
     flows: Flows<Weight>,
     ring: Ring,
 }
 
 impl Wrr {
     /// A scheduler for the leaves of `tree`.
-    #[must_use]
-    pub fn new(tree: &Hierarchy) -> Self {
-        let mut flows = Flows::new(tree, |_| Weight { packets: 0, sent: 0 });
-        for (leaf, packets) in tree.leaves().iter().zip(weights(tree)) {
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let mut flows = Flows::new(tree, |_| Weight { packets: 0, sent: 0 })?;
+        for (leaf, packets) in tree.leaves().iter().zip(weights(tree)?) {
             flows.state_mut(leaf.0).packets = packets;
         }
-        Self { flows, ring: Ring::default() }
+        Ok(Self { flows, ring: Ring::default() })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        Flows::<Weight>::memory(tree) + bytes_of::<(u128, u64)>(tree.leaves().len())
     }
 }
 
@@ -133,6 +144,7 @@ impl Scheduler for Wrr {
         self.ring = Ring::default();
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.flows.check(&[&self.ring], 0)?;
         let first = self.ring.first(&self.flows);
@@ -150,6 +162,7 @@ impl Scheduler for Wrr {
 mod tests {
     use super::*;
     use crate::test_link::{flat, flat_traffic, order, run, weighted};
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     fn tree(weights: &[u64]) -> Hierarchy {
@@ -159,16 +172,17 @@ mod tests {
     #[test]
     fn each_visit_sends_as_many_packets_as_the_weight_says() {
         let packets: Vec<_> = (0..6).flat_map(|_| [(1, 100), (2, 1500), (3, 40)]).collect();
-        let sent = order(&mut Wrr::new(&tree(&[30, 10, 20])), &packets);
+        let sent = order(&mut Wrr::new(&tree(&[30, 10, 20])).unwrap(), &packets);
         assert_eq!(sent, [1, 1, 1, 2, 3, 3, 1, 1, 1, 2, 3, 3, 2, 3, 3, 2, 2, 2]);
     }
 
     #[test]
     fn weights_in_any_unit_give_short_rounds() {
-        assert_eq!(weights(&tree(&[300_000_000, 100_000_000])), [3, 1]);
-        assert_eq!(weights(&tree(&[1_000_000_007, 333_333_333])), [300, 100]);
-        assert_eq!(weights(&tree(&[1_000_000_000_000, 1])), [1_000_000_000_000, 1]);
-        let sum: f64 = weights(&tree(&[1_000_003, 1_234_577, 7_654_321])).iter().map(|&weight| weight as f64).sum();
+        assert_eq!(*weights(&tree(&[300_000_000, 100_000_000])).unwrap(), [3, 1]);
+        assert_eq!(*weights(&tree(&[1_000_000_007, 333_333_333])).unwrap(), [300, 100]);
+        assert_eq!(*weights(&tree(&[1_000_000_000_000, 1])).unwrap(), [1_000_000_000_000, 1]);
+        let sum: f64 =
+            weights(&tree(&[1_000_003, 1_234_577, 7_654_321])).unwrap().iter().map(|&weight| weight as f64).sum();
         assert!((sum / 100.0 - 9.888_901 / 1.000_003).abs() < 0.01, "{sum}");
     }
 
@@ -177,8 +191,8 @@ mod tests {
         fn packets_are_shared_by_the_weights_within_a_visit_and_bytes_are_not((weights, mut arrivals) in flat_traffic(300)) {
             // All are there from the start. |n_i / w_i - n_j / w_j| <= 1 while both have packets.
             arrivals.iter_mut().for_each(|arrival| arrival.at = 0);
-            let served = run(&mut Wrr::new(&tree(&weights)), &arrivals);
-            let runs = super::weights(&tree(&weights));
+            let served = run(&mut Wrr::new(&tree(&weights)).unwrap(), &arrivals);
+            let runs = super::weights(&tree(&weights)).unwrap();
             let last = |class: usize| served.iter().rposition(|packet| packet.class as usize == class + 1).unwrap_or(0);
             for (i, j) in (0..weights.len()).flat_map(|i| (0..i).map(move |j| (i, j))) {
                 let (mut ahead, mut least, mut most) = (0i64, 0, 0);
@@ -194,7 +208,7 @@ mod tests {
         #[test]
         fn a_class_of_larger_packets_gets_as_much_more_than_its_weight(weight in 1u64..9, len in 41u32..=1500) {
             let packets: Vec<_> = (0..100).flat_map(|_| [(1, 40), (2, len)]).collect();
-            let sent = order(&mut Wrr::new(&tree(&[weight, 1])), &packets);
+            let sent = order(&mut Wrr::new(&tree(&[weight, 1])).unwrap(), &packets);
             let rounds = &sent[..(weight as usize + 1) * (100 / weight as usize)];
             let bytes = |class, len| rounds.iter().filter(|&&sent| sent == class).count() as u64 * u64::from(len);
             prop_assert_eq!(bytes(2, len) * 40 * weight, bytes(1, 40) * u64::from(len));

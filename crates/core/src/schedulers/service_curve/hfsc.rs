@@ -53,23 +53,24 @@
 //! DIFFERENCE: leaves of real-time only and upper limits are not in the paper.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
-    SchedulerInfo, Share, WorkConserving,
+    Amount, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, Packet,
+    Promises, Scheduler, SchedulerInfo, Share, WorkConserving,
 };
 use crate::parts::{
-    curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, real_time_shapes, ticks},
+    curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, planning_memory, real_time_shapes, ticks},
     heap::Heap,
+    memory::{Stack, boxed, bytes_of, filled, slice},
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
 /// What `hfsc` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hfsc",
+    aliases: &[],
     paper: "hfsc",
     summary: "hierarchical fair service curve: delay apart from rate, fair link-sharing, upper limits",
     features: &[
@@ -81,8 +82,13 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log children)",
-    bounds: &["fairness", "delay"],
-    build: |tree| Ok(Box::new(Hfsc::new(tree)?)),
+    promises: Promises {
+        fairness: Some(Fairness::VirtualTimes),
+        transmission_gap: None,
+        delay: Some(Delay::Curves { lines: false }),
+    },
+    memory: Hfsc::memory,
+    build: |tree, _| boxed(Hfsc::new(tree)?),
 };
 
 const NONE: u32 = u32::MAX;
@@ -119,7 +125,7 @@ struct RealTime {
 #[derive(Debug)]
 struct Children {
     /// The children by place, in the order of the hierarchy.
-    classes: Vec<u32>,
+    classes: Box<[u32]>,
     /// By virtual time.
     ready: Heap,
     /// The same, the latest virtual time first.
@@ -156,11 +162,11 @@ impl Children {
 
 /// H-FSC over a hierarchy.
 #[derive(Debug)]
-pub struct Hfsc {
-    classes: Vec<Class>,
-    children: Vec<Children>,
-    real_time: Vec<RealTime>,
-    limits: Vec<Curve>,
+pub(crate) struct Hfsc {
+    classes: Stack<Class>,
+    children: Stack<Children>,
+    real_time: Stack<RealTime>,
+    limits: Stack<Curve>,
     slab: PacketSlab,
     /// Leaves with packets that are not eligible, by eligible time. Ids index `real_time`, here and in `eligible`.
     asleep: Heap,
@@ -189,6 +195,20 @@ fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<O
     Ok(Some(Shape::line(rate << SLOPE_BITS)))
 }
 
+/// Classes that are no leaves, the root included.
+fn inner_classes(tree: &Hierarchy) -> usize {
+    tree.len() - tree.leaves().len()
+}
+
+/// Classes that have an upper limit.
+fn limits_of(tree: &Hierarchy) -> usize {
+    let limited = |class: &ClassId| {
+        let config = tree.config(*class);
+        config.ceiling.is_some() || config.upper_limit.is_some()
+    };
+    tree.classes().filter(limited).count()
+}
+
 fn upper_limit(tree: &Hierarchy, class: ClassId) -> Result<Option<Shape>, BuildError> {
     let config = tree.config(class);
     let refused = |what| BuildError::Curve { class, what };
@@ -211,22 +231,20 @@ impl Hfsc {
     ///
     /// # Errors
     /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] where the leaves' real-time curves do not fit the link.
-    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let asked = real_time_shapes(tree)?;
         admit(asked.iter().copied().flatten(), tree.link().rate)?;
-        let mut slab = PacketSlab::for_tree(tree);
-        let (mut classes, mut children) = (Vec::with_capacity(tree.len()), Vec::new());
-        let (mut real_time, mut limits) = (Vec::new(), Vec::new());
+        let mut slab = PacketSlab::for_tree(tree)?;
+        let (mut classes, mut children) = (Stack::with_room(tree.len())?, Stack::with_room(inner_classes(tree))?);
+        let curves = asked.iter().flatten().count();
+        let (mut real_time, mut limits) = (Stack::with_room(curves)?, Stack::with_room(limits_of(tree))?);
         // By class: whether a child of it sets a curve to share by.
-        let mut curves_below = alloc::vec![false; tree.len()];
+        let mut curves_below = filled(tree.len(), false)?;
         for class in tree.classes().filter(|&class| tree.config(class).link_share.is_some()) {
             curves_below[tree.parent(class).map_or(0, ClassId::index)] = true;
         }
         // Without limits, nothing is ever held.
-        let limited = tree.classes().any(|class| {
-            let config = tree.config(class);
-            config.ceiling.is_some() || config.upper_limit.is_some()
-        });
+        let limited = limits_of(tree) > 0;
         for index in 0..tree.len() as u32 {
             let class = ClassId(index);
             let leaf = tree.is_leaf(class);
@@ -258,15 +276,15 @@ impl Hfsc {
             }
             if !leaf {
                 of.children = children.len() as u32;
-                let below: Vec<u32> = tree.children(class).iter().map(|child| child.0).collect();
-                let (ready, latest) = (Heap::new(below.len()), Heap::new(below.len()));
-                let held = Heap::new(if limited { below.len() } else { 0 });
+                let below = slice(tree.children(class).len(), |place| tree.children(class)[place].0)?;
+                let (ready, latest) = (Heap::new(below.len())?, Heap::new(below.len())?);
+                let held = Heap::new(if limited { below.len() } else { 0 })?;
                 children.push(Children { classes: below, ready, latest, held, level: 0, step: 0 });
             }
             classes.push(of);
         }
         let link = tree.link();
-        for of in &mut children {
+        for of in children.iter_mut() {
             for (place, &child) in of.classes.iter().enumerate() {
                 let class = &mut classes[child as usize];
                 class.place = place as u32;
@@ -275,7 +293,7 @@ impl Hfsc {
                 }
             }
         }
-        let (asleep, eligible) = (Heap::new(real_time.len()), Heap::new(real_time.len()));
+        let (asleep, eligible) = (Heap::new(real_time.len())?, Heap::new(real_time.len())?);
         Ok(Self {
             classes,
             children,
@@ -287,6 +305,22 @@ impl Hfsc {
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        let curves = tree.leaves().iter().filter(|&&leaf| tree.config(leaf).real_time.is_some()).count();
+        let limits = limits_of(tree);
+        let heaps = if limits > 0 { 3 } else { 2 };
+        // Every class but the root is a child once.
+        let below: u64 = bytes_of::<u32>(tree.len()) + heaps * Heap::memory(tree.len());
+        PacketSlab::memory(tree)
+            + bytes_of::<(Class, bool)>(tree.len())
+            + bytes_of::<Children>(inner_classes(tree))
+            + below
+            + bytes_of::<RealTime>(curves)
+            + 2 * Heap::memory(curves)
+            + bytes_of::<Curve>(limits)
+            + planning_memory(tree)
     }
 
     fn children(&mut self, class: u32) -> &mut Children {
@@ -530,13 +564,13 @@ impl Scheduler for Hfsc {
             of.virtual_curve = Curve::new(of.virtual_curve.shape());
             (of.virtual_time, of.served) = (0, 0);
         }
-        for of in &mut self.real_time {
+        for of in self.real_time.iter_mut() {
             (of.deadlines, of.served) = (Curve::new(of.deadlines.shape()), 0);
         }
-        for limit in &mut self.limits {
+        for limit in self.limits.iter_mut() {
             *limit = Curve::new(limit.shape());
         }
-        for children in &mut self.children {
+        for children in self.children.iter_mut() {
             [&mut children.ready, &mut children.latest, &mut children.held].into_iter().for_each(Heap::clear);
             children.level = 0;
         }
@@ -544,11 +578,13 @@ impl Scheduler for Hfsc {
         self.eligible.clear();
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         check::all(self)
     }
 }
 
+#[cfg(feature = "invariants")]
 mod check;
 #[cfg(test)]
 mod tests;

@@ -24,69 +24,57 @@
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
+use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Scheduler,
+    Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
     SchedulerInfo, WorkConserving,
 };
 use crate::parts::{
-    curve::{Curve, Shape, admit, lines, real_time_shapes, ticks},
+    curve::{Curve, Shape, admit, lines, planning_memory, real_time_shapes, ticks},
     heap::Heap,
+    memory::{boxed, slice},
 };
-use crate::queue::{LeafQueue, PacketSlab};
 
 /// What `sced` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "sced",
+    aliases: &[],
     paper: "hfsc",
     summary: "service curve earliest deadline first: flat, keeps service curves, is not fair",
     features: &[Feature::ServiceCurves, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
-    bounds: &["delay"],
-    build: |tree| Ok(Box::new(Sced::new(tree)?)),
+    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Curves { lines: true }) },
+    memory: Sced::memory,
+    build: |tree, _| boxed(Sced::new(tree)?),
 };
 
 #[derive(Debug)]
-struct Leaf {
-    queue: LeafQueue,
+struct Class {
     deadlines: Curve,
     served: u64,
-    is_leaf: bool,
-}
-
-impl Leaf {
-    /// Deadline of the head packet, if there is one.
-    fn deadline(&self) -> Option<u128> {
-        let len = self.queue.head_len()?;
-        Some(self.deadlines.time_of(self.served.wrapping_add(u64::from(len))))
-    }
 }
 
 /// SCED over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct Sced {
-    leaves: Vec<Leaf>,
-    slab: PacketSlab,
+pub(crate) struct Sced {
+    flows: Flows<Class>,
     /// Leaves with packets by the deadlines of their heads.
     heads: Heap,
-    max_packet: u32,
     now: Nanos,
 }
 
 /// The curve of every class: the one it sets, or the line of its share.
 ///
 /// # Errors
-/// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`].
-pub(crate) fn shapes(tree: &Hierarchy) -> Result<Vec<Shape>, BuildError> {
-    let asked = real_time_shapes(tree)?;
-    let set = asked.iter().any(Option::is_some);
-    let shape = |(curve, line): (Option<Shape>, u64)| curve.unwrap_or(Shape::line(line));
-    let shapes: Vec<Shape> = asked.into_iter().zip(lines(tree)).map(shape).collect();
-    if set {
+/// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
+pub(crate) fn shapes(tree: &Hierarchy) -> Result<Box<[Shape]>, BuildError> {
+    let (asked, lines) = (real_time_shapes(tree)?, lines(tree)?);
+    let shapes = slice(tree.len(), |class| asked[class].unwrap_or(Shape::line(lines[class])))?;
+    if asked.iter().any(Option::is_some) {
         admit(tree.leaves().iter().map(|leaf| shapes[leaf.index()]), tree.link().rate)?;
     }
     Ok(shapes)
@@ -96,36 +84,32 @@ impl Sced {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`].
-    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+    /// As [`shapes`].
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let shapes = shapes(tree)?;
-        let mut slab = PacketSlab::for_tree(tree);
-        let leaf = |(index, shape)| {
-            let class = ClassId(index as u32);
-            let queue = slab.queue_for(tree, class);
-            Leaf { queue, deadlines: Curve::new(shape), served: 0, is_leaf: tree.is_leaf(class) }
-        };
-        Ok(Self {
-            leaves: shapes.into_iter().enumerate().map(leaf).collect(),
-            slab,
-            heads: Heap::new(tree.len()),
-            max_packet: tree.link().max_packet,
-            now: Nanos::ZERO,
-        })
+        let class = |class: ClassId| Class { deadlines: Curve::new(shapes[class.index()]), served: 0 };
+        Ok(Self { flows: Flows::new(tree, class)?, heads: Heap::new(tree.len())?, now: Nanos::ZERO })
     }
 
-    /// Takes the head of a leaf that has packets out of its queue.
-    fn pop(&mut self, index: u32, drops: &mut dyn DropSink) -> Option<Packet> {
-        let leaf = &mut self.leaves[index as usize];
-        let packet = leaf.queue.dequeue(&mut self.slab, ClassId(index), self.now, drops)?;
-        leaf.served = leaf.served.wrapping_add(u64::from(packet.len));
-        match leaf.deadline() {
+    fn memory(tree: &Hierarchy) -> u64 {
+        Flows::<Class>::memory(tree) + Heap::memory(tree.len()) + planning_memory(tree)
+    }
+
+    /// Deadline of the head packet of a leaf, if there is one.
+    fn deadline(&self, index: u32) -> Option<u128> {
+        let len = self.flows.head_len(index)?;
+        let Class { deadlines, served } = self.flows.state(index);
+        Some(deadlines.time_of(served.wrapping_add(u64::from(len))))
+    }
+
+    /// Lists a leaf under the deadline of its head.
+    fn list(&mut self, index: u32) {
+        match self.deadline(index) {
             Some(deadline) => self.heads.set(index, deadline),
             None => {
                 self.heads.remove(index);
             }
         }
-        Some(packet)
     }
 }
 
@@ -133,58 +117,52 @@ impl Scheduler for Sced {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let index = packet.class.0;
-        let Some(leaf) = self.leaves.get_mut(packet.class.index()).filter(|leaf| leaf.is_leaf) else {
-            return drops.dropped(now, packet, DropReason::NotALeaf);
-        };
-        if packet.len > self.max_packet {
-            return drops.dropped(now, packet, DropReason::TooLong);
-        }
-        let was_empty = leaf.queue.is_empty();
-        if leaf.queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
-            leaf.deadlines.lower_to(ticks(self.now), leaf.served);
-            if let Some(deadline) = leaf.deadline() {
-                self.heads.set(index, deadline);
-            }
+        if self.flows.push(now, packet, drops) == Some(true) {
+            let class = self.flows.state_mut(index);
+            class.deadlines.lower_to(ticks(self.now), class.served);
+            self.list(index);
         }
     }
 
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        let first = self.heads.first();
-        first.and_then(|(index, _)| self.pop(index, drops)).map_or(Dequeued::Idle, Dequeued::Packet)
+        let Some((index, _)) = self.heads.first() else { return Dequeued::Idle };
+        let Some(packet) = self.flows.pop(index, self.now, drops) else {
+            unreachable!("class {index} has a deadline and no packet");
+        };
+        let class = self.flows.state_mut(index);
+        class.served = class.served.wrapping_add(u64::from(packet.len));
+        self.list(index);
+        Dequeued::Packet(packet)
     }
 
     fn backlog(&self) -> Amount {
-        self.slab.backlog()
+        self.flows.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog())
+        self.flows.class_backlog(class)
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         self.heads.clear();
-        for (index, leaf) in self.leaves.iter_mut().enumerate() {
-            leaf.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
-            (leaf.deadlines, leaf.served) = (Curve::new(leaf.deadlines.shape()), 0);
+        self.flows.purge(now, drops);
+        for class in self.flows.states_mut() {
+            (class.deadlines, class.served) = (Curve::new(class.deadlines.shape()), 0);
         }
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.heads.check()?;
-        let mut bytes = 0;
-        for (index, leaf) in self.leaves.iter().enumerate() {
-            let (is, should) = (self.heads.key(index as u32), leaf.deadline());
+        for index in self.flows.classes() {
+            let (is, should) = (self.heads.key(index), self.deadline(index));
             if is != should {
                 return Err(format!("class {index} is listed under {is:?}, its deadline is {should:?}"));
             }
-            bytes += leaf.queue.backlog().bytes;
         }
-        if bytes != self.slab.bytes() {
-            return Err(format!("{bytes} B are queued, {} B are counted", self.slab.bytes()));
-        }
-        Ok(())
+        self.flows.check(&[], self.heads.len())
     }
 }
 

@@ -44,25 +44,24 @@
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
+use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, LeakyBucket, NANOS_PER_SEC, Nanos,
-    Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving,
+    Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LeakyBucket, Members, NANOS_PER_SEC,
+    Nanos, OutOfMemory, Packet, Promises, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving, late_by,
 };
 use crate::parts::{
     heap::Heap,
+    memory::boxed,
     tags::{TagQueue, TagSlab},
     virtual_time::{Pace, Tag},
 };
-use crate::queue::{LeafQueue, PacketSlab};
 
 mod excess;
 pub mod over_sced;
-pub use excess::Policy;
-use excess::{Excess, Session};
+use excess::{Excess, Policy, Session};
 
 #[cfg(test)]
 mod tests;
@@ -83,57 +82,67 @@ fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
     (Pace::new(TIME_PER_BIT_S << parts, scaled), Rate::from_bps((scaled >> parts).max(1)).unwrap_or(link))
 }
 
-type Build = fn(&Hierarchy) -> Result<Box<dyn Scheduler>, BuildError>;
+type Build = fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>;
 
+/// A scheduler of this family whose guarantees are rates.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
     SchedulerInfo {
         name,
+        aliases: &[],
         paper: "sds",
         summary,
         features,
         work_conserving: WorkConserving::Always,
         cost: "O(log leaves)",
-        bounds: &["delay"],
+        promises: Promises {
+            fairness: None,
+            transmission_gap: None,
+            // Theorem 1 and Corollary 1.
+            delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+        },
+        memory: FqSds::memory,
         build,
     }
 }
 
 /// What `fq-ldf` is and supports.
-pub const LDF: SchedulerInfo =
-    info("fq-ldf", "guarantees; the rest to the longest delay", &[], |tree| build(tree, Policy::LongestDelay, false));
+pub const LDF: SchedulerInfo = info("fq-ldf", "guarantees; the rest to the longest delay", &[], |tree, _| {
+    build(tree, Policy::LongestDelay, false)
+});
 /// What `fq-ldf-second` is and supports.
 pub const LDF_SECOND: SchedulerInfo =
-    info("fq-ldf-second", "guarantees; the rest to the second longest delay", &[], |tree| {
+    info("fq-ldf-second", "guarantees; the rest to the second longest delay", &[], |tree, _| {
         build(tree, Policy::LongestDelay, true)
     });
 /// What `fq-lto` is and supports.
 pub const LTO: SchedulerInfo =
-    info("fq-lto", "guarantees; the rest to the least time to overflow", &[Feature::MaxDelay], |tree| {
+    info("fq-lto", "guarantees; the rest to the least time to overflow", &[Feature::MaxDelay], |tree, _| {
         build(tree, Policy::LeastTimeToOverflow, false)
     });
 /// What `fq-lto-second` is and supports.
-pub const LTO_SECOND: SchedulerInfo =
-    info("fq-lto-second", "guarantees; the rest to the second least time to overflow", &[Feature::MaxDelay], |tree| {
-        build(tree, Policy::LeastTimeToOverflow, true)
-    });
+pub const LTO_SECOND: SchedulerInfo = info(
+    "fq-lto-second",
+    "guarantees; the rest to the second least time to overflow",
+    &[Feature::MaxDelay],
+    |tree, _| build(tree, Policy::LeastTimeToOverflow, true),
+);
 /// What `fq-lto-lb` is and supports.
 pub const LTO_LB: SchedulerInfo =
-    info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree| {
+    info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree, _| {
         build(tree, Policy::LeakyBucket, false)
     });
 /// What `fq-lto-lb-second` is and supports.
 pub const LTO_LB_SECOND: SchedulerInfo =
-    info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree| {
+    info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree, _| {
         build(tree, Policy::LeakyBucket, true)
     });
 
 fn build(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Box<dyn Scheduler>, BuildError> {
-    Ok(Box::new(FqSds::new(tree, policy, second)))
+    boxed(FqSds::new(tree, policy, second)?)
 }
 
 #[derive(Debug)]
 struct Class {
-    queue: LeafQueue,
     limits: QueueLimits,
     /// Lengths of the packets in the shaper, and finish tags of those in the server, which are before them.
     waiting: TagQueue,
@@ -141,12 +150,15 @@ struct Class {
     /// When the shaper may release the next packet.
     next_release: Tag,
     session: Session,
-    leaf: bool,
 }
 
-/// Bytes that still fit into a queue.
-fn free(queue: &LeafQueue, limits: QueueLimits, max_packet: u32) -> u64 {
-    let backlog = queue.backlog();
+/// Limits of the queue of a class; of one that is not a leaf, nothing.
+fn limits(tree: &Hierarchy, class: ClassId) -> QueueLimits {
+    if tree.is_leaf(class) { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } }
+}
+
+/// Bytes that still fit into a queue of `backlog`.
+fn free(backlog: Amount, limits: QueueLimits, max_packet: u32) -> u64 {
     let packets = u64::from(limits.packets) - backlog.packets;
     (u64::from(limits.bytes) - backlog.bytes).min(packets * u64::from(max_packet))
 }
@@ -172,9 +184,8 @@ fn reached(tag: Tag) -> u128 {
 
 /// Fair queueing with state-dependent redistribution over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct FqSds {
-    classes: Vec<Class>,
-    slab: PacketSlab,
+pub(crate) struct FqSds {
+    flows: Flows<Class>,
     tags: TagSlab,
     /// Classes with packets in the shaper, by the time at which the first is released.
     shaper: Heap,
@@ -182,40 +193,39 @@ pub struct FqSds {
     server: Heap,
     excess: Excess,
     now: Nanos,
-    bytes: u64,
-    max_packet: u32,
 }
 
 impl FqSds {
     /// A scheduler for the leaves of `tree` whose excess goes by `policy`: to the first in its order, or to the second.
-    #[must_use]
-    pub fn new(tree: &Hierarchy, policy: Policy, second: bool) -> Self {
-        let link = tree.link();
-        let class = |index| {
-            let class = ClassId(index as u32);
-            let leaf = tree.is_leaf(class);
-            let limits = if leaf { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } };
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Self, OutOfMemory> {
+        let class = |class| {
+            let limits = limits(tree, class);
             Class {
-                queue: LeafQueue::new(limits),
                 limits,
                 waiting: TagQueue::default(),
                 released: TagQueue::default(),
                 next_release: Tag::default(),
                 session: session(tree, class, limits),
-                leaf,
             }
         };
-        Self {
-            classes: (0..tree.len()).map(class).collect(),
-            slab: PacketSlab::new(link.max_queued),
-            tags: TagSlab::new(link.max_queued),
-            shaper: Heap::new(tree.len()),
-            server: Heap::new(tree.len()),
-            excess: Excess::new(policy, second, tree.len()),
+        Ok(Self {
+            flows: Flows::of_fifos(tree, class)?,
+            tags: TagSlab::new(tree.link().max_queued)?,
+            shaper: Heap::new(tree.len())?,
+            server: Heap::new(tree.len())?,
+            excess: Excess::new(policy, second, tree.len())?,
             now: Nanos::ZERO,
-            bytes: 0,
-            max_packet: link.max_packet,
-        }
+        })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        Flows::<Class>::fifo_memory(tree)
+            + TagSlab::memory(tree.link().max_queued)
+            + 2 * Heap::memory(tree.len())
+            + Excess::memory(tree.len())
     }
 
     /// Moves what the shaper has released by `now` to the server.
@@ -224,7 +234,7 @@ impl FqSds {
         while let Some((index, at)) = self.shaper.first()
             && at <= time(self.now)
         {
-            let class = &mut self.classes[index as usize];
+            let class = self.flows.state_mut(index);
             let Some(len) = class.waiting.pop(&mut self.tags) else {
                 unreachable!("class {index} is in the shaper without a packet");
             };
@@ -240,7 +250,7 @@ impl FqSds {
 
     /// Puts a class into the shaper's order, or takes it out.
     fn shape(&mut self, index: u32) {
-        let class = &self.classes[index as usize];
+        let class = self.flows.state(index);
         if class.waiting.first(&self.tags).is_some() {
             self.shaper.set(index, reached(class.next_release));
         } else {
@@ -250,44 +260,40 @@ impl FqSds {
 
     /// The queue of a class has changed.
     fn note(&mut self, index: u32) {
-        let class = &self.classes[index as usize];
-        let (bytes, free) = (class.queue.backlog().bytes, free(&class.queue, class.limits, self.max_packet));
-        self.excess.changed(index, &class.session, bytes, free, class.queue.is_empty());
+        let (class, backlog) = (self.flows.state(index), self.flows.backlog_of(index));
+        let free = free(backlog, class.limits, self.flows.max_packet());
+        self.excess.changed(index, &class.session, backlog, free);
     }
 }
 
 impl Scheduler for FqSds {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.release(now);
-        let index = packet.class.0;
-        let Some(class) = self.classes.get_mut(packet.class.index()).filter(|class| class.leaf) else {
-            return drops.dropped(now, packet, DropReason::NotALeaf);
-        };
-        if packet.len > self.max_packet {
-            return drops.dropped(now, packet, DropReason::TooLong);
+        let Packet { class: ClassId(index), len, .. } = packet;
+        let takes = self.flows.takes(packet.class, len);
+        if takes {
+            // What is dropped for want of room has arrived, too.
+            self.excess.arrived(&mut self.flows.state_mut(index).session, self.now, len);
         }
-        let len = packet.len;
-        // What is dropped has arrived, too.
-        self.excess.arrived(&mut class.session, self.now, len);
-        if let Err((packet, reason)) = class.queue.push(&mut self.slab, packet) {
-            drops.dropped(now, packet, reason);
-            return self.note(index);
+        if self.flows.push(now, packet, drops).is_some() {
+            let class = self.flows.state_mut(index);
+            if class.waiting.first(&self.tags).is_none() && time(self.now) > class.next_release.whole {
+                class.next_release = Tag { whole: time(self.now), fraction: 0 };
+            }
+            class.waiting.push(&mut self.tags, len.into());
+            self.shape(index);
         }
-        self.bytes += u64::from(len);
-        if class.waiting.first(&self.tags).is_none() && time(self.now) > class.next_release.whole {
-            class.next_release = Tag { whole: time(self.now), fraction: 0 };
+        if takes {
+            self.note(index);
         }
-        class.waiting.push(&mut self.tags, len.into());
-        self.shape(index);
-        self.note(index);
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.release(now);
         let index = if let Some((index, _)) = self.server.first() {
-            let class = &mut self.classes[index as usize];
-            class.released.pop(&mut self.tags);
-            match class.released.first(&self.tags) {
+            let released = &mut self.flows.state_mut(index).released;
+            released.pop(&mut self.tags);
+            match released.first(&self.tags) {
                 Some(finish) => self.server.set(index, finish),
                 None => {
                     self.server.remove(index);
@@ -296,51 +302,47 @@ impl Scheduler for FqSds {
             index
         } else {
             let Some(index) = self.excess.choose(self.now) else { return Dequeued::Idle };
-            self.classes[index as usize].waiting.pop(&mut self.tags);
+            self.flows.state_mut(index).waiting.pop(&mut self.tags);
             self.shape(index);
             index
         };
-        let Some(packet) = self.classes[index as usize].queue.pop(&mut self.slab, ClassId(index)) else {
+        let Some(packet) = self.flows.pop(index, now, drops) else {
             unreachable!("class {index} was chosen without a packet");
         };
-        self.bytes -= u64::from(packet.len);
         self.note(index);
         Dequeued::Packet(packet)
     }
 
     fn backlog(&self) -> Amount {
-        Amount { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.flows.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
+        self.flows.class_backlog(class)
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
-        for (index, class) in self.classes.iter_mut().enumerate() {
-            while let Some(packet) = class.queue.pop(&mut self.slab, ClassId(index as u32)) {
-                drops.dropped(now, packet, DropReason::Purged);
-            }
-            while class.waiting.pop(&mut self.tags).is_some() {}
-            while class.released.pop(&mut self.tags).is_some() {}
+        self.flows.purge(now, drops);
+        for class in self.flows.states_mut() {
+            class.waiting.clear(&mut self.tags);
+            class.released.clear(&mut self.tags);
             class.next_release = Tag::default();
             class.session.reset();
         }
-        self.bytes = 0;
         self.shaper.clear();
         self.server.clear();
         self.excess.reset();
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.shaper.check()?;
         self.server.check()?;
         self.excess.check()?;
-        let mut bytes = 0;
-        for (index, class) in self.classes.iter().enumerate() {
-            let (index, backlog) = (index as u32, class.queue.backlog());
-            bytes += backlog.bytes;
+        let mut backlogged = 0;
+        for index in self.flows.classes() {
+            let (class, backlog) = (self.flows.state(index), self.flows.backlog_of(index));
             let waits = class.waiting.first(&self.tags).is_some();
             let finish = class.released.first(&self.tags);
             if self.shaper.contains(index) != waits || self.server.key(index) != finish {
@@ -350,10 +352,8 @@ impl Scheduler for FqSds {
             if queued != (waits || finish.is_some()) || queued != self.excess.contains(index) {
                 return Err(format!("class {index} has {backlog:?}; waits {waits}, in the server until {finish:?}"));
             }
+            backlogged += usize::from(queued);
         }
-        if bytes != self.bytes {
-            return Err(format!("{bytes} B queued, {} B counted", self.bytes));
-        }
-        Ok(())
+        self.flows.check(&[], backlogged)
     }
 }

@@ -1,9 +1,10 @@
 //! Virtual Clock against \[drrpp\] Section 2.3.2.
 
 use super::*;
-use crate::contract::{ClassConfig, Share};
+use crate::contract::{ClassConfig, DropReason, Share};
 use crate::parts::curve::tests::{Arrival, curve, rate, run, some_arrivals, tree, worst_breach};
 use alloc::vec;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 /// On this link a byte takes 1000 ns.
@@ -15,7 +16,7 @@ fn guaranteed(bps: u64) -> (u32, ClassConfig) {
 
 fn clock(rates: &[u64]) -> VirtualClock {
     let classes: Vec<_> = rates.iter().map(|&bps| guaranteed(bps)).collect();
-    VirtualClock::new(&tree(LINK, &classes))
+    VirtualClock::new(&tree(LINK, &classes)).unwrap()
 }
 
 /// A packet of 1000 bytes takes this long on the link: the second of Figure 2.1.

@@ -15,7 +15,7 @@ use crate::test_link::{
 };
 
 fn wfq(weights: &[u64]) -> Wfq {
-    Wfq::new(&flat(weights.iter().map(|&weight| weighted(weight))))
+    Wfq::new(&flat(weights.iter().map(|&weight| weighted(weight)))).unwrap()
 }
 
 fn rational(value: u64) -> BigRational {
@@ -74,7 +74,7 @@ proptest! {
         // At a rate of some bit/s a nanosecond is less than a thousand units.
         let rate = Rate::from_bps(rate).unwrap();
         let tree = flat(weights.iter().map(|&weight| weighted(weight)));
-        let mut wfq = Wfq::new(&tree);
+        let mut wfq = Wfq::new(&tree).unwrap();
         wfq.potential.rate = rate;
         let bytes: u64 = arrivals.iter().map(|arrival| u64::from(arrival.len)).sum();
         for &Arrival { at, class, len } in &arrivals {

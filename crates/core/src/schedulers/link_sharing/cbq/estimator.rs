@@ -12,7 +12,7 @@ const GAIN_BITS: u32 = 4;
 const RESOLUTION: Fine = 1 << FINE_BITS;
 
 /// How many packets a class may send back to back after it has been idle for long, where the user gives no burst.
-pub const MAX_BURST: u64 = 16;
+pub(crate) const MAX_BURST: u64 = 16;
 
 /// No maxidle is longer than this, 38 million years: (16/15)^n grows without end, and no class was idle for that long.
 const LONGEST: Fine = 1 << 100;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::contract::{ClassConfig, HierarchyBuilder, LinkConfig, NANOS_PER_SEC, QueueLimits, Share};
 use crate::test_link::never;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 const MBIT: u64 = 1_000_000;
@@ -41,7 +42,7 @@ impl Link {
         let mut class = packet.class.0;
         while class != ClassId::ROOT.0 {
             self.sent[class as usize] += u64::from(packet.len);
-            class = self.cbq.lending.parent(class);
+            class = self.cbq.borrowing.parent(class);
         }
     }
 

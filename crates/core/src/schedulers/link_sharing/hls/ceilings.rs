@@ -13,13 +13,15 @@
 //! Cost: a walk over the ceilings above a leaf per visit and packet, O(log n) in the number of ceilings for each time one
 //! blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
 
-use alloc::collections::BinaryHeap;
-use alloc::vec::Vec;
-use core::cmp::Reverse;
+use alloc::boxed::Box;
 
-use super::{NIL, RunWeights};
-use crate::contract::{ClassId, Hierarchy, Nanos, Rate};
-use crate::parts::bucket::Bucket;
+use super::{CREDITS_PER_BYTE, NIL, RunWeights};
+use crate::contract::{ClassId, Hierarchy, Nanos, OutOfMemory, Rate};
+use crate::parts::{
+    bucket::Bucket,
+    heap::Heap,
+    memory::{Stack, bytes_of, filled},
+};
 
 #[derive(Debug)]
 struct Limiter {
@@ -29,40 +31,47 @@ struct Limiter {
     /// The round that `blocked` was decided in.
     round: u64,
     blocked: bool,
-    /// Whether it is in `waits`.
-    waits: bool,
     first_parked: u32,
     last_parked: u32,
 }
 
 /// All ceilings of a tree, and the leaves that they hold back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ceilings {
-    limiters: Vec<Limiter>,
+    limiters: Stack<Limiter>,
     /// By class: the nearest ceiling at it or above it.
-    nearest: Vec<u32>,
+    nearest: Box<[u32]>,
     /// By class: the leaf that was parked next, and the balance to return with.
-    parked: Vec<(u32, i64)>,
-    waits: BinaryHeap<Reverse<(Nanos, u32)>>,
+    parked: Box<[(u32, i64)]>,
+    /// Ceilings that leaves wait for, by when they are out of debt; equal times by their numbers.
+    waits: Heap,
+}
+
+/// Classes with a ceiling.
+fn ceilings(tree: &Hierarchy) -> usize {
+    tree.classes().filter(|&class| tree.config(class).ceiling.is_some()).count()
 }
 
 /// Depth of a ceiling's bucket where the user gives none: the largest packet, and what the ceiling brings in the longest
 /// time that a leaf may wait for its visit (Theorem 5). Less would cost rate.
 fn default_depth(tree: &Hierarchy, weights: &RunWeights, ceiling: Rate) -> u64 {
     let link = tree.link();
-    let weight: u64 = tree.classes().map(|class| weights.credits(class) / super::CREDITS_PER_BYTE + 1).sum();
+    let weight: u64 = tree.classes().map(|class| weights.credits(class) / CREDITS_PER_BYTE + 1).sum();
     let gap = 2 * (u128::from(weight) + u128::from(link.max_packet) * tree.leaves().len() as u128);
     let brought = gap * u128::from(ceiling.bps()) / u128::from(link.rate.bps());
     u64::from(link.max_packet) + u64::try_from(brought).unwrap_or(u64::MAX / 2)
 }
 
 impl Ceilings {
-    pub(super) fn new(tree: &Hierarchy, weights: &RunWeights) -> Self {
-        if tree.classes().all(|class| tree.config(class).ceiling.is_none()) {
-            return Self::default();
+    pub(super) fn new(tree: &Hierarchy, weights: &RunWeights) -> Result<Self, OutOfMemory> {
+        let count = ceilings(tree);
+        let classes = if count > 0 { tree.len() } else { 0 };
+        let mut limiters = Stack::with_room(count)?;
+        let (mut nearest, parked) = (filled(classes, NIL)?, filled(classes, (NIL, 0))?);
+        let waits = Heap::new(count)?;
+        if count == 0 {
+            return Ok(Self { limiters, nearest, parked, waits });
         }
-        let mut limiters = Vec::new();
-        let mut nearest = alloc::vec![NIL; tree.len()];
         for class in tree.classes() {
             let above = tree.parent(class).map_or(NIL, |parent| nearest[parent.index()]);
             let config = tree.config(class);
@@ -75,14 +84,24 @@ impl Ceilings {
                     above,
                     round: 0,
                     blocked: false,
-                    waits: false,
                     first_parked: NIL,
                     last_parked: NIL,
                 });
             }
         }
-        let waits = BinaryHeap::with_capacity(limiters.len());
-        Self { limiters, nearest, parked: alloc::vec![(NIL, 0); tree.len()], waits }
+        Ok(Self { limiters, nearest, parked, waits })
+    }
+
+    /// Bytes that those of `tree` take.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        let count = ceilings(tree);
+        if count == 0 {
+            return 0;
+        }
+        bytes_of::<Limiter>(count)
+            + bytes_of::<u32>(tree.len())
+            + bytes_of::<(u32, i64)>(tree.len())
+            + Heap::memory(count)
     }
 
     /// Whether packets of `class` count against a ceiling.
@@ -129,21 +148,18 @@ impl Ceilings {
             self.parked[entry.last_parked as usize].0 = leaf;
         }
         entry.last_parked = leaf;
-        if !entry.waits {
-            entry.waits = true;
-            self.waits.push(Reverse((entry.bucket.ready_at(), limiter)));
+        if !self.waits.contains(limiter) {
+            self.waits.set(limiter, u128::from(entry.bucket.ready_at().0) << u32::BITS | u128::from(limiter));
         }
     }
 
     /// A ceiling that is out of debt by `now`: its first parked leaf, from which [`Ceilings::next_parked`] leads on.
     pub(super) fn wake(&mut self, now: Nanos) -> Option<u32> {
-        let &Reverse((at, limiter)) = self.waits.peek()?;
-        if at > now {
+        if self.next_wake()? > now {
             return None;
         }
-        self.waits.pop();
+        let (limiter, _) = self.waits.pop()?;
         let entry = &mut self.limiters[limiter as usize];
-        entry.waits = false;
         entry.last_parked = NIL;
         Some(core::mem::replace(&mut entry.first_parked, NIL))
     }
@@ -161,15 +177,15 @@ impl Ceilings {
 
     /// When the next ceiling is out of debt, if leaves wait for one.
     pub(super) fn next_wake(&self) -> Option<Nanos> {
-        self.waits.peek().map(|&Reverse((at, _))| at)
+        self.waits.first().map(|(_, key)| Nanos((key >> u32::BITS) as u64))
     }
 
     pub(super) fn reset(&mut self) {
         self.waits.clear();
         self.parked.fill((NIL, 0));
-        for limiter in &mut self.limiters {
+        for limiter in self.limiters.iter_mut() {
             limiter.bucket.reset();
-            (limiter.round, limiter.blocked, limiter.waits) = (0, false, false);
+            (limiter.round, limiter.blocked) = (0, false);
             (limiter.first_parked, limiter.last_parked) = (NIL, NIL);
         }
     }

@@ -55,11 +55,12 @@
 //! O(1) per packet. A main round may now pay debt and send nothing; as every round hands out what is left of Q*, the debts of a
 //! few packets' length are gone after a few rounds.
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{CREDITS_PER_BYTE, RunWeights};
-use crate::contract::{ClassId, Hierarchy};
+use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio};
+use crate::parts::memory::{self, Queue, Stack, filled, slice};
 
 #[cfg(test)]
 mod tests;
@@ -71,19 +72,21 @@ const WHOLE: u128 = 1 << 32;
 #[derive(Clone, Debug)]
 pub struct Advances {
     /// By class; empty where no leaf is latency-critical.
-    bytes: Vec<u64>,
+    bytes: Box<[u64]>,
     total: u64,
     bounded: bool,
 }
 
 impl Advances {
     /// The advances for `tree` with the weights `run`.
-    #[must_use]
-    pub fn of(tree: &Hierarchy, run: &RunWeights) -> Self {
-        let urgent: Vec<ClassId> =
-            tree.leaves().iter().copied().filter(|&leaf| tree.config(leaf).latency_critical).collect();
-        if urgent.is_empty() {
-            return Self { bytes: Vec::new(), total: 0, bounded: true };
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub fn of(tree: &Hierarchy, run: &RunWeights) -> Result<Self, OutOfMemory> {
+        let urgent = || tree.leaves().iter().copied().filter(|&leaf| tree.config(leaf).latency_critical);
+        let count = urgent().count();
+        if count == 0 {
+            return Ok(Self { bytes: Box::default(), total: 0, bounded: true });
         }
         let bytes_of = |credits: u128| credits.div_ceil(u128::from(CREDITS_PER_BYTE));
         let weight = |class: ClassId| u128::from(run.credits(class));
@@ -94,32 +97,31 @@ impl Advances {
         let held = bytes_of(deeper.map(weight).sum()) + packets;
         let ahead = 2 * round + held + largest;
         // By leaf: sigma and what the classes on its path may keep, and its share.
-        let needs: Vec<(u128, u128)> = urgent
-            .iter()
-            .map(|&leaf| {
-                let (mut kept, mut share, mut at) = (0, WHOLE, leaf);
-                while let Some(parent) = tree.parent(at) {
-                    let all: u128 = tree.children(parent).iter().map(|&child| weight(child)).sum();
-                    share = (share * weight(at)).div_ceil(all);
-                    if parent != ClassId::ROOT {
-                        kept += (bytes_of(all) * share).div_ceil(WHOLE);
-                    }
-                    at = parent;
+        let need = |leaf: ClassId| {
+            let (mut kept, mut share, mut at) = (0, WHOLE, leaf);
+            while let Some(parent) = tree.parent(at) {
+                let all: u128 = tree.children(parent).iter().map(|&child| weight(child)).sum();
+                share = (share * weight(at)).div_ceil(all);
+                if parent != ClassId::ROOT {
+                    kept += (bytes_of(all) * share).div_ceil(WHOLE);
                 }
-                let burst = tree.config(leaf).burst.map_or(largest, u128::from);
-                (burst + kept + (share * ahead).div_ceil(WHOLE), share)
-            })
-            .collect();
+                at = parent;
+            }
+            let burst = tree.config(leaf).burst.map_or(largest, u128::from);
+            (burst + kept + (share * ahead).div_ceil(WHOLE), share)
+        };
+        let mut needs = Stack::with_room(count)?;
+        urgent().for_each(|leaf| needs.push(need(leaf)));
         let shares: u128 = needs.iter().map(|&(_, share)| share).sum();
         let most = WHOLE / 8 * 7;
         let sum = (needs.iter().map(|&(own, _)| own).sum::<u128>() * WHOLE).div_ceil(WHOLE - shares.min(most));
-        let mut bytes = alloc::vec![0; tree.len()];
-        for (leaf, &(own, share)) in urgent.iter().zip(&needs) {
+        let mut bytes = filled(tree.len(), 0)?;
+        for (leaf, &(own, share)) in urgent().zip(needs.iter()) {
             // Debts are counted in credits; 2^38 bytes of them fit as the round does.
             bytes[leaf.index()] = (own + (share * sum).div_ceil(WHOLE)).min(1 << 38) as u64;
         }
         let total = bytes.iter().sum();
-        Self { bytes, total, bounded: shares <= most }
+        Ok(Self { bytes, total, bounded: shares <= most })
     }
 
     /// The most that `class` may be ahead by, in bytes; 0 for a class that is not a latency-critical leaf.
@@ -134,16 +136,26 @@ impl Advances {
         self.total
     }
 
-    /// The most that any packet of `leaf` has before it, itself included, if the leaf's traffic never exceeds its burst and its
-    /// share of the link when all are busy: the delay bound times the link's rate, in bytes. `None` for a class that is not a
-    /// latency-critical leaf, and where such leaves have more than 7/8 of the link.
-    #[must_use]
-    pub fn bytes_before(&self, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
+    /// The most that any packet of `leaf` has before it besides packets of `leaf` itself, in bytes, if the leaf's traffic never
+    /// exceeds its burst and its share of the link when all are busy: with the burst, and over the link's rate, the delay bound.
+    /// `None` for a class that is not a latency-critical leaf, and where such leaves have more than 7/8 of the link.
+    fn bytes_late(&self, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
         let own = self.bytes(leaf);
-        let largest = u64::from(tree.link().max_packet);
-        let burst = tree.config(leaf).burst.unwrap_or(largest);
-        (own > 0 && self.bounded).then(|| largest + burst + (self.total - own))
+        (own > 0 && self.bounded).then(|| u64::from(tree.link().max_packet) + (self.total - own))
     }
+}
+
+/// The delays of the latency-critical leaves of `tree`, as servers of the whole link that are late by a largest packet and the advances
+/// of the others.
+pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
+    let none = || alloc::vec![None; tree.len()];
+    let Ok(run) = RunWeights::of(tree) else { return none() };
+    let Ok(advances) = Advances::of(tree, &run) else { return none() };
+    let server = |index: usize| {
+        let late = advances.bytes_late(tree, ClassId(index as u32))?;
+        Some(LatencyRate { share: Ratio::whole(1), late: Ratio::whole(late.into()) })
+    };
+    (0..tree.len()).map(server).collect()
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,22 +165,31 @@ struct Account {
 }
 
 /// What latency-critical leaves owe, and which of them may send.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Urgent {
     /// By class; empty where no leaf is latency-critical.
-    accounts: Vec<Account>,
+    accounts: Box<[Account]>,
     /// Leaves that may send ahead of their turn, each at most once.
-    ready: VecDeque<u32>,
+    ready: Queue<u32>,
     in_debt: u32,
 }
 
 impl Urgent {
-    pub(super) fn new(tree: &Hierarchy, run: &RunWeights) -> Self {
-        let advances = Advances::of(tree, run);
-        let account = |&bytes: &u64| Account { debt: 0, advance: (bytes * CREDITS_PER_BYTE) as i64 };
+    pub(super) fn new(tree: &Hierarchy, run: &RunWeights) -> Result<Self, OutOfMemory> {
+        let advances = Advances::of(tree, run)?;
+        let account = |class: usize| Account { debt: 0, advance: (advances.bytes[class] * CREDITS_PER_BYTE) as i64 };
         let urgent = advances.bytes.iter().filter(|&&bytes| bytes > 0).count();
-        let accounts = advances.bytes.iter().map(account).collect();
-        Self { accounts, ready: VecDeque::with_capacity(urgent), in_debt: 0 }
+        let accounts = slice(advances.bytes.len(), account)?;
+        Ok(Self { accounts, ready: Queue::with_room(urgent)?, in_debt: 0 })
+    }
+
+    /// Bytes that those of `tree` take, with what it takes to find their advances.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        let urgent = tree.leaves().iter().filter(|&&leaf| tree.config(leaf).latency_critical).count();
+        if urgent == 0 {
+            return 0;
+        }
+        memory::bytes_of::<(Account, u64)>(tree.len()) + memory::bytes_of::<(u128, u128)>(urgent)
     }
 
     /// Whether a leaf may send ahead of its turn.
@@ -195,12 +216,12 @@ impl Urgent {
 
     /// `leaf`, which is not ready yet, may send.
     pub(super) fn push_ready(&mut self, leaf: u32) {
-        self.ready.push_back(leaf);
+        self.ready.push(leaf);
     }
 
     /// The leaf whose turn it is to send ahead.
     pub(super) fn pop_ready(&mut self) -> Option<u32> {
-        self.ready.pop_front()
+        self.ready.pop()
     }
 
     /// `leaf` sent `len` bytes ahead of its turn.
@@ -227,6 +248,7 @@ impl Urgent {
     }
 
     /// What must always hold, where the largest packet is of `largest` credits.
+    #[cfg(feature = "invariants")]
     pub(super) fn check(&self, largest: i64) -> Result<(), &'static str> {
         if self.accounts.iter().filter(|account| account.debt != 0).count() != self.in_debt as usize {
             return Err("the number of leaves in debt is wrong");

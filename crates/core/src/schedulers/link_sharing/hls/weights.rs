@@ -1,8 +1,9 @@
 //! The weights that HLS runs with.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
-use crate::contract::{ClassId, Hierarchy};
+use crate::contract::{ClassId, Hierarchy, OutOfMemory};
+use crate::parts::memory::{bytes_of, filled};
 
 /// Credits in one byte: balances, residuals and weights of HLS are counted in 2^-24 byte.
 pub const CREDITS_PER_BYTE: u64 = 1 << 24;
@@ -20,16 +21,18 @@ pub const CREDITS_PER_BYTE: u64 = 1 << 24;
 /// been zero.
 #[derive(Clone, Debug)]
 pub struct RunWeights {
-    credits: Vec<u64>,
+    credits: Box<[u64]>,
     /// By parent: its children were divided by ten to this power.
-    powers: Vec<u8>,
+    powers: Box<[u8]>,
 }
 
 impl RunWeights {
     /// The weights for `tree`.
-    #[must_use]
-    pub fn of(tree: &Hierarchy) -> Self {
-        let mut leaves_below = alloc::vec![0u64; tree.len()];
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let mut leaves_below = filled(tree.len(), 0u64)?;
         for class in tree.classes().rev() {
             if tree.is_leaf(class) {
                 leaves_below[class.index()] = 1;
@@ -38,8 +41,8 @@ impl RunWeights {
                 leaves_below[parent.index()] += leaves_below[class.index()];
             }
         }
-        let mut credits = alloc::vec![0u64; tree.len()];
-        let mut powers = alloc::vec![0u8; tree.len()];
+        let mut credits = filled(tree.len(), 0u64)?;
+        let mut powers = filled(tree.len(), 0u8)?;
         let levels = tree.levels() as u64;
         for parent in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
             let share = u128::from((leaves_below[parent.index()] * u64::from(tree.link().max_packet) / levels).max(1));
@@ -54,7 +57,12 @@ impl RunWeights {
                 credits[child.index()] = ((scaled + divisor / 2) / divisor).max(1) as u64;
             }
         }
-        Self { credits, powers }
+        Ok(Self { credits, powers })
+    }
+
+    /// Bytes that they take for `tree`, with what it takes to find them.
+    pub(super) const fn memory(tree: &Hierarchy) -> u64 {
+        2 * bytes_of::<u64>(tree.len()) + bytes_of::<u8>(tree.len())
     }
 
     /// The weight of `class` in credits; 0 for the root, which has none.

@@ -6,6 +6,7 @@ use crate::runtime::{
     driver::{Driver, Pacer, Port, Wake},
     pool::Pool,
 };
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 /// Bytes per second, the unit of [htb].
@@ -123,7 +124,7 @@ fn run_links(links: Vec<(Htb, u64, Vec<Flow>)>, end: Nanos) -> Vec<Link> {
     let mut running: Vec<_> = links
         .into_iter()
         .map(|(htb, bps, flows)| {
-            let driver = Driver::new(htb, Pacer::new(rate(bps), Nanos::ZERO));
+            let driver = Driver::new(htb, Pacer::new(rate(bps), Nanos::ZERO)).unwrap();
             (driver, Link { flows, sent: Vec::new() }, Nanos::ZERO)
         })
         .collect();

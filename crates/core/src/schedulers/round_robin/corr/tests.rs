@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 fn corr(weights: &[u64]) -> Corr {
-    Corr::new(&flat(weights.iter().map(|&weight| weighted(weight))))
+    Corr::new(&flat(weights.iter().map(|&weight| weighted(weight)))).unwrap()
 }
 
 fn put(corr: &mut Corr, class: u32) {

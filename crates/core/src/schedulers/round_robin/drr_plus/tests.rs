@@ -4,6 +4,7 @@ use super::*;
 use crate::contract::ClassConfig;
 use crate::schedulers::drr::Drr;
 use crate::test_link::{Arrival, L_MAX, NS_PER_BYTE, flat, never, run, traffic, weighted};
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 fn contract(bytes: u64, every: u64) -> ClassConfig {
@@ -60,8 +61,8 @@ fn without_a_contract_a_latency_critical_class_may_send_its_quantum_per_round() 
         contracts(&tree, &drr::flows(&tree).unwrap()).unwrap()
     };
     let every = |bytes: u64| Nanos(bytes * NS_PER_BYTE);
-    assert_eq!(of(2_000, 6_000), [None, Some(Contract { bytes: 2_000, every: every(8_000) }), None]);
-    assert_eq!(of(500, 1_000), [None, Some(Contract { bytes: 1_500, every: every(4_500) }), None]);
+    assert_eq!(*of(2_000, 6_000), [None, Some(Contract { bytes: 2_000, every: every(8_000) }), None]);
+    assert_eq!(*of(500, 1_000), [None, Some(Contract { bytes: 1_500, every: every(4_500) }), None]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::*;
 use crate::contract::ClassConfig;
 use crate::test_link::{Arrival, L_MAX, NS_PER_BYTE, Served, flat, never, order, pairs_within, run, traffic, weighted};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 pub(crate) fn configs(critical: &[u32], best_effort: &[u32]) -> Vec<ClassConfig> {

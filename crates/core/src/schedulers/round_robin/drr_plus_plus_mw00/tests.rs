@@ -4,6 +4,7 @@ use super::*;
 use crate::schedulers::drr_plus_plus::tests::configs;
 use crate::test_link::{L_MAX, flat, never, order};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 /// Latency-critical classes first, each with its quantum in bytes.

@@ -4,6 +4,7 @@ use super::*;
 use crate::contract::LinkConfig;
 use crate::parts::virtual_time::HIGH;
 use crate::test_link::{L_MAX, LINK, never, weighted};
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 /// Inner classes and leaves; the parent of each is one of those before it.
@@ -37,7 +38,7 @@ fn visits_are_interleaved_by_weight_at_each_level() {
     let a = tree.add(ClassId::ROOT, weighted(2)).unwrap();
     let b = tree.add(ClassId::ROOT, weighted(1)).unwrap();
     let (a1, a2) = (tree.add(a, weighted(1)).unwrap(), tree.add(a, weighted(2)).unwrap());
-    let mut hdrr = Hdrr::new(&tree.build().unwrap());
+    let mut hdrr = Hdrr::new(&tree.build().unwrap()).unwrap();
     for _ in 0..20 {
         [a1, a2, b].iter().for_each(|leaf| put(&mut hdrr, leaf.0, 100));
     }
@@ -55,7 +56,7 @@ proptest! {
         steps in prop::collection::vec((any::<prop::sample::Index>(), 1u32..=L_MAX, any::<bool>()), 600),
     ) {
         let tree = tree(&classes);
-        let mut hdrr = Hdrr::new(&tree);
+        let mut hdrr = Hdrr::new(&tree).unwrap();
         // Every second leaf is backlogged all the time; the others come and go.
         let leaves = tree.leaves();
         for leaf in leaves.iter().step_by(2) {
@@ -107,7 +108,7 @@ proptest! {
         weights in prop::collection::vec(1u64..9, 2..6), guests in prop::collection::vec(any::<prop::sample::Index>(), 300)
     ) {
         let classes: Vec<_> = weights.iter().map(|&weight| weighted(weight)).collect();
-        let mut hdrr = Hdrr::new(&crate::test_link::flat(classes));
+        let mut hdrr = Hdrr::new(&crate::test_link::flat(classes)).unwrap();
         (0..4).for_each(|packet| put(&mut hdrr, 1 + packet % 2, L_MAX));
         let (mut ahead, mut least, mut most) = (0, 0, 0);
         let (own, other) = (weights[0] as i64, weights[1] as i64);
@@ -132,7 +133,7 @@ proptest! {
     ) {
         let tree = tree(&classes);
         let run = |start: u128| {
-            let mut hdrr = Hdrr::new(&tree);
+            let mut hdrr = Hdrr::new(&tree).unwrap();
             hdrr.inners.iter_mut().for_each(|inner| inner.tags.skip_to(start));
             for (index, &len) in lens.iter().enumerate() {
                 put(&mut hdrr, tree.leaves()[index % tree.leaves().len()].0, len);

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::test_link::{L_MAX, NS_PER_BYTE, flat, never, weighted};
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 const SLOT: u64 = L_MAX as u64 * NS_PER_BYTE;
 
 fn hrr(weights: &[u64]) -> Hrr {
-    Hrr::new(&flat(weights.iter().map(|&weight| weighted(weight))))
+    Hrr::new(&flat(weights.iter().map(|&weight| weighted(weight)))).unwrap()
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The invariants of H-FSC, written down apart from the code that keeps them.
 
-use super::{Hfsc, NONE, String, Vec, format, ticks};
+use alloc::vec::Vec;
+
+use super::{Hfsc, NONE, String, format, ticks};
 
 fn children(hfsc: &Hfsc, class: usize) -> Result<bool, String> {
     let of = &hfsc.classes[class];
@@ -55,8 +57,9 @@ pub(super) fn all(hfsc: &Hfsc) -> Result<(), String> {
             return Err(format!("class {index}, active: {active}: ready {ready:?}, latest {latest:?}, held {held:?}"));
         }
     }
-    if (packets, bytes) != (u64::from(hfsc.slab.queued()), hfsc.slab.bytes()) {
-        return Err(format!("{packets} packets of {bytes} B are queued, {} B are counted", hfsc.slab.bytes()));
+    let counted = hfsc.slab.backlog();
+    if (packets, bytes) != (counted.packets, counted.bytes) {
+        return Err(format!("{packets} packets of {bytes} B are queued, {counted:?} is counted"));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::parts::curve::{
     tests::{Arrival, Sent, curve, fitting, rate, run, served_by, some_arrivals, some_curve, tree, worst_breach},
 };
 use crate::schedulers::sced::Sced;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 /// On this link a byte takes 1000 ns.

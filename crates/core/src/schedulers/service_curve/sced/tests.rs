@@ -1,12 +1,13 @@
 //! SCED against \[hfsc\] Section 2.
 
 use super::*;
-use crate::contract::{ClassConfig, Rate, ServiceCurve, Share};
+use crate::contract::{ClassConfig, DropReason, Rate, ServiceCurve, Share};
 use crate::parts::curve::tests::{
     Arrival, Sent, curve, fitting, rate, run, some_arrivals, some_curve, tree, worst_breach,
 };
 use crate::schedulers::virtual_clock::VirtualClock;
 use alloc::vec;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 /// On this link a byte takes 1000 ns.
@@ -87,7 +88,7 @@ proptest! {
         let rates = [LINK / 2, LINK / 4, LINK / 8, LINK / 8];
         let share = |&bps: &u64| (0, ClassConfig { share: Rate::from_bps(bps).ok().map(Share::Guarantee), ..ClassConfig::default() });
         let tree = tree(LINK, &rates.iter().map(share).collect::<Vec<_>>());
-        let (mut sced, mut clock) = (Sced::new(&tree).unwrap(), VirtualClock::new(&tree));
+        let (mut sced, mut clock) = (Sced::new(&tree).unwrap(), VirtualClock::new(&tree).unwrap());
         let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
         let (mut aux, mut queued, mut now) = ([0u64; 4], vec![0; 4], 0);
         for (class, gap, len) in steps {

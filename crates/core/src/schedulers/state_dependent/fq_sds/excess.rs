@@ -1,15 +1,16 @@
 //! Who gets what the guarantees leave: the state-dependent schedulers of \[sds\] Section II-C.
 
+#[cfg(feature = "invariants")]
 use alloc::string::String;
 
-use crate::contract::{LeakyBucket, NANOS_PER_SEC, Nanos};
+use crate::contract::{Amount, LeakyBucket, NANOS_PER_SEC, Nanos, OutOfMemory};
 use crate::parts::{heap::Heap, virtual_time::Pace};
 
 use super::TIME_PER_BIT_S;
 
 /// How the class that gets the excess is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub(crate) enum Policy {
     /// LDF: the longest delay, Q_i / g_i.
     LongestDelay,
     /// LTO: the least time to overflow, D_i - Q_i / g_i.
@@ -86,9 +87,14 @@ pub(super) struct Excess {
 }
 
 impl Excess {
-    pub(super) fn new(policy: Policy, second: bool, classes: usize) -> Self {
+    pub(super) fn new(policy: Policy, second: bool, classes: usize) -> Result<Self, OutOfMemory> {
         let more = if policy == Policy::LeakyBucket { classes } else { 0 };
-        Self { policy, second, order: Heap::new(classes), risky: Heap::new(more), safe: Heap::new(more) }
+        Ok(Self { policy, second, order: Heap::new(classes)?, risky: Heap::new(more)?, safe: Heap::new(more)? })
+    }
+
+    /// Bytes that one takes at most.
+    pub(super) const fn memory(classes: usize) -> u64 {
+        3 * Heap::memory(classes)
     }
 
     pub(super) fn arrived(&self, session: &mut Session, now: Nanos, len: u32) {
@@ -98,15 +104,15 @@ impl Excess {
         }
     }
 
-    /// A class has `bytes` queued and room for `free` more, or has become empty.
-    pub(super) fn changed(&mut self, class: u32, session: &Session, bytes: u64, free: u64, empty: bool) {
-        if empty {
+    /// A class has `backlog` queued and room for `free` more bytes.
+    pub(super) fn changed(&mut self, class: u32, session: &Session, backlog: Amount, free: u64) {
+        if backlog.packets == 0 {
             self.order.remove(class);
             self.risky.remove(class);
             self.safe.remove(class);
             return;
         }
-        let delay = session.pace.distance(bytes);
+        let delay = session.pace.distance(backlog.bytes);
         let key = match self.policy {
             Policy::LongestDelay => BASE - delay,
             Policy::LeastTimeToOverflow => BASE + session.max_delay - delay,
@@ -149,12 +155,14 @@ impl Excess {
         self.safe.clear();
     }
 
+    #[cfg(feature = "invariants")]
     pub(super) fn check(&self) -> Result<(), String> {
         self.order.check()?;
         self.risky.check()?;
         self.safe.check()
     }
 
+    #[cfg(feature = "invariants")]
     pub(super) fn contains(&self, class: u32) -> bool {
         self.order.contains(class)
     }

@@ -27,26 +27,34 @@
 //! DIFFERENCE: curves that do not fit the link are refused, as under `sced`.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(feature = "invariants")]
+use alloc::{format, string::String};
 
 use super::excess::{Excess, Policy, Session};
-use super::{free, info, session};
+use super::{free, limits, session};
+use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, QueueLimits,
-    Scheduler, SchedulerInfo,
+    Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Members, Nanos, Packet, Promises,
+    QueueLimits, Scheduler, SchedulerInfo,
 };
 use crate::parts::{
-    curve::{Curve, ticks},
+    curve::{Curve, planning_memory, ticks},
     heap::Heap,
+    memory::boxed,
 };
-use crate::queue::{LeafQueue, PacketSlab};
 use crate::schedulers::sced;
+
+type Build = fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>;
+
+/// A scheduler of this family whose guarantees are service curves.
+const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
+    let promises = Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Curves { lines: true }) };
+    SchedulerInfo { promises, memory: FqSdsSced::memory, ..super::info(name, summary, features, build) }
+}
 
 /// What `fq-ldf-sced` is and supports.
 pub const LDF: SchedulerInfo =
-    info("fq-ldf-sced", "service curves; the rest to the longest delay", &[Feature::ServiceCurves], |tree| {
+    info("fq-ldf-sced", "service curves; the rest to the longest delay", &[Feature::ServiceCurves], |tree, _| {
         build(tree, Policy::LongestDelay)
     });
 /// What `fq-lto-sced` is and supports.
@@ -54,76 +62,66 @@ pub const LTO: SchedulerInfo = info(
     "fq-lto-sced",
     "service curves; the rest to the least time to overflow",
     &[Feature::ServiceCurves, Feature::MaxDelay],
-    |tree| build(tree, Policy::LeastTimeToOverflow),
+    |tree, _| build(tree, Policy::LeastTimeToOverflow),
 );
 /// What `fq-lto-lb-sced` is and supports.
 pub const LTO_LB: SchedulerInfo = info(
     "fq-lto-lb-sced",
     "service curves; the rest to who may overflow first",
     &[Feature::ServiceCurves, Feature::LeakyBucket],
-    |tree| build(tree, Policy::LeakyBucket),
+    |tree, _| build(tree, Policy::LeakyBucket),
 );
 
 fn build(tree: &Hierarchy, policy: Policy) -> Result<Box<dyn Scheduler>, BuildError> {
-    Ok(Box::new(FqSdsSced::new(tree, policy)?))
+    boxed(FqSdsSced::new(tree, policy)?)
 }
 
 #[derive(Debug)]
 struct Class {
-    queue: LeafQueue,
     limits: QueueLimits,
     deadlines: Curve,
     served: u64,
     session: Session,
-    leaf: bool,
 }
 
 /// Service curves with state-dependent redistribution over the leaves of a hierarchy.
 #[derive(Debug)]
-pub struct FqSdsSced {
-    classes: Vec<Class>,
-    slab: PacketSlab,
+pub(crate) struct FqSdsSced {
+    flows: Flows<Class>,
     /// Classes whose head is not eligible, by when it will be.
     waiting: Heap,
     /// Classes whose head is, by its deadline.
     eligible: Heap,
     excess: Excess,
     now: Nanos,
-    bytes: u64,
-    max_packet: u32,
 }
 
 impl FqSdsSced {
     /// A scheduler for the leaves of `tree` whose excess goes by `policy`.
     ///
     /// # Errors
-    /// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`].
-    pub fn new(tree: &Hierarchy, policy: Policy) -> Result<Self, BuildError> {
-        let link = tree.link();
+    /// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
+    pub(crate) fn new(tree: &Hierarchy, policy: Policy) -> Result<Self, BuildError> {
         let shapes = sced::shapes(tree)?;
-        let class = |(index, shape)| {
-            let class = ClassId(index as u32);
-            let leaf = tree.is_leaf(class);
-            let limits = if leaf { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } };
-            Class {
-                queue: LeafQueue::new(limits),
-                limits,
-                deadlines: Curve::new(shape),
-                served: 0,
-                session: session(tree, class, limits),
-                leaf,
-            }
+        let class = |class: ClassId| {
+            let limits = limits(tree, class);
+            let deadlines = Curve::new(shapes[class.index()]);
+            Class { limits, deadlines, served: 0, session: session(tree, class, limits) }
         };
         Ok(Self {
-            classes: shapes.into_iter().enumerate().map(class).collect(),
-            slab: PacketSlab::new(link.max_queued),
-            waiting: Heap::new(tree.len()),
-            eligible: Heap::new(tree.len()),
-            excess: Excess::new(policy, false, tree.len()),
+            flows: Flows::of_fifos(tree, class)?,
+            waiting: Heap::new(tree.len())?,
+            eligible: Heap::new(tree.len())?,
+            excess: Excess::new(policy, false, tree.len())?,
             now: Nanos::ZERO,
-            bytes: 0,
-            max_packet: link.max_packet,
         })
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        Flows::<Class>::fifo_memory(tree)
+            + 2 * Heap::memory(tree.len())
+            + Excess::memory(tree.len())
+            + planning_memory(tree)
     }
 
     /// Time goes on, and heads become eligible.
@@ -138,10 +136,10 @@ impl FqSdsSced {
 
     /// Lists a class under the eligible time or the deadline of its head, and its state for the excess.
     fn list(&mut self, index: u32) {
-        let class = &self.classes[index as usize];
+        let (class, backlog) = (self.flows.state(index), self.flows.backlog_of(index));
         self.waiting.remove(index);
         self.eligible.remove(index);
-        if let Some(len) = class.queue.head_len() {
+        if let Some(len) = self.flows.head_len(index) {
             let at = class.deadlines.eligible_at(class.served);
             if at <= ticks(self.now) {
                 self.eligible.set(index, class.deadlines.time_of(class.served.wrapping_add(len.into())));
@@ -149,47 +147,38 @@ impl FqSdsSced {
                 self.waiting.set(index, at);
             }
         }
-        let free = free(&class.queue, class.limits, self.max_packet);
-        self.excess.changed(index, &class.session, class.queue.backlog().bytes, free, class.queue.is_empty());
+        let free = free(backlog, class.limits, self.flows.max_packet());
+        self.excess.changed(index, &class.session, backlog, free);
     }
 }
 
 impl Scheduler for FqSdsSced {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.advance(now);
-        let index = packet.class.0;
-        let Some(class) = self.classes.get_mut(packet.class.index()).filter(|class| class.leaf) else {
-            return drops.dropped(now, packet, DropReason::NotALeaf);
-        };
-        if packet.len > self.max_packet {
-            return drops.dropped(now, packet, DropReason::TooLong);
+        let Packet { class: ClassId(index), len, .. } = packet;
+        let takes = self.flows.takes(packet.class, len);
+        if takes {
+            // What is dropped for want of room has arrived, too.
+            self.excess.arrived(&mut self.flows.state_mut(index).session, self.now, len);
         }
-        let len = packet.len;
-        // What is dropped has arrived, too.
-        self.excess.arrived(&mut class.session, self.now, len);
-        let was_empty = class.queue.is_empty();
-        match class.queue.push(&mut self.slab, packet) {
-            Err((packet, reason)) => drops.dropped(now, packet, reason),
-            Ok(()) => {
-                self.bytes += u64::from(len);
-                if was_empty {
-                    class.deadlines.lower_to(ticks(self.now), class.served);
-                }
-            }
+        if self.flows.push(now, packet, drops) == Some(true) {
+            let class = self.flows.state_mut(index);
+            class.deadlines.lower_to(ticks(self.now), class.served);
         }
-        self.list(index);
+        if takes {
+            self.list(index);
+        }
     }
 
-    fn dequeue(&mut self, now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.advance(now);
         let by_curve = self.eligible.first().map(|(index, _)| index);
         let Some(index) = by_curve.or_else(|| self.excess.choose(self.now)) else { return Dequeued::Idle };
-        let class = &mut self.classes[index as usize];
-        let Some(packet) = class.queue.pop(&mut self.slab, ClassId(index)) else {
+        let Some(packet) = self.flows.pop(index, now, drops) else {
             unreachable!("class {index} was chosen without a packet");
         };
-        self.bytes -= u64::from(packet.len);
         if by_curve.is_some() {
+            let class = self.flows.state_mut(index);
             class.served = class.served.wrapping_add(packet.len.into());
         }
         self.list(index);
@@ -197,52 +186,47 @@ impl Scheduler for FqSdsSced {
     }
 
     fn backlog(&self) -> Amount {
-        Amount { packets: u64::from(self.slab.queued()), bytes: self.bytes }
+        self.flows.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
+        self.flows.class_backlog(class)
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
-        for (index, class) in self.classes.iter_mut().enumerate() {
-            while let Some(packet) = class.queue.pop(&mut self.slab, ClassId(index as u32)) {
-                drops.dropped(now, packet, DropReason::Purged);
-            }
+        self.flows.purge(now, drops);
+        for class in self.flows.states_mut() {
             (class.deadlines, class.served) = (Curve::new(class.deadlines.shape()), 0);
             class.session.reset();
         }
-        self.bytes = 0;
         self.waiting.clear();
         self.eligible.clear();
         self.excess.reset();
     }
 
+    #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.waiting.check()?;
         self.eligible.check()?;
         self.excess.check()?;
-        let mut bytes = 0;
-        for (index, class) in self.classes.iter().enumerate() {
-            let (index, queued) = (index as u32, class.queue.backlog());
-            bytes += queued.bytes;
+        let mut backlogged = 0;
+        for index in self.flows.classes() {
+            let (class, queued) = (self.flows.state(index), self.flows.backlog_of(index));
             let deadline = |len: u32| class.deadlines.time_of(class.served.wrapping_add(len.into()));
             let listed = (self.waiting.key(index), self.eligible.key(index));
-            let sound = match (class.queue.head_len(), listed) {
+            let sound = match (self.flows.head_len(index), listed) {
                 (None, (None, None)) => true,
                 (Some(_), (Some(at), None)) => at == class.deadlines.eligible_at(class.served),
                 (Some(len), (None, Some(by))) => by == deadline(len),
                 _ => false,
             };
-            if !sound || class.queue.is_empty() == self.excess.contains(index) {
+            if !sound || (queued.packets == 0) == self.excess.contains(index) {
                 return Err(format!("class {index} has {queued:?} and is listed under {listed:?}"));
             }
+            backlogged += usize::from(queued.packets > 0);
         }
-        if bytes != self.bytes {
-            return Err(format!("{bytes} B queued, {} B counted", self.bytes));
-        }
-        Ok(())
+        self.flows.check(&[], backlogged)
     }
 }
 

@@ -53,7 +53,7 @@ proptest! {
     fn delay_never_exceeds_theorem_1((weights, arrivals) in flat_traffic(150)) {
         let all: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
         for (policy, second) in forms() {
-            let served = run(&mut FqSds::new(&guarantees(&weights), policy, second), &arrivals);
+            let served = run(&mut FqSds::new(&guarantees(&weights), policy, second).unwrap(), &arrivals);
             let l_max = largest(&served);
             for (class, &weight) in weights.iter().enumerate() {
                 let of_class = |packet: &&Served| packet.class as usize == class + 1;
@@ -76,7 +76,7 @@ proptest! {
         // No packet leaves more than L_max / r after a link of its guarantee would have sent it. Then W_i lags g_i (t - tau) by less
         // than the packet that is next and g_i L_max / r: Corollary 1.
         for (policy, second) in forms() {
-            let served = run(&mut FqSds::new(&guarantees(&weights), policy, second), &arrivals);
+            let served = run(&mut FqSds::new(&guarantees(&weights), policy, second).unwrap(), &arrivals);
             let l_max = largest(&served) * i128::from(NS_PER_BYTE);
             delays_are_bounded(&weights, &served, |class, _| l_max * i128::from(weights[class]))?;
         }
@@ -88,7 +88,7 @@ fn with_all_backlogged_the_guarantees_are_what_everyone_gets() {
     let tree = link(&[guarantee(2), guarantee(4), guarantee(4)]);
     let arrivals: Vec<_> = (0..300).map(|k| Arrival { at: 0, class: k % 3 + 1, len: 1000 }).collect();
     for (policy, second) in forms() {
-        let served = run(&mut FqSds::new(&tree, policy, second), &arrivals);
+        let served = run(&mut FqSds::new(&tree, policy, second).unwrap(), &arrivals);
         let first = served[..100].iter().filter(|packet| packet.class == 1).count();
         assert!((49..=51).contains(&first), "{policy:?} {second}: {first}");
     }
@@ -97,7 +97,7 @@ fn with_all_backlogged_the_guarantees_are_what_everyone_gets() {
 #[test]
 fn ldf_gives_the_excess_to_the_longest_delay_and_not_to_the_longest_queue() {
     // Delays at time 0, when one packet of each is released: 5 packets at 1/8, 6 at 1/4.
-    let mut fq = FqSds::new(&link(&[guarantee(8), guarantee(4)]), Policy::LongestDelay, false);
+    let mut fq = FqSds::new(&link(&[guarantee(8), guarantee(4)]), Policy::LongestDelay, false).unwrap();
     let packets = [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2];
     // Released: 2, then 1. Then 4 at 1/8 (32) against 5 at 1/4 (20), and so on.
     assert_eq!(sent(&mut fq, &packets, 11), [2, 1, 1, 1, 2, 1, 2, 2, 1, 2, 2]);
@@ -108,9 +108,9 @@ fn lto_gives_the_excess_to_the_least_slack() {
     let with = |max_delay| ClassConfig { max_delay: Some(Nanos(max_delay)), ..guarantee(4) };
     // Each waiting packet is a delay of 32 us.
     let tree = link(&[with(1_000_000), with(100_000)]);
-    let mut fq = FqSds::new(&tree, Policy::LeastTimeToOverflow, false);
+    let mut fq = FqSds::new(&tree, Policy::LeastTimeToOverflow, false).unwrap();
     assert_eq!(sent(&mut fq, &[1, 1, 1, 1, 2, 2], 6), [1, 2, 2, 1, 1, 1]);
-    let mut fq = FqSds::new(&tree, Policy::LongestDelay, false);
+    let mut fq = FqSds::new(&tree, Policy::LongestDelay, false).unwrap();
     assert_eq!(sent(&mut fq, &[1, 1, 1, 1, 2, 2], 6), [1, 2, 1, 1, 2, 1]);
 }
 
@@ -125,13 +125,13 @@ fn lto_lb_gives_the_excess_to_who_may_overflow_first() {
     // The first two may overflow, the second at a tenth of the peak rate; the third has sent nearly all that it may.
     let tree = link(&[with(10, 100_000, LINK.bps()), with(10, 100_000, LINK.bps() / 10), with(4, 4_000, LINK.bps())]);
     let packets = [1, 1, 1, 2, 2, 2, 3, 3, 3];
-    let mut fq = FqSds::new(&tree, Policy::LeakyBucket, false);
+    let mut fq = FqSds::new(&tree, Policy::LeakyBucket, false).unwrap();
     assert_eq!(sent(&mut fq, &packets, 9), [1, 2, 3, 1, 1, 2, 2, 3, 3]);
     // By its slack alone the third would come first: its buffer is the smallest.
-    let mut fq = FqSds::new(&tree, Policy::LeastTimeToOverflow, false);
+    let mut fq = FqSds::new(&tree, Policy::LeastTimeToOverflow, false).unwrap();
     assert_eq!(sent(&mut fq, &packets, 9)[3..5], [3, 3]);
     // In a while its bucket fills again, and it may overflow first.
-    let mut fq = FqSds::new(&tree, Policy::LeakyBucket, false);
+    let mut fq = FqSds::new(&tree, Policy::LeakyBucket, false).unwrap();
     assert_eq!(sent(&mut fq, &packets, 3), [1, 2, 3]);
     let filled = 4_000 * 8 * 10;
     assert_eq!(fq.excess.choose(Nanos(filled / 100)), Some(1));
@@ -143,7 +143,7 @@ fn the_shaper_does_not_notice_what_the_excess_has_sent() {
     // A class of half the link with two packets at 0 is released one at 0 and one at 16 us. The second leaves at 8 us, as excess; a
     // third that comes at 9 us is released at 16 us all the same, not at 32.
     let tree = link(&[guarantee(2), guarantee(2)]);
-    let mut fq = FqSds::new(&tree, Policy::LongestDelay, false);
+    let mut fq = FqSds::new(&tree, Policy::LongestDelay, false).unwrap();
     assert_eq!(sent(&mut fq, &[1, 1], 2), [1, 1]);
     fq.enqueue(Nanos(9_000), Packet { handle: 0, len: 1000, class: ClassId(1) }, &mut never);
     assert_eq!(fq.shaper.first().map(|(class, at)| (class, at >> FRACTION_BITS)), Some((1, 16_000)));
@@ -153,7 +153,7 @@ fn the_shaper_does_not_notice_what_the_excess_has_sent() {
 fn a_source_that_overflows_its_buffer_on_purpose_gains_nothing_from_the_second_candidate() {
     // Three classes of a quarter. The first always has its buffer full, the others come in bursts of eight within their guarantee.
     let greedy = |second| {
-        let mut fq = FqSds::new(&link(&[guarantee(4); 3]), Policy::LongestDelay, second);
+        let mut fq = FqSds::new(&link(&[guarantee(4); 3]), Policy::LongestDelay, second).unwrap();
         let mut arrivals: Vec<_> = (0..900).map(|_| Arrival { at: 0, class: 1, len: 1000 }).collect();
         for burst in 0..12 {
             for class in [2, 3] {
@@ -174,11 +174,11 @@ fn a_source_that_overflows_its_buffer_on_purpose_gains_nothing_from_the_second_c
 #[test]
 fn the_guarantee_counts_even_where_the_link_has_more() {
     let tree = link(&[guarantee(10), guarantee(5)]);
-    let fq = FqSds::new(&tree, Policy::LongestDelay, false);
-    assert_eq!(fq.classes[1].session.pace.distance(1), TIME_PER_BIT_S / u128::from(LINK.bps() / 10));
+    let fq = FqSds::new(&tree, Policy::LongestDelay, false).unwrap();
+    assert_eq!(fq.flows.state(1).session.pace.distance(1), TIME_PER_BIT_S / u128::from(LINK.bps() / 10));
     let mut deep = Hierarchy::builder(LinkConfig::new(LINK));
     let above = deep.add(ClassId::ROOT, weighted(1)).unwrap();
     deep.add(above, weighted(1)).unwrap();
-    let fq = FqSds::new(&deep.build().unwrap(), Policy::LongestDelay, false);
-    assert_eq!(fq.classes[2].session.pace.distance(1), TIME_PER_BIT_S / u128::from(LINK.bps()));
+    let fq = FqSds::new(&deep.build().unwrap(), Policy::LongestDelay, false).unwrap();
+    assert_eq!(fq.flows.state(2).session.pace.distance(1), TIME_PER_BIT_S / u128::from(LINK.bps()));
 }

@@ -1,5 +1,7 @@
 //! Latency-critical leaves: their delay bound, and what they do not cost the others.
 
+use alloc::collections::VecDeque;
+
 use super::*;
 use crate::contract::{ClassConfig, Dequeued, Nanos, Scheduler};
 use crate::schedulers::hls::{Hls, tests::*};
@@ -14,9 +16,15 @@ fn some_urgent() -> impl Strategy<Value = ClassConfig> {
     })
 }
 
+/// The delay bound of a leaf times the link's rate: its burst, and what may be before its packets besides.
+fn bytes_before(advances: &Advances, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
+    let burst = tree.config(leaf).burst.unwrap_or(u64::from(tree.link().max_packet));
+    Some(burst + advances.bytes_late(tree, leaf)?)
+}
+
 /// The sum of the advances in the subtree of each class.
 fn advances_below(tree: &Hierarchy) -> Vec<u64> {
-    let advances = Advances::of(tree, &RunWeights::of(tree));
+    let advances = Advances::of(tree, &RunWeights::of(tree).unwrap()).unwrap();
     let mut below: Vec<u64> = (0..tree.len()).map(|class| advances.bytes(ClassId(class as u32))).collect();
     for class in tree.classes().rev() {
         below[tree.parent(class).unwrap().index()] += below[class.index()];
@@ -85,8 +93,8 @@ proptest! {
     fn packets_within_the_share_wait_for_nothing_but_what_is_ahead_of_them(
         tree in trees_of(some_urgent()), arrivals in arrivals(), greedy in any::<bool>()
     ) {
-        let run = RunWeights::of(&tree);
-        let advances = Advances::of(&tree, &run);
+        let run = RunWeights::of(&tree).unwrap();
+        let advances = Advances::of(&tree, &run).unwrap();
         let mut hls = Hls::new(&tree).unwrap();
         let leaves = tree.leaves();
         let is_urgent = |leaf: ClassId| tree.config(leaf).latency_critical;
@@ -116,7 +124,7 @@ proptest! {
                     }
                     count -= 1;
                 }
-                if is_urgent(class) && keeps(leaf) && advances.bytes_before(&tree, class).is_some() {
+                if is_urgent(class) && keeps(leaf) && bytes_before(&advances, &tree, class).is_some() {
                     let ahead = u64::try_from(hls.urgent.debt(class.0)).unwrap().div_ceil(CREDITS_PER_BYTE);
                     let ahead = ahead + hls.class_backlog(class).bytes;
                     prop_assert!(ahead <= advances.bytes(class), "{class:?}: {ahead} of {}", advances.bytes(class));
@@ -132,7 +140,7 @@ proptest! {
             now += u64::from(sent.len);
             let delay = now - arrived[sent.class.index()].pop_front().unwrap();
             let leaf = leaves.iter().position(|&leaf| leaf == sent.class).unwrap();
-            if let Some(bound) = advances.bytes_before(&tree, sent.class) && keeps(leaf) {
+            if let Some(bound) = bytes_before(&advances, &tree, sent.class) && keeps(leaf) {
                 prop_assert!(delay <= bound, "{:?}: {delay} > {bound}", sent.class);
             }
         }
@@ -180,18 +188,18 @@ fn figure_1_with_b1_urgent(burst: Option<u64>) -> Hierarchy {
 #[test]
 fn the_advance_of_figure_1_is_what_the_formula_says() {
     let tree = figure_1_with_b1_urgent(None);
-    let advances = Advances::of(&tree, &RunWeights::of(&tree));
+    let advances = Advances::of(&tree, &RunWeights::of(&tree).unwrap()).unwrap();
     // Q = 1600 + 5 * 1500 = 9100, Z = 600 + 7500 = 8100, L = 1500; s = 1/10, B may keep 300 / 3 bytes of B1's:
     // A = (1500 + 100 + (18,200 + 8100 + 1500) / 10) / (1 - 1/10) = 4866.67.
     assert!((4867..4872).contains(&advances.bytes(ClassId(6))), "{advances:?}");
     assert_eq!((advances.bytes(ClassId(7)), advances.total()), (0, advances.bytes(ClassId(6))));
     // One packet of another class and its own burst: 3000 B.
-    assert_eq!(advances.bytes_before(&tree, ClassId(6)), Some(3000));
-    assert_eq!(advances.bytes_before(&tree, ClassId(7)), None);
+    assert_eq!(bytes_before(&advances, &tree, ClassId(6)), Some(3000));
+    assert_eq!(bytes_before(&advances, &tree, ClassId(7)), None);
     let longer = figure_1_with_b1_urgent(Some(10_500));
-    let advances = Advances::of(&longer, &RunWeights::of(&longer));
+    let advances = Advances::of(&longer, &RunWeights::of(&longer).unwrap()).unwrap();
     assert!((14_867..14_872).contains(&advances.bytes(ClassId(6))), "{advances:?}");
-    assert_eq!(advances.bytes_before(&longer, ClassId(6)), Some(12_000));
+    assert_eq!(bytes_before(&advances, &longer, ClassId(6)), Some(12_000));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Service curves are kept whatever the policy, and the policy decides on the rest.
 
 use super::*;
-use crate::contract::{ClassConfig, LeakyBucket, Rate, ServiceCurve};
+use crate::contract::{ClassConfig, DropReason, LeakyBucket, Rate, ServiceCurve};
 use crate::parts::curve::tests::{Arrival, Sent, curve, fitting, run, some_arrivals, some_curve, tree, worst_breach};
 use crate::test_link;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 /// On this link a byte takes 1000 ns.
@@ -85,7 +86,7 @@ fn a_packet_sent_as_excess_leaves_the_curve_where_it_was() {
     let mut fq = of(&[line(LINK / 8)], Policy::LongestDelay);
     let arrivals: Vec<Arrival> = (0..4).map(|_| (0, 1, 1000)).collect();
     let sent = run(&mut fq, 1_000, &arrivals[..3], 3_000_000);
-    assert_eq!((sent.len(), fq.classes[1].served), (3, 1000));
+    assert_eq!((sent.len(), fq.flows.state(1).served), (3, 1000));
     let packet = Packet { handle: 0, len: 1000, class: ClassId(1) };
     fq.enqueue(Nanos(3_000_000), packet, &mut |_: Nanos, _: Packet, _: DropReason| panic!("dropped"));
     assert_eq!(fq.waiting.first(), Some((1, ticks(Nanos(8_000_000)))));

@@ -6,7 +6,10 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::contract::{ClassConfig, ECN_CAPABLE, LinkConfig, QueueKind, Rate, flow_bits};
+use crate::contract::{
+    Amount, ClassConfig, ClassId, DropReason, DropSink, ECN_CAPABLE, Hierarchy, LinkConfig, Nanos, Packet, QueueKind,
+    QueueLimits, Rate, flow_bits,
+};
 use crate::queue::codel::{INTERVAL, TARGET};
 
 const L_MAX: u32 = 1500;
@@ -49,7 +52,7 @@ fn tree(leaves: u32, queue: QueueKind, ecn: bool, packets: u32) -> Hierarchy {
 impl Leaf {
     fn new(queue: QueueKind, ecn: bool, packets: u32) -> Self {
         let tree = tree(1, queue, ecn, packets);
-        let mut slab = PacketSlab::for_tree(&tree);
+        let mut slab = PacketSlab::for_tree(&tree).unwrap();
         let queue = slab.queue_for(&tree, LEAF);
         Self { slab, queue, sink: Sink::default() }
     }
@@ -368,7 +371,7 @@ fn when_the_queue_is_full_the_longest_flow_gives_way_from_its_front() {
 #[test]
 fn a_packet_that_can_never_fit_makes_nobody_give_way() {
     let mut leaf = Leaf::new(QueueKind::FqCoDel, false, 10);
-    leaf.queue.limit_bytes = 1000;
+    leaf.queue.limit_bytes_to(1000);
     for number in 0..4 {
         leaf.put(0, number | flow_bits(1), 200);
     }
@@ -456,11 +459,16 @@ fn many_leaves_keep_fewer_flows_apart_and_memory_stays_bounded() {
         [(1, 1000, 1024), (1024, 256, 1024), (1025, 1000, 512), (3000, u32::MAX, 256), (1, 1, 4), (3000, 20, 128)]
     {
         let tree = tree(leaves, QueueKind::FqCoDel, false, packets);
-        let mut slab = PacketSlab::for_tree(&tree);
+        let mut slab = PacketSlab::for_tree(&tree).unwrap();
         for &leaf in tree.leaves() {
             let queue = slab.queue_for(&tree, leaf);
-            assert_eq!(slab.active.as_ref().unwrap().flows_of(&queue), flows);
+            assert_eq!(slab.flows_of(&queue), flows);
         }
     }
-    assert!(PacketSlab::for_tree(&tree(10, QueueKind::Fifo, true, 10)).active.is_none());
+    assert!(
+        PacketSlab::for_tree(&tree(10, QueueKind::Fifo, true, 10))
+            .unwrap()
+            .flows_of(&LeafQueue::new(QueueLimits::default()))
+            == 0
+    );
 }

@@ -1,17 +1,18 @@
 //! What HTB derives from a link file: assured rates, quanta, and the depths of buckets that the user left open.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
 use crate::contract::{BuildError, ClassId, Hierarchy, Nanos, Rate, Share};
+use crate::parts::memory::{bytes_of, filled, slice};
 
 /// Priorities are below this number, as in the kernel's HTB.
-pub const PRIORITIES: u8 = 8;
+pub(crate) const PRIORITIES: u8 = 8;
 
 /// Quanta that follow from rates add up to at most what the link carries in this time and [`ROUND_PACKETS`].
-pub const ROUND: Nanos = Nanos::from_millis(100);
+pub(crate) const ROUND: Nanos = Nanos::from_millis(100);
 
 /// This many largest packets per leaf may be in a round on any link, so that slow ones share in proportion, too.
-pub const ROUND_PACKETS: u64 = 16;
+pub(crate) const ROUND_PACKETS: u64 = 16;
 
 /// Rates are divided by weights in this fraction of a bit/s, so that quanta share as asked also where rates are small.
 const FINE_BITS: u32 = 24;
@@ -34,13 +35,13 @@ const DEEPEST: u64 = 1 << 50;
 /// bucket keeps what its rate brings in that time, with one more packet for each leaf and one of its own:
 /// L + rate * sum(Q_j + 2 L) / C. No less would keep the guarantees, see [`Plan::guarantee_lag`].
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Assured rates.
-    pub assured: Vec<Rate>,
+    pub assured: Box<[Rate]>,
     /// Quanta in bytes; 0 for classes that are not leaves.
-    pub quanta: Vec<u64>,
+    pub quanta: Box<[u64]>,
     /// Priorities: a leaf's own, else that of the nearest class above it that has one, else 0.
-    pub priorities: Vec<u8>,
+    pub priorities: Box<[u8]>,
     /// Sum over the leaves of their quanta and twice the largest packet, in bytes.
     round: u128,
     link: Rate,
@@ -52,10 +53,10 @@ impl Plan {
     ///
     /// # Errors
     /// [`BuildError::Parameter`] for a priority of [`PRIORITIES`] or above and for a leaf's quantum of zero.
-    pub fn of(tree: &Hierarchy) -> Result<Self, BuildError> {
+    pub(crate) fn of(tree: &Hierarchy) -> Result<Self, BuildError> {
         let link = tree.link();
-        let mut fine = alloc::vec![u128::from(link.rate.bps()) << FINE_BITS; tree.len()];
-        let mut priorities = alloc::vec![0; tree.len()];
+        let mut fine = filled(tree.len(), u128::from(link.rate.bps()) << FINE_BITS)?;
+        let mut priorities = filled(tree.len(), 0)?;
         for class in tree.classes() {
             let config = tree.config(class);
             let Some(parent) = tree.parent(class) else { continue };
@@ -74,7 +75,7 @@ impl Plan {
         }
         // A share of a rate is a rate, unless it is nothing.
         let whole = |fine: &u128| Rate::from_bps((fine >> FINE_BITS) as u64).unwrap_or(Rate::MIN);
-        let assured = fine.iter().map(whole).collect();
+        let assured = slice(tree.len(), |at| whole(&fine[at]))?;
         let quanta = quanta(tree, &fine)?;
         let leaves = tree.leaves().len() as u128;
         let round =
@@ -82,9 +83,14 @@ impl Plan {
         Ok(Self { assured, quanta, priorities, round, link: link.rate, max_packet: link.max_packet })
     }
 
+    /// Bytes that one for `tree` takes, with what it takes to be built.
+    pub(crate) const fn memory(tree: &Hierarchy) -> u64 {
+        bytes_of::<(u128, u64, u64, u8)>(tree.len())
+    }
+
     /// Depth in bytes of a bucket that fills at `rate`, where the user gives none.
     #[must_use]
-    pub fn default_depth(&self, rate: Rate) -> u64 {
+    pub(crate) fn default_depth(&self, rate: Rate) -> u64 {
         let brought = (self.round * u128::from(rate.bps())).div_ceil(u128::from(self.link.bps()));
         u64::try_from(brought).unwrap_or(u64::MAX).min(DEEPEST) + u64::from(self.max_packet)
     }
@@ -97,13 +103,26 @@ impl Plan {
     /// m Q - L, where Q >= rate sum Q_j / C; so the tokens grow by no more than D, none is lost if they start at zero, and at most
     /// D if they start at the full depth. Within one packet of the link's own.
     #[must_use]
-    pub fn guarantee_lag(&self, rate: Rate) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn guarantee_lag(&self, rate: Rate) -> u64 {
         2 * self.default_depth(rate) + 2 * u64::from(self.max_packet)
     }
 }
 
+/// The priority of a class: its own, else that of the nearest class above it that has one, else 0.
+pub(super) fn priority(tree: &Hierarchy, class: ClassId) -> u8 {
+    let mut at = Some(class);
+    while let Some(class) = at {
+        if let Some(priority) = tree.config(class).priority {
+            return priority;
+        }
+        at = tree.parent(class);
+    }
+    0
+}
+
 /// The quanta for leaves of these rates, in 2^-[`FINE_BITS`] bit/s.
-fn quanta(tree: &Hierarchy, rates: &[u128]) -> Result<Vec<u64>, BuildError> {
+fn quanta(tree: &Hierarchy, rates: &[u128]) -> Result<Box<[u64]>, BuildError> {
     // At most 2^64, of 10^6 leaves 2^84; a round is below 2^45.
     let rate = |leaf: ClassId| rates[leaf.index()];
     let largest = u128::from(tree.link().max_packet);
@@ -113,7 +132,7 @@ fn quanta(tree: &Hierarchy, rates: &[u128]) -> Result<Vec<u64>, BuildError> {
     let all: u128 = tree.leaves().iter().map(|&leaf| rate(leaf)).sum();
     let packets = tree.leaves().len() as u128 * u128::from(ROUND_PACKETS);
     let round = packets * largest + u128::from(tree.link().rate.bytes_in(ROUND));
-    let mut quanta = alloc::vec![0u64; tree.len()];
+    let mut quanta = filled(tree.len(), 0u64)?;
     for &leaf in tree.leaves() {
         let quantum = match (set(leaf), first_set) {
             (Some(0), _) => {

@@ -25,12 +25,13 @@
 //! all flows together. A flow of single packets is then never signalled because of the others.
 //! DIFFERENCE: the caller hashes, and salts the hash: the core draws no random numbers.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
-use super::{LeafQueue, NIL, PacketSlab};
-use crate::contract::{ClassConfig, ClassId, DropReason, DropSink, Hierarchy, Nanos, Packet, QueueKind, flow_of};
-use crate::queue::codel::{Codel, Verdict};
+use super::NIL;
+use super::codel::{Codel, Verdict};
+use super::slab::{Node, Slab};
+use crate::contract::{
+    ClassConfig, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, QueueKind, flow_of,
+};
+use crate::parts::memory::{Stack, bytes_of};
 
 /// Flows that FQ-CoDel keeps apart in a leaf.
 pub(super) const FLOWS: u32 = 1024;
@@ -109,13 +110,42 @@ struct Active {
     evicts: bool,
 }
 
+/// How much a table has to hold.
+struct Size {
+    queues: usize,
+    flows: usize,
+    /// Flows that FQ-CoDel keeps apart in a leaf whose queue is long.
+    most_flows: u32,
+}
+
+impl Size {
+    fn of(tree: &Hierarchy) -> Self {
+        let asking = |kind| tree.leaves().iter().filter(|&&leaf| tree.config(leaf).queue == kind).count();
+        let fair = asking(QueueKind::FqCoDel);
+        // There are at most 10^6 leaves.
+        let most = (MAX_FLOWS / (fair as u32).max(1)).clamp(1, FLOWS);
+        let most_flows = 1 << most.ilog2();
+        let flows = tree.leaves().iter().map(|&leaf| flows_for(tree.config(leaf), most_flows) as usize).sum();
+        Self { queues: asking(QueueKind::CoDel) + fair, flows, most_flows }
+    }
+}
+
+/// Flows that a leaf's queue keeps apart, a power of two; 0 for a FIFO.
+fn flows_for(config: &ClassConfig, most: u32) -> u32 {
+    match config.queue {
+        QueueKind::Fifo => 0,
+        QueueKind::CoDel => 1,
+        QueueKind::FqCoDel => config.limits.packets.saturating_mul(FLOWS_PER_PACKET).min(most).next_power_of_two(),
+    }
+}
+
 /// The active queues of one scheduler.
 #[derive(Debug)]
 pub(super) struct Table {
-    queues: Vec<Active>,
-    flows: Vec<Flow>,
+    queues: Stack<Active>,
+    flows: Stack<Flow>,
     /// When the packet in each node of the slab arrived.
-    arrived: Vec<Nanos>,
+    arrived: Stack<Nanos>,
     /// Flows that FQ-CoDel keeps apart in a leaf whose queue is long.
     most_flows: u32,
     max_packet: u32,
@@ -124,38 +154,69 @@ pub(super) struct Table {
 
 impl Table {
     /// A table for the leaves of `tree` that ask for an active queue; none where none does.
-    pub(super) fn new(tree: &Hierarchy) -> Option<Box<Self>> {
-        let asking = |kind| tree.leaves().iter().filter(|&&leaf| tree.config(leaf).queue == kind).count() as u32;
-        let (codel, fq) = (asking(QueueKind::CoDel), asking(QueueKind::FqCoDel));
-        if codel + fq == 0 {
-            return None;
+    pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
+        let size = Size::of(tree);
+        if size.queues == 0 {
+            return Ok(None);
         }
-        let most = (MAX_FLOWS / fq.max(1)).clamp(1, FLOWS);
         let link = tree.link();
-        Some(Box::new(Self {
-            queues: Vec::with_capacity((codel + fq) as usize),
-            flows: Vec::new(),
-            arrived: Vec::with_capacity(link.max_queued as usize),
-            most_flows: 1 << most.ilog2(),
+        Ok(Some(Self {
+            queues: Stack::with_room(size.queues)?,
+            flows: Stack::with_room(size.flows)?,
+            arrived: Stack::with_room(link.max_queued as usize)?,
+            most_flows: size.most_flows,
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         }))
     }
 
+    /// Bytes that one for `tree` takes.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        let size = Size::of(tree);
+        if size.queues == 0 {
+            return 0;
+        }
+        let arrived = bytes_of::<Nanos>(tree.link().max_queued as usize);
+        bytes_of::<Self>(1) + bytes_of::<Active>(size.queues) + bytes_of::<Flow>(size.flows) + arrived
+    }
+
     /// Adds a leaf; its number, or [`NIL`] where it asks for a FIFO.
     pub(super) fn add(&mut self, config: &ClassConfig) -> u32 {
-        let (flows, evicts) = match config.queue {
-            QueueKind::Fifo => return NIL,
-            QueueKind::CoDel => (1, false),
-            QueueKind::FqCoDel => {
-                let packets = config.limits.packets.saturating_mul(FLOWS_PER_PACKET);
-                (packets.min(self.most_flows).next_power_of_two(), true)
-            }
-        };
+        let flows = flows_for(config, self.most_flows);
+        if flows == 0 {
+            return NIL;
+        }
         let first_flow = self.flows.len() as u32;
-        self.flows.resize(self.flows.len() + flows as usize, IDLE);
+        (0..flows).for_each(|_| self.flows.push(IDLE));
+        let evicts = config.queue == QueueKind::FqCoDel;
         self.queues.push(Active { first_flow, flows, new: EMPTY, old: EMPTY, ecn: config.ecn, evicts });
         self.queues.len() as u32 - 1
+    }
+
+    /// Flows that queue number `queue` keeps apart.
+    #[cfg(test)]
+    pub(super) fn flows_of(&self, queue: u32) -> u32 {
+        self.queues[queue as usize].flows
+    }
+
+    /// Forgets what CoDel has seen, and who was served last; queue number `queue` is empty.
+    pub(super) fn reset(&mut self, queue: u32) {
+        // As a table that was just made; the schedulers know how late it is.
+        self.now = Nanos::ZERO;
+        let queue = &mut self.queues[queue as usize];
+        (queue.new, queue.old) = (EMPTY, EMPTY);
+        let flows = queue.first_flow as usize..(queue.first_flow + queue.flows) as usize;
+        self.flows[flows].fill(IDLE);
+    }
+
+    /// Time goes on.
+    pub(super) fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+
+    /// The latest time it knows of.
+    pub(super) fn now(&self) -> Nanos {
+        self.now
     }
 
     fn flow_of(&self, queue: u32, handle: u64) -> u32 {
@@ -164,11 +225,11 @@ impl Table {
     }
 
     /// Appends a packet to its flow.
-    fn push(&mut self, slab: &mut PacketSlab, queue: u32, handle: u64, len: u32) {
+    pub(super) fn push(&mut self, slab: &mut Slab, queue: u32, handle: u64, len: u32) {
         let at = self.flow_of(queue, handle);
         let node = slab.insert(handle, len);
-        if self.arrived.len() <= node as usize {
-            self.arrived.resize(node as usize + 1, Nanos::ZERO);
+        while self.arrived.len() <= node as usize {
+            self.arrived.push(Nanos::ZERO);
         }
         self.arrived[node as usize] = self.now;
         let flow = &mut self.flows[at as usize];
@@ -188,10 +249,10 @@ impl Table {
     }
 
     /// Takes the first packet of a flow, which has one.
-    fn pop(&mut self, slab: &mut PacketSlab, flow: u32) -> (u64, u32) {
+    fn pop(&mut self, slab: &mut Slab, flow: u32) -> (u64, u32) {
         let flow = &mut self.flows[flow as usize];
         let node = flow.first;
-        let super::Node { handle, len, next } = slab.nodes[node as usize];
+        let Node { handle, len, next } = slab.nodes[node as usize];
         flow.first = next;
         flow.packets -= 1;
         flow.bytes -= u64::from(len);
@@ -201,7 +262,7 @@ impl Table {
 
     /// Chooses the next head: the loop of RFC 8290, Section 4.2. A flow is passed over once when its deficit is spent, as a quantum
     /// covers any packet, and once or twice when it is empty, until it is in no list. `judged`: whether CoDel has a say.
-    fn next(&mut self, slab: &mut PacketSlab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
+    pub(super) fn next(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
         loop {
             let queue = &mut self.queues[leaf.queue as usize];
             let (list, place) =
@@ -227,7 +288,7 @@ impl Table {
     }
 
     /// Takes the first packet of a flow that CoDel lets pass, and drops those before it. There is one: the last is never dropped.
-    fn pass(&mut self, slab: &mut PacketSlab, leaf: &mut Behind<'_>, at: u32, judged: bool) -> (u64, u32) {
+    fn pass(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, at: u32, judged: bool) -> (u64, u32) {
         let now = self.now;
         let mut again = false;
         loop {
@@ -250,7 +311,13 @@ impl Table {
 
     /// Drops half of the longest flow, at most [`EVICTED`] packets, to make room for `packet`; false where that is the longest flow
     /// all by itself (RFC 8290, Section 4.1).
-    fn evict(&mut self, slab: &mut PacketSlab, leaf: &mut Behind<'_>, packet: &Packet, reason: DropReason) -> bool {
+    pub(super) fn evict(
+        &mut self,
+        slab: &mut Slab,
+        leaf: &mut Behind<'_>,
+        packet: &Packet,
+        reason: DropReason,
+    ) -> bool {
         let Active { first_flow, flows, evicts, .. } = self.queues[leaf.queue as usize];
         let own = self.flow_of(leaf.queue, packet.handle);
         let size = |&at: &u32| {
@@ -268,122 +335,20 @@ impl Table {
     }
 }
 
-#[cfg(test)]
-impl Table {
-    pub(super) fn flows_of(&self, queue: &LeafQueue) -> u32 {
-        self.queues[queue.active as usize].flows
-    }
-}
-
 /// The leaf that a table works for: what is behind its head.
-struct Behind<'a> {
-    queue: u32,
-    class: ClassId,
-    packets: &'a mut u32,
-    bytes: &'a mut u32,
-    drops: &'a mut dyn DropSink,
+pub(super) struct Behind<'a> {
+    pub(super) queue: u32,
+    pub(super) class: ClassId,
+    pub(super) packets: &'a mut u32,
+    pub(super) bytes: &'a mut u32,
+    pub(super) drops: &'a mut dyn DropSink,
 }
 
 impl Behind<'_> {
-    fn drop(&mut self, slab: &mut PacketSlab, now: Nanos, packet: Packet, reason: DropReason) {
+    fn drop(&mut self, slab: &mut Slab, now: Nanos, packet: Packet, reason: DropReason) {
         *self.packets -= 1;
         *self.bytes -= packet.len;
-        slab.queued -= 1;
-        slab.bytes -= u64::from(packet.len);
+        slab.leave(packet.len);
         self.drops.dropped(now, packet, reason);
-    }
-}
-
-impl LeafQueue {
-    fn behind<'a>(&'a mut self, class: ClassId, drops: &'a mut dyn DropSink) -> Behind<'a> {
-        Behind { queue: self.active, class, packets: &mut self.packets, bytes: &mut self.bytes, drops }
-    }
-
-    #[cold]
-    pub(super) fn enqueue_active(
-        &mut self,
-        slab: &mut PacketSlab,
-        now: Nanos,
-        packet: Packet,
-        drops: &mut dyn DropSink,
-    ) -> bool {
-        let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
-        table.now = table.now.max(now);
-        let taken = self.enter(&mut table, slab, packet, drops);
-        slab.active = Some(table);
-        taken
-    }
-
-    fn enter(&mut self, table: &mut Table, slab: &mut PacketSlab, packet: Packet, drops: &mut dyn DropSink) -> bool {
-        // Each time round, at least one packet is dropped.
-        while let Some(reason) = self.why_full(slab, packet.len) {
-            let hopeless = packet.len > self.limit_bytes;
-            if hopeless || !table.evict(slab, &mut self.behind(packet.class, drops), &packet, reason) {
-                drops.dropped(table.now, packet, reason);
-                return false;
-            }
-        }
-        let Packet { handle, len, class } = packet;
-        table.push(slab, self.active, handle, len);
-        slab.queued += 1;
-        slab.bytes += u64::from(len);
-        self.packets += 1;
-        self.bytes += len;
-        if self.packets == 1 {
-            self.fill_head(table, slab, class, true, drops);
-        }
-        true
-    }
-
-    fn why_full(&self, slab: &PacketSlab, len: u32) -> Option<DropReason> {
-        let bytes = u64::from(self.bytes) + u64::from(len);
-        self.is_over(slab, bytes).then(|| self.refusal(slab, bytes))
-    }
-
-    /// Takes out the head. `now` where CoDel is to judge what follows it.
-    #[cold]
-    pub(super) fn dequeue_active(
-        &mut self,
-        slab: &mut PacketSlab,
-        class: ClassId,
-        now: Option<Nanos>,
-        drops: &mut dyn DropSink,
-    ) -> Packet {
-        let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
-        table.now = table.now.max(now.unwrap_or(Nanos::ZERO));
-        let packet = Packet { handle: self.head_handle, len: self.head_len, class };
-        self.packets -= 1;
-        self.bytes -= packet.len;
-        slab.queued -= 1;
-        slab.bytes -= u64::from(packet.len);
-        self.fill_head(&mut table, slab, class, now.is_some(), drops);
-        slab.active = Some(table);
-        packet
-    }
-
-    /// Lets a packet become the head, if there is any; where there is none, all flows leave their lists.
-    fn fill_head(
-        &mut self,
-        table: &mut Table,
-        slab: &mut PacketSlab,
-        class: ClassId,
-        judged: bool,
-        drops: &mut dyn DropSink,
-    ) {
-        if let Some((handle, len)) = table.next(slab, &mut self.behind(class, drops), judged) {
-            (self.head_handle, self.head_len) = (handle, len);
-        }
-    }
-
-    /// Forgets what CoDel has seen, and who was served last; the queue is empty.
-    #[cold]
-    pub(super) fn reset_active(&mut self, slab: &mut PacketSlab) {
-        let Some(table) = &mut slab.active else { return };
-        // As a table that was just made; the schedulers know how late it is.
-        table.now = Nanos::ZERO;
-        let queue = &mut table.queues[self.active as usize];
-        (queue.new, queue.old) = (EMPTY, EMPTY);
-        let flows = queue.first_flow as usize..(queue.first_flow + queue.flows) as usize;
-        table.flows[flows].fill(IDLE);
     }
 }

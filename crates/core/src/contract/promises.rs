@@ -1,0 +1,123 @@
+//! What a scheduler promises, as values that a planner computes with. Which theorem holds is said here; the bounds of the larger
+//! ones are computed, exactly, by `fairlink-theory`.
+//!
+//! | symbol | meaning |
+//! | --- | --- |
+//! | r, L | rate of the link, its largest packet |
+//! | rho_i, L_i | the class's rate when all are busy, its largest packet |
+//! | W_i(t1, t2), W(t1, t2) | what is sent of class i, and in all, from t1 to t2 |
+
+use alloc::vec::Vec;
+
+use super::hierarchy::Hierarchy;
+
+/// A fraction of two whole numbers; the denominator is not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ratio {
+    /// Above the line.
+    pub numerator: u128,
+    /// Below it.
+    pub denominator: u128,
+}
+
+impl Ratio {
+    /// `value` itself.
+    #[must_use]
+    pub const fn whole(value: u128) -> Self {
+        Self { numerator: value, denominator: 1 }
+    }
+}
+
+/// What a scheduler promises. `None`: nothing of that kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Promises {
+    /// How far backlogged classes may be apart.
+    pub fairness: Option<Fairness>,
+    /// How long a backlogged leaf may wait for its next visit.
+    pub transmission_gap: Option<TransmissionGap>,
+    /// How long a packet may wait whose class keeps to its traffic.
+    pub delay: Option<Delay>,
+}
+
+impl Promises {
+    /// None at all.
+    pub const NONE: Self = Self { fairness: None, transmission_gap: None, delay: None };
+
+    /// The kinds of promise, by the names that users read.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let kinds = [
+            ("fairness", self.fairness.is_some()),
+            ("transmission_gap", self.transmission_gap.is_some()),
+            ("delay", self.delay.is_some()),
+        ];
+        kinds.into_iter().filter_map(|(name, promised)| promised.then_some(name))
+    }
+}
+
+/// How far backlogged classes may be apart.
+#[derive(Clone, Copy, Debug)]
+pub enum Fairness {
+    /// \[hls\] Theorem 3, with the weights of [`RunWeights`](crate::schedulers::hls::RunWeights) and what latency-critical leaves
+    /// may be ahead by.
+    Rounds,
+    /// \[hls\] Theorem 4, between siblings that are leaves: visits by the smallest whole weights, a largest packet each.
+    Visits,
+    /// |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j while both are backlogged.
+    PacketEach,
+    /// |sent_i / f_i - sent_j / f_j| <= 2 L + Q_min while both are backlogged, f_i being Q_i / Q_min.
+    Quanta,
+    /// W_i(t1, t2) >= (rho_i / r) W(t1, t2) - index_i while class i is backlogged: the worst-case fairness index in bytes, by
+    /// class id; `None` for classes that have none.
+    WorstCase(fn(&Hierarchy) -> Vec<Option<Ratio>>),
+    /// The virtual times of siblings that are active differ by a constant (\[hfsc\] Theorem 3), which is not computed.
+    VirtualTimes,
+}
+
+/// How long a backlogged leaf may wait for its next visit.
+#[derive(Clone, Copy, Debug)]
+pub enum TransmissionGap {
+    /// \[hls\] Theorem 5: two rounds, and what latency-critical leaves may be ahead by.
+    TwoRounds,
+    /// \[hls\] Theorem 6: the longest round of visits.
+    LongestRound,
+    /// A round of the quanta of all classes, which is not computed.
+    Quanta,
+}
+
+/// How long a packet may wait, its own transmission included, whose class never sends more than a burst and a rate.
+#[derive(Clone, Copy, Debug)]
+pub enum Delay {
+    /// By class id, a server of some rate and latency; `None` for classes without.
+    LatencyRate(fn(&Hierarchy) -> Vec<Option<LatencyRate>>),
+    /// A class with a service curve: when its curve has served the packet, and L / r (\[hfsc\] Theorem 2). The curves must fit the
+    /// link.
+    Curves {
+        /// Whether a class without a curve has the line of its share.
+        lines: bool,
+    },
+    /// There is a bound, on the scheduler's page, and it is not computed.
+    Stated,
+}
+
+/// Packets of traffic that never exceeds sigma + rho t in any time t leave within sigma / rho + late / r of their arrival, where rho
+/// is `share` of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencyRate {
+    /// rho / r.
+    pub share: Ratio,
+    /// Bytes of the link.
+    pub late: Ratio,
+}
+
+/// The servers of all leaves with the rates that they have when all are busy, each `late` bytes of the link late.
+#[must_use]
+pub fn late_by(tree: &Hierarchy, late: u64) -> Vec<Option<LatencyRate>> {
+    let server = |class| {
+        let share = tree.share_all_busy(class);
+        (tree.is_leaf(class) && share > 0).then_some(LatencyRate {
+            share: Ratio { numerator: share, denominator: 1 << 64 },
+            late: Ratio::whole(late.into()),
+        })
+    };
+    core::iter::once(None).chain(tree.classes().map(server)).collect()
+}

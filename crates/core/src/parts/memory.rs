@@ -1,0 +1,180 @@
+//! Memory that may be refused, and containers that never grow.
+//!
+//! A scheduler asks for all its memory when it is built, through the functions here, and gets [`OutOfMemory`] where there is
+//! none. What holds a changing number of entries afterwards is a [`Stack`] or a [`Queue`] with room for the most that there can
+//! be: a push beyond that is a bug of ours and not a larger allocation.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+
+use crate::contract::{BuildError, OutOfMemory, Scheduler};
+
+/// Bytes that `len` entries take.
+pub(crate) const fn bytes_of<T>(len: usize) -> u64 {
+    (len as u64).saturating_mul(size_of::<T>() as u64)
+}
+
+fn refused<T>(len: usize) -> OutOfMemory {
+    OutOfMemory { bytes: bytes_of::<T>(len) }
+}
+
+/// An empty vector with room for exactly `len` entries.
+fn room<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(len).map_err(|_| refused::<T>(len))?;
+    Ok(all)
+}
+
+/// `len` entries, each made from its index.
+pub(crate) fn slice<T>(len: usize, make: impl FnMut(usize) -> T) -> Result<Box<[T]>, OutOfMemory> {
+    let mut all = room(len)?;
+    all.extend((0..len).map(make));
+    // There is no room left over, so that nothing is allocated anew.
+    Ok(all.into_boxed_slice())
+}
+
+/// `len` times the same.
+pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Box<[T]>, OutOfMemory> {
+    slice(len, |_| value)
+}
+
+/// A box around a scheduler, or an error where there is no memory for it.
+pub(crate) fn boxed<S: Scheduler + 'static>(scheduler: S) -> Result<Box<dyn Scheduler>, BuildError> {
+    Ok(one(scheduler)?)
+}
+
+/// A box that can be refused. There is no `Box::try_new` in stable Rust, but a vector of one entry can be.
+pub(crate) fn one<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
+    let mut all = room(1)?;
+    all.push(value);
+    <Box<[T; 1]>>::try_from(all.into_boxed_slice()).map_err(|_| refused::<T>(1))
+}
+
+/// Entries that come and go at the end, at most as many as there is room for.
+#[derive(Debug)]
+pub(crate) struct Stack<T>(Vec<T>);
+
+impl<T> Stack<T> {
+    /// Empty, with room for `room` entries.
+    pub(crate) fn with_room(most: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self(room(most)?))
+    }
+
+    /// Puts an entry at the end.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, value: T) {
+        if self.0.len() == self.0.capacity() {
+            beyond_room();
+        }
+        self.0.push(value);
+    }
+
+    /// Takes out all entries from the first on.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
+        self.0.drain(..)
+    }
+
+    /// Keeps the first `len` entries.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
+    /// Takes out the last entry.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.0.pop()
+    }
+
+    /// Takes everything out.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl<T> Deref for Stack<T> {
+    type Target = [T];
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Stack<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}
+
+/// First in, first out, at most as many as there is room for.
+#[derive(Debug)]
+pub(crate) struct Queue<T>(VecDeque<T>);
+
+impl<T> Queue<T> {
+    /// Empty, with room for `room` entries.
+    pub(crate) fn with_room(most: usize) -> Result<Self, OutOfMemory> {
+        let mut all = VecDeque::new();
+        all.try_reserve_exact(most).map_err(|_| refused::<T>(most))?;
+        Ok(Self(all))
+    }
+
+    /// Puts an entry at the end.
+    #[inline]
+    pub(crate) fn push(&mut self, value: T) {
+        if self.0.len() == self.0.capacity() {
+            beyond_room();
+        }
+        self.0.push_back(value);
+    }
+
+    /// Takes the first out.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.0.pop_front()
+    }
+
+    /// Entries in it.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing is in it.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes everything out.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn beyond_room() -> ! {
+    panic!("more entries than were counted at construction");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error_with_its_bytes() {
+        let huge = usize::MAX / 16;
+        assert_eq!(filled(huge, 0u64).unwrap_err(), OutOfMemory { bytes: huge as u64 * 8 });
+        assert_eq!(Stack::<[u8; 32]>::with_room(huge).unwrap_err(), OutOfMemory { bytes: u64::MAX });
+        assert!(Queue::<u64>::with_room(huge).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "more entries than were counted")]
+    fn a_stack_does_not_grow() {
+        let mut stack = Stack::with_room(2).unwrap();
+        (0..3u64).for_each(|value| stack.push(value));
+    }
+}

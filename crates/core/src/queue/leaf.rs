@@ -1,0 +1,372 @@
+//! The queue of one leaf: its head packet, its limits, and where the packets behind the head are.
+
+use alloc::boxed::Box;
+
+use super::NIL;
+use super::aqm::{Behind, Table};
+use super::slab::Slab;
+use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, QueueLimits};
+use crate::parts::memory::one;
+
+/// The packets of all leaf queues of one scheduler.
+#[derive(Debug)]
+pub(crate) struct PacketSlab {
+    store: Slab,
+    /// What is behind the heads of active queues; only where a class asks for one.
+    active: Option<Box<[Table; 1]>>,
+}
+
+impl PacketSlab {
+    /// Room for `limit` packets in all queues together, which are FIFOs.
+    pub(crate) fn new(limit: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self { store: Slab::new(limit)?, active: None })
+    }
+
+    /// Room for the queues of a scheduler for `tree`, which are as its leaves ask for them; see [`PacketSlab::queue_for`].
+    pub(crate) fn for_tree(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let active = match Table::new(tree)? {
+            Some(table) => Some(one(table)?),
+            None => None,
+        };
+        Ok(Self { active, ..Self::new(tree.link().max_queued)? })
+    }
+
+    /// Bytes that one takes whose queues are FIFOs, for `tree`.
+    pub(crate) fn fifo_memory(tree: &Hierarchy) -> u64 {
+        Slab::memory(tree.link().max_queued)
+    }
+
+    /// Bytes that one takes whose queues are as the leaves of `tree` ask for them.
+    pub(crate) fn memory(tree: &Hierarchy) -> u64 {
+        Self::fifo_memory(tree) + Table::memory(tree)
+    }
+
+    /// The queue of `class` of `tree`, for which the slab was made. That of a class that is not a leaf takes nothing.
+    pub(crate) fn queue_for(&mut self, tree: &Hierarchy, class: ClassId) -> LeafQueue {
+        if !tree.is_leaf(class) {
+            return LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });
+        }
+        let config = tree.config(class);
+        let active = self.active.as_mut().map_or(NIL, |table| table[0].add(config));
+        LeafQueue { active, ..LeafQueue::new(config.limits) }
+    }
+
+    /// Flows that an active queue keeps apart; 0 for a FIFO.
+    #[cfg(test)]
+    pub(super) fn flows_of(&self, queue: &LeafQueue) -> u32 {
+        self.active.as_ref().map_or(0, |table| table[0].flows_of(queue.active))
+    }
+
+    /// Packets in all queues together, heads included.
+    #[inline(always)]
+    pub(crate) fn queued(&self) -> u32 {
+        self.store.queued
+    }
+
+    /// What is queued in all queues together.
+    pub(crate) fn backlog(&self) -> Amount {
+        self.store.backlog()
+    }
+}
+
+/// One leaf's queue. Belongs to exactly one [`PacketSlab`], which every call is handed.
+#[derive(Debug)]
+pub(crate) struct LeafQueue {
+    head_handle: u64,
+    head_len: u32,
+    packets: u32,
+    bytes: u32,
+    second: u32,
+    tail: u32,
+    limit_packets: u32,
+    limit_bytes: u32,
+    /// Its number in the slab's table of active queues; [`NIL`] for a FIFO.
+    active: u32,
+}
+
+impl LeafQueue {
+    /// An empty FIFO.
+    #[must_use]
+    pub(crate) const fn new(limits: QueueLimits) -> Self {
+        Self {
+            head_handle: 0,
+            head_len: 0,
+            packets: 0,
+            bytes: 0,
+            second: NIL,
+            tail: NIL,
+            limit_packets: limits.packets,
+            limit_bytes: limits.bytes,
+            active: NIL,
+        }
+    }
+
+    /// Sets the limit of bytes.
+    #[cfg(test)]
+    pub(super) fn limit_bytes_to(&mut self, bytes: u32) {
+        self.limit_bytes = bytes;
+    }
+
+    /// Whether it is a FIFO, and not an active queue.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn is_fifo(&self) -> bool {
+        self.active == NIL
+    }
+
+    /// Whether nothing is queued.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// What is queued.
+    #[must_use]
+    pub(crate) fn backlog(&self) -> Amount {
+        Amount { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
+    }
+
+    /// Length of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn head_len(&self) -> Option<u32> {
+        if self.packets == 0 { None } else { Some(self.head_len) }
+    }
+
+    /// Handle of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
+    #[cfg(test)]
+    pub(super) const fn head_handle(&self) -> Option<u64> {
+        if self.packets == 0 { None } else { Some(self.head_handle) }
+    }
+
+    /// Takes a packet in, or drops it; an active queue may drop others to make room. Whether it was taken in: only then can a queue
+    /// that was empty have become one that is not.
+    #[inline(always)]
+    pub(crate) fn enqueue(
+        &mut self,
+        slab: &mut PacketSlab,
+        now: Nanos,
+        packet: Packet,
+        drops: &mut dyn DropSink,
+    ) -> bool {
+        if self.active != NIL {
+            return self.enqueue_active(slab, now, packet, drops);
+        }
+        match self.push(slab, packet) {
+            Ok(()) => true,
+            Err((packet, reason)) => {
+                drops.dropped(now, packet, reason);
+                false
+            }
+        }
+    }
+
+    /// Takes out the head packet, which belongs to `class`. An active queue may then drop others on its way to the next head; that
+    /// never empties it.
+    #[inline(always)]
+    pub(crate) fn dequeue(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        now: Nanos,
+        drops: &mut dyn DropSink,
+    ) -> Option<Packet> {
+        self.dequeue_within(slab, class, u64::MAX, now, drops)
+    }
+
+    /// As [`LeafQueue::dequeue`], but nothing where the head is longer than `max_len` bytes.
+    #[inline(always)]
+    pub(crate) fn dequeue_within(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        max_len: u64,
+        now: Nanos,
+        drops: &mut dyn DropSink,
+    ) -> Option<Packet> {
+        if self.packets == 0 || u64::from(self.head_len) > max_len {
+            return None;
+        }
+        if self.active != NIL {
+            return Some(self.dequeue_active(slab, class, Some(now), drops));
+        }
+        Some(self.take_head(slab, class))
+    }
+
+    /// Drops all packets, which belong to `class`, in the order in which they would have left.
+    pub(crate) fn purge(&mut self, slab: &mut PacketSlab, class: ClassId, now: Nanos, drops: &mut dyn DropSink) {
+        while self.packets > 0 {
+            let packet = if self.active == NIL {
+                self.take_head(slab, class)
+            } else {
+                self.dequeue_active(slab, class, None, drops)
+            };
+            drops.dropped(now, packet, DropReason::Purged);
+        }
+        if self.active != NIL {
+            self.reset_active(slab);
+        }
+    }
+
+    /// Appends a packet to a FIFO.
+    ///
+    /// # Errors
+    /// The packet itself and the limit that it would exceed; the queue is unchanged then.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, slab: &mut PacketSlab, packet: Packet) -> Result<(), (Packet, DropReason)> {
+        let bytes = u64::from(self.bytes) + u64::from(packet.len);
+        let slab = &mut slab.store;
+        if self.is_over(slab, bytes) {
+            let reason = self.refusal(slab, bytes);
+            return Err((packet, reason));
+        }
+        slab.enter(packet.len);
+        self.packets += 1;
+        // Not above the limit.
+        self.bytes = bytes as u32;
+        if self.packets == 1 {
+            self.head_handle = packet.handle;
+            self.head_len = packet.len;
+            return Ok(());
+        }
+        let node = slab.insert(packet.handle, packet.len);
+        if self.packets == 2 {
+            self.second = node;
+        } else {
+            slab.nodes[self.tail as usize].next = node;
+        }
+        self.tail = node;
+        Ok(())
+    }
+
+    /// Whether one more packet, with which there are `bytes`, would exceed a limit.
+    #[inline(always)]
+    fn is_over(&self, slab: &Slab, bytes: u64) -> bool {
+        self.packets >= self.limit_packets || bytes > u64::from(self.limit_bytes) || slab.is_full()
+    }
+
+    #[cold]
+    fn refusal(&self, slab: &Slab, bytes: u64) -> DropReason {
+        if self.packets >= self.limit_packets {
+            DropReason::QueuePackets
+        } else if bytes > u64::from(self.limit_bytes) {
+            DropReason::QueueBytes
+        } else {
+            debug_assert!(slab.is_full());
+            DropReason::TotalPackets
+        }
+    }
+
+    /// Takes out the head packet of a FIFO, which belongs to `class`; nothing where it is longer than `max_len` bytes.
+    #[inline(always)]
+    pub(crate) fn pop_within(&mut self, slab: &mut PacketSlab, class: ClassId, max_len: u64) -> Option<Packet> {
+        if self.packets == 0 || u64::from(self.head_len) > max_len {
+            return None;
+        }
+        Some(self.take_head(slab, class))
+    }
+
+    #[inline(always)]
+    fn take_head(&mut self, slab: &mut PacketSlab, class: ClassId) -> Packet {
+        let slab = &mut slab.store;
+        let packet = Packet { handle: self.head_handle, len: self.head_len, class };
+        self.packets -= 1;
+        self.bytes -= packet.len;
+        slab.leave(packet.len);
+        if self.packets > 0 {
+            let index = self.second;
+            let node = &slab.nodes[index as usize];
+            self.head_handle = node.handle;
+            self.head_len = node.len;
+            self.second = node.next;
+            slab.release(index);
+        }
+        packet
+    }
+}
+
+/// What is done where the queue is an active one.
+impl LeafQueue {
+    fn behind<'a>(&'a mut self, class: ClassId, drops: &'a mut dyn DropSink) -> Behind<'a> {
+        Behind { queue: self.active, class, packets: &mut self.packets, bytes: &mut self.bytes, drops }
+    }
+
+    #[cold]
+    fn enqueue_active(&mut self, slab: &mut PacketSlab, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> bool {
+        let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
+        table[0].advance(now);
+        let taken = self.enter(&mut table[0], &mut slab.store, packet, drops);
+        slab.active = Some(table);
+        taken
+    }
+
+    fn enter(&mut self, table: &mut Table, slab: &mut Slab, packet: Packet, drops: &mut dyn DropSink) -> bool {
+        // Each time round, at least one packet is dropped.
+        while let Some(reason) = self.why_full(slab, packet.len) {
+            let hopeless = packet.len > self.limit_bytes;
+            if hopeless || !table.evict(slab, &mut self.behind(packet.class, drops), &packet, reason) {
+                drops.dropped(table.now(), packet, reason);
+                return false;
+            }
+        }
+        let Packet { handle, len, class } = packet;
+        table.push(slab, self.active, handle, len);
+        slab.enter(len);
+        self.packets += 1;
+        self.bytes += len;
+        if self.packets == 1 {
+            self.fill_head(table, slab, class, true, drops);
+        }
+        true
+    }
+
+    fn why_full(&self, slab: &Slab, len: u32) -> Option<DropReason> {
+        let bytes = u64::from(self.bytes) + u64::from(len);
+        self.is_over(slab, bytes).then(|| self.refusal(slab, bytes))
+    }
+
+    /// Takes out the head. `now` where CoDel is to judge what follows it.
+    #[cold]
+    fn dequeue_active(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        now: Option<Nanos>,
+        drops: &mut dyn DropSink,
+    ) -> Packet {
+        let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
+        table[0].advance(now.unwrap_or(Nanos::ZERO));
+        let packet = Packet { handle: self.head_handle, len: self.head_len, class };
+        self.packets -= 1;
+        self.bytes -= packet.len;
+        slab.store.leave(packet.len);
+        self.fill_head(&mut table[0], &mut slab.store, class, now.is_some(), drops);
+        slab.active = Some(table);
+        packet
+    }
+
+    /// Lets a packet become the head, if there is any; where there is none, all flows leave their lists.
+    fn fill_head(
+        &mut self,
+        table: &mut Table,
+        slab: &mut Slab,
+        class: ClassId,
+        judged: bool,
+        drops: &mut dyn DropSink,
+    ) {
+        if let Some((handle, len)) = table.next(slab, &mut self.behind(class, drops), judged) {
+            (self.head_handle, self.head_len) = (handle, len);
+        }
+    }
+
+    /// Forgets what CoDel has seen, and who was served last; the queue is empty.
+    #[cold]
+    fn reset_active(&mut self, slab: &mut PacketSlab) {
+        if let Some(table) = &mut slab.active {
+            table[0].reset(self.active);
+        }
+    }
+}
+
+const _: () = assert!(size_of::<LeafQueue>() == 40);
