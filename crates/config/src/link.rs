@@ -110,12 +110,42 @@ impl LinkFile {
         }
     }
 
+    /// Reads the link of a scenario or of one of its peers: written there, or in the file that `link` names. `None` where it is
+    /// wrong and the log says so.
+    ///
+    /// # Errors
+    /// What is wrong with the file named.
+    pub(crate) fn inline_or_named(
+        table: &Table<'_, '_>,
+        options: &ReadOptions<'_>,
+        log: &mut Log,
+    ) -> Result<Option<Self>, Problems> {
+        let Some(value) = table.need("link", "link = \"FILE\", or [link] and [[class]] as in a link file", log) else {
+            return Ok(None);
+        };
+        if let Some(path) = value.value.get_ref().as_str() {
+            if table.get("class").is_some() {
+                let why = "stand in the link file, which is named here".to_owned();
+                let help = "move them there, or write [link] here";
+                log.error(table.key_span("class"), ProblemKind::Misplaced { key: "class", why, help });
+            }
+            return Self::read_from(log.source(), path, options).map(Some);
+        }
+        match Self::from_table(table, options, Log::new(log.source())) {
+            Ok(link) => Ok(Some(link)),
+            Err(problems) => {
+                log.add_all(problems);
+                Ok(None)
+            }
+        }
+    }
+
     /// Reads the link file that another file names. That one has to have a `[link]` of its own, so that files cannot name
     /// each other in circles.
     ///
     /// # Errors
     /// As [`LinkFile::read`].
-    pub(crate) fn read_from(other: &Source, path: &str, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+    fn read_from(other: &Source, path: &str, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         let path = Path::new(other.name()).parent().unwrap_or(Path::new("")).join(path);
         let source = reader::open(&path)?;
         let mut log = Log::new(&source);
@@ -129,11 +159,7 @@ impl LinkFile {
     ///
     /// # Errors
     /// As [`LinkFile::read`], after what `log` has already.
-    pub(crate) fn from_table(
-        document: &Table<'_, '_>,
-        options: &ReadOptions<'_>,
-        mut log: Log,
-    ) -> Result<Self, Problems> {
+    fn from_table(document: &Table<'_, '_>, options: &ReadOptions<'_>, mut log: Log) -> Result<Self, Problems> {
         match Self::assemble(document, options, &mut log) {
             Some(mut file) => {
                 file.warnings = log.finish()?;

@@ -8,7 +8,6 @@ use crate::link::{LinkFile, ReadOptions};
 use crate::names::refusal;
 use crate::problem::{Log, Problem};
 use crate::reader::Table;
-use crate::scenario::link;
 
 const PEER: &str = "[[peer]]";
 const POOL: &str = "[[pool]]";
@@ -61,7 +60,7 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
             },
             log,
         );
-        match link(&table, &options, log) {
+        match LinkFile::inline_or_named(&table, &options, log) {
             Ok(Some(link)) => peers.extend(name.map(|name| Peer { name, link, sources: Vec::new() })),
             Ok(None) => {}
             Err(problems) => log.add_all(problems),
