@@ -1,7 +1,6 @@
 //! `fairlink demo`: the HLS paper's experiment on real packets, beside the fluid ideal and the kernel's HTB, with nothing to set
 //! up.
 
-mod picture;
 mod show;
 mod words;
 
@@ -15,8 +14,6 @@ use fairlink_sim::{Scenario, compare};
 use crate::args::time;
 use crate::failure::Failure;
 use crate::out::{Out, note};
-
-pub(crate) use picture::Canvas;
 
 /// The link of the demo: what any machine can do.
 const LINK_BPS: u64 = 100_000_000;

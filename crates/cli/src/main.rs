@@ -33,7 +33,7 @@ mod receive;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
@@ -66,7 +66,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Receive(args) => receive::run(&args, out),
         Command::Schedulers => schedulers::run(out),
         Command::Bench(args) => bench::run(args, out),
-        Command::Completions(args) => completions::run(&args, out),
-        Command::Man(args) => man::run(&args, out),
+        Command::Completions(args) => completions::run(&args, Cli::command(), out),
+        Command::Man(args) => man::run(&args, Cli::command(), out),
     }
 }

@@ -1,5 +1,7 @@
 //! Standard output as the commands use it: text or JSON, tables, and an end without noise when the pipe is closed.
 
+pub(crate) mod picture;
+
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
 
@@ -8,8 +10,8 @@ use console::Term;
 use serde::Serialize;
 use supports_unicode::Stream;
 
-use crate::demo::Canvas;
 use crate::failure::Failure;
+use crate::out::picture::Canvas;
 
 /// Where a command's data goes.
 pub(crate) struct Out {

@@ -4,10 +4,10 @@ use fairlink_core::ClassId;
 use fairlink_lab::ideal::relative;
 use fairlink_net::demo::{Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
 
-use super::picture::{Bar, draw};
 use super::words::{closing, counts};
 use crate::failure::Failure;
 use crate::out::Out;
+use crate::out::picture::{Bar, draw};
 
 /// How far a run has come, and what every class gets right now; redrawn in place.
 pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), Failure> {
