@@ -5,13 +5,12 @@ mod show;
 mod words;
 
 use anyhow::anyhow;
-use fairlink_config::link::scheduler_named;
 use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
 use fairlink_lab::hls::{self, Difference, Experiment};
 use fairlink_net::demo::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 use fairlink_sim::{Scenario, compare};
 
-use crate::args::time;
+use crate::args::{scheduler, time};
 use crate::failure::Failure;
 use crate::out::{Out, note};
 
@@ -120,8 +119,8 @@ fn players(names: &[String]) -> Result<Vec<Player>, Failure> {
         if name == KERNEL_HTB {
             return Ok(Player::KernelHtb { by_name: true });
         }
-        let found = scheduler_named(name).map(Player::Ours);
-        found.map_err(|error| Failure::wrong(format!("--scheduler: {error}; `fairlink schedulers` lists them")))
+        let found = scheduler(name).map(Player::Ours);
+        found.map_err(|error| Failure::wrong(format!("--scheduler: {error}")))
     };
     names.iter().map(player).collect()
 }

@@ -20,8 +20,6 @@ use crate::units::{QueueLength, parse_queue, parse_size, show_size};
 
 /// The scheduler of a file that names none.
 pub const DEFAULT_SCHEDULER: &str = "hls";
-/// Other names of schedulers.
-pub const ALIASES: [(&str, &str); 1] = [("pgps", "wfq")];
 /// Largest frame of a file that says nothing of it, in bytes.
 pub const DEFAULT_MTU: u32 = 1500;
 /// Largest overhead that may be given in bytes.
@@ -242,7 +240,7 @@ impl LinkFile {
         name: &str,
         leniency: Leniency,
     ) -> Result<(&'static SchedulerInfo, Vec<Problem>), Problems> {
-        let Some(info) = find_scheduler(name) else {
+        let Some(info) = registry::find(name) else {
             return Err(Problems::one(Problem::error(&self.source, None, no_scheduler(name))));
         };
         Ok((info, self.unsupported(info, leniency)?))
@@ -404,19 +402,12 @@ pub(crate) fn first_leaf(tree: &Hierarchy, mut class: ClassId) -> ClassId {
     class
 }
 
-/// The scheduler of that name or alias.
-#[must_use]
-pub fn find_scheduler(name: &str) -> Option<&'static SchedulerInfo> {
-    let name = ALIASES.iter().find(|&&(alias, _)| alias == name).map_or(name, |&(_, name)| name);
-    registry::find(name)
-}
-
-/// The scheduler of that name.
+/// The scheduler that has that name, or has it as another name.
 ///
 /// # Errors
 /// [`ProblemKind::UnknownWord`] with the nearest name and all of them.
 pub fn scheduler_named(name: &str) -> Result<&'static SchedulerInfo, ProblemKind> {
-    find_scheduler(name).ok_or_else(|| no_scheduler(name))
+    registry::find(name).ok_or_else(|| no_scheduler(name))
 }
 
 fn no_scheduler(name: &str) -> ProblemKind {
@@ -475,15 +466,15 @@ fn scheduler(
     log: &mut Log,
 ) -> (Option<&'static SchedulerInfo>, Option<Span>) {
     if let Some(name) = options.scheduler {
-        let info = find_scheduler(name);
+        let info = registry::find(name);
         if info.is_none() {
             log.add(Problem::error(&Arc::clone(log.source()), None, no_scheduler(name)));
         }
         return (info, None);
     }
-    let Some(value) = table.get("scheduler") else { return (find_scheduler(DEFAULT_SCHEDULER), None) };
+    let Some(value) = table.get("scheduler") else { return (registry::find(DEFAULT_SCHEDULER), None) };
     let Some(name) = value.string("the name of a scheduler in quotes", log) else { return (None, None) };
-    let info = find_scheduler(name);
+    let info = registry::find(name);
     if info.is_none() {
         log.error(value.span(), no_scheduler(name));
     }
