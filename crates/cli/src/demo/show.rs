@@ -1,10 +1,10 @@
 //! What the demo shows: live rates while it runs on a terminal, and the outcome.
 
 use fairlink_core::ClassId;
-use fairlink_lab::ideal::relative;
+use fairlink_lab::measure::relative;
 use fairlink_net::demo::{Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
 
-use super::words::{closing, counts};
+use super::verdict::{closing, counts};
 use crate::failure::Failure;
 use crate::out::Out;
 use crate::out::picture::{Bar, draw};
