@@ -1,7 +1,7 @@
 //! The run itself: a clock that jumps from event to event.
 
 use fairlink_core::{
-    Amount, ClassId, Driver, Feature, Leniency, Nanos, Pacer, Scheduler, SchedulerInfo, Wake, registry::build_member,
+    ClassId, Driver, Feature, Leniency, Metered, Nanos, Pacer, Scheduler, SchedulerInfo, Wake, registry::build_member,
 };
 
 use crate::observe::Observer;
@@ -142,7 +142,7 @@ fn notes(info: &SchedulerInfo, scenario: &Scenario) -> Vec<String> {
 /// A link that runs: its port, and the driver with its scheduler.
 struct Line<'a> {
     port: LinkPort<'a>,
-    driver: Driver<Box<dyn Scheduler>>,
+    driver: Driver<Metered<Box<dyn Scheduler>>>,
     now: Nanos,
     wake: Wake,
     idle_turns: u32,
@@ -151,7 +151,8 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>) -> Self {
         // Waking at whole nanoseconds, a catch-up of one keeps the fractions, and with them the rate, exact.
-        let driver = Driver::new(scheduler, Pacer::new(port.scenario().tree.link().rate, Nanos(1)));
+        let tree = &port.scenario().tree;
+        let driver = Driver::new(Metered::new(scheduler, tree), Pacer::new(tree.link().rate, Nanos(1)));
         Self { port, driver, now: Nanos::ZERO, wake: Wake::OnArrival, idle_turns: 0 }
     }
 
@@ -177,8 +178,9 @@ impl<'a> Line<'a> {
     }
 
     fn summary(&self, name: &str, options: &Options, ideals: &[Vec<f64>]) -> Result<Run, SimError> {
-        let queued = conserved(&self.port, self.driver.scheduler())?;
-        Ok(summarise(&self.port, &queued, name, options, ideals))
+        let metered = self.driver.scheduler();
+        metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;
+        Ok(summarise(&self.port, metered, name, options, ideals))
     }
 }
 
@@ -200,27 +202,4 @@ fn run(lines: &mut [Line<'_>], duration: Nanos) -> Result<(), (usize, SimError)>
             progress_at = Nanos((now.0 / progress_step.0).saturating_add(1).saturating_mul(progress_step.0));
         }
     }
-}
-
-/// What each leaf has queued, if nothing was lost and nothing made up.
-fn conserved(port: &LinkPort<'_>, scheduler: &dyn Scheduler) -> Result<Vec<Amount>, SimError> {
-    let mut all = Amount::default();
-    let mut queued_by_leaf = Vec::with_capacity(port.leaves().len());
-    for leaf in port.leaves() {
-        let queued = scheduler.class_backlog(leaf.class);
-        let (offered, sent, dropped) = (leaf.offered, leaf.sent, leaf.dropped);
-        if offered.packets != sent.packets + dropped.packets + queued.packets
-            || offered.bytes != sent.bytes + dropped.bytes + queued.bytes
-        {
-            return Err(SimError::NotConserved { class: leaf.class, offered, sent, dropped, queued });
-        }
-        all.packets += queued.packets;
-        all.bytes += queued.bytes;
-        queued_by_leaf.push(queued);
-    }
-    let reported = scheduler.backlog();
-    if reported != all {
-        return Err(SimError::Amount { reported, counted: all });
-    }
-    Ok(queued_by_leaf)
 }

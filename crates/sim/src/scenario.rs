@@ -1,6 +1,6 @@
 //! What is simulated.
 
-use fairlink_core::{Amount, BuildError, ClassId, Hierarchy, Nanos, Overhead, PoolError};
+use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, Overhead, PoolError};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
@@ -140,34 +140,11 @@ pub enum SimError {
         /// When.
         at: Nanos,
     },
-    /// Packets of a class were lost or made up.
-    #[error(
-        "class {}: {} packets ({} B) offered, {} ({} B) sent, {} ({} B) dropped, {} ({} B) queued do not add up",
-        .class.0, .offered.packets, .offered.bytes, .sent.packets, .sent.bytes, .dropped.packets, .dropped.bytes,
-        .queued.packets, .queued.bytes
-    )]
+    /// Packets were lost or made up: received is not sent and dropped and queued, of a class or of all.
+    #[error("packets were lost or made up: {what}")]
     NotConserved {
-        /// The class.
-        class: ClassId,
-        /// What its sources sent.
-        offered: Amount,
-        /// What left.
-        sent: Amount,
-        /// What was dropped.
-        dropped: Amount,
-        /// What the scheduler says is still queued.
-        queued: Amount,
-    },
-    /// The scheduler's backlog is not the sum of its leaves'.
-    #[error(
-        "the scheduler reports {} packets ({} B) queued, its leaves {} ({} B)",
-        .reported.packets, .reported.bytes, .counted.packets, .counted.bytes
-    )]
-    Amount {
-        /// What it reports.
-        reported: Amount,
-        /// The sum over its leaves.
-        counted: Amount,
+        /// The class and its numbers.
+        what: String,
     },
     /// The observer asked for the end.
     #[error("stopped at {at}")]
