@@ -1,22 +1,24 @@
 //! Link files: a link, its scheduler and its tree of classes. `docs/link-files.md` is the users' reference.
 
+mod head;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, MAX_PACKET, Overhead, Rate, SchedulerInfo,
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Overhead, Rate, SchedulerInfo,
     registry::{self, SCHEDULERS},
 };
 use miette::{NamedSource, Severity};
 
 use crate::class::{self, LinkFacts, RawClass};
-use crate::kind::ProblemKind;
+use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
-use crate::problem::{Log, Problem, Problems, Source, Span};
-use crate::reader::{self, Table, Value, unknown_word};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
+use crate::reader::{self, Table, unknown_word};
 use crate::tree::{self, Built};
-use crate::units::{QueueLength, parse_queue, parse_size, show_size};
+use crate::units::show_size;
 
 /// The scheduler of a file that names none.
 pub const DEFAULT_SCHEDULER: &str = "hls";
@@ -29,9 +31,6 @@ pub const DEFAULT_QUEUED: u32 = 65_536;
 
 /// What a file may hold, be it about a link or about traffic on it.
 pub(crate) const DOCUMENT_KEYS: [&str; 8] = ["link", "class", "duration", "warmup", "seed", "source", "peer", "pool"];
-const LINK_KEYS: [&str; 6] = ["rate", "scheduler", "mtu", "overhead", "default", "buffer"];
-const OVERHEADS: [(&str, Overhead); 4] =
-    [("ethernet", Overhead::ETHERNET), ("docsis", Overhead::DOCSIS), ("ptm", Overhead::PTM), ("atm", Overhead::ATM)];
 
 /// How strictly a file is read, and for which scheduler.
 #[derive(Clone, Copy, Debug)]
@@ -417,105 +416,6 @@ fn no_scheduler(name: &str) -> ProblemKind {
 /// Four packets for each class of a large tree.
 fn default_queued(classes: usize) -> u32 {
     u32::try_from(classes.saturating_mul(4)).unwrap_or(u32::MAX).max(DEFAULT_QUEUED)
-}
-
-/// The `[link]` table.
-struct Head<'a> {
-    span: Span,
-    rate: Option<Rate>,
-    rate_span: Span,
-    scheduler: Option<&'static SchedulerInfo>,
-    scheduler_span: Option<Span>,
-    mtu: u32,
-    overhead: Overhead,
-    default: Option<(&'a str, Span)>,
-    max_queued: Option<u32>,
-}
-
-impl<'a> Head<'a> {
-    fn read(document: &Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
-        let link = document.need("link", "[link] and below it rate = \"100mbit\"", log)?;
-        let table = link.table("[link]", "a table: [link]", log)?;
-        table.only(&LINK_KEYS, log);
-        let rate_value = table.need("rate", "rate = \"100mbit\"", log);
-        let rate = rate_value.and_then(|value| value.rate(None, log));
-        let (scheduler, scheduler_span) = scheduler(&table, options, log);
-        let overhead = table.get("overhead").and_then(|value| overhead(value, log)).unwrap_or(Overhead::NONE);
-        let mtu = table.get("mtu").and_then(|value| mtu(value, overhead, log)).unwrap_or(DEFAULT_MTU);
-        let default = table
-            .get("default")
-            .and_then(|value| Some((value.string("the name of a class in quotes", log)?, value.span())));
-        let max_queued = table.get("buffer").and_then(|value| max_queued(value, log));
-        Some(Self {
-            span: table.span.clone(),
-            rate,
-            rate_span: rate_value.map_or(table.span, Value::span),
-            scheduler,
-            scheduler_span,
-            mtu,
-            overhead,
-            default,
-            max_queued,
-        })
-    }
-}
-
-fn scheduler(
-    table: &Table<'_, '_>,
-    options: &ReadOptions<'_>,
-    log: &mut Log,
-) -> (Option<&'static SchedulerInfo>, Option<Span>) {
-    if let Some(name) = options.scheduler {
-        let info = registry::find(name);
-        if info.is_none() {
-            log.add(Problem::error(&Arc::clone(log.source()), None, no_scheduler(name)));
-        }
-        return (info, None);
-    }
-    let Some(value) = table.get("scheduler") else { return (registry::find(DEFAULT_SCHEDULER), None) };
-    let Some(name) = value.string("the name of a scheduler in quotes", log) else { return (None, None) };
-    let info = registry::find(name);
-    if info.is_none() {
-        log.error(value.span(), no_scheduler(name));
-    }
-    (info, Some(value.span()))
-}
-
-fn overhead(value: Value<'_, '_>, log: &mut Log) -> Option<Overhead> {
-    let text = value.quantity("a size such as \"38B\", or ethernet, docsis, ptm, atm", log)?;
-    if let Some(&(_, overhead)) = OVERHEADS.iter().find(|&&(word, _)| word == text) {
-        return Some(overhead);
-    }
-    if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        log.error(value.span(), unknown_word("overhead", text, OVERHEADS.iter().map(|&(word, _)| word)));
-        return None;
-    }
-    let bytes = value.unit(parse_size(text, MAX_OVERHEAD), log)?;
-    Some(Overhead::fixed(bytes as u16))
-}
-
-fn mtu(value: Value<'_, '_>, overhead: Overhead, log: &mut Log) -> Option<u32> {
-    let mtu = value.some_size(u64::from(MAX_PACKET), log)? as u32;
-    let accounted = overhead.accounted(mtu);
-    if accounted > MAX_PACKET {
-        let text = format!("{} with its overhead", show_size(u64::from(accounted)));
-        value.out_of_range(text, show_size(1), show_size(u64::from(MAX_PACKET)), log);
-        return None;
-    }
-    Some(mtu)
-}
-
-fn max_queued(value: Value<'_, '_>, log: &mut Log) -> Option<u32> {
-    let text = value.quantity("a number of packets such as \"65536p\"", log)?;
-    match value.unit(parse_queue(text), log)? {
-        QueueLength::Packets(packets) => Some(packets),
-        QueueLength::Bytes(_) | QueueLength::Time(_) => {
-            let why = "of the link is the number of packets in all queues together".to_owned();
-            let help = "write it with the unit p, such as \"65536p\"";
-            log.error(value.span(), ProblemKind::Misplaced { key: "buffer", why, help });
-            None
-        }
-    }
 }
 
 fn classes<'a>(document: &Table<'a, '_>, rate: Option<Rate>, log: &mut Log) -> Vec<RawClass<'a>> {

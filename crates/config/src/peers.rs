@@ -3,10 +3,9 @@
 use fairlink_core::{ClassId, Feature, Pool, Rate, Share};
 use fairlink_traffic::spec::SourceSpec;
 
-use crate::kind::ProblemKind;
 use crate::link::{LinkFile, ReadOptions};
 use crate::names::refusal;
-use crate::problem::{Log, Problem};
+use crate::problem::{Log, Problem, ProblemKind};
 use crate::reader::Table;
 
 const PEER: &str = "[[peer]]";

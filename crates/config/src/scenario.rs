@@ -7,10 +7,9 @@ use fairlink_traffic::spec::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize
 use miette::NamedSource;
 use toml::de::DeValue;
 
-use crate::kind::ProblemKind;
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions, leaf};
 use crate::peers::{self, Peer, PoolSpec};
-use crate::problem::{Log, Problem, Problems, Source};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source};
 use crate::reader::{self, Table, Value, unknown_word};
 use crate::units::{parse_thousandths, parse_time};
 

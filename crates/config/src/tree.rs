@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use fairlink_core::{ClassId, Hierarchy, HierarchyError, LinkConfig};
 
 use crate::class::RawClass;
-use crate::kind::ProblemKind;
 use crate::names::{LINK, Names};
-use crate::problem::{Log, Span};
+use crate::problem::{Log, ProblemKind, Span};
 use crate::reader::closest;
 
 /// Most names of a cycle that are shown.
