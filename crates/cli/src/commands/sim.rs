@@ -12,7 +12,7 @@ use fairlink_lab::figures::rates::{self, PlotError};
 use fairlink_lab::measure::{SETTLE, TOLERANCE, WINDOW};
 use fairlink_lab::rate_unit::RateUnit;
 use fairlink_lab::report::{self, Style};
-use fairlink_sim::{Observer, Options, Report, Shared, SharedPool, SimError, compare_shared};
+use fairlink_sim::{LinkPool, Links, Observer, Options, Report, SimError, compare_links};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
@@ -60,13 +60,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         warmup: file.warmup,
         seed: file.seed,
     };
-    let pool = |pool: &PoolSpec| SharedPool {
+    let pool = |pool: &PoolSpec| LinkPool {
         name: pool.name.clone(),
         rate: pool.rate,
         burst: pool.burst,
         members: pool.members.clone(),
     };
-    let shared = Shared {
+    let links = Links {
         first: scenario(&file.link, &file.sources),
         further: file.peers.iter().map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources))).collect(),
         pools: file.pools.iter().map(pool).collect(),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let options = Options { window: args.out.is_some().then(|| window(file.duration)), settle: SETTLE };
     let watch = &mut Watch::new(schedulers.len() as u64 * u64::from(args.runs), file.duration)?;
-    let report = compare_shared(&shared, &schedulers, leniency, args.runs, &options, watch);
+    let report = compare_links(&links, &schedulers, leniency, args.runs, &options, watch);
     watch.bar.finish_and_clear();
     let report = report.map_err(|error| match error {
         SimError::Build { error, .. } => file.link.explain(&error).into(),
