@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlink_core::ClassId;
+use thiserror::Error;
 
 use crate::reader::closest;
 
@@ -17,6 +18,16 @@ pub const MAX_NAME: usize = 255;
 pub struct Names {
     by_id: Vec<Arc<str>>,
     by_name: HashMap<Arc<str>, ClassId>,
+}
+
+/// No class of a tree has this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no class \"{name}\"{}", .suggestion.as_ref().map_or(String::new(), |name| format!("; did you mean \"{name}\"?")))]
+pub struct UnknownClass {
+    /// As written.
+    pub name: String,
+    /// The closest name.
+    pub suggestion: Option<String>,
 }
 
 impl Names {
@@ -50,6 +61,15 @@ impl Names {
     #[must_use]
     pub fn id(&self, name: &str) -> Option<ClassId> {
         self.by_name.get(name).copied()
+    }
+
+    /// The class of that name, which somebody wrote.
+    ///
+    /// # Errors
+    /// Says which name may have been meant.
+    pub fn find(&self, name: &str) -> Result<ClassId, UnknownClass> {
+        let unknown = || UnknownClass { name: name.to_owned(), suggestion: self.closest(name).map(str::to_owned) };
+        self.id(name).ok_or_else(unknown)
     }
 
     /// All names, by id, the link first.

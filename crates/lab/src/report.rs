@@ -37,8 +37,10 @@ fn join(lines: Vec<String>, within: &[bool], style: Style) -> String {
     text
 }
 
-fn span(phase: &Phase) -> String {
-    format!("{} .. {} s", phase.start_s, phase.end_s)
+/// A phase from its start to its end, both in seconds.
+#[must_use]
+pub fn span(start_s: f64, end_s: f64) -> String {
+    format!("{start_s} .. {end_s} s")
 }
 
 /// Measured against ideal rates, one line for each leaf in each phase. Leaves that should get nothing and got nothing are
@@ -52,7 +54,7 @@ pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> 
     });
     let (mut rows, mut within) = (Vec::new(), Vec::new());
     for phase in phases {
-        let mut name = span(phase);
+        let mut name = span(phase.start_s, phase.end_s);
         let shown = phase.classes.iter().filter(|class| class.ideal_bps > 0.0 || class.settled_bps > 0.0);
         for class in shown {
             let off = relative(class.settled_bps, class.ideal_bps, link_bps);
@@ -90,7 +92,7 @@ pub fn side_by_side(report: &Report, style: Style) -> String {
     head.extend(runs.iter().map(title));
     let (mut rows, mut within) = (Vec::new(), Vec::new());
     for (n, phase) in first.phases.iter().enumerate() {
-        let mut name = span(phase);
+        let mut name = span(phase.start_s, phase.end_s);
         for (m, class) in phase.classes.iter().enumerate() {
             let measured: Vec<f64> = runs.iter().map(|run| run.phases[n].classes[m].settled_bps).collect();
             if class.ideal_bps == 0.0 && measured.iter().all(|&bps| bps == 0.0) {
@@ -150,7 +152,12 @@ pub fn runs(report: &Report) -> String {
             let phase = &run.phases[worst.phase];
             let of = if worst.ideal_bps > 0.0 { "its ideal" } else { "the link" };
             let off = worst.relative * 100.0;
-            let _ = write!(text, "; furthest from the ideal: {} by {off:.2} % of {of} in {}", worst.class, span(phase));
+            let _ = write!(
+                text,
+                "; furthest from the ideal: {} by {off:.2} % of {of} in {}",
+                worst.class,
+                span(phase.start_s, phase.end_s)
+            );
         }
         text.push('\n');
     }
