@@ -79,7 +79,7 @@ impl Names {
 
     /// The name that `word` is most likely a slip of.
     #[must_use]
-    pub fn closest(&self, word: &str) -> Option<&str> {
+    pub(crate) fn closest(&self, word: &str) -> Option<&str> {
         closest(word, self.iter().skip(1))
     }
 }

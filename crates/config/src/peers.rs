@@ -1,7 +1,7 @@
 //! `[[peer]]` and `[[pool]]` of a scenario file: further links, and what links share.
 
 use fairlink_core::{ClassId, Feature, Pool, Rate, Share};
-use fairlink_traffic::spec::SourceSpec;
+use fairlink_traffic::SourceSpec;
 
 use crate::link::{LinkFile, ReadOptions};
 use crate::names::refusal;

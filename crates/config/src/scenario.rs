@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fairlink_core::Nanos;
-use fairlink_traffic::spec::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceSpec};
+use fairlink_traffic::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceSpec};
 use miette::NamedSource;
 use toml::de::DeValue;
 

@@ -4,7 +4,7 @@
 //! * [`measure`]: how runs are measured, and how far a rate is from its ideal.
 //! * [`report`]: what simulations found, as text; [`table`] lays its tables out, and those of others.
 //! * [`figures`]: what was measured, drawn.
-//! * [`bench`]: what a packet costs under each scheduler on this machine.
+//! * [`mod@bench`]: what a packet costs under each scheduler on this machine.
 
 pub mod bench;
 pub mod experiments;

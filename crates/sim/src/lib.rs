@@ -16,16 +16,16 @@
 #![forbid(unsafe_code)]
 
 mod engine;
-pub mod links;
+mod links;
 mod measure;
-pub mod observe;
+mod observe;
 mod port;
-pub mod report;
-pub mod scenario;
+mod report;
+mod scenario;
 mod summary;
 
 pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use observe::Observer;
 pub use report::{ClassRate, ClassRun, Delay, InnerRun, LinkRun, Phase, Report, Run, Window, Windows};
-pub use scenario::{Options, Scenario, SimError};
+pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};

@@ -13,10 +13,10 @@
 //! Lengths and rates here are those of the frames themselves. What a link adds to each frame when it accounts for it is
 //! added by whoever hands the packets to a scheduler.
 
-pub mod mix;
-pub mod source;
-pub mod spec;
+mod mix;
+mod source;
+mod spec;
 
 pub use mix::{Event, MixError, TrafficMix, What};
 pub use source::{Arrival, Source};
-pub use spec::{Interval, Model, PacketSize, SourceError, SourceSpec};
+pub use spec::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceError, SourceSpec};
