@@ -18,7 +18,7 @@ pub struct Links {
     pub pools: Vec<LinkPool>,
 }
 
-/// A pool, see [`fairlink_core::pool`].
+/// A [`Pool`] to be, and who borrows from it.
 #[derive(Clone, Debug)]
 pub struct LinkPool {
     /// Its name.
