@@ -256,7 +256,7 @@ impl LinkFile {
         })
     }
 
-    /// Puts the name and the place of the class to a scheduler's refusal of this file's tree.
+    /// What to tell the user when a scheduler refuses this file's tree: the refusal, with the name and the place of the class.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> Problems {
         let (class, message) = match *error {

@@ -1,4 +1,5 @@
-//! Rates, sizes and times as users write them, read exactly: no floating point, no rounding but for shares of the link.
+//! Rates, sizes and times as users write them, read exactly: without floating point. Only shares of the link are
+//! rounded.
 //!
 //! A number without a unit is refused, and so are units that mean different things to different people (`kbps`, `KB`).
 //! The `show_*` functions write what the `parse_*` functions read back as the same value.
@@ -432,8 +433,8 @@ impl<'a> Number<'a> {
 
     /// The number times `factor`, if it is whole.
     ///
-    /// A fraction of n digits whose last is not zero cannot have both factors 2 and 5 left to give, so times 10^k or 2^k it
-    /// is whole only if n <= k: no intermediate value is larger than the result.
+    /// Take a fraction of n digits whose last is not zero. Times 10^k or 2^k it is whole only if n <= k, because its digits
+    /// are not divisible by both 2 and 5. So no intermediate value is larger than the result.
     fn scaled(&self, factor: Factor) -> Scaled {
         // 10^25 fits in no limit of ours, and 10^25 * 10^12 still fits in 128 bits.
         if self.whole.len() > 25 {

@@ -1,9 +1,9 @@
 //! What a packet costs under each scheduler on this machine, side by side.
 //!
-//! Measured is one enqueue and one dequeue, in batches of [`BATCH`], with every leaf backlogged and arrivals at the leaves in
-//! random order. Classification is not in it; handing a packet over is, which costs a nanosecond or two. The link's largest packet
-//! is the packet sent, so that a round robin visits a leaf for every packet: the dearest case. The figure is the median of
-//! [`REPETITIONS`].
+//! A figure is the cost of one enqueue and one dequeue, in batches of [`BATCH`], with every leaf backlogged and arrivals at the
+//! leaves in random order. Handing a packet over is part of it and costs a nanosecond or two; classification is not. Every packet
+//! is as long as the link allows, so that a round robin visits a leaf for every packet: the dearest case. The figure is the median
+//! of [`REPETITIONS`].
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ pub const BATCH: usize = 32;
 /// Times each figure is measured; the median is reported.
 pub const REPETITIONS: usize = 7;
 
-/// Packets that wait at each leaf before the measurement. With less, a leaf runs empty whose arrival comes late in one random
-/// order and whose turn came early, or, where there are few leaves, within a batch.
+/// Packets that wait at each leaf before the measurement. With fewer, a leaf would run empty when its turn comes early and its next
+/// arrival late, or, where there are few leaves, within a batch.
 fn depth(leaves: usize) -> usize {
     4 + (2 * BATCH).div_ceil(leaves.max(1))
 }

@@ -18,7 +18,7 @@ const MAX_IDLE_TURNS: u32 = 1000;
 /// How often an observer is asked whether to go on, evenly over the simulated time.
 const PROGRESS_CALLS: u64 = 200;
 
-/// Calls of the driver after which an observer is asked in any case: of a long run, a 200th is longer than anyone waits after
+/// Calls of the driver after which an observer is asked in any case: a 200th of a long run is longer than anyone waits after
 /// Ctrl-C.
 const PROGRESS_TURNS: u64 = 1 << 17;
 
@@ -171,7 +171,7 @@ struct RunningLink<'a> {
 
 impl<'a> RunningLink<'a> {
     fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>) -> Self {
-        // Waking at whole nanoseconds, a catch-up of one keeps the fractions, and with them the rate, exact.
+        // The driver wakes at whole nanoseconds. A catch-up of one keeps what they leave out, so that the rate is exact.
         let tree = &port.scenario().tree;
         let driver = Driver::new(Metered::new(scheduler, tree), Pacer::new(tree.link().rate, Nanos(1)));
         Self { port, driver, now: Nanos::ZERO, wake: Wake::OnArrival, idle_turns: 0 }

@@ -11,8 +11,8 @@
 //! numbers, integer sums. Floats appear only when a finished sum is divided for the report.
 //!
 //! # Errors and panics
-//! What a scenario can get wrong is a [`SimError`], and so is a scheduler that loses packets or stops: whoever tries one
-//! should read a report, not a backtrace.
+//! Whatever is wrong with a scenario is a [`SimError`]. So is a scheduler that loses packets or stops: whoever tries a new one should
+//! read a report, not a backtrace.
 #![forbid(unsafe_code)]
 
 mod engine;

@@ -86,8 +86,8 @@ pub(crate) fn phases(scenarios: &[Scenario]) -> Vec<Interval> {
     cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
 }
 
-/// By link, phase and class: what max-min fairness gives. Members of a pool and what is below them share the pool as if it were a
-/// link and they its classes, each capped at its own link's rate; all others share their link as if it had no pool.
+/// What max-min fairness gives, by link, phase and class. A pool counts as a link: its members are the classes of that link, with
+/// what is below them, each capped at its own link's rate. All other classes share their link as if it had no pool.
 pub(crate) fn ideals(scenarios: &[Scenario], pools: &[LinkPool], phases: &[Interval]) -> Vec<Vec<Vec<f64>>> {
     let mut ideals: Vec<_> = scenarios.iter().map(|scenario| scenario.ideals_in(phases)).collect();
     for pool in pools {
@@ -117,8 +117,8 @@ pub(crate) fn ideals(scenarios: &[Scenario], pools: &[LinkPool], phases: &[Inter
     ideals
 }
 
-/// The tree of a pool, and by its ids but the root's the link and the class that they stand for. `None` for members that are not
-/// classes of their links; schedulers refuse those.
+/// The tree of a pool, and for each of its classes but the root the link and the class that it stands for. `None` where a member is
+/// no class of its link; schedulers refuse that.
 fn pooled(scenarios: &[Scenario], pool: &LinkPool) -> Option<(Hierarchy, Vec<(usize, ClassId)>)> {
     let mut tree = Hierarchy::builder(LinkConfig::new(pool.rate));
     let mut origins = Vec::new();

@@ -242,7 +242,7 @@ impl DropSink for LinkPort<'_> {
 
 impl Port for LinkPort<'_> {
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
-        // What is refilled made room when it left, which was before any event of now.
+        // Packets that have left made room before anything that happens now.
         self.refill(now, batch);
         while self.mix.peek().is_some_and(|at| at <= now) {
             let Some(event) = self.mix.next() else { break };

@@ -36,8 +36,8 @@ pub struct Options {
     pub settle: Nanos,
 }
 
-/// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers; of more, it would take longer than
-/// many a simulation.
+/// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers. For more it would take longer than many
+/// a simulation.
 const EXACT_CELLS: usize = 10_000;
 
 /// Most classes times windows that are recorded in one run; 8 bytes each, and as many again in the report.
@@ -140,7 +140,7 @@ pub enum SimError {
         /// When.
         at: Nanos,
     },
-    /// Packets were lost or made up: received is not sent and dropped and queued, of a class or of all.
+    /// Packets were lost or made up: of a class or of all, what was received is not what was sent, dropped and is still queued.
     #[error("packets were lost or made up: {what}")]
     NotConserved {
         /// The class and its numbers.
@@ -215,9 +215,9 @@ impl Scenario {
         demand
     }
 
-    /// What hierarchical max-min fairness gives each class in each phase, in bit/s: by phase, then by class id, the link
-    /// first. Exact (but for the float) up to 10,000 classes times phases, beyond that less than one bit/s below it for each
-    /// level of the tree.
+    /// What hierarchical max-min fairness gives each class in each phase, in bit/s: by phase, then by class id, the link first.
+    /// Exact, but for the float, up to 10,000 classes times phases. Beyond that a rate may be too low, by less than one bit/s
+    /// for each level of the tree.
     #[must_use]
     pub fn ideals(&self) -> Vec<Vec<f64>> {
         self.ideals_in(&self.phases())
@@ -229,7 +229,7 @@ impl Scenario {
     }
 }
 
-/// What hierarchical max-min fairness gives each class of `tree` in each phase, where `demand` is asked for at its start.
+/// What hierarchical max-min fairness gives each class of `tree` in each phase. The demand of a phase is that at its start.
 pub(crate) fn solve(tree: &Hierarchy, phases: &[Interval], demand: impl Fn(Nanos) -> Demand) -> Vec<Vec<f64>> {
     if tree.len() * phases.len() > EXACT_CELLS {
         let mut solver = Solver::new(tree);

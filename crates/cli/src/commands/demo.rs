@@ -1,5 +1,5 @@
-//! `fairlink demo`: the HLS paper's experiment on real packets, beside the fluid ideal and the kernel's HTB, with nothing to set
-//! up.
+//! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and the kernel's HTB, with nothing to
+//! set up.
 
 mod show;
 mod verdict;

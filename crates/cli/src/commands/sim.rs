@@ -100,7 +100,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if out.json { out.document(&report) } else { text(&report, out) }
 }
 
-/// Whether a warning is not about frames (matches, default class) and not said again in the notes of a run.
+/// Whether a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
+/// notes of its run.
 fn concerns_a_simulation(warning: &Problem) -> bool {
     use fairlink_config::problem::ProblemKind::{NoMatch, Unsupported};
     !matches!(warning.kind(), NoMatch { .. } | Unsupported { .. })

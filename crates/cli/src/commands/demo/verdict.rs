@@ -40,8 +40,8 @@ fn least(off: f64) -> String {
     human::percent((off * 1e4).ceil().max(1.0) / 1e4)
 }
 
-/// Where all shares are as they should be and too little was sent all the same: the smallest part of the ideal total that was
-/// sent in a phase, and the largest distance of a share from its ideal, relative to it.
+/// Tells a link that was not full from shares that are wrong. Where every share is as it should be and too little was sent all the
+/// same: the smallest part of the ideal total that was sent in a phase, and how far a share was from its ideal at most.
 fn starved(run: &DemoRun) -> Option<(f64, f64)> {
     let (mut used, mut uneven) = (1.0f64, 0.0f64);
     for phase in &run.phases {
