@@ -1,7 +1,8 @@
 //! Values on the command line.
 
+use fairlink_config::link::scheduler_named;
 use fairlink_config::units::{parse_rate, parse_time};
-use fairlink_core::{Nanos, Rate};
+use fairlink_core::{Nanos, Rate, SchedulerInfo};
 
 /// A time with its unit, such as `10ms`.
 pub(crate) fn time(text: &str) -> Result<Nanos, String> {
@@ -11,6 +12,11 @@ pub(crate) fn time(text: &str) -> Result<Nanos, String> {
 /// A rate with its unit, such as `10mbit`.
 pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     parse_rate(text, None).map_err(|error| format!("{error}; {}", error.help()))
+}
+
+/// A scheduler by one of its names.
+pub(crate) fn scheduler(name: &str) -> Result<&'static SchedulerInfo, String> {
+    scheduler_named(name).map_err(|error| format!("{error}; `fairlink schedulers` lists them"))
 }
 
 /// What there is to choose from.

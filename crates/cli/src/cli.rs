@@ -2,10 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::link::FluidArgs;
-use crate::{bench, check, completions, demo, explain, man, sim};
+use crate::commands::{bench, check, completions, demo, explain, man, sim};
 #[cfg(target_os = "linux")]
-use crate::{ctl, gateway, generate, receive};
+use crate::commands::{ctl, gateway, generate, receive};
+use crate::link::FluidArgs;
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
@@ -23,7 +23,7 @@ pub(crate) struct Cli {
     pub(crate) json: bool,
 }
 
-/// One per module.
+/// What `fairlink` can be asked to do; one file each in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Share a link among real packets in a private network namespace, and see measured rates beside ideal ones.

@@ -1,10 +1,13 @@
-//! The `fairlink` command. Thin: what it can do, the libraries can do. One module per command.
+//! The `fairlink` command. Thin: what it can do, the libraries can do.
+//!
+//! The command line is a type in `cli.rs`; each command has a file in `commands/`; what they print goes through `out.rs`.
 //!
 //! Data goes to standard output, messages to standard error. Exit code 0: done; 1: the check, the claim or the run failed;
 //! 2: the command line or a file is wrong.
 
 mod args;
 mod cli;
+mod commands;
 mod failure;
 mod human;
 mod interrupt;
@@ -12,30 +15,14 @@ mod link;
 mod out;
 mod promises;
 
-mod bench;
-mod check;
-mod completions;
-mod demo;
-mod explain;
-mod fluid;
-mod man;
-mod schedulers;
-mod sim;
-
-#[cfg(target_os = "linux")]
-mod ctl;
-#[cfg(target_os = "linux")]
-mod gateway;
-#[cfg(target_os = "linux")]
-mod generate;
-#[cfg(target_os = "linux")]
-mod receive;
-
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+use crate::commands::{bench, check, completions, demo, explain, fluid, man, schedulers, sim};
+#[cfg(target_os = "linux")]
+use crate::commands::{ctl, gateway, generate, receive};
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -66,7 +53,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Receive(args) => receive::run(&args, out),
         Command::Schedulers => schedulers::run(out),
         Command::Bench(args) => bench::run(args, out),
-        Command::Completions(args) => completions::run(&args, out),
-        Command::Man(args) => man::run(&args, out),
+        Command::Completions(args) => completions::run(&args, Cli::command(), out),
+        Command::Man(args) => man::run(&args, Cli::command(), out),
     }
 }

@@ -1,15 +1,17 @@
 //! Standard output as the commands use it: text or JSON, tables, and an end without noise when the pipe is closed.
 
+pub(crate) mod picture;
+
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use console::Term;
+use fairlink_lab::table::lines;
 use serde::Serialize;
 use supports_unicode::Stream;
 
-use crate::demo::Canvas;
 use crate::failure::Failure;
+use crate::out::picture::Canvas;
 
 /// Where a command's data goes.
 pub(crate) struct Out {
@@ -46,22 +48,7 @@ impl Out {
         rows: Vec<Vec<String>>,
         right: Range<usize>,
     ) -> Result<(), Failure> {
-        let mut table = Table::new();
-        table
-            .load_preset(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_header(head.iter().map(AsRef::as_ref));
-        table.add_rows(rows);
-        for (index, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, 2));
-            if right.contains(&index) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        for line in table.lines() {
-            writeln!(self.writer, "{}", line.trim_end())?;
-        }
-        Ok(())
+        lines(head, rows, right).iter().try_for_each(|line| self.line(line))
     }
 
     /// Whether to colour text.

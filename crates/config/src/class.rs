@@ -4,10 +4,9 @@ use fairlink_core::{
     ClassConfig, Contract, Feature, LeakyBucket, MAX_WEIGHT, Nanos, QueueKind, QueueLimits, Rate, ServiceCurve, Share,
 };
 
-use crate::kind::ProblemKind;
 use crate::matching::Match;
 use crate::names::refusal;
-use crate::problem::{Log, Span};
+use crate::problem::{Log, ProblemKind, Span};
 use crate::reader::{Table, Value};
 use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
 

@@ -4,7 +4,7 @@ use fairlink_core::{ClassId, Hierarchy};
 use thiserror::Error;
 
 use crate::link::first_leaf;
-use crate::names::Names;
+use crate::names::{Names, UnknownClass};
 use crate::units::{UnitError, parse_rate};
 
 /// Why a demand was refused.
@@ -17,13 +17,8 @@ pub enum DemandError {
         item: String,
     },
     /// No such class.
-    #[error("there is no class \"{name}\"{}", .suggestion.as_ref().map_or(String::new(), |name| format!("; did you mean \"{name}\"?")))]
-    UnknownClass {
-        /// As written.
-        name: String,
-        /// The closest name.
-        suggestion: Option<String>,
-    },
+    #[error(transparent)]
+    UnknownClass(#[from] UnknownClass),
     /// A class with children.
     #[error("\"{name}\" has classes below it, and only classes without have demands; \"{leaf}\" is one below it")]
     NotALeaf {
@@ -62,10 +57,7 @@ pub fn parse_demand(text: &str, tree: &Hierarchy, names: &Names) -> Result<Vec<(
         }
         let (name, rate) = item.split_once('=').ok_or_else(|| DemandError::Form { item: item.to_owned() })?;
         let (name, rate) = (name.trim(), rate.trim());
-        let Some(class) = names.id(name) else {
-            let suggestion = names.closest(name).map(str::to_owned);
-            return Err(DemandError::UnknownClass { name: name.to_owned(), suggestion });
-        };
+        let class = names.find(name)?;
         if !tree.is_leaf(class) {
             let leaf = names.name(first_leaf(tree, class)).to_owned();
             return Err(DemandError::NotALeaf { name: name.to_owned(), leaf });

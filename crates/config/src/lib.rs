@@ -18,7 +18,6 @@
 
 mod class;
 pub mod demand;
-mod kind;
 pub mod link;
 pub mod matching;
 pub mod names;

@@ -1,27 +1,27 @@
 //! Link files: a link, its scheduler and its tree of classes. `docs/link-files.md` is the users' reference.
 
+mod head;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, MAX_PACKET, Overhead, Rate, SchedulerInfo,
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Overhead, Rate, SchedulerInfo,
     registry::{self, SCHEDULERS},
 };
 use miette::{NamedSource, Severity};
 
 use crate::class::{self, LinkFacts, RawClass};
-use crate::kind::ProblemKind;
+use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
-use crate::problem::{Log, Problem, Problems, Source, Span};
-use crate::reader::{self, Table, Value, unknown_word};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
+use crate::reader::{self, Table, unknown_word};
 use crate::tree::{self, Built};
-use crate::units::{QueueLength, parse_queue, parse_size, show_size};
+use crate::units::show_size;
 
 /// The scheduler of a file that names none.
 pub const DEFAULT_SCHEDULER: &str = "hls";
-/// Other names of schedulers.
-pub const ALIASES: [(&str, &str); 1] = [("pgps", "wfq")];
 /// Largest frame of a file that says nothing of it, in bytes.
 pub const DEFAULT_MTU: u32 = 1500;
 /// Largest overhead that may be given in bytes.
@@ -31,9 +31,6 @@ pub const DEFAULT_QUEUED: u32 = 65_536;
 
 /// What a file may hold, be it about a link or about traffic on it.
 pub(crate) const DOCUMENT_KEYS: [&str; 8] = ["link", "class", "duration", "warmup", "seed", "source", "peer", "pool"];
-const LINK_KEYS: [&str; 6] = ["rate", "scheduler", "mtu", "overhead", "default", "buffer"];
-const OVERHEADS: [(&str, Overhead); 4] =
-    [("ethernet", Overhead::ETHERNET), ("docsis", Overhead::DOCSIS), ("ptm", Overhead::PTM), ("atm", Overhead::ATM)];
 
 /// How strictly a file is read, and for which scheduler.
 #[derive(Clone, Copy, Debug)]
@@ -110,12 +107,42 @@ impl LinkFile {
         }
     }
 
+    /// Reads the link of a scenario or of one of its peers: written there, or in the file that `link` names. `None` where it is
+    /// wrong and the log says so.
+    ///
+    /// # Errors
+    /// What is wrong with the file named.
+    pub(crate) fn inline_or_named(
+        table: &Table<'_, '_>,
+        options: &ReadOptions<'_>,
+        log: &mut Log,
+    ) -> Result<Option<Self>, Problems> {
+        let Some(value) = table.need("link", "link = \"FILE\", or [link] and [[class]] as in a link file", log) else {
+            return Ok(None);
+        };
+        if let Some(path) = value.value.get_ref().as_str() {
+            if table.get("class").is_some() {
+                let why = "stand in the link file, which is named here".to_owned();
+                let help = "move them there, or write [link] here";
+                log.error(table.key_span("class"), ProblemKind::Misplaced { key: "class", why, help });
+            }
+            return Self::read_from(log.source(), path, options).map(Some);
+        }
+        match Self::from_table(table, options, Log::new(log.source())) {
+            Ok(link) => Ok(Some(link)),
+            Err(problems) => {
+                log.add_all(problems);
+                Ok(None)
+            }
+        }
+    }
+
     /// Reads the link file that another file names. That one has to have a `[link]` of its own, so that files cannot name
     /// each other in circles.
     ///
     /// # Errors
     /// As [`LinkFile::read`].
-    pub(crate) fn read_from(other: &Source, path: &str, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+    fn read_from(other: &Source, path: &str, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         let path = Path::new(other.name()).parent().unwrap_or(Path::new("")).join(path);
         let source = reader::open(&path)?;
         let mut log = Log::new(&source);
@@ -129,11 +156,7 @@ impl LinkFile {
     ///
     /// # Errors
     /// As [`LinkFile::read`], after what `log` has already.
-    pub(crate) fn from_table(
-        document: &Table<'_, '_>,
-        options: &ReadOptions<'_>,
-        mut log: Log,
-    ) -> Result<Self, Problems> {
+    fn from_table(document: &Table<'_, '_>, options: &ReadOptions<'_>, mut log: Log) -> Result<Self, Problems> {
         match Self::assemble(document, options, &mut log) {
             Some(mut file) => {
                 file.warnings = log.finish()?;
@@ -216,7 +239,7 @@ impl LinkFile {
         name: &str,
         leniency: Leniency,
     ) -> Result<(&'static SchedulerInfo, Vec<Problem>), Problems> {
-        let Some(info) = find_scheduler(name) else {
+        let Some(info) = registry::find(name) else {
             return Err(Problems::one(Problem::error(&self.source, None, no_scheduler(name))));
         };
         Ok((info, self.unsupported(info, leniency)?))
@@ -233,7 +256,7 @@ impl LinkFile {
         })
     }
 
-    /// Puts the name and the place of the class to a scheduler's refusal of this file's tree.
+    /// What to tell the user when a scheduler refuses this file's tree: the refusal, with the name and the place of the class.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> Problems {
         let (class, message) = match *error {
@@ -378,19 +401,12 @@ pub(crate) fn first_leaf(tree: &Hierarchy, mut class: ClassId) -> ClassId {
     class
 }
 
-/// The scheduler of that name or alias.
-#[must_use]
-pub fn find_scheduler(name: &str) -> Option<&'static SchedulerInfo> {
-    let name = ALIASES.iter().find(|&&(alias, _)| alias == name).map_or(name, |&(_, name)| name);
-    registry::find(name)
-}
-
-/// The scheduler of that name.
+/// The scheduler that has that name, or has it as another name.
 ///
 /// # Errors
 /// [`ProblemKind::UnknownWord`] with the nearest name and all of them.
 pub fn scheduler_named(name: &str) -> Result<&'static SchedulerInfo, ProblemKind> {
-    find_scheduler(name).ok_or_else(|| no_scheduler(name))
+    registry::find(name).ok_or_else(|| no_scheduler(name))
 }
 
 fn no_scheduler(name: &str) -> ProblemKind {
@@ -400,105 +416,6 @@ fn no_scheduler(name: &str) -> ProblemKind {
 /// Four packets for each class of a large tree.
 fn default_queued(classes: usize) -> u32 {
     u32::try_from(classes.saturating_mul(4)).unwrap_or(u32::MAX).max(DEFAULT_QUEUED)
-}
-
-/// The `[link]` table.
-struct Head<'a> {
-    span: Span,
-    rate: Option<Rate>,
-    rate_span: Span,
-    scheduler: Option<&'static SchedulerInfo>,
-    scheduler_span: Option<Span>,
-    mtu: u32,
-    overhead: Overhead,
-    default: Option<(&'a str, Span)>,
-    max_queued: Option<u32>,
-}
-
-impl<'a> Head<'a> {
-    fn read(document: &Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
-        let link = document.need("link", "[link] and below it rate = \"100mbit\"", log)?;
-        let table = link.table("[link]", "a table: [link]", log)?;
-        table.only(&LINK_KEYS, log);
-        let rate_value = table.need("rate", "rate = \"100mbit\"", log);
-        let rate = rate_value.and_then(|value| value.rate(None, log));
-        let (scheduler, scheduler_span) = scheduler(&table, options, log);
-        let overhead = table.get("overhead").and_then(|value| overhead(value, log)).unwrap_or(Overhead::NONE);
-        let mtu = table.get("mtu").and_then(|value| mtu(value, overhead, log)).unwrap_or(DEFAULT_MTU);
-        let default = table
-            .get("default")
-            .and_then(|value| Some((value.string("the name of a class in quotes", log)?, value.span())));
-        let max_queued = table.get("buffer").and_then(|value| max_queued(value, log));
-        Some(Self {
-            span: table.span.clone(),
-            rate,
-            rate_span: rate_value.map_or(table.span, Value::span),
-            scheduler,
-            scheduler_span,
-            mtu,
-            overhead,
-            default,
-            max_queued,
-        })
-    }
-}
-
-fn scheduler(
-    table: &Table<'_, '_>,
-    options: &ReadOptions<'_>,
-    log: &mut Log,
-) -> (Option<&'static SchedulerInfo>, Option<Span>) {
-    if let Some(name) = options.scheduler {
-        let info = find_scheduler(name);
-        if info.is_none() {
-            log.add(Problem::error(&Arc::clone(log.source()), None, no_scheduler(name)));
-        }
-        return (info, None);
-    }
-    let Some(value) = table.get("scheduler") else { return (find_scheduler(DEFAULT_SCHEDULER), None) };
-    let Some(name) = value.string("the name of a scheduler in quotes", log) else { return (None, None) };
-    let info = find_scheduler(name);
-    if info.is_none() {
-        log.error(value.span(), no_scheduler(name));
-    }
-    (info, Some(value.span()))
-}
-
-fn overhead(value: Value<'_, '_>, log: &mut Log) -> Option<Overhead> {
-    let text = value.quantity("a size such as \"38B\", or ethernet, docsis, ptm, atm", log)?;
-    if let Some(&(_, overhead)) = OVERHEADS.iter().find(|&&(word, _)| word == text) {
-        return Some(overhead);
-    }
-    if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        log.error(value.span(), unknown_word("overhead", text, OVERHEADS.iter().map(|&(word, _)| word)));
-        return None;
-    }
-    let bytes = value.unit(parse_size(text, MAX_OVERHEAD), log)?;
-    Some(Overhead::fixed(bytes as u16))
-}
-
-fn mtu(value: Value<'_, '_>, overhead: Overhead, log: &mut Log) -> Option<u32> {
-    let mtu = value.some_size(u64::from(MAX_PACKET), log)? as u32;
-    let accounted = overhead.accounted(mtu);
-    if accounted > MAX_PACKET {
-        let text = format!("{} with its overhead", show_size(u64::from(accounted)));
-        value.out_of_range(text, show_size(1), show_size(u64::from(MAX_PACKET)), log);
-        return None;
-    }
-    Some(mtu)
-}
-
-fn max_queued(value: Value<'_, '_>, log: &mut Log) -> Option<u32> {
-    let text = value.quantity("a number of packets such as \"65536p\"", log)?;
-    match value.unit(parse_queue(text), log)? {
-        QueueLength::Packets(packets) => Some(packets),
-        QueueLength::Bytes(_) | QueueLength::Time(_) => {
-            let why = "of the link is the number of packets in all queues together".to_owned();
-            let help = "write it with the unit p, such as \"65536p\"";
-            log.error(value.span(), ProblemKind::Misplaced { key: "buffer", why, help });
-            None
-        }
-    }
 }
 
 fn classes<'a>(document: &Table<'a, '_>, rate: Option<Rate>, log: &mut Log) -> Vec<RawClass<'a>> {

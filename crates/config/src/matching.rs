@@ -1,7 +1,7 @@
 //! The match language: which frames belong to a class.
 //!
-//! A [`Match`] is plain data, a conjunction of conditions on a frame's headers. [`Match::matches`] is what it means; a
-//! fast classifier has to give the same answers. `docs/link-files.md` is the users' reference of the text form.
+//! A [`Match`] is plain data: conditions on a frame's headers, all of which have to hold. [`Match::matches`] says what it means, and
+//! a fast classifier has to give the same answers. `docs/link-files.md` is the users' reference of the text form.
 //!
 //! Sources: IEEE 802.1Q (VLAN ids), RFC 791, RFC 8200, RFC 2474 and the RFCs named in [`dscp_name`].
 
@@ -241,8 +241,8 @@ impl Match {
             && self.dscp.is_none_or(|dscp| frame.dscp == dscp)
     }
 
-    /// Whether every frame that `other` matches is matched by this too. May miss that where it follows from more than one
-    /// condition together.
+    /// Whether every frame that `other` matches is matched by this too. Each condition is compared alone: what follows only from
+    /// several together is not seen.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(own: Option<T>, other: Option<T>) -> bool {

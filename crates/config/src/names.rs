@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlink_core::ClassId;
+use thiserror::Error;
 
 use crate::reader::closest;
 
@@ -17,6 +18,16 @@ pub const MAX_NAME: usize = 255;
 pub struct Names {
     by_id: Vec<Arc<str>>,
     by_name: HashMap<Arc<str>, ClassId>,
+}
+
+/// No class of a tree has this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no class \"{name}\"{}", .suggestion.as_ref().map_or(String::new(), |name| format!("; did you mean \"{name}\"?")))]
+pub struct UnknownClass {
+    /// As written.
+    pub name: String,
+    /// The closest name.
+    pub suggestion: Option<String>,
 }
 
 impl Names {
@@ -52,6 +63,15 @@ impl Names {
         self.by_name.get(name).copied()
     }
 
+    /// The class of that name, which somebody wrote.
+    ///
+    /// # Errors
+    /// Says which name may have been meant.
+    pub fn find(&self, name: &str) -> Result<ClassId, UnknownClass> {
+        let unknown = || UnknownClass { name: name.to_owned(), suggestion: self.closest(name).map(str::to_owned) };
+        self.id(name).ok_or_else(unknown)
+    }
+
     /// All names, by id, the link first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         self.by_id.iter().map(|name| &**name)
@@ -59,7 +79,7 @@ impl Names {
 
     /// The name that `word` is most likely a slip of.
     #[must_use]
-    pub fn closest(&self, word: &str) -> Option<&str> {
+    pub(crate) fn closest(&self, word: &str) -> Option<&str> {
         closest(word, self.iter().skip(1))
     }
 }

@@ -1,14 +1,12 @@
 //! `[[peer]]` and `[[pool]]` of a scenario file: further links, and what links share.
 
 use fairlink_core::{ClassId, Feature, Pool, Rate, Share};
-use fairlink_traffic::spec::SourceSpec;
+use fairlink_traffic::SourceSpec;
 
-use crate::kind::ProblemKind;
 use crate::link::{LinkFile, ReadOptions};
 use crate::names::refusal;
-use crate::problem::{Log, Problem};
+use crate::problem::{Log, Problem, ProblemKind};
 use crate::reader::Table;
-use crate::scenario::link;
 
 const PEER: &str = "[[peer]]";
 const POOL: &str = "[[pool]]";
@@ -61,7 +59,7 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
             },
             log,
         );
-        match link(&table, &options, log) {
+        match LinkFile::inline_or_named(&table, &options, log) {
             Ok(Some(link)) => peers.extend(name.map(|name| Peer { name, link, sources: Vec::new() })),
             Ok(None) => {}
             Err(problems) => log.add_all(problems),

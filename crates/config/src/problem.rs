@@ -3,13 +3,15 @@
 //! A [`Problem`] is one finding; [`Problems`] are the errors for which a file was refused. Both are
 //! [`miette::Diagnostic`]s, and [`Problem::line`] gives the form `file:line:column: error: message; help`.
 
+mod kind;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 
-pub use crate::kind::ProblemKind;
+pub use crate::problem::kind::ProblemKind;
 
 /// A place in a file, in bytes.
 pub type Span = Range<usize>;

@@ -7,8 +7,7 @@ use miette::NamedSource;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::kind::ProblemKind;
-use crate::problem::{Log, Problem, Problems, Source, Span};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
 use crate::units::{Quantity, UnitError, parse_rate, parse_size, parse_time};
 
 /// Turns a file's bytes into text.

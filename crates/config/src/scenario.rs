@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use fairlink_core::Nanos;
-use fairlink_traffic::spec::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceSpec};
+use fairlink_traffic::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceSpec};
 use miette::NamedSource;
 use toml::de::DeValue;
 
-use crate::kind::ProblemKind;
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions, leaf};
 use crate::peers::{self, Peer, PoolSpec};
-use crate::problem::{Log, Problem, Problems, Source};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source};
 use crate::reader::{self, Table, Value, unknown_word};
 use crate::units::{parse_thousandths, parse_time};
 
@@ -79,7 +78,9 @@ impl Scenario {
         let duration = duration.and_then(|value| value.some_time(&mut log));
         let warmup = warmup(&table, duration, &mut log);
         let seed = table.get("seed").and_then(|value| value.integer(0, u64::MAX, &mut log));
-        let Some(mut link) = link(&table, options, &mut log)? else { return Err(log.into_errors()) };
+        let Some(mut link) = LinkFile::inline_or_named(&table, options, &mut log)? else {
+            return Err(log.into_errors());
+        };
         let mut peers = peers::peers(&table, &link, options, &mut log);
         let links: Vec<&LinkFile> = std::iter::once(&link).chain(peers.iter().map(|peer| &peer.link)).collect();
         let pools = peers::pools(&table, &links, &mut log);
@@ -112,35 +113,6 @@ fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nano
         log.error(value.span(), ProblemKind::BeyondEnd { time: warmup, duration });
     }
     warmup
-}
-
-/// The link, inline or from the file named. `None` where it is wrong and the log says so.
-///
-/// # Errors
-/// What is wrong with the file named.
-pub(crate) fn link(
-    table: &Table<'_, '_>,
-    options: &ReadOptions<'_>,
-    log: &mut Log,
-) -> Result<Option<LinkFile>, Problems> {
-    let Some(value) = table.need("link", "link = \"FILE\", or [link] and [[class]] as in a link file", log) else {
-        return Ok(None);
-    };
-    if let Some(path) = value.value.get_ref().as_str() {
-        if table.get("class").is_some() {
-            let why = "stand in the link file, which is named here".to_owned();
-            let help = "move them there, or write [link] here";
-            log.error(table.key_span("class"), ProblemKind::Misplaced { key: "class", why, help });
-        }
-        return LinkFile::read_from(log.source(), path, options).map(Some);
-    }
-    match LinkFile::from_table(table, options, Log::new(log.source())) {
-        Ok(link) => Ok(Some(link)),
-        Err(problems) => {
-            log.add_all(problems);
-            Ok(None)
-        }
-    }
 }
 
 /// The sources of `link`; those of a peer go there.

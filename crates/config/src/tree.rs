@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use fairlink_core::{ClassId, Hierarchy, HierarchyError, LinkConfig};
 
 use crate::class::RawClass;
-use crate::kind::ProblemKind;
 use crate::names::{LINK, Names};
-use crate::problem::{Log, Span};
+use crate::problem::{Log, ProblemKind, Span};
 use crate::reader::closest;
 
 /// Most names of a cycle that are shown.
@@ -88,7 +87,7 @@ fn parents(classes: &[RawClass<'_>], log: &mut Log) -> Option<Vec<Option<usize>>
     sound.then_some(parents)
 }
 
-/// Positions in file order, but for a class whose parent comes later in the file, which waits for it.
+/// Positions in file order. Only a class whose parent comes later in the file waits for it.
 fn parents_first(classes: &[RawClass<'_>], parents: &[Option<usize>], log: &mut Log) -> Option<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -141,7 +140,7 @@ fn cycle(classes: &[RawClass<'_>], members: &[usize], log: &mut Log) {
     log.error(span, ProblemKind::Cycle { path: path.join(" -> ") });
 }
 
-/// Puts names and places to the core's error. `added` is the class that was being added.
+/// Reports the core's error with names and places. `added` is the class that was being added.
 fn explain(
     error: HierarchyError,
     classes: &[RawClass<'_>],

@@ -1,8 +1,10 @@
 //! What users read when a file is wrong: the place, the value, the limit, and what to do.
 
-use fairlink_config::link::find_scheduler;
 use fairlink_config::{LinkFile, Problems, ReadOptions, Scenario};
-use fairlink_core::{BuildError, Feature, Leniency, MAX_DEPTH, registry::SCHEDULERS};
+use fairlink_core::{
+    BuildError, Feature, Leniency, MAX_DEPTH,
+    registry::{self, SCHEDULERS},
+};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 fn link(text: &str) -> Result<LinkFile, Problems> {
@@ -23,7 +25,7 @@ fn table(cases: &[(&str, &str)], check: impl Fn(&str) -> String) -> String {
 
 /// Which schedulers there are is not what these tables are about.
 fn without_schedulers(line: &str) -> String {
-    let names = |list: &str| list.split(", ").all(|name| find_scheduler(name).is_some());
+    let names = |list: &str| list.split(", ").all(|name| registry::find(name).is_some());
     let Some((said, help)) = line.split_once("; ") else { return line.to_owned() };
     let (help, rest) = help.split_once("; ").map_or((help, ""), |(help, _)| (help, "; or use --lenient to ignore it"));
     let schedulers = help == "no scheduler here can"

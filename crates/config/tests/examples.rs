@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fairlink_config::{LinkFile, ReadOptions, Scenario};
-use fairlink_traffic::spec::{Model, PacketSize, SourceSpec};
+use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name)

@@ -1,9 +1,9 @@
 //! What a packet costs under each scheduler on this machine, side by side.
 //!
-//! Measured is one enqueue and one dequeue, in batches of [`BATCH`], with every leaf backlogged and arrivals at the leaves in
-//! random order. Classification is not in it; handing a packet over is, which costs a nanosecond or two. The link's largest packet
-//! is the packet sent, so that a round robin visits a leaf for every packet: the dearest case. The figure is the median of
-//! [`REPETITIONS`].
+//! A figure is the cost of one enqueue and one dequeue, in batches of [`BATCH`], with every leaf backlogged and arrivals at the
+//! leaves in random order. Handing a packet over is part of it and costs a nanosecond or two; classification is not. Every packet
+//! is as long as the link allows, so that a round robin visits a leaf for every packet: the dearest case. The figure is the median
+//! of [`REPETITIONS`].
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ pub const BATCH: usize = 32;
 /// Times each figure is measured; the median is reported.
 pub const REPETITIONS: usize = 7;
 
-/// Packets that wait at each leaf before the measurement. With less, a leaf runs empty whose arrival comes late in one random
-/// order and whose turn came early, or, where there are few leaves, within a batch.
+/// Packets that wait at each leaf before the measurement. With fewer, a leaf would run empty when its turn comes early and its next
+/// arrival late, or, where there are few leaves, within a batch.
 fn depth(leaves: usize) -> usize {
     4 + (2 * BATCH).div_ceil(leaves.max(1))
 }
@@ -78,7 +78,7 @@ pub struct Report {
 
 /// Why a figure could not be measured.
 #[derive(Debug, thiserror::Error)]
-pub enum BenchError {
+pub enum CostError {
     /// A tree that cannot be.
     #[error("{leaves} leaves in {levels} levels: {source}")]
     Tree {
@@ -118,8 +118,8 @@ pub enum BenchError {
 /// Measures all of `plan`, telling `progress` what comes next. Trees that a scheduler cannot take are left out.
 ///
 /// # Errors
-/// The first [`BenchError`].
-pub fn run(plan: &Plan, progress: &mut dyn FnMut(Point)) -> Result<Report, BenchError> {
+/// The first [`CostError`].
+pub fn run(plan: &Plan, progress: &mut dyn FnMut(Point)) -> Result<Report, CostError> {
     let mut results = Vec::new();
     for &packet_bytes in &plan.packet_bytes {
         for &levels in &plan.levels {
@@ -142,8 +142,8 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(Point)) -> Result<Report, Bench
 /// Nanoseconds per packet under `info` on `tree`, whose largest packet every packet is, measured for about `time`.
 ///
 /// # Errors
-/// [`BenchError::Build`], [`BenchError::Misbehaved`].
-pub fn cost(info: &'static SchedulerInfo, tree: &Hierarchy, time: Duration) -> Result<f64, BenchError> {
+/// [`CostError::Build`], [`CostError::Misbehaved`].
+pub fn cost(info: &'static SchedulerInfo, tree: &Hierarchy, time: Duration) -> Result<f64, CostError> {
     let mut load = Load::new(info, tree)?;
     // Once through all leaves, so that no page is touched for the first time and no start-up round is measured.
     load.pass(tree.leaves().len().div_ceil(BATCH))?;
@@ -182,9 +182,9 @@ struct Load {
 }
 
 impl Load {
-    fn new(info: &'static SchedulerInfo, tree: &Hierarchy) -> Result<Self, BenchError> {
+    fn new(info: &'static SchedulerInfo, tree: &Hierarchy) -> Result<Self, CostError> {
         let scheduler = registry::build(info, tree, Leniency::Refuse)
-            .map_err(|source| BenchError::Build { scheduler: info.name, source })?;
+            .map_err(|source| CostError::Build { scheduler: info.name, source })?;
         let mut arrivals = tree.leaves().to_vec();
         arrivals.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
         let link = tree.link();
@@ -220,9 +220,9 @@ impl Load {
     }
 
     /// Sends and refills `batches` batches.
-    fn pass(&mut self, batches: usize) -> Result<(), BenchError> {
+    fn pass(&mut self, batches: usize) -> Result<(), CostError> {
         let misbehaved =
-            |load: &Self, what| Err(BenchError::Misbehaved { scheduler: load.name, leaves: load.arrivals.len(), what });
+            |load: &Self, what| Err(CostError::Misbehaved { scheduler: load.name, leaves: load.arrivals.len(), what });
         for _ in 0..batches {
             let mut wanted = BATCH;
             while wanted > 0 {
@@ -246,7 +246,7 @@ impl Load {
 }
 
 /// A tree of equal leaves below a link of 100 Gbit/s, flat or in three levels as even as the number allows.
-fn tree(leaves: usize, levels: usize, packet_bytes: u32) -> Result<Hierarchy, BenchError> {
+fn tree(leaves: usize, levels: usize, packet_bytes: u32) -> Result<Hierarchy, CostError> {
     let build = || {
         let fanouts = match levels {
             1 => [1, 1, leaves],
@@ -280,8 +280,8 @@ fn tree(leaves: usize, levels: usize, packet_bytes: u32) -> Result<Hierarchy, Be
         builder.build().map_err(Some)
     };
     build().map_err(|source| match source {
-        Some(source) => BenchError::Tree { leaves, levels, source },
-        None => BenchError::Levels { levels },
+        Some(source) => CostError::Tree { leaves, levels, source },
+        None => CostError::Levels { levels },
     })
 }
 
@@ -314,8 +314,8 @@ mod tests {
             let widest = tree.classes().map(|class| tree.children(class).len()).max().unwrap();
             assert!(widest.pow(3) <= 8 * leaves, "{leaves}: {widest}");
         }
-        assert!(matches!(tree(8, 2, 64), Err(BenchError::Levels { levels: 2 })));
-        assert!(matches!(tree(0, 1, 64), Err(BenchError::Tree { .. })));
+        assert!(matches!(tree(8, 2, 64), Err(CostError::Levels { levels: 2 })));
+        assert!(matches!(tree(0, 1, 64), Err(CostError::Tree { .. })));
     }
 
     #[test]

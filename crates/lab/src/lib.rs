@@ -1,7 +1,15 @@
-//! The laboratory: experiments of the papers, plots and tables of what was measured, and benchmarks.
+//! The laboratory: the experiments of the papers, how runs are measured, and figures, tables and benchmarks of the outcome.
+//!
+//! * [`experiments`]: what the papers tried, one file for each paper, all in one table.
+//! * [`measure`]: how runs are measured, and how far a rate is from its ideal.
+//! * [`report`]: what simulations found, as text; [`table`] lays its tables out, and those of others.
+//! * [`figures`]: what was measured, drawn.
+//! * [`mod@bench`]: what a packet costs under each scheduler on this machine.
 
 pub mod bench;
-pub mod hls;
-pub mod ideal;
-pub mod plot;
+pub mod experiments;
+pub mod figures;
+pub mod measure;
+pub mod rate_unit;
+pub mod report;
 pub mod table;

@@ -1,279 +1,36 @@
-//! Tables of measured against ideal rates for people: plain text, aligned, coloured only if asked.
+//! How a table is laid out: columns as wide as they need to be, numbers to the right, no frame.
 
-use std::fmt::Write;
+use std::ops::Range;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use fairlink_sim::{Phase, Report, Run};
 
-use crate::ideal::{relative, worst};
-
-/// A unit that suits the rates of one table.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RateUnit {
-    /// Its name, such as `Mbit/s`.
-    pub name: &'static str,
-    /// How many bit/s it is.
-    pub bps: f64,
-}
-
-impl RateUnit {
-    /// The largest unit of which a link of `link_bps` bit/s has at least ten, or bit/s.
-    #[must_use]
-    pub fn for_link(link_bps: f64) -> Self {
-        let units = [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)].map(|(name, bps)| Self { name, bps });
-        units.into_iter().find(|unit| link_bps >= 10.0 * unit.bps).unwrap_or(Self { name: "bit/s", bps: 1.0 })
-    }
-
-    /// A rate in this unit, with two decimals.
-    #[must_use]
-    pub fn show(self, bps: f64) -> String {
-        format!("{:.2}", bps / self.bps)
-    }
-}
-
-/// How a table looks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Style {
-    /// Whether lines further than `tolerance` from the ideal are red and the others green.
-    pub colour: bool,
-    /// The deviation relative to the ideal that is within the claim, such as 0.02.
-    pub tolerance: f64,
-}
-
-const GREEN: &str = "\x1b[32m";
-const RED: &str = "\x1b[31m";
-const RESET: &str = "\x1b[0m";
-
-/// Lines of a table whose columns from `right_from` on are numbers.
-fn lines(head: &[String], rows: Vec<Vec<String>>, right_from: usize) -> Vec<String> {
+/// The lines of a table, its head first, without white space at their ends. The columns `right` are numbers and stand to the
+/// right.
+#[must_use]
+pub fn lines(head: &[impl AsRef<str>], rows: Vec<Vec<String>>, right: Range<usize>) -> Vec<String> {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head);
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(head.iter().map(AsRef::as_ref));
     table.add_rows(rows);
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if index >= right_from {
+        if right.contains(&index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table.lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// The lines below the head, each in green or red where colour is asked for.
-fn join(lines: Vec<String>, within: &[bool], style: Style) -> String {
-    let mut text = String::new();
-    let mut lines = lines.into_iter();
-    let head = lines.next();
-    let body = lines.zip(within).map(|(line, &within)| match style.colour {
-        true => format!("{}{line}{RESET}", if within { GREEN } else { RED }),
-        false => line,
-    });
-    for line in head.into_iter().chain(body) {
-        text.push_str(&line);
-        text.push('\n');
-    }
-    text
-}
-
-fn span(phase: &Phase) -> String {
-    format!("{} .. {} s", phase.start_s, phase.end_s)
-}
-
-/// Measured against ideal rates, one line for each leaf in each phase. Leaves that should get nothing and got nothing are
-/// left out.
-#[must_use]
-pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> String {
-    let unit = RateUnit::for_link(link_bps);
-    let head = ["phase", "class", "measured", "ideal", "off by"].map(|title| match title {
-        "measured" | "ideal" => format!("{title} {}", unit.name),
-        title => title.into(),
-    });
-    let (mut rows, mut within) = (Vec::new(), Vec::new());
-    for phase in phases {
-        let mut name = span(phase);
-        let shown = phase.classes.iter().filter(|class| class.ideal_bps > 0.0 || class.settled_bps > 0.0);
-        for class in shown {
-            let off = relative(class.settled_bps, class.ideal_bps, link_bps);
-            rows.push(vec![
-                std::mem::take(&mut name),
-                class.name.clone(),
-                unit.show(class.settled_bps),
-                unit.show(class.ideal_bps),
-                format!("{:.2} %", off * 100.0),
-            ]);
-            within.push(off <= style.tolerance);
-        }
-    }
-    join(lines(&head, rows, 2), &within, style)
-}
-
-/// Several runs of one scenario side by side: the ideal, and what each got. A line is within the tolerance when all are.
-/// Runs of another scenario than the first are left out.
-#[must_use]
-pub fn side_by_side(report: &Report, style: Style) -> String {
-    let Some(first) = report.runs.first() else { return String::new() };
-    let unit = RateUnit::for_link(first.link_bps);
-    let same = |run: &&Run| {
-        let spans = |run: &Run| run.phases.iter().map(|phase| (phase.start_s, phase.end_s)).collect::<Vec<_>>();
-        let names = |run: &Run| run.classes.iter().map(|class| class.name.clone()).collect::<Vec<_>>();
-        spans(run) == spans(first) && names(run) == names(first)
-    };
-    let runs: Vec<&Run> = report.runs.iter().filter(same).collect();
-    let several_seeds = runs.iter().any(|run| run.seed != first.seed);
-    let title = |run: &&Run| match several_seeds {
-        true => format!("{} seed {}", run.scheduler, run.seed),
-        false => run.scheduler.clone(),
-    };
-    let mut head = vec!["phase".into(), "class".into(), format!("ideal {}", unit.name)];
-    head.extend(runs.iter().map(title));
-    let (mut rows, mut within) = (Vec::new(), Vec::new());
-    for (n, phase) in first.phases.iter().enumerate() {
-        let mut name = span(phase);
-        for (m, class) in phase.classes.iter().enumerate() {
-            let measured: Vec<f64> = runs.iter().map(|run| run.phases[n].classes[m].settled_bps).collect();
-            if class.ideal_bps == 0.0 && measured.iter().all(|&bps| bps == 0.0) {
-                continue;
-            }
-            let off = |bps: &f64| relative(*bps, class.ideal_bps, first.link_bps) <= style.tolerance;
-            within.push(measured.iter().all(off));
-            let mut row = vec![std::mem::take(&mut name), class.name.clone(), unit.show(class.ideal_bps)];
-            row.extend(measured.iter().map(|&bps| unit.show(bps)));
-            rows.push(row);
-        }
-    }
-    join(lines(&head, rows, 2), &within, style)
-}
-
-/// What each leaf sent, lost and waited in one run.
-#[must_use]
-pub fn classes(run: &Run) -> String {
-    let unit = RateUnit::for_link(run.link_bps);
-    let head = ["class", "offered", "sent", "dropped", "queued", "rate", "mean delay", "p50", "p99", "p99.9", "max"];
-    let head = head.map(|title| match title {
-        "rate" => unit.name.to_owned(),
-        title => title.into(),
-    });
-    let rows = run.classes.iter().map(|class| {
-        let delay = class.delay_s;
-        let counts = [class.offered_packets, class.sent_packets, class.dropped_packets, class.queued_packets];
-        let mut row = vec![class.name.clone()];
-        row.extend(counts.map(|count| count.to_string()));
-        row.push(unit.show(class.rate_bps));
-        row.extend([delay.mean, delay.p50, delay.p99, delay.p999, delay.max].map(time));
-        row
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
-    let plain = Style { colour: false, tolerance: 0.0 };
-    join(lines(&head, rows.clone(), 1), &vec![true; rows.len()], plain)
-}
-
-/// A time in seconds with three digits and a unit; a dash for none.
-fn time(seconds: Option<f64>) -> String {
-    let Some(seconds) = seconds else { return "-".into() };
-    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
-    let (size, unit) = units.into_iter().find(|&(size, _)| seconds >= size).unwrap_or((1e-9, "ns"));
-    let value = seconds / size;
-    let decimals = if value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
-    format!("{value:.decimals$} {unit}")
-}
-
-/// One line for each run: how busy the link was, and the largest deviation from the ideal.
-#[must_use]
-pub fn runs(report: &Report) -> String {
-    let mut text = String::new();
-    for run in &report.runs {
-        let _ = write!(text, "{}, seed {}: link {:.2} % busy", run.scheduler, run.seed, run.link_utilisation * 100.0);
-        if let Some(worst) = worst(&run.phases, run.link_bps) {
-            let phase = &run.phases[worst.phase];
-            let of = if worst.ideal_bps > 0.0 { "its ideal" } else { "the link" };
-            let off = worst.relative * 100.0;
-            let _ = write!(text, "; furthest from the ideal: {} by {off:.2} % of {of} in {}", worst.class, span(phase));
-        }
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hls::{Difference, Experiment, OPTIONS, TOLERANCE};
-    use fairlink_core::{Leniency, Nanos, Rate, registry::find};
-    use fairlink_sim::compare;
-
-    const PLAIN: Style = Style { colour: false, tolerance: TOLERANCE };
-
-    fn report(schedulers: &[&str]) -> Report {
-        let rate = Rate::from_bps(10_000_000).unwrap();
-        let scenario = Experiment::Two(Difference::High).scenario(rate, Some(Nanos::from_millis(2500))).unwrap();
-        let schedulers: Vec<_> = schedulers.iter().map(|name| find(name).unwrap()).collect();
-        compare(&scenario, &schedulers, Leniency::Ignore, 1, &OPTIONS, &mut ()).unwrap()
-    }
 
     #[test]
-    fn units_suit_the_link() {
-        let names = [9e3, 1e4, 1e7, 99e8, 1e10].map(|bps| RateUnit::for_link(bps).name);
-        assert_eq!(names, ["bit/s", "kbit/s", "Mbit/s", "Mbit/s", "Gbit/s"]);
-        let times =
-            [None, Some(12e-9), Some(0.000_999_6), Some(0.0123), Some(0.9999), Some(7.0), Some(250.0)].map(time);
-        assert_eq!(times, ["-", "12.0 ns", "1000 us", "12.3 ms", "1000 ms", "7.00 s", "250 s"]);
-    }
-
-    #[test]
-    fn tables_are_aligned_and_plain_unless_colour_is_asked_for() {
-        let report = report(&["hls"]);
-        let run = &report.runs[0];
-        let table = measured_against_ideal(&run.phases, run.link_bps, PLAIN);
-        let expected = [
-            "phase       class  measured Mbit/s  ideal Mbit/s  off by",
-            "0 .. 2.5 s  A1                3.00          3.00  0.00 %",
-            "            B2                3.00          3.00  0.00 %",
-            "            C                 4.00          4.00  0.00 %",
-            "2.5 .. 5 s  A1                5.00          5.00  0.00 %",
-            "            B2                5.00          5.00  0.00 %",
-            "5 .. 7.5 s  A1                3.00          3.00  0.13 %",
-            "            B2                3.00          3.00  0.13 %",
-            "            C                 4.00          4.00  0.00 %",
-        ];
-        assert_eq!(table.lines().collect::<Vec<_>>(), expected);
-        let colour = Style { colour: true, tolerance: 0.001 };
-        let coloured = measured_against_ideal(&run.phases, run.link_bps, colour);
-        assert_eq!(coloured.replace(GREEN, "").replace(RED, "").replace(RESET, ""), table);
-        assert!(coloured.contains(GREEN) && coloured.contains(RED));
-    }
-
-    #[test]
-    fn schedulers_stand_side_by_side() {
-        let report = report(&["fifo", "drr", "hls"]);
-        let expected = [
-            "phase       class  ideal Mbit/s  fifo   drr   hls",
-            "0 .. 2.5 s  A1             3.00  3.34  0.86  3.00",
-            "            B2             3.00  3.33  3.43  3.00",
-            "            C              4.00  3.33  5.71  4.00",
-            "2.5 .. 5 s  A1             5.00  5.00  2.00  5.00",
-            "            B2             5.00  5.00  8.00  5.00",
-            "5 .. 7.5 s  A1             3.00  3.34  0.86  3.00",
-            "            B2             3.00  3.33  3.43  3.00",
-            "            C              4.00  3.33  5.71  4.00",
-        ];
-        assert_eq!(side_by_side(&report, PLAIN).lines().collect::<Vec<_>>(), expected);
-        let expected = [
-            "fifo, seed 1: link 100.00 % busy; furthest from the ideal: C by 16.80 % of its ideal in 0 .. 2.5 s",
-            "drr, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 71.47 % of its ideal in 0 .. 2.5 s",
-            "hls, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 0.13 % of its ideal in 5 .. 7.5 s",
-        ];
-        assert_eq!(runs(&report).lines().collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn a_table_of_classes_has_counts_and_delays() {
-        let expected = [
-            "class  offered  sent  dropped  queued  Mbit/s  mean delay      p50      p99    p99.9      max",
-            "A1        3654  3647        0       7    3.89     16.4 ms  19.2 ms  19.2 ms  19.2 ms  19.2 ms",
-            "A2           0     0        0       0    0.00           -        -        -        -        -",
-            "B1           0     0        0       0    0.00           -        -        -        -        -",
-            "B2        3648  3640        0       8    3.88     16.5 ms  19.2 ms  19.2 ms  19.2 ms  19.2 ms",
-            "C         2096  2088        0       8    2.23     19.2 ms  19.2 ms  19.2 ms  19.2 ms  19.2 ms",
-        ];
-        assert_eq!(classes(&report(&["fifo"]).runs[0]).lines().collect::<Vec<_>>(), expected);
+    fn numbers_stand_to_the_right_and_words_to_the_left() {
+        let rows = vec![vec!["A1".into(), "100".into(), "yes".into()], vec!["B".into(), "7".into(), "-".into()]];
+        let expected = ["class  bytes  sent", "A1       100  yes", "B          7  -"];
+        assert_eq!(lines(&["class", "bytes", "sent"], rows, 1..2), expected);
     }
 }

@@ -1,14 +1,15 @@
 //! The run itself: a clock that jumps from event to event.
 
 use fairlink_core::{
-    Amount, ClassId, Driver, Feature, Leniency, Nanos, Pacer, Scheduler, SchedulerInfo, Wake, registry::build_member,
+    ClassId, Driver, Feature, Leniency, Metered, Nanos, Pacer, Scheduler, SchedulerInfo, Wake, registry::build_member,
 };
+use fairlink_traffic::Interval;
 
+use crate::links::{self, Lenders, LinkPool, Links};
 use crate::observe::Observer;
 use crate::port::LinkPort;
 use crate::report::{Report, Run};
 use crate::scenario::{Options, Scenario, SimError};
-use crate::shared::{self, Shared, SharedPool, Sharing};
 use crate::summary::summarise;
 
 /// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
@@ -17,7 +18,7 @@ const MAX_IDLE_TURNS: u32 = 1000;
 /// How often an observer is asked whether to go on, evenly over the simulated time.
 const PROGRESS_CALLS: u64 = 200;
 
-/// Calls of the driver after which an observer is asked in any case: of a long run, a 200th is longer than anyone waits after
+/// Calls of the driver after which an observer is asked in any case: a 200th of a long run is longer than anyone waits after
 /// Ctrl-C.
 const PROGRESS_TURNS: u64 = 1 << 17;
 
@@ -33,9 +34,9 @@ pub fn simulate(
     observer: &mut dyn Observer,
 ) -> Result<Run, SimError> {
     let phases = scenario.phases();
-    let mut lines = [Line::new(LinkPort::new(scenario, &phases, options, observer)?, scheduler)];
-    run(&mut lines, scenario.duration).map_err(|(_, error)| error)?;
-    lines[0].summary(name, options, &scenario.ideals())
+    let mut link = [RunningLink::new(LinkPort::new(scenario, &phases, options, observer)?, scheduler)];
+    run(&mut link, scenario.duration).map_err(|(_, error)| error)?;
+    link[0].summary(name, options, &scenario.ideals())
 }
 
 /// Runs `scenario` under each of `schedulers`, each `runs` times with seeds from the scenario's own upwards. All schedulers
@@ -52,7 +53,7 @@ pub fn compare(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Report, SimError> {
-    compare_links(vec![scenario.clone()], &Sharing::default(), schedulers, leniency, runs, options, observer)
+    compare_links(&Links::alone(scenario.clone()), schedulers, leniency, runs, options, observer)
 }
 
 /// As [`compare`], for several links that share pools. All links run under the same scheduler. The observer is told of the packets of
@@ -60,34 +61,24 @@ pub fn compare(
 ///
 /// # Errors
 /// The first [`SimError`]; of a further link as [`SimError::Further`].
-pub fn compare_shared(
-    shared: &Shared,
+pub fn compare_links(
+    links: &Links,
     schedulers: &[&'static SchedulerInfo],
     leniency: Leniency,
     runs: u32,
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Report, SimError> {
-    compare_links(shared.scenarios(), &shared.sharing(), schedulers, leniency, runs, options, observer)
-}
-
-fn compare_links(
-    mut scenarios: Vec<Scenario>,
-    sharing: &Sharing<'_>,
-    schedulers: &[&'static SchedulerInfo],
-    leniency: Leniency,
-    runs: u32,
-    options: &Options,
-    observer: &mut dyn Observer,
-) -> Result<Report, SimError> {
+    let mut scenarios = links.scenarios();
     let phases = match &scenarios[..] {
         [alone] => alone.phases(),
-        several => shared::phases(several),
+        several => links::phases(several),
     };
     for (link, scenario) in scenarios.iter().enumerate() {
-        scenario.check(&phases, options).map_err(|error| sharing.of_link(link, error))?;
+        scenario.check(&phases, options).map_err(|error| links.of_link(link, error))?;
     }
-    let ideals = shared::ideals(&scenarios, sharing.pools, &phases);
+    let ideals = links::ideals(&scenarios, &links.pools, &phases);
+    let comparison = Comparison { links, leniency, options, phases, ideals };
     let mut report = Report { runs: Vec::new() };
     let seeds: Vec<u64> = scenarios.iter().map(|scenario| scenario.seed).collect();
     for info in schedulers {
@@ -95,39 +86,69 @@ fn compare_links(
             for (scenario, seed) in scenarios.iter_mut().zip(&seeds) {
                 scenario.seed = seed.wrapping_add(more);
             }
-            let mut members = sharing.members(&scenarios)?;
-            let mut silent = vec![(); scenarios.len()];
-            let others = silent.iter_mut().map(|silent| silent as &mut dyn Observer);
-            let mut lines = Vec::with_capacity(scenarios.len());
-            for (link, (scenario, observer)) in
-                scenarios.iter().zip(std::iter::once(&mut *observer).chain(others)).enumerate()
-            {
-                let of_link = |error| sharing.of_link(link, error);
-                let scheduler = build_member(info, &scenario.tree, leniency, std::mem::take(&mut members[link]))
-                    .map_err(|error| of_link(SimError::Build { scheduler: info.name, error }))?;
-                let port = LinkPort::new(scenario, &phases, options, observer).map_err(of_link)?;
-                lines.push(Line::new(port, scheduler));
-            }
-            run(&mut lines, scenarios[0].duration).map_err(|(link, error)| sharing.of_link(link, error))?;
-            let mut merged: Option<Run> = None;
-            for (link, line) in lines.iter().enumerate() {
-                let of_link = |error| sharing.of_link(link, error);
-                let mut one = line.summary(info.name, options, &ideals[link]).map_err(of_link)?;
-                one.notes = notes(info, &scenarios[link]);
-                match &mut merged {
-                    None => merged = Some(one),
-                    Some(run) => run.join(&sharing.names[link - 1].0, one),
-                }
-            }
-            let mut run = merged.expect("there is a first link");
-            if !info.supports(Feature::Pool) {
-                let ignored = |pool: &SharedPool| format!("{} ignores the pool {}", info.name, pool.name);
-                run.notes.extend(sharing.pools.iter().map(ignored));
-            }
-            report.runs.push(run);
+            report.runs.push(comparison.run(info, &scenarios, observer)?);
         }
     }
     Ok(report)
+}
+
+/// What all runs of a comparison have in common.
+struct Comparison<'a> {
+    links: &'a Links,
+    leniency: Leniency,
+    options: &'a Options,
+    phases: Vec<Interval>,
+    /// By link, phase and class, in bit/s.
+    ideals: Vec<Vec<Vec<f64>>>,
+}
+
+impl Comparison<'_> {
+    /// Runs `scenarios`, one of each link, under `info`.
+    fn run(
+        &self,
+        info: &'static SchedulerInfo,
+        scenarios: &[Scenario],
+        observer: &mut dyn Observer,
+    ) -> Result<Run, SimError> {
+        let members = self.links.members(scenarios)?;
+        let mut silent = vec![(); scenarios.len()];
+        let others = silent.iter_mut().map(|silent| silent as &mut dyn Observer);
+        let observers = std::iter::once(observer).chain(others);
+        let mut running = Vec::with_capacity(scenarios.len());
+        for (link, ((scenario, members), observer)) in scenarios.iter().zip(members).zip(observers).enumerate() {
+            let started = self.start(info, scenario, members, observer);
+            running.push(started.map_err(|error| self.links.of_link(link, error))?);
+        }
+        run(&mut running, scenarios[0].duration).map_err(|(link, error)| self.links.of_link(link, error))?;
+        let mut merged: Option<Run> = None;
+        for (link, (running, ideals)) in running.iter().zip(&self.ideals).enumerate() {
+            let summary = running.summary(info.name, self.options, ideals);
+            let mut one = summary.map_err(|error| self.links.of_link(link, error))?;
+            one.notes = notes(info, &scenarios[link]);
+            match &mut merged {
+                None => merged = Some(one),
+                Some(run) => run.join(&self.links.further[link - 1].0, one),
+            }
+        }
+        let mut run = merged.expect("there is a first link");
+        if !info.supports(Feature::Pool) {
+            let ignored = |pool: &LinkPool| format!("{} ignores the pool {}", info.name, pool.name);
+            run.notes.extend(self.links.pools.iter().map(ignored));
+        }
+        Ok(run)
+    }
+
+    fn start<'r>(
+        &'r self,
+        info: &'static SchedulerInfo,
+        scenario: &'r Scenario,
+        members: Lenders,
+        observer: &'r mut dyn Observer,
+    ) -> Result<RunningLink<'r>, SimError> {
+        let scheduler = build_member(info, &scenario.tree, self.leniency, members)
+            .map_err(|error| SimError::Build { scheduler: info.name, error })?;
+        Ok(RunningLink::new(LinkPort::new(scenario, &self.phases, self.options, observer)?, scheduler))
+    }
 }
 
 /// What `info` goes on without.
@@ -140,18 +161,19 @@ fn notes(info: &SchedulerInfo, scenario: &Scenario) -> Vec<String> {
 }
 
 /// A link that runs: its port, and the driver with its scheduler.
-struct Line<'a> {
+struct RunningLink<'a> {
     port: LinkPort<'a>,
-    driver: Driver<Box<dyn Scheduler>>,
+    driver: Driver<Metered<Box<dyn Scheduler>>>,
     now: Nanos,
     wake: Wake,
     idle_turns: u32,
 }
 
-impl<'a> Line<'a> {
+impl<'a> RunningLink<'a> {
     fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>) -> Self {
-        // Waking at whole nanoseconds, a catch-up of one keeps the fractions, and with them the rate, exact.
-        let driver = Driver::new(scheduler, Pacer::new(port.scenario().tree.link().rate, Nanos(1)));
+        // The driver wakes at whole nanoseconds. A catch-up of one keeps what they leave out, so that the rate is exact.
+        let tree = &port.scenario().tree;
+        let driver = Driver::new(Metered::new(scheduler, tree), Pacer::new(tree.link().rate, Nanos(1)));
         Self { port, driver, now: Nanos::ZERO, wake: Wake::OnArrival, idle_turns: 0 }
     }
 
@@ -177,8 +199,9 @@ impl<'a> Line<'a> {
     }
 
     fn summary(&self, name: &str, options: &Options, ideals: &[Vec<f64>]) -> Result<Run, SimError> {
-        let queued = conserved(&self.port, self.driver.scheduler())?;
-        Ok(summarise(&self.port, &queued, name, options, ideals))
+        let metered = self.driver.scheduler();
+        metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;
+        Ok(summarise(&self.port, metered, name, options, ideals))
     }
 }
 
@@ -186,41 +209,18 @@ impl<'a> Line<'a> {
 ///
 /// # Errors
 /// What went wrong, and at which link.
-fn run(lines: &mut [Line<'_>], duration: Nanos) -> Result<(), (usize, SimError)> {
+fn run(links: &mut [RunningLink<'_>], duration: Nanos) -> Result<(), (usize, SimError)> {
     let progress_step = Nanos((duration.0 / PROGRESS_CALLS).max(1));
     let mut progress_at = progress_step;
     let mut turns = 0u64;
     loop {
-        let next = lines.iter().enumerate().filter_map(|(link, line)| Some((line.next()?, link))).min();
-        let Some((now, link)) = next.filter(|&(at, _)| at < duration) else { return Ok(()) };
-        lines[link].turn(now).map_err(|error| (link, error))?;
+        let next = links.iter().enumerate().filter_map(|(number, link)| Some((link.next()?, number))).min();
+        let Some((now, number)) = next.filter(|&(at, _)| at < duration) else { return Ok(()) };
+        links[number].turn(now).map_err(|error| (number, error))?;
         turns += 1;
         if now >= progress_at || turns.is_multiple_of(PROGRESS_TURNS) {
-            lines[0].port.progress(now).map_err(|error| (0, error))?;
+            links[0].port.progress(now).map_err(|error| (0, error))?;
             progress_at = Nanos((now.0 / progress_step.0).saturating_add(1).saturating_mul(progress_step.0));
         }
     }
-}
-
-/// What each leaf has queued, if nothing was lost and nothing made up.
-fn conserved(port: &LinkPort<'_>, scheduler: &dyn Scheduler) -> Result<Vec<Amount>, SimError> {
-    let mut all = Amount::default();
-    let mut queued_by_leaf = Vec::with_capacity(port.leaves().len());
-    for leaf in port.leaves() {
-        let queued = scheduler.class_backlog(leaf.class);
-        let (offered, sent, dropped) = (leaf.offered, leaf.sent, leaf.dropped);
-        if offered.packets != sent.packets + dropped.packets + queued.packets
-            || offered.bytes != sent.bytes + dropped.bytes + queued.bytes
-        {
-            return Err(SimError::NotConserved { class: leaf.class, offered, sent, dropped, queued });
-        }
-        all.packets += queued.packets;
-        all.bytes += queued.bytes;
-        queued_by_leaf.push(queued);
-    }
-    let reported = scheduler.backlog();
-    if reported != all {
-        return Err(SimError::Amount { reported, counted: all });
-    }
-    Ok(queued_by_leaf)
 }

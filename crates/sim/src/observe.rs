@@ -1,4 +1,4 @@
-//! Looking on while a simulation runs.
+//! Watching a simulation while it runs.
 
 use std::ops::ControlFlow;
 
@@ -29,5 +29,5 @@ pub trait Observer {
     }
 }
 
-/// Nobody looks on.
+/// Nobody watches.
 impl Observer for () {}

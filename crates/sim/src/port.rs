@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use fairlink_core::{Amount, ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Packet, Port, flow_bits};
+use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Packet, Port, flow_bits};
 use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::measure::{Delays, Spans};
@@ -33,19 +33,8 @@ struct Greedy {
     most: u32,
 }
 
-/// What a leaf did so far.
-#[derive(Debug)]
-pub(crate) struct Leaf {
-    pub(crate) class: ClassId,
-    pub(crate) offered: Amount,
-    pub(crate) sent: Amount,
-    pub(crate) dropped: Amount,
-    pub(crate) drops: [u64; DropReason::ALL.len()],
-    pub(crate) marked: u64,
-    pub(crate) delays: Delays,
-}
-
-/// The link, its sources and its measurements, as the driver sees them.
+/// The link, its sources and its measurements, as the driver sees them. Packets and bytes by class are counted where they pass
+/// the scheduler, by [`fairlink_core::Metered`].
 pub(crate) struct LinkPort<'a> {
     scenario: &'a Scenario,
     phases: &'a [Interval],
@@ -58,9 +47,9 @@ pub(crate) struct LinkPort<'a> {
     refused: VecDeque<u32>,
     flights: Vec<Flight>,
     free: Vec<usize>,
-    /// By class; leaves have a place in `leaves`.
+    /// By class; leaves have a place in `delays`, in the order of the tree.
     place: Vec<usize>,
-    leaves: Vec<Leaf>,
+    delays: Vec<Delays>,
     spans: Spans,
     windows: Option<Spans>,
     free_at: Nanos,
@@ -83,20 +72,9 @@ impl<'a> LinkPort<'a> {
         let mix = TrafficMix::new(&scenario.sources, scenario.seed, scenario.duration)?;
         let mut place = vec![usize::MAX; tree.len()];
         let count = tree.leaves().len();
-        let leaves = tree.leaves().iter().enumerate().map(|(index, &class)| {
+        for (index, &class) in tree.leaves().iter().enumerate() {
             place[class.index()] = index;
-            let none = Amount::default();
-            Leaf {
-                class,
-                offered: none,
-                sent: none,
-                dropped: none,
-                drops: [0; DropReason::ALL.len()],
-                marked: 0,
-                delays: Delays::new(count),
-            }
-        });
-        let leaves = leaves.collect();
+        }
         let windows = options.window.map(|window| {
             let cuts = (0..scenario.duration.0.div_ceil(window.0)).map(|n| Nanos(n * window.0));
             Spans::new(cuts.chain([scenario.duration]).collect(), count)
@@ -112,7 +90,7 @@ impl<'a> LinkPort<'a> {
             flights: Vec::new(),
             free: Vec::new(),
             place,
-            leaves,
+            delays: (0..count).map(|_| Delays::new(count)).collect(),
             spans: Spans::new(cuts(scenario, phases, options), count),
             windows,
             free_at: Nanos::ZERO,
@@ -129,8 +107,7 @@ impl<'a> LinkPort<'a> {
         let flights = u64::from(link.max_queued) + greedy + self.greedy.len() as u64;
         // A vector that grew by doubling may have room for twice what it holds.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
-        let leaves = self.leaves.len();
-        let delays = leaves as u64 * (size_of::<Leaf>() as u64 + Delays::memory(leaves));
+        let delays = self.delays.len() as u64 * Delays::memory(self.delays.len());
         flights + delays + self.spans.memory() + self.windows.as_ref().map_or(0, Spans::memory)
     }
 
@@ -172,9 +149,9 @@ impl<'a> LinkPort<'a> {
         self.phases
     }
 
-    /// The leaves, in the order of the tree.
-    pub(crate) fn leaves(&self) -> &[Leaf] {
-        &self.leaves
+    /// Delays of the packets of each leaf, in the order of the tree.
+    pub(crate) fn delays(&self) -> &[Delays] {
+        &self.delays
     }
 
     /// Bytes by leaf between all instants that matter to an average.
@@ -195,7 +172,6 @@ impl<'a> LinkPort<'a> {
     fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, batch: &mut Vec<Packet>) {
         let len = self.scenario.overhead.accounted(len);
         self.observer.arrived(now, class, len);
-        self.leaves[self.place[class.index()]].offered.count(len);
         self.moved += 1;
         let flight = Flight { arrived: now, class, len, source, under_way: true };
         let handle = match self.free.pop() {
@@ -255,9 +231,6 @@ impl DropSink for LinkPort<'_> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
         let Some(flight) = self.land(&packet) else { return };
         self.observer.dropped(now, flight.class, flight.len, reason);
-        let leaf = &mut self.leaves[self.place[flight.class.index()]];
-        leaf.dropped.count(flight.len);
-        leaf.drops[reason.index()] += 1;
         let greedy = self.greedy[flight.source as usize];
         if reason == DropReason::Congestion {
             self.refill.push_back((flight.source, greedy.most));
@@ -265,17 +238,11 @@ impl DropSink for LinkPort<'_> {
             self.refused.push_back(flight.source);
         }
     }
-
-    fn marked(&mut self, _now: Nanos, packet: &Packet) {
-        if let Some(leaf) = self.place.get(packet.class.index()).and_then(|&place| self.leaves.get_mut(place)) {
-            leaf.marked += 1;
-        }
-    }
 }
 
 impl Port for LinkPort<'_> {
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
-        // What is refilled made room when it left, which was before any event of now.
+        // Packets that have left made room before anything that happens now.
         self.refill(now, batch);
         while self.mix.peek().is_some_and(|at| at <= now) {
             let Some(event) = self.mix.next() else { break };
@@ -301,11 +268,9 @@ impl Port for LinkPort<'_> {
         let done = done.max(start);
         self.free_at = done;
         let place = self.place[flight.class.index()];
-        let leaf = &mut self.leaves[place];
-        leaf.sent.count(flight.len);
         let (warm, end) = (self.scenario.warmup, self.scenario.duration);
         if done > warm {
-            leaf.delays.record(done - flight.arrived);
+            self.delays[place].record(done - flight.arrived);
         }
         self.busy += done.min(end).saturating_sub(start.max(warm));
         self.spans.add(place, start, done, flight.len);

@@ -132,11 +132,11 @@ pub struct ClassRate {
     pub name: String,
     /// Mean rate in the phase.
     pub rate_bps: f64,
-    /// Mean rate in the phase without the first [`Options::settle`](crate::Options::settle) of it; that of the whole phase
-    /// where it is no longer than that.
+    /// Mean rate in the phase without the first [`Options::settle`](crate::Options::settle) of it, or in the whole phase where the
+    /// phase is no longer than that.
     pub settled_bps: f64,
-    /// What hierarchical max-min fairness gives the class, with what its sources ask for on average. A pool counts as the link of its
-    /// members.
+    /// What hierarchical max-min fairness gives the class when its sources ask for their mean rates. A pool counts as the link of
+    /// its members.
     pub ideal_bps: f64,
 }
 

@@ -1,6 +1,6 @@
 //! What is simulated.
 
-use fairlink_core::{Amount, BuildError, ClassId, Hierarchy, Nanos, Overhead, PoolError};
+use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, Overhead, PoolError};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
@@ -36,8 +36,8 @@ pub struct Options {
     pub settle: Nanos,
 }
 
-/// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers; of more, it would take longer than
-/// many a simulation.
+/// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers. For more it would take longer than many
+/// a simulation.
 const EXACT_CELLS: usize = 10_000;
 
 /// Most classes times windows that are recorded in one run; 8 bytes each, and as many again in the report.
@@ -140,34 +140,11 @@ pub enum SimError {
         /// When.
         at: Nanos,
     },
-    /// Packets of a class were lost or made up.
-    #[error(
-        "class {}: {} packets ({} B) offered, {} ({} B) sent, {} ({} B) dropped, {} ({} B) queued do not add up",
-        .class.0, .offered.packets, .offered.bytes, .sent.packets, .sent.bytes, .dropped.packets, .dropped.bytes,
-        .queued.packets, .queued.bytes
-    )]
+    /// Packets were lost or made up: of a class or of all, what was received is not what was sent, dropped and is still queued.
+    #[error("packets were lost or made up: {what}")]
     NotConserved {
-        /// The class.
-        class: ClassId,
-        /// What its sources sent.
-        offered: Amount,
-        /// What left.
-        sent: Amount,
-        /// What was dropped.
-        dropped: Amount,
-        /// What the scheduler says is still queued.
-        queued: Amount,
-    },
-    /// The scheduler's backlog is not the sum of its leaves'.
-    #[error(
-        "the scheduler reports {} packets ({} B) queued, its leaves {} ({} B)",
-        .reported.packets, .reported.bytes, .counted.packets, .counted.bytes
-    )]
-    Amount {
-        /// What it reports.
-        reported: Amount,
-        /// The sum over its leaves.
-        counted: Amount,
+        /// The class and its numbers.
+        what: String,
     },
     /// The observer asked for the end.
     #[error("stopped at {at}")]
@@ -238,9 +215,9 @@ impl Scenario {
         demand
     }
 
-    /// What hierarchical max-min fairness gives each class in each phase, in bit/s: by phase, then by class id, the link
-    /// first. Exact (but for the float) up to 10,000 classes times phases, beyond that less than one bit/s below it for each
-    /// level of the tree.
+    /// What hierarchical max-min fairness gives each class in each phase, in bit/s: by phase, then by class id, the link first.
+    /// Exact, but for the float, up to 10,000 classes times phases. Beyond that a rate may be too low, by less than one bit/s
+    /// for each level of the tree.
     #[must_use]
     pub fn ideals(&self) -> Vec<Vec<f64>> {
         self.ideals_in(&self.phases())
@@ -252,7 +229,7 @@ impl Scenario {
     }
 }
 
-/// What hierarchical max-min fairness gives each class of `tree` in each phase, where `demand` is asked for at its start.
+/// What hierarchical max-min fairness gives each class of `tree` in each phase. The demand of a phase is that at its start.
 pub(crate) fn solve(tree: &Hierarchy, phases: &[Interval], demand: impl Fn(Nanos) -> Demand) -> Vec<Vec<f64>> {
     if tree.len() * phases.len() > EXACT_CELLS {
         let mut solver = Solver::new(tree);

@@ -1,17 +1,17 @@
 //! From the sums of a run to its report. Only here do integers become floats.
 
-use fairlink_core::{Amount, ClassId, DropReason, Hierarchy, NANOS_PER_SEC, Nanos};
+use fairlink_core::{ClassId, Counters, DropReason, Hierarchy, Metered, NANOS_PER_SEC, Nanos, Scheduler};
 use fairlink_traffic::Interval;
 
-use crate::measure::Spans;
+use crate::measure::{Delays, Spans};
 use crate::port::{LinkPort, settled};
 use crate::report::{ClassRate, ClassRun, Delay, InnerRun, Phase, Run, Window, Windows};
 use crate::scenario::{Options, Scenario};
 
-/// The report of a run that ended with `queued` at its leaves.
+/// The report of a run in which what passed `scheduler` was counted.
 pub(crate) fn summarise(
     port: &LinkPort<'_>,
-    queued: &[Amount],
+    scheduler: &Metered<impl Scheduler>,
     name: &str,
     options: &Options,
     ideals: &[Vec<f64>],
@@ -27,35 +27,36 @@ pub(crate) fn summarise(
         link_bps: tree.link().rate.bps() as f64,
         link_utilisation: port.busy().0 as f64 / (end - warmup).0 as f64,
         further_links: Vec::new(),
-        classes: leaf_runs(port, queued, &rates),
+        classes: leaf_runs(port, scheduler, &rates),
         inner_classes: inner(tree)
             .map(|class| InnerRun { name: scenario.names[class.index()].clone(), rate_bps: rates[class.index()] })
             .collect(),
         phases: phases(scenario, port.phases(), port.spans(), options, ideals),
         notes: Vec::new(),
-        memory_bound_bytes: port.memory_bound(),
+        memory_bound_bytes: port.memory_bound() + counters_memory(tree),
         windows: port.windows().map(|spans| windows(scenario, spans)),
     }
 }
 
-fn leaf_runs(port: &LinkPort<'_>, queued: &[Amount], rates: &[f64]) -> Vec<ClassRun> {
-    let leaf_run = |(leaf, queued): (&crate::port::Leaf, &Amount)| {
-        let delays = &leaf.delays;
+fn leaf_runs(port: &LinkPort<'_>, scheduler: &Metered<impl Scheduler>, rates: &[f64]) -> Vec<ClassRun> {
+    let leaf_run = |(&class, delays): (&ClassId, &Delays)| {
+        let (counters, queued) = (scheduler.counters(class), scheduler.class_backlog(class));
+        let dropped = counters.dropped_total();
         let quantile = |quantile| delays.quantile(quantile).map(|ns| seconds(Nanos(ns)));
-        let drops = DropReason::ALL.iter().filter(|reason| leaf.drops[reason.index()] > 0);
+        let drops = DropReason::ALL.iter().map(|&reason| (reason.as_str(), counters.dropped_for(reason).packets));
         ClassRun {
-            name: port.scenario().names[leaf.class.index()].clone(),
-            offered_packets: leaf.offered.packets,
-            offered_bytes: leaf.offered.bytes,
-            sent_packets: leaf.sent.packets,
-            sent_bytes: leaf.sent.bytes,
-            dropped_packets: leaf.dropped.packets,
-            dropped_bytes: leaf.dropped.bytes,
-            drops: drops.map(|reason| (reason.as_str(), leaf.drops[reason.index()])).collect(),
-            marked_packets: leaf.marked,
+            name: port.scenario().names[class.index()].clone(),
+            offered_packets: counters.received.packets,
+            offered_bytes: counters.received.bytes,
+            sent_packets: counters.sent.packets,
+            sent_bytes: counters.sent.bytes,
+            dropped_packets: dropped.packets,
+            dropped_bytes: dropped.bytes,
+            drops: drops.filter(|&(_, packets)| packets > 0).collect(),
+            marked_packets: counters.marked.packets,
             queued_packets: queued.packets,
             queued_bytes: queued.bytes,
-            rate_bps: rates[leaf.class.index()],
+            rate_bps: rates[class.index()],
             delay_s: Delay {
                 mean: delays.mean().map(|ns| ns / NANOS_PER_SEC as f64),
                 p50: quantile(0.5),
@@ -65,7 +66,12 @@ fn leaf_runs(port: &LinkPort<'_>, queued: &[Amount], rates: &[f64]) -> Vec<Class
             },
         }
     };
-    port.leaves().iter().zip(queued).map(leaf_run).collect()
+    port.scenario().tree.leaves().iter().zip(port.delays()).map(leaf_run).collect()
+}
+
+/// Bytes that the counters of all classes take, those of no class and of all together included.
+fn counters_memory(tree: &Hierarchy) -> u64 {
+    (size_of::<Counters>() * (tree.len() + 2)) as u64
 }
 
 fn phases(

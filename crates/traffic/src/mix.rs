@@ -10,7 +10,7 @@ use crate::source::Source;
 use crate::spec::{SourceError, SourceSpec};
 
 /// What happens at a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// A packet of `len` bytes arrives.
     Packet {
@@ -37,20 +37,13 @@ pub struct Event {
     pub what: What,
 }
 
-/// What a source does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Next {
-    Packet(u32),
-    GreedyStart,
-    GreedyStop,
-}
-
-/// All sources of a scenario. As an iterator it yields their events in the order of time, those of the same instant in the
+/// All sources of a scenario. As an iterator it yields their events in the order of time. Events of the same instant come in the
 /// order of the sources.
 #[derive(Clone, Debug)]
 pub struct TrafficMix {
     sources: Vec<(ClassId, Source)>,
-    next: BinaryHeap<Reverse<(Nanos, u32, Next)>>,
+    /// What each source does next: when, its index, and what.
+    next: BinaryHeap<Reverse<(Nanos, u32, What)>>,
 }
 
 /// A source that cannot run.
@@ -74,9 +67,9 @@ impl TrafficMix {
         for (index, spec) in specs.iter().enumerate() {
             let mut source = Source::new(spec, seed, index as u32, end).map_err(|error| MixError { index, error })?;
             let first = if source.is_greedy() {
-                source.interval().map(|interval| (interval.start, Next::GreedyStart))
+                source.interval().map(|interval| (interval.start, What::GreedyStart))
             } else {
-                source.next().map(|arrival| (arrival.at, Next::Packet(arrival.len)))
+                next_packet(&mut source)
             };
             mix.next.extend(first.map(|(at, next)| Reverse((at, index as u32, next))));
             mix.sources.push((spec.class, source));
@@ -104,18 +97,14 @@ impl Iterator for TrafficMix {
 
     fn next(&mut self) -> Option<Event> {
         let mut top = self.next.peek_mut()?;
-        let Reverse((at, index, next)) = *top;
+        let Reverse((at, index, what)) = *top;
         let (class, source) = &mut self.sources[index as usize];
-        let (what, then) = match next {
-            Next::Packet(len) => {
-                (What::Packet { len }, source.next().map(|arrival| (arrival.at, Next::Packet(arrival.len))))
-            }
-            Next::GreedyStart => {
-                (What::GreedyStart, source.interval().map(|interval| (interval.end, Next::GreedyStop)))
-            }
-            Next::GreedyStop => {
+        let then = match what {
+            What::Packet { .. } => next_packet(source),
+            What::GreedyStart => source.interval().map(|interval| (interval.end, What::GreedyStop)),
+            What::GreedyStop => {
                 source.start_interval();
-                (What::GreedyStop, source.interval().map(|interval| (interval.start, Next::GreedyStart)))
+                source.interval().map(|interval| (interval.start, What::GreedyStart))
             }
         };
         match then {
@@ -124,6 +113,10 @@ impl Iterator for TrafficMix {
         }
         Some(Event { at, source: index, class: *class, what })
     }
+}
+
+fn next_packet(source: &mut Source) -> Option<(Nanos, What)> {
+    source.next().map(|arrival| (arrival.at, What::Packet { len: arrival.len }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One running source.
 //!
-//! Invariants: arrivals never decrease in time and lie inside an active interval; a source starts anew at each interval, a
-//! constant-rate source with a packet at its first instant.
+//! Invariants: arrivals never decrease in time and lie inside an active interval. A source starts anew at each interval; one of
+//! constant rate starts with a packet at its first instant.
 
 use std::vec::IntoIter;
 
@@ -25,10 +25,10 @@ pub struct Arrival {
 enum Clock {
     /// Whenever it is asked for.
     Greedy,
-    /// Exactly `(len * per_byte + per_packet) / units` nanoseconds after the one before. What whole nanoseconds leave out
-    /// is carried over, so that the k-th packet is never more than one nanosecond late, for any k.
+    /// Exactly `(len * per_byte + per_packet) / units` nanoseconds after the packet before. What whole nanoseconds leave out is
+    /// carried over, so that no packet is ever more than one nanosecond late.
     Even { at: Nanos, fraction: u64, per_byte: u64, per_packet: u64, units: u64 },
-    /// An exponentially distributed time after the one before. Times are in 2^-32 ns, so that rounding does not slow the
+    /// An exponentially distributed time after the packet before. Times are in 2^-32 ns, so that rounding does not slow the
     /// source down.
     Poisson { at: u128, mean_gap_ns: f64 },
 }
@@ -36,8 +36,8 @@ enum Clock {
 /// Fractional bits of the times of [`Clock::Poisson`].
 const FRACTION_BITS: u32 = 32;
 
-/// A running source. As an iterator it yields the arrivals of a timed source; a greedy one yields none and is asked for
-/// lengths ([`Source::next_len`]) whenever its class wants another packet.
+/// A running source. As an iterator it yields the arrivals of a timed source. A greedy source yields none: whenever its class wants
+/// another packet, it is asked for a length ([`Source::next_len`]).
 #[derive(Clone, Debug)]
 pub struct Source {
     clock: Clock,

@@ -31,7 +31,7 @@ fn bench_has_a_figure_for_every_scheduler_and_tree_it_takes() {
 #[test]
 fn bench_refuses_what_it_cannot_measure() {
     for (args, says) in [
-        (["--scheduler", "best"], "these are: fifo"),
+        (["--scheduler", "best"], "there is no scheduler \"best\"; `fairlink schedulers` lists them"),
         (["--leaves", "0"], "0 is outside 1 .. 1000000"),
         (["--leaves", "1000001"], "outside 1 .. 1000000"),
         (["--leaves", "many"], "invalid digit"),

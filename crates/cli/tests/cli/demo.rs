@@ -64,9 +64,9 @@ fn the_demo_plays_the_schedulers_that_are_asked_for() {
 #[test]
 fn what_the_demo_does_not_play_is_refused() {
     for (args, says) in [
-        (&["demo", "--experiment", "3"][..], "3 is not in 1..=2"),
-        (&["demo", "--scenario", "X"], "there are L, M and H"),
-        (&["demo", "--experiment", "1", "--scenario", "H"], "only experiment 2 has scenarios"),
+        (&["demo", "--experiment", "3"][..], "there are: 1, 2"),
+        (&["demo", "--scenario", "X"], "there are: L, M, H"),
+        (&["demo", "--experiment", "1", "--scenario", "H"], "experiment 1 has no scenario of that letter"),
         (&["demo", "--phase", "0.5s"], "outside 1s .. 600s"),
         (&["demo", "--phase", "2"], "no unit"),
         (&["demo", "--scheduler", "hsl"], "`fairlink schedulers` lists them"),

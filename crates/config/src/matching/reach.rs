@@ -6,8 +6,8 @@ use super::{Match, PortRange};
 
 /// Matches seen so far, in file order.
 ///
-/// They are grouped by which conditions they set (with the lengths of prefixes), so that a new match is compared with one
-/// candidate of each group and not with all; files have a million matches but few shapes.
+/// They are grouped by which conditions they set (with the lengths of prefixes). A new match is compared with one candidate of each
+/// group and not with all matches: files have up to a million matches but few shapes.
 #[derive(Debug, Default)]
 pub struct Reach {
     groups: Vec<(Match, Group)>,
@@ -17,8 +17,8 @@ pub struct Reach {
 /// Matches of one shape with their positions, by what is left of them when ranges of ports are taken for all ports.
 type Group = HashMap<Match, Vec<(usize, Match)>>;
 
-/// Most earlier matches that a new one is compared with in one group: only ranges of ports make more than one. Beyond it a
-/// match that is covered may go unnoticed; it is still never wrongly reported.
+/// Most earlier matches that a new one is compared with in one group; only ranges of ports make more than one. Beyond this number a
+/// match that is covered may go unnoticed. None is ever reported wrongly.
 const MAX_CANDIDATES: usize = 1_000;
 
 impl Reach {

@@ -1,3 +1,5 @@
+//! The text form of a match, which frames it takes, what is refused, and when one match covers another.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -52,11 +52,7 @@ struct Entry<'a> {
 /// Explains and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let (link, demand) = args.fluid.read()?;
-    let Some(class) = link.names.id(&args.class) else {
-        let hint =
-            link.names.closest(&args.class).map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"));
-        return Err(Failure::wrong(format!("--class: there is no class \"{}\"{hint}", args.class)));
-    };
+    let class = link.names.find(&args.class).map_err(|error| Failure::wrong(format!("--class: {error}")))?;
     let allocation = Allocation::solve(&link.tree, &demand);
     let explanation = Explanation::new(&link.tree, &allocation, class).map_err(Failure::failed)?;
     let text = explanation.text(|class| in_text(&link, class));

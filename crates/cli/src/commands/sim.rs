@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::anyhow;
 use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
 use fairlink_core::{Leniency, Nanos, SchedulerInfo};
-use fairlink_lab::plot::PlotError;
-use fairlink_lab::table::{self, Style};
-use fairlink_lab::{hls, plot};
-use fairlink_sim::{Observer, Options, Report, Shared, SharedPool, SimError, compare_shared};
+use fairlink_lab::figures::rates::{self, PlotError};
+use fairlink_lab::measure::{SETTLE, TOLERANCE, WINDOW};
+use fairlink_lab::rate_unit::RateUnit;
+use fairlink_lab::report::{self, Style};
+use fairlink_sim::{LinkPool, Links, Observer, Options, Report, SimError, compare_links};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
@@ -59,13 +60,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         warmup: file.warmup,
         seed: file.seed,
     };
-    let pool = |pool: &PoolSpec| SharedPool {
+    let pool = |pool: &PoolSpec| LinkPool {
         name: pool.name.clone(),
         rate: pool.rate,
         burst: pool.burst,
         members: pool.members.clone(),
     };
-    let shared = Shared {
+    let links = Links {
         first: scenario(&file.link, &file.sources),
         further: file.peers.iter().map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources))).collect(),
         pools: file.pools.iter().map(pool).collect(),
@@ -74,9 +75,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         // Before the work, not after it.
         std::fs::create_dir_all(dir).map_err(|error| Failure::wrong(format!("{}: {error}", dir.display())))?;
     }
-    let options = Options { window: args.out.is_some().then(|| window(file.duration)), settle: hls::SETTLE };
+    let options = Options { window: args.out.is_some().then(|| window(file.duration)), settle: SETTLE };
     let watch = &mut Watch::new(schedulers.len() as u64 * u64::from(args.runs), file.duration)?;
-    let report = compare_shared(&shared, &schedulers, leniency, args.runs, &options, watch);
+    let report = compare_links(&links, &schedulers, leniency, args.runs, &options, watch);
     watch.bar.finish_and_clear();
     let report = report.map_err(|error| match error {
         SimError::Build { error, .. } => file.link.explain(&error).into(),
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         error => Failure::failed(error),
     })?;
     if let Some(dir) = &args.out {
-        let written = plot::write(&report, dir).map_err(|error| match error {
+        let written = rates::write(&report, dir).map_err(|error| match error {
             PlotError::File { .. } => Failure::wrong(error),
             error => Failure::failed(error),
         })?;
@@ -99,7 +100,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if out.json { out.document(&report) } else { text(&report, out) }
 }
 
-/// Whether a warning is not about frames (matches, default class) and not said again in the notes of a run.
+/// Whether a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
+/// notes of its run.
 fn concerns_a_simulation(warning: &Problem) -> bool {
     use fairlink_config::problem::ProblemKind::{NoMatch, Unsupported};
     !matches!(warning.kind(), NoMatch { .. } | Unsupported { .. })
@@ -124,30 +126,30 @@ fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<V
 
 /// The paper's windows, or shorter ones where a run has few of them.
 fn window(duration: Nanos) -> Nanos {
-    hls::WINDOW.min(Nanos((duration.0 / 50).max(1)))
+    WINDOW.min(Nanos((duration.0 / 50).max(1)))
 }
 
 fn text(report: &Report, out: &mut Out) -> Result<(), Failure> {
-    let style = Style { colour: out.colour(), tolerance: hls::TOLERANCE };
+    let style = Style { colour: out.colour(), tolerance: TOLERANCE };
     for run in &report.runs {
         out.line(format!("{}, seed {}", run.scheduler, run.seed))?;
         run.notes.iter().try_for_each(|note| out.line(format!("  note: {note}")))?;
         out.line("")?;
-        out.raw(table::classes(run).as_bytes())?;
+        out.raw(report::classes(run).as_bytes())?;
         out.line("")?;
     }
-    let unit = fairlink_lab::table::RateUnit::for_link(report.runs[0].link_bps).name;
+    let unit = RateUnit::for_link(report.runs[0].link_bps).name;
     out.line(format!(
         "Rates by phase in {unit}, the first {} s of a phase left out where it is longer",
-        hls::SETTLE.0 as f64 / 1e9
+        SETTLE.0 as f64 / 1e9
     ))?;
     out.line("")?;
     match &report.runs[..] {
-        [run] => out.raw(table::measured_against_ideal(&run.phases, run.link_bps, style).as_bytes())?,
-        _ => out.raw(table::side_by_side(report, style).as_bytes())?,
+        [run] => out.raw(report::measured_against_ideal(&run.phases, run.link_bps, style).as_bytes())?,
+        _ => out.raw(report::side_by_side(report, style).as_bytes())?,
     }
     out.line("")?;
-    out.raw(table::runs(report).as_bytes())
+    out.raw(report::runs(report).as_bytes())
 }
 
 /// A progress bar, where standard error is a terminal, and Ctrl-C.

@@ -1,9 +1,8 @@
 //! `fairlink completions SHELL`.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -14,10 +13,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Prints the script.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+/// Prints the script for `fairlink`, the whole command line.
+pub(crate) fn run(args: &Args, mut fairlink: Command, out: &mut Out) -> Result<(), Failure> {
     // Generated into memory first: the generator panics on a closed pipe.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "fairlink", &mut script);
+    clap_complete::generate(args.shell, &mut fairlink, "fairlink", &mut script);
     out.raw(&script)
 }

@@ -1,6 +1,7 @@
 //! Measured rates against ideal ones, drawn as bars with text.
 
 use console::{Style, measure_text_width, pad_str};
+use fairlink_lab::measure::TOLERANCE;
 
 use crate::human;
 
@@ -26,9 +27,9 @@ pub(crate) struct Canvas {
     pub(crate) colour: bool,
 }
 
-/// Whether what was measured is near the ideal: 2 % of it, or of nothing at all a thousandth of the link.
+/// Whether what was measured is near the ideal: within the tolerance of it, or within a thousandth of the link.
 pub(crate) fn near(bar: &Bar<'_>, link_bps: f64) -> bool {
-    (bar.measured_bps - bar.ideal_bps).abs() <= (0.02 * bar.ideal_bps).max(0.001 * link_bps)
+    (bar.measured_bps - bar.ideal_bps).abs() <= (TOLERANCE * bar.ideal_bps).max(0.001 * link_bps)
 }
 
 /// A line of head and one per class; a full bar is the link's rate, and a mark stands where the ideal is.

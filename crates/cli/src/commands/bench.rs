@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use fairlink_core::{
-    Nanos, SchedulerInfo,
-    registry::{self, SCHEDULERS},
-};
+use fairlink_core::{Nanos, SchedulerInfo, registry::SCHEDULERS};
 use fairlink_lab::bench::{self, BATCH, Cost, Plan};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::time;
+use crate::args::{scheduler, time};
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -32,13 +29,6 @@ pub(crate) struct Args {
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,
-}
-
-fn scheduler(name: &str) -> Result<&'static SchedulerInfo, String> {
-    registry::find(name).ok_or_else(|| {
-        let names: Vec<_> = SCHEDULERS.iter().map(|info| info.name).collect();
-        format!("there is no such scheduler; these are: {}", names.join(" "))
-    })
 }
 
 fn leaves(text: &str) -> Result<usize, String> {

@@ -1,7 +1,6 @@
-//! One sentence that says what was seen, from the numbers.
+//! The last line of a demo: one sentence that says from the numbers who gave every class its ideal rate, and who did not.
 
-use fairlink_lab::hls::TOLERANCE;
-use fairlink_lab::ideal::relative;
+use fairlink_lab::measure::{Deviation, TOLERANCE, relative, worst};
 use fairlink_net::demo::{DemoPhase, DemoRate, DemoRun, KERNEL_HTB};
 
 use crate::human;
@@ -13,11 +12,15 @@ pub(super) fn closing(runs: &[DemoRun]) -> Option<String> {
 }
 
 fn said(run: &DemoRun) -> Option<String> {
-    let (index, _, off) = run.worst()?;
+    let deviations = run.phases.iter().enumerate().flat_map(|(index, phase)| {
+        let classes = phase.classes.iter();
+        classes.map(move |class| Deviation::new(index, &class.name, class.rate_bps, class.ideal_bps, run.link_bps))
+    });
+    let Deviation { phase, relative: off, .. } = worst(deviations)?;
     let who = if run.scheduler == KERNEL_HTB { "the kernel's HTB" } else { &run.scheduler };
     let phases = run.phases.len();
     if off > TOLERANCE {
-        let phase = run.phases.get(index)?;
+        let phase = run.phases.get(phase)?;
         if let Some((used, uneven)) = starved(run) {
             return Some(format!(
                 "{who} kept the ideal shares to within {}, but in one phase only {} of what should be sent was: this machine \
@@ -37,8 +40,8 @@ fn least(off: f64) -> String {
     human::percent((off * 1e4).ceil().max(1.0) / 1e4)
 }
 
-/// Where all shares are as they should be and too little was sent all the same: the smallest part of the ideal total that was
-/// sent in a phase, and the largest distance of a share from its ideal, relative to it.
+/// Tells a link that was not full from shares that are wrong. Where every share is as it should be and too little was sent all the
+/// same: the smallest part of the ideal total that was sent in a phase, and how far a share was from its ideal at most.
 fn starved(run: &DemoRun) -> Option<(f64, f64)> {
     let (mut used, mut uneven) = (1.0f64, 0.0f64);
     for phase in &run.phases {

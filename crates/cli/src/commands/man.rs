@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::Command;
 
-use crate::cli::Cli;
 use crate::failure::Failure;
 use crate::out::{Out, note};
 
@@ -17,15 +16,15 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
 }
 
-/// Prints the page, or writes all of them.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+/// Prints the page of `fairlink`, the whole command line, or writes those of all its commands.
+pub(crate) fn run(args: &Args, fairlink: Command, out: &mut Out) -> Result<(), Failure> {
     let Some(dir) = &args.out else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        clap_mangen::Man::new(fairlink).render(&mut page)?;
         return out.raw(&page);
     };
     fs::create_dir_all(dir)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), dir))
+        .and_then(|()| clap_mangen::generate_to(fairlink, dir))
         .map_err(|error| Failure::wrong(format!("cannot write to {}: {error}", dir.display())))?;
     note(format!(
         "manual pages written to {}; read one with: man -l {}",

@@ -9,18 +9,18 @@ use crate::scenario::{Scenario, SimError, solve};
 
 /// Links that share pools. Packets, times and lengths are each link's own; duration, warmup and seed are those of the first.
 #[derive(Clone, Debug)]
-pub struct Shared {
+pub struct Links {
     /// The first link and its traffic.
     pub first: Scenario,
     /// Further links by name. In a report, their classes are called `LINK:CLASS` and come after those of the first.
     pub further: Vec<(String, Scenario)>,
     /// What they share.
-    pub pools: Vec<SharedPool>,
+    pub pools: Vec<LinkPool>,
 }
 
-/// A pool, see [`fairlink_core::pool`].
+/// A [`Pool`] to be, and who borrows from it.
 #[derive(Clone, Debug)]
-pub struct SharedPool {
+pub struct LinkPool {
     /// Its name.
     pub name: String,
     /// What its members send together.
@@ -34,17 +34,10 @@ pub struct SharedPool {
 /// Lenders of the classes of a link.
 pub(crate) type Lenders = Vec<(ClassId, Box<dyn Lender>)>;
 
-/// What a run of several links has besides the links.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Sharing<'a> {
-    /// Names of the links after the first.
-    pub(crate) names: &'a [(String, Scenario)],
-    pub(crate) pools: &'a [SharedPool],
-}
-
-impl Shared {
-    pub(crate) fn sharing(&self) -> Sharing<'_> {
-        Sharing { names: &self.further, pools: &self.pools }
+impl Links {
+    /// One link, which shares nothing.
+    pub(crate) fn alone(first: Scenario) -> Self {
+        Self { first, further: Vec::new(), pools: Vec::new() }
     }
 
     /// All links as they run.
@@ -59,12 +52,10 @@ impl Shared {
         }
         all
     }
-}
 
-impl Sharing<'_> {
     /// `error`, with the name of the link where it is a further one.
     pub(crate) fn of_link(&self, link: usize, error: SimError) -> SimError {
-        match link.checked_sub(1).and_then(|further| self.names.get(further)) {
+        match link.checked_sub(1).and_then(|further| self.further.get(further)) {
             Some((name, _)) => SimError::Further { link: name.clone(), error: Box::new(error) },
             None => error,
         }
@@ -73,7 +64,7 @@ impl Sharing<'_> {
     /// New pools, and by link who borrows from them.
     pub(crate) fn members(&self, scenarios: &[Scenario]) -> Result<Vec<Lenders>, SimError> {
         let mut members: Vec<Lenders> = scenarios.iter().map(|_| Vec::new()).collect();
-        for pool in self.pools {
+        for pool in &self.pools {
             let bases: Vec<Rate> = pool.members.iter().map(|&(.., base)| base).collect();
             let refused = |error| SimError::Pool { pool: pool.name.clone(), error };
             let ends = Pool::share(pool.rate, pool.burst, &bases).map_err(refused)?;
@@ -95,9 +86,9 @@ pub(crate) fn phases(scenarios: &[Scenario]) -> Vec<Interval> {
     cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
 }
 
-/// By link, phase and class: what max-min fairness gives. Members of a pool and what is below them share the pool as if it were a
-/// link and they its classes, each capped at its own link's rate; all others share their link as if it had no pool.
-pub(crate) fn ideals(scenarios: &[Scenario], pools: &[SharedPool], phases: &[Interval]) -> Vec<Vec<Vec<f64>>> {
+/// What max-min fairness gives, by link, phase and class. A pool counts as a link: its members are the classes of that link, with
+/// what is below them, each capped at its own link's rate. All other classes share their link as if it had no pool.
+pub(crate) fn ideals(scenarios: &[Scenario], pools: &[LinkPool], phases: &[Interval]) -> Vec<Vec<Vec<f64>>> {
     let mut ideals: Vec<_> = scenarios.iter().map(|scenario| scenario.ideals_in(phases)).collect();
     for pool in pools {
         let Some((tree, origins)) = pooled(scenarios, pool) else { continue };
@@ -126,9 +117,9 @@ pub(crate) fn ideals(scenarios: &[Scenario], pools: &[SharedPool], phases: &[Int
     ideals
 }
 
-/// The tree of a pool, and by its ids but the root's the link and the class that they stand for. `None` for members that are not
-/// classes of their links; schedulers refuse those.
-fn pooled(scenarios: &[Scenario], pool: &SharedPool) -> Option<(Hierarchy, Vec<(usize, ClassId)>)> {
+/// The tree of a pool, and for each of its classes but the root the link and the class that it stands for. `None` where a member is
+/// no class of its link; schedulers refuse that.
+fn pooled(scenarios: &[Scenario], pool: &LinkPool) -> Option<(Hierarchy, Vec<(usize, ClassId)>)> {
     let mut tree = Hierarchy::builder(LinkConfig::new(pool.rate));
     let mut origins = Vec::new();
     for &(link, class, _) in &pool.members {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use fairlink_net::control;
 
+use crate::commands::gateway;
 use crate::failure::Failure;
-use crate::gateway;
 use crate::out::Out;
 
 /// What to ask whom.

@@ -8,7 +8,7 @@ use fairlink_sim::{Phase, Report, Run, Windows};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use crate::table::RateUnit;
+use crate::rate_unit::RateUnit;
 
 /// Most leaves drawn in one plot: those with the highest ideal or measured rate in some phase. The CSV has all.
 pub const MAX_DRAWN: usize = 12;
@@ -233,13 +233,14 @@ fn lines<'a>(run: &Run, windows: &'a Windows) -> (Vec<Line<'a>>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hls::{Difference, Experiment, OPTIONS};
+    use crate::experiments::hls;
+    use crate::measure::OPTIONS;
     use fairlink_core::{Leniency, Nanos, Rate, registry::find};
     use fairlink_sim::{Options, compare};
 
     fn report(options: &Options, runs: u32) -> Report {
         let rate = Rate::from_bps(10_000_000).unwrap();
-        let scenario = Experiment::Two(Difference::High).scenario(rate, Some(Nanos::from_millis(1100))).unwrap();
+        let scenario = hls::EXP2.script("H").unwrap().scenario(rate, Some(Nanos::from_millis(1100))).unwrap();
         let schedulers = ["fifo", "hls"].map(|name| find(name).unwrap());
         compare(&scenario, &schedulers, Leniency::Ignore, runs, options, &mut ()).unwrap()
     }

@@ -1,23 +1,22 @@
-//! `fairlink demo`: the HLS paper's experiment on real packets, beside the fluid ideal and the kernel's HTB, with nothing to set
-//! up.
+//! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and the kernel's HTB, with nothing to
+//! set up.
 
-mod picture;
 mod show;
-mod words;
+mod verdict;
 
 use anyhow::anyhow;
-use fairlink_config::link::scheduler_named;
 use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
-use fairlink_lab::hls::{self, Difference, Experiment};
+use fairlink_lab::experiments::{EXPERIMENTS, Experiment, Script, find};
+use fairlink_lab::measure::{OPTIONS, SETTLE};
 use fairlink_net::demo::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 use fairlink_sim::{Scenario, compare};
 
-use crate::args::time;
+use crate::args::{choice, scheduler, time};
 use crate::failure::Failure;
 use crate::out::{Out, note};
 
-pub(crate) use picture::Canvas;
-
+/// What the ids of the experiments that are played begin with; their number in the HLS paper follows.
+const NUMBERED: &str = "hls.exp";
 /// The link of the demo: what any machine can do.
 const LINK_BPS: u64 = 100_000_000;
 /// Shortest phase: half a second of it is left out of the averages.
@@ -28,11 +27,11 @@ const LONGEST_PHASE: Nanos = Nanos(600 * NANOS_PER_SEC);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Experiment of the HLS paper: 1 (leaves go idle one after another) or 2 (three leaves send, one of them pauses).
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number)]
     experiment: u8,
     /// Scenario of experiment 2: how far the guarantees of the two leaves of a class lie apart, low, medium or high.
-    #[arg(long, value_name = "L|M|H", value_parser = scenario)]
-    scenario: Option<Difference>,
+    #[arg(long, value_name = "L|M|H", value_parser = letter)]
+    scenario: Option<String>,
     /// Length of a phase, 1s to 600s [default: 2.5s in experiment 2, 2s in experiment 1].
     #[arg(long, value_name = "TIME", value_parser = phase)]
     phase: Option<Nanos>,
@@ -52,8 +51,17 @@ impl Default for Args {
     }
 }
 
-fn scenario(letter: &str) -> Result<Difference, String> {
-    Difference::of_letter(letter).ok_or_else(|| "there are L, M and H".to_owned())
+fn number(text: &str) -> Result<u8, String> {
+    let known = || EXPERIMENTS.iter().filter_map(|experiment| experiment.id.strip_prefix(NUMBERED));
+    let number = known().find(|&number| number == text).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| choice(known()))
+}
+
+fn letter(text: &str) -> Result<String, String> {
+    let numbered = EXPERIMENTS.iter().filter(|experiment| experiment.id.starts_with(NUMBERED));
+    let letters = numbered.flat_map(|experiment| experiment.scripts).filter_map(|script| script.letter);
+    let known = letters.clone().any(|letter| letter.eq_ignore_ascii_case(text));
+    if known { Ok(text.to_owned()) } else { Err(choice(letters)) }
 }
 
 fn phase(text: &str) -> Result<Nanos, String> {
@@ -67,33 +75,29 @@ fn phase(text: &str) -> Result<Nanos, String> {
 
 /// Plays and shows.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let experiment = match (args.experiment, args.scenario) {
-        (1, None) => Experiment::One,
-        (1, Some(_)) => return Err(Failure::wrong("--scenario: only experiment 2 has scenarios")),
-        (_, scenario) => Experiment::Two(scenario.unwrap_or(Difference::High)),
-    };
+    let piece = Piece::chosen(args)?;
     let players = players(&args.schedulers)?;
-    let default_phase = if args.experiment == 1 { Nanos::from_secs(2) } else { Nanos::from_millis(2500) };
     let rate = Rate::from_bps(LINK_BPS).map_err(Failure::failed)?;
-    let scenario = experiment.scenario(rate, Some(args.phase.unwrap_or(default_phase))).map_err(Failure::failed)?;
+    let phase = args.phase.unwrap_or(piece.experiment.short_phase);
+    let scenario = piece.script.scenario(rate, Some(phase)).map_err(Failure::failed)?;
     if !out.json {
-        introduce(experiment, &scenario, out)?;
+        introduce(&piece, &scenario, out)?;
     }
     let outcome = if args.simulate {
-        simulate(experiment, &scenario, &players, "--simulate was given", out)?
+        simulate(&piece, &scenario, &players, "--simulate was given", out)?
     } else {
         match real::stage() {
-            Ok(stage) => real::play(stage, &plan(experiment, &scenario), &players, out)?,
+            Ok(stage) => real::play(stage, &plan(&piece, &scenario), &players, out)?,
             Err(why) => {
                 note(format!("Simulating, because real packets cannot be sent here: {why}"));
-                simulate(experiment, &scenario, &players, &why, out)?
+                simulate(&piece, &scenario, &players, &why, out)?
             }
         }
     };
     if out.json {
         out.document(&outcome)?;
     } else {
-        show::outcome(&outcome, hls::SETTLE.0 as f64 / NANOS_PER_SEC as f64, out)?;
+        show::outcome(&outcome, SETTLE.0 as f64 / NANOS_PER_SEC as f64, out)?;
     }
     if outcome.stopped {
         out.flush()?;
@@ -102,7 +106,35 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is played, as it was asked for.
+/// What is played.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Its number in the paper.
+    number: u8,
+    experiment: &'static Experiment,
+    script: &'static Script,
+}
+
+impl Piece {
+    fn chosen(args: &Args) -> Result<Self, Failure> {
+        let number = args.experiment;
+        let experiment = find(&format!("{NUMBERED}{number}"))
+            .ok_or_else(|| Failure::wrong(format!("--experiment: there is no experiment {number}")))?;
+        let script = match &args.scenario {
+            Some(letter) => experiment.script(letter),
+            None => experiment.scripts.last(),
+        };
+        let script = script
+            .ok_or_else(|| Failure::wrong(format!("--scenario: experiment {number} has no scenario of that letter")))?;
+        Ok(Self { number, experiment, script })
+    }
+
+    fn letter(&self) -> Option<String> {
+        self.script.letter.map(str::to_owned)
+    }
+}
+
+/// Who plays it, as it was asked for.
 #[derive(Clone, Copy, Debug)]
 enum Player {
     /// One of ours.
@@ -123,21 +155,15 @@ fn players(names: &[String]) -> Result<Vec<Player>, Failure> {
         if name == KERNEL_HTB {
             return Ok(Player::KernelHtb { by_name: true });
         }
-        let found = scheduler_named(name).map(Player::Ours);
-        found.map_err(|error| Failure::wrong(format!("--scheduler: {error}; `fairlink schedulers` lists them")))
+        let found = scheduler(name).map(Player::Ours);
+        found.map_err(|error| Failure::wrong(format!("--scheduler: {error}")))
     };
     names.iter().map(player).collect()
 }
 
-fn introduce(experiment: Experiment, scenario: &Scenario, out: &mut Out) -> Result<(), Failure> {
-    let what = match experiment {
-        Experiment::One => "Experiment 1 of the HLS paper: leaves go idle one after another".to_owned(),
-        Experiment::Two(difference) => format!(
-            "Experiment 2 of the HLS paper, scenario {}: A1, B2 and C send all they can, and C pauses in the second phase",
-            difference.letter()
-        ),
-    };
-    out.line(format!("{what}."))?;
+fn introduce(piece: &Piece, scenario: &Scenario, out: &mut Out) -> Result<(), Failure> {
+    let letter = piece.script.letter.map_or_else(String::new, |letter| format!(", scenario {letter}"));
+    out.line(format!("Experiment {} of the HLS paper{letter}: {}.", piece.number, piece.experiment.plays))?;
     let tree = &scenario.tree;
     let guarantees: Vec<_> = tree
         .classes()
@@ -149,22 +175,22 @@ fn introduce(experiment: Experiment, scenario: &Scenario, out: &mut Out) -> Resu
 }
 
 /// The experiment as the players of real packets want it.
-fn plan(experiment: Experiment, scenario: &Scenario) -> DemoPlan {
+fn plan(piece: &Piece, scenario: &Scenario) -> DemoPlan {
     let phases = scenario.phases().into_iter().zip(scenario.ideals());
     DemoPlan {
-        experiment: experiment.number(),
-        scenario: experiment.difference().map(|difference| difference.letter().to_owned()),
+        experiment: piece.number,
+        scenario: piece.letter(),
         tree: scenario.tree.clone(),
         names: scenario.names.clone(),
         sources: scenario.sources.clone(),
         phases: phases.map(|(phase, ideal_bps)| PlanPhase { start: phase.start, end: phase.end, ideal_bps }).collect(),
-        settle: hls::SETTLE,
+        settle: SETTLE,
     }
 }
 
 /// The same in the simulator, whose clock is not the wall's.
 fn simulate(
-    experiment: Experiment,
+    piece: &Piece,
     scenario: &Scenario,
     players: &[Player],
     why: &str,
@@ -182,8 +208,7 @@ fn simulate(
             }
         }
     }
-    let report =
-        compare(scenario, &schedulers, Leniency::Ignore, 1, &hls::OPTIONS, &mut ()).map_err(Failure::failed)?;
+    let report = compare(scenario, &schedulers, Leniency::Ignore, 1, &OPTIONS, &mut ()).map_err(Failure::failed)?;
     let mut experiments = Vec::new();
     for run in report.runs {
         let phases = run.phases.into_iter().map(|phase| DemoPhase {
@@ -196,8 +221,8 @@ fn simulate(
                 .collect(),
         });
         let run = DemoRun {
-            experiment: experiment.number(),
-            scenario: experiment.difference().map(|difference| difference.letter().to_owned()),
+            experiment: piece.number,
+            scenario: piece.letter(),
             scheduler: run.scheduler,
             link_bps: run.link_bps,
             phases: phases.collect(),

@@ -1,13 +1,14 @@
 //! What the demo shows: live rates while it runs on a terminal, and the outcome.
 
 use fairlink_core::ClassId;
-use fairlink_lab::ideal::relative;
-use fairlink_net::demo::{Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
+use fairlink_lab::measure::relative;
+use fairlink_lab::report::span;
+use fairlink_net::demo::{Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
 
-use super::picture::{Bar, draw};
-use super::words::{closing, counts};
+use super::verdict::{closing, counts};
 use crate::failure::Failure;
 use crate::out::Out;
+use crate::out::picture::{Bar, draw};
 
 /// How far a run has come, and what every class gets right now; redrawn in place.
 pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), Failure> {
@@ -46,7 +47,7 @@ fn title(scheduler: &str) -> &str {
 pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
     for phase in &run.phases {
         if out.is_terminal() {
-            out.line(format!("{}   {}", title(&run.scheduler), span(phase)))?;
+            out.line(format!("{}   {}", title(&run.scheduler), span(phase.start_s, phase.end_s)))?;
             let bars = phase.classes.iter().filter(|rate| counts(rate, run.link_bps));
             let bars: Vec<_> = bars
                 .map(|rate| Bar { name: &rate.name, measured_bps: rate.rate_bps, ideal_bps: rate.ideal_bps })
@@ -59,17 +60,18 @@ pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
                     format!("{} {:.2} (ideal {:.2})", rate.name, rate.rate_bps / 1e6, rate.ideal_bps / 1e6)
                 });
             let rates: Vec<_> = rates.collect();
-            out.line(format!("{}, {}: {} Mbit/s", title(&run.scheduler), span(phase), rates.join(", ")))?;
+            out.line(format!(
+                "{}, {}: {} Mbit/s",
+                title(&run.scheduler),
+                span(phase.start_s, phase.end_s),
+                rates.join(", ")
+            ))?;
         }
     }
     if !out.is_terminal() {
         out.line("")?;
     }
     out.flush()
-}
-
-fn span(phase: &DemoPhase) -> String {
-    format!("{} .. {} s", phase.start_s, phase.end_s)
 }
 
 /// All runs side by side, where the frames went, and what was seen.
@@ -131,7 +133,7 @@ fn side_by_side(runs: &[DemoRun], out: &mut Out) -> Result<(), Failure> {
     let longest = runs.iter().max_by_key(|run| run.phases.len()).map_or(&[][..], |run| &run.phases);
     let mut rows = Vec::new();
     for (index, phase) in longest.iter().enumerate() {
-        let mut name = span(phase);
+        let mut name = span(phase.start_s, phase.end_s);
         for (place, class) in phase.classes.iter().enumerate() {
             let measured: Vec<_> = runs
                 .iter()

@@ -1,0 +1,21 @@
+//! The commands, one file each: what it takes on the command line (`Args`), and `run`, which asks the libraries and prints what
+//! they say.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod explain;
+pub(crate) mod fluid;
+pub(crate) mod man;
+pub(crate) mod schedulers;
+pub(crate) mod sim;
+
+#[cfg(target_os = "linux")]
+pub(crate) mod ctl;
+#[cfg(target_os = "linux")]
+pub(crate) mod gateway;
+#[cfg(target_os = "linux")]
+pub(crate) mod generate;
+#[cfg(target_os = "linux")]
+pub(crate) mod receive;

@@ -1,0 +1,114 @@
+//! The `[link]` table of a link file.
+
+use std::sync::Arc;
+
+use fairlink_core::{MAX_PACKET, Overhead, Rate, SchedulerInfo, registry};
+
+use super::{DEFAULT_MTU, DEFAULT_SCHEDULER, MAX_OVERHEAD, ReadOptions, no_scheduler};
+use crate::problem::{Log, Problem, ProblemKind, Span};
+use crate::reader::{Table, Value, unknown_word};
+use crate::units::{QueueLength, parse_queue, parse_size, show_size};
+
+const LINK_KEYS: [&str; 6] = ["rate", "scheduler", "mtu", "overhead", "default", "buffer"];
+const OVERHEADS: [(&str, Overhead); 4] =
+    [("ethernet", Overhead::ETHERNET), ("docsis", Overhead::DOCSIS), ("ptm", Overhead::PTM), ("atm", Overhead::ATM)];
+
+/// The `[link]` table.
+pub(super) struct Head<'a> {
+    pub(super) span: Span,
+    pub(super) rate: Option<Rate>,
+    pub(super) rate_span: Span,
+    pub(super) scheduler: Option<&'static SchedulerInfo>,
+    pub(super) scheduler_span: Option<Span>,
+    pub(super) mtu: u32,
+    pub(super) overhead: Overhead,
+    pub(super) default: Option<(&'a str, Span)>,
+    pub(super) max_queued: Option<u32>,
+}
+
+impl<'a> Head<'a> {
+    /// `None` where the table itself is missing; everything that is wrong is in the log.
+    pub(super) fn read(document: &Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
+        let link = document.need("link", "[link] and below it rate = \"100mbit\"", log)?;
+        let table = link.table("[link]", "a table: [link]", log)?;
+        table.only(&LINK_KEYS, log);
+        let rate_value = table.need("rate", "rate = \"100mbit\"", log);
+        let rate = rate_value.and_then(|value| value.rate(None, log));
+        let (scheduler, scheduler_span) = scheduler(&table, options, log);
+        let overhead = table.get("overhead").and_then(|value| overhead(value, log)).unwrap_or(Overhead::NONE);
+        let mtu = table.get("mtu").and_then(|value| mtu(value, overhead, log)).unwrap_or(DEFAULT_MTU);
+        let default = table
+            .get("default")
+            .and_then(|value| Some((value.string("the name of a class in quotes", log)?, value.span())));
+        let max_queued = table.get("buffer").and_then(|value| max_queued(value, log));
+        Some(Self {
+            span: table.span.clone(),
+            rate,
+            rate_span: rate_value.map_or(table.span, Value::span),
+            scheduler,
+            scheduler_span,
+            mtu,
+            overhead,
+            default,
+            max_queued,
+        })
+    }
+}
+
+fn scheduler(
+    table: &Table<'_, '_>,
+    options: &ReadOptions<'_>,
+    log: &mut Log,
+) -> (Option<&'static SchedulerInfo>, Option<Span>) {
+    if let Some(name) = options.scheduler {
+        let info = registry::find(name);
+        if info.is_none() {
+            log.add(Problem::error(&Arc::clone(log.source()), None, no_scheduler(name)));
+        }
+        return (info, None);
+    }
+    let Some(value) = table.get("scheduler") else { return (registry::find(DEFAULT_SCHEDULER), None) };
+    let Some(name) = value.string("the name of a scheduler in quotes", log) else { return (None, None) };
+    let info = registry::find(name);
+    if info.is_none() {
+        log.error(value.span(), no_scheduler(name));
+    }
+    (info, Some(value.span()))
+}
+
+fn overhead(value: Value<'_, '_>, log: &mut Log) -> Option<Overhead> {
+    let text = value.quantity("a size such as \"38B\", or ethernet, docsis, ptm, atm", log)?;
+    if let Some(&(_, overhead)) = OVERHEADS.iter().find(|&&(word, _)| word == text) {
+        return Some(overhead);
+    }
+    if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        log.error(value.span(), unknown_word("overhead", text, OVERHEADS.iter().map(|&(word, _)| word)));
+        return None;
+    }
+    let bytes = value.unit(parse_size(text, MAX_OVERHEAD), log)?;
+    Some(Overhead::fixed(bytes as u16))
+}
+
+fn mtu(value: Value<'_, '_>, overhead: Overhead, log: &mut Log) -> Option<u32> {
+    let mtu = value.some_size(u64::from(MAX_PACKET), log)? as u32;
+    let accounted = overhead.accounted(mtu);
+    if accounted > MAX_PACKET {
+        let text = format!("{} with its overhead", show_size(u64::from(accounted)));
+        value.out_of_range(text, show_size(1), show_size(u64::from(MAX_PACKET)), log);
+        return None;
+    }
+    Some(mtu)
+}
+
+fn max_queued(value: Value<'_, '_>, log: &mut Log) -> Option<u32> {
+    let text = value.quantity("a number of packets such as \"65536p\"", log)?;
+    match value.unit(parse_queue(text), log)? {
+        QueueLength::Packets(packets) => Some(packets),
+        QueueLength::Bytes(_) | QueueLength::Time(_) => {
+            let why = "of the link is the number of packets in all queues together".to_owned();
+            let help = "write it with the unit p, such as \"65536p\"";
+            log.error(value.span(), ProblemKind::Misplaced { key: "buffer", why, help });
+            None
+        }
+    }
+}
