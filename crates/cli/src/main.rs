@@ -13,7 +13,6 @@ mod human;
 mod interrupt;
 mod link;
 mod out;
-mod promises;
 
 use std::process::ExitCode;
 

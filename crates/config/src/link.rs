@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Overhead, Rate, SchedulerInfo,
-    registry::{self, SCHEDULERS},
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Overhead, Rate, SchedulerInfo, registry,
 };
 use miette::{NamedSource, Severity};
 
@@ -28,6 +27,11 @@ pub const DEFAULT_MTU: u32 = 1500;
 pub const MAX_OVERHEAD: u64 = 1024;
 /// Most packets queued in all classes together, where a file says nothing of it and has few classes.
 pub const DEFAULT_QUEUED: u32 = 65_536;
+
+/// The most memory that a scheduler with its queues may take where a file says nothing of it, in bytes: 4 GiB.
+pub const DEFAULT_MEMORY: u64 = 4 << 30;
+/// The most that a file may allow, in bytes: 1 TiB.
+pub const MAX_MEMORY: u64 = 1 << 40;
 
 /// What a file may hold, be it about a link or about traffic on it.
 pub(crate) const DOCUMENT_KEYS: [&str; 8] = ["link", "class", "duration", "warmup", "seed", "source", "peer", "pool"];
@@ -51,7 +55,7 @@ impl Default for ReadOptions<'_> {
 /// A link file that was read and found sound.
 #[derive(Clone, Debug)]
 pub struct LinkFile {
-    /// Name of the scheduler, one of [`SCHEDULERS`].
+    /// Name of the scheduler, one of [`registry::SCHEDULERS`].
     pub scheduler: String,
     /// The link and its classes. Ids follow file order, parents first.
     pub tree: Hierarchy,
@@ -61,6 +65,8 @@ pub struct LinkFile {
     pub mtu: u32,
     /// What a frame costs beyond its length.
     pub overhead: Overhead,
+    /// The most bytes that a scheduler for this file, with its queues, may take; see [`LinkFile::check_memory`].
+    pub memory_limit: u64,
     /// Which frames belong to which leaf; the first that matches counts.
     pub matches: Vec<(ClassId, Match)>,
     /// The leaf of frames that match nothing: the one named by `default`, else the leaf of a match `any`, else the only leaf
@@ -77,6 +83,8 @@ pub struct LinkFile {
     features: Vec<(ClassId, Feature, Span)>,
     /// The place of the scheduler's name where the file has it.
     scheduler_span: Option<Span>,
+    /// The place of the link's `buffer` where the file has it.
+    buffer_span: Option<Span>,
 }
 
 impl LinkFile {
@@ -204,6 +212,7 @@ impl LinkFile {
             names,
             mtu: head.mtu,
             overhead: head.overhead,
+            memory_limit: head.memory_limit,
             matches,
             default_class: None,
             pools,
@@ -212,6 +221,7 @@ impl LinkFile {
             spans,
             features,
             scheduler_span: head.scheduler_span,
+            buffer_span: head.buffer_span,
         };
         file.default_class = file.find_default(head.default, log);
         match file.unsupported(info, options.leniency) {
@@ -245,6 +255,20 @@ impl LinkFile {
         Ok((info, self.unsupported(info, leniency)?))
     }
 
+    /// How many bytes building `info` for this file takes, compared with the file's limit before anything is built.
+    ///
+    /// # Errors
+    /// Both numbers, where it is more than [`LinkFile::memory_limit`].
+    pub fn check_memory(&self, info: &SchedulerInfo) -> Result<u64, Problems> {
+        let needed = (info.memory)(&self.tree);
+        if needed <= self.memory_limit {
+            return Ok(needed);
+        }
+        let kind = ProblemKind::TooLarge { scheduler: info.name, needed, limit: self.memory_limit };
+        let span = self.buffer_span.clone().unwrap_or_else(|| self.spans[0].clone());
+        Err(Problems::one(Problem::error(&self.source, Some(span), kind)))
+    }
+
     /// The class that frames of no match go to; a gateway cannot do without.
     ///
     /// # Errors
@@ -269,7 +293,7 @@ impl LinkFile {
                 (class, format!("\"{}\": {what} of {value} is outside {min} .. {max}", self.names.name(class)))
             }
             BuildError::Curve { class, what } => (class, format!("\"{}\" has {what}", self.names.name(class))),
-            BuildError::NotAdmitted { .. } => (ClassId::ROOT, error.to_string()),
+            BuildError::NotAdmitted { .. } | BuildError::OutOfMemory { .. } => (ClassId::ROOT, error.to_string()),
         };
         Problems::one(Problem::error(&self.source, self.span(class), ProblemKind::Refused { message }))
     }
@@ -298,7 +322,7 @@ impl LinkFile {
 
     /// One finding for each feature that `info` cannot honour.
     fn unsupported(&self, info: &SchedulerInfo, leniency: Leniency) -> Result<Vec<Problem>, Problems> {
-        let mut all = info.unsupported(&self.tree);
+        let mut all: Vec<_> = info.unsupported(&self.tree).collect();
         if !info.supports(Feature::Pool) {
             all.extend(self.pools.iter().map(|&(class, _)| (class, Feature::Pool)));
         }
@@ -330,7 +354,7 @@ impl LinkFile {
         more: usize,
         ignored: bool,
     ) -> ProblemKind {
-        let able: Vec<&str> = SCHEDULERS.iter().filter(|info| info.supports(feature)).map(|info| info.name).collect();
+        let able: Vec<&str> = registry::able(feature).map(|info| info.name).collect();
         ProblemKind::Unsupported {
             name: self.names.name(class).to_owned(),
             what: match feature {

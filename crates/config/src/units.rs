@@ -502,6 +502,16 @@ pub fn show_size(bytes: u64) -> String {
     show(bytes, &[("B", 0), ("kB", 3), ("MB", 6), ("GB", 9)])
 }
 
+/// An amount of memory as people read it, to a tenth: `68.7 GiB`.
+#[must_use]
+pub fn show_memory(bytes: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|&(_, shift)| bytes >> shift > 0) {
+        Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
 /// A time as people read it, exactly: `8.2 ms`.
 #[must_use]
 pub fn show_time(time: Nanos) -> String {

@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use fairlink_core::{
-    BatchEnd, BuildError, ClassConfig, ClassId, DropReason, Hierarchy, HierarchyError, Leniency, LinkConfig, Nanos,
-    Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, registry,
+    BatchEnd, BuildError, ClassConfig, ClassId, DropReason, Hierarchy, HierarchyError, Leniency, LinkConfig, Members,
+    Nanos, Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, registry,
 };
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -183,7 +183,8 @@ struct Load {
 
 impl Load {
     fn new(info: &'static SchedulerInfo, tree: &Hierarchy) -> Result<Self, CostError> {
-        let scheduler = registry::build(info, tree, Leniency::Refuse)
+        let scheduler = info
+            .build(tree, Leniency::Refuse, Members::new())
             .map_err(|source| CostError::Build { scheduler: info.name, source })?;
         let mut arrivals = tree.leaves().to_vec();
         arrivals.shuffle(&mut ChaCha8Rng::seed_from_u64(1));

@@ -1,7 +1,7 @@
 //! The run itself: a clock that jumps from event to event.
 
 use fairlink_core::{
-    ClassId, Driver, Feature, Leniency, Metered, Nanos, Pacer, Scheduler, SchedulerInfo, Wake, registry::build_member,
+    ClassId, Driver, Feature, Leniency, Metered, Nanos, OutOfMemory, Pacer, Scheduler, SchedulerInfo, Wake,
 };
 use fairlink_traffic::Interval;
 
@@ -145,17 +145,17 @@ impl Comparison<'_> {
         members: Lenders,
         observer: &'r mut dyn Observer,
     ) -> Result<RunningLink<'r>, SimError> {
-        let scheduler = build_member(info, &scenario.tree, self.leniency, members)
-            .map_err(|error| SimError::Build { scheduler: info.name, error })?;
-        Ok(RunningLink::new(LinkPort::new(scenario, &self.phases, self.options, observer)?, scheduler))
+        let refused = |error| SimError::Build { scheduler: info.name, error };
+        let scheduler = info.build(&scenario.tree, self.leniency, members).map_err(refused)?;
+        let port = LinkPort::new(scenario, &self.phases, self.options, observer)?;
+        RunningLink::new(port, scheduler).map_err(|error| refused(error.into()))
     }
 }
 
 /// What `info` goes on without.
 fn notes(info: &SchedulerInfo, scenario: &Scenario) -> Vec<String> {
     let name = |class: ClassId| &scenario.names[class.index()];
-    let unsupported = info.unsupported(&scenario.tree).into_iter();
-    unsupported
+    info.unsupported(&scenario.tree)
         .map(|(class, feature)| format!("{} ignores that class {} has {}", info.name, name(class), feature.as_str()))
         .collect()
 }
@@ -170,11 +170,11 @@ struct RunningLink<'a> {
 }
 
 impl<'a> RunningLink<'a> {
-    fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>) -> Self {
+    fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>) -> Result<Self, OutOfMemory> {
         // The driver wakes at whole nanoseconds. A catch-up of one keeps what they leave out, so that the rate is exact.
         let tree = &port.scenario().tree;
-        let driver = Driver::new(Metered::new(scheduler, tree), Pacer::new(tree.link().rate, Nanos(1)));
-        Self { port, driver, now: Nanos::ZERO, wake: Wake::OnArrival, idle_turns: 0 }
+        let driver = Driver::new(Metered::new(scheduler, tree)?, Pacer::new(tree.link().rate, Nanos(1)))?;
+        Ok(Self { port, driver, now: Nanos::ZERO, wake: Wake::OnArrival, idle_turns: 0 })
     }
 
     /// When something happens next.

@@ -75,7 +75,7 @@ pub fn flat_excess(tree: &Hierarchy) -> Option<BigRational> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_core::{BuildError, ClassConfig, LinkConfig, schedulers::sced::Sced};
+    use fairlink_core::{BuildError, ClassConfig, Leniency, LinkConfig, Members, schedulers::sced};
     use rand::{Rng, SeedableRng};
 
     fn curve(m1: u64, ns: u64, m2: u64) -> ServiceCurve {
@@ -129,7 +129,7 @@ mod tests {
             for &curve in &curves {
                 tree.add(ClassId::ROOT, ClassConfig { real_time: Some(curve), ..ClassConfig::default() }).unwrap();
             }
-            match Sced::new(&tree.build().unwrap()) {
+            match sced::INFO.build(&tree.build().unwrap(), Leniency::Refuse, Members::new()) {
                 Ok(_) => {
                     admitted += 1;
                     assert_eq!(exact, None, "{curves:?} on {link}");

@@ -13,59 +13,19 @@
 //! | F, phi | sum of all quanta, quantum of the class |
 
 use fairlink_core::{
-    ClassId, Feature, Hierarchy, NANOS_PER_SEC, Rate, SchedulerInfo, ServiceCurve,
-    schedulers::{
-        drr,
-        hls::{Advances, RunWeights},
-    },
+    ClassId, Delay, Hierarchy, LatencyRate, NANOS_PER_SEC, Rate, SchedulerInfo, ServiceCurve, late_by,
 };
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
-/// By how much a scheduler delays a class beyond a link of the class's own rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lateness {
-    /// L / r: WFQ (PGPS), WF2Q+, Virtual Clock, SCED with lines, FQ-SDS (Theorem 1 and Corollary 1 of \[sds\]).
-    OnePacket,
-    /// (V - 1) L / r: self-clocked fair queueing.
-    OthersPackets,
-    /// V L / r: start-time fair queueing, whose class is served by its start and not by its finish.
-    AllPackets,
-    /// Theta = (3 F - 2 phi) / r: deficit round robin with quanta of at least a largest packet.
-    Rounds,
-}
+use crate::promises::exact;
 
-/// The longest delay in seconds, its own transmission included, of a packet of `leaf` whose traffic never exceeds `burst` bytes
-/// and its share of the link when all are busy. `None` where there is no such bound: for a class that is no leaf or has no share to
-/// speak of, and for deficit round robin where a quantum is below the largest packet.
+/// The longest delay in seconds, its own transmission included, of a packet of a class that `server` serves, on a link of rate `link`,
+/// if the class's traffic never exceeds `burst` bytes and the server's rate.
 #[must_use]
-pub fn delay(tree: &Hierarchy, leaf: ClassId, burst: u64, lateness: Lateness) -> Option<BigRational> {
-    if !tree.is_leaf(leaf) {
-        return None;
-    }
-    let link = tree.link();
-    let share = BigRational::new(BigInt::from(tree.share_all_busy(leaf)), BigInt::from(1u128 << 64));
-    if share.is_zero() {
-        return None;
-    }
-    let largest = u64::from(link.max_packet);
-    let leaves = tree.leaves().len() as u64;
-    let late = match lateness {
-        Lateness::OnePacket => whole(largest),
-        Lateness::OthersPackets => whole(largest * (leaves - 1)),
-        Lateness::AllPackets => whole(largest * leaves),
-        Lateness::Rounds => {
-            let quanta = drr::quanta(tree).ok()?;
-            if tree.leaves().iter().any(|leaf| quanta[leaf.index()] >> drr::FRACTION_BITS < largest) {
-                return None;
-            }
-            let round: u128 = quanta.iter().copied().map(u128::from).sum();
-            let late = 3 * round - 2 * u128::from(quanta[leaf.index()]);
-            BigRational::new(BigInt::from(late), BigInt::from(1u64 << drr::FRACTION_BITS))
-        }
-    };
-    Some(seconds(whole(burst) / share + late, link.rate))
+pub fn latency_rate_delay(server: &LatencyRate, burst: u64, link: Rate) -> BigRational {
+    seconds(whole(burst) / exact(server.share) + exact(server.late), link)
 }
 
 /// The longest delay in seconds of a packet of a class with the service curve `curve`, if its traffic never exceeds `burst` bytes
@@ -104,72 +64,25 @@ pub struct DelayBound {
 #[must_use]
 pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayBound>> {
     let link = tree.link();
-    let advances = (info.name == "hls").then(|| Advances::of(tree, &RunWeights::of(tree)));
-    let lateness = match info.name {
-        "wfq" | "wf2q+" | "virtual-clock" | "sced" | "fq-ldf" | "fq-ldf-second" | "fq-ldf-sced" | "fq-lto"
-        | "fq-lto-second" | "fq-lto-sced" | "fq-lto-lb" | "fq-lto-lb-second" | "fq-lto-lb-sced" => {
-            Some(Lateness::OnePacket)
-        }
-        "scfq" => Some(Lateness::OthersPackets),
-        "sfq" => Some(Lateness::AllPackets),
-        "drr" => Some(Lateness::Rounds),
-        _ => None,
+    let one_packet = || late_by(tree, link.max_packet.into());
+    let (servers, curves) = match info.promises.delay {
+        Some(Delay::LatencyRate(servers)) => (servers(tree), false),
+        Some(Delay::Curves { lines: true }) => (one_packet(), true),
+        Some(Delay::Curves { lines: false }) => (vec![None; tree.len()], true),
+        Some(Delay::Stated) | None => (vec![None; tree.len()], false),
     };
-    let drr_plus_plus = (info.name == "drr++").then(|| Critical::of(tree)).flatten();
-    let bound = |index| {
-        let class = ClassId(index as u32);
-        let config = tree.config(class);
-        let curve = config.real_time.filter(|_| info.supports(Feature::ServiceCurves));
+    let bound = |index: usize| {
+        let config = tree.config(ClassId(index as u32));
+        let curve = config.real_time.filter(|_| curves);
         let burst = config.burst.or_else(|| curve.and_then(|curve| first_piece(&curve)));
         let burst = burst.unwrap_or_else(|| u64::from(link.max_packet));
-        let seconds = match (curve, &advances, lateness) {
-            (Some(curve), ..) => curve_delay(&curve, burst, link.max_packet, link.rate),
-            (None, Some(advances), _) => {
-                advances.bytes_before(tree, class).map(|bytes| seconds(whole(bytes), link.rate))
-            }
-            (None, None, Some(lateness)) => delay(tree, class, burst, lateness),
-            (None, None, None) => drr_plus_plus.as_ref().and_then(|rounds| rounds.delay(tree, class, burst)),
+        let seconds = match (curve, &servers[index]) {
+            (Some(curve), _) => curve_delay(&curve, burst, link.max_packet, link.rate),
+            (None, server) => server.as_ref().map(|server| latency_rate_delay(server, burst, link.rate)),
         };
         seconds.map(|seconds| DelayBound { burst, seconds })
     };
     (0..tree.len()).map(bound).collect()
-}
-
-/// The rounds of DRR++ in its modified form, in which each latency-critical class is visited before each best-effort one; quanta
-/// of at least a largest packet.
-#[derive(Debug)]
-struct Critical {
-    /// By class id, in units of 2^-[`drr::FRACTION_BITS`] bytes.
-    quanta: Vec<u64>,
-    /// R: the latency-critical quanta and the largest of the others, in the same unit.
-    round: u64,
-}
-
-impl Critical {
-    fn of(tree: &Hierarchy) -> Option<Self> {
-        let quanta = drr::quanta(tree).ok()?;
-        let of = |critical: bool| {
-            let leaves = tree.leaves().iter().filter(move |&&leaf| tree.config(leaf).latency_critical == critical);
-            leaves.map(|leaf| quanta[leaf.index()])
-        };
-        let smallest = of(true).chain(of(false)).min()?;
-        let round = of(true).sum::<u64>() + of(false).max().unwrap_or(0);
-        (smallest >> drr::FRACTION_BITS >= u64::from(tree.link().max_packet)).then_some(Self { quanta, round })
-    }
-
-    /// sigma / rho + Theta with rho = r Q_i / R and Theta = ((R - Q_i) (1 + L / Q_i) + V L) / r; see
-    /// `fairlink_core::drr_plus_plus`.
-    fn delay(&self, tree: &Hierarchy, leaf: ClassId, burst: u64) -> Option<BigRational> {
-        if !tree.is_leaf(leaf) || !tree.config(leaf).latency_critical {
-            return None;
-        }
-        let bytes = |units: u64| BigRational::new(units.into(), (1u64 << drr::FRACTION_BITS).into());
-        let (own, round) = (bytes(self.quanta[leaf.index()]), bytes(self.round));
-        let largest = whole(tree.link().max_packet);
-        let carried = &largest * BigInt::from(tree.leaves().len());
-        let latency = (&round - &own) * (whole(1u8) + &largest / &own) + carried;
-        Some(seconds(whole(burst) * round / own + latency, tree.link().rate))
-    }
 }
 
 /// What a concave curve serves in its first piece, in whole bytes rounded down; `None` for another curve.
@@ -208,18 +121,24 @@ mod tests {
 
     #[test]
     fn delays_are_what_the_formulas_say() {
-        let us = |lateness, class, tree: &Hierarchy| {
-            delay(tree, ClassId(class), 500, lateness).map(|delay| (delay * BigInt::from(1_000_000)).to_integer())
+        let us = |name: &str, class: usize, tree: &Hierarchy| {
+            let info = fairlink_core::registry::find(name).unwrap();
+            delay_bounds(info, tree)[class].as_ref().map(|bound| {
+                let more = whole(500 - i64::try_from(bound.burst).unwrap()) * BigInt::from(4);
+                (&bound.seconds * BigInt::from(1_000_000) + more).to_integer()
+            })
         };
         let plain = tree(None);
         // The second has a quarter: 500 B take 2000 us.
-        assert_eq!(us(Lateness::OnePacket, 2, &plain), Some(3000.into()));
-        assert_eq!(us(Lateness::OthersPackets, 2, &plain), Some(4000.into()));
-        assert_eq!(us(Lateness::AllPackets, 2, &plain), Some(5000.into()));
+        for name in ["wfq", "wf2q+", "virtual-clock", "sced", "fq-ldf", "fq-lto-second", "fq-lto-lb-sced"] {
+            assert_eq!(us(name, 2, &plain), Some(3000.into()), "{name}");
+        }
+        assert_eq!(us("scfq", 2, &plain), Some(4000.into()));
+        assert_eq!(us("sfq", 2, &plain), Some(5000.into()));
         // Quanta of 1000, 2000 and 5000 B.
-        assert_eq!(us(Lateness::Rounds, 2, &plain), Some((2000 + 24_000 - 4000).into()));
-        assert_eq!(us(Lateness::Rounds, 2, &tree(Some(999))), None);
-        assert_eq!(us(Lateness::OnePacket, 0, &plain), None);
+        assert_eq!(us("drr", 2, &plain), Some((2000 + 24_000 - 4000).into()));
+        assert_eq!(us("drr", 2, &tree(Some(999))), None);
+        assert_eq!((us("wfq", 0, &plain), us("fifo", 2, &plain), us("rcsp", 2, &plain)), (None, None, None));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
 //! * [`latency`]: delay bounds of latency-rate servers and of service curves.
+//! * [`promises`]: all bounds of a scheduler for a tree, found by what it says of itself.
 //! * [`explain`]: why a class gets what it gets.
 //! * [`fairness`], [`gap`]: how far a scheduler did stray, \[hls\] Definitions 1 and 2, measured.
 //!
@@ -32,6 +33,7 @@ pub mod gap;
 pub mod hmm;
 pub mod latency;
 pub mod maxmin;
+pub mod promises;
 pub mod request;
 pub mod weights;
 

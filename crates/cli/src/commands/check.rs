@@ -4,13 +4,20 @@ use std::path::PathBuf;
 
 use fairlink_config::link::{LinkFile, ReadOptions};
 use fairlink_config::problem::Problems;
-use fairlink_core::{BuildError, ClassId, Leniency, Share, registry};
+use fairlink_config::units::show_memory;
+use fairlink_core::{BuildError, ClassId, Leniency, Members, Share};
+use fairlink_theory::promises::{Promised, promised};
+use fairlink_theory::to_f64;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::human;
 use crate::link::{Finding, indented, parent_name, warn};
 use crate::out::Out;
-use crate::{human, promises};
+
+mod bounds;
+
+use bounds::{Admission, Bounds};
 
 /// Which file, for which scheduler.
 #[derive(Debug, clap::Args)]
@@ -31,10 +38,12 @@ struct Sound<'a> {
     scheduler: &'a str,
     link_bps: u64,
     classes: Vec<Entry<'a>>,
-    bounds: promises::Bounds<'a>,
+    bounds: Bounds<'a>,
+    /// Bytes that the scheduler with its queues takes at most.
+    memory_bytes: u64,
     /// Absent where no service curves are to be guaranteed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    admission: Option<promises::Admission>,
+    admission: Option<Admission>,
     warnings: Vec<Finding>,
 }
 
@@ -42,7 +51,7 @@ struct Sound<'a> {
 struct Unsound {
     valid: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    admission: Option<promises::Admission>,
+    admission: Option<Admission>,
     errors: Vec<Finding>,
 }
 
@@ -58,6 +67,9 @@ struct Entry<'a> {
     weight_error: Option<f64>,
     ceiling_bps: Option<u64>,
     share_all_busy_bps: u64,
+    /// By how many bytes the class may be behind its share of what the link has sent, while it is backlogged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_case_fairness_bytes: Option<f64>,
     /// For traffic of the class that never exceeds its burst (a largest frame where absent) and its share.
     delay_bound_s: Option<f64>,
 }
@@ -70,28 +82,33 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         Ok(link) => link,
         Err(problems) => return refuse(problems, None, out),
     };
-    if let Err(error) = registry::build(link.info(), &link.tree, leniency) {
-        let admission = matches!(error, BuildError::NotAdmitted { .. }).then(|| promises::admission(&link)).flatten();
+    let memory_bytes = match link.check_memory(link.info()) {
+        Ok(bytes) => bytes,
+        Err(problems) => return refuse(problems, None, out),
+    };
+    if let Err(error) = link.info().build(&link.tree, leniency, Members::new()) {
+        let admission = matches!(error, BuildError::NotAdmitted { .. }).then(|| Admission::of(&link)).flatten();
         return refuse(link.explain(&error), admission, out);
     }
     let warnings = std::mem::take(&mut link.warnings);
-    let promised = promises::of(&link)?;
+    let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
     if out.json {
         return out.document(&Sound {
             valid: true,
             scheduler: &link.scheduler,
             link_bps: link.tree.link().rate.bps(),
             classes: link.tree.classes().map(|class| entry(&link, &promised, class)).collect(),
-            bounds: promised.bounds,
-            admission: promises::admission(&link),
+            bounds: Bounds::of(&promised, &link),
+            memory_bytes,
+            admission: Admission::of(&link),
             warnings: warnings.iter().map(Finding::from).collect(),
         });
     }
     warn(warnings);
-    text(&link, &promised, out)
+    text(&link, &promised, memory_bytes, out)
 }
 
-fn refuse(problems: Problems, admission: Option<promises::Admission>, out: &mut Out) -> Result<(), Failure> {
+fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Result<(), Failure> {
     if out.json {
         let errors = problems.all().iter().map(Finding::from).collect();
         out.document(&Unsound { valid: false, admission, errors })?;
@@ -100,9 +117,9 @@ fn refuse(problems: Problems, admission: Option<promises::Admission>, out: &mut 
     Err(problems.into())
 }
 
-fn entry<'a>(link: &'a LinkFile, promised: &promises::Promises<'_>, class: ClassId) -> Entry<'a> {
+fn entry<'a>(link: &'a LinkFile, promised: &Promised, class: ClassId) -> Entry<'a> {
     let config = link.tree.config(class);
-    let weight = promised.weight(class);
+    let weight = promised.weights[class.index()];
     Entry {
         name: link.names.name(class),
         parent: parent_name(link, class),
@@ -115,29 +132,35 @@ fn entry<'a>(link: &'a LinkFile, promised: &promises::Promises<'_>, class: Class
         weight_error: weight.map(|weight| weight.error),
         ceiling_bps: config.ceiling.map(|rate| rate.bps()),
         share_all_busy_bps: link.tree.rate_all_busy(class),
-        delay_bound_s: promised.delay(class),
+        worst_case_fairness_bytes: promised.worst_case[class.index()].as_ref().map(to_f64),
+        delay_bound_s: promised.delays[class.index()].as_ref().map(|bound| to_f64(&bound.seconds)),
     }
 }
 
-fn text(link: &LinkFile, promised: &promises::Promises<'_>, out: &mut Out) -> Result<(), Failure> {
+fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) -> Result<(), Failure> {
     let info = link.info();
     let head = link.tree.link();
     out.line(format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary))?;
     out.line(format!(
-        "{} classes, {} leaves, {} levels; frames up to {} B; at most {} packets queued",
+        "{} classes, {} leaves, {} levels; frames up to {} B; at most {} packets queued; memory at most {}",
         link.tree.len() - 1,
         link.tree.leaves().len(),
         link.tree.levels(),
         link.mtu,
-        head.max_queued
+        head.max_queued,
+        show_memory(memory_bytes)
     ))?;
     out.line("")?;
-    let weights = link.tree.classes().any(|class| promised.weight(class).is_some());
+    let weights = promised.weights.iter().any(Option::is_some);
     let mut columns = vec!["class", "guarantee", "ceiling", "share, all busy"];
     if weights {
         columns.extend(["weight as run", "its error"]);
     }
-    let delays = link.tree.classes().any(|class| promised.delay(class).is_some());
+    let worst_case = promised.worst_case.iter().any(Option::is_some);
+    if worst_case {
+        columns.push("behind at most");
+    }
+    let delays = promised.delays.iter().any(Option::is_some);
     if delays {
         columns.push("delay at most");
     }
@@ -151,16 +174,23 @@ fn text(link: &LinkFile, promised: &promises::Promises<'_>, out: &mut Out) -> Re
         let ceiling = config.ceiling.map_or_else(|| "-".to_owned(), |rate| human::rate(rate.bps() as f64));
         let busy = human::rate(link.tree.rate_all_busy(class) as f64);
         let mut row = vec![indented(link, class), share, ceiling, busy];
-        row.extend(promised.weight(class).into_iter().flat_map(|weight| [weight.text(), human::tiny(weight.error)]));
+        let weight = promised.weights[class.index()];
+        row.extend(weight.into_iter().flat_map(|weight| [bounds::weight(weight), human::tiny(weight.error)]));
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        if worst_case {
+            row.push(or_dash(promised.worst_case[class.index()].as_ref().map(|bytes| human::size(to_f64(bytes)))));
+        }
         if delays {
-            row.push(promised.delay(class).map_or_else(|| "-".to_owned(), human::time));
+            let bound = promised.delays[class.index()].as_ref();
+            row.push(or_dash(bound.map(|bound| human::time(to_f64(&bound.seconds)))));
         }
         row
     });
     out.table(&columns, rows.collect(), 1..columns.len())?;
     out.line("")?;
-    promised.bounds.lines(info.bounds, delays).iter().try_for_each(|line| out.line(line))?;
-    if promises::admission(link).is_some() {
+    let in_words = Bounds::of(promised, link);
+    bounds::lines(promised, &in_words, info).iter().try_for_each(|line| out.line(line))?;
+    if Admission::of(link).is_some() {
         out.line("admission         the service curves of all classes together stay below what the link carries, at all times")?;
     }
     Ok(())

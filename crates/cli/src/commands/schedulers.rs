@@ -25,7 +25,7 @@ struct Entry {
     features: Vec<&'static str>,
     work_conserving: &'static str,
     cost: &'static str,
-    bounds: &'static [&'static str],
+    bounds: Vec<&'static str>,
 }
 
 impl From<&SchedulerInfo> for Entry {
@@ -42,7 +42,7 @@ impl From<&SchedulerInfo> for Entry {
             features: info.features.iter().map(|feature| feature.as_str()).collect(),
             work_conserving: info.work_conserving.as_str(),
             cost: info.cost,
-            bounds: info.bounds,
+            bounds: info.promises.names().collect(),
         }
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn run(out: &mut Out) -> Result<(), Failure> {
         row.extend(COLUMNS.iter().map(|&(_, feature)| if info.supports(feature) { "yes" } else { "-" }.to_owned()));
         row.extend([
             info.work_conserving.as_str().to_owned(),
-            or_dash(&info.bounds.join(", ").replace("transmission_gap", "gap")),
+            or_dash(&info.promises.names().collect::<Vec<_>>().join(", ").replace("transmission_gap", "gap")),
             info.cost.to_owned(),
         ]);
         row

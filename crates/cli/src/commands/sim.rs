@@ -121,6 +121,10 @@ fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<V
     if found.is_empty() {
         found.push(file.link.info());
     }
+    for info in &found {
+        file.link.check_memory(info)?;
+        file.peers.iter().try_for_each(|peer| peer.link.check_memory(info).map(|_| ()))?;
+    }
     Ok(found)
 }
 

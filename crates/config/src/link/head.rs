@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use fairlink_core::{MAX_PACKET, Overhead, Rate, SchedulerInfo, registry};
 
-use super::{DEFAULT_MTU, DEFAULT_SCHEDULER, MAX_OVERHEAD, ReadOptions, no_scheduler};
+use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, MAX_MEMORY, MAX_OVERHEAD, ReadOptions, no_scheduler};
 use crate::problem::{Log, Problem, ProblemKind, Span};
 use crate::reader::{Table, Value, unknown_word};
 use crate::units::{QueueLength, parse_queue, parse_size, show_size};
 
-const LINK_KEYS: [&str; 6] = ["rate", "scheduler", "mtu", "overhead", "default", "buffer"];
+const LINK_KEYS: [&str; 7] = ["rate", "scheduler", "mtu", "overhead", "default", "buffer", "memory"];
 const OVERHEADS: [(&str, Overhead); 4] =
     [("ethernet", Overhead::ETHERNET), ("docsis", Overhead::DOCSIS), ("ptm", Overhead::PTM), ("atm", Overhead::ATM)];
 
@@ -24,6 +24,8 @@ pub(super) struct Head<'a> {
     pub(super) overhead: Overhead,
     pub(super) default: Option<(&'a str, Span)>,
     pub(super) max_queued: Option<u32>,
+    pub(super) buffer_span: Option<Span>,
+    pub(super) memory_limit: u64,
 }
 
 impl<'a> Head<'a> {
@@ -40,7 +42,10 @@ impl<'a> Head<'a> {
         let default = table
             .get("default")
             .and_then(|value| Some((value.string("the name of a class in quotes", log)?, value.span())));
-        let max_queued = table.get("buffer").and_then(|value| max_queued(value, log));
+        let buffer = table.get("buffer");
+        let max_queued = buffer.and_then(|value| max_queued(value, log));
+        let memory_limit =
+            table.get("memory").and_then(|value| value.some_size(MAX_MEMORY, log)).unwrap_or(DEFAULT_MEMORY);
         Some(Self {
             span: table.span.clone(),
             rate,
@@ -51,6 +56,8 @@ impl<'a> Head<'a> {
             overhead,
             default,
             max_queued,
+            buffer_span: buffer.map(|value| value.span()),
+            memory_limit,
         })
     }
 }

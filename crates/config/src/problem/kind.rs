@@ -224,6 +224,16 @@ pub enum ProblemKind {
         /// How many other classes set it.
         more: usize,
     },
+    /// A scheduler and its queues would take more memory than is allowed.
+    #[error("{scheduler} for this tree takes {}, and {} are allowed", crate::units::show_memory(*needed), crate::units::show_memory(*limit))]
+    TooLarge {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that are allowed.
+        limit: u64,
+    },
     /// A scheduler's own reason to refuse the tree.
     #[error("{message}")]
     Refused {
@@ -334,6 +344,10 @@ impl ProblemKind {
                 format!("these can: {able}; or use --lenient to ignore it")
             }
             Self::Unreachable { .. } => "move it above that one, or remove it".to_owned(),
+            Self::TooLarge { .. } => {
+                "lower buffer in [link], or the number of classes, or raise memory in [link] (memory = \"8GiB\")"
+                    .to_owned()
+            }
             Self::NoDefault => {
                 "write default = \"NAME\" into [link], or match = [\"any\"] into the last class".to_owned()
             }

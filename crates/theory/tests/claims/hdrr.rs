@@ -1,8 +1,8 @@
 //! HDRR as it runs, measured against what \[hls\] Theorems 4 and 6 say of it.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, LinkConfig, Nanos, Packet, Rate, Scheduler, Share,
-    schedulers::hdrr::Hdrr,
+    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate,
+    Scheduler, Share, schedulers::hdrr,
 };
 use fairlink_theory::bounds::HdrrBounds;
 use fairlink_theory::fairness::FairnessMeter;
@@ -36,7 +36,7 @@ fn classes() -> impl Strategy<Value = Vec<(prop::sample::Index, u64)>> {
 
 /// HDRR on a link that is never idle while there are packets, with the meters told of everything.
 struct Run<'a> {
-    hdrr: Hdrr,
+    hdrr: Box<dyn Scheduler>,
     fairness: FairnessMeter<'a>,
     gaps: GapMeter,
     now: Nanos,
@@ -44,7 +44,8 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(tree: &'a Hierarchy, weights: &'a Weights) -> Self {
-        let (hdrr, fairness) = (Hdrr::new(tree), FairnessMeter::new(tree, weights));
+        let (hdrr, fairness) =
+            (hdrr::INFO.build(tree, Leniency::Refuse, Members::new()).unwrap(), FairnessMeter::new(tree, weights));
         Self { hdrr, fairness, gaps: GapMeter::new(tree), now: Nanos::ZERO }
     }
 

@@ -1,0 +1,184 @@
+//! What a scheduler promises for a tree of classes, computed: whatever `fairlink check` prints as a bound comes from here.
+//!
+//! A scheduler says in its [`Promises`](fairlink_core::Promises) which theorem holds; this module knows the theorems. Nothing here
+//! asks what a scheduler is called.
+
+use fairlink_core::schedulers::hls::{Advances, CREDITS_PER_BYTE, RunWeights};
+use fairlink_core::{ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, Ratio, SchedulerInfo, TransmissionGap};
+use num_rational::BigRational;
+use thiserror::Error;
+
+use crate::bounds::{BoundsError, HdrrBounds, HlsBounds, WorstPair};
+use crate::curves::{flat_excess, real_time_excess};
+use crate::latency::{DelayBound, delay_bounds};
+use crate::weights::{Weights, WeightsError};
+
+/// The weight of a class as its scheduler runs with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunWeight {
+    /// In [`RunWeight::unit`].
+    pub as_run: f64,
+    /// What is counted.
+    pub unit: WeightUnit,
+    /// How far the share it gives among the siblings is from the one written, relative to it.
+    pub error: f64,
+}
+
+/// What weights as run are counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightUnit {
+    /// Bytes per round.
+    Bytes,
+    /// Visits per round.
+    Visits,
+}
+
+/// How far two siblings that stay backlogged are apart at most.
+#[derive(Clone, Debug)]
+pub struct FairnessBound {
+    /// Definition 1 of \[hls\], in bytes per unit of weight as run, and the siblings for which it is the largest.
+    pub bytes_per_weight: WorstPair,
+    /// The same as time at the guarantee, in seconds, free of the unit of weights.
+    pub seconds: WorstPair,
+    /// What weights as run are counted in.
+    pub unit: WeightUnit,
+    /// Whether it holds for siblings that are leaves only.
+    pub leaves_only: bool,
+}
+
+/// The bound on the transmission gap, in seconds.
+#[derive(Clone, Debug)]
+pub struct GapBound {
+    /// How long a backlogged leaf waits for its next visit at most.
+    pub seconds: BigRational,
+    /// One round, of which the gap is two, in seconds; what Table II of \[hls\] prints.
+    pub longest_round: Option<BigRational>,
+}
+
+/// What a scheduler promises for a tree; what is promised and not computed is `None` here.
+#[derive(Clone, Debug, Default)]
+pub struct Promised {
+    /// By class id, where the scheduler runs with weights that were changed to fit a round.
+    pub weights: Vec<Option<RunWeight>>,
+    /// Between siblings.
+    pub fairness: Option<FairnessBound>,
+    /// By class id, the worst-case fairness index: how many bytes a backlogged class may be behind its share of what the link has
+    /// sent meanwhile.
+    pub worst_case: Vec<Option<BigRational>>,
+    /// Of all leaves.
+    pub transmission_gap: Option<GapBound>,
+    /// By class id.
+    pub delays: Vec<Option<DelayBound>>,
+}
+
+/// Why promises could not be computed.
+#[derive(Debug, Error)]
+pub enum PromiseError {
+    /// There was no memory to find out how the scheduler would run.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+    /// The weights as run do not fit the tree.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// The bounds are not defined for the tree.
+    #[error(transparent)]
+    Bounds(#[from] BoundsError),
+}
+
+/// What `info` promises for `tree`.
+///
+/// # Errors
+/// [`PromiseError`].
+pub fn promised(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Promised, PromiseError> {
+    let none = Promised {
+        weights: vec![None; tree.len()],
+        worst_case: vec![None; tree.len()],
+        delays: delay_bounds(info, tree),
+        ..Promised::default()
+    };
+    match (info.promises.fairness, info.promises.transmission_gap) {
+        (Some(Fairness::Rounds), gap) => rounds(tree, matches!(gap, Some(TransmissionGap::TwoRounds)), none),
+        (Some(Fairness::Visits), gap) => visits(tree, matches!(gap, Some(TransmissionGap::LongestRound)), none),
+        (Some(Fairness::WorstCase(index)), _) => {
+            Ok(Promised { worst_case: index(tree).into_iter().map(|index| index.map(exact)).collect(), ..none })
+        }
+        _ => Ok(none),
+    }
+}
+
+/// A ratio as an exact number.
+pub(crate) fn exact(Ratio { numerator, denominator }: Ratio) -> BigRational {
+    BigRational::new(numerator.into(), denominator.into())
+}
+
+/// \[hls\] Theorems 3 and 5.
+fn rounds(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
+    let run = RunWeights::of(tree)?;
+    let credits: Vec<u64> = (0..tree.len()).map(|index| run.credits(ClassId(index as u32))).collect();
+    let weights = run_weights(tree, &credits);
+    let units = Weights::new(tree, credits, CREDITS_PER_BYTE)?;
+    let advances = Advances::of(tree, &run)?;
+    let bounds = HlsBounds::new(tree, &units, CREDITS_PER_BYTE, |_| tree.link().max_packet)?
+        .with_advances(|leaf| advances.bytes(leaf));
+    let rate = tree.link().rate;
+    let fairness = bounds.alpha().zip(bounds.fairness_seconds(rate)).map(|(bytes_per_weight, seconds)| FairnessBound {
+        bytes_per_weight,
+        seconds,
+        unit: WeightUnit::Bytes,
+        leaves_only: false,
+    });
+    let transmission_gap = gap
+        .then(|| GapBound { seconds: bounds.transmission_gap(rate), longest_round: Some(bounds.longest_round(rate)) });
+    Ok(Promised { weights, fairness, transmission_gap, ..none })
+}
+
+/// The weights as run, in bytes, and how far each share is from the one written.
+fn run_weights(tree: &Hierarchy, credits: &[u64]) -> Vec<Option<RunWeight>> {
+    let mut weights = vec![None; tree.len()];
+    for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
+        let children = tree.children(parent);
+        let written: u128 = children.iter().map(|&child| u128::from(tree.weight(child))).sum();
+        let as_run: u128 = children.iter().map(|&child| u128::from(credits[child.index()])).sum();
+        for &child in children {
+            let own = credits[child.index()];
+            // Subtracted before it becomes a float: the error is a few parts in 10^9 of the share. Weights of a tree add up to less
+            // than 2^61, credits to less than 2^62.
+            let exact = (u128::from(tree.weight(child)) * as_run) as i128;
+            let given = (u128::from(own) * written) as i128;
+            let error = (given - exact) as f64 / exact as f64;
+            let as_run = own as f64 / CREDITS_PER_BYTE as f64;
+            weights[child.index()] = Some(RunWeight { as_run, unit: WeightUnit::Bytes, error });
+        }
+    }
+    weights
+}
+
+/// \[hls\] Theorems 4 and 6, for the smallest whole weights and a quantum of a largest packet.
+fn visits(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
+    let link = tree.link();
+    let visits = Weights::smallest_whole(tree);
+    let bounds = HdrrBounds::new(tree, &visits, link.max_packet.into(), |_| link.max_packet)?;
+    let weight = |class| RunWeight { as_run: visits.units(class) as f64, unit: WeightUnit::Visits, error: 0.0 };
+    let weights = std::iter::once(None).chain(tree.classes().map(|class| Some(weight(class)))).collect();
+    let fairness = bounds.alpha_of_leaves(link.rate).map(|(seconds, bytes_per_weight)| FairnessBound {
+        bytes_per_weight,
+        seconds,
+        unit: WeightUnit::Visits,
+        leaves_only: true,
+    });
+    let transmission_gap = gap.then(|| GapBound { seconds: bounds.transmission_gap(link.rate), longest_round: None });
+    Ok(Promised { weights, fairness, transmission_gap, ..none })
+}
+
+/// The admission test of \[hfsc\] Section 2.1, where `info` guarantees curves and a class of `tree` has one: the time in seconds after which
+/// all classes together ask for more than the link carries, if all become backlogged at once. `Some(None)`: never, they are admitted.
+#[must_use]
+pub fn admission(info: &SchedulerInfo, tree: &Hierarchy) -> Option<Option<BigRational>> {
+    let asks = tree.leaves().iter().any(|&leaf| tree.config(leaf).real_time.is_some());
+    match info.promises.delay {
+        Some(Delay::Curves { lines }) if asks && info.supports(Feature::ServiceCurves) => {
+            Some(if lines { flat_excess(tree) } else { real_time_excess(tree) })
+        }
+        _ => None,
+    }
+}
