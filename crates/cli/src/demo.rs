@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use fairlink_config::link::scheduler_named;
 use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
 use fairlink_lab::hls::{self, Difference, Experiment};
-use fairlink_net::demo::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
+use fairlink_net::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 use fairlink_sim::{Scenario, compare};
 
 use crate::args::time;
@@ -216,8 +216,7 @@ fn simulate(
 #[cfg(target_os = "linux")]
 mod real {
     use anyhow::anyhow;
-    use fairlink_net::demo::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage};
-    use fairlink_net::netns::enter_private_namespace;
+    use fairlink_net::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage, enter_private_namespace};
 
     use super::{Player, show};
     use crate::failure::Failure;
@@ -277,8 +276,7 @@ mod real {
 /// Real packets need Linux.
 #[cfg(not(target_os = "linux"))]
 mod real {
-    use fairlink_net::Unsupported;
-    use fairlink_net::demo::{DemoOutcome, DemoPlan};
+    use fairlink_net::{DemoOutcome, DemoPlan, Unsupported};
 
     use super::Player;
     use crate::failure::Failure;

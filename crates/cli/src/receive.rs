@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
-use fairlink_net::meter::{Clock, ReceiverReport, rate_bps};
-use fairlink_net::receiver::{Receiver, ReceiverConfig};
+use fairlink_net::{Clock, Receiver, ReceiverConfig, ReceiverReport, rate_bps};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{choice, time};

@@ -1,25 +1,16 @@
-//! Plays an experiment on real packets: a generator, what shares the link, and a receiver, in a private network namespace.
+//! What a demo plays, and what came of it: a [`DemoPlan`] and a [`DemoOutcome`], plain data on every system.
 //!
-//! What is played comes in as a [`DemoPlan`], with the ideal rates beside it, so that any scenario can be played; the
-//! experiments of \[hls\] are data of `fairlink-lab`. Results are plain data that a simulator can fill in as well.
+//! The plan brings the ideal rates with it, so that any scenario can be played; the experiments of \[hls\] are data of
+//! `fairlink-lab`. The test bed plays a plan on real packets. A simulator fills in the same outcome where that cannot be had.
 
 use std::collections::BTreeMap;
 
-use fairlink_core::{ClassId, Hierarchy, HierarchyError, Nanos};
+use fairlink_core::{ClassId, Hierarchy, Nanos};
 use fairlink_traffic::SourceSpec;
 use serde::Serialize;
 
-#[cfg(target_os = "linux")]
-mod play;
-#[cfg(target_os = "linux")]
-pub use play::{DemoError, Sharer, Stage};
-
 /// Name under which the kernel's HTB is shown beside our schedulers.
 pub const KERNEL_HTB: &str = "kernel-htb";
-
-/// Packets that a leaf's queue holds at most in a demo: enough to stay backlogged while the generator's processor is busy
-/// elsewhere for a while, few enough that what is left over from one phase is gone when the next is measured.
-pub const QUEUE_PACKETS: u32 = 250;
 
 /// A phase of an experiment: between two changes of what sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,20 +77,6 @@ impl DemoPlan {
                 (start_ns.saturating_add(phase.start.saturating_add(self.settle).0).min(end), end)
             })
             .collect()
-    }
-
-    /// The tree with queues of at most [`QUEUE_PACKETS`].
-    ///
-    /// # Errors
-    /// None for a tree that was built before.
-    pub fn tree_with_short_queues(&self) -> Result<Hierarchy, HierarchyError> {
-        let mut tree = Hierarchy::builder(self.tree.link());
-        for class in self.tree.classes() {
-            let mut config = *self.tree.config(class);
-            config.limits.packets = config.limits.packets.min(QUEUE_PACKETS);
-            tree.add(self.tree.parent(class).unwrap_or(ClassId::ROOT), config)?;
-        }
-        tree.build()
     }
 }
 
@@ -271,14 +248,6 @@ mod tests {
         assert_eq!([0, 999, 1000, 5000].map(|ms| plan().phase_at(Nanos::from_millis(ms))), [0, 0, 1, 1]);
         assert_eq!((plan().ideal_bps(0, ClassId(2)), plan().ideal_bps(1, ClassId(2))), (7.0, 0.0));
         assert_eq!((plan().name(ClassId(1)), plan().name(ClassId(2))), ("A".to_owned(), "2".to_owned()));
-    }
-
-    #[test]
-    fn queues_are_shortened_and_nothing_else_is_changed() {
-        let plan = plan();
-        let tree = plan.tree_with_short_queues().unwrap();
-        assert_eq!((tree.len(), tree.leaves(), tree.parent(ClassId(2))), (3, plan.tree.leaves(), Some(ClassId(1))));
-        assert_eq!(tree.config(ClassId(2)).limits.packets, QUEUE_PACKETS);
     }
 
     #[test]

@@ -10,21 +10,12 @@ use std::time::Duration;
 
 use fairlink_config::matching::Match;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, registry};
-use fairlink_net::af_packet::{AfPacket, AfPacketOptions};
-use fairlink_net::backend::Backend;
-use fairlink_net::bench::{BenchError, GatewayBenchConfig, gateway_bench};
-use fairlink_net::control::{self, Control};
-use fairlink_net::frame::{Headers, Transport};
-use fairlink_net::gateway::{Gateway, GatewayConfig, OffloadPolicy, OpenError, Processor, RunError};
-use fairlink_net::generator::{Generator, GeneratorConfig, GeneratorReport, Lanes};
-use fairlink_net::interface::{self, Interface, InterfaceError, Offload};
-use fairlink_net::meter::ReceiverReport;
-use fairlink_net::netns::PrivateNamespace;
-use fairlink_net::pacing::Pacing;
-use fairlink_net::pool::Pool;
-use fairlink_net::receiver::{Receiver, ReceiverConfig};
-use fairlink_net::stats::GatewayStats;
-use fairlink_net::veth::{self, VethOptions};
+use fairlink_net::{
+    AfPacket, AfPacketOptions, Backend, BenchError, Control, Gateway, GatewayBenchConfig, GatewayConfig, GatewayStats,
+    Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError, Lanes, Offload, OffloadPolicy,
+    OpenError, Pacing, Pool, PrivateNamespace, Processor, Receiver, ReceiverConfig, ReceiverReport, RunError,
+    Transport, VethOptions, control, gateway_bench, interface, veth,
+};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
 fn main() -> ExitCode {
@@ -203,7 +194,7 @@ fn vlan_tags_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
     config.matches =
         vec![(ClassId(1), parse("vlan 5 inner vlan 6 udp dst port 9")), (ClassId(2), parse("vlan 7 dscp ef ip6 tcp"))];
     let base = Headers::udp(9);
-    let v6 = fairlink_net::frame::Addresses::V6("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+    let v6 = fairlink_net::Addresses::V6("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
     let sources = [
         (1, Headers { vlan: Some(5), inner_vlan: Some(6), ..base }),
         (2, Headers { vlan: Some(7), dscp: 46, addresses: v6, transport: Transport::Tcp, ..base }),

@@ -8,13 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share};
-use fairlink_net::frame::Headers;
-use fairlink_net::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
-use fairlink_net::meter::ReceiverReport;
-use fairlink_net::netns::PrivateNamespace;
-use fairlink_net::receiver::{Receiver, ReceiverConfig, ReceiverError};
-use fairlink_net::tc::KernelHtb;
-use fairlink_net::veth::{self, VethOptions};
+use fairlink_net::{
+    Generator, GeneratorConfig, GeneratorError, GeneratorReport, Headers, KernelHtb, Lanes, PrivateNamespace, Receiver,
+    ReceiverConfig, ReceiverError, ReceiverReport, VethOptions, veth,
+};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 fn main() -> ExitCode {

@@ -2,7 +2,7 @@
 
 use fairlink_core::ClassId;
 use fairlink_lab::ideal::relative;
-use fairlink_net::demo::{Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
+use fairlink_net::{Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
 
 use super::picture::{Bar, draw};
 use super::words::{closing, counts};

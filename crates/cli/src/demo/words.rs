@@ -2,7 +2,7 @@
 
 use fairlink_lab::hls::TOLERANCE;
 use fairlink_lab::ideal::relative;
-use fairlink_net::demo::{DemoPhase, DemoRate, DemoRun, KERNEL_HTB};
+use fairlink_net::{DemoPhase, DemoRate, DemoRun, KERNEL_HTB};
 
 use crate::human;
 

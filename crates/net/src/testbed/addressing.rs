@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use fairlink_config::matching::{FrameKey, IpVersion, Match, Prefix, TCP, UDP, v4_mapped};
 use fairlink_core::ClassId;
 
-use crate::frame::{Addresses, Headers, Transport};
+use crate::wire::frame::{Addresses, Headers, Transport};
 
 /// Destination port of the first class where a link file has no matches; the others follow in the order of their numbers.
-pub const FIRST_PORT: u16 = 5001;
+pub(crate) const FIRST_PORT: u16 = 5001;
 
 /// Why no frame can be sent to a class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum AddressingError {
     },
 }
 
-/// The matches that tell the classes of a link file without any apart: UDP to port [`FIRST_PORT`] and those above, in the
+/// The matches that tell the classes of a link file without any apart: UDP to port 5001 and those above, in the
 /// order of `leaves`.
 ///
 /// # Errors
@@ -61,7 +61,7 @@ pub fn default_matches(leaves: &[ClassId]) -> Result<Vec<(ClassId, Match)>, Addr
 }
 
 /// Headers of frames that `matches`, in file order and the first one counting, put into `class`; where none counts, a frame
-/// belongs to `default`. UDP over IPv4 to [`FIRST_PORT`] and above where the matches leave a choice.
+/// belongs to `default`. UDP over IPv4 to port 5001 and above where the matches leave a choice.
 ///
 /// # Errors
 /// [`AddressingError`].
@@ -95,7 +95,7 @@ fn class_of(headers: &Headers, matches: &[(ClassId, Match)], default: Option<Cla
 
 /// What a classifier sees of frames with these headers.
 #[must_use]
-pub fn key_of(headers: &Headers) -> FrameKey {
+pub(crate) fn key_of(headers: &Headers) -> FrameKey {
     let (version, src, dst) = match headers.addresses {
         Addresses::V4(src, dst) => (IpVersion::V4, v4_mapped(src.octets()), v4_mapped(dst.octets())),
         Addresses::V6(src, dst) => (IpVersion::V6, src.octets(), dst.octets()),
@@ -178,7 +178,7 @@ fn addresses(version: IpVersion, src: Option<Prefix>, dst: Option<Prefix>) -> Ad
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::FrameTemplate;
+    use crate::wire::frame::FrameTemplate;
 
     fn matches(texts: &[(u32, &str)]) -> Vec<(ClassId, Match)> {
         texts.iter().map(|&(class, text)| (ClassId(class), Match::parse(text).unwrap())).collect()

@@ -18,19 +18,19 @@ use fairlink_traffic::{Model, PacketSize, SourceSpec};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::af_packet::{AfPacket, AfPacketOptions};
-use crate::backend::{Backend, BackendError};
-use crate::frame::{FrameTemplate, Headers, Stamp};
+use crate::gateway::stats::GatewayStats;
 use crate::gateway::{Gateway, GatewayConfig, OpenError, Processor, RunError};
-use crate::generator::{Generator, GeneratorConfig, GeneratorError, Lanes};
-use crate::interface::{Interface, InterfaceError};
-use crate::meter::Delays;
-use crate::netns::PrivateNamespace;
-use crate::pacing::Pacing;
-use crate::pool::{FrameInfo, Pool, PoolError};
-use crate::receiver::{Receiver, ReceiverConfig, ReceiverError};
-use crate::stats::GatewayStats;
-use crate::veth::{self, VethOptions};
+use crate::io::af_packet::{AfPacket, AfPacketOptions};
+use crate::io::backend::{Backend, BackendError};
+use crate::io::frame_pool::{FrameInfo, Pool, PoolError};
+use crate::io::interface::{Interface, InterfaceError};
+use crate::io::pacing::Pacing;
+use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, Lanes};
+use crate::testbed::netns::PrivateNamespace;
+use crate::testbed::receiver::{Receiver, ReceiverConfig, ReceiverError};
+use crate::testbed::tally::Delays;
+use crate::testbed::veth::{self, VethOptions};
+use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 
 /// Port of the first class; the others follow.
 const FIRST_PORT: u16 = 5001;

@@ -5,7 +5,7 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::sys;
+use crate::io::sys;
 
 /// Length of an Ethernet header in bytes, which an interface's mtu leaves out.
 pub const ETHERNET_HEADER: u32 = 14;
@@ -82,17 +82,8 @@ pub struct Offloads {
 impl Offloads {
     /// Those that hand packets to the gateway joined together; the others only concern what the machine itself sends.
     #[must_use]
-    pub fn harmful(&self) -> Vec<&'static str> {
+    pub(crate) fn harmful(&self) -> Vec<&'static str> {
         [(self.gro, "gro"), (self.lro, "lro")].into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
-    }
-
-    /// All that are on.
-    #[must_use]
-    pub fn on(&self) -> Vec<&'static str> {
-        [(self.gro, "gro"), (self.lro, "lro"), (self.gso, "gso"), (self.tso, "tso"), (self.tx_checksum, "tx-checksum")]
-            .into_iter()
-            .filter_map(|(on, name)| on.then_some(name))
-            .collect()
     }
 }
 
@@ -140,7 +131,7 @@ impl Interface {
 
     /// The longest frame it carries in bytes, with header and two VLAN tags.
     #[must_use]
-    pub fn largest_frame(&self) -> u32 {
+    pub(crate) fn largest_frame(&self) -> u32 {
         self.mtu.saturating_add(ETHERNET_HEADER + 2 * VLAN_TAG)
     }
 }
@@ -324,12 +315,6 @@ impl OffloadsOff {
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
         self.before.harmful()
-    }
-
-    /// The interface.
-    #[must_use]
-    pub fn interface(&self) -> &str {
-        &self.name
     }
 
     fn apply(&self, on: bool) -> io::Result<()> {

@@ -6,10 +6,10 @@ use fairlink_core::{Amount, ClassId};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::frame::Stamp;
+use crate::wire::frame::Stamp;
 
 /// Most classes that one receiver keeps figures of; frames of further ones count as foreign.
-pub const MAX_CLASSES: usize = 65_536;
+pub(crate) const MAX_CLASSES: usize = 65_536;
 /// Delays from 1 us; the largest that the histogram resolves, in us.
 const MAX_DELAY_US: u64 = 60_000_000;
 
@@ -82,7 +82,7 @@ pub struct ReceiverReport {
     pub foreign_packets: u64,
     /// Frames that the kernel dropped because this receiver was too slow: they are part of the loss and not the network's.
     pub socket_drops: u64,
-    /// Per span of [`crate::receiver::ReceiverConfig::spans`] what was received of each class.
+    /// Per span of [`crate::testbed::receiver::ReceiverConfig::spans`] what was received of each class.
     #[serde(skip)]
     pub spans: Vec<BTreeMap<ClassId, Amount>>,
 }
@@ -326,7 +326,7 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{FrameTemplate, Headers};
+    use crate::wire::frame::{FrameTemplate, Headers};
 
     fn frame(run: u8, class: u32, sequence: u32, monotonic_ns: u64, realtime_us: u32) -> [u8; 64] {
         let mut frame = [0; 64];

@@ -13,13 +13,13 @@ use etherparse::{LaxSlicedPacket, TransportSlice};
 use fairlink_core::ClassId;
 
 /// Length of the stamp in bytes.
-pub const STAMP: usize = 22;
+pub(crate) const STAMP: usize = 22;
 /// Longest headers and stamp in bytes: enough of a frame to read the stamp.
-pub const MAX_HEADERS: usize = ETHERNET + 2 * TAG + 40 + 20 + STAMP;
+pub(crate) const MAX_HEADERS: usize = ETHERNET + 2 * TAG + 40 + 20 + STAMP;
 /// Largest class that a stamp can carry.
-pub const MAX_CLASS: u32 = (1 << 24) - 1;
+pub(crate) const MAX_CLASS: u32 = (1 << 24) - 1;
 /// Longest frame that the generator makes, in bytes, VLAN tags included.
-pub const MAX_FRAME: usize = 9_022;
+pub(crate) const MAX_FRAME: usize = 9_022;
 
 const MAGIC: [u8; 2] = *b"FL";
 const ETHERNET: usize = 14;
@@ -65,9 +65,9 @@ pub struct Headers {
 }
 
 /// Destination of frames where nothing else is said: locally administered, so that it belongs to no real interface.
-pub const DEFAULT_DESTINATION: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 2];
+pub(crate) const DEFAULT_DESTINATION: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 2];
 /// Source of frames where nothing else is said.
-pub const DEFAULT_SOURCE: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 1];
+pub(crate) const DEFAULT_SOURCE: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 1];
 
 impl Headers {
     /// UDP over IPv4 to `port`, between addresses of the block set apart for benchmarks (RFC 2544, 198.18.0.0/15).
@@ -87,7 +87,7 @@ impl Headers {
 
 /// What a frame's stamp says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     /// Number of the generator's run, so that a new run is not taken for disorder.
     pub run: u8,
     /// The class, at most [`MAX_CLASS`].
@@ -133,7 +133,7 @@ impl Stamp {
 
     /// The stamp of a frame that the generator sent; `None` for any other. The frame may be cut off behind the stamp.
     #[must_use]
-    pub fn read(frame: &[u8]) -> Option<Self> {
+    pub(crate) fn read(frame: &[u8]) -> Option<Self> {
         match LaxSlicedPacket::from_ethernet(frame).ok()?.transport? {
             TransportSlice::Udp(udp) => Self::from_bytes(udp.payload()),
             TransportSlice::Tcp(tcp) => Self::from_bytes(tcp.payload()),
@@ -144,7 +144,7 @@ impl Stamp {
 
 /// Makes the frames of one class.
 #[derive(Clone, Debug)]
-pub struct FrameTemplate {
+pub(crate) struct FrameTemplate {
     /// All headers, lengths and checksums zero.
     headers: Vec<u8>,
     ip: usize,
@@ -156,7 +156,7 @@ pub struct FrameTemplate {
 impl FrameTemplate {
     /// A maker of frames with these headers.
     #[must_use]
-    pub fn new(headers: &Headers) -> Self {
+    pub(crate) fn new(headers: &Headers) -> Self {
         let mut bytes = Vec::with_capacity(MAX_HEADERS);
         bytes.extend(headers.mac.0);
         bytes.extend(headers.mac.1);
@@ -199,13 +199,13 @@ impl FrameTemplate {
 
     /// Length in bytes of the shortest frame that can carry the stamp: 64 for UDP over IPv4 without VLAN tags.
     #[must_use]
-    pub fn min_len(&self) -> usize {
+    pub(crate) fn min_len(&self) -> usize {
         self.headers.len() + STAMP
     }
 
     /// Bytes in front of the IP header.
     #[must_use]
-    pub fn link_header(&self) -> usize {
+    pub(crate) fn link_header(&self) -> usize {
         self.ip
     }
 
@@ -214,7 +214,7 @@ impl FrameTemplate {
     ///
     /// # Panics
     /// When `frame` is shorter than [`FrameTemplate::min_len`] or longer than [`MAX_FRAME`].
-    pub fn write(&self, frame: &mut [u8], stamp: &Stamp) {
+    pub(crate) fn write(&self, frame: &mut [u8], stamp: &Stamp) {
         assert!((self.min_len()..=MAX_FRAME).contains(&frame.len()), "frame of {} B", frame.len());
         let (start, payload) = (frame.len().min(MAX_HEADERS), self.headers.len());
         frame[..start].fill(0);

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::sys;
+use crate::io::sys;
 
 /// Settings of both ends of a new pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,22 +196,12 @@ fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// Sets the largest IP packet of the interface, in bytes.
-///
-/// # Errors
-/// The kernel's answer: no such interface (`ENODEV`), a size it does not take (`EINVAL`), no permission (`EPERM`).
-pub fn set_mtu(name: &str, mtu: u32) -> io::Result<()> {
-    let mtu = libc::c_int::try_from(mtu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    sys::interface_request(libc::SIOCSIFMTU, name, |message| message.ifr_ifru.ifru_mtu = mtu)?;
-    Ok(())
-}
-
 /// Turns IPv6 off for all interfaces of this thread's network namespace, present and to come, so that the kernel sends no
 /// neighbour discovery of its own. A kernel without IPv6 is fine.
 ///
 /// # Errors
 /// Where the setting exists and cannot be written.
-pub fn disable_ipv6() -> io::Result<()> {
+pub(crate) fn disable_ipv6() -> io::Result<()> {
     for which in ["all", "default"] {
         // These files show the settings of the namespace of the thread that opens them.
         match std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1") {
@@ -237,7 +227,7 @@ struct EthtoolValue {
 ///
 /// # Errors
 /// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
-pub fn disable_offloads(name: &str) -> io::Result<()> {
+pub(crate) fn disable_offloads(name: &str) -> io::Result<()> {
     for command in OFFLOADS {
         let mut value = EthtoolValue { command, data: 0 };
         // `value` outlives the request, and is what SIOCETHTOOL expects for these commands.

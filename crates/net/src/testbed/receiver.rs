@@ -1,4 +1,4 @@
-//! Receives what the [generator](crate::generator) sends and measures it: per class rate, delay, loss, duplicates, order.
+//! Receives what the [generator](crate::testbed::generator) sends and measures it: per class rate, delay, loss, duplicates, order.
 //!
 //! Times of arrival are the kernel's, taken when the frame enters the receiving interface, so that a receiver which wakes
 //! late measures no delay of its own. Only the first [`MAX_HEADERS`] bytes of a frame are copied.
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use fairlink_core::{Amount, ClassId};
 
-use crate::frame::MAX_HEADERS;
-use crate::meter::{Clock, Meter, ReceiverReport};
-use crate::sys;
+use crate::io::sys;
+use crate::testbed::tally::{Clock, Meter, ReceiverReport};
+use crate::wire::frame::MAX_HEADERS;
 
 /// Frames taken in one system call.
 const BATCH: usize = 64;

@@ -1,7 +1,7 @@
 //! Sends real traffic: the [sources](fairlink_traffic) of a scenario on a wall clock, as frames that the
-//! [receiver](crate::receiver) knows.
+//! [receiver](crate::testbed::receiver) knows.
 //!
-//! The lengths of a source's packets are those of whole Ethernet frames ([`crate::frame`]). A greedy source offers packets
+//! The lengths of a source's packets are those of whole Ethernet frames ([`crate::wire::frame`]). A greedy source offers packets
 //! at a fixed rate, which its user sets above what its class can get. The generator sleeps between batches: frames leave up
 //! to [`GRAIN`] late, several at a time, and what is stamped on them is when they leave. What is overdue by more than
 //! [`LATE`], because the machine was busy elsewhere, is not sent any more and counted.
@@ -16,15 +16,15 @@ use fairlink_core::{ClassId, Nanos, Rate};
 use fairlink_traffic::{MixError, Model, SourceSpec, TrafficMix, What};
 use serde::Serialize;
 
-use crate::frame::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
-use crate::sys;
+use crate::io::sys;
+use crate::wire::frame::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
 
 /// Shortest sleep: arrivals within it leave together.
-pub const GRAIN: Nanos = Nanos::from_micros(200);
+pub(crate) const GRAIN: Nanos = Nanos::from_micros(200);
 /// How long overdue an arrival may be and still be sent.
-pub const LATE: Nanos = Nanos::from_millis(20);
+pub(crate) const LATE: Nanos = Nanos::from_millis(20);
 /// Most sockets of one generator, where each class has its own.
-pub const MAX_LANES: usize = 256;
+pub(crate) const MAX_LANES: usize = 256;
 /// Frames sent in one system call.
 const BATCH: usize = 64;
 /// Longest sleep, so that the stop flag is seen.

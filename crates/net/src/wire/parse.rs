@@ -12,7 +12,7 @@
 use fairlink_config::matching::{FrameKey, IpVersion, TCP, UDP, v4_mapped};
 
 /// Shortest frame there is: an Ethernet header.
-pub const SHORTEST_FRAME: u32 = 14;
+pub(crate) const SHORTEST_FRAME: u32 = 14;
 
 /// Most VLAN tags walked over.
 pub(crate) const MAX_TAGS: usize = 4;

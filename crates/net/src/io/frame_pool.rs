@@ -10,13 +10,13 @@ use fairlink_core::Nanos;
 use thiserror::Error;
 
 /// Most frames a pool may have.
-pub const MAX_FRAMES: u32 = 1 << 24;
+pub(crate) const MAX_FRAMES: u32 = 1 << 24;
 /// Largest frame a pool may be made for, in bytes.
-pub const MAX_FRAME_BYTES: u32 = 1 << 17;
+pub(crate) const MAX_FRAME_BYTES: u32 = 1 << 17;
 
 /// Bytes kept free in front of a received frame, so that a VLAN tag which the kernel took out can be put back without moving
 /// the rest.
-pub const HEADROOM: usize = 16;
+pub(crate) const HEADROOM: usize = 16;
 
 /// Where a packet lies in its frame, and when it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,13 +32,13 @@ pub struct FrameInfo {
 /// Why a pool was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PoolError {
-    /// No frame, or more than [`MAX_FRAMES`].
+    /// No frame, or more than 2^24.
     #[error("a packet pool of {frames} frames is outside 1 .. {MAX_FRAMES}")]
     Frames {
         /// The number given.
         frames: u32,
     },
-    /// Frames of no byte, or of more than [`MAX_FRAME_BYTES`].
+    /// Frames of no byte, or of more than 131,072 B.
     #[error("frames of {bytes} B are outside 1 .. {MAX_FRAME_BYTES} B")]
     FrameBytes {
         /// The size given.
@@ -83,7 +83,7 @@ impl Pool {
 
     /// A free frame, which the caller owns until it gives it back; `None` when all are taken.
     #[inline]
-    pub fn take(&mut self) -> Option<u32> {
+    pub(crate) fn take(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
         self.taken[frame as usize] = true;
         self.least_free = self.least_free.min(self.free.len());
@@ -95,7 +95,7 @@ impl Pool {
     /// # Panics
     /// When `frame` is not taken: two owners would be a bug of ours that corrupts packets.
     #[inline]
-    pub fn give_back(&mut self, frame: u32) {
+    pub(crate) fn give_back(&mut self, frame: u32) {
         let taken = &mut self.taken[frame as usize];
         assert!(*taken, "frame {frame} was given back twice");
         *taken = false;
@@ -105,14 +105,14 @@ impl Pool {
     /// The bytes of `frame`, all of them, whatever is in use.
     #[inline]
     #[must_use]
-    pub fn frame(&self, frame: u32) -> &[u8] {
+    pub(crate) fn frame(&self, frame: u32) -> &[u8] {
         let start = frame as usize * self.frame_bytes;
         &self.memory[start..start + self.frame_bytes]
     }
 
     /// The bytes of `frame`, to be changed.
     #[inline]
-    pub fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
+    pub(crate) fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
         let start = frame as usize * self.frame_bytes;
         &mut self.memory[start..start + self.frame_bytes]
     }
@@ -120,7 +120,7 @@ impl Pool {
     /// Where the packet lies in `frame`.
     #[inline]
     #[must_use]
-    pub fn info(&self, frame: u32) -> FrameInfo {
+    pub(crate) fn info(&self, frame: u32) -> FrameInfo {
         self.info[frame as usize]
     }
 
@@ -129,13 +129,13 @@ impl Pool {
     /// # Panics
     /// When it does not lie within the frame, which would be a bug of the backend's.
     #[inline]
-    pub fn set_info(&mut self, frame: u32, info: FrameInfo) {
+    pub(crate) fn set_info(&mut self, frame: u32, info: FrameInfo) {
         let end = info.start as usize + info.len as usize;
         assert!(end <= self.frame_bytes, "a packet that ends at byte {end} in a frame of {}", self.frame_bytes);
         self.info[frame as usize] = info;
     }
 
-    /// The packet in `frame`, as [`Pool::set_info`] said.
+    /// The packet in `frame`, where its backend said that it lies.
     #[inline]
     #[must_use]
     pub fn packet(&self, frame: u32) -> &[u8] {
@@ -145,7 +145,7 @@ impl Pool {
 
     /// The packet in `frame`, to be changed.
     #[inline]
-    pub fn packet_mut(&mut self, frame: u32) -> &mut [u8] {
+    pub(crate) fn packet_mut(&mut self, frame: u32) -> &mut [u8] {
         let info = self.info(frame);
         &mut self.frame_mut(frame)[info.start as usize..info.start as usize + info.len as usize]
     }
@@ -157,31 +157,31 @@ impl Pool {
 
     /// Frames in the pool.
     #[must_use]
-    pub fn frames(&self) -> usize {
+    pub(crate) fn frames(&self) -> usize {
         self.taken.len()
     }
 
     /// Frames that may be taken.
     #[must_use]
-    pub fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
     /// Frames that were taken at the same time at the most.
     #[must_use]
-    pub fn most_used(&self) -> usize {
+    pub(crate) fn most_used(&self) -> usize {
         self.frames() - self.least_free
     }
 
     /// Size of a frame in bytes.
     #[must_use]
-    pub fn frame_bytes(&self) -> usize {
+    pub(crate) fn frame_bytes(&self) -> usize {
         self.frame_bytes
     }
 
     /// All memory of the pool, bookkeeping included, in bytes; it never grows.
     #[must_use]
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.memory.capacity()
             + self.free.capacity() * size_of::<u32>()
             + self.taken.capacity()

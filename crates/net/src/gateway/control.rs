@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! {"cmd": "stats"}
-//! {"ok": true, "stats": {...}}            (the object of [`crate::stats::GatewayStats`])
+//! {"ok": true, "stats": {...}}            (the object of [`crate::gateway::stats::GatewayStats`])
 //! {"ok": false, "error": "..."}           (anything not understood)
 //! ```
 //!
@@ -26,9 +26,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::remote::Remote;
-use crate::stats::GatewayStats;
-use crate::sys;
+use crate::gateway::remote::Remote;
+use crate::gateway::stats::GatewayStats;
+use crate::io::sys;
 
 /// How long a connection may be silent.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -328,7 +328,7 @@ fn answer(line: &[u8], remote: &Remote) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::Publisher;
+    use crate::gateway::remote::Publisher;
     use std::os::unix::fs::PermissionsExt;
 
     /// A directory of this test's own, removed at the end.

@@ -15,13 +15,13 @@ use std::process::{Command, Stdio};
 use fairlink_core::{ClassId, Hierarchy, Share};
 
 /// Smallest quantum in bytes: the largest frame with its Ethernet header, so that each turn of a class sends a frame.
-pub const MIN_QUANTUM: u64 = 1_514;
+pub(crate) const MIN_QUANTUM: u64 = 1_514;
 /// The kernel's HTB has eight priorities.
 const MAX_PRIORITY: u8 = 7;
 /// Largest quantum in bytes, as the kernel's HTB limits those that it chooses itself.
-pub const MAX_QUANTUM: u64 = 200_000;
+pub(crate) const MAX_QUANTUM: u64 = 200_000;
 /// Most classes: HTB's class numbers have 16 bits, of which 0 is none and the link itself takes one.
-pub const MAX_CLASSES: usize = 65_534;
+pub(crate) const MAX_CLASSES: usize = 65_534;
 /// Packets that a leaf's queue holds.
 const QUEUE: u32 = 1000;
 
@@ -76,7 +76,7 @@ pub struct KernelCount {
 
 /// Where `tc` is: in the directories of `PATH`, or where systems keep programs for root.
 #[must_use]
-pub fn find_tc() -> Option<PathBuf> {
+pub(crate) fn find_tc() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(usual).map(|directory| directory.join("tc")).find(|program| program.is_file())

@@ -5,31 +5,14 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use crate::{sys, veth};
-
-/// How a private namespace was had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// As root: a network namespace alone.
-    Root,
-    /// Without root: a network namespace owned by a user namespace in which this user is root.
-    User,
-}
+use crate::io::sys;
+use crate::testbed::veth;
 
 /// Proof that this thread is in a private network namespace. Threads that it starts are in it too.
 #[derive(Debug)]
 pub struct PrivateNamespace {
-    kind: Kind,
     /// The namespace belongs to the thread that entered it.
     not_send: PhantomData<*const ()>,
-}
-
-impl PrivateNamespace {
-    /// How the namespace was had.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
 }
 
 /// Why there is no private network namespace.
@@ -69,17 +52,14 @@ pub enum NamespaceError {
 /// # Errors
 /// [`NamespaceError`]: which step failed, the kernel's answer, and the setting that is the likely reason.
 pub fn enter_private_namespace() -> Result<PrivateNamespace, NamespaceError> {
-    let kind = match unshare(libc::CLONE_NEWNET) {
-        Ok(()) => Kind::Root,
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-            enter_user_namespace()?;
-            Kind::User
-        }
+    match unshare(libc::CLONE_NEWNET) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => enter_user_namespace()?,
         Err(source) => return Err(refused("unshare(CLONE_NEWNET)", source)),
-    };
+    }
     veth::disable_ipv6().map_err(|source| NamespaceError::Prepare { what: "disable IPv6", source })?;
     veth::set_up("lo").map_err(|source| NamespaceError::Prepare { what: "loopback interface up", source })?;
-    Ok(PrivateNamespace { kind, not_send: PhantomData })
+    Ok(PrivateNamespace { not_send: PhantomData })
 }
 
 fn enter_user_namespace() -> Result<(), NamespaceError> {

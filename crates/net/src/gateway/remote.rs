@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::stats::GatewayStats;
+use crate::gateway::stats::GatewayStats;
 
 /// Why a [`Remote`] got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

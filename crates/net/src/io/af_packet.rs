@@ -13,10 +13,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use fairlink_core::Nanos;
 
-use crate::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
-use crate::interface::Interface;
-use crate::pool::{FrameInfo, HEADROOM, Pool};
-use crate::sys;
+use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
+use crate::io::frame_pool::{FrameInfo, HEADROOM, Pool};
+use crate::io::interface::Interface;
+use crate::io::sys;
 
 /// How the sockets are set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl AfPacket {
 
     /// Bytes that the kernel's receive and send buffers of this interface may take, as the kernel says.
     #[must_use]
-    pub fn kernel_buffer_bytes(&self) -> (u32, u32) {
+    pub(crate) fn kernel_buffer_bytes(&self) -> (u32, u32) {
         self.buffers
     }
 

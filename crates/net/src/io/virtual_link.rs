@@ -7,22 +7,22 @@ use std::os::fd::BorrowedFd;
 
 use fairlink_core::Nanos;
 
-use crate::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
-use crate::pool::{FrameInfo, HEADROOM, Pool};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
+use crate::io::frame_pool::{FrameInfo, HEADROOM, Pool};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct VirtualLink {
+pub(crate) struct VirtualLink {
     /// Frames that have arrived and were not fetched yet.
-    pub incoming: VecDeque<Vec<u8>>,
+    pub(crate) incoming: VecDeque<Vec<u8>>,
     /// Frames that were sent.
-    pub sent: Vec<Vec<u8>>,
+    pub(crate) sent: Vec<Vec<u8>>,
     /// How many frames it takes before it is busy; `None`: it is never busy.
-    pub room: Option<usize>,
+    pub(crate) room: Option<usize>,
     /// Longest frame it sends; `None`: any.
-    pub longest: Option<usize>,
+    pub(crate) longest: Option<usize>,
     /// Whether it has been taken away.
-    pub gone: bool,
+    pub(crate) gone: bool,
 }
 
 impl VirtualLink {

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use fairlink_core::Nanos;
 
-use crate::sys;
+use crate::io::sys;
 
 /// How the data thread waits; see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Pacing {
 
     /// The lost time that is made up for where nothing else is asked for.
     #[must_use]
-    pub const fn default_catch_up(self) -> Nanos {
+    pub(crate) const fn default_catch_up(self) -> Nanos {
         match self {
             Self::Busy => Nanos::from_micros(500),
             Self::Precise => Nanos::from_millis(1),
@@ -71,19 +71,19 @@ const SPIN: Nanos = Nanos::from_micros(60);
 const NAP: Nanos = Nanos::from_micros(50);
 
 /// A monotonic clock.
-pub trait Clock {
+pub(crate) trait Clock {
     /// The time since some fixed moment.
     fn now(&self) -> Nanos;
 }
 
 /// The machine's monotonic clock, from the moment of construction on.
 #[derive(Clone, Copy, Debug)]
-pub struct WallClock(Instant);
+pub(crate) struct WallClock(Instant);
 
 impl WallClock {
     /// Starts at zero.
     #[must_use]
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
 }

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use fairlink_config::matching::FrameKey;
 use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, QueueKind, flow_bits};
 
-use crate::parse::{
+use crate::wire::parse::{
     IPV4, IPV6, MAX_TAGS, OLD_PROVIDER_VLAN, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, PROVIDER_VLAN, VLAN, be16,
 };
 
@@ -26,7 +26,7 @@ struct Wants {
 
 /// Tells what the handles of frames say to active queues.
 #[derive(Debug)]
-pub struct Labels {
+pub(crate) struct Labels {
     /// By class; empty where no class wants anything.
     wants: Vec<Wants>,
     salt: RandomState,
@@ -35,7 +35,7 @@ pub struct Labels {
 impl Labels {
     /// Labels as the leaves of `tree` want them.
     #[must_use]
-    pub fn new(tree: &Hierarchy) -> Self {
+    pub(crate) fn new(tree: &Hierarchy) -> Self {
         let mut wants = vec![Wants::default(); tree.len()];
         for &leaf in tree.leaves() {
             let config = tree.config(leaf);
@@ -51,7 +51,7 @@ impl Labels {
     /// The upper half of the handle of the frame in `bytes`, of `class`, whose key is `key`.
     #[must_use]
     #[inline]
-    pub fn of(&self, class: ClassId, key: &FrameKey, bytes: &[u8]) -> u64 {
+    pub(crate) fn of(&self, class: ClassId, key: &FrameKey, bytes: &[u8]) -> u64 {
         let Some(&Wants { flow, ecn }) = self.wants.get(class.index()) else { return 0 };
         let flow = if flow {
             let tuple = (&key.src, &key.dst, key.proto, key.sport, key.dport);
@@ -93,7 +93,7 @@ fn ip_header(bytes: &[u8]) -> Option<(usize, u8)> {
 
 /// Whether the frame in `bytes` is an IP packet that has ECT or CE.
 #[must_use]
-pub fn is_ecn_capable(bytes: &[u8]) -> bool {
+pub(crate) fn is_ecn_capable(bytes: &[u8]) -> bool {
     match ip_header(bytes) {
         Some((at, 4)) => bytes[at + 1] & CE != 0,
         Some((at, _)) => bytes[at + 1] >> 4 & CE != 0,
@@ -102,7 +102,7 @@ pub fn is_ecn_capable(bytes: &[u8]) -> bool {
 }
 
 /// Sets CE in the frame in `bytes` if it [`is_ecn_capable`], and brings IPv4's checksum up to date; whether it is.
-pub fn mark_congestion(bytes: &mut [u8]) -> bool {
+pub(crate) fn mark_congestion(bytes: &mut [u8]) -> bool {
     if !is_ecn_capable(bytes) {
         return false;
     }
@@ -127,7 +127,7 @@ pub fn mark_congestion(bytes: &mut [u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::frame_key;
+    use crate::wire::parse::frame_key;
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
     use fairlink_core::{ClassConfig, LinkConfig, Rate};
     use proptest::prelude::*;

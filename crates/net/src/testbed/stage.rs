@@ -1,5 +1,5 @@
-//! The stage and the players: two virtual cables, with the gateway between them, or the kernel's HTB at the start of the
-//! second.
+//! Plays a demo on real packets. The stage is two virtual cables, with the gateway between them or the kernel's HTB at the
+//! start of the second; the players are a generator and a receiver.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,20 +10,20 @@ use std::time::Duration;
 use fairlink_core::{ClassId, Hierarchy, HierarchyError, Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo};
 use fairlink_traffic::{Interval, Model, SourceSpec};
 
-use super::{
+use crate::demo::{
     Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, Skipped,
 };
-use crate::addressing::{AddressingError, default_matches, headers_for};
+use crate::gateway::stats::GatewayStats;
 use crate::gateway::{Gateway, GatewayConfig, OpenError, RunError};
-use crate::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
-use crate::meter::{ReceiverReport, rate_bps};
-use crate::netns::PrivateNamespace;
-use crate::pacing::Pacing;
-use crate::receiver::{Receiver, ReceiverConfig, ReceiverError, Window};
-use crate::stats::GatewayStats;
-use crate::sys;
-use crate::tc::{KernelHtb, TcError};
-use crate::veth::{self, VethOptions};
+use crate::io::pacing::Pacing;
+use crate::io::sys;
+use crate::testbed::addressing::{AddressingError, default_matches, headers_for};
+use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
+use crate::testbed::kernel_htb::{KernelHtb, TcError};
+use crate::testbed::netns::PrivateNamespace;
+use crate::testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window};
+use crate::testbed::tally::{ReceiverReport, rate_bps};
+use crate::testbed::veth::{self, VethOptions};
 
 /// The generator's end of the first cable.
 const SOURCE: &str = "fl-source";
@@ -41,6 +41,9 @@ const GREEDY_PERCENT: u64 = 330;
 const ONE_GREEDY_PERCENT: u64 = 110;
 /// What one greedy source offers at the least, in percent of the largest ideal rate: enough to stay backlogged.
 const IDEAL_PERCENT: f64 = 150.0;
+/// Packets that a leaf's queue holds at most in a demo: enough to stay backlogged while the generator's processor is busy
+/// elsewhere for a while, few enough that what is left over from one phase is gone when the next is measured.
+const QUEUE_PACKETS: u32 = 250;
 /// Time for all threads to start before the first packet.
 const LEAD: Nanos = Nanos::from_millis(30);
 /// Time for frames on their way to arrive after the generator has ended.
@@ -183,7 +186,7 @@ impl Stage {
         mut progress: impl FnMut(&DemoProgress<'_>),
     ) -> Result<DemoRun, DemoError> {
         self.run = self.run.wrapping_add(1);
-        let tree = plan.tree_with_short_queues()?;
+        let tree = with_short_queues(&plan.tree)?;
         let matches = default_matches(tree.leaves())?;
         let classes = plan.sources.iter().map(|source| Ok((source.class, headers_for(source.class, &matches, None)?)));
         let classes: BTreeMap<_, _> = classes.collect::<Result<_, AddressingError>>()?;
@@ -297,6 +300,17 @@ fn join<T, E: Into<DemoError>>(handle: std::thread::ScopedJoinHandle<'_, Result<
     }
 }
 
+/// `tree` with queues of at most [`QUEUE_PACKETS`].
+fn with_short_queues(tree: &Hierarchy) -> Result<Hierarchy, HierarchyError> {
+    let mut short = Hierarchy::builder(tree.link());
+    for class in tree.classes() {
+        let mut config = *tree.config(class);
+        config.limits.packets = config.limits.packets.min(QUEUE_PACKETS);
+        short.add(tree.parent(class).unwrap_or(ClassId::ROOT), config)?;
+    }
+    short.build()
+}
+
 /// The plan's sources, with greedy ones made sources of a constant rate for each phase. The more of them send, the less each
 /// has to offer to stay backlogged; what is offered in vain costs processor time, of which there may not be enough.
 fn offered(plan: &DemoPlan, link: Rate) -> Vec<SourceSpec> {
@@ -408,6 +422,17 @@ mod tests {
     use crate::demo::PlanPhase;
     use fairlink_core::{ClassConfig, LinkConfig};
     use fairlink_traffic::PacketSize;
+
+    #[test]
+    fn queues_are_shortened_and_nothing_else_is_changed() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(100).unwrap()));
+        let a = tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+        tree.add(a, ClassConfig::default()).unwrap();
+        let tree = tree.build().unwrap();
+        let short = with_short_queues(&tree).unwrap();
+        assert_eq!((short.len(), short.leaves(), short.parent(ClassId(2))), (3, tree.leaves(), Some(ClassId(1))));
+        assert_eq!(short.config(ClassId(2)).limits.packets, QUEUE_PACKETS);
+    }
 
     #[test]
     fn greedy_sources_offer_alike_and_more_than_their_classes_can_get() {

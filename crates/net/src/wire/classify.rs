@@ -12,7 +12,7 @@ use fairlink_config::matching::{FrameKey, Match, TCP, UDP};
 use fairlink_core::ClassId;
 
 /// Entries of the flow cache, each the place of the flows that hash to it.
-pub const CACHE_ENTRIES: usize = 8192;
+pub(crate) const CACHE_ENTRIES: usize = 8192;
 /// From this many matches outside the table on, the cache is used.
 const CACHE_FROM: usize = 5;
 /// Most table cells written at construction for ranges; what is beyond is matched one by one.
@@ -78,15 +78,9 @@ impl Classifier {
         class
     }
 
-    /// The class where none matches.
-    #[must_use]
-    pub fn default_class(&self) -> ClassId {
-        self.default
-    }
-
     /// Memory of the tables in bytes; it never grows.
     #[must_use]
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.rules.capacity() * size_of::<(ClassId, Match)>()
             + self.by_port.capacity() * size_of::<[u32; 2]>()
             + self.others.capacity() * size_of::<u32>()

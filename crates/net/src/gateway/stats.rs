@@ -11,11 +11,11 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Classes with a delay histogram of their own: the first so many leaves. Beyond, only the link's own is kept.
-pub const MAX_HISTOGRAMS: usize = 1024;
+pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
 /// Why a frame that the gateway received was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub(crate) enum Loss {
     /// The scheduler dropped it, or it was too long to be given to it.
     Scheduler(DropReason),
     /// It has no whole Ethernet header.
@@ -220,7 +220,7 @@ pub struct ClassStats {
     /// What was marked as having met congestion (CE) instead of being dropped. It is also among what was sent, dropped or queued.
     #[serde(default)]
     pub marked: Amount,
-    /// `None` where nothing was sent, and beyond the first [`MAX_HISTOGRAMS`] leaves.
+    /// `None` where nothing was sent, and beyond the first 1024 leaves.
     pub delay_s: Option<DelayStats>,
 }
 

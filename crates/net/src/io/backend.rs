@@ -1,5 +1,5 @@
-//! What the gateway needs of an interface: frames in, frames out, something to wait for. [`crate::af_packet`] is the real
-//! one; [`crate::virtual_link`] is for tests.
+//! What the gateway needs of an interface: frames in, frames out, something to wait for. [`crate::io::af_packet`] is the real
+//! one; [`crate::io::virtual_link`] is for tests.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 use fairlink_core::Nanos;
 use thiserror::Error;
 
-use crate::pool::Pool;
+use crate::io::frame_pool::Pool;
 
 /// Most frames received or sent with one system call.
-pub const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 
 /// What a received frame is fit for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Condition {
     Checksum,
 }
 
-/// A received frame; its place is in the pool's [`crate::pool::FrameInfo`].
+/// A received frame; its place is in the pool's [`crate::io::frame_pool::FrameInfo`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Frame in the pool, owned by whoever has this.
@@ -91,7 +91,7 @@ pub struct BackendCounters {
 
 /// One interface, both ways. Never blocks.
 pub trait Backend {
-    /// Appends up to `max` (at most [`BATCH`]) frames that have arrived to `out`, oldest first, in frames taken from `pool`;
+    /// Appends up to `max` (at most 64) frames that have arrived to `out`, oldest first, in frames taken from `pool`;
     /// fewer where the pool has no more. `now` is noted as the time of reception.
     ///
     /// # Errors

@@ -1,0 +1,350 @@
+//! The data path of the gateway, one turn at a time: fetch, classify, enqueue, dequeue what is due, hand over; and the other
+//! direction, unshaped. It runs over any [`Backend`] and any [`Clock`], so that tests run it without a network.
+//!
+//! Invariants, after every turn: each class's received = sent + dropped + queued; each frame in use is in a queue, waiting for
+//! an interface, or held for reception. At most [`BATCH`] packets wait for each interface: while the output is busy nothing
+//! more is dequeued, while the input is busy nothing more is fetched from the output, so that nothing is lost there.
+
+use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+
+use crate::gateway::stats::{Counters, Loss, ReverseStats};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
+use crate::io::frame_pool::Pool;
+use crate::io::pacing::Clock;
+use crate::wire::classify::Classifier;
+use crate::wire::ecn::{Labels, mark_congestion};
+use crate::wire::parse::{SHORTEST_FRAME, frame_key};
+
+/// One working turn in so many is timed in detail. A prime, so that it does not run in step with the traffic.
+pub(crate) const SAMPLE_EVERY: u64 = 61;
+/// After this the output is tried again when it was busy.
+pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
+
+/// Frames that a gateway may hold beside its queues: those held for reception on both sides, those on their way through a
+/// turn, and those waiting for each interface.
+pub(crate) const RESERVE: u32 = 6 * BATCH as u32;
+
+/// Time spent in turns that were timed in detail, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sampled {
+    pub(crate) turns: u64,
+    pub(crate) total: u64,
+    pub(crate) receive: u64,
+    pub(crate) classify: u64,
+    pub(crate) send: u64,
+    pub(crate) reverse: u64,
+}
+
+/// Everything but the scheduler; see the module.
+#[derive(Debug)]
+pub(crate) struct Plane<B, C> {
+    pub(crate) pool: Pool,
+    pub(crate) input: B,
+    pub(crate) output: B,
+    pub(crate) clock: C,
+    pub(crate) classifier: Classifier,
+    pub(crate) labels: Labels,
+    pub(crate) overhead: Overhead,
+    pub(crate) counters: Counters,
+    /// `None`: the other direction is not forwarded.
+    pub(crate) reverse: Option<ReverseStats>,
+    /// Whether frames are still fetched.
+    pub(crate) receiving: bool,
+    pub(crate) output_busy: u64,
+    pub(crate) sampled: Sampled,
+    arrivals: Vec<Arrival>,
+    intake: Vec<Packet>,
+    /// Given by the driver, to be handed over; `frames` are their frames.
+    outgoing: Vec<Packet>,
+    frames: Vec<u32>,
+    /// Frames of the other direction, to be handed over.
+    back: Vec<u32>,
+    moved: bool,
+    sampling: bool,
+    working_turns: u64,
+    error: Option<BackendError>,
+}
+
+impl<B: Backend, C: Clock> Plane<B, C> {
+    #[expect(clippy::too_many_arguments, reason = "the parts of the path, each made elsewhere")]
+    pub(crate) fn new(
+        pool: Pool,
+        input: B,
+        output: B,
+        clock: C,
+        classifier: Classifier,
+        labels: Labels,
+        overhead: Overhead,
+        counters: Counters,
+        reverse: bool,
+    ) -> Self {
+        Self {
+            pool,
+            input,
+            output,
+            clock,
+            classifier,
+            labels,
+            overhead,
+            counters,
+            reverse: reverse.then(ReverseStats::default),
+            receiving: true,
+            output_busy: 0,
+            sampled: Sampled::default(),
+            arrivals: Vec::with_capacity(BATCH),
+            intake: Vec::with_capacity(BATCH),
+            outgoing: Vec::with_capacity(BATCH),
+            frames: Vec::with_capacity(BATCH),
+            back: Vec::with_capacity(BATCH),
+            moved: false,
+            sampling: false,
+            working_turns: 0,
+            error: None,
+        }
+    }
+
+    /// One turn of both directions. Whether any frame moved, and when the next turn is due if nothing arrives before.
+    pub(crate) fn turn<S: Scheduler>(
+        &mut self,
+        now: Nanos,
+        driver: &mut Driver<S>,
+    ) -> Result<(bool, Wake), BackendError> {
+        self.moved = false;
+        self.sampling = self.working_turns.is_multiple_of(SAMPLE_EVERY);
+        let before = self.sampled;
+        if !self.outgoing.is_empty() {
+            self.flush(now);
+        }
+        let wake = if self.outgoing.is_empty() {
+            driver.turn(now, self)
+        } else {
+            let mut batch = std::mem::take(&mut self.intake);
+            self.receive(now, &mut batch);
+            driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
+            self.intake = batch;
+            Wake::At(now.saturating_add(BUSY_RETRY))
+        };
+        let started = self.lap();
+        if self.reverse.is_some() {
+            self.reverse_turn(now);
+        }
+        if self.sampling {
+            let end = self.lap();
+            self.sampled.reverse += end.saturating_sub(started).0;
+            self.sampled.total += end.saturating_sub(now).0;
+            self.sampled.turns += 1;
+            if !self.moved {
+                self.sampled = before;
+            }
+        }
+        if self.moved {
+            self.working_turns += 1;
+        }
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok((self.moved, wake)),
+        }
+    }
+
+    /// The time, where this turn is timed in detail.
+    #[inline]
+    fn lap(&self) -> Nanos {
+        if self.sampling { self.clock.now() } else { Nanos::ZERO }
+    }
+
+    /// Packets waiting for the output, by class.
+    pub(crate) fn outgoing(&self, class: ClassId) -> Amount {
+        let mut amount = Amount::default();
+        for packet in self.outgoing.iter().filter(|packet| packet.class == class) {
+            amount.count(packet.len);
+        }
+        amount
+    }
+
+    /// Whether nothing waits for the output.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Packets waiting for the output.
+    pub(crate) fn outgoing_packets(&self) -> u64 {
+        self.outgoing.len() as u64
+    }
+
+    /// Whether frames wait for the input.
+    pub(crate) fn is_back_waiting(&self) -> bool {
+        !self.back.is_empty()
+    }
+
+    /// The other direction's counters with what is waiting.
+    pub(crate) fn reverse_stats(&self) -> Option<ReverseStats> {
+        let mut stats = self.reverse?;
+        for &frame in &self.back {
+            stats.waiting.count(self.pool.info(frame).len);
+        }
+        Some(stats)
+    }
+
+    /// Whether each frame that is not free is where it should be, with `queued` packets in the scheduler.
+    pub(crate) fn pool_agrees(&self, queued: u64) -> bool {
+        let in_use = self.pool.frames() - self.pool.free();
+        let known = self.input.held() + self.output.held() + self.outgoing.len() + self.back.len();
+        in_use as u64 == known as u64 + queued
+    }
+
+    /// Whether more frames can be fetched from the output's side.
+    pub(crate) fn takes_reverse(&self) -> bool {
+        self.reverse.is_some() && self.receiving && self.back.is_empty()
+    }
+
+    fn lose(&mut self, class: ClassId, len: u32, loss: Loss, frame: u32) {
+        self.counters.lost(class, len, loss);
+        self.pool.give_back(frame);
+    }
+
+    /// Hands over what is outgoing, as much as the output takes.
+    fn hand_over(&mut self) {
+        self.frames.clear();
+        self.frames.extend(self.outgoing.iter().map(|packet| packet.handle as u32));
+        let mut done = 0;
+        while done < self.frames.len() {
+            let sent = match self.output.send(&mut self.pool, &self.frames[done..]) {
+                Ok(sent) => sent,
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                    break;
+                }
+            };
+            let now = self.clock.now();
+            for index in done..done + sent.accepted {
+                let Packet { class, len, .. } = self.outgoing[index];
+                let frame = self.frames[index];
+                let delay = now.saturating_sub(self.pool.info(frame).received);
+                self.counters.sent(class, len, delay);
+                self.pool.give_back(frame);
+            }
+            done += sent.accepted;
+            let Some(reason) = sent.refused else {
+                self.output_busy += u64::from(done < self.frames.len());
+                break;
+            };
+            let Packet { class, len, .. } = self.outgoing[done];
+            let too_long = reason.raw_os_error() == Some(libc::EMSGSIZE);
+            let loss = if too_long { Loss::Scheduler(DropReason::TooLong) } else { Loss::Refused };
+            self.lose(class, len, loss, self.frames[done]);
+            done += 1;
+        }
+        self.moved |= done > 0;
+        self.outgoing.drain(..done);
+    }
+
+    /// The other direction: fetch and hand over, first in, first out.
+    fn reverse_turn(&mut self, now: Nanos) {
+        let Some(mut stats) = self.reverse else { return };
+        if self.takes_reverse() {
+            let mut arrivals = std::mem::take(&mut self.arrivals);
+            if let Err(error) = self.output.receive(&mut self.pool, now, BATCH, &mut arrivals) {
+                self.error.get_or_insert(error);
+            }
+            for arrival in arrivals.drain(..) {
+                self.moved = true;
+                stats.received.count(arrival.len);
+                if arrival.condition == Condition::Whole && arrival.len >= SHORTEST_FRAME {
+                    self.back.push(arrival.frame);
+                } else {
+                    stats.dropped.count(arrival.len);
+                    self.pool.give_back(arrival.frame);
+                }
+            }
+            self.arrivals = arrivals;
+        }
+        let mut done = 0;
+        while done < self.back.len() {
+            let sent = match self.input.send(&mut self.pool, &self.back[done..]) {
+                Ok(sent) => sent,
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                    break;
+                }
+            };
+            for &frame in &self.back[done..done + sent.accepted] {
+                stats.sent.count(self.pool.info(frame).len);
+                self.pool.give_back(frame);
+            }
+            done += sent.accepted;
+            if sent.refused.is_none() {
+                break;
+            }
+            stats.dropped.count(self.pool.info(self.back[done]).len);
+            self.pool.give_back(self.back[done]);
+            done += 1;
+        }
+        self.moved |= done > 0;
+        self.back.drain(..done);
+        self.reverse = Some(stats);
+    }
+}
+
+impl<B: Backend, C: Clock> DropSink for Plane<B, C> {
+    fn dropped(&mut self, _now: Nanos, packet: Packet, reason: DropReason) {
+        self.lose(packet.class, packet.len, Loss::Scheduler(reason), packet.handle as u32);
+    }
+
+    fn marked(&mut self, _now: Nanos, packet: &Packet) {
+        mark_congestion(self.pool.packet_mut(packet.handle as u32));
+        self.counters.marked(packet.class, packet.len);
+    }
+}
+
+impl<B: Backend, C: Clock> Port for Plane<B, C> {
+    fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
+        if !self.receiving {
+            return;
+        }
+        let started = self.lap();
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        if let Err(error) = self.input.receive(&mut self.pool, now, BATCH, &mut arrivals) {
+            self.error.get_or_insert(error);
+        }
+        let fetched = self.lap();
+        self.moved |= !arrivals.is_empty();
+        for Arrival { frame, len, condition } in arrivals.drain(..) {
+            let bytes = self.pool.packet(frame);
+            let key = frame_key(bytes);
+            let class = self.classifier.classify(&key);
+            let label = self.labels.of(class, &key, bytes);
+            let loss = match condition {
+                _ if len < SHORTEST_FRAME => Some(Loss::Runt),
+                Condition::Whole => None,
+                Condition::TooLong => Some(Loss::Scheduler(DropReason::TooLong)),
+                Condition::Checksum => Some(Loss::Checksum),
+            };
+            let len = self.overhead.accounted(len);
+            self.counters.received(class, len);
+            match loss {
+                None => batch.push(Packet { handle: u64::from(frame) | label, len, class }),
+                Some(loss) => self.lose(class, len, loss, frame),
+            }
+        }
+        self.arrivals = arrivals;
+        if self.sampling {
+            self.sampled.receive += fetched.saturating_sub(started).0;
+            self.sampled.classify += self.clock.now().saturating_sub(fetched).0;
+        }
+    }
+
+    fn transmit(&mut self, _now: Nanos, packet: Packet, _done: Nanos) {
+        self.outgoing.push(packet);
+    }
+
+    fn flush(&mut self, _now: Nanos) {
+        let started = self.lap();
+        self.hand_over();
+        if self.sampling {
+            self.sampled.send += self.clock.now().saturating_sub(started).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! The data path over interfaces that exist only in memory.
+
+use super::*;
+use crate::io::virtual_link::VirtualLink;
+use crate::wire::frame::{FrameTemplate, Headers, Stamp};
+use fairlink_config::matching::{Match, PortRange, UDP};
+use fairlink_core::{ClassConfig, Hierarchy, Leniency, LinkConfig, Pacer, QueueKind, QueueLimits, Rate, registry};
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::rc::Rc;
+
+#[derive(Clone, Debug, Default)]
+struct Hands(Rc<Cell<u64>>);
+
+impl Clock for Hands {
+    fn now(&self) -> Nanos {
+        Nanos(self.0.get())
+    }
+}
+
+struct Bench {
+    plane: Plane<VirtualLink, Hands>,
+    driver: Driver<Box<dyn Scheduler>>,
+    tree: Hierarchy,
+    hands: Hands,
+}
+
+const LIMIT: u32 = 20;
+
+fn bench(scheduler: &str, reverse: bool) -> Bench {
+    bench_of(scheduler, reverse, ClassConfig::default())
+}
+
+/// Two classes by port 5001 and 5002, the second also the default, on 8 Mbit/s: 1000 B take 1 ms.
+fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
+    let link = LinkConfig::new(Rate::from_bps(8_000_000).unwrap());
+    let mut tree = Hierarchy::builder(link);
+    let limits = QueueLimits { packets: LIMIT, ..QueueLimits::default() };
+    let class =
+        |tree: &mut fairlink_core::HierarchyBuilder| tree.add(ClassId::ROOT, ClassConfig { limits, ..config }).unwrap();
+    let (a, b) = (class(&mut tree), class(&mut tree));
+    let tree = tree.build().unwrap();
+    let port = |port| Match { proto: Some(UDP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY };
+    let scheduler = registry::build(registry::find(scheduler).unwrap(), &tree, Leniency::Refuse).unwrap();
+    let hands = Hands::default();
+    let plane = Plane::new(
+        Pool::new(2 * LIMIT + RESERVE, 1600).unwrap(),
+        VirtualLink::default(),
+        VirtualLink::default(),
+        hands.clone(),
+        Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
+        Labels::new(&tree),
+        Overhead::NONE,
+        Counters::new(tree.len(), tree.leaves()),
+        reverse,
+    );
+    Bench { plane, driver: Driver::new(scheduler, Pacer::new(link.rate, Nanos::ZERO)), tree, hands }
+}
+
+fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
+    let mut frame = vec![0; len];
+    let stamp = Stamp { run: 0, class: ClassId(u32::from(port)), sequence, monotonic_ns: 0, realtime_us: 0 };
+    FrameTemplate::new(&Headers::udp(port)).write(&mut frame, &stamp);
+    frame
+}
+
+impl Bench {
+    fn turn(&mut self, now: u64) {
+        let _ = self.wake(now);
+    }
+
+    fn wake(&mut self, now: u64) -> Wake {
+        self.hands.0.set(now);
+        self.plane.turn(Nanos(now), &mut self.driver).unwrap().1
+    }
+
+    /// Received, sent, dropped and queued packets of all classes; panics where a class or the pool does not balance.
+    fn totals(&self) -> [u64; 4] {
+        let queued = |class| {
+            let queued: Amount = self.driver.scheduler().class_backlog(class);
+            let waiting = self.plane.outgoing(class);
+            queued + waiting
+        };
+        let classes = self.plane.counters.report(self.tree.leaves(), |class| class.0.to_string(), queued);
+        let (totals, balanced) = crate::gateway::stats::GatewayStats::total(&classes);
+        assert!(balanced, "{classes:?}");
+        assert!(self.plane.pool_agrees(self.driver.scheduler().backlog().packets));
+        totals.map(|amount| amount.packets)
+    }
+
+    fn sent(&self) -> Vec<Stamp> {
+        self.plane.output.sent.iter().map(|frame| Stamp::read(frame).unwrap()).collect()
+    }
+}
+
+#[test]
+fn frames_leave_unchanged_at_the_pace_of_the_link_and_in_order_within_a_class() {
+    let mut bench = bench("hls", false);
+    let frames: Vec<_> = (0..10).map(|n| frame(if n % 2 == 0 { 5001 } else { 5002 }, n, 1000)).collect();
+    bench.plane.input.incoming.extend(frames.clone());
+    for millis in 0..10 {
+        let wake = bench.wake(millis * 1_000_000);
+        assert_eq!(bench.plane.output.sent.len() as u64, millis + 1);
+        assert_eq!(wake, Wake::At(Nanos((millis + 1) * 1_000_000)));
+    }
+    assert_eq!(bench.wake(10_000_000), Wake::OnArrival);
+    assert_eq!(bench.totals(), [10, 10, 0, 0]);
+    let mut sent = bench.plane.output.sent.clone();
+    sent.sort();
+    let mut sorted = frames;
+    sorted.sort();
+    assert_eq!(sent, sorted);
+    for port in [5001, 5002] {
+        let order: Vec<u32> =
+            bench.sent().iter().filter(|stamp| stamp.class == ClassId(port)).map(|stamp| stamp.sequence).collect();
+        assert!(order.is_sorted(), "{order:?}");
+    }
+    // The last frame has waited for the nine before it, to within a histogram's two digits.
+    let delay = bench.plane.counters.delay().unwrap().max;
+    assert!((0.009..0.0091).contains(&delay), "{delay}");
+}
+
+#[test]
+fn a_busy_output_holds_frames_back_and_loses_none() {
+    let mut bench = bench("fifo", false);
+    bench.plane.input.incoming.extend((0..12).map(|n| frame(5001, n, 100)));
+    bench.plane.output.room = Some(3);
+    let mut now = 0;
+    for _ in 0..40 {
+        bench.turn(now);
+        now += 1_000_000;
+        // What the link may not send yet stays in its queue, where the scheduler decides.
+        assert!(bench.plane.outgoing_packets() <= 1);
+    }
+    assert_eq!(bench.totals(), [12, 3, 0, 9]);
+    assert!(bench.plane.output_busy > 0 && !bench.plane.is_flushed());
+    bench.plane.output.room = None;
+    for _ in 0..20 {
+        bench.turn(now);
+        now += 1_000_000;
+    }
+    assert_eq!(bench.totals(), [12, 12, 0, 0]);
+    assert!(bench.sent().iter().map(|stamp| stamp.sequence).eq(0..12));
+}
+
+#[test]
+fn what_the_output_never_takes_is_dropped_and_named() {
+    let mut bench = bench("fifo", false);
+    bench.plane.input.incoming.extend([frame(5001, 0, 100), frame(5001, 1, 900), frame(5001, 2, 100)]);
+    bench.plane.output.longest = Some(500);
+    for millis in 0..5 {
+        bench.turn(millis * 1_000_000);
+    }
+    assert_eq!(bench.totals(), [3, 2, 1, 0]);
+    let classes = bench.plane.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    assert_eq!(classes[0].dropped_by_reason["too_long"], Amount { packets: 1, bytes: 900 });
+}
+
+#[test]
+fn too_long_and_cut_short_frames_are_counted_drops() {
+    let mut bench = bench("hls", false);
+    // Longer than the link's largest, than the pool's frames, shorter than a header, and not IP at all.
+    bench.plane.input.incoming.extend([frame(5001, 0, 1501), vec![9; 5000], vec![1; 13], vec![], vec![7; 60]]);
+    for millis in 0..3 {
+        bench.turn(millis * 1_000_000);
+    }
+    assert_eq!(bench.totals(), [5, 1, 4, 0]);
+    let classes = bench.plane.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    assert_eq!(classes[0].dropped_by_reason["too_long"].packets, 1);
+    assert_eq!(classes[1].dropped_by_reason["too_long"].packets, 1);
+    assert_eq!(classes[1].dropped_by_reason["runt"].packets, 2);
+    assert_eq!(classes[1].sent.packets, 1);
+}
+
+#[test]
+fn the_other_direction_passes_unshaped_and_waits_for_a_busy_input() {
+    let mut bench = bench("hls", true);
+    let frames: Vec<_> = (0..200).map(|n| frame(9, n, 1400)).collect();
+    bench.plane.output.incoming.extend(frames.clone());
+    bench.plane.input.room = Some(100);
+    for _ in 0..10 {
+        bench.turn(0);
+    }
+    let stats = bench.plane.reverse_stats().unwrap();
+    assert_eq!((stats.sent.packets, stats.dropped.packets), (100, 0));
+    assert_eq!(stats.received.packets, 100 + stats.waiting.packets);
+    assert!(stats.waiting.packets <= BATCH as u64, "{stats:?}");
+    assert_eq!(bench.plane.output.incoming.len() as u64, 100 - stats.waiting.packets);
+    bench.plane.input.room = None;
+    for _ in 0..10 {
+        bench.turn(0);
+    }
+    assert_eq!(bench.plane.input.sent, frames);
+    assert_eq!(bench.totals(), [0; 4]);
+}
+
+#[test]
+fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
+    let config = ClassConfig { queue: QueueKind::CoDel, ecn: true, ..ClassConfig::default() };
+    let mut bench = bench_of("hls", false, config);
+    for millis in 0..900u32 {
+        // A class whose frames say ECT, another whose frames do not; together a little more than the link carries.
+        for port in [5001, 5002] {
+            if millis % 9 < 5 {
+                let mut bytes = frame(port, millis, 1000);
+                if port == 5001 {
+                    // Changes the header's checksum as it should: by two.
+                    bytes[15] |= 2;
+                    let sum = u16::from_be_bytes([bytes[24], bytes[25]]);
+                    bytes[24..26].copy_from_slice(&(sum - 2).to_be_bytes());
+                }
+                bench.plane.input.incoming.push_back(bytes);
+            }
+        }
+        bench.turn(u64::from(millis) * 1_000_000);
+    }
+    bench.totals();
+    let classes = bench.plane.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    let (capable, other) = (&classes[0], &classes[1]);
+    assert!(capable.marked.packets > 0 && !capable.dropped_by_reason.contains_key("congestion"), "{capable:?}");
+    assert!(other.marked.packets == 0 && other.dropped_by_reason["congestion"].packets > 0, "{other:?}");
+    let header = |frame: &Vec<u8>| etherparse::Ipv4Header::from_slice(&frame[14..]).unwrap().0;
+    let sent: Vec<_> = bench.plane.output.sent.iter().map(header).collect();
+    assert!(sent.iter().all(|header| header.header_checksum == header.calc_header_checksum()));
+    let marked = sent.iter().filter(|header| header.ecn.value() == 3).count() as u64;
+    // The last one may still be the next to leave.
+    assert!(marked == capable.marked.packets || marked + 1 == capable.marked.packets, "{marked}");
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_the_turn_with_everything_accounted_for() {
+    let mut bench = bench("hls", true);
+    bench.plane.input.incoming.extend((0..8).map(|n| frame(5002, n, 1000)));
+    bench.turn(0);
+    bench.plane.output.gone = true;
+    assert!(matches!(bench.plane.turn(Nanos(1_000_000), &mut bench.driver), Err(BackendError::Gone { .. })));
+    assert_eq!(bench.totals(), [8, 1, 0, 7]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_packet_is_accounted_for_after_every_turn(
+        scheduler in prop_oneof![Just("fifo"), Just("drr"), Just("hls")],
+        steps in proptest::collection::vec(
+            (0u64..3_000_000, 0usize..150, 5000u16..5004, 0usize..1700, proptest::option::of(0usize..30)), 1..60),
+    ) {
+        let mut bench = bench(scheduler, true);
+        let memory = bench.plane.pool.memory_bytes();
+        let (mut now, mut arrived) = (0, 0);
+        for (pause, count, port, len, room) in steps {
+            now += pause;
+            for _ in 0..count {
+                let bytes = if len < 64 { vec![3; len] } else { frame(port, arrived as u32, len) };
+                bench.plane.output.incoming.push_back(bytes.clone());
+                bench.plane.input.incoming.push_back(bytes);
+                arrived += 1;
+            }
+            bench.plane.output.room = room;
+            bench.plane.input.room = room;
+            bench.turn(now);
+            let [received, sent, _, queued] = bench.totals();
+            prop_assert_eq!(received as usize, arrived - bench.plane.input.incoming.len());
+            prop_assert_eq!(sent as usize, bench.plane.output.sent.len());
+            prop_assert!(queued <= u64::from(2 * LIMIT) + 64);
+        }
+        prop_assert_eq!(bench.plane.pool.memory_bytes(), memory);
+        let stats = bench.plane.reverse_stats().unwrap();
+        prop_assert_eq!(
+            stats.received.packets, stats.sent.packets + stats.dropped.packets + stats.waiting.packets);
+    }
+}

@@ -1,0 +1,216 @@
+//! A gateway at work: turns of the data path on one thread, the waiting between them, and the account at the end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fairlink_core::{Driver, Nanos, Scheduler, Wake};
+use thiserror::Error;
+
+use crate::gateway::config::GatewayConfig;
+use crate::gateway::data_path::{BUSY_RETRY, Plane};
+use crate::gateway::remote::{Publisher, Remote};
+use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
+use crate::io::af_packet::AfPacket;
+use crate::io::backend::{Backend, BackendError};
+use crate::io::interface::OffloadsOff;
+use crate::io::pacing::{self, Clock, Until, WallClock};
+use crate::io::sys;
+
+/// A gateway that had to end: an interface went away.
+#[derive(Debug, Error)]
+#[error("{source}")]
+pub struct RunError {
+    /// What happened.
+    pub source: BackendError,
+    /// The statistics up to there; every packet is accounted for here too.
+    pub stats: Box<GatewayStats>,
+}
+
+type BoxedScheduler = Box<dyn Scheduler>;
+
+/// A gateway ready to run.
+pub struct Gateway {
+    pub(super) config: GatewayConfig,
+    pub(super) driver: Driver<BoxedScheduler>,
+    pub(super) plane: Plane<AfPacket, WallClock>,
+    /// Held for what dropping them does.
+    pub(super) offloads: Vec<OffloadsOff>,
+    pub(super) memory: MemoryBound,
+    pub(super) notes: Vec<String>,
+    pub(super) processor: Option<usize>,
+    pub(super) publisher: Publisher,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// What the user should know, a sentence each: what was changed, what may go wrong.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The most memory that this gateway takes.
+    #[must_use]
+    pub fn memory(&self) -> MemoryBound {
+        self.memory
+    }
+
+    /// Asks this gateway for statistics from another thread while it runs.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.publisher.remote()
+    }
+
+    /// Moves frames on this thread, which is put on the configured processor, until `stop` is set (seen within 50 ms) or an
+    /// interface goes away. Offloads that were turned off are turned on again before it returns.
+    ///
+    /// # Errors
+    /// [`RunError`] where an interface went down or away.
+    pub fn run(mut self, stop: &AtomicBool) -> Result<GatewayStats, RunError> {
+        if let Some(processor) = self.processor {
+            // The processor was checked at start; should it have gone since, the thread runs elsewhere.
+            let _ = sys::pin_thread(processor);
+        }
+        pacing::wake_punctually();
+        let mut time = Time { start: self.plane.clock.now(), idle: 0 };
+        let ended = self.forward(stop, &mut time);
+        let stats = self.close(&time);
+        self.publisher.publish(&stats);
+        drop(self.offloads);
+        match ended {
+            Ok(()) => Ok(stats),
+            Err(source) => Err(RunError { source, stats: Box::new(stats) }),
+        }
+    }
+
+    fn forward(&mut self, stop: &AtomicBool, time: &mut Time) -> Result<(), BackendError> {
+        let mut now = time.start;
+        let mut deadline = None;
+        loop {
+            if deadline.is_none() && stop.load(Ordering::Relaxed) {
+                self.plane.receiving = false;
+                deadline = Some(now.saturating_add(self.config.drain));
+            }
+            if let Some(deadline) = deadline {
+                let empty = self.driver.scheduler().backlog().packets == 0 && self.plane.is_flushed();
+                if empty || now >= deadline {
+                    return Ok(());
+                }
+            }
+            if self.publisher.is_asked() {
+                let stats = self.stats(time);
+                self.publisher.publish(&stats);
+                now = self.plane.clock.now();
+            }
+            let (moved, wake) = self.plane.turn(now, &mut self.driver)?;
+            let end = self.plane.clock.now();
+            if !moved {
+                time.idle += end.saturating_sub(now).0;
+            }
+            let retry = self.plane.is_back_waiting().then(|| end.saturating_add(BUSY_RETRY));
+            let until = match wake {
+                _ if !self.plane.is_flushed() => Until::TimeOnly(end.saturating_add(BUSY_RETRY)),
+                Wake::At(at) if at <= end => {
+                    now = end;
+                    continue;
+                }
+                Wake::At(at) => Until::Time(retry.map_or(at, |retry| at.min(retry))),
+                Wake::OnArrival => retry.map_or(Until::Arrival, Until::Time),
+            };
+            let input = self.plane.receiving.then(|| self.plane.input.readable()).flatten();
+            let output = self.plane.takes_reverse().then(|| self.plane.output.readable()).flatten();
+            pacing::wait(self.config.pacing, &self.plane.clock, until, [input, output])
+                .map_err(|source| BackendError::System { interface: String::new(), what: "waiting", source })?;
+            now = self.plane.clock.now();
+            time.idle += now.saturating_sub(end).0;
+        }
+    }
+
+    /// Counts what is left, takes everything out of the queues, and checks that it is what was counted.
+    fn close(&mut self, time: &Time) -> GatewayStats {
+        let mut stats = self.stats(time);
+        let Self { driver, plane, .. } = self;
+        let mut purged = 0;
+        driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::Packet, _| {
+            plane.pool.give_back(packet.handle as u32);
+            purged += 1;
+        });
+        plane.input.release(&mut plane.pool);
+        plane.output.release(&mut plane.pool);
+        stats.balanced &= purged + plane.outgoing_packets() == stats.queued.packets && plane.pool_agrees(0);
+        stats
+    }
+
+    fn stats(&mut self, time: &Time) -> GatewayStats {
+        let Self { config, driver, plane, memory, .. } = self;
+        let scheduler = driver.scheduler();
+        let queued = |class| {
+            let queued = scheduler.class_backlog(class);
+            let waiting = plane.outgoing(class);
+            queued + waiting
+        };
+        let classes = plane.counters.report(config.tree.leaves(), |class| config.name(class), queued);
+        let ([received, sent, dropped, queued], balanced) = GatewayStats::total(&classes);
+        let pool_agrees = plane.pool_agrees(scheduler.backlog().packets);
+        let [input, output] = [plane.input.counters(), plane.output.counters()];
+        let uptime = plane.clock.now().saturating_sub(time.start);
+        GatewayStats {
+            input: config.input.clone(),
+            output: config.output.clone(),
+            scheduler: config.scheduler.name.to_owned(),
+            link_bps: config.tree.link().rate.bps(),
+            uptime_s: uptime.0 as f64 / 1e9,
+            received,
+            sent,
+            dropped,
+            queued,
+            balanced: balanced && pool_agrees,
+            kernel_dropped_packets: input.kernel_dropped + output.kernel_dropped,
+            super_packets: input.super_packets + output.super_packets,
+            checksums_completed: input.checksums_completed + output.checksums_completed,
+            vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
+            output_busy: plane.output_busy,
+            delay_s: plane.counters.delay(),
+            reverse: plane.reverse_stats(),
+            time: time.shares(uptime, plane),
+            memory: *memory,
+            pool_most_used: plane.pool.most_used() as u64,
+            classes,
+        }
+    }
+}
+
+/// Since when the thread runs, and how long of it there was nothing to do, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    start: Nanos,
+    idle: u64,
+}
+
+impl Time {
+    fn shares<B: Backend, C: Clock>(&self, uptime: Nanos, plane: &Plane<B, C>) -> TimeShares {
+        if uptime == Nanos::ZERO {
+            return TimeShares::default();
+        }
+        let idle = (self.idle as f64 / uptime.0 as f64).min(1.0);
+        let sampled = plane.sampled;
+        let parts = sampled.receive + sampled.classify + sampled.send + sampled.reverse;
+        // Time of turns that is none of the others'.
+        let scheduler = sampled.total.saturating_sub(parts);
+        let all = (parts + scheduler).max(1) as f64;
+        let share = |part: u64| (1.0 - idle) * part as f64 / all;
+        TimeShares {
+            idle,
+            receive: share(sampled.receive),
+            classify: share(sampled.classify),
+            scheduler: share(scheduler),
+            send: share(sampled.send),
+            reverse: share(sampled.reverse),
+            sampled_turns: sampled.turns,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Interfaces, memory for frames, clocks and waiting: everything that touches the system on behalf of the gateway and of the
+//! test bed.
+
+pub(crate) mod af_packet;
+pub(crate) mod backend;
+pub(crate) mod frame_pool;
+pub mod interface;
+pub(crate) mod pacing;
+pub(crate) mod sys;
+#[cfg(test)]
+pub(crate) mod virtual_link;

@@ -1,0 +1,7 @@
+//! Frames as bytes: what is read out of them, what is written into them, and which class they belong to. Nothing here knows
+//! an interface.
+
+pub(crate) mod classify;
+pub(crate) mod ecn;
+pub(crate) mod frame;
+pub(crate) mod parse;
