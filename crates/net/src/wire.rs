@@ -2,6 +2,6 @@
 //! an interface.
 
 pub(crate) mod classify;
-pub(crate) mod ecn;
 pub(crate) mod frame;
+pub(crate) mod labels;
 pub(crate) mod parse;

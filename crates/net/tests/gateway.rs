@@ -11,10 +11,10 @@ use std::time::Duration;
 use fairlink_config::matching::Match;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, registry};
 use fairlink_net::{
-    AfPacket, AfPacketOptions, Backend, BenchError, Control, Gateway, GatewayBenchConfig, GatewayConfig, GatewayStats,
-    Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError, Lanes, Offload, OffloadPolicy,
-    OpenError, Pacing, Pool, PrivateNamespace, Processor, Receiver, ReceiverConfig, ReceiverReport, RunError,
-    Transport, VethOptions, control, gateway_bench, interface, veth,
+    AfPacket, AfPacketOptions, Backend, Control, FramePool, Gateway, GatewayBenchConfig, GatewayBenchError,
+    GatewayConfig, GatewayStats, Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError,
+    Lanes, Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig,
+    ReceiverReport, RunError, Transport, VethOptions, control, gateway_bench, interface, veth,
 };
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
@@ -204,7 +204,7 @@ fn vlan_tags_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let (sent, stats, received) = run(config, generator(&sources, 500, 1));
     check(&sent, &stats, &received);
-    let mut pool = Pool::new(64, 2000).unwrap();
+    let mut pool = FramePool::new(64, 2000).unwrap();
     let mut arrivals = Vec::new();
     sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
     assert!(!arrivals.is_empty());
@@ -347,7 +347,7 @@ fn the_bench_measures_what_it_says(namespace: &PrivateNamespace) {
         assert!(result.gateway_delay_s.p50 > 0.0 && result.direct_delay_s.p50 > 0.0);
     }
     config.frame_bytes = vec![20];
-    assert!(matches!(gateway_bench(namespace, &config), Err(BenchError::Range { value: 20, .. })));
+    assert!(matches!(gateway_bench(namespace, &config), Err(GatewayBenchError::Range { value: 20, .. })));
 }
 
 fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
@@ -424,7 +424,7 @@ fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     }
     let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
-    let mut pool = Pool::new(64, 2000).unwrap();
+    let mut pool = FramePool::new(64, 2000).unwrap();
 
     // UDP from 10.0.0.1 to 10.0.0.2, its checksum field holding the sum of the pseudo-header alone.
     let udp = |len: u16| {

@@ -9,10 +9,10 @@ use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhe
 
 use crate::gateway::stats::{Counters, Loss, ReverseStats};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
-use crate::io::frame_pool::Pool;
+use crate::io::frame_pool::FramePool;
 use crate::io::pacing::Clock;
 use crate::wire::classify::Classifier;
-use crate::wire::ecn::{Labels, mark_congestion};
+use crate::wire::labels::{Labels, mark_congestion};
 use crate::wire::parse::{SHORTEST_FRAME, frame_key};
 
 /// One working turn in so many is timed in detail. A prime, so that it does not run in step with the traffic.
@@ -37,8 +37,8 @@ pub(crate) struct Sampled {
 
 /// Everything but the scheduler; see the module.
 #[derive(Debug)]
-pub(crate) struct Plane<B, C> {
-    pub(crate) pool: Pool,
+pub(crate) struct DataPath<B, C> {
+    pub(crate) pool: FramePool,
     pub(crate) input: B,
     pub(crate) output: B,
     pub(crate) clock: C,
@@ -65,10 +65,10 @@ pub(crate) struct Plane<B, C> {
     error: Option<BackendError>,
 }
 
-impl<B: Backend, C: Clock> Plane<B, C> {
+impl<B: Backend, C: Clock> DataPath<B, C> {
     #[expect(clippy::too_many_arguments, reason = "the parts of the path, each made elsewhere")]
     pub(crate) fn new(
-        pool: Pool,
+        pool: FramePool,
         input: B,
         output: B,
         clock: C,
@@ -285,7 +285,7 @@ impl<B: Backend, C: Clock> Plane<B, C> {
     }
 }
 
-impl<B: Backend, C: Clock> DropSink for Plane<B, C> {
+impl<B: Backend, C: Clock> DropSink for DataPath<B, C> {
     fn dropped(&mut self, _now: Nanos, packet: Packet, reason: DropReason) {
         self.lose(packet.class, packet.len, Loss::Scheduler(reason), packet.handle as u32);
     }
@@ -296,7 +296,7 @@ impl<B: Backend, C: Clock> DropSink for Plane<B, C> {
     }
 }
 
-impl<B: Backend, C: Clock> Port for Plane<B, C> {
+impl<B: Backend, C: Clock> Port for DataPath<B, C> {
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
         if !self.receiving {
             return;

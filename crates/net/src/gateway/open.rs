@@ -4,18 +4,18 @@ use fairlink_core::{BuildError, Driver, Hierarchy, HierarchyError, Pacer, regist
 use thiserror::Error;
 
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
-use crate::gateway::data_path::{Plane, RESERVE};
+use crate::gateway::data_path::{DataPath, RESERVE};
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::Gateway;
 use crate::gateway::stats::{Counters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::BackendError;
-use crate::io::frame_pool::{HEADROOM, Pool, PoolError};
+use crate::io::frame_pool::{FramePool, FramePoolError, HEADROOM};
 use crate::io::interface::{ETHERNET_HEADER, Interface, InterfaceError, OffloadsOff};
 use crate::io::pacing::WallClock;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
-use crate::wire::ecn::Labels;
+use crate::wire::labels::Labels;
 
 /// Why a gateway cannot start: something the user can set right.
 #[derive(Debug, Error)]
@@ -59,7 +59,7 @@ pub enum OpenError {
     Frames(#[from] HierarchyError),
     /// The packet pool is out of range.
     #[error("{0}; lower the queue limits, or the interfaces' mtu")]
-    Pool(#[from] PoolError),
+    FramePool(#[from] FramePoolError),
     /// The packet pool is smaller than what the queues may hold.
     #[error("a packet pool of {frames} frames is too small: queues of up to {queued} packets need {needed}")]
     PoolTooSmall {
@@ -116,7 +116,7 @@ impl Gateway {
             return Err(OpenError::PoolTooSmall { frames, queued, needed });
         }
         let frame_bytes = input.largest_frame().max(output.largest_frame()).saturating_add(HEADROOM as u32);
-        let pool = Pool::new(frames, frame_bytes)?;
+        let pool = FramePool::new(frames, frame_bytes)?;
         let processor = pick(config.processor)?;
 
         let offloads = offloads(config.offloads, [&input, &output], &mut notes)?;
@@ -147,7 +147,7 @@ impl Gateway {
         };
         let catch_up = config.catch_up.unwrap_or(config.pacing.default_catch_up());
         let driver = Driver::new(scheduler, Pacer::new(config.tree.link().rate, catch_up));
-        let plane = Plane::new(
+        let data_path = DataPath::new(
             pool,
             from,
             to,
@@ -158,7 +158,7 @@ impl Gateway {
             counters,
             config.reverse,
         );
-        Ok(Self { config, driver, plane, offloads, memory, notes, processor, publisher: Publisher::default() })
+        Ok(Self { config, driver, data_path, offloads, memory, notes, processor, publisher: Publisher::default() })
     }
 }
 

@@ -6,7 +6,7 @@ use fairlink_core::{Driver, Nanos, Scheduler, Wake};
 use thiserror::Error;
 
 use crate::gateway::config::GatewayConfig;
-use crate::gateway::data_path::{BUSY_RETRY, Plane};
+use crate::gateway::data_path::{BUSY_RETRY, DataPath};
 use crate::gateway::remote::{Publisher, Remote};
 use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
 use crate::io::af_packet::AfPacket;
@@ -31,7 +31,7 @@ type BoxedScheduler = Box<dyn Scheduler>;
 pub struct Gateway {
     pub(super) config: GatewayConfig,
     pub(super) driver: Driver<BoxedScheduler>,
-    pub(super) plane: Plane<AfPacket, WallClock>,
+    pub(super) data_path: DataPath<AfPacket, WallClock>,
     /// Held for what dropping them does.
     pub(super) offloads: Vec<OffloadsOff>,
     pub(super) memory: MemoryBound,
@@ -76,7 +76,7 @@ impl Gateway {
             let _ = sys::pin_thread(processor);
         }
         pacing::wake_punctually();
-        let mut time = Time { start: self.plane.clock.now(), idle: 0 };
+        let mut time = Time { start: self.data_path.clock.now(), idle: 0 };
         let ended = self.forward(stop, &mut time);
         let stats = self.close(&time);
         self.publisher.publish(&stats);
@@ -92,11 +92,11 @@ impl Gateway {
         let mut deadline = None;
         loop {
             if deadline.is_none() && stop.load(Ordering::Relaxed) {
-                self.plane.receiving = false;
+                self.data_path.receiving = false;
                 deadline = Some(now.saturating_add(self.config.drain));
             }
             if let Some(deadline) = deadline {
-                let empty = self.driver.scheduler().backlog().packets == 0 && self.plane.is_flushed();
+                let empty = self.driver.scheduler().backlog().packets == 0 && self.data_path.is_flushed();
                 if empty || now >= deadline {
                     return Ok(());
                 }
@@ -104,16 +104,16 @@ impl Gateway {
             if self.publisher.is_asked() {
                 let stats = self.stats(time);
                 self.publisher.publish(&stats);
-                now = self.plane.clock.now();
+                now = self.data_path.clock.now();
             }
-            let (moved, wake) = self.plane.turn(now, &mut self.driver)?;
-            let end = self.plane.clock.now();
+            let (moved, wake) = self.data_path.turn(now, &mut self.driver)?;
+            let end = self.data_path.clock.now();
             if !moved {
                 time.idle += end.saturating_sub(now).0;
             }
-            let retry = self.plane.is_back_waiting().then(|| end.saturating_add(BUSY_RETRY));
+            let retry = self.data_path.is_back_waiting().then(|| end.saturating_add(BUSY_RETRY));
             let until = match wake {
-                _ if !self.plane.is_flushed() => Until::TimeOnly(end.saturating_add(BUSY_RETRY)),
+                _ if !self.data_path.is_flushed() => Until::TimeOnly(end.saturating_add(BUSY_RETRY)),
                 Wake::At(at) if at <= end => {
                     now = end;
                     continue;
@@ -121,11 +121,11 @@ impl Gateway {
                 Wake::At(at) => Until::Time(retry.map_or(at, |retry| at.min(retry))),
                 Wake::OnArrival => retry.map_or(Until::Arrival, Until::Time),
             };
-            let input = self.plane.receiving.then(|| self.plane.input.readable()).flatten();
-            let output = self.plane.takes_reverse().then(|| self.plane.output.readable()).flatten();
-            pacing::wait(self.config.pacing, &self.plane.clock, until, [input, output])
+            let input = self.data_path.receiving.then(|| self.data_path.input.readable()).flatten();
+            let output = self.data_path.takes_reverse().then(|| self.data_path.output.readable()).flatten();
+            pacing::wait(self.config.pacing, &self.data_path.clock, until, [input, output])
                 .map_err(|source| BackendError::System { interface: String::new(), what: "waiting", source })?;
-            now = self.plane.clock.now();
+            now = self.data_path.clock.now();
             time.idle += now.saturating_sub(end).0;
         }
     }
@@ -133,31 +133,31 @@ impl Gateway {
     /// Counts what is left, takes everything out of the queues, and checks that it is what was counted.
     fn close(&mut self, time: &Time) -> GatewayStats {
         let mut stats = self.stats(time);
-        let Self { driver, plane, .. } = self;
+        let Self { driver, data_path, .. } = self;
         let mut purged = 0;
         driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::Packet, _| {
-            plane.pool.give_back(packet.handle as u32);
+            data_path.pool.give_back(packet.handle as u32);
             purged += 1;
         });
-        plane.input.release(&mut plane.pool);
-        plane.output.release(&mut plane.pool);
-        stats.balanced &= purged + plane.outgoing_packets() == stats.queued.packets && plane.pool_agrees(0);
+        data_path.input.release(&mut data_path.pool);
+        data_path.output.release(&mut data_path.pool);
+        stats.balanced &= purged + data_path.outgoing_packets() == stats.queued.packets && data_path.pool_agrees(0);
         stats
     }
 
     fn stats(&mut self, time: &Time) -> GatewayStats {
-        let Self { config, driver, plane, memory, .. } = self;
+        let Self { config, driver, data_path, memory, .. } = self;
         let scheduler = driver.scheduler();
         let queued = |class| {
             let queued = scheduler.class_backlog(class);
-            let waiting = plane.outgoing(class);
+            let waiting = data_path.outgoing(class);
             queued + waiting
         };
-        let classes = plane.counters.report(config.tree.leaves(), |class| config.name(class), queued);
+        let classes = data_path.counters.report(config.tree.leaves(), |class| config.name(class), queued);
         let ([received, sent, dropped, queued], balanced) = GatewayStats::total(&classes);
-        let pool_agrees = plane.pool_agrees(scheduler.backlog().packets);
-        let [input, output] = [plane.input.counters(), plane.output.counters()];
-        let uptime = plane.clock.now().saturating_sub(time.start);
+        let pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
+        let [input, output] = [data_path.input.counters(), data_path.output.counters()];
+        let uptime = data_path.clock.now().saturating_sub(time.start);
         GatewayStats {
             input: config.input.clone(),
             output: config.output.clone(),
@@ -173,12 +173,12 @@ impl Gateway {
             super_packets: input.super_packets + output.super_packets,
             checksums_completed: input.checksums_completed + output.checksums_completed,
             vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
-            output_busy: plane.output_busy,
-            delay_s: plane.counters.delay(),
-            reverse: plane.reverse_stats(),
-            time: time.shares(uptime, plane),
+            output_busy: data_path.output_busy,
+            delay_s: data_path.counters.delay(),
+            reverse: data_path.reverse_stats(),
+            time: time.shares(uptime, data_path),
             memory: *memory,
-            pool_most_used: plane.pool.most_used() as u64,
+            pool_most_used: data_path.pool.most_used() as u64,
             classes,
         }
     }
@@ -192,12 +192,12 @@ struct Time {
 }
 
 impl Time {
-    fn shares<B: Backend, C: Clock>(&self, uptime: Nanos, plane: &Plane<B, C>) -> TimeShares {
+    fn shares<B: Backend, C: Clock>(&self, uptime: Nanos, data_path: &DataPath<B, C>) -> TimeShares {
         if uptime == Nanos::ZERO {
             return TimeShares::default();
         }
         let idle = (self.idle as f64 / uptime.0 as f64).min(1.0);
-        let sampled = plane.sampled;
+        let sampled = data_path.sampled;
         let parts = sampled.receive + sampled.classify + sampled.send + sampled.reverse;
         // Time of turns that is none of the others'.
         let scheduler = sampled.total.saturating_sub(parts);

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use fairlink_core::Nanos;
 
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
-use crate::io::frame_pool::{FrameInfo, HEADROOM, Pool};
+use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 use crate::io::interface::Interface;
 use crate::io::sys;
 
@@ -166,7 +166,7 @@ impl AfPacket {
     }
 
     /// Makes of message `index` an arrival in `frame`.
-    fn arrival(&mut self, pool: &mut Pool, now: Nanos, index: usize, frame: u32) -> Arrival {
+    fn arrival(&mut self, pool: &mut FramePool, now: Nanos, index: usize, frame: u32) -> Arrival {
         let message = &self.receive_arrays.messages[index];
         // With MSG_TRUNC the kernel says how long the packet really is.
         let wire = (message.msg_len as usize).saturating_sub(VIRTIO_HEADER);
@@ -211,7 +211,13 @@ impl std::fmt::Debug for AfPacket {
 }
 
 impl Backend for AfPacket {
-    fn receive(&mut self, pool: &mut Pool, now: Nanos, max: usize, out: &mut Vec<Arrival>) -> Result<(), BackendError> {
+    fn receive(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        max: usize,
+        out: &mut Vec<Arrival>,
+    ) -> Result<(), BackendError> {
         let max = max.min(BATCH);
         while self.armed.len() < max
             && let Some(frame) = pool.take()
@@ -269,7 +275,7 @@ impl Backend for AfPacket {
         Ok(())
     }
 
-    fn send(&mut self, pool: &mut Pool, frames: &[u32]) -> Result<Sent, BackendError> {
+    fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
         let mut accepted = 0;
         while accepted < frames.len() {
             let chunk = &frames[accepted..frames.len().min(accepted + BATCH)];
@@ -319,7 +325,7 @@ impl Backend for AfPacket {
         self.armed.len()
     }
 
-    fn release(&mut self, pool: &mut Pool) {
+    fn release(&mut self, pool: &mut FramePool) {
         for frame in self.armed.drain(..) {
             pool.give_back(frame);
         }

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use fairlink_core::Nanos;
 use thiserror::Error;
 
-use crate::io::frame_pool::Pool;
+use crate::io::frame_pool::FramePool;
 
 /// Most frames received or sent with one system call.
 pub(crate) const BATCH: usize = 64;
@@ -96,13 +96,19 @@ pub trait Backend {
     ///
     /// # Errors
     /// [`BackendError`] where the interface can no longer be used; frames appended before that are valid.
-    fn receive(&mut self, pool: &mut Pool, now: Nanos, max: usize, out: &mut Vec<Arrival>) -> Result<(), BackendError>;
+    fn receive(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        max: usize,
+        out: &mut Vec<Arrival>,
+    ) -> Result<(), BackendError>;
 
     /// Sends `frames` in order, as many as the interface takes now. They stay the caller's, to give back.
     ///
     /// # Errors
     /// [`BackendError`] where the interface can no longer be used; none of the frames was sent then.
-    fn send(&mut self, pool: &mut Pool, frames: &[u32]) -> Result<Sent, BackendError>;
+    fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError>;
 
     /// What becomes readable when a frame has arrived.
     fn readable(&self) -> Option<BorrowedFd<'_>>;
@@ -111,7 +117,7 @@ pub trait Backend {
     fn held(&self) -> usize;
 
     /// Gives frames held for reception back to the pool.
-    fn release(&mut self, pool: &mut Pool);
+    fn release(&mut self, pool: &mut FramePool);
 
     /// Counters since the backend was opened.
     fn counters(&mut self) -> BackendCounters;

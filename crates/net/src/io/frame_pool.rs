@@ -31,7 +31,7 @@ pub struct FrameInfo {
 
 /// Why a pool was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum PoolError {
+pub enum FramePoolError {
     /// No frame, or more than 2^24.
     #[error("a packet pool of {frames} frames is outside 1 .. {MAX_FRAMES}")]
     Frames {
@@ -48,7 +48,7 @@ pub enum PoolError {
 
 /// Frames of equal size; see the module.
 #[derive(Debug)]
-pub struct Pool {
+pub struct FramePool {
     memory: Vec<u8>,
     frame_bytes: usize,
     free: Vec<u32>,
@@ -57,17 +57,17 @@ pub struct Pool {
     least_free: usize,
 }
 
-impl Pool {
+impl FramePool {
     /// A pool of `frames` frames of at least `frame_bytes` each, rounded up to whole cache lines.
     ///
     /// # Errors
-    /// [`PoolError`] where either is out of range.
-    pub fn new(frames: u32, frame_bytes: u32) -> Result<Self, PoolError> {
+    /// [`FramePoolError`] where either is out of range.
+    pub fn new(frames: u32, frame_bytes: u32) -> Result<Self, FramePoolError> {
         if frames == 0 || frames > MAX_FRAMES {
-            return Err(PoolError::Frames { frames });
+            return Err(FramePoolError::Frames { frames });
         }
         if frame_bytes == 0 || frame_bytes > MAX_FRAME_BYTES {
-            return Err(PoolError::FrameBytes { bytes: frame_bytes });
+            return Err(FramePoolError::FrameBytes { bytes: frame_bytes });
         }
         let frame_bytes = (frame_bytes as usize).next_multiple_of(64);
         Ok(Self {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_pool_hands_out_each_frame_once_and_never_grows() {
-        let mut pool = Pool::new(3, 100).unwrap();
+        let mut pool = FramePool::new(3, 100).unwrap();
         let bytes = pool.memory_bytes();
         let mut taken: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
         for (value, &frame) in taken.iter().enumerate() {
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "given back twice")]
     fn a_frame_given_back_twice_is_found() {
-        let mut pool = Pool::new(2, 64).unwrap();
+        let mut pool = FramePool::new(2, 64).unwrap();
         let frame = pool.take().unwrap();
         pool.give_back(frame);
         pool.give_back(frame);
@@ -225,12 +225,12 @@ mod tests {
 
     #[test]
     fn sizes_out_of_range_are_refused_with_the_value() {
-        assert_eq!(Pool::new(0, 64).unwrap_err(), PoolError::Frames { frames: 0 });
-        assert_eq!(Pool::new(MAX_FRAMES + 1, 64).unwrap_err(), PoolError::Frames { frames: MAX_FRAMES + 1 });
-        assert_eq!(Pool::new(1, 0).unwrap_err(), PoolError::FrameBytes { bytes: 0 });
+        assert_eq!(FramePool::new(0, 64).unwrap_err(), FramePoolError::Frames { frames: 0 });
+        assert_eq!(FramePool::new(MAX_FRAMES + 1, 64).unwrap_err(), FramePoolError::Frames { frames: MAX_FRAMES + 1 });
+        assert_eq!(FramePool::new(1, 0).unwrap_err(), FramePoolError::FrameBytes { bytes: 0 });
         assert_eq!(
-            Pool::new(1, MAX_FRAME_BYTES + 1).unwrap_err(),
-            PoolError::FrameBytes { bytes: MAX_FRAME_BYTES + 1 }
+            FramePool::new(1, MAX_FRAME_BYTES + 1).unwrap_err(),
+            FramePoolError::FrameBytes { bytes: MAX_FRAME_BYTES + 1 }
         );
     }
 }

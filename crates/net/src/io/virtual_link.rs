@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use fairlink_core::Nanos;
 
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
-use crate::io::frame_pool::{FrameInfo, HEADROOM, Pool};
+use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -36,7 +36,13 @@ impl VirtualLink {
 }
 
 impl Backend for VirtualLink {
-    fn receive(&mut self, pool: &mut Pool, now: Nanos, max: usize, out: &mut Vec<Arrival>) -> Result<(), BackendError> {
+    fn receive(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        max: usize,
+        out: &mut Vec<Arrival>,
+    ) -> Result<(), BackendError> {
         self.check()?;
         for _ in 0..max.min(BATCH) {
             if self.incoming.is_empty() {
@@ -53,7 +59,7 @@ impl Backend for VirtualLink {
         Ok(())
     }
 
-    fn send(&mut self, pool: &mut Pool, frames: &[u32]) -> Result<Sent, BackendError> {
+    fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
         self.check()?;
         let mut accepted = 0;
         for &frame in frames {
@@ -79,7 +85,7 @@ impl Backend for VirtualLink {
         0
     }
 
-    fn release(&mut self, _pool: &mut Pool) {}
+    fn release(&mut self, _pool: &mut FramePool) {}
 
     fn counters(&mut self) -> BackendCounters {
         BackendCounters::default()

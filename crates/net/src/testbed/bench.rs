@@ -22,7 +22,7 @@ use crate::gateway::stats::GatewayStats;
 use crate::gateway::{Gateway, GatewayConfig, OpenError, Processor, RunError};
 use crate::io::af_packet::{AfPacket, AfPacketOptions};
 use crate::io::backend::{Backend, BackendError};
-use crate::io::frame_pool::{FrameInfo, Pool, PoolError};
+use crate::io::frame_pool::{FrameInfo, FramePool, FramePoolError};
 use crate::io::interface::{Interface, InterfaceError};
 use crate::io::pacing::Pacing;
 use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, Lanes};
@@ -64,7 +64,7 @@ impl GatewayBenchConfig {
 
 /// Why the bench could not run.
 #[derive(Debug, Error)]
-pub enum BenchError {
+pub enum GatewayBenchError {
     /// A number outside its range.
     #[error("{what} of {value} is outside {min} .. {max}")]
     Range {
@@ -88,7 +88,7 @@ pub enum BenchError {
     Interface(#[from] InterfaceError),
     /// The sender's frames.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    FramePool(#[from] FramePoolError),
     /// The sender.
     #[error(transparent)]
     Sender(#[from] BackendError),
@@ -159,16 +159,16 @@ pub struct GatewayBenchResult {
 /// Measures. The interfaces it makes (`gen`, `in`, `out`, `sink`) stay in the private namespace; one bench per namespace.
 ///
 /// # Errors
-/// [`BenchError`].
-pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Result<GatewayBench, BenchError> {
+/// [`GatewayBenchError`].
+pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Result<GatewayBench, GatewayBenchError> {
     let check = |what, value: u64, min, max| {
-        if (min..=max).contains(&value) { Ok(()) } else { Err(BenchError::Range { what, value, min, max }) }
+        if (min..=max).contains(&value) { Ok(()) } else { Err(GatewayBenchError::Range { what, value, min, max }) }
     };
     check("a number of classes", u64::from(config.classes), 1, 1000)?;
     for &length in &config.frame_bytes {
         check("a frame length in bytes", u64::from(length), 64, 1514)?;
     }
-    lay_cables().map_err(BenchError::Cables)?;
+    lay_cables().map_err(GatewayBenchError::Cables)?;
     let results = config.frame_bytes.iter().map(|&length| measure(config, length)).collect::<Result<_, _>>()?;
     Ok(GatewayBench {
         scheduler: config.scheduler.name.to_owned(),
@@ -189,7 +189,7 @@ fn lay_cables() -> std::io::Result<()> {
     names.into_iter().try_for_each(|name| veth::wait_until_running(name, Duration::from_secs(10)))
 }
 
-fn measure(config: &GatewayBenchConfig, length: u32) -> Result<GatewayBenchResult, BenchError> {
+fn measure(config: &GatewayBenchConfig, length: u32) -> Result<GatewayBenchResult, GatewayBenchError> {
     let (offered, flooded) = flood(config, length)?;
     let direct = delay(config, length, "in", "cable")?;
     let gateway = Gateway::open(gateway_config(config)?)?;
@@ -225,7 +225,7 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, BenchError> {
+fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, GatewayBenchError> {
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1522, ..LinkConfig::new(Rate::MAX) });
     let mut matches = Vec::new();
     for index in 0..config.classes {
@@ -246,10 +246,10 @@ fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, BenchErr
 }
 
 /// Sends as fast as possible through a gateway; frames offered while it ran, and its statistics.
-fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats), BenchError> {
+fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats), GatewayBenchError> {
     let gateway = Gateway::open(gateway_config(config)?)?;
     let mut sender = AfPacket::open(&Interface::open("gen")?, &AfPacketOptions::default())?;
-    let mut pool = Pool::new(PREPARED, length)?;
+    let mut pool = FramePool::new(PREPARED, length)?;
     let frames: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
     for (&frame, index) in frames.iter().zip(0u16..) {
         let template = FrameTemplate::new(&Headers::udp(FIRST_PORT + index % config.classes));
@@ -274,13 +274,13 @@ fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats)
     });
     let stats = stats?;
     if stats.sent.packets == 0 {
-        return Err(BenchError::Nothing { path: "gateway" });
+        return Err(GatewayBenchError::Nothing { path: "gateway" });
     }
     Ok((sent?, stats))
 }
 
 /// Delays of a light load from `gen` to `to`.
-fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str) -> Result<Delays, BenchError> {
+fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str) -> Result<Delays, GatewayBenchError> {
     let receiver = Receiver::open(ReceiverConfig::new(to))?;
     let source = SourceSpec {
         class: ClassId(1),
@@ -312,5 +312,5 @@ fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str)
         sent.map(|_| report)
     })??;
     let class = report.class(ClassId(1));
-    class.and_then(|class| class.delay_s).ok_or(BenchError::Nothing { path })
+    class.and_then(|class| class.delay_s).ok_or(GatewayBenchError::Nothing { path })
 }

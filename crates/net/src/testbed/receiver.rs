@@ -12,7 +12,7 @@ use std::time::Duration;
 use fairlink_core::{Amount, ClassId};
 
 use crate::io::sys;
-use crate::testbed::tally::{Clock, Meter, ReceiverReport};
+use crate::testbed::tally::{DelayClock, ReceiverReport, Tally};
 use crate::wire::frame::MAX_HEADERS;
 
 /// Frames taken in one system call.
@@ -33,7 +33,7 @@ pub struct ReceiverConfig {
     /// Names of classes, for the report; a class without a name is shown by its number.
     pub names: BTreeMap<ClassId, String>,
     /// Clock for delays.
-    pub clock: Clock,
+    pub clock: DelayClock,
     /// Length of the windows in which rates are told while it runs.
     pub window: Duration,
     /// Where windows start, by this machine's `CLOCK_MONOTONIC` in ns; the start of the run when absent.
@@ -53,7 +53,7 @@ impl ReceiverConfig {
         Self {
             interface: interface.to_owned(),
             names: BTreeMap::new(),
-            clock: Clock::Monotonic,
+            clock: DelayClock::Monotonic,
             window: Duration::from_millis(200),
             start_ns: None,
             spans: Vec::new(),
@@ -162,7 +162,7 @@ impl Receiver {
         let length = u64::try_from(self.config.window.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
         let end = self.config.duration.map(|duration| begin.saturating_add(duration.as_nanos() as u64));
         let mut window = start;
-        let mut meter = Meter::new(self.config.clock, &self.config.spans);
+        let mut tally = Tally::new(self.config.clock, &self.config.spans);
         let mut buffers = Buffers::new();
         loop {
             let now = sys::monotonic_ns();
@@ -170,7 +170,7 @@ impl Receiver {
                 // All windows that have passed; those in which this thread slept are told as one.
                 let until = now - (now - window) % length;
                 let seconds = |at: u64| at.saturating_sub(start) as f64 / 1e9;
-                let classes = meter.take_window();
+                let classes = tally.take_window();
                 progress(&Window { start_s: seconds(window), end_s: seconds(until), classes });
                 window = until;
             }
@@ -180,14 +180,14 @@ impl Receiver {
             if !sys::wait_readable(&self.socket, WAIT_MS).map_err(|source| system("poll", source))? {
                 continue;
             }
-            let received = buffers.receive(&self.socket, &mut meter).map_err(|source| system("recvmmsg", source))?;
+            let received = buffers.receive(&self.socket, &mut tally).map_err(|source| system("recvmmsg", source))?;
             if received < BATCH {
                 std::thread::sleep(PAUSE);
             }
         }
         let drops = socket_drops(&self.socket).map_err(|source| system("PACKET_STATISTICS", source))?;
         let duration_s = (sys::monotonic_ns() - begin) as f64 / 1e9;
-        Ok(meter.report(&self.config.names, duration_s, drops))
+        Ok(tally.report(&self.config.names, duration_s, drops))
     }
 }
 
@@ -231,7 +231,7 @@ impl Buffers {
     }
 
     /// Takes what has arrived, at most [`BATCH`] frames. How many.
-    fn receive(&mut self, socket: &OwnedFd, meter: &mut Meter) -> io::Result<usize> {
+    fn receive(&mut self, socket: &OwnedFd, tally: &mut Tally) -> io::Result<usize> {
         self.messages.clear();
         for ((frame, control), vector) in
             self.frames.iter_mut().zip(self.controls.iter_mut()).zip(self.vectors.iter_mut())
@@ -268,7 +268,7 @@ impl Buffers {
         for (message, frame) in self.messages[..received].iter().zip(&self.frames) {
             let arrived = arrival_ns(&message.msg_hdr).unwrap_or(now);
             let length = message.msg_len as usize;
-            meter.see(&frame[..length.min(MAX_HEADERS)], length as u64, arrived.saturating_sub(offset), arrived);
+            tally.see(&frame[..length.min(MAX_HEADERS)], length as u64, arrived.saturating_sub(offset), arrived);
         }
         Ok(received)
     }

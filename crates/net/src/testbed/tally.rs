@@ -15,7 +15,7 @@ const MAX_DELAY_US: u64 = 60_000_000;
 
 /// Which clock of the sender delays are measured by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clock {
+pub enum DelayClock {
     /// `CLOCK_MONOTONIC`: sender and receiver run on the same machine.
     #[default]
     Monotonic,
@@ -240,8 +240,8 @@ impl Class {
 
 /// Everything that one receiver measures.
 #[derive(Debug)]
-pub(crate) struct Meter {
-    clock: Clock,
+pub(crate) struct Tally {
+    clock: DelayClock,
     classes: BTreeMap<ClassId, Class>,
     foreign: u64,
     window: BTreeMap<ClassId, Amount>,
@@ -252,8 +252,8 @@ pub(crate) struct Meter {
     last_ns: u64,
 }
 
-impl Meter {
-    pub(crate) fn new(clock: Clock, spans: &[(u64, u64)]) -> Self {
+impl Tally {
+    pub(crate) fn new(clock: DelayClock, spans: &[(u64, u64)]) -> Self {
         Self {
             clock,
             classes: BTreeMap::new(),
@@ -277,9 +277,11 @@ impl Meter {
             return;
         }
         let delay_ns = match self.clock {
-            Clock::Monotonic => monotonic_ns.wrapping_sub(stamp.monotonic_ns) as i64,
+            DelayClock::Monotonic => monotonic_ns.wrapping_sub(stamp.monotonic_ns) as i64,
             // The nearest time to now that has these low 32 bits.
-            Clock::Realtime => i64::from(((realtime_ns / 1000) as u32).wrapping_sub(stamp.realtime_us) as i32) * 1000,
+            DelayClock::Realtime => {
+                i64::from(((realtime_ns / 1000) as u32).wrapping_sub(stamp.realtime_us) as i32) * 1000
+            }
         };
         self.classes.entry(stamp.class).or_insert_with(|| Class::new(&stamp)).see(&stamp, bytes, delay_ns);
         self.window.entry(stamp.class).or_default().count(bytes);
@@ -336,11 +338,11 @@ mod tests {
     }
 
     fn order_of(numbers: &[u32]) -> (u64, u64, u64, u64) {
-        let mut meter = Meter::new(Clock::Monotonic, &[]);
+        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
         for &number in numbers {
-            meter.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
+            tally.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
         }
-        let report = meter.report(&BTreeMap::new(), 1.0, 0);
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
         let class = report.class(ClassId(3)).unwrap();
         (class.received_packets, class.lost_packets, class.reordered_packets, class.duplicate_packets)
     }
@@ -362,19 +364,19 @@ mod tests {
 
     #[test]
     fn a_new_run_is_not_disorder() {
-        let mut meter = Meter::new(Clock::Monotonic, &[]);
+        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
         for (run, number) in [(1, 0), (1, 1), (1, 4), (2, 0), (2, 1), (2, 3)] {
-            meter.see(&frame(run, 3, number, 0, 0), 64, 1000, 0);
+            tally.see(&frame(run, 3, number, 0, 0), 64, 1000, 0);
         }
-        let report = meter.report(&BTreeMap::new(), 1.0, 0);
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
         let class = &report.classes[0];
         assert_eq!((class.lost_packets, class.reordered_packets, class.duplicate_packets), (3, 0, 0));
     }
 
     #[test]
     fn delays_are_those_of_the_clock_chosen() {
-        let mut monotonic = Meter::new(Clock::Monotonic, &[]);
-        let mut realtime = Meter::new(Clock::Realtime, &[]);
+        let mut monotonic = Tally::new(DelayClock::Monotonic, &[]);
+        let mut realtime = Tally::new(DelayClock::Realtime, &[]);
         let now_us: u64 = (7 << 32) + 100;
         for (number, delay_us) in (0..1000).map(|number| (number, 100 + u64::from(number))) {
             // The sender's 32 bits of microseconds wrapped between sending and receiving.
@@ -382,8 +384,8 @@ mod tests {
             monotonic.see(&sent, 1000, 50_000_000 + 2_000 * delay_us, 0);
             realtime.see(&sent, 1000, 0, now_us * 1000);
         }
-        for (meter, factor) in [(monotonic, 2.0), (realtime, 1.0)] {
-            let report = meter.report(&BTreeMap::from([(ClassId(3), "A1".to_owned())]), 1.0, 7);
+        for (tally, factor) in [(monotonic, 2.0), (realtime, 1.0)] {
+            let report = tally.report(&BTreeMap::from([(ClassId(3), "A1".to_owned())]), 1.0, 7);
             let delay = report.classes[0].delay_s.unwrap();
             let close = |value: f64, us: f64| (value / (us * factor / 1e6) - 1.0).abs() < 0.002;
             assert!(close(delay.min, 100.0) && close(delay.mean, 599.5) && close(delay.max, 1099.0), "{delay:?}");
@@ -394,30 +396,30 @@ mod tests {
 
     #[test]
     fn frames_from_the_future_are_counted_and_not_measured() {
-        let mut meter = Meter::new(Clock::Monotonic, &[]);
-        meter.see(&frame(1, 3, 0, 2000, 0), 64, 1000, 0);
-        let report = meter.report(&BTreeMap::new(), 1.0, 0);
+        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        tally.see(&frame(1, 3, 0, 2000, 0), 64, 1000, 0);
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
         assert_eq!((report.classes[0].negative_delays, report.classes[0].delay_s), (1, None));
     }
 
     #[test]
     fn foreign_frames_are_counted_and_ignored() {
-        let mut meter = Meter::new(Clock::Monotonic, &[]);
-        meter.see(&[0; 60], 60, 1, 1);
-        meter.see(&[], 0, 1, 1);
-        let report = meter.report(&BTreeMap::new(), 1.0, 0);
+        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        tally.see(&[0; 60], 60, 1, 1);
+        tally.see(&[], 0, 1, 1);
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
         assert_eq!((report.foreign_packets, report.classes.len()), (2, 0));
     }
 
     #[test]
     fn each_frame_counts_in_the_span_it_arrives_in() {
-        let mut meter = Meter::new(Clock::Monotonic, &[(100, 200), (200, 300), (400, 500)]);
+        let mut tally = Tally::new(DelayClock::Monotonic, &[(100, 200), (200, 300), (400, 500)]);
         for (number, at) in [99, 100, 199, 200, 250, 299, 300, 399, 450, 500].into_iter().enumerate() {
-            meter.see(&frame(1, 3, number as u32, 0, 0), 1000, at, 0);
+            tally.see(&frame(1, 3, number as u32, 0, 0), 1000, at, 0);
         }
-        assert_eq!(meter.take_window()[&ClassId(3)], Amount { packets: 10, bytes: 10_000 });
-        assert!(meter.take_window().is_empty());
-        let report = meter.report(&BTreeMap::new(), 1.0, 0);
+        assert_eq!(tally.take_window()[&ClassId(3)], Amount { packets: 10, bytes: 10_000 });
+        assert!(tally.take_window().is_empty());
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
         let packets: Vec<u64> = report.spans.iter().map(|span| span[&ClassId(3)].packets).collect();
         assert_eq!(packets, [2, 3, 1]);
         assert_eq!(report.classes[0].rate_bps, 10_000.0 * 8.0 / 401e-9);

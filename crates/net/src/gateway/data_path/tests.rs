@@ -19,7 +19,7 @@ impl Clock for Hands {
 }
 
 struct Bench {
-    plane: Plane<VirtualLink, Hands>,
+    data_path: DataPath<VirtualLink, Hands>,
     driver: Driver<Box<dyn Scheduler>>,
     tree: Hierarchy,
     hands: Hands,
@@ -43,8 +43,8 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
     let port = |port| Match { proto: Some(UDP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY };
     let scheduler = registry::build(registry::find(scheduler).unwrap(), &tree, Leniency::Refuse).unwrap();
     let hands = Hands::default();
-    let plane = Plane::new(
-        Pool::new(2 * LIMIT + RESERVE, 1600).unwrap(),
+    let data_path = DataPath::new(
+        FramePool::new(2 * LIMIT + RESERVE, 1600).unwrap(),
         VirtualLink::default(),
         VirtualLink::default(),
         hands.clone(),
@@ -54,7 +54,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         Counters::new(tree.len(), tree.leaves()),
         reverse,
     );
-    Bench { plane, driver: Driver::new(scheduler, Pacer::new(link.rate, Nanos::ZERO)), tree, hands }
+    Bench { data_path, driver: Driver::new(scheduler, Pacer::new(link.rate, Nanos::ZERO)), tree, hands }
 }
 
 fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
@@ -71,25 +71,25 @@ impl Bench {
 
     fn wake(&mut self, now: u64) -> Wake {
         self.hands.0.set(now);
-        self.plane.turn(Nanos(now), &mut self.driver).unwrap().1
+        self.data_path.turn(Nanos(now), &mut self.driver).unwrap().1
     }
 
     /// Received, sent, dropped and queued packets of all classes; panics where a class or the pool does not balance.
     fn totals(&self) -> [u64; 4] {
         let queued = |class| {
             let queued: Amount = self.driver.scheduler().class_backlog(class);
-            let waiting = self.plane.outgoing(class);
+            let waiting = self.data_path.outgoing(class);
             queued + waiting
         };
-        let classes = self.plane.counters.report(self.tree.leaves(), |class| class.0.to_string(), queued);
+        let classes = self.data_path.counters.report(self.tree.leaves(), |class| class.0.to_string(), queued);
         let (totals, balanced) = crate::gateway::stats::GatewayStats::total(&classes);
         assert!(balanced, "{classes:?}");
-        assert!(self.plane.pool_agrees(self.driver.scheduler().backlog().packets));
+        assert!(self.data_path.pool_agrees(self.driver.scheduler().backlog().packets));
         totals.map(|amount| amount.packets)
     }
 
     fn sent(&self) -> Vec<Stamp> {
-        self.plane.output.sent.iter().map(|frame| Stamp::read(frame).unwrap()).collect()
+        self.data_path.output.sent.iter().map(|frame| Stamp::read(frame).unwrap()).collect()
     }
 }
 
@@ -97,15 +97,15 @@ impl Bench {
 fn frames_leave_unchanged_at_the_pace_of_the_link_and_in_order_within_a_class() {
     let mut bench = bench("hls", false);
     let frames: Vec<_> = (0..10).map(|n| frame(if n % 2 == 0 { 5001 } else { 5002 }, n, 1000)).collect();
-    bench.plane.input.incoming.extend(frames.clone());
+    bench.data_path.input.incoming.extend(frames.clone());
     for millis in 0..10 {
         let wake = bench.wake(millis * 1_000_000);
-        assert_eq!(bench.plane.output.sent.len() as u64, millis + 1);
+        assert_eq!(bench.data_path.output.sent.len() as u64, millis + 1);
         assert_eq!(wake, Wake::At(Nanos((millis + 1) * 1_000_000)));
     }
     assert_eq!(bench.wake(10_000_000), Wake::OnArrival);
     assert_eq!(bench.totals(), [10, 10, 0, 0]);
-    let mut sent = bench.plane.output.sent.clone();
+    let mut sent = bench.data_path.output.sent.clone();
     sent.sort();
     let mut sorted = frames;
     sorted.sort();
@@ -116,25 +116,25 @@ fn frames_leave_unchanged_at_the_pace_of_the_link_and_in_order_within_a_class() 
         assert!(order.is_sorted(), "{order:?}");
     }
     // The last frame has waited for the nine before it, to within a histogram's two digits.
-    let delay = bench.plane.counters.delay().unwrap().max;
+    let delay = bench.data_path.counters.delay().unwrap().max;
     assert!((0.009..0.0091).contains(&delay), "{delay}");
 }
 
 #[test]
 fn a_busy_output_holds_frames_back_and_loses_none() {
     let mut bench = bench("fifo", false);
-    bench.plane.input.incoming.extend((0..12).map(|n| frame(5001, n, 100)));
-    bench.plane.output.room = Some(3);
+    bench.data_path.input.incoming.extend((0..12).map(|n| frame(5001, n, 100)));
+    bench.data_path.output.room = Some(3);
     let mut now = 0;
     for _ in 0..40 {
         bench.turn(now);
         now += 1_000_000;
         // What the link may not send yet stays in its queue, where the scheduler decides.
-        assert!(bench.plane.outgoing_packets() <= 1);
+        assert!(bench.data_path.outgoing_packets() <= 1);
     }
     assert_eq!(bench.totals(), [12, 3, 0, 9]);
-    assert!(bench.plane.output_busy > 0 && !bench.plane.is_flushed());
-    bench.plane.output.room = None;
+    assert!(bench.data_path.output_busy > 0 && !bench.data_path.is_flushed());
+    bench.data_path.output.room = None;
     for _ in 0..20 {
         bench.turn(now);
         now += 1_000_000;
@@ -146,13 +146,13 @@ fn a_busy_output_holds_frames_back_and_loses_none() {
 #[test]
 fn what_the_output_never_takes_is_dropped_and_named() {
     let mut bench = bench("fifo", false);
-    bench.plane.input.incoming.extend([frame(5001, 0, 100), frame(5001, 1, 900), frame(5001, 2, 100)]);
-    bench.plane.output.longest = Some(500);
+    bench.data_path.input.incoming.extend([frame(5001, 0, 100), frame(5001, 1, 900), frame(5001, 2, 100)]);
+    bench.data_path.output.longest = Some(500);
     for millis in 0..5 {
         bench.turn(millis * 1_000_000);
     }
     assert_eq!(bench.totals(), [3, 2, 1, 0]);
-    let classes = bench.plane.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    let classes = bench.data_path.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
     assert_eq!(classes[0].dropped_by_reason["too_long"], Amount { packets: 1, bytes: 900 });
 }
 
@@ -160,12 +160,12 @@ fn what_the_output_never_takes_is_dropped_and_named() {
 fn too_long_and_cut_short_frames_are_counted_drops() {
     let mut bench = bench("hls", false);
     // Longer than the link's largest, than the pool's frames, shorter than a header, and not IP at all.
-    bench.plane.input.incoming.extend([frame(5001, 0, 1501), vec![9; 5000], vec![1; 13], vec![], vec![7; 60]]);
+    bench.data_path.input.incoming.extend([frame(5001, 0, 1501), vec![9; 5000], vec![1; 13], vec![], vec![7; 60]]);
     for millis in 0..3 {
         bench.turn(millis * 1_000_000);
     }
     assert_eq!(bench.totals(), [5, 1, 4, 0]);
-    let classes = bench.plane.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    let classes = bench.data_path.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
     assert_eq!(classes[0].dropped_by_reason["too_long"].packets, 1);
     assert_eq!(classes[1].dropped_by_reason["too_long"].packets, 1);
     assert_eq!(classes[1].dropped_by_reason["runt"].packets, 2);
@@ -176,21 +176,21 @@ fn too_long_and_cut_short_frames_are_counted_drops() {
 fn the_other_direction_passes_unshaped_and_waits_for_a_busy_input() {
     let mut bench = bench("hls", true);
     let frames: Vec<_> = (0..200).map(|n| frame(9, n, 1400)).collect();
-    bench.plane.output.incoming.extend(frames.clone());
-    bench.plane.input.room = Some(100);
+    bench.data_path.output.incoming.extend(frames.clone());
+    bench.data_path.input.room = Some(100);
     for _ in 0..10 {
         bench.turn(0);
     }
-    let stats = bench.plane.reverse_stats().unwrap();
+    let stats = bench.data_path.reverse_stats().unwrap();
     assert_eq!((stats.sent.packets, stats.dropped.packets), (100, 0));
     assert_eq!(stats.received.packets, 100 + stats.waiting.packets);
     assert!(stats.waiting.packets <= BATCH as u64, "{stats:?}");
-    assert_eq!(bench.plane.output.incoming.len() as u64, 100 - stats.waiting.packets);
-    bench.plane.input.room = None;
+    assert_eq!(bench.data_path.output.incoming.len() as u64, 100 - stats.waiting.packets);
+    bench.data_path.input.room = None;
     for _ in 0..10 {
         bench.turn(0);
     }
-    assert_eq!(bench.plane.input.sent, frames);
+    assert_eq!(bench.data_path.input.sent, frames);
     assert_eq!(bench.totals(), [0; 4]);
 }
 
@@ -209,18 +209,18 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
                     let sum = u16::from_be_bytes([bytes[24], bytes[25]]);
                     bytes[24..26].copy_from_slice(&(sum - 2).to_be_bytes());
                 }
-                bench.plane.input.incoming.push_back(bytes);
+                bench.data_path.input.incoming.push_back(bytes);
             }
         }
         bench.turn(u64::from(millis) * 1_000_000);
     }
     bench.totals();
-    let classes = bench.plane.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    let classes = bench.data_path.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
     let (capable, other) = (&classes[0], &classes[1]);
     assert!(capable.marked.packets > 0 && !capable.dropped_by_reason.contains_key("congestion"), "{capable:?}");
     assert!(other.marked.packets == 0 && other.dropped_by_reason["congestion"].packets > 0, "{other:?}");
     let header = |frame: &Vec<u8>| etherparse::Ipv4Header::from_slice(&frame[14..]).unwrap().0;
-    let sent: Vec<_> = bench.plane.output.sent.iter().map(header).collect();
+    let sent: Vec<_> = bench.data_path.output.sent.iter().map(header).collect();
     assert!(sent.iter().all(|header| header.header_checksum == header.calc_header_checksum()));
     let marked = sent.iter().filter(|header| header.ecn.value() == 3).count() as u64;
     // The last one may still be the next to leave.
@@ -230,10 +230,10 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
 #[test]
 fn an_interface_that_goes_away_ends_the_turn_with_everything_accounted_for() {
     let mut bench = bench("hls", true);
-    bench.plane.input.incoming.extend((0..8).map(|n| frame(5002, n, 1000)));
+    bench.data_path.input.incoming.extend((0..8).map(|n| frame(5002, n, 1000)));
     bench.turn(0);
-    bench.plane.output.gone = true;
-    assert!(matches!(bench.plane.turn(Nanos(1_000_000), &mut bench.driver), Err(BackendError::Gone { .. })));
+    bench.data_path.output.gone = true;
+    assert!(matches!(bench.data_path.turn(Nanos(1_000_000), &mut bench.driver), Err(BackendError::Gone { .. })));
     assert_eq!(bench.totals(), [8, 1, 0, 7]);
 }
 
@@ -246,26 +246,26 @@ proptest! {
             (0u64..3_000_000, 0usize..150, 5000u16..5004, 0usize..1700, proptest::option::of(0usize..30)), 1..60),
     ) {
         let mut bench = bench(scheduler, true);
-        let memory = bench.plane.pool.memory_bytes();
+        let memory = bench.data_path.pool.memory_bytes();
         let (mut now, mut arrived) = (0, 0);
         for (pause, count, port, len, room) in steps {
             now += pause;
             for _ in 0..count {
                 let bytes = if len < 64 { vec![3; len] } else { frame(port, arrived as u32, len) };
-                bench.plane.output.incoming.push_back(bytes.clone());
-                bench.plane.input.incoming.push_back(bytes);
+                bench.data_path.output.incoming.push_back(bytes.clone());
+                bench.data_path.input.incoming.push_back(bytes);
                 arrived += 1;
             }
-            bench.plane.output.room = room;
-            bench.plane.input.room = room;
+            bench.data_path.output.room = room;
+            bench.data_path.input.room = room;
             bench.turn(now);
             let [received, sent, _, queued] = bench.totals();
-            prop_assert_eq!(received as usize, arrived - bench.plane.input.incoming.len());
-            prop_assert_eq!(sent as usize, bench.plane.output.sent.len());
+            prop_assert_eq!(received as usize, arrived - bench.data_path.input.incoming.len());
+            prop_assert_eq!(sent as usize, bench.data_path.output.sent.len());
             prop_assert!(queued <= u64::from(2 * LIMIT) + 64);
         }
-        prop_assert_eq!(bench.plane.pool.memory_bytes(), memory);
-        let stats = bench.plane.reverse_stats().unwrap();
+        prop_assert_eq!(bench.data_path.pool.memory_bytes(), memory);
+        let stats = bench.data_path.reverse_stats().unwrap();
         prop_assert_eq!(
             stats.received.packets, stats.sent.packets + stats.dropped.packets + stats.waiting.packets);
     }
