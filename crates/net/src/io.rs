@@ -3,9 +3,12 @@
 
 pub(crate) mod af_packet;
 pub(crate) mod backend;
+pub(crate) mod clock;
+pub(crate) mod ethtool;
 pub(crate) mod frame_pool;
 pub mod interface;
 pub(crate) mod pacing;
+pub(crate) mod packet_socket;
 pub(crate) mod sys;
 #[cfg(test)]
 pub(crate) mod virtual_link;

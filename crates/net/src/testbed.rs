@@ -9,4 +9,4 @@ pub(crate) mod netns;
 pub(crate) mod receiver;
 pub(crate) mod stage;
 pub(crate) mod tally;
-pub mod veth;
+pub(crate) mod veth;

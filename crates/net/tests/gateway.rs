@@ -14,7 +14,7 @@ use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, Control, FramePool, Gateway, GatewayBenchConfig, GatewayBenchError,
     GatewayConfig, GatewayStats, Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError,
     Lanes, Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig,
-    ReceiverReport, RunError, Transport, VethOptions, control, gateway_bench, interface, veth,
+    ReceiverReport, RunError, Transport, control, gateway_bench, interface, lay_cables, set_offload,
 };
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
@@ -48,14 +48,7 @@ fn rate(bps: u64) -> Rate {
 
 /// Two cables: what is sent into `gen` arrives at `in`, what is sent into `out` arrives at `sink`.
 fn cables() {
-    veth::create_pair("gen", "in", &VethOptions::default()).unwrap();
-    veth::create_pair("out", "sink", &VethOptions::default()).unwrap();
-    for name in ["gen", "in", "out", "sink"] {
-        veth::set_up(name).unwrap();
-    }
-    for name in ["gen", "in", "out", "sink"] {
-        veth::wait_until_running(name, Duration::from_secs(10)).unwrap();
-    }
+    lay_cables(&[("gen", "in"), ("out", "sink")]).unwrap();
 }
 
 /// Leaves 1 to 3 below the link, of weights 1, 2, 3, told apart by UDP port 5001 to 5003; 3 also gets the rest.
@@ -320,10 +313,10 @@ fn what_cannot_work_is_refused_with_what_to_do(_: &PrivateNamespace) {
     interface::set_down("out").unwrap();
     let error = open(|_| ());
     assert!(error.to_string().contains("ip link set out up"), "{error}");
-    veth::set_up("out").unwrap();
+    interface::set_up("out").unwrap();
 
     // Offloads that join packets: refused, or turned off for the time of the run.
-    interface::set_offload("in", Offload::Gro, true).unwrap();
+    set_offload("in", Offload::Gro, true).unwrap();
     let error = open(|_| ());
     assert!(matches!(&error, OpenError::Offloads { offloads, .. } if *offloads == ["gro"]), "{error}");
     let mut fixing = config(10_000_000, "hls");
@@ -420,7 +413,7 @@ fn send_unfinished(frame: &[u8], header: [u8; 10]) {
 fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     cables();
     for offload in [Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso] {
-        interface::set_offload("gen", offload, true).unwrap();
+        set_offload("gen", offload, true).unwrap();
     }
     let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();

@@ -9,11 +9,12 @@ use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhe
 
 use crate::gateway::stats::{Counters, Loss, ReverseStats};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
+use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
-use crate::io::pacing::Clock;
 use crate::wire::classify::Classifier;
+use crate::wire::ethernet;
 use crate::wire::labels::{Labels, mark_congestion};
-use crate::wire::parse::{SHORTEST_FRAME, frame_key};
+use crate::wire::parse::frame_key;
 
 /// One working turn in so many is timed in detail. A prime, so that it does not run in step with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
@@ -249,7 +250,7 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
             for arrival in arrivals.drain(..) {
                 self.moved = true;
                 stats.received.count(arrival.len);
-                if arrival.condition == Condition::Whole && arrival.len >= SHORTEST_FRAME {
+                if arrival.condition == Condition::Whole && arrival.len >= ethernet::HEADER as u32 {
                     self.back.push(arrival.frame);
                 } else {
                     stats.dropped.count(arrival.len);
@@ -314,7 +315,7 @@ impl<B: Backend, C: Clock> Port for DataPath<B, C> {
             let class = self.classifier.classify(&key);
             let label = self.labels.of(class, &key, bytes);
             let loss = match condition {
-                _ if len < SHORTEST_FRAME => Some(Loss::Runt),
+                _ if len < ethernet::HEADER as u32 => Some(Loss::Runt),
                 Condition::Whole => None,
                 Condition::TooLong => Some(Loss::Scheduler(DropReason::TooLong)),
                 Condition::Checksum => Some(Loss::Checksum),

@@ -10,9 +10,9 @@ use crate::gateway::run::Gateway;
 use crate::gateway::stats::{Counters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::BackendError;
+use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, FramePoolError, HEADROOM};
-use crate::io::interface::{ETHERNET_HEADER, Interface, InterfaceError, OffloadsOff};
-use crate::io::pacing::WallClock;
+use crate::io::interface::{Interface, InterfaceError, OffloadsOff};
 use crate::io::sys;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
@@ -151,7 +151,7 @@ impl Gateway {
             pool,
             from,
             to,
-            WallClock::start(),
+            MonotonicClock::start(),
             classifier,
             Labels::new(&config.tree),
             config.overhead,
@@ -181,7 +181,7 @@ fn look_at(interface: &Interface, notes: &mut Vec<String>) {
 
 /// Raises the link's largest packet to the input's frames, where they are longer and that is wanted.
 fn fit_largest_packet(config: &mut GatewayConfig, input: &Interface, notes: &mut Vec<String>) -> Result<(), OpenError> {
-    let untagged = config.overhead.accounted(input.mtu.saturating_add(ETHERNET_HEADER));
+    let untagged = config.overhead.accounted(input.untagged_frame());
     let limit = config.tree.link().max_packet;
     if untagged <= limit {
         return Ok(());
@@ -195,14 +195,14 @@ fn fit_largest_packet(config: &mut GatewayConfig, input: &Interface, notes: &mut
                  link file's largest of {limit} B; they are accepted, and bounds printed for {limit} B grow with them: \
                  set mtu = \"{}B\" to have those printed",
                 input.name,
-                input.mtu + ETHERNET_HEADER,
+                input.untagged_frame(),
                 input.largest_frame()
             ));
         }
         LongFrames::Drop => notes.push(format!(
             "{} carries frames of up to {} B; those that count more than {limit} B on the link are dropped as too long",
             input.name,
-            input.mtu + ETHERNET_HEADER
+            input.untagged_frame()
         )),
     }
     Ok(())

@@ -11,8 +11,9 @@ use crate::gateway::remote::{Publisher, Remote};
 use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Backend, BackendError};
+use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::interface::OffloadsOff;
-use crate::io::pacing::{self, Clock, Until, WallClock};
+use crate::io::pacing::{self, Until};
 use crate::io::sys;
 
 /// A gateway that had to end: an interface went away.
@@ -31,7 +32,7 @@ type BoxedScheduler = Box<dyn Scheduler>;
 pub struct Gateway {
     pub(super) config: GatewayConfig,
     pub(super) driver: Driver<BoxedScheduler>,
-    pub(super) data_path: DataPath<AfPacket, WallClock>,
+    pub(super) data_path: DataPath<AfPacket, MonotonicClock>,
     /// Held for what dropping them does.
     pub(super) offloads: Vec<OffloadsOff>,
     pub(super) memory: MemoryBound,

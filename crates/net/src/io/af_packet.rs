@@ -16,7 +16,10 @@ use fairlink_core::Nanos;
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
 use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 use crate::io::interface::Interface;
+use crate::io::packet_socket;
 use crate::io::sys;
+use crate::wire::checksum;
+use crate::wire::ethernet;
 
 /// How the sockets are set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +108,7 @@ impl AfPacket {
                 _ => BackendError::System { interface, what, source },
             }
         };
-        // Protocol 0 receives nothing until the socket is bound, so that no frame of another interface gets in.
-        let receiver = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("opening a packet socket"))?;
+        let receiver = packet_socket::open().map_err(failed("opening a packet socket"))?;
         let on: libc::c_int = 1;
         for (option, what) in [
             (libc::PACKET_IGNORE_OUTGOING, "leaving out outgoing frames (Linux 4.20 and later)"),
@@ -115,27 +117,20 @@ impl AfPacket {
         ] {
             sys::set_option(&receiver, libc::SOL_PACKET, option, &on).map_err(failed(what))?;
         }
-        let received = set_buffer(&receiver, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer)
+        let received = packet_socket::set_receive_buffer(&receiver, options.receive_buffer)
             .map_err(failed("sizing the receive buffer"))?;
-        let membership = libc::packet_mreq {
-            mr_ifindex: interface.index,
-            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        sys::bind_packet(&receiver, interface.index, libc::ETH_P_ALL as u16)
+        packet_socket::bind(&receiver, interface.index, libc::ETH_P_ALL as u16)
             .map_err(failed("binding the receiving socket"))?;
-        sys::set_option(&receiver, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
-            .map_err(failed("making it promiscuous"))?;
+        packet_socket::make_promiscuous(&receiver, interface.index).map_err(failed("making it promiscuous"))?;
 
-        let sender = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("opening a packet socket"))?;
+        let sender = packet_socket::open().map_err(failed("opening a packet socket"))?;
         if options.qdisc_bypass {
             sys::set_option(&sender, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)
                 .map_err(failed("bypassing the queueing discipline"))?;
         }
-        let sending = set_buffer(&sender, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)
-            .map_err(failed("sizing the send buffer"))?;
-        sys::bind_packet(&sender, interface.index, 0).map_err(failed("binding the sending socket"))?;
+        let sending =
+            packet_socket::set_send_buffer(&sender, options.send_buffer).map_err(failed("sizing the send buffer"))?;
+        packet_socket::bind(&sender, interface.index, 0).map_err(failed("binding the sending socket"))?;
 
         Ok(Self {
             name: interface.name.clone(),
@@ -181,7 +176,7 @@ impl AfPacket {
             condition = Condition::TooLong;
         } else if header.flags & NEEDS_CHECKSUM != 0 {
             let bytes = &mut pool.frame_mut(frame)[HEADROOM..HEADROOM + held];
-            if complete_checksum(bytes, header.checksum_start, header.checksum_offset) {
+            if checksum::complete(bytes, header.checksum_start, header.checksum_offset) {
                 self.counters.checksums_completed += 1;
             } else {
                 condition = Condition::Checksum;
@@ -332,45 +327,10 @@ impl Backend for AfPacket {
     }
 
     fn counters(&mut self) -> BackendCounters {
-        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: `stats` is writable for `length` bytes, and `length` is a valid place for the length written.
-        let result = unsafe {
-            libc::getsockopt(
-                self.receiver.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                std::ptr::from_mut(&mut stats).cast(),
-                &mut length,
-            )
-        };
-        if result == 0 {
-            // Reading resets the kernel's counter.
-            self.counters.kernel_dropped += u64::from(stats.tp_drops);
-        }
+        // The socket is open, so that this does not fail; nothing is added if it did.
+        self.counters.kernel_dropped += packet_socket::take_drops(&self.receiver).unwrap_or(0);
         self.counters
     }
-}
-
-/// Asks for a buffer of `bytes`, past the system's limit where allowed; returns what the kernel made of it.
-fn set_buffer(socket: &OwnedFd, force: libc::c_int, plain: libc::c_int, bytes: u32) -> io::Result<u32> {
-    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
-    if sys::set_option(socket, libc::SOL_SOCKET, force, &value).is_err() {
-        sys::set_option(socket, libc::SOL_SOCKET, plain, &value)?;
-    }
-    let mut actual: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `actual` is writable for `length` bytes, and `length` is a valid place for the length written.
-    sys::check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            plain,
-            std::ptr::from_mut(&mut actual).cast(),
-            &mut length,
-        )
-    })?;
-    Ok(u32::try_from(actual).unwrap_or(0))
 }
 
 /// The VLAN tag that the kernel took out of the frame of this message, as it stood in the frame.
@@ -389,73 +349,8 @@ fn vlan_tag(message: &libc::msghdr) -> Option<[u8; 4]> {
     if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;
     }
-    let tpid = if aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { aux.tp_vlan_tpid } else { 0x8100 };
+    let tpid = if aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { aux.tp_vlan_tpid } else { ethernet::VLAN };
     let [a, b] = tpid.to_be_bytes();
     let [c, d] = aux.tp_vlan_tci.to_be_bytes();
     Some([a, b, c, d])
-}
-
-/// Sums `bytes` from `start` on and puts the Internet checksum (RFC 1071) at `offset` after `start`, where the sender has left
-/// the sum of the pseudo-header. Whether those places are inside the packet.
-fn complete_checksum(bytes: &mut [u8], start: u16, offset: u16) -> bool {
-    let Some(covered) = bytes.get_mut(usize::from(start)..) else { return false };
-    let place = usize::from(offset);
-    if place + 2 > covered.len() {
-        return false;
-    }
-    // At most 2^17 bytes are summed: the sum stays far below 64 bits.
-    let mut sum: u64 =
-        covered.chunks(2).map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&b| u64::from(b))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    // A checksum of zero means "none" to UDP, so that its other form is sent (RFC 768).
-    let checksum = match !(sum as u16) {
-        0 => 0xffff,
-        checksum => checksum,
-    };
-    covered[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unfinished_checksum_is_completed_from_the_pseudo_header_left_in_its_place() {
-        // UDP 10.0.0.1:4660 -> 10.0.0.2:22136, 3 bytes of payload; pseudo-header: addresses, protocol 17, length 11.
-        let mut packet = vec![0x12, 0x34, 0x56, 0x78, 0x00, 0x0b, 0, 0, b'a', b'b', b'c'];
-        let pseudo: u64 = 0x0a00 + 0x0001 + 0x0a00 + 0x0002 + 17 + 11;
-        packet[6..8].copy_from_slice(&(pseudo as u16).to_be_bytes());
-        let mut framed = vec![0xee; 34];
-        framed.extend(&packet);
-        assert!(complete_checksum(&mut framed, 34, 6));
-        // A receiver sums everything, pseudo-header included, and must find all ones.
-        let mut sum = pseudo;
-        for pair in framed[34..].chunks(2) {
-            sum += u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&b| u64::from(b));
-        }
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        assert_eq!(sum, 0xffff);
-        assert!(framed[..34].iter().all(|&byte| byte == 0xee));
-    }
-
-    #[test]
-    fn a_checksum_that_comes_out_as_zero_is_sent_as_all_ones() {
-        let mut packet = [0xff, 0xff, 0, 0];
-        assert!(complete_checksum(&mut packet, 0, 2));
-        assert_eq!(packet[2..], [0xff, 0xff]);
-    }
-
-    #[test]
-    fn a_checksum_outside_the_packet_is_refused() {
-        let mut packet = [0u8; 10];
-        assert!(!complete_checksum(&mut packet, 11, 0));
-        assert!(!complete_checksum(&mut packet, 4, 5));
-        assert!(!complete_checksum(&mut packet, u16::MAX, u16::MAX));
-        assert!(complete_checksum(&mut packet, 4, 4));
-    }
 }

@@ -5,12 +5,9 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::io::ethtool::{self, Offload};
 use crate::io::sys;
-
-/// Length of an Ethernet header in bytes, which an interface's mtu leaves out.
-pub const ETHERNET_HEADER: u32 = 14;
-/// Length of a VLAN tag in bytes, which an interface's mtu leaves out too.
-pub const VLAN_TAG: u32 = 4;
+use crate::wire::ethernet;
 
 /// What an interface is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +97,7 @@ impl Interface {
                 _ => InterfaceError::Request { name: name.to_owned(), what, source },
             }
         };
-        if name.is_empty() || name.len() > sys::MAX_NAME {
+        if !sys::is_interface_name(name) {
             return Err(missing());
         }
         let index = sys::interface_index(name).map_err(failed("its index"))?;
@@ -110,29 +107,30 @@ impl Interface {
         if hardware_type != libc::ARPHRD_ETHER {
             return Err(InterfaceError::NotEthernet { name: name.to_owned(), hardware_type });
         }
-        let flags = sys::interface_request(libc::SIOCGIFFLAGS, name, |_| ()).map_err(failed("its flags"))?;
-        // SAFETY: the kernel has written the flags into this field of the union.
-        let flags = libc::c_int::from(unsafe { flags.ifr_ifru.ifru_flags });
+        let flags = sys::interface_flags(name).map_err(failed("its flags"))?;
         if flags & libc::IFF_UP == 0 {
             return Err(InterfaceError::Down { name: name.to_owned() });
         }
-        let mtu = sys::interface_request(libc::SIOCGIFMTU, name, |_| ()).map_err(failed("its mtu"))?;
-        // SAFETY: the kernel has written the mtu into this field of the union.
-        let mtu = u32::try_from(unsafe { mtu.ifr_ifru.ifru_mtu }).unwrap_or(0);
+        let mtu = sys::interface_mtu(name).map_err(failed("its mtu"))?;
         Ok(Self {
             name: name.to_owned(),
             index,
             mtu,
             has_address: has_address(name),
-            driver: driver(name),
+            driver: ethtool::driver(name),
             offloads: offloads(name).map_err(failed("its offloads"))?,
         })
+    }
+
+    /// The longest frame without VLAN tags that it carries, in bytes, with its header.
+    pub(crate) fn untagged_frame(&self) -> u32 {
+        self.mtu.saturating_add(ethernet::HEADER as u32)
     }
 
     /// The longest frame it carries in bytes, with header and two VLAN tags.
     #[must_use]
     pub(crate) fn largest_frame(&self) -> u32 {
-        self.mtu.saturating_add(ETHERNET_HEADER + 2 * VLAN_TAG)
+        self.untagged_frame().saturating_add(2 * ethernet::VLAN_TAG as u32)
     }
 }
 
@@ -170,119 +168,30 @@ fn has_address(name: &str) -> bool {
     found
 }
 
-/// An offload that can be switched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offload {
-    /// Generic receive offload.
-    Gro,
-    /// Large receive offload.
-    Lro,
-    /// Generic segmentation offload.
-    Gso,
-    /// TCP segmentation offload; needs scatter-gather.
-    Tso,
-    /// Checksums of what is sent.
-    TxChecksum,
-    /// Scatter-gather; needs checksums.
-    ScatterGather,
+fn offloads(name: &str) -> io::Result<Offloads> {
+    Ok(Offloads {
+        gro: ethtool::is_on(name, Offload::Gro)?,
+        lro: ethtool::is_on(name, Offload::Lro)?,
+        gso: ethtool::is_on(name, Offload::Gso)?,
+        tso: ethtool::is_on(name, Offload::Tso)?,
+        tx_checksum: ethtool::is_on(name, Offload::TxChecksum)?,
+    })
 }
 
-// Commands of linux/ethtool.h; libc does not have them.
-const ETHTOOL_GDRVINFO: u32 = 0x03;
-const ETH_FLAG_LRO: u32 = 1 << 15;
-
-impl Offload {
-    /// The commands that read and set it, and the bits of the value that are its own.
-    const fn commands(self) -> (u32, u32, u32) {
-        match self {
-            Self::Gro => (0x2b, 0x2c, 1),
-            Self::Lro => (0x25, 0x26, ETH_FLAG_LRO),
-            Self::Gso => (0x23, 0x24, 1),
-            Self::Tso => (0x1e, 0x1f, 1),
-            Self::TxChecksum => (0x16, 0x17, 1),
-            Self::ScatterGather => (0x18, 0x19, 1),
-        }
-    }
-}
-
-/// Switches an offload of the interface `name`.
+/// Brings the interface `name` up.
 ///
 /// # Errors
-/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`), the driver does not have it (`EOPNOTSUPP`).
-pub fn set_offload(name: &str, offload: Offload, on: bool) -> io::Result<()> {
-    let (read, write, bits) = offload.commands();
-    let before = get(name, read)?;
-    let data = if on { before | bits } else { before & !bits };
-    ethtool(name, &mut Value { command: write, data })
+/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
+pub fn set_up(name: &str) -> io::Result<()> {
+    sys::set_interface_up(name, true)
 }
 
 /// Takes the interface `name` down.
 ///
 /// # Errors
-/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
+/// As [`set_up`].
 pub fn set_down(name: &str) -> io::Result<()> {
-    let answer = sys::interface_request(libc::SIOCGIFFLAGS, name, |_| ())?;
-    // SAFETY: the kernel has written the flags into this field of the union.
-    let flags = unsafe { answer.ifr_ifru.ifru_flags };
-    sys::interface_request(libc::SIOCSIFFLAGS, name, |message| {
-        message.ifr_ifru.ifru_flags = flags & !(libc::IFF_UP as libc::c_short);
-    })?;
-    Ok(())
-}
-
-/// `struct ethtool_value`.
-#[repr(C)]
-struct Value {
-    command: u32,
-    data: u32,
-}
-
-/// `struct ethtool_drvinfo`; only the driver's name is read.
-#[repr(C)]
-struct DriverInfo {
-    command: u32,
-    driver: [u8; 32],
-    rest: [u8; 160],
-}
-
-fn ethtool<T>(name: &str, value: &mut T) -> io::Result<()> {
-    sys::interface_request(libc::SIOCETHTOOL, name, |message| {
-        message.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
-    })?;
-    Ok(())
-}
-
-/// Reads a setting; 0 where the driver does not have it.
-fn get(name: &str, command: u32) -> io::Result<u32> {
-    let mut value = Value { command, data: 0 };
-    match ethtool(name, &mut value) {
-        Ok(()) => Ok(value.data),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => Ok(0),
-        Err(error) => Err(error),
-    }
-}
-
-fn driver(name: &str) -> String {
-    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
-    if ethtool(name, &mut info).is_err() {
-        return String::new();
-    }
-    let end = info.driver.iter().position(|&byte| byte == 0).unwrap_or(info.driver.len());
-    String::from_utf8_lossy(&info.driver[..end]).into_owned()
-}
-
-fn offloads(name: &str) -> io::Result<Offloads> {
-    let is_on = |offload: Offload| {
-        let (read, _, bits) = offload.commands();
-        Ok::<_, io::Error>(get(name, read)? & bits != 0)
-    };
-    Ok(Offloads {
-        gro: is_on(Offload::Gro)?,
-        lro: is_on(Offload::Lro)?,
-        gso: is_on(Offload::Gso)?,
-        tso: is_on(Offload::Tso)?,
-        tx_checksum: is_on(Offload::TxChecksum)?,
-    })
+    sys::set_interface_up(name, false)
 }
 
 /// Harmful offloads of one interface that were turned off; they are turned on again when this is dropped.
@@ -320,7 +229,7 @@ impl OffloadsOff {
     fn apply(&self, on: bool) -> io::Result<()> {
         for (was_on, offload) in [(self.before.gro, Offload::Gro), (self.before.lro, Offload::Lro)] {
             if was_on {
-                set_offload(&self.name, offload, on)?;
+                ethtool::set_offload(&self.name, offload, on)?;
             }
         }
         Ok(())

@@ -14,10 +14,10 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::time::Instant;
 
 use fairlink_core::Nanos;
 
+use crate::io::clock::Clock;
 use crate::io::sys;
 
 /// How the data thread waits; see the module.
@@ -69,30 +69,6 @@ const LONGEST: Nanos = Nanos::from_millis(50);
 const SPIN: Nanos = Nanos::from_micros(60);
 /// Sleep of the `eco` mode.
 const NAP: Nanos = Nanos::from_micros(50);
-
-/// A monotonic clock.
-pub(crate) trait Clock {
-    /// The time since some fixed moment.
-    fn now(&self) -> Nanos;
-}
-
-/// The machine's monotonic clock, from the moment of construction on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WallClock(Instant);
-
-impl WallClock {
-    /// Starts at zero.
-    #[must_use]
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Clock for WallClock {
-    fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-}
 
 /// What the thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,12 +154,13 @@ pub(crate) fn wake_punctually() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::clock::MonotonicClock;
 
     #[test]
     fn no_mode_comes_back_from_a_time_only_wait_before_the_time_unless_it_is_far() {
         for mode in [Pacing::Precise, Pacing::Eco] {
             for micros in [0, 10, 80, 400] {
-                let clock = WallClock::start();
+                let clock = MonotonicClock::start();
                 let at = Nanos::from_micros(micros);
                 // A signal may end a sleep early; then the loop asks again, as here.
                 for _ in 0..3 {
@@ -196,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_wait_for_what_never_comes_ends_all_the_same() {
-        let clock = WallClock::start();
+        let clock = MonotonicClock::start();
         for mode in Pacing::ALL {
             wait(mode, &clock, Until::Arrival, [None; 2]).unwrap();
             wait(mode, &clock, Until::Time(Nanos::MAX), [None; 2]).unwrap();

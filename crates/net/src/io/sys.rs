@@ -1,48 +1,10 @@
-//! The few system calls that the generator, the receiver and the private namespaces share: clocks, interface requests,
-//! thread placement.
+//! System calls that several parts share: sockets and their options, interface requests, thread placement, waiting.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Longest name of an interface, in bytes.
-pub(crate) const MAX_NAME: usize = libc::IFNAMSIZ - 1;
-
-/// `CLOCK_MONOTONIC`, in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-/// `CLOCK_REALTIME`, in nanoseconds since 1970.
-pub(crate) fn realtime_ns() -> u64 {
-    clock_ns(libc::CLOCK_REALTIME)
-}
-
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC` in ns, to a fraction of a microsecond. Reading one after the other
-/// once is not enough: this thread may lose its processor for milliseconds in between.
-pub(crate) fn realtime_offset_ns() -> u64 {
-    let reading = || {
-        let before = monotonic_ns();
-        let realtime = realtime_ns();
-        let took = monotonic_ns() - before;
-        (took, realtime.saturating_sub(before + took / 2))
-    };
-    let mut best = reading();
-    for _ in 0..16 {
-        if best.0 < 500 {
-            break;
-        }
-        best = best.min(reading());
-    }
-    best.1
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to for the whole call. Both clocks used exist on every Linux, so the call
-    // cannot fail, and `time` keeps its zeros if it did.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
+const MAX_NAME: usize = libc::IFNAMSIZ - 1;
 
 /// The result of a system call that returns -1 on error.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -70,6 +32,31 @@ pub(crate) fn set_option<T: Copy>(
     Ok(())
 }
 
+/// Data for which any bytes are a valid value, as the kernel writes them.
+///
+/// # Safety
+/// Every pattern of bits must be a value of the type.
+pub(crate) unsafe trait Plain: Copy + Default {}
+
+// SAFETY: any four bytes are an integer.
+unsafe impl Plain for libc::c_int {}
+
+/// The value of a socket option.
+pub(crate) fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is writable for `length` bytes and valid whatever is written; `length` is a valid place for the length.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &mut length)
+    })?;
+    Ok(value)
+}
+
+/// Whether the kernel takes `name` for an interface: 1 to 15 bytes, none of them zero.
+pub(crate) fn is_interface_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && !name.bytes().any(|byte| byte == 0)
+}
+
 /// Runs an interface request (`SIOCGIF...`, `SIOCSIF...`) for the interface `name`, with the request filled in by `fill`.
 pub(crate) fn interface_request(
     request: libc::c_ulong,
@@ -79,8 +66,9 @@ pub(crate) fn interface_request(
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     // SAFETY: an `ifreq` is plain data (integers, an address, a pointer) for which all zeros is valid.
     let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
-    if name.is_empty() || name.len() > MAX_NAME || name.bytes().any(|byte| byte == 0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an interface name (1 to 15 bytes)"));
+    if !is_interface_name(name) {
+        let message = format!("not an interface name (1 to {MAX_NAME} bytes): {name:?}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     for (to, from) in message.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
@@ -107,17 +95,18 @@ pub(crate) fn interface_mtu(name: &str) -> io::Result<u32> {
     Ok(u32::try_from(mtu).unwrap_or(0))
 }
 
-/// Binds a packet socket to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0
-/// it only sends.
-pub(crate) fn bind_packet(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
-    // SAFETY: a `sockaddr_ll` is plain integers for which all zeros is valid.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = protocol.to_be();
-    address.sll_ifindex = index;
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `address` is readable for `length` bytes during the call.
-    check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })?;
+/// Flags of the interface `name` (`IFF_...`).
+pub(crate) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
+    let answer = interface_request(libc::SIOCGIFFLAGS, name, |_| ())?;
+    // SAFETY: the kernel has written the flags into this field of the union.
+    Ok(libc::c_int::from(unsafe { answer.ifr_ifru.ifru_flags }))
+}
+
+/// Takes the interface `name` up or down.
+pub(crate) fn set_interface_up(name: &str, up: bool) -> io::Result<()> {
+    let before = interface_flags(name)?;
+    let flags = if up { before | libc::IFF_UP } else { before & !libc::IFF_UP };
+    interface_request(libc::SIOCSIFFLAGS, name, |message| message.ifr_ifru.ifru_flags = flags as libc::c_short)?;
     Ok(())
 }
 

@@ -10,7 +10,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_config::matching::{Match, PortRange, UDP};
 use fairlink_core::{
     ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, Share,
 };
@@ -22,18 +21,18 @@ use crate::gateway::stats::GatewayStats;
 use crate::gateway::{Gateway, GatewayConfig, OpenError, Processor, RunError};
 use crate::io::af_packet::{AfPacket, AfPacketOptions};
 use crate::io::backend::{Backend, BackendError};
+use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FrameInfo, FramePool, FramePoolError};
 use crate::io::interface::{Interface, InterfaceError};
 use crate::io::pacing::Pacing;
+use crate::testbed::addressing::{AddressingError, FIRST_PORT, default_matches};
 use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, Lanes};
 use crate::testbed::netns::PrivateNamespace;
 use crate::testbed::receiver::{Receiver, ReceiverConfig, ReceiverError};
 use crate::testbed::tally::Delays;
-use crate::testbed::veth::{self, VethOptions};
+use crate::testbed::veth;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 
-/// Port of the first class; the others follow.
-const FIRST_PORT: u16 = 5001;
 /// Packets per second in the measurement of delay.
 const DELAY_PPS: u64 = 10_000;
 /// Frames that the sender repeats.
@@ -83,6 +82,9 @@ pub enum GatewayBenchError {
     /// The class tree.
     #[error(transparent)]
     Hierarchy(#[from] HierarchyError),
+    /// The classes' frames.
+    #[error(transparent)]
+    Addressing(#[from] AddressingError),
     /// The sender's interface.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
@@ -168,7 +170,7 @@ pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Resul
     for &length in &config.frame_bytes {
         check("a frame length in bytes", u64::from(length), 64, 1514)?;
     }
-    lay_cables().map_err(GatewayBenchError::Cables)?;
+    veth::lay_cables(&[("gen", "in"), ("out", "sink")]).map_err(GatewayBenchError::Cables)?;
     let results = config.frame_bytes.iter().map(|&length| measure(config, length)).collect::<Result<_, _>>()?;
     Ok(GatewayBench {
         scheduler: config.scheduler.name.to_owned(),
@@ -176,17 +178,6 @@ pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Resul
         pacing: config.pacing.name().to_owned(),
         results,
     })
-}
-
-fn lay_cables() -> std::io::Result<()> {
-    let names = ["gen", "in", "out", "sink"];
-    for pair in names.chunks(2) {
-        veth::create_pair(pair[0], pair[1], &VethOptions::default())?;
-    }
-    for name in names {
-        veth::set_up(name)?;
-    }
-    names.into_iter().try_for_each(|name| veth::wait_until_running(name, Duration::from_secs(10)))
 }
 
 fn measure(config: &GatewayBenchConfig, length: u32) -> Result<GatewayBenchResult, GatewayBenchError> {
@@ -227,15 +218,12 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 
 fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, GatewayBenchError> {
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1522, ..LinkConfig::new(Rate::MAX) });
-    let mut matches = Vec::new();
-    for index in 0..config.classes {
+    for _ in 0..config.classes {
         let share = Some(Share::Weight(1));
-        let class = tree.add(ClassId::ROOT, ClassConfig { share, ..ClassConfig::default() })?;
-        let port = FIRST_PORT + index;
-        let dport = Some(PortRange { first: port, last: port });
-        matches.push((class, Match { proto: Some(UDP), dport, ..Match::ANY }));
+        tree.add(ClassId::ROOT, ClassConfig { share, ..ClassConfig::default() })?;
     }
     let tree = tree.build()?;
+    let matches = default_matches(tree.leaves())?;
     let default = tree.leaves()[0];
     Ok(GatewayConfig {
         matches,
@@ -260,10 +248,10 @@ fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats)
     let stop = AtomicBool::new(false);
     let (sent, stats) = std::thread::scope(|scope| {
         let running = scope.spawn(|| gateway.run(&stop));
-        let end = std::time::Instant::now() + config.span;
+        let clock = MonotonicClock::start();
         let mut offered = 0;
         let mut failed = None;
-        while std::time::Instant::now() < end && failed.is_none() {
+        while Duration::from_nanos(clock.now().0) < config.span && failed.is_none() {
             match sender.send(&mut pool, &frames) {
                 Ok(sent) => offered += sent.accepted as u64,
                 Err(error) => failed = Some(error),

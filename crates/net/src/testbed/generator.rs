@@ -16,7 +16,10 @@ use fairlink_core::{ClassId, Nanos, Rate};
 use fairlink_traffic::{MixError, Model, SourceSpec, TrafficMix, What};
 use serde::Serialize;
 
+use crate::io::clock::{Clock, MonotonicClock, realtime_ns};
+use crate::io::packet_socket;
 use crate::io::sys;
+use crate::wire::ethernet;
 use crate::wire::frame::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
 
 /// Shortest sleep: arrivals within it leave together.
@@ -264,7 +267,7 @@ impl Generator {
             };
             let template = &classes[position].template;
             // The kernel allows for one VLAN tag beyond the MTU.
-            let max = (mtu as usize + template.link_header().min(18)).min(MAX_FRAME);
+            let max = (mtu as usize + template.link_header().min(ethernet::HEADER + ethernet::VLAN_TAG)).min(MAX_FRAME);
             let (min_len, max_len) = source.packet.range().unwrap_or((0, 0));
             for len in [min_len, max_len] {
                 if !(template.min_len()..=max).contains(&(len as usize)) {
@@ -301,11 +304,11 @@ impl Generator {
         if let Some(cpu) = self.cpu {
             sys::pin_thread(cpu).map_err(|source| self.system("sched_setaffinity", source))?;
         }
-        let begin = sys::monotonic_ns();
+        let begin = MonotonicClock::SHARED.now().0;
         let start = self.start_ns.unwrap_or(begin);
         let mut told = Nanos::ZERO;
         while !stop.load(Ordering::Relaxed) {
-            let clock = sys::monotonic_ns();
+            let clock = MonotonicClock::SHARED.now().0;
             if clock < start {
                 std::thread::sleep(Duration::from_nanos((start - clock).min(NAP.0)));
                 continue;
@@ -317,10 +320,10 @@ impl Generator {
                 progress(&self.progress(now));
             }
             let Some(next) = self.mix.peek() else { break };
-            let due = Nanos(start.saturating_add(next.0).saturating_sub(sys::monotonic_ns()));
+            let due = Nanos(start.saturating_add(next.0).saturating_sub(MonotonicClock::SHARED.now().0));
             std::thread::sleep(Duration::from_nanos(due.max(GRAIN).min(NAP).0));
         }
-        let end = sys::monotonic_ns();
+        let end = MonotonicClock::SHARED.now().0;
         progress(&self.progress(Nanos(end.saturating_sub(start))));
         Ok(self.report((end - begin) as f64 / 1e9))
     }
@@ -355,7 +358,7 @@ impl Generator {
         if pending.is_empty() {
             return Ok(());
         }
-        let (monotonic_ns, realtime_ns) = (sys::monotonic_ns(), sys::realtime_ns());
+        let (monotonic_ns, realtime_ns) = (MonotonicClock::SHARED.now().0, realtime_ns());
         for (&(position, len), frame) in pending.iter().zip(frames.chunks_exact_mut(self.stride)) {
             let class = &mut self.classes[position];
             let stamp = Stamp {
@@ -432,12 +435,12 @@ impl Lane {
                 _ => GeneratorError::System { interface: interface.to_owned(), what, source },
             }
         };
-        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket"))?;
+        let socket = packet_socket::open().map_err(failed("socket"))?;
         if priority != 0 {
             sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, &(priority as libc::c_int))
                 .map_err(failed("SO_PRIORITY"))?;
         }
-        sys::bind_packet(&socket, index, 0).map_err(failed("bind"))?;
+        packet_socket::bind(&socket, index, 0).map_err(failed("bind"))?;
         Ok(Self { socket, pending: Vec::with_capacity(BATCH), frames: vec![0; BATCH * stride] })
     }
 }

@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use crate::io::sys;
-use crate::testbed::veth;
 
 /// Proof that this thread is in a private network namespace. Threads that it starts are in it too.
 #[derive(Debug)]
@@ -57,8 +56,9 @@ pub fn enter_private_namespace() -> Result<PrivateNamespace, NamespaceError> {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => enter_user_namespace()?,
         Err(source) => return Err(refused("unshare(CLONE_NEWNET)", source)),
     }
-    veth::disable_ipv6().map_err(|source| NamespaceError::Prepare { what: "disable IPv6", source })?;
-    veth::set_up("lo").map_err(|source| NamespaceError::Prepare { what: "loopback interface up", source })?;
+    disable_ipv6().map_err(|source| NamespaceError::Prepare { what: "disable IPv6", source })?;
+    sys::set_interface_up("lo", true)
+        .map_err(|source| NamespaceError::Prepare { what: "loopback interface up", source })?;
     Ok(PrivateNamespace { not_send: PhantomData })
 }
 
@@ -80,6 +80,19 @@ fn enter_user_namespace() -> Result<(), NamespaceError> {
         ("/proc/self/gid_map", format!("0 {gid} 1")),
     ] {
         std::fs::write(path, text).map_err(|source| refused(path, source))?;
+    }
+    Ok(())
+}
+
+/// Turns IPv6 off for all interfaces of this thread's network namespace, present and to come, so that the kernel sends no
+/// neighbour discovery of its own. A kernel without IPv6 is fine.
+fn disable_ipv6() -> io::Result<()> {
+    for which in ["all", "default"] {
+        // These files show the settings of the namespace of the thread that opens them.
+        match std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1") {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
     Ok(())
 }

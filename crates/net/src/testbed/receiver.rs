@@ -11,12 +11,16 @@ use std::time::Duration;
 
 use fairlink_core::{Amount, ClassId};
 
+use crate::io::clock::{self, Clock, MonotonicClock};
+use crate::io::packet_socket;
 use crate::io::sys;
 use crate::testbed::tally::{DelayClock, ReceiverReport, Tally};
 use crate::wire::frame::MAX_HEADERS;
 
 /// Frames taken in one system call.
 const BATCH: usize = 64;
+/// The kernel's buffer that is asked for, in bytes.
+const BUFFER: u32 = 8 << 20;
 /// Room for the kernel's time stamp beside a frame.
 const CONTROL: usize = 64;
 /// Longest wait before the stop flag is looked at again, in ms.
@@ -122,29 +126,17 @@ impl Receiver {
             |what| move |source: io::Error| ReceiverError::System { interface: interface.clone(), what, source };
         let index = sys::interface_index(interface)
             .map_err(|source| ReceiverError::Interface { interface: interface.clone(), source })?;
-        // Protocol 0: nothing is received before the socket is bound to its interface.
-        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| match source.raw_os_error() {
+        let socket = packet_socket::open().map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => ReceiverError::Permission { interface: interface.clone() },
             _ => system("socket")(source),
         })?;
-        const BUFFER: libc::c_int = 8 << 20;
-        // The first needs more than a namespace's root may; then the system's limit holds (net.core.rmem_max).
-        if sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER).is_err() {
-            sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER).map_err(system("SO_RCVBUF"))?;
-        }
+        packet_socket::set_receive_buffer(&socket, BUFFER).map_err(system("SO_RCVBUF"))?;
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).map_err(system("SO_TIMESTAMPNS"))?;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
             .map_err(system("PACKET_IGNORE_OUTGOING"))?;
         // Frames to another station are measured too.
-        let promiscuous = libc::packet_mreq {
-            mr_ifindex: index,
-            mr_type: libc::PACKET_MR_PROMISC as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
-            .map_err(system("PACKET_ADD_MEMBERSHIP"))?;
-        sys::bind_packet(&socket, index, libc::ETH_P_ALL as u16).map_err(system("bind"))?;
+        packet_socket::make_promiscuous(&socket, index).map_err(system("PACKET_ADD_MEMBERSHIP"))?;
+        packet_socket::bind(&socket, index, libc::ETH_P_ALL as u16).map_err(system("bind"))?;
         Ok(Self { config, socket })
     }
 
@@ -157,7 +149,7 @@ impl Receiver {
         if let Some(cpu) = self.config.cpu {
             sys::pin_thread(cpu).map_err(|source| system("sched_setaffinity", source))?;
         }
-        let begin = sys::monotonic_ns();
+        let begin = MonotonicClock::SHARED.now().0;
         let start = self.config.start_ns.unwrap_or(begin);
         let length = u64::try_from(self.config.window.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
         let end = self.config.duration.map(|duration| begin.saturating_add(duration.as_nanos() as u64));
@@ -165,7 +157,7 @@ impl Receiver {
         let mut tally = Tally::new(self.config.clock, &self.config.spans);
         let mut buffers = Buffers::new();
         loop {
-            let now = sys::monotonic_ns();
+            let now = MonotonicClock::SHARED.now().0;
             if now >= window.saturating_add(length) {
                 // All windows that have passed; those in which this thread slept are told as one.
                 let until = now - (now - window) % length;
@@ -185,26 +177,10 @@ impl Receiver {
                 std::thread::sleep(PAUSE);
             }
         }
-        let drops = socket_drops(&self.socket).map_err(|source| system("PACKET_STATISTICS", source))?;
-        let duration_s = (sys::monotonic_ns() - begin) as f64 / 1e9;
+        let drops = packet_socket::take_drops(&self.socket).map_err(|source| system("PACKET_STATISTICS", source))?;
+        let duration_s = (MonotonicClock::SHARED.now().0 - begin) as f64 / 1e9;
         Ok(tally.report(&self.config.names, duration_s, drops))
     }
-}
-
-fn socket_drops(socket: &OwnedFd) -> io::Result<u64> {
-    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: `statistics` is writable for `length` bytes, both for the whole call.
-    sys::check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            std::ptr::from_mut(&mut statistics).cast(),
-            &mut length,
-        )
-    })?;
-    Ok(u64::from(statistics.tp_drops))
 }
 
 #[repr(C, align(8))]
@@ -264,7 +240,7 @@ impl Buffers {
         if received == 0 {
             return Ok(0);
         }
-        let (offset, now) = (sys::realtime_offset_ns(), sys::realtime_ns());
+        let (offset, now) = (clock::realtime_offset_ns(), clock::realtime_ns());
         for (message, frame) in self.messages[..received].iter().zip(&self.frames) {
             let arrived = arrival_ns(&message.msg_hdr).unwrap_or(now);
             let length = message.msg_len as usize;

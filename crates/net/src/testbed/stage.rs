@@ -15,15 +15,15 @@ use crate::demo::{
 };
 use crate::gateway::stats::GatewayStats;
 use crate::gateway::{Gateway, GatewayConfig, OpenError, RunError};
+use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::pacing::Pacing;
-use crate::io::sys;
 use crate::testbed::addressing::{AddressingError, default_matches, headers_for};
 use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
 use crate::testbed::kernel_htb::{KernelHtb, TcError};
 use crate::testbed::netns::PrivateNamespace;
 use crate::testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window};
 use crate::testbed::tally::{ReceiverReport, rate_bps};
-use crate::testbed::veth::{self, VethOptions};
+use crate::testbed::veth;
 
 /// The generator's end of the first cable.
 const SOURCE: &str = "fl-source";
@@ -50,8 +50,6 @@ const LEAD: Nanos = Nanos::from_millis(30);
 const DRAIN: Nanos = Nanos::from_millis(100);
 /// Lost time that the gateway makes up for: three threads share what may be two busy processors.
 const CATCH_UP: Nanos = Nanos::from_millis(25);
-/// How long the kernel may take to bring a cable into service.
-const CABLE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What shares the link.
 #[derive(Clone, Copy, Debug)]
@@ -125,16 +123,7 @@ impl Stage {
     /// # Errors
     /// [`DemoError::Cables`].
     pub fn new(_: &PrivateNamespace) -> Result<Self, DemoError> {
-        let lay = || {
-            let options = VethOptions::default();
-            for (one, other) in [(SOURCE, INPUT), (OUTPUT, SINK)] {
-                veth::create_pair(one, other, &options)?;
-                veth::set_up(one)?;
-                veth::set_up(other)?;
-            }
-            [SOURCE, INPUT, OUTPUT, SINK].into_iter().try_for_each(|name| veth::wait_until_running(name, CABLE_LIMIT))
-        };
-        lay().map_err(DemoError::Cables)?;
+        veth::lay_cables(&[(SOURCE, INPUT), (OUTPUT, SINK)]).map_err(DemoError::Cables)?;
         Ok(Self { run: 0 })
     }
 
@@ -208,7 +197,7 @@ impl Stage {
             }
             Sharer::KernelHtb => (None, Some(KernelHtb::install(OUTPUT, &tree)?)),
         };
-        let start_ns = sys::monotonic_ns().saturating_add(LEAD.0);
+        let start_ns = MonotonicClock::SHARED.now().saturating_add(LEAD).0;
         let mut receiver = ReceiverConfig::new(SINK);
         receiver.start_ns = Some(start_ns);
         receiver.spans = plan.spans(start_ns);
@@ -269,7 +258,8 @@ fn perform(
             }
         }
         let stopped = stop.load(Ordering::Relaxed);
-        let stopped_after = (stopped || is_broken()).then(|| Nanos(sys::monotonic_ns().saturating_sub(start_ns)));
+        let stopped_after =
+            (stopped || is_broken()).then(|| MonotonicClock::SHARED.now().saturating_sub(Nanos(start_ns)));
         if is_broken() {
             // The generator has nobody to send to; its own error or report is of no interest any more.
             stop.store(true, Ordering::Relaxed);

@@ -5,24 +5,23 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fairlink_core::Nanos;
+
+use crate::io::clock::{Clock, MonotonicClock};
+use crate::io::ethtool::{self, Offload};
 use crate::io::sys;
 
-/// Settings of both ends of a new pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VethOptions {
-    /// Largest IP packet in bytes; the Ethernet header comes on top.
-    pub mtu: u32,
-    /// Packets that a queueing discipline without a limit of its own may hold.
-    pub tx_queue_len: u32,
-}
-
-impl Default for VethOptions {
-    fn default() -> Self {
-        Self { mtu: 1500, tx_queue_len: 1000 }
-    }
-}
+/// Largest IP packet of both ends in bytes; the Ethernet header comes on top.
+const MTU: u32 = 1500;
+/// Packets that a queueing discipline without a limit of its own may hold at either end.
+const QUEUE: u32 = 1000;
+/// How long the kernel may take to bring a cable into service.
+const PATIENCE: Nanos = Nanos::from_secs(10);
+/// Offloads that make an end hand over frames that no wire would carry, unfinished or longer than its mtu.
+const OFFLOADS: [Offload; 6] =
+    [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso, Offload::Gro];
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -38,33 +37,41 @@ const VETH_INFO_PEER: u16 = 1;
 const NETLINK_HEADER: usize = 16;
 const INTERFACE_HEADER: usize = 16;
 
-/// Creates the interfaces `name` and `peer`, joined by a virtual cable, down, with one queue each way (so that frames stay
-/// in order), without offloads.
+/// Lays virtual cables, each between two new interfaces of these names, and returns when all of them carry frames. Each end
+/// has one queue each way, so that frames stay in order, and no offloads.
 ///
 /// # Errors
-/// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth (`EOPNOTSUPP`).
-pub fn create_pair(name: &str, peer: &str, options: &VethOptions) -> io::Result<()> {
+/// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth (`EOPNOTSUPP`);
+/// `TimedOut` where a cable is not in service after 10 s. Cables that were laid before stay.
+pub fn lay_cables(pairs: &[(&str, &str)]) -> io::Result<()> {
+    for (name, peer) in pairs {
+        create_pair(name, peer)?;
+        sys::set_interface_up(name, true)?;
+        sys::set_interface_up(peer, true)?;
+    }
+    pairs.iter().flat_map(|&(name, peer)| [name, peer]).try_for_each(wait_until_running)
+}
+
+/// Creates the interfaces `name` and `peer`, joined by a virtual cable, down.
+fn create_pair(name: &str, peer: &str) -> io::Result<()> {
     for name in [name, peer] {
-        if name.is_empty() || name.len() > sys::MAX_NAME || name.bytes().any(|byte| byte == 0) {
+        if !sys::is_interface_name(name) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not an interface name: {name:?}")));
         }
     }
-    acknowledgement(&request(&new_pair_message(name, peer, options))?)?;
-    for name in [name, peer] {
-        disable_offloads(name)?;
-    }
-    Ok(())
+    acknowledgement(&request(&new_pair_message(name, peer))?)?;
+    [name, peer].into_iter().try_for_each(|name| ethtool::turn_off(name, &OFFLOADS))
 }
 
-fn new_pair_message(name: &str, peer: &str, options: &VethOptions) -> Vec<u8> {
+fn new_pair_message(name: &str, peer: &str) -> Vec<u8> {
     let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
-    push_interface(&mut message, name, options);
+    push_interface(&mut message, name);
     nested(&mut message, IFLA_LINKINFO, |message| {
         push_attribute(message, IFLA_INFO_KIND, b"veth\0");
         nested(message, IFLA_INFO_DATA, |message| {
             nested(message, VETH_INFO_PEER, |message| {
                 message.extend([0; INTERFACE_HEADER]);
-                push_interface(message, peer, options);
+                push_interface(message, peer);
             });
         });
     });
@@ -81,12 +88,12 @@ fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
     message[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
 }
 
-fn push_interface(message: &mut Vec<u8>, name: &str, options: &VethOptions) {
+fn push_interface(message: &mut Vec<u8>, name: &str) {
     let mut text = name.as_bytes().to_vec();
     text.push(0);
     push_attribute(message, IFLA_IFNAME, &text);
-    push_attribute(message, IFLA_MTU, &options.mtu.to_ne_bytes());
-    push_attribute(message, IFLA_TXQLEN, &options.tx_queue_len.to_ne_bytes());
+    push_attribute(message, IFLA_MTU, &MTU.to_ne_bytes());
+    push_attribute(message, IFLA_TXQLEN, &QUEUE.to_ne_bytes());
     push_attribute(message, IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes());
     push_attribute(message, IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
 }
@@ -138,36 +145,19 @@ fn acknowledgement(answer: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Sets the interface up.
-///
-/// # Errors
-/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
-pub fn set_up(name: &str) -> io::Result<()> {
-    let answer = sys::interface_request(libc::SIOCGIFFLAGS, name, |_| ())?;
-    // SAFETY: the kernel has written the flags into this field of the union.
-    let flags = unsafe { answer.ifr_ifru.ifru_flags };
-    sys::interface_request(libc::SIOCSIFFLAGS, name, |message| {
-        message.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
-    })?;
-    Ok(())
-}
-
 /// Waits until the interface carries frames: after it and its peer were set up, the kernel still drops what is sent until it
 /// has noticed the cable, a few milliseconds later.
-///
-/// # Errors
-/// `TimedOut` where that takes longer than `limit`, as it does while the peer is down; else as [`set_up`].
-pub fn wait_until_running(name: &str, limit: Duration) -> io::Result<()> {
-    let begin = Instant::now();
+fn wait_until_running(name: &str) -> io::Result<()> {
+    let clock = MonotonicClock::start();
     while queueing_discipline(name)? == b"noop" {
-        if begin.elapsed() >= limit {
-            let message = format!("interface {name} carries nothing after {} ms", limit.as_millis());
+        if clock.now() >= PATIENCE {
+            let message = format!("interface {name} carries nothing after {PATIENCE}");
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
     // Waits for the lock under which the kernel is still starting the interface.
-    set_up(name)
+    sys::set_interface_up(name, true)
 }
 
 /// Name of the interface's queueing discipline: `noop` as long as it drops everything.
@@ -194,50 +184,4 @@ fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
         }
         rest = rest.get(length.next_multiple_of(4)..)?;
     }
-}
-
-/// Turns IPv6 off for all interfaces of this thread's network namespace, present and to come, so that the kernel sends no
-/// neighbour discovery of its own. A kernel without IPv6 is fine.
-///
-/// # Errors
-/// Where the setting exists and cannot be written.
-pub(crate) fn disable_ipv6() -> io::Result<()> {
-    for which in ["all", "default"] {
-        // These files show the settings of the namespace of the thread that opens them.
-        match std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1") {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// The switches of `linux/ethtool.h` that make an interface hand over frames that no wire would carry, with partial
-/// checksums or larger than the MTU: receive and transmit checksums, scatter-gather, TCP segmentation, generic
-/// segmentation, generic receive merging.
-const OFFLOADS: [u32; 6] = [0x15, 0x17, 0x19, 0x1f, 0x24, 0x2c];
-
-#[repr(C)]
-struct EthtoolValue {
-    command: u32,
-    data: u32,
-}
-
-/// Turns the interface's offloads off. One that the interface does not have, or that is fixed, is left as it is.
-///
-/// # Errors
-/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
-pub(crate) fn disable_offloads(name: &str) -> io::Result<()> {
-    for command in OFFLOADS {
-        let mut value = EthtoolValue { command, data: 0 };
-        // `value` outlives the request, and is what SIOCETHTOOL expects for these commands.
-        let result = sys::interface_request(libc::SIOCETHTOOL, name, |message| {
-            message.ifr_ifru.ifru_data = std::ptr::from_mut(&mut value).cast();
-        });
-        match result {
-            Err(error) if !matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
 }

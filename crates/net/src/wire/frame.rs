@@ -10,22 +10,22 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use etherparse::{LaxSlicedPacket, TransportSlice};
+use fairlink_config::matching::{TCP, UDP};
 use fairlink_core::ClassId;
+
+use crate::wire::checksum;
+use crate::wire::ethernet;
 
 /// Length of the stamp in bytes.
 pub(crate) const STAMP: usize = 22;
 /// Longest headers and stamp in bytes: enough of a frame to read the stamp.
-pub(crate) const MAX_HEADERS: usize = ETHERNET + 2 * TAG + 40 + 20 + STAMP;
+pub(crate) const MAX_HEADERS: usize = ethernet::HEADER + 2 * ethernet::VLAN_TAG + 40 + 20 + STAMP;
 /// Largest class that a stamp can carry.
 pub(crate) const MAX_CLASS: u32 = (1 << 24) - 1;
 /// Longest frame that the generator makes, in bytes, VLAN tags included.
 pub(crate) const MAX_FRAME: usize = 9_022;
 
 const MAGIC: [u8; 2] = *b"FL";
-const ETHERNET: usize = 14;
-const TAG: usize = 4;
-const UDP: u8 = 17;
-const TCP: u8 = 6;
 
 /// Source and destination of a frame's IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,17 +161,18 @@ impl FrameTemplate {
         bytes.extend(headers.mac.0);
         bytes.extend(headers.mac.1);
         if let Some(outer) = headers.vlan {
-            bytes.extend(if headers.inner_vlan.is_some() { [0x88, 0xa8] } else { [0x81, 0x00] });
+            let kind = if headers.inner_vlan.is_some() { ethernet::PROVIDER_VLAN } else { ethernet::VLAN };
+            bytes.extend(kind.to_be_bytes());
             bytes.extend((outer & 0xfff).to_be_bytes());
             if let Some(inner) = headers.inner_vlan {
-                bytes.extend([0x81, 0x00]);
+                bytes.extend(ethernet::VLAN.to_be_bytes());
                 bytes.extend((inner & 0xfff).to_be_bytes());
             }
         }
         let protocol = if headers.transport == Transport::Tcp { TCP } else { UDP };
         let traffic_class = headers.dscp << 2;
         let is_v6 = matches!(headers.addresses, Addresses::V6(..));
-        bytes.extend(if is_v6 { [0x86, 0xdd] } else { [0x08, 0x00] });
+        bytes.extend(if is_v6 { ethernet::IPV6 } else { ethernet::IPV4 }.to_be_bytes());
         let ip = bytes.len();
         match headers.addresses {
             Addresses::V4(source, destination) => {
@@ -227,7 +228,7 @@ impl FrameTemplate {
             frame[self.ip + 4..self.ip + 6].copy_from_slice(&segment_len.to_be_bytes());
         } else {
             frame[self.ip + 2..self.ip + 4].copy_from_slice(&ip_len.to_be_bytes());
-            let sum = checksum(0, &frame[self.ip..self.transport]);
+            let sum = checksum::sum(0, &frame[self.ip..self.transport]);
             frame[self.ip + 10..self.ip + 12].copy_from_slice(&(!sum).to_be_bytes());
         }
         let at = if self.is_tcp {
@@ -238,24 +239,13 @@ impl FrameTemplate {
         };
         // The pseudo header: addresses, protocol, length (RFC 768, RFC 8200 Section 8.1). Zeros behind the stamp add nothing.
         let addresses = if self.is_v6 { self.ip + 8 } else { self.ip + 12 };
-        let protocol = u32::from(if self.is_tcp { TCP } else { UDP });
-        let pseudo = checksum(protocol + u32::from(segment_len), &frame[addresses..self.transport]);
-        let sum = !checksum(u32::from(pseudo), &frame[self.transport..payload + STAMP]);
+        let protocol = u64::from(if self.is_tcp { TCP } else { UDP });
+        let pseudo = checksum::sum(protocol + u64::from(segment_len), &frame[addresses..self.transport]);
+        let sum = !checksum::sum(u64::from(pseudo), &frame[self.transport..payload + STAMP]);
         // A UDP checksum of 0 would mean that there is none.
         let sum = if sum == 0 && !self.is_tcp { 0xffff } else { sum };
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
-}
-
-/// The one's complement sum of `bytes`, an even number of them, and `sum` (RFC 1071).
-fn checksum(sum: u32, bytes: &[u8]) -> u16 {
-    let (pairs, _) = bytes.as_chunks::<2>();
-    // At most 2^13 pairs are ever summed: no overflow.
-    let mut sum = pairs.iter().fold(sum, |sum, pair| sum + u32::from(u16::from_be_bytes(*pair)));
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]

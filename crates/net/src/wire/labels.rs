@@ -11,9 +11,9 @@ use std::hash::{BuildHasher, RandomState};
 use fairlink_config::matching::FrameKey;
 use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, QueueKind, flow_bits};
 
-use crate::wire::parse::{
-    IPV4, IPV6, MAX_TAGS, OLD_PROVIDER_VLAN, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, PROVIDER_VLAN, VLAN, be16,
-};
+use crate::wire::checksum;
+use crate::wire::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
+use crate::wire::parse::MAX_TAGS;
 
 /// The code point of a packet that has met congestion.
 const CE: u8 = 3;
@@ -65,9 +65,9 @@ impl Labels {
 
 /// Where a frame's IP header begins, and its version.
 fn ip_header(bytes: &[u8]) -> Option<(usize, u8)> {
-    let (mut at, mut kind) = (14, be16(bytes, 12)?);
+    let (mut at, mut kind) = (ethernet::HEADER, be16(bytes, 12)?);
     for _ in 0..MAX_TAGS {
-        if !matches!(kind, VLAN | PROVIDER_VLAN | OLD_PROVIDER_VLAN) {
+        if !is_vlan(kind) {
             break;
         }
         kind = be16(bytes, at + 2)?;
@@ -112,11 +112,9 @@ pub(crate) fn mark_congestion(bytes: &mut [u8]) -> bool {
             bytes[at + 1] |= CE;
             let after = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
             // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
-            let checksum = u16::from_be_bytes([bytes[at + 10], bytes[at + 11]]);
-            let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
-            let sum = (sum & 0xffff) + (sum >> 16);
-            let sum = (sum & 0xffff) + (sum >> 16);
-            bytes[at + 10..at + 12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+            let old = u16::from_be_bytes([bytes[at + 10], bytes[at + 11]]);
+            let sum = checksum::fold(u64::from(!old) + u64::from(!before) + u64::from(after));
+            bytes[at + 10..at + 12].copy_from_slice(&(!sum).to_be_bytes());
         }
         Some((at, _)) => bytes[at + 1] |= CE << 4,
         None => {}
@@ -183,7 +181,7 @@ mod tests {
 
         #[test]
         fn bytes_from_anywhere_are_marked_only_where_they_may_be(mut bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            for kind in [IPV4, IPV6, VLAN, PPPOE_SESSION] {
+            for kind in [IPV4, IPV6, ethernet::VLAN, PPPOE_SESSION] {
                 if bytes.len() > 15 {
                     bytes[12..14].copy_from_slice(&kind.to_be_bytes());
                 }

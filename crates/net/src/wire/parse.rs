@@ -11,22 +11,12 @@
 
 use fairlink_config::matching::{FrameKey, IpVersion, TCP, UDP, v4_mapped};
 
-/// Shortest frame there is: an Ethernet header.
-pub(crate) const SHORTEST_FRAME: u32 = 14;
+use crate::wire::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
 
 /// Most VLAN tags walked over.
 pub(crate) const MAX_TAGS: usize = 4;
 /// Most IPv6 extension headers walked over; behind more, the protocol is the extension's number and there are no ports.
 const MAX_EXTENSIONS: usize = 8;
-
-pub(crate) const VLAN: u16 = 0x8100;
-pub(crate) const PROVIDER_VLAN: u16 = 0x88a8;
-pub(crate) const OLD_PROVIDER_VLAN: u16 = 0x9100;
-pub(crate) const IPV4: u16 = 0x0800;
-pub(crate) const IPV6: u16 = 0x86dd;
-pub(crate) const PPPOE_SESSION: u16 = 0x8864;
-pub(crate) const PPP_IPV4: u16 = 0x0021;
-pub(crate) const PPP_IPV6: u16 = 0x0057;
 
 // IPv6 extension headers that something follows (RFC 8200, RFC 4302).
 const HOP_BY_HOP: u8 = 0;
@@ -41,9 +31,9 @@ const DESTINATION: u8 = 60;
 pub fn frame_key(bytes: &[u8]) -> FrameKey {
     let mut key = FrameKey::default();
     let Some(mut kind) = be16(bytes, 12) else { return key };
-    let mut at = 14;
+    let mut at = ethernet::HEADER;
     let mut tags = 0;
-    while matches!(kind, VLAN | PROVIDER_VLAN | OLD_PROVIDER_VLAN) {
+    while is_vlan(kind) {
         let (Some(tag), Some(next)) = (be16(bytes, at), be16(bytes, at + 2)) else { return key };
         match tags {
             0 => key.vlan = Some(tag & 0xfff),
@@ -144,14 +134,10 @@ fn ports(payload: &[u8], key: &mut FrameKey) {
     }
 }
 
-#[inline]
-pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::ethernet::{PROVIDER_VLAN, VLAN};
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
     use proptest::prelude::*;
 
