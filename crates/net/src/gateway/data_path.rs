@@ -1,9 +1,11 @@
 //! The data path of the gateway, one turn at a time: fetch, classify, enqueue, dequeue what is due, hand over; and the other
 //! direction, unshaped. It runs over any [`Backend`] and any [`Clock`], so that tests run it without a network.
 //!
-//! Invariants, after every turn: each class's received = sent + dropped + queued; each frame in use is in a queue, waiting for
-//! an interface, or held for reception. At most [`BATCH`] packets wait for each interface: while the output is busy nothing
-//! more is dequeued, while the input is busy nothing more is fetched from the output, so that nothing is lost there.
+//! Invariants, after every turn: each class's received = sent + dropped + queued; each frame in use is in a queue, waits for an
+//! interface, or is owned by a backend, which holds it for reception or has accepted it for sending. A frame counts as sent
+//! when the output accepts it, and its place in the pool is free when the output gives it back. At most [`BATCH`] packets wait
+//! for each interface: while the output is busy nothing more is dequeued, while the input is busy nothing more is fetched from
+//! the output, so that nothing is lost there.
 
 use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
@@ -21,10 +23,6 @@ pub(crate) const SAMPLE_EVERY: u64 = 61;
 /// After this the output is tried again when it was busy.
 pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
 
-/// Frames that a gateway may hold beside its queues: those held for reception on both sides, those on their way through a
-/// turn, and those waiting for each interface.
-pub(crate) const RESERVE: u32 = 6 * BATCH as u32;
-
 /// Time spent in turns that were timed in detail, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sampled {
@@ -38,10 +36,10 @@ pub(crate) struct Sampled {
 
 /// Everything but the scheduler; see the module.
 #[derive(Debug)]
-pub(crate) struct DataPath<B, C> {
+pub(crate) struct DataPath<I, O, C> {
     pub(crate) pool: FramePool,
-    pub(crate) input: B,
-    pub(crate) output: B,
+    pub(crate) input: I,
+    pub(crate) output: O,
     pub(crate) clock: C,
     pub(crate) classifier: Classifier,
     pub(crate) labels: Labels,
@@ -66,12 +64,16 @@ pub(crate) struct DataPath<B, C> {
     error: Option<BackendError>,
 }
 
-impl<B: Backend, C: Clock> DataPath<B, C> {
+impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
+    /// Frames that the pool needs beside those of the queues: those held for reception on both sides, those on their way
+    /// through a turn, those waiting for each interface, and those that each interface is sending.
+    pub(crate) const RESERVE: u32 = 6 * BATCH as u32 + I::MOST_OWNED + O::MOST_OWNED;
+
     #[expect(clippy::too_many_arguments, reason = "the parts of the path, each made elsewhere")]
     pub(crate) fn new(
         pool: FramePool,
-        input: B,
-        output: B,
+        input: I,
+        output: O,
         clock: C,
         classifier: Classifier,
         labels: Labels,
@@ -113,6 +115,7 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
         self.moved = false;
         self.sampling = self.working_turns.is_multiple_of(SAMPLE_EVERY);
         let before = self.sampled;
+        self.reclaim();
         if !self.outgoing.is_empty() {
             self.flush(now);
         }
@@ -147,6 +150,22 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
         }
     }
 
+    /// Takes frames that have left back into the pool.
+    pub(crate) fn reclaim(&mut self) {
+        self.input.reclaim(&mut self.pool);
+        self.output.reclaim(&mut self.pool);
+    }
+
+    /// Takes all frames outside of the scheduler back into the pool. Whether the pool is whole then, as it is where nothing is
+    /// left in the scheduler.
+    pub(crate) fn release(&mut self) -> bool {
+        let outgoing = self.outgoing.drain(..).map(|packet| packet.handle as u32);
+        outgoing.chain(self.back.drain(..)).for_each(|frame| self.pool.give_back(frame));
+        self.input.release(&mut self.pool);
+        self.output.release(&mut self.pool);
+        self.pool.free() == self.pool.frames()
+    }
+
     /// The time, where this turn is timed in detail.
     #[inline]
     fn lap(&self) -> Nanos {
@@ -177,6 +196,11 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
         !self.back.is_empty()
     }
 
+    /// Whether an interface has accepted frames that have not left yet, as far as was seen.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.input.owned() + self.output.owned() > 0
+    }
+
     /// The other direction's counters with what is waiting.
     pub(crate) fn reverse_stats(&self) -> Option<ReverseStats> {
         let mut stats = self.reverse?;
@@ -189,7 +213,9 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
     /// Whether each frame that is not free is where it should be, with `queued` packets in the scheduler.
     pub(crate) fn pool_agrees(&self, queued: u64) -> bool {
         let in_use = self.pool.frames() - self.pool.free();
-        let known = self.input.held() + self.output.held() + self.outgoing.len() + self.back.len();
+        let held = self.input.held() + self.output.held();
+        let owned = self.input.owned() + self.output.owned();
+        let known = held + owned + self.outgoing.len() + self.back.len();
         in_use as u64 == known as u64 + queued
     }
 
@@ -222,7 +248,6 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
                 let frame = self.frames[index];
                 let delay = now.saturating_sub(self.pool.info(frame).received);
                 self.counters.sent(class, len, delay);
-                self.pool.give_back(frame);
             }
             done += sent.accepted;
             let Some(reason) = sent.refused else {
@@ -237,6 +262,8 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
         }
         self.moved |= done > 0;
         self.outgoing.drain(..done);
+        // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
+        self.output.reclaim(&mut self.pool);
     }
 
     /// The other direction: fetch and hand over, first in, first out.
@@ -270,7 +297,6 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
             };
             for &frame in &self.back[done..done + sent.accepted] {
                 stats.sent.count(self.pool.info(frame).len);
-                self.pool.give_back(frame);
             }
             done += sent.accepted;
             if sent.refused.is_none() {
@@ -282,11 +308,12 @@ impl<B: Backend, C: Clock> DataPath<B, C> {
         }
         self.moved |= done > 0;
         self.back.drain(..done);
+        self.input.reclaim(&mut self.pool);
         self.reverse = Some(stats);
     }
 }
 
-impl<B: Backend, C: Clock> DropSink for DataPath<B, C> {
+impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
     fn dropped(&mut self, _now: Nanos, packet: Packet, reason: DropReason) {
         self.lose(packet.class, packet.len, Loss::Scheduler(reason), packet.handle as u32);
     }
@@ -297,7 +324,7 @@ impl<B: Backend, C: Clock> DropSink for DataPath<B, C> {
     }
 }
 
-impl<B: Backend, C: Clock> Port for DataPath<B, C> {
+impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
         if !self.receiving {
             return;

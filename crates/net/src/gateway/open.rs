@@ -4,9 +4,8 @@ use fairlink_core::{BuildError, Driver, Hierarchy, HierarchyError, Pacer, regist
 use thiserror::Error;
 
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
-use crate::gateway::data_path::{DataPath, RESERVE};
 use crate::gateway::remote::Publisher;
-use crate::gateway::run::Gateway;
+use crate::gateway::run::{Gateway, RealPath};
 use crate::gateway::stats::{Counters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::BackendError;
@@ -110,7 +109,7 @@ impl Gateway {
         let scheduler = registry::build(config.scheduler, &config.tree, config.leniency)?;
 
         let queued = most_queued(&config.tree);
-        let needed = queued.saturating_add(RESERVE);
+        let needed = queued.saturating_add(RealPath::RESERVE);
         let frames = config.pool_frames.unwrap_or(needed);
         if frames < needed {
             return Err(OpenError::PoolTooSmall { frames, queued, needed });
@@ -147,7 +146,7 @@ impl Gateway {
         };
         let catch_up = config.catch_up.unwrap_or(config.pacing.default_catch_up());
         let driver = Driver::new(scheduler, Pacer::new(config.tree.link().rate, catch_up));
-        let data_path = DataPath::new(
+        let data_path = RealPath::new(
             pool,
             from,
             to,

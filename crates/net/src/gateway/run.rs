@@ -1,6 +1,7 @@
 //! A gateway at work: turns of the data path on one thread, the waiting between them, and the account at the end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fairlink_core::{Driver, Nanos, Scheduler, Wake};
 use thiserror::Error;
@@ -26,13 +27,18 @@ pub struct RunError {
     pub stats: Box<GatewayStats>,
 }
 
+/// How often, [`BUSY_RETRY`] apart, a gateway that ends asks for frames that its interfaces have accepted: for 10 ms.
+const LEAVING_TRIES: u32 = 200;
+
+/// The data path between two real interfaces.
+pub(super) type RealPath = DataPath<AfPacket, AfPacket, MonotonicClock>;
 type BoxedScheduler = Box<dyn Scheduler>;
 
 /// A gateway ready to run.
 pub struct Gateway {
     pub(super) config: GatewayConfig,
     pub(super) driver: Driver<BoxedScheduler>,
-    pub(super) data_path: DataPath<AfPacket, MonotonicClock>,
+    pub(super) data_path: RealPath,
     /// Held for what dropping them does.
     pub(super) offloads: Vec<OffloadsOff>,
     pub(super) memory: MemoryBound,
@@ -97,8 +103,9 @@ impl Gateway {
                 deadline = Some(now.saturating_add(self.config.drain));
             }
             if let Some(deadline) = deadline {
-                let empty = self.driver.scheduler().backlog().packets == 0 && self.data_path.is_flushed();
-                if empty || now >= deadline {
+                let queued = self.driver.scheduler().backlog().packets > 0 || !self.data_path.is_flushed();
+                let done = !queued && !self.data_path.is_sending();
+                if done || now >= deadline {
                     return Ok(());
                 }
             }
@@ -112,7 +119,8 @@ impl Gateway {
             if !moved {
                 time.idle += end.saturating_sub(now).0;
             }
-            let retry = self.data_path.is_back_waiting().then(|| end.saturating_add(BUSY_RETRY));
+            let retry = self.data_path.is_back_waiting() || self.data_path.is_sending();
+            let retry = retry.then(|| end.saturating_add(BUSY_RETRY));
             let until = match wake {
                 _ if !self.data_path.is_flushed() => Until::TimeOnly(end.saturating_add(BUSY_RETRY)),
                 Wake::At(at) if at <= end => {
@@ -131,18 +139,24 @@ impl Gateway {
         }
     }
 
-    /// Counts what is left, takes everything out of the queues, and checks that it is what was counted.
+    /// Counts what is left, takes everything out of the queues, and checks that it is what was counted and that the pool gets
+    /// every frame back. What the interfaces have accepted has a moment to leave.
     fn close(&mut self, time: &Time) -> GatewayStats {
+        for _ in 0..LEAVING_TRIES {
+            self.data_path.reclaim();
+            if !self.data_path.is_sending() {
+                break;
+            }
+            std::thread::sleep(Duration::from_nanos(BUSY_RETRY.0));
+        }
         let mut stats = self.stats(time);
         let Self { driver, data_path, .. } = self;
-        let mut purged = 0;
+        let mut left = data_path.outgoing_packets();
         driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::Packet, _| {
             data_path.pool.give_back(packet.handle as u32);
-            purged += 1;
+            left += 1;
         });
-        data_path.input.release(&mut data_path.pool);
-        data_path.output.release(&mut data_path.pool);
-        stats.balanced &= purged + data_path.outgoing_packets() == stats.queued.packets && data_path.pool_agrees(0);
+        stats.balanced &= left == stats.queued.packets && data_path.release();
         stats
     }
 
@@ -193,7 +207,7 @@ struct Time {
 }
 
 impl Time {
-    fn shares<B: Backend, C: Clock>(&self, uptime: Nanos, data_path: &DataPath<B, C>) -> TimeShares {
+    fn shares<I, O, C>(&self, uptime: Nanos, data_path: &DataPath<I, O, C>) -> TimeShares {
         if uptime == Nanos::ZERO {
             return TimeShares::default();
         }

@@ -84,6 +84,8 @@ pub struct AfPacket {
     sender: OwnedFd,
     /// Frames waiting to be filled by the next call, in the order of its messages.
     armed: Vec<u32>,
+    /// Frames that the kernel has copied and the pool has not got back yet; at most [`BATCH`].
+    left: Vec<u32>,
     receive_arrays: Box<ReceiveArrays>,
     send_arrays: Box<SendArrays>,
     counters: BackendCounters,
@@ -137,6 +139,7 @@ impl AfPacket {
             receiver,
             sender,
             armed: Vec::with_capacity(BATCH),
+            left: Vec::with_capacity(BATCH),
             // SAFETY: both are plain data (integers and pointers) for which all zeros is valid.
             receive_arrays: unsafe { Box::<ReceiveArrays>::new_zeroed().assume_init() },
             // SAFETY: as above.
@@ -206,6 +209,9 @@ impl std::fmt::Debug for AfPacket {
 }
 
 impl Backend for AfPacket {
+    /// The kernel has copied a frame when `sendmmsg` returns.
+    const MOST_OWNED: u32 = 0;
+
     fn receive(
         &mut self,
         pool: &mut FramePool,
@@ -271,28 +277,31 @@ impl Backend for AfPacket {
     }
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
+        let frames = &frames[..frames.len().min(BATCH - self.left.len())];
+        let frame_bytes = pool.frame_bytes();
+        let arrays = &mut *self.send_arrays;
+        for (index, &frame) in frames.iter().enumerate() {
+            let info = pool.info(frame);
+            let offset = frame as usize * frame_bytes + info.start as usize;
+            // SAFETY: `frame` is one of this pool's, and the pool has checked that the packet lies within it.
+            let at = unsafe { pool.as_mut_ptr().add(offset) };
+            arrays.vectors[index] = libc::iovec { iov_base: at.cast(), iov_len: info.len as usize };
+            let message = &mut arrays.messages[index].msg_hdr;
+            message.msg_iov = &mut arrays.vectors[index];
+            message.msg_iovlen = 1;
+        }
         let mut accepted = 0;
-        while accepted < frames.len() {
-            let chunk = &frames[accepted..frames.len().min(accepted + BATCH)];
-            let frame_bytes = pool.frame_bytes();
-            let arrays = &mut *self.send_arrays;
-            for (index, &frame) in chunk.iter().enumerate() {
-                let info = pool.info(frame);
-                let offset = frame as usize * frame_bytes + info.start as usize;
-                // SAFETY: `frame` is one of this pool's, and the pool has checked that the packet lies within it.
-                let at = unsafe { pool.as_mut_ptr().add(offset) };
-                arrays.vectors[index] = libc::iovec { iov_base: at.cast(), iov_len: info.len as usize };
-                let message = &mut arrays.messages[index].msg_hdr;
-                message.msg_iov = &mut arrays.vectors[index];
-                message.msg_iovlen = 1;
+        let refused = loop {
+            if accepted == frames.len() {
+                break None;
             }
-            // SAFETY: the first messages, as many as the chunk has frames, were just set to point to one packet each, all
-            // alive until the call returns; the kernel only reads them.
+            // SAFETY: the messages up to the number of frames were just set to point to one packet each, all alive until the
+            // call returns; the kernel only reads them.
             let sent = unsafe {
                 libc::sendmmsg(
                     self.sender.as_raw_fd(),
-                    arrays.messages.as_mut_ptr(),
-                    chunk.len() as _,
+                    arrays.messages[accepted..].as_mut_ptr(),
+                    (frames.len() - accepted) as _,
                     libc::MSG_DONTWAIT as _,
                 )
             };
@@ -301,15 +310,26 @@ impl Backend for AfPacket {
                 continue;
             }
             let error = io::Error::last_os_error();
-            return match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Ok(Sent { accepted, refused: None }),
-                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => Err(self.error("sending", error)),
+            match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => break None,
+                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => {
+                    return Err(self.error("sending", error));
+                }
                 // What went before counts as sent; the next call meets the same error and reports it.
-                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => Ok(Sent { accepted, refused: None }),
-                _ => Ok(Sent { accepted, refused: Some(error) }),
-            };
-        }
-        Ok(Sent { accepted, refused: None })
+                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => break None,
+                _ => break Some(error),
+            }
+        };
+        self.left.extend_from_slice(&frames[..accepted]);
+        Ok(Sent { accepted, refused })
+    }
+
+    fn reclaim(&mut self, pool: &mut FramePool) {
+        self.left.drain(..).for_each(|frame| pool.give_back(frame));
+    }
+
+    fn owned(&self) -> usize {
+        self.left.len()
     }
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {
@@ -321,9 +341,7 @@ impl Backend for AfPacket {
     }
 
     fn release(&mut self, pool: &mut FramePool) {
-        for frame in self.armed.drain(..) {
-            pool.give_back(frame);
-        }
+        self.armed.drain(..).chain(self.left.drain(..)).for_each(|frame| pool.give_back(frame));
     }
 
     fn counters(&mut self) -> BackendCounters {

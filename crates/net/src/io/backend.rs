@@ -38,7 +38,7 @@ pub struct Arrival {
 #[must_use]
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Frames accepted, from the front.
+    /// Frames accepted, from the front. They are the backend's now.
     pub accepted: usize,
     /// Why the frame after those will never be accepted. `None` with frames left over: the interface is busy, try again.
     pub refused: Option<io::Error>,
@@ -90,9 +90,16 @@ pub struct BackendCounters {
 }
 
 /// One interface, both ways. Never blocks.
+///
+/// Each frame of the pool has one owner. A backend owns the frames that it holds ready for reception, until it appends them to
+/// the arrivals, and the frames that it accepted for sending, until it gives them back to the pool. While it owns a frame
+/// nobody else reads, changes or gives it back: an interface may fetch the bytes long after [`Backend::send`] has returned.
 pub trait Backend {
-    /// Appends up to `max` (at most 64) frames that have arrived to `out`, oldest first, in frames taken from `pool`;
-    /// fewer where the pool has no more. `now` is noted as the time of reception.
+    /// Most frames that were accepted and are not given back by [`Backend::reclaim`]. The pool needs so many more.
+    const MOST_OWNED: u32;
+
+    /// Appends up to `max` (at most 64) frames that have arrived to `out`, oldest first, in frames taken from `pool`; fewer
+    /// where the pool has no more. The frames appended are the caller's. `now` is noted as the time of reception.
     ///
     /// # Errors
     /// [`BackendError`] where the interface can no longer be used; frames appended before that are valid.
@@ -104,19 +111,27 @@ pub trait Backend {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
 
-    /// Sends `frames` in order, as many as the interface takes now. They stay the caller's, to give back.
+    /// Accepts `frames` for sending, in order, as many as the interface takes now. The backend owns those that it accepted
+    /// from here on; the others stay the caller's.
     ///
     /// # Errors
-    /// [`BackendError`] where the interface can no longer be used; none of the frames was sent then.
+    /// [`BackendError`] where the interface can no longer be used; none of the frames was accepted then.
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError>;
+
+    /// Gives the accepted frames that have left the machine back to `pool`, each once.
+    fn reclaim(&mut self, pool: &mut FramePool);
+
+    /// Frames that were accepted and not given back yet.
+    fn owned(&self) -> usize;
 
     /// What becomes readable when a frame has arrived.
     fn readable(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Frames held for reception.
+    /// Frames held ready for reception.
     fn held(&self) -> usize;
 
-    /// Gives frames held for reception back to the pool.
+    /// Stops receiving and sending, and gives all frames that it owns back to `pool`. Those accepted that had not left yet are
+    /// lost.
     fn release(&mut self, pool: &mut FramePool);
 
     /// Counters since the backend was opened.

@@ -3,8 +3,8 @@
 //! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction: when no frame is free,
 //! nothing more is received, and the interface's own queue fills and drops, which the kernel counts.
 //!
-//! Invariant: each frame is either free or held by exactly one owner (receive batch, scheduler, transmit batch); `take` and
-//! `give_back` keep a bit per frame that says which, so that a frame given back twice is found at once.
+//! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch under way between
+//! them. The pool notes of each frame whether it is taken, so that a frame given back twice is found at once.
 
 use fairlink_core::Nanos;
 use thiserror::Error;

@@ -23,6 +23,20 @@ pub(crate) struct VirtualLink {
     pub(crate) longest: Option<usize>,
     /// Whether it has been taken away.
     pub(crate) gone: bool,
+    /// Turns for which it owns a frame that it accepted; 0: it gives it back when it is asked to.
+    pub(crate) lag: u64,
+    /// The turn under way, counted by whoever turns.
+    pub(crate) turn: u64,
+    accepted: VecDeque<Accepted>,
+}
+
+/// A frame on its way out.
+#[derive(Debug)]
+struct Accepted {
+    frame: u32,
+    /// The turn from which on it is given back.
+    leaves: u64,
+    bytes: Vec<u8>,
 }
 
 impl VirtualLink {
@@ -33,9 +47,21 @@ impl VirtualLink {
         }
         Ok(())
     }
+
+    /// The frames that were accepted and not given back yet, each of them checked to be as it was.
+    pub(crate) fn accepted(&self, pool: &FramePool) -> Vec<u32> {
+        let unchanged = |accepted: &Accepted| {
+            assert_eq!(pool.packet(accepted.frame), accepted.bytes, "frame {} was changed", accepted.frame);
+            accepted.frame
+        };
+        self.accepted.iter().map(unchanged).collect()
+    }
 }
 
 impl Backend for VirtualLink {
+    /// It is busy then.
+    const MOST_OWNED: u32 = 300;
+
     fn receive(
         &mut self,
         pool: &mut FramePool,
@@ -63,7 +89,7 @@ impl Backend for VirtualLink {
         self.check()?;
         let mut accepted = 0;
         for &frame in frames {
-            if self.room == Some(0) {
+            if self.room == Some(0) || self.accepted.len() == Self::MOST_OWNED as usize {
                 break;
             }
             let packet = pool.packet(frame);
@@ -71,10 +97,22 @@ impl Backend for VirtualLink {
                 return Ok(Sent { accepted, refused: Some(io::Error::from_raw_os_error(libc::EMSGSIZE)) });
             }
             self.sent.push(packet.to_vec());
+            self.accepted.push_back(Accepted { frame, leaves: self.turn + self.lag, bytes: packet.to_vec() });
             self.room = self.room.map(|room| room - 1);
             accepted += 1;
         }
         Ok(Sent { accepted, refused: None })
+    }
+
+    fn reclaim(&mut self, pool: &mut FramePool) {
+        self.accepted(pool);
+        while let Some(accepted) = self.accepted.pop_front_if(|accepted| accepted.leaves <= self.turn) {
+            pool.give_back(accepted.frame);
+        }
+    }
+
+    fn owned(&self) -> usize {
+        self.accepted.len()
     }
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {
@@ -85,7 +123,9 @@ impl Backend for VirtualLink {
         0
     }
 
-    fn release(&mut self, _pool: &mut FramePool) {}
+    fn release(&mut self, pool: &mut FramePool) {
+        self.accepted.drain(..).for_each(|accepted| pool.give_back(accepted.frame));
+    }
 
     fn counters(&mut self) -> BackendCounters {
         BackendCounters::default()

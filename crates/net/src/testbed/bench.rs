@@ -238,7 +238,7 @@ fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats)
     let gateway = Gateway::open(gateway_config(config)?)?;
     let mut sender = AfPacket::open(&Interface::open("gen")?, &AfPacketOptions::default())?;
     let mut pool = FramePool::new(PREPARED, length)?;
-    let frames: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
+    let mut frames: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
     for (&frame, index) in frames.iter().zip(0u16..) {
         let template = FrameTemplate::new(&Headers::udp(FIRST_PORT + index % config.classes));
         let stamp = Stamp { run: 0, class: ClassId(1), sequence: 0, monotonic_ns: 0, realtime_us: 0 };
@@ -253,7 +253,13 @@ fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats)
         let mut failed = None;
         while Duration::from_nanos(clock.now().0) < config.span && failed.is_none() {
             match sender.send(&mut pool, &frames) {
-                Ok(sent) => offered += sent.accepted as u64,
+                Ok(sent) => {
+                    offered += sent.accepted as u64;
+                    frames.drain(..sent.accepted);
+                    sender.reclaim(&mut pool);
+                    // A frame that comes back is as it was, and is sent again.
+                    frames.extend(std::iter::from_fn(|| pool.take()));
+                }
                 Err(error) => failed = Some(error),
             }
         }

@@ -18,8 +18,10 @@ impl Clock for Hands {
     }
 }
 
+type TestPath = DataPath<VirtualLink, VirtualLink, Hands>;
+
 struct Bench {
-    data_path: DataPath<VirtualLink, Hands>,
+    data_path: TestPath,
     driver: Driver<Box<dyn Scheduler>>,
     tree: Hierarchy,
     hands: Hands,
@@ -43,8 +45,8 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
     let port = |port| Match { proto: Some(UDP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY };
     let scheduler = registry::build(registry::find(scheduler).unwrap(), &tree, Leniency::Refuse).unwrap();
     let hands = Hands::default();
-    let data_path = DataPath::new(
-        FramePool::new(2 * LIMIT + RESERVE, 1600).unwrap(),
+    let data_path = TestPath::new(
+        FramePool::new(2 * LIMIT + TestPath::RESERVE, 1600).unwrap(),
         VirtualLink::default(),
         VirtualLink::default(),
         hands.clone(),
@@ -71,6 +73,8 @@ impl Bench {
 
     fn wake(&mut self, now: u64) -> Wake {
         self.hands.0.set(now);
+        self.data_path.input.turn += 1;
+        self.data_path.output.turn += 1;
         self.data_path.turn(Nanos(now), &mut self.driver).unwrap().1
     }
 
@@ -86,6 +90,19 @@ impl Bench {
         assert!(balanced, "{classes:?}");
         assert!(self.data_path.pool_agrees(self.driver.scheduler().backlog().packets));
         totals.map(|amount| amount.packets)
+    }
+
+    /// Checks that no frame has two owners and that those that interfaces have accepted are as they were. How many those are.
+    fn check_owners(&self) -> usize {
+        let DataPath { pool, input, output, outgoing, back, .. } = &self.data_path;
+        let accepted = [input.accepted(pool), output.accepted(pool)].concat();
+        let waiting = outgoing.iter().map(|packet| packet.handle as u32).chain(back.iter().copied());
+        let mut frames: Vec<u32> = accepted.iter().copied().chain(waiting).collect();
+        let owners = frames.len();
+        frames.sort_unstable();
+        frames.dedup();
+        assert_eq!(frames.len(), owners, "a frame has two owners");
+        accepted.len()
     }
 
     fn sent(&self) -> Vec<Stamp> {
@@ -237,6 +254,59 @@ fn an_interface_that_goes_away_ends_the_turn_with_everything_accounted_for() {
     assert_eq!(bench.totals(), [8, 1, 0, 7]);
 }
 
+#[test]
+fn a_frame_is_sent_when_it_is_accepted_and_free_when_it_is_given_back() {
+    let mut bench = bench("fifo", true);
+    bench.data_path.output.lag = 3;
+    bench.data_path.input.lag = 2;
+    bench.data_path.input.incoming.push_back(frame(5001, 0, 1000));
+    bench.data_path.output.incoming.push_back(frame(9, 0, 1000));
+    let mut owned = Vec::new();
+    for millis in 0..5 {
+        bench.turn(millis * 1_000_000);
+        assert_eq!(bench.totals(), [1, 1, 0, 0]);
+        assert_eq!(bench.data_path.is_sending(), bench.check_owners() > 0);
+        owned.push(bench.check_owners());
+    }
+    assert_eq!(owned, [2, 2, 1, 0, 0]);
+    assert_eq!(bench.data_path.pool.free(), bench.data_path.pool.frames());
+}
+
+#[test]
+fn an_interface_that_owns_all_it_may_is_busy_until_it_gives_back() {
+    let mut bench = bench("fifo", true);
+    let frames: Vec<_> = (0..700).map(|n| frame(9, n, 100)).collect();
+    bench.data_path.input.lag = 10;
+    bench.data_path.output.incoming.extend(frames.clone());
+    let most = VirtualLink::MOST_OWNED as usize;
+    let mut owned = Vec::new();
+    for _ in 0..60 {
+        bench.turn(0);
+        bench.totals();
+        owned.push(bench.check_owners());
+    }
+    assert_eq!(owned[..6], [BATCH, 2 * BATCH, 3 * BATCH, 4 * BATCH, most, most]);
+    assert!(owned.iter().all(|&owned| owned <= most) && owned.last() == Some(&0), "{owned:?}");
+    assert_eq!(bench.data_path.input.sent, frames);
+}
+
+#[test]
+fn an_end_takes_back_what_interfaces_own_and_what_waits_for_them() {
+    let mut bench = bench("fifo", true);
+    for link in [&mut bench.data_path.input, &mut bench.data_path.output] {
+        link.incoming.extend((0..40).map(|n| frame(5001, n, 100)));
+        link.lag = u64::MAX / 2;
+        link.room = Some(5);
+    }
+    for millis in 0..20 {
+        bench.turn(millis * 1_000_000);
+    }
+    assert!(bench.data_path.is_sending() && bench.data_path.is_back_waiting() && !bench.data_path.is_flushed());
+    let pool = &mut bench.data_path.pool;
+    bench.driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| pool.give_back(packet.handle as u32));
+    assert!(bench.data_path.release());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -244,8 +314,10 @@ proptest! {
         scheduler in prop_oneof![Just("fifo"), Just("drr"), Just("hls")],
         steps in proptest::collection::vec(
             (0u64..3_000_000, 0usize..150, 5000u16..5004, 0usize..1700, proptest::option::of(0usize..30)), 1..60),
+        lags in prop_oneof![Just((0, 0)), (0u64..10, 0u64..10)],
     ) {
         let mut bench = bench(scheduler, true);
+        (bench.data_path.input.lag, bench.data_path.output.lag) = lags;
         let memory = bench.data_path.pool.memory_bytes();
         let (mut now, mut arrived) = (0, 0);
         for (pause, count, port, len, room) in steps {
@@ -258,9 +330,13 @@ proptest! {
             }
             bench.data_path.output.room = room;
             bench.data_path.input.room = room;
+            let there = bench.data_path.input.incoming.len();
             bench.turn(now);
             let [received, sent, _, queued] = bench.totals();
             prop_assert_eq!(received as usize, arrived - bench.data_path.input.incoming.len());
+            // The pool has room for a batch whatever else is in use.
+            prop_assert_eq!(there - bench.data_path.input.incoming.len(), there.min(BATCH));
+            bench.check_owners();
             prop_assert_eq!(sent as usize, bench.data_path.output.sent.len());
             prop_assert!(queued <= u64::from(2 * LIMIT) + 64);
         }
@@ -268,5 +344,8 @@ proptest! {
         let stats = bench.data_path.reverse_stats().unwrap();
         prop_assert_eq!(
             stats.received.packets, stats.sent.packets + stats.dropped.packets + stats.waiting.packets);
+        let pool = &mut bench.data_path.pool;
+        bench.driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| pool.give_back(packet.handle as u32));
+        prop_assert!(bench.data_path.release());
     }
 }
