@@ -9,7 +9,7 @@
 
 use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
-use crate::gateway::stats::{Counters, Loss, ReverseStats};
+use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
@@ -44,7 +44,7 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) classifier: Classifier,
     pub(crate) labels: Labels,
     pub(crate) overhead: Overhead,
-    pub(crate) counters: Counters,
+    pub(crate) counters: EdgeCounters,
     /// `None`: the other direction is not forwarded.
     pub(crate) reverse: Option<ReverseStats>,
     /// Whether frames are still fetched.
@@ -78,7 +78,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         classifier: Classifier,
         labels: Labels,
         overhead: Overhead,
-        counters: Counters,
+        counters: EdgeCounters,
         reverse: bool,
     ) -> Self {
         Self {
@@ -224,11 +224,6 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.reverse.is_some() && self.receiving && self.back.is_empty()
     }
 
-    fn lose(&mut self, class: ClassId, len: u32, loss: Loss, frame: u32) {
-        self.counters.lost(class, len, loss);
-        self.pool.give_back(frame);
-    }
-
     /// Hands over what is outgoing, as much as the output takes.
     fn hand_over(&mut self) {
         self.frames.clear();
@@ -256,8 +251,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             };
             let Packet { class, len, .. } = self.outgoing[done];
             let too_long = reason.raw_os_error() == Some(libc::EMSGSIZE);
-            let loss = if too_long { Loss::Scheduler(DropReason::TooLong) } else { Loss::Refused };
-            self.lose(class, len, loss, self.frames[done]);
+            self.counters.refused(class, len, if too_long { Refusal::TooLong } else { Refusal::Other });
+            self.pool.give_back(self.frames[done]);
             done += 1;
         }
         self.moved |= done > 0;
@@ -314,13 +309,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 }
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
-    fn dropped(&mut self, _now: Nanos, packet: Packet, reason: DropReason) {
-        self.lose(packet.class, packet.len, Loss::Scheduler(reason), packet.handle as u32);
+    fn dropped(&mut self, _now: Nanos, packet: Packet, _reason: DropReason) {
+        self.pool.give_back(packet.handle as u32);
     }
 
     fn marked(&mut self, _now: Nanos, packet: &Packet) {
         mark_congestion(self.pool.packet_mut(packet.handle as u32));
-        self.counters.marked(packet.class, packet.len);
     }
 }
 
@@ -341,17 +335,19 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
             let key = frame_key(bytes);
             let class = self.classifier.classify(&key);
             let label = self.labels.of(class, &key, bytes);
-            let loss = match condition {
-                _ if len < ethernet::HEADER as u32 => Some(Loss::Runt),
+            let unfit = match condition {
+                _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
                 Condition::Whole => None,
-                Condition::TooLong => Some(Loss::Scheduler(DropReason::TooLong)),
-                Condition::Checksum => Some(Loss::Checksum),
+                Condition::TooLong => Some(Unfit::TooLong),
+                Condition::Checksum => Some(Unfit::Checksum),
             };
             let len = self.overhead.accounted(len);
-            self.counters.received(class, len);
-            match loss {
+            match unfit {
                 None => batch.push(Packet { handle: u64::from(frame) | label, len, class }),
-                Some(loss) => self.lose(class, len, loss, frame),
+                Some(why) => {
+                    self.counters.unfit(class, len, why);
+                    self.pool.give_back(frame);
+                }
             }
         }
         self.arrivals = arrivals;

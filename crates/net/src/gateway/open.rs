@@ -1,12 +1,12 @@
 //! Starting a gateway: everything that can be checked is checked before a frame moves, and all memory is reserved.
 
-use fairlink_core::{BuildError, Driver, Hierarchy, HierarchyError, Pacer, registry};
+use fairlink_core::{BuildError, Counters, Driver, Hierarchy, HierarchyError, Metered, Pacer, registry};
 use thiserror::Error;
 
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::{Gateway, RealPath};
-use crate::gateway::stats::{Counters, MemoryBound};
+use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::BackendError;
 use crate::io::clock::MonotonicClock;
@@ -133,7 +133,7 @@ impl Gateway {
         }
 
         let classifier = Classifier::new(&config.matches, config.default_class);
-        let counters = Counters::new(config.tree.len(), config.tree.leaves());
+        let counters = EdgeCounters::new(config.tree.len(), config.tree.leaves());
         let kernel = [&from, &to].map(AfPacket::kernel_buffer_bytes).map(|(a, b)| u64::from(a) + u64::from(b));
         let memory = MemoryBound {
             pool_frames: u64::from(frames),
@@ -141,11 +141,11 @@ impl Gateway {
             pool_bytes: pool.memory_bytes() as u64,
             queue_packets: u64::from(queued),
             classifier_bytes: classifier.memory_bytes() as u64,
-            counters_bytes: counters.memory_bytes() as u64,
+            counters_bytes: (counters.memory_bytes() + config.tree.len() * size_of::<Counters>()) as u64,
             kernel_bytes: kernel.iter().sum(),
         };
         let catch_up = config.catch_up.unwrap_or(config.pacing.default_catch_up());
-        let driver = Driver::new(scheduler, Pacer::new(config.tree.link().rate, catch_up));
+        let driver = Driver::new(Metered::new(scheduler, &config.tree), Pacer::new(config.tree.link().rate, catch_up));
         let data_path = RealPath::new(
             pool,
             from,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::{Driver, Nanos, Scheduler, Wake};
+use fairlink_core::{Driver, Metered, Nanos, Scheduler, Wake};
 use thiserror::Error;
 
 use crate::gateway::config::GatewayConfig;
@@ -32,12 +32,13 @@ const LEAVING_TRIES: u32 = 200;
 
 /// The data path between two real interfaces.
 pub(super) type RealPath = DataPath<AfPacket, AfPacket, MonotonicClock>;
-type BoxedScheduler = Box<dyn Scheduler>;
+/// Whichever scheduler was asked for, with its traffic counted.
+type AnyScheduler = Metered<Box<dyn Scheduler>>;
 
 /// A gateway ready to run.
 pub struct Gateway {
     pub(super) config: GatewayConfig,
-    pub(super) driver: Driver<BoxedScheduler>,
+    pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
     /// Held for what dropping them does.
     pub(super) offloads: Vec<OffloadsOff>,
@@ -163,12 +164,9 @@ impl Gateway {
     fn stats(&mut self, time: &Time) -> GatewayStats {
         let Self { config, driver, data_path, memory, .. } = self;
         let scheduler = driver.scheduler();
-        let queued = |class| {
-            let queued = scheduler.class_backlog(class);
-            let waiting = data_path.outgoing(class);
-            queued + waiting
-        };
-        let classes = data_path.counters.report(config.tree.leaves(), |class| config.name(class), queued);
+        let name = |class| config.name(class);
+        let waiting = |class| data_path.outgoing(class);
+        let classes = data_path.counters.report(scheduler, config.tree.leaves(), name, waiting);
         let ([received, sent, dropped, queued], balanced) = GatewayStats::total(&classes);
         let pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
         let [input, output] = [data_path.input.counters(), data_path.output.counters()];

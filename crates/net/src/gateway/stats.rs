@@ -6,72 +6,61 @@
 
 use std::collections::BTreeMap;
 
-use fairlink_core::{Amount, ClassId, DropReason, Nanos};
+use fairlink_core::{Amount, ClassId, DropReason, Metered, Nanos, Scheduler};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Classes with a delay histogram of their own: the first so many leaves. Beyond, only the link's own is kept.
 pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
-/// Why a frame that the gateway received was not sent.
+/// Names in JSON of what the scheduler drops for, in the order of [`DropReason::index`].
+const DROP_KEYS: [&str; DropReason::ALL.len()] =
+    ["queue_packets", "queue_bytes", "total_packets", TOO_LONG, "not_a_leaf", "congestion", "purged", "class_removed"];
+const TOO_LONG: &str = "too_long";
+
+/// Why a frame was not given to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// The scheduler dropped it, or it was too long to be given to it.
-    Scheduler(DropReason),
+pub(crate) enum Unfit {
     /// It has no whole Ethernet header.
     Runt,
     /// Its checksum was left to hardware in a way that cannot be made good.
     Checksum,
-    /// The sending interface does not take it.
-    Refused,
+    /// It does not fit into the pool's frames, or an offload has joined it.
+    TooLong,
 }
 
-const LOSSES: usize = DropReason::ALL.len() + 3;
-
-impl Loss {
-    const fn index(self) -> usize {
-        match self {
-            Self::Scheduler(reason) => reason.index(),
-            Self::Runt => DropReason::ALL.len(),
-            Self::Checksum => DropReason::ALL.len() + 1,
-            Self::Refused => DropReason::ALL.len() + 2,
-        }
-    }
+impl Unfit {
+    /// Names in JSON, in the order of the enum.
+    const KEYS: [&str; 3] = ["runt", "checksum", TOO_LONG];
 }
 
-/// The names of the reasons in JSON, in the order of [`Loss::index`].
-const LOSS_KEYS: [&str; LOSSES] = [
-    "queue_packets",
-    "queue_bytes",
-    "total_packets",
-    "too_long",
-    "not_a_leaf",
-    "congestion",
-    "purged",
-    "class_removed",
-    "runt",
-    "checksum",
-    "refused_by_interface",
-];
+/// Why the output did not take a frame that the scheduler had given away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is longer than the output's frames.
+    TooLong,
+    /// For a reason of the kernel's.
+    Other,
+}
 
+impl Refusal {
+    /// Names in JSON, in the order of the enum.
+    const KEYS: [&str; 2] = [TOO_LONG, "refused_by_interface"];
+}
+
+/// What one class's frames met before the scheduler got them and after it gave them away.
 #[derive(Clone, Debug, Default)]
-struct ClassCounters {
-    received: Amount,
+struct ClassEdges {
+    unfit: [Amount; Unfit::KEYS.len()],
+    refused: [Amount; Refusal::KEYS.len()],
     sent: Amount,
-    lost: [Amount; LOSSES],
-    marked: Amount,
 }
 
-impl ClassCounters {
-    fn dropped(&self) -> Amount {
-        self.lost.iter().copied().sum()
-    }
-}
-
-/// Counters of all classes, written by the data thread alone. Nothing is allocated after construction.
+/// What happens to frames at both edges of the scheduler, by class; what happens inside is counted by [`Metered`]. Written by
+/// the data thread alone. Nothing is allocated after construction.
 #[derive(Debug)]
-pub(crate) struct Counters {
-    classes: Vec<ClassCounters>,
+pub(crate) struct EdgeCounters {
+    classes: Vec<ClassEdges>,
     /// By class; `NO_HISTOGRAM` for those without.
     histogram: Vec<u32>,
     histograms: Vec<Histogram<u64>>,
@@ -87,7 +76,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(SHORTEST_DELAY, LONGEST_DELAY, 2).expect("constant bounds that the histogram takes")
 }
 
-impl Counters {
+impl EdgeCounters {
     /// Counters for `classes` classes, the root included, of which `leaves` can have packets.
     pub(crate) fn new(classes: usize, leaves: &[ClassId]) -> Self {
         let mut index = vec![NO_HISTOGRAM; classes];
@@ -95,18 +84,14 @@ impl Counters {
             index[leaf.index()] = at as u32;
         }
         Self {
-            classes: vec![ClassCounters::default(); classes],
+            classes: vec![ClassEdges::default(); classes],
             histogram: index,
             histograms: (0..leaves.len().min(MAX_HISTOGRAMS)).map(|_| histogram()).collect(),
             all: histogram(),
         }
     }
 
-    #[inline]
-    pub(crate) fn received(&mut self, class: ClassId, len: u32) {
-        self.classes[class.index()].received.count(len);
-    }
-
+    /// The output accepted a packet of `len` accounted bytes that stayed in the gateway for `delay`.
     #[inline]
     pub(crate) fn sent(&mut self, class: ClassId, len: u32, delay: Nanos) {
         self.classes[class.index()].sent.count(len);
@@ -116,47 +101,52 @@ impl Counters {
         }
     }
 
-    #[inline]
-    pub(crate) fn lost(&mut self, class: ClassId, len: u32, loss: Loss) {
-        self.classes[class.index()].lost[loss.index()].count(len);
+    /// A frame of `len` accounted bytes was dropped before the scheduler.
+    pub(crate) fn unfit(&mut self, class: ClassId, len: u32, why: Unfit) {
+        self.classes[class.index()].unfit[why as usize].count(len);
     }
 
-    pub(crate) fn marked(&mut self, class: ClassId, len: u32) {
-        self.classes[class.index()].marked.count(len);
+    /// A packet of `len` accounted bytes was dropped behind the scheduler.
+    pub(crate) fn refused(&mut self, class: ClassId, len: u32, why: Refusal) {
+        self.classes[class.index()].refused[why as usize].count(len);
     }
 
     /// Memory in bytes; it never grows.
     pub(crate) fn memory_bytes(&self) -> usize {
         let histogram = self.all.distinct_values() * size_of::<u64>();
-        self.classes.capacity() * size_of::<ClassCounters>()
+        self.classes.capacity() * size_of::<ClassEdges>()
             + self.histogram.capacity() * size_of::<u32>()
             + (self.histograms.len() + 1) * histogram
     }
 
-    /// The counters of `leaves`, named by `name`, with what `queued` says is still there.
-    pub(crate) fn report(
+    /// The account of `leaves`, named by `name`: what was counted here, what passed `scheduler`, and what `waiting` says was
+    /// given away by it and waits for the output.
+    pub(crate) fn report<S: Scheduler>(
         &self,
+        scheduler: &Metered<S>,
         leaves: &[ClassId],
         name: impl Fn(ClassId) -> String,
-        queued: impl Fn(ClassId) -> Amount,
+        waiting: impl Fn(ClassId) -> Amount,
     ) -> Vec<ClassStats> {
         let class = |&class: &ClassId| {
-            let counters = &self.classes[class.index()];
-            let dropped = LOSS_KEYS
-                .iter()
-                .zip(counters.lost)
-                .filter(|(_, lost)| lost.packets > 0)
-                .map(|(&key, lost)| (key.to_owned(), lost))
-                .collect();
+            let edges = &self.classes[class.index()];
+            let inside = scheduler.counters(class);
+            let dropped = (DROP_KEYS.iter().zip(inside.dropped))
+                .chain(Unfit::KEYS.iter().zip(edges.unfit))
+                .chain(Refusal::KEYS.iter().zip(edges.refused));
+            let mut by_reason: BTreeMap<String, Amount> = BTreeMap::new();
+            for (&key, amount) in dropped.filter(|(_, amount)| amount.packets > 0) {
+                *by_reason.entry(key.to_owned()).or_default() += amount;
+            }
             let histogram = self.histograms.get(self.histogram[class.index()] as usize);
             ClassStats {
                 name: name(class),
-                received: counters.received,
-                sent: counters.sent,
-                dropped: counters.dropped(),
-                queued: queued(class),
-                dropped_by_reason: dropped,
-                marked: counters.marked,
+                received: inside.received + edges.unfit.iter().copied().sum(),
+                sent: edges.sent,
+                dropped: by_reason.values().copied().sum(),
+                queued: scheduler.class_backlog(class) + waiting(class),
+                dropped_by_reason: by_reason,
+                marked: inside.marked,
                 delay_s: histogram.and_then(DelayStats::of),
             }
         };

@@ -1,10 +1,13 @@
 //! The data path over interfaces that exist only in memory.
 
 use super::*;
+use crate::gateway::stats::{ClassStats, GatewayStats};
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 use fairlink_config::matching::{Match, PortRange, UDP};
-use fairlink_core::{ClassConfig, Hierarchy, Leniency, LinkConfig, Pacer, QueueKind, QueueLimits, Rate, registry};
+use fairlink_core::{
+    ClassConfig, Hierarchy, Leniency, LinkConfig, Metered, Pacer, QueueKind, QueueLimits, Rate, registry,
+};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,7 +25,7 @@ type TestPath = DataPath<VirtualLink, VirtualLink, Hands>;
 
 struct Bench {
     data_path: TestPath,
-    driver: Driver<Box<dyn Scheduler>>,
+    driver: Driver<Metered<Box<dyn Scheduler>>>,
     tree: Hierarchy,
     hands: Hands,
 }
@@ -53,10 +56,15 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
         Labels::new(&tree),
         Overhead::NONE,
-        Counters::new(tree.len(), tree.leaves()),
+        EdgeCounters::new(tree.len(), tree.leaves()),
         reverse,
     );
-    Bench { data_path, driver: Driver::new(scheduler, Pacer::new(link.rate, Nanos::ZERO)), tree, hands }
+    Bench {
+        data_path,
+        driver: Driver::new(Metered::new(scheduler, &tree), Pacer::new(link.rate, Nanos::ZERO)),
+        tree,
+        hands,
+    }
 }
 
 fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
@@ -78,18 +86,22 @@ impl Bench {
         self.data_path.turn(Nanos(now), &mut self.driver).unwrap().1
     }
 
-    /// Received, sent, dropped and queued packets of all classes; panics where a class or the pool does not balance.
-    fn totals(&self) -> [u64; 4] {
-        let queued = |class| {
-            let queued: Amount = self.driver.scheduler().class_backlog(class);
-            let waiting = self.data_path.outgoing(class);
-            queued + waiting
-        };
-        let classes = self.data_path.counters.report(self.tree.leaves(), |class| class.0.to_string(), queued);
-        let (totals, balanced) = crate::gateway::stats::GatewayStats::total(&classes);
+    /// The account of all classes; panics where a class or the pool does not balance.
+    fn classes(&self) -> (Vec<ClassStats>, [u64; 4]) {
+        let Self { data_path, driver, tree, .. } = self;
+        let scheduler = driver.scheduler();
+        let name = |class: ClassId| class.0.to_string();
+        let classes = data_path.counters.report(scheduler, tree.leaves(), name, |class| data_path.outgoing(class));
+        let (totals, balanced) = GatewayStats::total(&classes);
         assert!(balanced, "{classes:?}");
-        assert!(self.data_path.pool_agrees(self.driver.scheduler().backlog().packets));
-        totals.map(|amount| amount.packets)
+        assert!(data_path.pool_agrees(scheduler.backlog().packets));
+        assert_eq!(scheduler.check_invariants(), Ok(()));
+        (classes, totals.map(|amount| amount.packets))
+    }
+
+    /// Received, sent, dropped and queued packets of all classes.
+    fn totals(&self) -> [u64; 4] {
+        self.classes().1
     }
 
     /// Checks that no frame has two owners and that those that interfaces have accepted are as they were. How many those are.
@@ -169,7 +181,7 @@ fn what_the_output_never_takes_is_dropped_and_named() {
         bench.turn(millis * 1_000_000);
     }
     assert_eq!(bench.totals(), [3, 2, 1, 0]);
-    let classes = bench.data_path.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    let (classes, _) = bench.classes();
     assert_eq!(classes[0].dropped_by_reason["too_long"], Amount { packets: 1, bytes: 900 });
 }
 
@@ -182,7 +194,7 @@ fn too_long_and_cut_short_frames_are_counted_drops() {
         bench.turn(millis * 1_000_000);
     }
     assert_eq!(bench.totals(), [5, 1, 4, 0]);
-    let classes = bench.data_path.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    let (classes, _) = bench.classes();
     assert_eq!(classes[0].dropped_by_reason["too_long"].packets, 1);
     assert_eq!(classes[1].dropped_by_reason["too_long"].packets, 1);
     assert_eq!(classes[1].dropped_by_reason["runt"].packets, 2);
@@ -232,7 +244,7 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
         bench.turn(u64::from(millis) * 1_000_000);
     }
     bench.totals();
-    let classes = bench.data_path.counters.report(bench.tree.leaves(), |_| String::new(), |_| Amount::default());
+    let (classes, _) = bench.classes();
     let (capable, other) = (&classes[0], &classes[1]);
     assert!(capable.marked.packets > 0 && !capable.dropped_by_reason.contains_key("congestion"), "{capable:?}");
     assert!(other.marked.packets == 0 && other.dropped_by_reason["congestion"].packets > 0, "{other:?}");
