@@ -1,7 +1,8 @@
-//! What a demo plays, and what came of it: a [`DemoPlan`] and a [`DemoOutcome`], plain data on every system.
+//! What a demo plays, a [`DemoPlan`], and what came of it, a [`DemoOutcome`]. Both are plain data on every system.
 //!
-//! The plan brings the ideal rates with it, so that any scenario can be played; the experiments of \[hls\] are data of
-//! `fairlink-lab`. The test bed plays a plan on real packets. A simulator fills in the same outcome where that cannot be had.
+//! The plan brings the ideal rates with it, so that any scenario can be played. The experiments of \[hls\] are such plans and
+//! live in `fairlink-lab`. The test bed plays a plan on real packets. Where real packets cannot be had, a simulator fills in the
+//! same outcome.
 
 use std::collections::BTreeMap;
 
@@ -102,7 +103,7 @@ pub struct DemoPhase {
     pub classes: Vec<DemoRate>,
 }
 
-/// Where the frames of a run went. What is shared out is dropped on purpose; what is lost is not accounted for.
+/// Where the frames of a run went. Frames that the queues drop are counted; frames that are lost are missing from the count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Accounting {
     /// Frames that the generator sent.
@@ -152,8 +153,8 @@ pub struct DemoRun {
 }
 
 impl DemoRun {
-    /// The largest difference between a measured rate and its ideal: phase, class, and the difference as a part of the ideal
-    /// (of the link's rate where the ideal is nothing).
+    /// The largest difference between a measured rate and its ideal: the index of the phase, the class, and the difference as
+    /// a part of the ideal. Where the ideal is nothing, it is a part of the link's rate.
     #[must_use]
     pub fn worst(&self) -> Option<(usize, &str, f64)> {
         let all = self.phases.iter().enumerate().flat_map(|(index, phase)| {

@@ -1,5 +1,4 @@
-//! Interfaces, memory for frames, clocks and waiting: everything that touches the system on behalf of the gateway and of the
-//! test bed.
+//! What touches the system: interfaces, sockets, memory for frames, clocks and waiting. The gateway and the test bed share it.
 
 pub(crate) mod af_packet;
 pub(crate) mod backend;

@@ -1,5 +1,5 @@
-//! A network of one's own to try things in: private namespaces, virtual cables, a generator and a receiver of traffic, the
-//! kernel's HTB to compare with, the demo's stage and the gateway's bench.
+//! A private network to try things in: namespaces, virtual cables, a generator and a receiver of traffic, the kernel's HTB to
+//! compare with, the demo's stage and the gateway's bench.
 
 pub(crate) mod addressing;
 pub(crate) mod bench;

@@ -1,4 +1,4 @@
-//! What a gateway does: its interfaces, classes and policies, as values that nothing has been checked of yet.
+//! What a gateway is to do: its interfaces, classes and policies. Opening the gateway checks them.
 
 use fairlink_config::link::LinkFile;
 use fairlink_config::matching::Match;
@@ -42,7 +42,7 @@ pub enum Processor {
     Any,
 }
 
-/// What a gateway does. Start from [`GatewayConfig::new`].
+/// What a gateway is to do. Start from [`GatewayConfig::new`].
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
     /// Interface that the shared direction comes from.
@@ -51,13 +51,13 @@ pub struct GatewayConfig {
     pub output: String,
     /// The classes.
     pub tree: Hierarchy,
-    /// Their names by id, the root's included; a class without is called by its number.
+    /// Names of the classes by id, the root's included. A class without a name is called by its number.
     pub names: Vec<String>,
     /// The scheduler.
     pub scheduler: &'static SchedulerInfo,
     /// What to do with what the scheduler cannot honour.
     pub leniency: Leniency,
-    /// Which frames belong to which class; the first that matches.
+    /// Which frames belong to which class; the first match counts.
     pub matches: Vec<(ClassId, Match)>,
     /// The class of all other frames; a leaf.
     pub default_class: ClassId,
@@ -65,7 +65,7 @@ pub struct GatewayConfig {
     pub overhead: Overhead,
     /// How the data thread waits.
     pub pacing: Pacing,
-    /// Lost time that is made up for; the mode's default when absent.
+    /// Lost time that the gateway makes up for; the default of `pacing` when absent.
     pub catch_up: Option<Nanos>,
     /// Where the data thread runs.
     pub processor: Processor,
@@ -77,15 +77,15 @@ pub struct GatewayConfig {
     pub long_frames: LongFrames,
     /// The sockets.
     pub sockets: AfPacketOptions,
-    /// Frames in the packet pool; just enough when absent.
+    /// Frames in the packet pool; as many as can be needed when absent.
     pub pool_frames: Option<u32>,
-    /// How long to go on sending what is queued after a stop; what is left then is counted.
+    /// How long the gateway goes on sending queued packets after a stop. Packets left after that are counted.
     pub drain: Nanos,
 }
 
 impl GatewayConfig {
-    /// A gateway from `input` to `output` with the defaults of a bridge that shares its link by `scheduler` among the classes
-    /// of `tree`; all frames belong to `default_class` until `matches` are set.
+    /// A gateway from `input` to `output` that shares its link by `scheduler` among the classes of `tree`. All frames belong to
+    /// `default_class` until `matches` are set.
     #[must_use]
     pub fn new(
         input: &str,

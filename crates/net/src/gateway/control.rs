@@ -1,7 +1,7 @@
 //! The control socket: how other programs talk to a running gateway.
 //!
-//! A Unix stream socket that only its owner may open. A request is one line of JSON, the answer is one line of JSON, any
-//! number of them on a connection:
+//! The socket is a Unix stream socket that only its owner may open. A request is one line of JSON, and so is its answer. A
+//! connection carries any number of them:
 //!
 //! ```text
 //! {"cmd": "stats"}
@@ -9,8 +9,8 @@
 //! {"ok": false, "error": "..."}           (anything not understood)
 //! ```
 //!
-//! Unknown members of a request are ignored. One connection is served at a time, a silent one for at most
-//! [`PATIENCE`]; a request is at most [`LONGEST_LINE`] bytes.
+//! Unknown members of a request are ignored. One connection is served at a time; one that is silent for [`PATIENCE`] is
+//! closed. A request has at most [`LONGEST_LINE`] bytes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
@@ -48,7 +48,7 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
-    /// Something else than a socket is there.
+    /// A file that is not a socket is there.
     #[error("{path} exists and is not a socket")]
     NotASocket {
         /// The path.
@@ -118,8 +118,8 @@ impl Reply {
     }
 }
 
-/// Where the socket of the gateway into `output` is by default: `fairlink-OUTPUT.sock` in `$XDG_RUNTIME_DIR`, or in `/run`
-/// where that is not set.
+/// The default place of the socket of a gateway into `output`: `fairlink-OUTPUT.sock` in `$XDG_RUNTIME_DIR`, or in `/run` where
+/// that is not set.
 #[must_use]
 pub fn default_path(output: &str) -> PathBuf {
     directories().remove(0).join(format!("fairlink-{output}.sock"))
@@ -191,8 +191,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Makes a socket at `path` that only its owner may open, and serves what `remote` tells on a thread of its own. What is
-    /// left of a gateway that has died is replaced.
+    /// Makes a socket at `path` that only its owner may open. A thread of its own answers there with what `remote` says. The
+    /// socket of a gateway that has died is replaced.
     ///
     /// # Errors
     /// [`ControlError`].

@@ -1,11 +1,16 @@
-//! The data path of the gateway, one turn at a time: fetch, classify, enqueue, dequeue what is due, hand over; and the other
-//! direction, unshaped. It runs over any [`Backend`] and any [`Clock`], so that tests run it without a network.
+//! The data path of the gateway, one turn at a time. A turn fetches frames from the input, classifies and enqueues them,
+//! dequeues what is due, and hands it to the output. Then it forwards the other direction, unshaped. The data path runs over any
+//! [`Backend`] and any [`Clock`], so that tests run it without a network.
 //!
-//! Invariants, after every turn: each class's received = sent + dropped + queued; each frame in use is in a queue, waits for an
-//! interface, or is owned by a backend, which holds it for reception or has accepted it for sending. A frame counts as sent
-//! when the output accepts it, and its place in the pool is free when the output gives it back. At most [`BATCH`] packets wait
-//! for each interface: while the output is busy nothing more is dequeued, while the input is busy nothing more is fetched from
-//! the output, so that nothing is lost there.
+//! Two invariants hold after every turn:
+//! * For each class, received = sent + dropped + queued.
+//! * Each frame in use is in a queue, waits for an interface, or is owned by a backend. A backend owns what it holds for
+//!   reception and what it has accepted for sending.
+//!
+//! A frame counts as sent when the output accepts it. Its place in the pool is free when the output gives it back.
+//!
+//! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
+//! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
@@ -18,9 +23,9 @@ use crate::wire::ethernet;
 use crate::wire::labels::{Labels, mark_congestion};
 use crate::wire::parse::frame_key;
 
-/// One working turn in so many is timed in detail. A prime, so that it does not run in step with the traffic.
+/// Of so many working turns one is timed in detail. The number is a prime, so that it does not run in step with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
-/// After this the output is tried again when it was busy.
+/// A busy interface is tried again after this time.
 pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
 
 /// Time spent in turns that were timed in detail, in nanoseconds.
@@ -34,7 +39,7 @@ pub(crate) struct Sampled {
     pub(crate) reverse: u64,
 }
 
-/// Everything but the scheduler; see the module.
+/// All parts of the path but the scheduler; see the module.
 #[derive(Debug)]
 pub(crate) struct DataPath<I, O, C> {
     pub(crate) pool: FramePool,
@@ -53,10 +58,10 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) sampled: Sampled,
     arrivals: Vec<Arrival>,
     intake: Vec<Packet>,
-    /// Given by the driver, to be handed over; `frames` are their frames.
+    /// Packets from the scheduler that wait for the output; `frames` is scratch space for their frames.
     outgoing: Vec<Packet>,
     frames: Vec<u32>,
-    /// Frames of the other direction, to be handed over.
+    /// Frames of the other direction that wait for the input.
     back: Vec<u32>,
     moved: bool,
     sampling: bool,
@@ -106,7 +111,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
-    /// One turn of both directions. Whether any frame moved, and when the next turn is due if nothing arrives before.
+    /// One turn of both directions. Returns whether any frame moved, and when the next turn is due if nothing arrives before.
     pub(crate) fn turn<S: Scheduler>(
         &mut self,
         now: Nanos,
@@ -156,8 +161,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.output.reclaim(&mut self.pool);
     }
 
-    /// Takes all frames outside of the scheduler back into the pool. Whether the pool is whole then, as it is where nothing is
-    /// left in the scheduler.
+    /// Takes all frames outside of the scheduler back into the pool. Returns whether the pool is whole then. It is, where the
+    /// scheduler has no packets.
     pub(crate) fn release(&mut self) -> bool {
         let outgoing = self.outgoing.drain(..).map(|packet| packet.handle as u32);
         outgoing.chain(self.back.drain(..)).for_each(|frame| self.pool.give_back(frame));
@@ -166,7 +171,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.pool.free() == self.pool.frames()
     }
 
-    /// The time, where this turn is timed in detail.
+    /// The time, if this turn is timed in detail; else zero, which costs nothing.
     #[inline]
     fn lap(&self) -> Nanos {
         if self.sampling { self.clock.now() } else { Nanos::ZERO }
@@ -196,7 +201,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         !self.back.is_empty()
     }
 
-    /// Whether an interface has accepted frames that have not left yet, as far as was seen.
+    /// Whether an interface owns frames that it has accepted.
     pub(crate) fn is_sending(&self) -> bool {
         self.input.owned() + self.output.owned() > 0
     }

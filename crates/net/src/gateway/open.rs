@@ -1,4 +1,4 @@
-//! Starting a gateway: everything that can be checked is checked before a frame moves, and all memory is reserved.
+//! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
 
 use fairlink_core::{BuildError, Counters, Driver, Hierarchy, HierarchyError, Metered, Pacer, registry};
 use thiserror::Error;
@@ -80,7 +80,7 @@ pub enum OpenError {
 }
 
 impl Gateway {
-    /// Checks the configuration and the interfaces, opens them, and reserves all memory. Frames that arrive from now on wait
+    /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on wait
     /// in the kernel's buffers until [`Gateway::run`].
     ///
     /// # Errors
@@ -161,13 +161,13 @@ impl Gateway {
     }
 }
 
-/// Notes on an interface that works but may surprise.
+/// Notes on an interface that works, but perhaps not as expected.
 fn look_at(interface: &Interface, notes: &mut Vec<String>) {
     let name = &interface.name;
     if interface.has_address {
         notes.push(format!(
-            "{name} has an IP address: the kernel also answers what the gateway forwards; a gateway's interfaces should \
-             have none (`ip address flush dev {name}`)"
+            "{name} has an IP address, so the kernel also answers frames that the gateway forwards; a gateway's interfaces \
+             should have none (`ip address flush dev {name}`)"
         ));
     }
     if interface.driver == "veth" && (interface.offloads.tso || interface.offloads.gso) {
@@ -178,7 +178,7 @@ fn look_at(interface: &Interface, notes: &mut Vec<String>) {
     }
 }
 
-/// Raises the link's largest packet to the input's frames, where they are longer and that is wanted.
+/// Raises the link's largest packet to the length of the input's frames, if they are longer and the policy allows it.
 fn fit_largest_packet(config: &mut GatewayConfig, input: &Interface, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let untagged = config.overhead.accounted(input.untagged_frame());
     let limit = config.tree.link().max_packet;

@@ -1,5 +1,5 @@
-//! Statistics of a running gateway for other threads, without a lock in the data path: the data thread only looks whether it
-//! was asked, once a turn, and answers between turns.
+//! Statistics of a running gateway for other threads. The data thread looks once a turn whether it was asked, which takes no
+//! lock, and answers between turns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,13 +39,12 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Answer> {
-        // Whatever thread died holding it left a whole answer: it is replaced, never changed.
+        // An answer is replaced and never changed, so a thread that died holding the lock left a whole one.
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Asks a running gateway for statistics, from any thread. The data thread only looks whether it was asked, once a turn; each
-/// answer costs it some microseconds per class.
+/// Asks a running gateway for statistics, from any thread. An answer costs the data thread some microseconds per class.
 #[derive(Clone, Debug)]
 pub struct Remote(Arc<Shared>);
 

@@ -1,4 +1,4 @@
-//! A gateway at work: turns of the data path on one thread, the waiting between them, and the account at the end.
+//! A gateway at work: turns of the data path on one thread, the waiting between turns, and the account at the end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::io::interface::OffloadsOff;
 use crate::io::pacing::{self, Until};
 use crate::io::sys;
 
-/// A gateway that had to end: an interface went away.
+/// Why a gateway had to end: an interface went away.
 #[derive(Debug, Error)]
 #[error("{source}")]
 pub struct RunError {
     /// What happened.
     pub source: BackendError,
-    /// The statistics up to there; every packet is accounted for here too.
+    /// The statistics up to the end. Every packet is accounted for here too.
     pub stats: Box<GatewayStats>,
 }
 
-/// How often, [`BUSY_RETRY`] apart, a gateway that ends asks for frames that its interfaces have accepted: for 10 ms.
+/// How often a gateway that ends asks its interfaces for frames that they own. It asks every [`BUSY_RETRY`], so for 10 ms.
 const LEAVING_TRIES: u32 = 200;
 
 /// The data path between two real interfaces.
@@ -40,7 +40,7 @@ pub struct Gateway {
     pub(super) config: GatewayConfig,
     pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
-    /// Held for what dropping them does.
+    /// Dropping them turns the offloads on again.
     pub(super) offloads: Vec<OffloadsOff>,
     pub(super) memory: MemoryBound,
     pub(super) notes: Vec<String>,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// What the user should know, a sentence each: what was changed, what may go wrong.
+    /// What the user should know: what was changed and what may go wrong, a sentence each.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -73,14 +73,14 @@ impl Gateway {
         self.publisher.remote()
     }
 
-    /// Moves frames on this thread, which is put on the configured processor, until `stop` is set (seen within 50 ms) or an
-    /// interface goes away. Offloads that were turned off are turned on again before it returns.
+    /// Moves frames until `stop` is set or an interface goes away. It runs on this thread, which it puts on the configured
+    /// processor, and sees `stop` within 50 ms. Before it returns it turns those offloads on again that it had turned off.
     ///
     /// # Errors
     /// [`RunError`] where an interface went down or away.
     pub fn run(mut self, stop: &AtomicBool) -> Result<GatewayStats, RunError> {
         if let Some(processor) = self.processor {
-            // The processor was checked at start; should it have gone since, the thread runs elsewhere.
+            // The processor was checked at the start. If it has gone since, the thread runs elsewhere.
             let _ = sys::pin_thread(processor);
         }
         pacing::wake_punctually();
@@ -140,8 +140,9 @@ impl Gateway {
         }
     }
 
-    /// Counts what is left, takes everything out of the queues, and checks that it is what was counted and that the pool gets
-    /// every frame back. What the interfaces have accepted has a moment to leave.
+    /// Ends the account. Frames that the interfaces have accepted get a moment to leave. What is left in the queues is counted,
+    /// then taken out. The statistics are balanced if the packets taken out are as many as were counted, and if the pool gets
+    /// every frame back.
     fn close(&mut self, time: &Time) -> GatewayStats {
         for _ in 0..LEAVING_TRIES {
             self.data_path.reclaim();
@@ -197,7 +198,7 @@ impl Gateway {
     }
 }
 
-/// Since when the thread runs, and how long of it there was nothing to do, in nanoseconds.
+/// When the thread started, and for how many nanoseconds it has had nothing to do.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     start: Nanos,
@@ -212,7 +213,7 @@ impl Time {
         let idle = (self.idle as f64 / uptime.0 as f64).min(1.0);
         let sampled = data_path.sampled;
         let parts = sampled.receive + sampled.classify + sampled.send + sampled.reverse;
-        // Time of turns that is none of the others'.
+        // What is left of the turns when the other parts are taken off.
         let scheduler = sampled.total.saturating_sub(parts);
         let all = (parts + scheduler).max(1) as f64;
         let share = |part: u64| (1.0 - idle) * part as f64 / all;

@@ -1,8 +1,10 @@
-//! What the gateway counts, and the form in which it tells: one JSON object that programs can rely on.
+//! What the gateway counts, and the form in which it reports: one JSON object that programs can rely on.
 //!
-//! The identity that everything is checked against, for each class and in all, after every turn:
-//! received = sent + dropped + queued, in packets and in bytes. Bytes are accounted bytes: the frame without its check
-//! sequence, plus the link's configured overhead.
+//! After every turn, received = sent + dropped + queued, in packets and in bytes, for each class and in all. Bytes are accounted
+//! bytes: the frame without its check sequence, plus the link's configured overhead.
+//!
+//! The core's [`Metered`] counts what happens in the scheduler, [`EdgeCounters`] what happens before and behind it. The identity
+//! holds only if both agree.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +12,10 @@ use fairlink_core::{Amount, ClassId, DropReason, Metered, Nanos, Scheduler};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Classes with a delay histogram of their own: the first so many leaves. Beyond, only the link's own is kept.
+/// So many leaves, the first ones, have a delay histogram of their own. Delays of the others only count in the link's.
 pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
-/// Names in JSON of what the scheduler drops for, in the order of [`DropReason::index`].
+/// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
 const DROP_KEYS: [&str; DropReason::ALL.len()] =
     ["queue_packets", "queue_bytes", "total_packets", TOO_LONG, "not_a_leaf", "congestion", "purged", "class_removed"];
 const TOO_LONG: &str = "too_long";
@@ -23,7 +25,7 @@ const TOO_LONG: &str = "too_long";
 pub(crate) enum Unfit {
     /// It has no whole Ethernet header.
     Runt,
-    /// Its checksum was left to hardware in a way that cannot be made good.
+    /// Its checksum was left to hardware and cannot be computed here.
     Checksum,
     /// It does not fit into the pool's frames, or an offload has joined it.
     TooLong,
@@ -39,7 +41,7 @@ impl Unfit {
 pub(crate) enum Refusal {
     /// It is longer than the output's frames.
     TooLong,
-    /// For a reason of the kernel's.
+    /// The kernel refused it for another reason.
     Other,
 }
 
@@ -56,8 +58,8 @@ struct ClassEdges {
     sent: Amount,
 }
 
-/// What happens to frames at both edges of the scheduler, by class; what happens inside is counted by [`Metered`]. Written by
-/// the data thread alone. Nothing is allocated after construction.
+/// Counts, by class, what happens to frames at both edges of the scheduler. [`Metered`] counts what happens inside. Only the
+/// data thread writes here. Nothing is allocated after construction.
 #[derive(Debug)]
 pub(crate) struct EdgeCounters {
     classes: Vec<ClassEdges>,
@@ -68,7 +70,7 @@ pub(crate) struct EdgeCounters {
 }
 
 const NO_HISTOGRAM: u32 = u32::MAX;
-/// Delays are told apart from 1 us up to 100 s, to two digits; outside they count as those.
+/// Histograms tell delays from 1 us to 100 s apart, to two digits. Shorter and longer delays count as those.
 const SHORTEST_DELAY: u64 = 1_000;
 const LONGEST_DELAY: u64 = 100_000_000_000;
 
@@ -119,8 +121,8 @@ impl EdgeCounters {
             + (self.histograms.len() + 1) * histogram
     }
 
-    /// The account of `leaves`, named by `name`: what was counted here, what passed `scheduler`, and what `waiting` says was
-    /// given away by it and waits for the output.
+    /// The account of `leaves`, named by `name`. It joins what was counted here, what `scheduler` has counted, and the packets
+    /// that have left the scheduler and wait for the output, which `waiting` tells.
     pub(crate) fn report<S: Scheduler>(
         &self,
         scheduler: &Metered<S>,
@@ -159,8 +161,8 @@ impl EdgeCounters {
     }
 }
 
-/// How long packets stayed in the gateway, from being fetched to being handed to the sending interface, in seconds. What they
-/// wait in the kernel before is not seen.
+/// How long packets stayed in the gateway, in seconds: from when they were fetched until the output accepted them. The time that
+/// they wait in the kernel before that is not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DelayStats {
     /// Mean.
@@ -207,7 +209,7 @@ pub struct ClassStats {
     /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `too_long`, `not_a_leaf`, `congestion`,
     /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
-    /// What was marked as having met congestion (CE) instead of being dropped. It is also among what was sent, dropped or queued.
+    /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
     #[serde(default)]
     pub marked: Amount,
     /// `None` where nothing was sent, and beyond the first 1024 leaves.
@@ -227,11 +229,11 @@ pub struct ReverseStats {
     pub waiting: Amount,
 }
 
-/// What the data thread did with its time, as parts of 1 that add up to 1. Idle is measured; the rest is divided in proportion
-/// to turns timed in detail, one working turn in 61.
+/// What the data thread did with its time, as parts of 1 that add up to 1. Idle time is measured. The rest is estimated from
+/// one working turn in 61, which is timed in detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeShares {
-    /// Waiting, or looking for frames in vain.
+    /// Waiting, or looking for frames where there were none.
     pub idle: f64,
     /// Fetching frames from the kernel.
     pub receive: f64,
@@ -309,7 +311,7 @@ pub struct GatewayStats {
     pub balanced: bool,
     /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
     pub kernel_dropped_packets: u64,
-    /// Frames that an offload had joined, among the dropped as `too_long`: turn GRO, LRO and the sender's TSO off.
+    /// Frames that an offload had joined, which were dropped as `too_long`. Turn GRO, LRO and the sender's TSO off.
     pub super_packets: u64,
     /// Checksums that the sender had left to hardware and the gateway computed.
     pub checksums_completed: u64,
@@ -325,7 +327,7 @@ pub struct GatewayStats {
     pub time: TimeShares,
     /// The memory bound.
     pub memory: MemoryBound,
-    /// Frames of the pool that were in use at the most.
+    /// The most frames of the pool that were in use at once.
     pub pool_most_used: u64,
     /// Leaf classes, in the order of the link file.
     pub classes: Vec<ClassStats>,

@@ -1,12 +1,13 @@
-//! The default backend: packet sockets (packet(7)), `recvmmsg` and `sendmmsg` straight into and out of the pool. It works on
-//! every Ethernet interface, and without root inside a user namespace.
+//! The default backend: packet sockets (packet(7)). `recvmmsg` fills frames of the pool, `sendmmsg` reads them; nothing is copied
+//! in between. It works on every Ethernet interface, and without root inside a user namespace.
 //!
-//! Receiving and sending each have a socket of their own. The receiving one is bound to all protocols of its interface,
-//! sees no outgoing frames, and makes the interface promiscuous while it is open; the sending one receives nothing.
+//! Each direction has a socket of its own. The receiving socket takes all protocols of its interface, sees no outgoing frames,
+//! and makes the interface promiscuous while it is open. The sending socket receives nothing.
 //!
-//! What the kernel changes on the way is changed back: a VLAN tag that it took out is put in again, and a checksum that the
-//! sender left to hardware (usual on veth) is computed. The memory-mapped ring TPACKET_V3 is not used: it hands frames over
-//! by blocks, which adds half a millisecond.
+//! What the kernel changes on the way is changed back. A VLAN tag that the kernel took out is put in again. A checksum that the
+//! sender left to hardware, as is usual on veth, is computed.
+//!
+//! The memory-mapped ring TPACKET_V3 is not used, because it hands frames over by blocks, which adds half a millisecond.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,9 +25,9 @@ use crate::wire::ethernet;
 /// How the sockets are set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfPacketOptions {
-    /// The kernel's buffer for frames not yet fetched, in bytes, asked for; the kernel may allow less.
+    /// Bytes asked for as the kernel's buffer of frames not yet fetched. The kernel may allow less.
     pub receive_buffer: u32,
-    /// The kernel's buffer for frames not yet sent, in bytes, asked for; the kernel may allow less.
+    /// Bytes asked for as the kernel's buffer of frames not yet sent. The kernel may allow less.
     pub send_buffer: u32,
     /// Whether frames are handed to the driver past the interface's queueing discipline.
     pub qdisc_bypass: bool,
@@ -149,7 +150,7 @@ impl AfPacket {
         })
     }
 
-    /// Bytes that the kernel's receive and send buffers of this interface may take, as the kernel says.
+    /// Sizes of the kernel's receive and send buffers of this interface in bytes, as the kernel accounts for them.
     #[must_use]
     pub(crate) fn kernel_buffer_bytes(&self) -> (u32, u32) {
         self.buffers
@@ -163,7 +164,7 @@ impl AfPacket {
         }
     }
 
-    /// Makes of message `index` an arrival in `frame`.
+    /// The arrival that message `index` has put into `frame`.
     fn arrival(&mut self, pool: &mut FramePool, now: Nanos, index: usize, frame: u32) -> Arrival {
         let message = &self.receive_arrays.messages[index];
         // With MSG_TRUNC the kernel says how long the packet really is.
@@ -315,7 +316,7 @@ impl Backend for AfPacket {
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => {
                     return Err(self.error("sending", error));
                 }
-                // What went before counts as sent; the next call meets the same error and reports it.
+                // Frames before this one were accepted. The next call meets the same error and reports it.
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => break None,
                 _ => break Some(error),
             }

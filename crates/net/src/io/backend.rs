@@ -1,5 +1,5 @@
-//! What the gateway needs of an interface: frames in, frames out, something to wait for. [`crate::io::af_packet`] is the real
-//! one; [`crate::io::virtual_link`] is for tests.
+//! What the gateway needs of an interface: frames in, frames out, something to wait for. `af_packet` is the backend for real
+//! interfaces, `virtual_link` the one for tests.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,20 +15,20 @@ pub(crate) const BATCH: usize = 64;
 /// What a received frame is fit for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Whole, and may be sent on.
+    /// It is whole and may be sent on.
     Whole,
-    /// Longer than the pool's frames, or several packets joined into one by an offload; its first bytes are there.
+    /// It is longer than the pool's frames, or an offload has joined it from several packets. Its first bytes are there.
     TooLong,
-    /// Its checksum was left to hardware in a way that cannot be made good.
+    /// Its checksum was left to hardware and cannot be computed here.
     Checksum,
 }
 
-/// A received frame; its place is in the pool's [`crate::io::frame_pool::FrameInfo`].
+/// A received frame. The pool knows where in the frame its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Frame in the pool, owned by whoever has this.
+    /// The frame in the pool. Whoever has this owns it.
     pub frame: u32,
-    /// Length on the wire in bytes, VLAN tags included, frame check sequence not; more than is in the pool where too long.
+    /// Length on the wire in bytes, with VLAN tags and without frame check sequence. If it is too long, the pool has less of it.
     pub len: u32,
     /// What it is fit for.
     pub condition: Condition,
@@ -40,7 +40,7 @@ pub struct Arrival {
 pub struct Sent {
     /// Frames accepted, from the front. They are the backend's now.
     pub accepted: usize,
-    /// Why the frame after those will never be accepted. `None` with frames left over: the interface is busy, try again.
+    /// Why the frame after those will never be accepted. If it is `None` and frames are left over, the interface is busy.
     pub refused: Option<io::Error>,
 }
 
@@ -81,25 +81,26 @@ pub enum BackendError {
 pub struct BackendCounters {
     /// Frames that the kernel dropped because the gateway did not fetch them in time.
     pub kernel_dropped: u64,
-    /// Frames whose checksum had been left to hardware and was computed in software.
+    /// Frames whose checksum was left to hardware and was computed here.
     pub checksums_completed: u64,
-    /// VLAN tags that the kernel had taken out and that were put back.
+    /// VLAN tags that the kernel took out and that were put back.
     pub vlan_tags_restored: u64,
-    /// Frames that an offload had joined, dropped as too long.
+    /// Frames that an offload has joined, which are dropped as too long.
     pub super_packets: u64,
 }
 
 /// One interface, both ways. Never blocks.
 ///
-/// Each frame of the pool has one owner. A backend owns the frames that it holds ready for reception, until it appends them to
-/// the arrivals, and the frames that it accepted for sending, until it gives them back to the pool. While it owns a frame
-/// nobody else reads, changes or gives it back: an interface may fetch the bytes long after [`Backend::send`] has returned.
+/// Each frame of the pool has one owner. A backend owns the frames that it holds ready for reception until it appends them to
+/// the arrivals. It owns the frames that it accepted for sending until it gives them back to the pool, because an interface may
+/// fetch the bytes long after [`Backend::send`] has returned. Nobody else changes a frame that a backend owns, or gives it back.
 pub trait Backend {
-    /// Most frames that were accepted and are not given back by [`Backend::reclaim`]. The pool needs so many more.
+    /// Most accepted frames that [`Backend::reclaim`] leaves with the backend. The pool needs so many frames more.
     const MOST_OWNED: u32;
 
-    /// Appends up to `max` (at most 64) frames that have arrived to `out`, oldest first, in frames taken from `pool`; fewer
-    /// where the pool has no more. The frames appended are the caller's. `now` is noted as the time of reception.
+    /// Appends frames that have arrived to `out`, oldest first, in frames taken from `pool`. It appends up to `max` and never
+    /// more than 64; fewer if the pool has no more. The frames appended are the caller's. `now` is noted as the time of
+    /// reception.
     ///
     /// # Errors
     /// [`BackendError`] where the interface can no longer be used; frames appended before that are valid.
@@ -111,8 +112,8 @@ pub trait Backend {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
 
-    /// Accepts `frames` for sending, in order, as many as the interface takes now. The backend owns those that it accepted
-    /// from here on; the others stay the caller's.
+    /// Accepts `frames` for sending, in order, as many as the interface takes now. From here on the backend owns those that
+    /// it accepted. The others stay the caller's.
     ///
     /// # Errors
     /// [`BackendError`] where the interface can no longer be used; none of the frames was accepted then.
@@ -130,7 +131,7 @@ pub trait Backend {
     /// Frames held ready for reception.
     fn held(&self) -> usize;
 
-    /// Stops receiving and sending, and gives all frames that it owns back to `pool`. Those accepted that had not left yet are
+    /// Ends receiving and sending, and gives all frames that it owns back to `pool`. Accepted frames that have not left yet are
     /// lost.
     fn release(&mut self, pool: &mut FramePool);
 

@@ -1,5 +1,5 @@
-//! The machine's clocks. The gateway, the generator and the receiver measure time by one monotonic clock; the wall clock is
-//! read for stamps that another machine is to understand.
+//! The machine's clocks. The gateway, the generator and the receiver measure time by one monotonic clock. The wall clock is read
+//! only for time stamps that another machine is to understand.
 
 use fairlink_core::Nanos;
 
@@ -17,7 +17,7 @@ pub(crate) struct MonotonicClock {
 }
 
 impl MonotonicClock {
-    /// The kernel's own count, the same in every process: what frames are stamped with.
+    /// The kernel's own count, which is the same in every process. Frames are stamped with it.
     pub(crate) const SHARED: Self = Self { zero_ns: 0 };
 
     /// A clock that shows zero now.

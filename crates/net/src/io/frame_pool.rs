@@ -1,7 +1,7 @@
 //! The packet pool: one contiguous piece of memory that all frames live in, from reception to departure.
 //!
-//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction: when no frame is free,
-//! nothing more is received, and the interface's own queue fills and drops, which the kernel counts.
+//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction. When no frame is free,
+//! nothing more is received; the interface's own queue fills up and drops frames, which the kernel counts.
 //!
 //! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch under way between
 //! them. The pool notes of each frame whether it is taken, so that a frame given back twice is found at once.
@@ -14,8 +14,8 @@ pub(crate) const MAX_FRAMES: u32 = 1 << 24;
 /// Largest frame a pool may be made for, in bytes.
 pub(crate) const MAX_FRAME_BYTES: u32 = 1 << 17;
 
-/// Bytes kept free in front of a received frame, so that a VLAN tag which the kernel took out can be put back without moving
-/// the rest.
+/// Bytes kept free in front of a received frame. A VLAN tag that the kernel took out fits in there, so that the rest of the
+/// frame need not move.
 pub(crate) const HEADROOM: usize = 16;
 
 /// Where a packet lies in its frame, and when it came.
@@ -102,7 +102,7 @@ impl FramePool {
         self.free.push(frame);
     }
 
-    /// The bytes of `frame`, all of them, whatever is in use.
+    /// All bytes of `frame`, used or not.
     #[inline]
     #[must_use]
     pub(crate) fn frame(&self, frame: u32) -> &[u8] {

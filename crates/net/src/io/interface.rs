@@ -1,5 +1,5 @@
-//! What the gateway wants to know of an interface before it uses it: whether it exists, is up, is Ethernet, how long its
-//! frames are, and which offloads would hand over several packets as one.
+//! What the gateway wants to know of an interface before it uses it: whether it exists, is up and is Ethernet, how long its
+//! frames are, and which offloads would join several packets into one.
 
 use std::io;
 
@@ -77,7 +77,8 @@ pub struct Offloads {
 }
 
 impl Offloads {
-    /// Those that hand packets to the gateway joined together; the others only concern what the machine itself sends.
+    /// Names of those that are on and join packets before the gateway gets them. The other offloads only concern what this
+    /// machine itself sends.
     #[must_use]
     pub(crate) fn harmful(&self) -> Vec<&'static str> {
         [(self.gro, "gro"), (self.lro, "lro")].into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
@@ -202,7 +203,7 @@ pub struct OffloadsOff {
 }
 
 impl OffloadsOff {
-    /// Turns the harmful offloads of `interface` off. Nothing where none is on.
+    /// Turns the harmful offloads of `interface` off. Returns `None` where none is on.
     ///
     /// # Errors
     /// [`InterfaceError::Request`] where the kernel refuses; what was changed is changed back.
@@ -238,7 +239,7 @@ impl OffloadsOff {
 
 impl Drop for OffloadsOff {
     fn drop(&mut self) {
-        // The interface may be gone by now; there is nothing to restore then, and nobody left to tell.
+        // An error means that the interface is gone. Then there is nothing to restore.
         let _ = self.apply(true);
     }
 }

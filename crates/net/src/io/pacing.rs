@@ -1,5 +1,5 @@
-//! How the data thread waits between turns. The pace itself is kept by [`fairlink_core::Pacer`] in integers; a mode
-//! only decides how punctually the thread comes back, and what that costs.
+//! How the data thread waits between turns. [`fairlink_core::Pacer`] keeps the pace itself, in integers. A mode only decides how
+//! punctually the thread comes back, and what that costs.
 //!
 //! | mode | waits by | wakes late by | costs |
 //! | --- | --- | --- | --- |
@@ -7,10 +7,10 @@
 //! | `precise` | sleeping until 60 us before, then spinning; an arrival ends the sleep | a few us | the spinning: up to a processor at high rates |
 //! | `eco` | sleeping 50 us, then sending all that is due | 50 us and the kernel's latency | little |
 //!
-//! A thread that comes back late, because it slept or because something else had the processor, may make up for the time
-//! missed (only time in which there was backlog), at most `catch_up`: the link then sends a burst of up to `rate * catch_up`
-//! at line speed. A longer catch-up keeps the rate on a crowded machine, a shorter one keeps bursts small. Defaults:
-//! 500 us for `busy`, 1 ms for `precise`, 2 ms for `eco`.
+//! A thread comes back late because it slept or because something else had the processor. It may make up for at most `catch_up`
+//! of the time missed, and only for time in which there was backlog. The link then sends a burst of up to `rate * catch_up` at
+//! line speed. A longer catch-up keeps the rate on a crowded machine, a shorter one keeps bursts small. The defaults are 500 us
+//! for `busy`, 1 ms for `precise` and 2 ms for `eco`.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -52,7 +52,7 @@ impl Pacing {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// The lost time that is made up for where nothing else is asked for.
+    /// The lost time that is made up for by default.
     #[must_use]
     pub(crate) const fn default_catch_up(self) -> Nanos {
         match self {
@@ -81,7 +81,7 @@ pub(crate) enum Until {
     Arrival,
 }
 
-/// Waits by `mode`, never longer than 50 ms. What it was waiting for may not be there yet; asking again is harmless.
+/// Waits by `mode`, never longer than 50 ms. It may return before what was waited for is there; the caller asks again then.
 pub(crate) fn wait(
     mode: Pacing,
     clock: &impl Clock,
@@ -119,7 +119,7 @@ pub(crate) fn wait(
     Ok(())
 }
 
-/// Sleeps, until one of `readable` is; whether one is.
+/// Sleeps for `span`, or until one of `readable` can be read. Returns whether one can.
 fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool> {
     // A negative descriptor is passed over by the kernel.
     let mut fds =
@@ -137,7 +137,7 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
     }
 }
 
-/// Asks the kernel to wake this thread punctually; without it sleeps end up to 50 us late.
+/// Asks the kernel to wake this thread punctually. Otherwise sleeps end up to 50 us late.
 pub(crate) fn wake_punctually() {
     // SAFETY: this option takes a number and no pointers. It cannot fail for a positive number; sleeps are coarser if it did.
     unsafe {

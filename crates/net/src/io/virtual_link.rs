@@ -17,13 +17,13 @@ pub(crate) struct VirtualLink {
     pub(crate) incoming: VecDeque<Vec<u8>>,
     /// Frames that were sent.
     pub(crate) sent: Vec<Vec<u8>>,
-    /// How many frames it takes before it is busy; `None`: it is never busy.
+    /// How many frames more it takes before it is busy; `None` if it is never busy.
     pub(crate) room: Option<usize>,
-    /// Longest frame it sends; `None`: any.
+    /// Longest frame it sends, in bytes; `None` if any.
     pub(crate) longest: Option<usize>,
     /// Whether it has been taken away.
     pub(crate) gone: bool,
-    /// Turns for which it owns a frame that it accepted; 0: it gives it back when it is asked to.
+    /// Turns for which it owns a frame that it accepted. With 0 it gives a frame back as soon as it is asked.
     pub(crate) lag: u64,
     /// The turn under way, counted by whoever turns.
     pub(crate) turn: u64,
@@ -34,7 +34,7 @@ pub(crate) struct VirtualLink {
 #[derive(Debug)]
 struct Accepted {
     frame: u32,
-    /// The turn from which on it is given back.
+    /// The first turn in which it is given back.
     leaves: u64,
     bytes: Vec<u8>,
 }
@@ -48,7 +48,7 @@ impl VirtualLink {
         Ok(())
     }
 
-    /// The frames that were accepted and not given back yet, each of them checked to be as it was.
+    /// The frames that it owns for sending. Panics if one of them is not as it was when it was accepted.
     pub(crate) fn accepted(&self, pool: &FramePool) -> Vec<u32> {
         let unchanged = |accepted: &Accepted| {
             assert_eq!(pool.packet(accepted.frame), accepted.bytes, "frame {} was changed", accepted.frame);

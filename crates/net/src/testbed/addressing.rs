@@ -1,4 +1,4 @@
-//! Which frame to send so that it is put into a given class: the matches of a link file, read backwards.
+//! Which frame to send so that the gateway puts it into a given class. It reads the matches of a link file backwards.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,8 +19,8 @@ pub enum AddressingError {
         /// The class.
         class: ClassId,
     },
-    /// Each match of the class is of a protocol that the generator does not speak, or is met only by frames that an earlier
-    /// match takes.
+    /// No match of the class gives a frame. Either the generator does not speak its protocol, or an earlier match takes all of
+    /// its frames.
     #[error(
         "no frame found for class {}: it takes UDP or TCP that no earlier match takes (the last one tried: {tried})",
         class.0
@@ -41,8 +41,7 @@ pub enum AddressingError {
     },
 }
 
-/// The matches that tell the classes of a link file without any apart: UDP to port 5001 and those above, in the
-/// order of `leaves`.
+/// Matches for a link file that has none: UDP to port 5001 and those above, one port a class, in the order of `leaves`.
 ///
 /// # Errors
 /// [`AddressingError::TooManyClasses`].
@@ -60,8 +59,8 @@ pub fn default_matches(leaves: &[ClassId]) -> Result<Vec<(ClassId, Match)>, Addr
         .collect()
 }
 
-/// Headers of frames that `matches`, in file order and the first one counting, put into `class`; where none counts, a frame
-/// belongs to `default`. UDP over IPv4 to port 5001 and above where the matches leave a choice.
+/// Headers of frames that `matches` put into `class`. The first match in file order counts; a frame that meets none belongs to
+/// `default`. Where the matches leave a choice, it is UDP over IPv4 to port 5001 and above.
 ///
 /// # Errors
 /// [`AddressingError`].
@@ -128,7 +127,7 @@ fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
         Some(IpVersion::V4) => &[IpVersion::V4],
         Some(IpVersion::V6) => &[IpVersion::V6],
     };
-    // An earlier match may have taken one end of a range or the port that comes to mind first, hardly all of these.
+    // An earlier match may have taken one of these ports. It has hardly taken all of them.
     let ports = move |range: Option<fairlink_config::matching::PortRange>, free: [u16; 3]| match range {
         None => free.to_vec(),
         Some(range) => vec![range.first, range.last, range.first + (range.last - range.first) / 2],

@@ -1,11 +1,15 @@
-//! What the gateway does on this machine: packets per second of one processor, the delay it adds, and the share of its work
-//! that the scheduler has. Real packets over two virtual cables in a private network namespace.
+//! Measures the gateway on this machine: packets per second of one processor, the delay that it adds, and the scheduler's share
+//! of its work. It sends real packets over two virtual cables in a private network namespace.
 //!
-//! Throughput: a sender repeats 64 prepared frames, one for each class in turn, as fast as the kernel takes them; the link is
-//! 1 Tbit/s, so that only the machine limits. Delay: 10,000 packets/s, stamped when sent and timed by the kernel when
-//! received, once over a bare cable and once through the gateway on an idle link; what the gateway adds is the difference of
-//! the medians and of the 99th percentiles. On a machine of few processors sender, gateway and receiver disturb each other,
-//! and what the kernel does on behalf of a sender counts as the sender's.
+//! *Throughput.* A sender repeats 64 prepared frames as fast as the kernel takes them, spread evenly over the classes. The link
+//! has 1 Tbit/s, so that only the machine limits.
+//!
+//! *Delay.* A generator sends 10,000 packets/s, once over a bare cable and once through the gateway on an idle link. Packets are
+//! stamped when they are sent, and the kernel times them when they arrive. The gateway adds the difference of the medians, and of
+//! the 99th percentiles.
+//!
+//! On a machine of few processors sender, gateway and receiver disturb each other. What the kernel does on behalf of a sender
+//! counts as the sender's work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -136,15 +140,15 @@ pub struct GatewayBenchResult {
     pub offered_pps: f64,
     /// Frames that came through, per second, on one processor.
     pub forwarded_pps: f64,
-    /// Frames that would come through a gateway that never has to wait: those forwarded per second of work.
+    /// Frames forwarded per second of work: what a gateway that never has to wait would forward per second.
     pub forwarded_per_busy_second: f64,
     /// Frames that the kernel dropped because the gateway did not fetch them in time, per second.
     pub kernel_dropped_pps: f64,
-    /// Share of the data thread's time in which it worked.
+    /// The part of its time in which the data thread worked.
     pub busy: f64,
-    /// Share of that work that the scheduler has, with the pacing and the driving loop.
+    /// The part of that work that the scheduler, the pacing and the driving loop have.
     pub scheduler_share: f64,
-    /// Share of that work in classification.
+    /// The part of that work that classification has.
     pub classify_share: f64,
     /// Delay over a bare cable, in seconds.
     pub direct_delay_s: Delays,
@@ -158,7 +162,8 @@ pub struct GatewayBenchResult {
     pub balanced: bool,
 }
 
-/// Measures. The interfaces it makes (`gen`, `in`, `out`, `sink`) stay in the private namespace; one bench per namespace.
+/// Measures. The interfaces that it makes (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it runs once in
+/// each.
 ///
 /// # Errors
 /// [`GatewayBenchError`].
@@ -233,7 +238,7 @@ fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, GatewayB
     })
 }
 
-/// Sends as fast as possible through a gateway; frames offered while it ran, and its statistics.
+/// Sends as fast as possible through a gateway. Returns how many frames it offered, and the gateway's statistics.
 fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats), GatewayBenchError> {
     let gateway = Gateway::open(gateway_config(config)?)?;
     let mut sender = AfPacket::open(&Interface::open("gen")?, &AfPacketOptions::default())?;

@@ -1,10 +1,12 @@
-//! Sends real traffic: the [sources](fairlink_traffic) of a scenario on a wall clock, as frames that the
+//! Sends real traffic: the [sources](fairlink_traffic) of a scenario, in real time, as frames that the
 //! [receiver](crate::testbed::receiver) knows.
 //!
 //! The lengths of a source's packets are those of whole Ethernet frames ([`crate::wire::frame`]). A greedy source offers packets
-//! at a fixed rate, which its user sets above what its class can get. The generator sleeps between batches: frames leave up
-//! to [`GRAIN`] late, several at a time, and what is stamped on them is when they leave. What is overdue by more than
-//! [`LATE`], because the machine was busy elsewhere, is not sent any more and counted.
+//! at a fixed rate, which its user sets above what its class can get.
+//!
+//! The generator sleeps between batches. So frames leave several at a time and up to [`GRAIN`] late, and are stamped with the
+//! time at which they leave. Where the machine was busy elsewhere, a packet that is overdue by more than [`LATE`] is counted
+//! and not sent.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,7 +43,7 @@ pub enum Lanes {
     /// One for all classes: frames leave in the order of their arrivals.
     Shared,
     /// One for each class, with this `SO_PRIORITY`, by which the kernel's HTB knows its classes. A class whose frames wait
-    /// in the kernel does not hold up the others, and what its socket has no room for is refused.
+    /// in the kernel does not hold up the others. Frames that its socket has no room for are refused.
     ByPriority(Vec<(ClassId, u32)>),
 }
 
@@ -375,7 +377,7 @@ impl Generator {
         let lengths = pending.iter().map(|&(_, len)| len as usize);
         let result = send_batch(socket, frames, self.stride, lengths);
         let sent = result.as_ref().copied().unwrap_or(0);
-        // Sequence numbers count frames that were sent; those of refused ones are given again.
+        // Sequence numbers count sent frames, so that the number of a refused frame is used again.
         for (position, len) in pending.drain(..).skip(sent) {
             let class = &mut self.classes[position];
             class.sent.0 -= 1;
@@ -417,7 +419,7 @@ impl Generator {
     }
 }
 
-/// The sources with each greedy one made a source of this constant rate.
+/// The sources, with a source of this constant rate for each greedy one.
 fn offered(mut sources: Vec<SourceSpec>, greedy_rate: Rate) -> Vec<SourceSpec> {
     for source in &mut sources {
         if source.model == Model::Greedy {
@@ -445,8 +447,8 @@ impl Lane {
     }
 }
 
-/// Sends one frame of each length from the slots of `stride` bytes in `frames`, at most [`BATCH`]. How many the kernel took,
-/// which is fewer where it has no more room.
+/// Sends one frame of each length from the slots of `stride` bytes in `frames`, at most [`BATCH`]. Returns how many the kernel
+/// took, which is fewer where it has no more room.
 fn send_batch(
     socket: &OwnedFd,
     frames: &mut [u8],

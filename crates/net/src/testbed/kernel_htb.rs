@@ -1,11 +1,12 @@
-//! The kernel's own HTB for the tree of a link file, set up with the `tc` program where there is one: what real packets are
-//! compared with, under the name `kernel-htb`.
+//! The kernel's own HTB for the tree of a link file, which our schedulers are compared with on real packets. It is called
+//! `kernel-htb`, and set up with the `tc` program where there is one.
 //!
 //! Frames choose their class by `SO_PRIORITY`, which HTB takes for a class's number ([`KernelHtb::priorities`]).
-//! Every class's guarantee is its HTB rate and the link's rate its ceil, where it has no ceiling of its own. The quanta of
-//! the leaves, by which HTB shares what is left over, are in proportion to the leaves' rates, the smallest being
-//! [`MIN_QUANTUM`] unless the largest would exceed [`MAX_QUANTUM`]: HTB's outcome depends on them, so every comparison has to
-//! state them ([`KernelHtb::quanta`]).
+//! Every class's guarantee is its HTB rate. Its ceil is its ceiling, or the link's rate where it has none.
+//!
+//! HTB shares what is left over by the quanta of the leaves. They are in proportion to the leaves' rates. The smallest is
+//! [`MIN_QUANTUM`], unless the largest would exceed [`MAX_QUANTUM`]. HTB's outcome depends on the quanta, so every comparison
+//! has to state them ([`KernelHtb::quanta`]).
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -18,7 +19,7 @@ use fairlink_core::{ClassId, Hierarchy, Share};
 pub(crate) const MIN_QUANTUM: u64 = 1_514;
 /// The kernel's HTB has eight priorities.
 const MAX_PRIORITY: u8 = 7;
-/// Largest quantum in bytes, as the kernel's HTB limits those that it chooses itself.
+/// Largest quantum in bytes: the limit of the kernel's HTB for quanta that it chooses itself.
 pub(crate) const MAX_QUANTUM: u64 = 200_000;
 /// Most classes: HTB's class numbers have 16 bits, of which 0 is none and the link itself takes one.
 pub(crate) const MAX_CLASSES: usize = 65_534;
@@ -74,7 +75,7 @@ pub struct KernelCount {
     pub dropped_packets: u64,
 }
 
-/// Where `tc` is: in the directories of `PATH`, or where systems keep programs for root.
+/// Looks for `tc` in the directories of `PATH`, then where systems keep programs for root.
 #[must_use]
 pub(crate) fn find_tc() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -143,7 +144,7 @@ fn rate(tree: &Hierarchy, class: ClassId) -> u64 {
     }
 }
 
-/// The quantum of each leaf: what it sets, or in proportion to the rates.
+/// The quantum of each leaf: its own, or one in proportion to the rates.
 fn quanta(tree: &Hierarchy) -> Vec<(ClassId, u64)> {
     let rates: Vec<u64> = tree.leaves().iter().map(|&leaf| rate(tree, leaf)).collect();
     let smallest = rates.iter().copied().min().unwrap_or(1).max(1);
@@ -196,7 +197,7 @@ fn commands(interface: &str, tree: &Hierarchy, quanta: &[(ClassId, u64)]) -> Str
     text
 }
 
-/// Runs `tc` with `arguments` and `input`; what it printed.
+/// Runs `tc` with `arguments` and `input`. Returns what it printed.
 fn run(program: &Path, arguments: &[&str], input: &str) -> Result<String, TcError> {
     let failed = |source| TcError::Run { program: program.to_owned(), source };
     let mut child = Command::new(program)

@@ -1,5 +1,5 @@
-//! Private network namespaces: a network of one's own, without root where the kernel allows it, that vanishes with the
-//! process. Nothing has to be cleaned up, and nothing outside is touched.
+//! Private network namespaces. One is a network of the process's own, which vanishes with it: nothing has to be cleaned up, and
+//! nothing outside is touched. Where the kernel allows it, no root is needed.
 
 use std::io;
 use std::marker::PhantomData;
@@ -28,7 +28,7 @@ pub enum NamespaceError {
     Refused {
         /// The step that failed.
         what: &'static str,
-        /// What on this system is the likely reason; empty when nothing is known, else starting with a separator.
+        /// The likely reason on this system, in parentheses and after a space; empty when nothing is known.
         hint: String,
         /// The kernel's answer.
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum NamespaceError {
 /// Puts the calling thread into a network namespace of its own, with the loopback interface up and IPv6 off (so that the
 /// kernel sends nothing of its own on interfaces made there).
 ///
-/// As root the thread alone moves. Without root this must be called before any other thread exists. There is no way back.
+/// As root only the calling thread moves. Without root this must be called before any other thread exists. There is no way back.
 ///
 /// # Errors
 /// [`NamespaceError`]: which step failed, the kernel's answer, and the setting that is the likely reason.

@@ -1,7 +1,8 @@
-//! Receives what the [generator](crate::testbed::generator) sends and measures it: per class rate, delay, loss, duplicates, order.
+//! Receives what the [generator](crate::testbed::generator) sends, and measures rate, delay, loss, duplicates and order of each
+//! class.
 //!
-//! Times of arrival are the kernel's, taken when the frame enters the receiving interface, so that a receiver which wakes
-//! late measures no delay of its own. Only the first [`MAX_HEADERS`] bytes of a frame are copied.
+//! The kernel takes the time of arrival when a frame enters the receiving interface. So a receiver that wakes late does not
+//! measure its own delay. Only the first [`MAX_HEADERS`] bytes of a frame are copied.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,8 +26,8 @@ const BUFFER: u32 = 8 << 20;
 const CONTROL: usize = 64;
 /// Longest wait before the stop flag is looked at again, in ms.
 const WAIT_MS: i32 = 20;
-/// Pause after a batch that was not full, so that a receiver does not wake for each frame. Short enough that an unprivileged
-/// receive buffer (208 KiB, about 90 frames of 1000 B) does not overflow at 30,000 frames/s.
+/// Pause after a batch that was not full, so that a receiver does not wake for each frame. It is short enough that an
+/// unprivileged receive buffer (208 KiB, about 90 frames of 1000 B) does not overflow at 30,000 frames/s.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// What a receiver does.
@@ -103,7 +104,7 @@ pub struct Window {
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// What was received in it, of classes of which something was.
+    /// What was received in it. Classes of which nothing was received are left out.
     pub classes: BTreeMap<ClassId, Amount>,
 }
 
@@ -140,7 +141,7 @@ impl Receiver {
         Ok(Self { config, socket })
     }
 
-    /// Receives until `stop` is set or the configured time is over. `progress` is told each window when it is over.
+    /// Receives until `stop` is set or the configured time is over. It calls `progress` at the end of each window.
     ///
     /// # Errors
     /// [`ReceiverError::System`] where the interface goes away or down.
@@ -159,7 +160,7 @@ impl Receiver {
         loop {
             let now = MonotonicClock::SHARED.now().0;
             if now >= window.saturating_add(length) {
-                // All windows that have passed; those in which this thread slept are told as one.
+                // If this thread slept through several windows, they are told as one.
                 let until = now - (now - window) % length;
                 let seconds = |at: u64| at.saturating_sub(start) as f64 / 1e9;
                 let classes = tally.take_window();
@@ -206,7 +207,7 @@ impl Buffers {
         }
     }
 
-    /// Takes what has arrived, at most [`BATCH`] frames. How many.
+    /// Takes what has arrived, at most [`BATCH`] frames. Returns how many.
     fn receive(&mut self, socket: &OwnedFd, tally: &mut Tally) -> io::Result<usize> {
         self.messages.clear();
         for ((frame, control), vector) in

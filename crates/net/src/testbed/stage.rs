@@ -1,5 +1,5 @@
-//! Plays a demo on real packets. The stage is two virtual cables, with the gateway between them or the kernel's HTB at the
-//! start of the second; the players are a generator and a receiver.
+//! Plays a demo on real packets. The stage is two virtual cables. The gateway joins them, or the kernel's HTB sits at the start
+//! of the second. A generator sends, a receiver measures.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,21 +34,21 @@ const OUTPUT: &str = "fl-out";
 /// The receiver's end of the second cable.
 const SINK: &str = "fl-sink";
 
-/// What all greedy sources offer together, in percent of the link's rate. They offer alike, so that no scheduler looks fair
-/// because of what it was offered.
+/// What all greedy sources offer together, in percent of the link's rate. They all offer the same, so that no scheduler looks
+/// fair because of what it was offered.
 const GREEDY_PERCENT: u64 = 330;
 /// What one greedy source offers at the most: more than its class can ever get.
 const ONE_GREEDY_PERCENT: u64 = 110;
 /// What one greedy source offers at the least, in percent of the largest ideal rate: enough to stay backlogged.
 const IDEAL_PERCENT: f64 = 150.0;
-/// Packets that a leaf's queue holds at most in a demo: enough to stay backlogged while the generator's processor is busy
-/// elsewhere for a while, few enough that what is left over from one phase is gone when the next is measured.
+/// Packets that a leaf's queue holds at most in a demo. They are enough to stay backlogged while the generator's processor is
+/// busy elsewhere for a while. They are few enough that the packets of one phase are gone when the next is measured.
 const QUEUE_PACKETS: u32 = 250;
 /// Time for all threads to start before the first packet.
 const LEAD: Nanos = Nanos::from_millis(30);
 /// Time for frames on their way to arrive after the generator has ended.
 const DRAIN: Nanos = Nanos::from_millis(100);
-/// Lost time that the gateway makes up for: three threads share what may be two busy processors.
+/// Lost time that the gateway makes up for. It is long, because three threads may share two busy processors.
 const CATCH_UP: Nanos = Nanos::from_millis(25);
 
 /// What shares the link.
@@ -107,7 +107,7 @@ pub struct Stage {
     run: u8,
 }
 
-/// What the generator and the receiver reported, and the middle.
+/// What generator, receiver and gateway reported.
 struct Played {
     sent: GeneratorReport,
     received: ReceiverReport,
@@ -127,11 +127,11 @@ impl Stage {
         Ok(Self { run: 0 })
     }
 
-    /// Plays `plan` with each of `sharers` in turn, until `stop` is set. One that cannot be had here is skipped, with the
-    /// reason, as long as another can.
+    /// Plays `plan` with each of `sharers` in turn, until `stop` is set. The kernel's HTB is skipped, with the reason, where it
+    /// cannot be had.
     ///
     /// # Errors
-    /// [`DemoError`]: what went wrong with the first that should have worked.
+    /// [`DemoError`]: what went wrong with the first sharer that failed otherwise.
     pub fn play_all(
         &mut self,
         plan: &DemoPlan,
@@ -189,7 +189,7 @@ impl Stage {
                 config.leniency = Leniency::Ignore;
                 config.names.clone_from(&plan.names);
                 config.matches = matches;
-                // Who sleeps more gets a busy processor sooner; delays are not shown.
+                // A thread that sleeps more gets a busy processor sooner. The delay that sleeping adds is not shown.
                 config.pacing = Pacing::Eco;
                 config.catch_up = Some(CATCH_UP);
                 config.drain = DRAIN;
@@ -261,7 +261,7 @@ fn perform(
         let stopped_after =
             (stopped || is_broken()).then(|| MonotonicClock::SHARED.now().saturating_sub(Nanos(start_ns)));
         if is_broken() {
-            // The generator has nobody to send to; its own error or report is of no interest any more.
+            // The generator has nobody to send to any more. Its own error or report does not matter.
             stop.store(true, Ordering::Relaxed);
         }
         let sent = join(sending)?;
@@ -301,8 +301,8 @@ fn with_short_queues(tree: &Hierarchy) -> Result<Hierarchy, HierarchyError> {
     short.build()
 }
 
-/// The plan's sources, with greedy ones made sources of a constant rate for each phase. The more of them send, the less each
-/// has to offer to stay backlogged; what is offered in vain costs processor time, of which there may not be enough.
+/// The plan's sources, with a source of constant rate in each phase for each greedy one. The more of them send, the less each
+/// has to offer to stay backlogged. They offer no more than that, because packets that are dropped cost processor time too.
 fn offered(plan: &DemoPlan, link: Rate) -> Vec<SourceSpec> {
     let is_greedy = |source: &&SourceSpec| source.model == Model::Greedy;
     let mut sources: Vec<SourceSpec> = plan.sources.iter().filter(|source| !is_greedy(source)).cloned().collect();
@@ -394,7 +394,7 @@ fn accounting(plan: &DemoPlan, tree: &Hierarchy, played: &Played) -> Accounting 
         accounting.dropped_packets = gateway.dropped.packets;
         accounting.left_packets = gateway.queued.packets;
         accounting.kernel_dropped_packets += gateway.kernel_dropped_packets;
-        // Both ends count the class's frames; where neither lost any, a difference is a frame in another class.
+        // Both ends count the class's frames. If neither lost any, a difference is a frame in another class.
         for &class in tree.leaves() {
             let sent = sent.class(class).map_or(0, |sent| sent.sent_packets);
             let name = plan.name(class);

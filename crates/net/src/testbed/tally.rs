@@ -1,4 +1,4 @@
-//! What a receiver measures of the frames it sees, apart from the socket: counts, delays, loss, duplicates, order.
+//! What a receiver measures of the frames that it sees: counts, delays, loss, duplicates, order. The socket is not its concern.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::wire::frame::Stamp;
 
-/// Most classes that one receiver keeps figures of; frames of further ones count as foreign.
+/// Most classes that one receiver measures. Frames of further classes count as foreign.
 pub(crate) const MAX_CLASSES: usize = 65_536;
-/// Delays from 1 us; the largest that the histogram resolves, in us.
+/// The longest delay that the histogram tells apart, in us; the shortest is 1 us.
 const MAX_DELAY_US: u64 = 60_000_000;
 
 /// Which clock of the sender delays are measured by.
@@ -59,7 +59,7 @@ pub struct ClassReport {
     pub received_bytes: u64,
     /// Mean rate in bit/s from the first to the last frame of any class.
     pub rate_bps: f64,
-    /// Delays; absent where no frame had one that the clock can tell.
+    /// Delays; absent if no frame had one that the clock can tell.
     pub delay_s: Option<Delays>,
     /// Frames missing between the first and the last received of each run.
     pub lost_packets: u64,
@@ -95,13 +95,13 @@ impl ReceiverReport {
     }
 }
 
-/// What is known of the sequence numbers of one class in one run. Numbers are counted on beyond 2^32.
+/// What is known of the sequence numbers of one class in one run. Numbers go on beyond 2^32 here.
 #[derive(Clone, Debug)]
 struct Sequence {
     run: u8,
     first: u64,
     highest: u64,
-    /// Bit n % 1024 tells whether number n was seen, of the 1024 numbers up to the highest.
+    /// Of the 1024 numbers up to the highest: bit n % 1024 says whether number n was seen.
     seen: [u64; 16],
     missing: u64,
 }

@@ -1,7 +1,7 @@
-//! Pairs of virtual Ethernet interfaces and their settings, without any external program.
+//! Virtual cables: pairs of virtual Ethernet interfaces, laid without any external program.
 //!
-//! One rtnetlink message is all that is needed, so it is written by hand here (layout: rtnetlink(7), `linux/if_link.h`)
-//! rather than through a netlink library; the rest are the classic interface requests of netdevice(7).
+//! Two rtnetlink messages are all that is needed, so they are written by hand here and not through a netlink library. Their
+//! layout is in rtnetlink(7) and `linux/if_link.h`.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071).
 
 /// The one's complement sum of `bytes` and `sum`. Bytes are summed in pairs; a last one alone counts as the first of a pair.
-/// `bytes` may have up to 2^32 of them.
+/// There may be up to 2^32 bytes.
 pub(crate) fn sum(sum: u64, bytes: &[u8]) -> u16 {
     let (pairs, rest) = bytes.as_chunks::<2>();
     let all = pairs.iter().fold(sum, |sum, pair| sum + u64::from(u16::from_be_bytes(*pair)));
@@ -17,7 +17,7 @@ pub(crate) fn fold(mut sum: u64) -> u16 {
 }
 
 /// Sums `bytes` from `start` on and puts the checksum at `offset` after `start`, where the sender has left the sum of the
-/// pseudo-header. Whether those places are inside the packet; where not, nothing is changed.
+/// pseudo-header. Returns whether those places are inside the packet. If not, nothing is changed.
 pub(crate) fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
     let Some(covered) = bytes.get_mut(usize::from(start)..) else { return false };
     let place = usize::from(offset);

@@ -1,21 +1,21 @@
-//! Which class a frame belongs to: the first match in file order that it meets, else the default class.
+//! Which class a frame belongs to: that of the first match in file order that it meets, else the default class.
 //!
-//! Three ways to the same answer ([`Match::matches`] in order is what it has to be):
-//! * matches on nothing but a TCP or UDP destination port, the usual kind, are a table by port;
-//! * the others are tried one by one, only as far as they come before what the table says;
-//! * where there are many of those, a flow cache goes first: it holds the whole key, so that it can only be right or miss.
+//! There are three ways to that answer, each as if all matches were tried in order:
+//! * Matches on nothing but a TCP or UDP destination port, the usual kind, are a table by port.
+//! * The other matches are tried one by one, as far as they come before the one that the table names.
+//! * If there are many of those, a flow cache is asked first. It holds whole keys, so that it is right or misses.
 //!
-//! Bounds: the table is 512 KiB where there are port matches, the cache [`CACHE_ENTRIES`] entries; a flood of new flows costs
-//! a walk over the matches per frame and evicts others' entries, no more.
+//! The table takes 512 KiB where there are port matches. The cache has [`CACHE_ENTRIES`] entries. A flood of new flows costs a
+//! walk over the matches per frame and evicts the entries of other flows, and no more.
 
 use fairlink_config::matching::{FrameKey, Match, TCP, UDP};
 use fairlink_core::ClassId;
 
-/// Entries of the flow cache, each the place of the flows that hash to it.
+/// Entries of the flow cache. Flows that hash to the same entry replace each other.
 pub(crate) const CACHE_ENTRIES: usize = 8192;
-/// From this many matches outside the table on, the cache is used.
+/// The cache is used where at least this many matches are outside the table.
 const CACHE_FROM: usize = 5;
-/// Most table cells written at construction for ranges; what is beyond is matched one by one.
+/// Most table cells that are written at construction. Ranges beyond are matched one by one.
 const TABLE_WORK: usize = 1 << 24;
 const NONE: u32 = u32::MAX;
 
@@ -36,7 +36,7 @@ impl Classifier {
     /// A classifier of `rules`, in which the first that matches wins; `default` where none does.
     #[must_use]
     pub fn new(rules: &[(ClassId, Match)], default: ClassId) -> Self {
-        // What comes behind a match of everything is never reached.
+        // Rules behind one that matches everything are never reached.
         let reached = rules.iter().position(|(_, rule)| rule.is_any()).map_or(rules.len(), |index| index + 1);
         let rules = rules[..reached].to_vec();
         let mut by_port = Vec::new();
@@ -112,7 +112,7 @@ impl Classifier {
     }
 }
 
-/// The ports, and the columns of the table, of a rule on nothing but TCP's or UDP's destination port.
+/// The ports and the columns of the table that a rule takes, if it is on nothing but TCP's or UDP's destination port.
 fn port_rule(rule: &Match) -> Option<(std::ops::RangeInclusive<usize>, std::ops::Range<usize>)> {
     let ports = rule.dport?;
     let columns = match rule.proto? {

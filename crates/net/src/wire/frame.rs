@@ -1,10 +1,11 @@
-//! The frames that the generator sends and the receiver knows: Ethernet, up to two VLAN tags, IPv4 or IPv6, UDP or TCP, and
-//! a stamp of [`STAMP`] bytes that says which class the frame belongs to, its number in that class and when it was sent.
+//! The frames that the generator sends and the receiver knows. They have an Ethernet header, up to two VLAN tags, IPv4 or IPv6,
+//! UDP or TCP, and a stamp of [`STAMP`] bytes. The stamp says which class the frame belongs to, its number in that class, and
+//! when it was sent.
 //!
-//! The length of a frame, here and wherever traffic is generated, is that of the whole Ethernet frame without the frame
-//! check sequence: what a packet socket sees, and what the kernel's queueing disciplines count.
+//! The length of a frame, wherever traffic is generated, is that of the whole Ethernet frame without the frame check sequence.
+//! That is what a packet socket sees and what the kernel's queueing disciplines count.
 //!
-//! The stamp, in network byte order: `"FL"` (2 bytes), number of the run (1), class (3), sequence number (4),
+//! The stamp is in network byte order: `"FL"` (2 bytes), number of the run (1), class (3), sequence number (4),
 //! `CLOCK_MONOTONIC` in ns (8), `CLOCK_REALTIME` in us modulo 2^32 (4). It fits into the smallest Ethernet frames.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -64,9 +65,9 @@ pub struct Headers {
     pub ports: (u16, u16),
 }
 
-/// Destination of frames where nothing else is said: locally administered, so that it belongs to no real interface.
+/// Default destination of frames. It is locally administered, so that it belongs to no real interface.
 pub(crate) const DEFAULT_DESTINATION: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 2];
-/// Source of frames where nothing else is said.
+/// Default source of frames.
 pub(crate) const DEFAULT_SOURCE: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 1];
 
 impl Headers {
@@ -210,8 +211,8 @@ impl FrameTemplate {
         self.ip
     }
 
-    /// Writes the frame with this stamp over `frame`, whose length is the frame's. Behind the stamp there are zeros, which
-    /// must be there already from byte [`MAX_HEADERS`] on: no frame is ever written beyond.
+    /// Writes a frame with this stamp over `frame`, at its full length, with zeros behind the stamp. Bytes from [`MAX_HEADERS`] on
+    /// are not written, so they must be zeros already.
     ///
     /// # Panics
     /// When `frame` is shorter than [`FrameTemplate::min_len`] or longer than [`MAX_FRAME`].

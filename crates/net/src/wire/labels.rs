@@ -1,7 +1,9 @@
-//! What active leaf queues (CoDel, FQ-CoDel) want of frames: which flow one belongs to, whether it may be marked, and the mark.
+//! What active leaf queues (CoDel, FQ-CoDel) need of frames. A label says which flow a frame belongs to and whether it may be
+//! marked. A mark tells its receiver that it has met congestion.
 //!
-//! A flow is what RFC 8290, Section 3.1 takes for one: addresses, protocol and ports, hashed with a salt that is new with each
-//! start, so that nobody outside can choose flows that meet in one queue. Only frames of classes that ask for it are looked at.
+//! A flow is what RFC 8290, Section 3.1 takes for one: addresses, protocol and ports. They are hashed with a salt that is new
+//! with each start, so that nobody outside can choose flows that meet in one queue. Only frames of classes whose queues need
+//! labels are looked at.
 //!
 //! Marks are those of RFC 3168: CE in the two lowest bits of IPv4's type of service or of IPv6's traffic class. A frame that
 //! has neither ECT nor CE may not be marked, and its queue drops it instead.
@@ -24,10 +26,10 @@ struct Wants {
     ecn: bool,
 }
 
-/// Tells what the handles of frames say to active queues.
+/// Labels frames for active queues, in the upper half of their handles.
 #[derive(Debug)]
 pub(crate) struct Labels {
-    /// By class; empty where no class wants anything.
+    /// By class; empty where no class wants labels.
     wants: Vec<Wants>,
     salt: RandomState,
 }
@@ -101,7 +103,8 @@ pub(crate) fn is_ecn_capable(bytes: &[u8]) -> bool {
     }
 }
 
-/// Sets CE in the frame in `bytes` if it [`is_ecn_capable`], and brings IPv4's checksum up to date; whether it is.
+/// Sets CE in the frame in `bytes` if it [`is_ecn_capable`], and brings IPv4's checksum up to date. Returns whether
+/// it is.
 pub(crate) fn mark_congestion(bytes: &mut [u8]) -> bool {
     if !is_ecn_capable(bytes) {
         return false;

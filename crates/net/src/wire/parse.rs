@@ -1,13 +1,13 @@
-//! What classification needs to know of a frame, read by hand from bytes that nobody vouches for.
+//! Reads what classification needs to know out of a frame, whose bytes may be anything.
 //!
-//! Understood: Ethernet; VLAN tags (802.1Q, 802.1ad, the older 0x9100), of which the first two are told; PPPoE sessions
-//! (RFC 2516); IPv4 (RFC 791) with options and fragments; IPv6 (RFC 8200) with extension headers; ports of TCP and UDP.
+//! It understands Ethernet, VLAN tags (802.1Q, 802.1ad, the older 0x9100), PPPoE sessions (RFC 2516), IPv4 (RFC 791) with options
+//! and fragments, IPv6 (RFC 8200) with extension headers, and the ports of TCP and UDP. Of VLAN tags the key has the first two.
 //!
-//! Every read is checked and every loop is bounded. What does not parse is left out of the key, so that such a frame goes to
-//! the default class unless a match needs less than what is missing: a frame that is cut short is still known by its VLAN.
-//! A length field that claims more than the frame holds is not believed, and does not hide what is there.
+//! Every read is checked and every loop is bounded. What does not parse is left out of the key. So a frame that is cut short can
+//! still be matched by its VLAN; where no match needs so little, it goes to the default class. A length field that claims more
+//! than the frame holds is not believed, and does not hide what is there.
 //!
-//! Ports are only in a datagram's first fragment: the others can match on addresses, protocol and code point, not on ports.
+//! Only the first fragment of a datagram has ports. The others can match on addresses, protocol and code point.
 
 use fairlink_config::matching::{FrameKey, IpVersion, TCP, UDP, v4_mapped};
 
@@ -15,10 +15,10 @@ use crate::wire::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION,
 
 /// Most VLAN tags walked over.
 pub(crate) const MAX_TAGS: usize = 4;
-/// Most IPv6 extension headers walked over; behind more, the protocol is the extension's number and there are no ports.
+/// Most IPv6 extension headers walked over. If there are more, the protocol is the next one's number and there are no ports.
 const MAX_EXTENSIONS: usize = 8;
 
-// IPv6 extension headers that something follows (RFC 8200, RFC 4302).
+// IPv6 extension headers that another header follows (RFC 8200, RFC 4302).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;

@@ -104,7 +104,8 @@ impl Bench {
         self.classes().1
     }
 
-    /// Checks that no frame has two owners and that those that interfaces have accepted are as they were. How many those are.
+    /// Checks that no frame has two owners, and that the frames which interfaces own are as they were when accepted. Returns
+    /// how many interfaces own.
     fn check_owners(&self) -> usize {
         let DataPath { pool, input, output, outgoing, back, .. } = &self.data_path;
         let accepted = [input.accepted(pool), output.accepted(pool)].concat();
