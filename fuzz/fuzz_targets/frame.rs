@@ -6,8 +6,7 @@ use std::sync::{LazyLock, Mutex};
 
 use fairlink_config::matching::Match;
 use fairlink_core::ClassId;
-use fairlink_net::classify::Classifier;
-use fairlink_net::parse::frame_key;
+use fairlink_net::{Classifier, frame_key};
 use libfuzzer_sys::fuzz_target;
 
 const RULES: [&str; 12] = [

@@ -434,7 +434,7 @@ pub fn scheduler_named(name: &str) -> Result<&'static SchedulerInfo, ProblemKind
 }
 
 fn no_scheduler(name: &str) -> ProblemKind {
-    unknown_word("scheduler", name, SCHEDULERS.iter().map(|info| info.name))
+    unknown_word("scheduler", name, registry::SCHEDULERS.iter().map(|info| info.name))
 }
 
 /// Four packets for each class of a large tree.

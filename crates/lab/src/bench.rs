@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fairlink_core::{
     BatchEnd, BuildError, ClassConfig, ClassId, DropReason, Hierarchy, HierarchyError, Leniency, LinkConfig, Members,
-    Nanos, Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, registry,
+    Nanos, Packet, QueueLimits, Rate, Scheduler, SchedulerInfo, Share,
 };
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -126,7 +126,7 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(Point)) -> Result<Report, CostE
             for &leaves in &plan.leaves {
                 let tree = tree(leaves, levels, packet_bytes)?;
                 for &info in &plan.schedulers {
-                    if info.unsupported(&tree).is_empty() {
+                    if info.unsupported(&tree).next().is_none() {
                         let point = Point { scheduler: info.name, leaves, levels, packet_bytes };
                         progress(point);
                         let ns_per_packet = cost(info, &tree, plan.time)?;
@@ -306,6 +306,7 @@ pub fn machine() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlink_core::registry;
 
     #[test]
     fn three_levels_hold_as_many_leaves_as_asked_for_and_are_even() {

@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share, registry::find};
-use fairlink_net::demo::{DemoPlan, DemoRun, PlanPhase, Sharer, Stage};
-use fairlink_net::netns::enter_private_namespace;
+use fairlink_net::{DemoPlan, DemoRun, PlanPhase, Sharer, Stage, enter_private_namespace};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 const LINK_MBIT: u64 = 100;

@@ -1,25 +1,17 @@
-//! Plays an experiment on real packets: a generator, what shares the link, and a receiver, in a private network namespace.
+//! What a demo plays, a [`DemoPlan`], and what came of it, a [`DemoOutcome`]. Both are plain data on every system.
 //!
-//! What is played comes in as a [`DemoPlan`], with the ideal rates beside it, so that any scenario can be played; the
-//! experiments of \[hls\] are data of `fairlink-lab`. Results are plain data that a simulator can fill in as well.
+//! The plan brings the ideal rates with it, so that any scenario can be played. The experiments of \[hls\] are such plans and
+//! live in `fairlink-lab`. The test bed plays a plan on real packets. Where real packets cannot be had, a simulator fills in the
+//! same outcome.
 
 use std::collections::BTreeMap;
 
-use fairlink_core::{ClassId, Hierarchy, HierarchyError, Nanos};
+use fairlink_core::{ClassId, Hierarchy, Nanos};
 use fairlink_traffic::SourceSpec;
 use serde::Serialize;
 
-#[cfg(target_os = "linux")]
-mod play;
-#[cfg(target_os = "linux")]
-pub use play::{DemoError, Sharer, Stage};
-
 /// Name under which the kernel's HTB is shown beside our schedulers.
 pub const KERNEL_HTB: &str = "kernel-htb";
-
-/// Packets that a leaf's queue holds at most in a demo: enough to stay backlogged while the generator's processor is busy
-/// elsewhere for a while, few enough that what is left over from one phase is gone when the next is measured.
-pub const QUEUE_PACKETS: u32 = 250;
 
 /// A phase of an experiment: between two changes of what sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,20 +79,6 @@ impl DemoPlan {
             })
             .collect()
     }
-
-    /// The tree with queues of at most [`QUEUE_PACKETS`].
-    ///
-    /// # Errors
-    /// None for a tree that was built before.
-    pub fn tree_with_short_queues(&self) -> Result<Hierarchy, HierarchyError> {
-        let mut tree = Hierarchy::builder(self.tree.link());
-        for class in self.tree.classes() {
-            let mut config = *self.tree.config(class);
-            config.limits.packets = config.limits.packets.min(QUEUE_PACKETS);
-            tree.add(self.tree.parent(class).unwrap_or(ClassId::ROOT), config)?;
-        }
-        tree.build()
-    }
 }
 
 /// A class's rate in a phase.
@@ -125,7 +103,7 @@ pub struct DemoPhase {
     pub classes: Vec<DemoRate>,
 }
 
-/// Where the frames of a run went. What is shared out is dropped on purpose; what is lost is not accounted for.
+/// Where the frames of a run went. Frames that the queues drop are counted; frames that are lost are missing from the count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Accounting {
     /// Frames that the generator sent.
@@ -175,8 +153,8 @@ pub struct DemoRun {
 }
 
 impl DemoRun {
-    /// The largest difference between a measured rate and its ideal: phase, class, and the difference as a part of the ideal
-    /// (of the link's rate where the ideal is nothing).
+    /// The largest difference between a measured rate and its ideal: the index of the phase, the class, and the difference as
+    /// a part of the ideal. Where the ideal is nothing, it is a part of the link's rate.
     #[must_use]
     pub fn worst(&self) -> Option<(usize, &str, f64)> {
         let all = self.phases.iter().enumerate().flat_map(|(index, phase)| {
@@ -271,14 +249,6 @@ mod tests {
         assert_eq!([0, 999, 1000, 5000].map(|ms| plan().phase_at(Nanos::from_millis(ms))), [0, 0, 1, 1]);
         assert_eq!((plan().ideal_bps(0, ClassId(2)), plan().ideal_bps(1, ClassId(2))), (7.0, 0.0));
         assert_eq!((plan().name(ClassId(1)), plan().name(ClassId(2))), ("A".to_owned(), "2".to_owned()));
-    }
-
-    #[test]
-    fn queues_are_shortened_and_nothing_else_is_changed() {
-        let plan = plan();
-        let tree = plan.tree_with_short_queues().unwrap();
-        assert_eq!((tree.len(), tree.leaves(), tree.parent(ClassId(2))), (3, plan.tree.leaves(), Some(ClassId(1))));
-        assert_eq!(tree.config(ClassId(2)).limits.packets, QUEUE_PACKETS);
     }
 
     #[test]

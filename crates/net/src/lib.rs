@@ -1,65 +1,63 @@
 //! Real packets: a gateway that shares a link between two interfaces, a generator and a receiver of traffic, and the private
 //! network namespaces in which they can be tried without root.
 //!
-//! Linux only: on other systems the crate has nothing but [`Unsupported`].
+//! | room | what is in it |
+//! | --- | --- |
+//! | `gateway` | [`Gateway`]: its configuration, its data path, its statistics, its control socket |
+//! | `io` | interfaces, sockets, the pool of frames, clocks, pacing |
+//! | `wire` | frames as bytes: read, classified, marked, written |
+//! | `testbed` | [`Generator`], [`Receiver`], namespaces, virtual cables, the kernel's HTB, the [`Stage`] of a demo, the bench |
+//! | `demo` | [`DemoPlan`] and [`DemoOutcome`], which need no packets |
+//!
+//! Linux only: on other systems the crate has `demo` and [`Unsupported`].
 //!
 //! # Unsafe code
 //! The whole project's unsafe code lives here, at system calls. Each block says why it is sound.
+
+mod demo;
+#[cfg(target_os = "linux")]
+mod gateway;
+#[cfg(target_os = "linux")]
+mod io;
+#[cfg(target_os = "linux")]
+mod testbed;
+#[cfg(target_os = "linux")]
+mod wire;
+
+pub use demo::{
+    Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, PlanPhase,
+    Skipped,
+};
+#[cfg(target_os = "linux")]
+pub use {
+    gateway::control::{self, Control, ControlError},
+    gateway::{
+        ClassStats, DelayStats, Gateway, GatewayConfig, GatewayStats, LongFrames, MemoryBound, OffloadPolicy,
+        OpenError, Processor, Remote, RemoteError, ReverseStats, RunError, TimeShares,
+    },
+    io::af_packet::{AfPacket, AfPacketOptions},
+    io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},
+    io::ethtool::{Offload, set_offload},
+    io::frame_pool::{FrameInfo, FramePool, FramePoolError},
+    io::interface::{self, Interface, InterfaceError, Offloads},
+    io::pacing::Pacing,
+    testbed::addressing::{AddressingError, default_matches, headers_for},
+    testbed::bench::{GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, gateway_bench},
+    testbed::generator::{
+        ClassSent, Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes,
+    },
+    testbed::kernel_htb::{KernelCount, KernelHtb, TcError},
+    testbed::netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
+    testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
+    testbed::stage::{DemoError, Sharer, Stage},
+    testbed::tally::{ClassReport, DelayClock, Delays, ReceiverReport, rate_bps},
+    testbed::veth::lay_cables,
+    wire::classify::Classifier,
+    wire::frame::{Addresses, Headers, Transport},
+    wire::parse::frame_key,
+};
 
 /// Real packets need Linux, and this is another system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("real packets need Linux; `fairlink sim` runs everywhere")]
 pub struct Unsupported;
-
-// The gateway.
-#[cfg(target_os = "linux")]
-pub mod active;
-#[cfg(target_os = "linux")]
-pub mod af_packet;
-#[cfg(target_os = "linux")]
-pub mod backend;
-#[cfg(target_os = "linux")]
-pub mod bench;
-#[cfg(target_os = "linux")]
-mod checks;
-#[cfg(target_os = "linux")]
-pub mod classify;
-#[cfg(target_os = "linux")]
-pub mod control;
-#[cfg(target_os = "linux")]
-pub mod gateway;
-#[cfg(target_os = "linux")]
-pub mod interface;
-#[cfg(target_os = "linux")]
-pub mod pacing;
-#[cfg(target_os = "linux")]
-pub mod parse;
-#[cfg(target_os = "linux")]
-mod plane;
-#[cfg(target_os = "linux")]
-pub mod pool;
-#[cfg(target_os = "linux")]
-pub mod remote;
-#[cfg(target_os = "linux")]
-pub mod stats;
-#[cfg(target_os = "linux")]
-pub mod virtual_link;
-
-// Namespaces, interfaces, generator, receiver, demo.
-pub mod addressing;
-pub mod demo;
-pub mod frame;
-#[cfg(target_os = "linux")]
-pub mod generator;
-#[cfg(target_os = "linux")]
-pub mod meter;
-#[cfg(target_os = "linux")]
-pub mod netns;
-#[cfg(target_os = "linux")]
-pub mod receiver;
-#[cfg(target_os = "linux")]
-mod sys;
-#[cfg(target_os = "linux")]
-pub mod tc;
-#[cfg(target_os = "linux")]
-pub mod veth;

@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share, registry::find};
-use fairlink_net::demo::{DemoPlan, DemoRun, PlanPhase, Sharer, Stage};
-use fairlink_net::netns::PrivateNamespace;
+use fairlink_net::{DemoPlan, DemoRun, PlanPhase, PrivateNamespace, Sharer, Stage};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 fn main() -> ExitCode {

@@ -10,21 +10,12 @@ use std::time::Duration;
 
 use fairlink_config::matching::Match;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, registry};
-use fairlink_net::af_packet::{AfPacket, AfPacketOptions};
-use fairlink_net::backend::Backend;
-use fairlink_net::bench::{BenchError, GatewayBenchConfig, gateway_bench};
-use fairlink_net::control::{self, Control};
-use fairlink_net::frame::{Headers, Transport};
-use fairlink_net::gateway::{Gateway, GatewayConfig, OffloadPolicy, OpenError, Processor, RunError};
-use fairlink_net::generator::{Generator, GeneratorConfig, GeneratorReport, Lanes};
-use fairlink_net::interface::{self, Interface, InterfaceError, Offload};
-use fairlink_net::meter::ReceiverReport;
-use fairlink_net::netns::PrivateNamespace;
-use fairlink_net::pacing::Pacing;
-use fairlink_net::pool::Pool;
-use fairlink_net::receiver::{Receiver, ReceiverConfig};
-use fairlink_net::stats::GatewayStats;
-use fairlink_net::veth::{self, VethOptions};
+use fairlink_net::{
+    AfPacket, AfPacketOptions, Backend, Control, FramePool, Gateway, GatewayBenchConfig, GatewayBenchError,
+    GatewayConfig, GatewayStats, Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError,
+    Lanes, Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig,
+    ReceiverReport, RunError, Transport, control, gateway_bench, interface, lay_cables, set_offload,
+};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
 fn main() -> ExitCode {
@@ -57,14 +48,7 @@ fn rate(bps: u64) -> Rate {
 
 /// Two cables: what is sent into `gen` arrives at `in`, what is sent into `out` arrives at `sink`.
 fn cables() {
-    veth::create_pair("gen", "in", &VethOptions::default()).unwrap();
-    veth::create_pair("out", "sink", &VethOptions::default()).unwrap();
-    for name in ["gen", "in", "out", "sink"] {
-        veth::set_up(name).unwrap();
-    }
-    for name in ["gen", "in", "out", "sink"] {
-        veth::wait_until_running(name, Duration::from_secs(10)).unwrap();
-    }
+    lay_cables(&[("gen", "in"), ("out", "sink")]).unwrap();
 }
 
 /// Leaves 1 to 3 below the link, of weights 1, 2, 3, told apart by UDP port 5001 to 5003; 3 also gets the rest.
@@ -203,7 +187,7 @@ fn vlan_tags_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
     config.matches =
         vec![(ClassId(1), parse("vlan 5 inner vlan 6 udp dst port 9")), (ClassId(2), parse("vlan 7 dscp ef ip6 tcp"))];
     let base = Headers::udp(9);
-    let v6 = fairlink_net::frame::Addresses::V6("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+    let v6 = fairlink_net::Addresses::V6("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
     let sources = [
         (1, Headers { vlan: Some(5), inner_vlan: Some(6), ..base }),
         (2, Headers { vlan: Some(7), dscp: 46, addresses: v6, transport: Transport::Tcp, ..base }),
@@ -213,7 +197,7 @@ fn vlan_tags_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let (sent, stats, received) = run(config, generator(&sources, 500, 1));
     check(&sent, &stats, &received);
-    let mut pool = Pool::new(64, 2000).unwrap();
+    let mut pool = FramePool::new(64, 2000).unwrap();
     let mut arrivals = Vec::new();
     sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
     assert!(!arrivals.is_empty());
@@ -329,10 +313,10 @@ fn what_cannot_work_is_refused_with_what_to_do(_: &PrivateNamespace) {
     interface::set_down("out").unwrap();
     let error = open(|_| ());
     assert!(error.to_string().contains("ip link set out up"), "{error}");
-    veth::set_up("out").unwrap();
+    interface::set_up("out").unwrap();
 
     // Offloads that join packets: refused, or turned off for the time of the run.
-    interface::set_offload("in", Offload::Gro, true).unwrap();
+    set_offload("in", Offload::Gro, true).unwrap();
     let error = open(|_| ());
     assert!(matches!(&error, OpenError::Offloads { offloads, .. } if *offloads == ["gro"]), "{error}");
     let mut fixing = config(10_000_000, "hls");
@@ -356,7 +340,7 @@ fn the_bench_measures_what_it_says(namespace: &PrivateNamespace) {
         assert!(result.gateway_delay_s.p50 > 0.0 && result.direct_delay_s.p50 > 0.0);
     }
     config.frame_bytes = vec![20];
-    assert!(matches!(gateway_bench(namespace, &config), Err(BenchError::Range { value: 20, .. })));
+    assert!(matches!(gateway_bench(namespace, &config), Err(GatewayBenchError::Range { value: 20, .. })));
 }
 
 fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
@@ -429,11 +413,11 @@ fn send_unfinished(frame: &[u8], header: [u8; 10]) {
 fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     cables();
     for offload in [Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso] {
-        interface::set_offload("gen", offload, true).unwrap();
+        set_offload("gen", offload, true).unwrap();
     }
     let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
-    let mut pool = Pool::new(64, 2000).unwrap();
+    let mut pool = FramePool::new(64, 2000).unwrap();
 
     // UDP from 10.0.0.1 to 10.0.0.2, its checksum field holding the sum of the pseudo-header alone.
     let udp = |len: u16| {

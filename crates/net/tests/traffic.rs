@@ -8,13 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share};
-use fairlink_net::frame::Headers;
-use fairlink_net::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
-use fairlink_net::meter::ReceiverReport;
-use fairlink_net::netns::PrivateNamespace;
-use fairlink_net::receiver::{Receiver, ReceiverConfig, ReceiverError};
-use fairlink_net::tc::KernelHtb;
-use fairlink_net::veth::{self, VethOptions};
+use fairlink_net::{
+    Generator, GeneratorConfig, GeneratorError, GeneratorReport, Headers, KernelHtb, Lanes, PrivateNamespace, Receiver,
+    ReceiverConfig, ReceiverError, ReceiverReport, lay_cables,
+};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 fn main() -> ExitCode {
@@ -35,14 +32,7 @@ fn rate(bps: u64) -> Rate {
 }
 
 fn cable() {
-    veth::create_pair("left", "right", &VethOptions::default()).unwrap();
-    let long = Duration::from_secs(10);
-    for name in ["left", "right"] {
-        veth::set_up(name).unwrap();
-    }
-    for name in ["left", "right"] {
-        veth::wait_until_running(name, long).unwrap();
-    }
+    lay_cables(&[("left", "right")]).unwrap();
 }
 
 fn source(class: u32, model: Model, packet: PacketSize) -> SourceSpec {
@@ -139,7 +129,7 @@ fn impossible_orders_are_refused_with_the_reason(_: &PrivateNamespace) {
     assert!(matches!(&error, ReceiverError::Interface { source, .. } if no_device(source)), "{error}");
     assert!(Receiver::open(ReceiverConfig::new("a name that is far too long")).is_err());
     cable();
-    assert_eq!(veth::create_pair("left", "other", &VethOptions::default()).unwrap_err().raw_os_error(), Some(17));
+    assert_eq!(lay_cables(&[("left", "other")]).unwrap_err().raw_os_error(), Some(17));
     for (packet, wrong) in [
         (PacketSize::Fixed(63), 63),
         (PacketSize::Fixed(1515), 1515),

@@ -34,7 +34,7 @@ pub fn simulate(
     observer: &mut dyn Observer,
 ) -> Result<Run, SimError> {
     let phases = scenario.phases();
-    let mut link = [RunningLink::new(LinkPort::new(scenario, &phases, options, observer)?, scheduler)];
+    let mut link = [RunningLink::new(LinkPort::new(scenario, &phases, options, observer)?, scheduler)?];
     run(&mut link, scenario.duration).map_err(|(_, error)| error)?;
     link[0].summary(name, options, &scenario.ideals())
 }
@@ -145,10 +145,10 @@ impl Comparison<'_> {
         members: Lenders,
         observer: &'r mut dyn Observer,
     ) -> Result<RunningLink<'r>, SimError> {
-        let refused = |error| SimError::Build { scheduler: info.name, error };
-        let scheduler = info.build(&scenario.tree, self.leniency, members).map_err(refused)?;
-        let port = LinkPort::new(scenario, &self.phases, self.options, observer)?;
-        RunningLink::new(port, scheduler).map_err(|error| refused(error.into()))
+        let scheduler = info
+            .build(&scenario.tree, self.leniency, members)
+            .map_err(|error| SimError::Build { scheduler: info.name, error })?;
+        Ok(RunningLink::new(LinkPort::new(scenario, &self.phases, self.options, observer)?, scheduler)?)
     }
 }
 

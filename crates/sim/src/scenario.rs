@@ -1,6 +1,6 @@
 //! What is simulated.
 
-use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, Overhead, PoolError};
+use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, OutOfMemory, Overhead, PoolError};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
@@ -98,6 +98,9 @@ pub enum SimError {
         #[source]
         error: BuildError,
     },
+    /// There is no memory for the scheduler's counters or for a batch of packets.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
     /// A pool that cannot be.
     #[error("pool {pool}: {error}")]
     Pool {

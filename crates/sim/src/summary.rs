@@ -71,7 +71,7 @@ fn leaf_runs(port: &LinkPort<'_>, scheduler: &Metered<impl Scheduler>, rates: &[
 
 /// Bytes that the counters of all classes take, those of no class and of all together included.
 fn counters_memory(tree: &Hierarchy) -> u64 {
-    (size_of::<Counters>() * (tree.len() + 2)) as u64
+    Counters::memory(tree) + 2 * size_of::<Counters>() as u64
 }
 
 fn phases(

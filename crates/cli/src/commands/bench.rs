@@ -113,8 +113,7 @@ mod real {
 
     use anyhow::anyhow;
     use fairlink_core::registry;
-    use fairlink_net::bench::{GatewayBench, GatewayBenchConfig, gateway_bench};
-    use fairlink_net::netns::enter_private_namespace;
+    use fairlink_net::{GatewayBench, GatewayBenchConfig, enter_private_namespace, gateway_bench};
     use serde::Serialize;
 
     use super::Args;

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
 use fairlink_lab::experiments::{EXPERIMENTS, Experiment, Script, find};
 use fairlink_lab::measure::{OPTIONS, SETTLE};
-use fairlink_net::demo::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
+use fairlink_net::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 use fairlink_sim::{Scenario, compare};
 
 use crate::args::{choice, scheduler, time};
@@ -241,8 +241,7 @@ fn simulate(
 #[cfg(target_os = "linux")]
 mod real {
     use anyhow::anyhow;
-    use fairlink_net::demo::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage};
-    use fairlink_net::netns::enter_private_namespace;
+    use fairlink_net::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage, enter_private_namespace};
 
     use super::{Player, show};
     use crate::failure::Failure;
@@ -302,8 +301,7 @@ mod real {
 /// Real packets need Linux.
 #[cfg(not(target_os = "linux"))]
 mod real {
-    use fairlink_net::Unsupported;
-    use fairlink_net::demo::{DemoOutcome, DemoPlan};
+    use fairlink_net::{DemoOutcome, DemoPlan, Unsupported};
 
     use super::Player;
     use crate::failure::Failure;

@@ -9,11 +9,10 @@ use anyhow::anyhow;
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
-use fairlink_net::control::{self, Control};
-use fairlink_net::gateway::{Gateway, GatewayConfig, LongFrames, OffloadPolicy, Processor, RunError};
-use fairlink_net::pacing::Pacing;
-use fairlink_net::remote::Remote;
-use fairlink_net::stats::GatewayStats;
+use fairlink_net::{
+    Control, Gateway, GatewayConfig, GatewayStats, LongFrames, OffloadPolicy, Pacing, Processor, Remote, RunError,
+    control,
+};
 use signal_hook::consts::SIGUSR1;
 
 use crate::args::{choice, time};

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::{ClassId, Leniency, Nanos, Rate};
-use fairlink_net::addressing::{default_matches, headers_for};
-use fairlink_net::generator::{Generator, GeneratorConfig, GeneratorReport, Lanes};
+use fairlink_net::{Generator, GeneratorConfig, GeneratorReport, Lanes, default_matches, headers_for};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{rate, time};

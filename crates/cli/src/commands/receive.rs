@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
-use fairlink_net::meter::{Clock, ReceiverReport, rate_bps};
-use fairlink_net::receiver::{Receiver, ReceiverConfig};
+use fairlink_net::{DelayClock, Receiver, ReceiverConfig, ReceiverReport, rate_bps};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{choice, time};
@@ -30,16 +29,16 @@ pub(crate) struct Args {
     link: Option<PathBuf>,
     /// Clock that delays are measured by: monotonic (sender on this machine) or realtime (two machines whose clocks agree).
     #[arg(long, value_name = "CLOCK", default_value = "monotonic", value_parser = clock)]
-    clock: Clock,
+    clock: DelayClock,
     /// Keep the receiving thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
 }
 
-fn clock(name: &str) -> Result<Clock, String> {
+fn clock(name: &str) -> Result<DelayClock, String> {
     match name {
-        "monotonic" => Ok(Clock::Monotonic),
-        "realtime" => Ok(Clock::Realtime),
+        "monotonic" => Ok(DelayClock::Monotonic),
+        "realtime" => Ok(DelayClock::Realtime),
         _ => Err(choice(["monotonic", "realtime"])),
     }
 }

@@ -34,6 +34,9 @@ impl WorkConserving {
     }
 }
 
+/// Makes a scheduler.
+pub type Build = fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>;
+
 /// What a scheduler is called, where it comes from, and what it supports and promises.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerInfo {
@@ -57,7 +60,7 @@ pub struct SchedulerInfo {
     pub memory: fn(&Hierarchy) -> u64,
     /// Makes one for a tree whose features it supports, or for a tree reduced by [`Leniency::Ignore`]. Each class of the
     /// members, a child of the root, borrows from its lender; without [`Feature::Pool`] they are ignored.
-    pub build: fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>,
+    pub build: Build,
 }
 
 impl SchedulerInfo {

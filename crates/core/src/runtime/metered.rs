@@ -131,6 +131,14 @@ impl DropSink for CountingSink<'_> {
     }
 }
 
+impl Counters {
+    /// Bytes that the counters of a [`Metered`] for `tree` take.
+    #[must_use]
+    pub const fn memory(tree: &Hierarchy) -> u64 {
+        bytes_of::<Self>(tree.len())
+    }
+}
+
 impl<S: Scheduler> Metered<S> {
     /// Counts what passes `inner`, which has nothing queued and was made for `tree`.
     ///
@@ -138,12 +146,6 @@ impl<S: Scheduler> Metered<S> {
     /// Where there is no memory for the counters.
     pub fn new(inner: S, tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { inner, meter: Meter::new(tree.len())? })
-    }
-
-    /// Bytes that the counters for `tree` take.
-    #[must_use]
-    pub const fn memory(tree: &Hierarchy) -> u64 {
-        bytes_of::<Counters>(tree.len())
     }
 
     /// The scheduler.

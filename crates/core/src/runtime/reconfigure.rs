@@ -96,6 +96,12 @@ impl From<OutOfMemory> for ReconfigureError {
 #[must_use]
 pub struct Prepared {
     scheduler: Box<dyn Scheduler>,
+    heirs: Heirs,
+}
+
+/// Which class takes over what from which.
+#[derive(Debug)]
+struct Heirs {
     survivors: Box<[Option<ClassId>]>,
     pooled: Box<[(ClassId, ClassId)]>,
 }
@@ -111,7 +117,7 @@ impl fmt::Debug for dyn Scheduler {
 #[must_use]
 pub struct Retired {
     _scheduler: Box<dyn Scheduler>,
-    _prepared: (Box<[Option<ClassId>]>, Box<[(ClassId, ClassId)]>),
+    _heirs: Heirs,
 }
 
 /// Stands for a lender until the real one is handed over. It lends nothing, and its box takes no memory.
@@ -149,8 +155,10 @@ pub fn prepare(running: &dyn Scheduler, change: &Change<'_>) -> Result<Prepared,
     members.extend(change.pooled.iter().map(|&(_, new)| (new, Box::new(Nobody) as Box<dyn Lender>)));
     Ok(Prepared {
         scheduler: change.scheduler.build(change.tree, change.leniency, members)?,
-        survivors: slice(change.survivors.len(), |old| change.survivors[old])?,
-        pooled: slice(change.pooled.len(), |at| change.pooled[at])?,
+        heirs: Heirs {
+            survivors: slice(change.survivors.len(), |old| change.survivors[old])?,
+            pooled: slice(change.pooled.len(), |at| change.pooled[at])?,
+        },
     })
 }
 
@@ -160,23 +168,23 @@ impl Prepared {
     /// Packets of removed classes go to `drops` as [`DropReason::ClassRemoved`] under their old class. Packets that no longer
     /// fit go there with the limit that they hit, under their new class. Nothing else is lost.
     pub fn commit(self, running: &mut Box<dyn Scheduler>, now: Nanos, drops: &mut dyn DropSink) -> Retired {
-        let Self { mut scheduler, survivors, pooled } = self;
-        for &(old, new) in &pooled {
+        let Self { mut scheduler, heirs } = self;
+        for &(old, new) in &heirs.pooled {
             // Both were looked at when the change was prepared.
             if let Ok(lender) = running.exchange_lender(old, Box::new(Nobody)) {
                 let nobody = scheduler.exchange_lender(new, lender);
                 debug_assert!(nobody.is_ok(), "class {new:?} was built as a member");
             }
         }
-        running.purge(now, &mut |now, packet: Packet, _| match survivor(&survivors, packet.class) {
+        running.purge(now, &mut |now, packet: Packet, _| match survivor(&heirs.survivors, packet.class) {
             Some(class) => scheduler.enqueue(now, Packet { class, ..packet }, drops),
             None => drops.dropped(now, packet, DropReason::ClassRemoved),
         });
-        Retired { _scheduler: core::mem::replace(running, scheduler), _prepared: (survivors, pooled) }
+        Retired { _scheduler: core::mem::replace(running, scheduler), _heirs: heirs }
     }
 
     /// The leaf that takes over from `old`, if it survives.
     pub(crate) fn new_class(&self, old: ClassId) -> Option<ClassId> {
-        survivor(&self.survivors, old)
+        survivor(&self.heirs.survivors, old)
     }
 }

@@ -115,15 +115,12 @@ fn tree(leaf_parts: LeafParts, rate: Rate) -> Result<Hierarchy, HierarchyError> 
 mod tests {
     use super::*;
     use crate::measure::{Deviation, OPTIONS, TOLERANCE, deviations, worst};
-    use fairlink_core::{
-        Leniency, NANOS_PER_SEC,
-        registry::{build, find},
-    };
+    use fairlink_core::{Leniency, Members, NANOS_PER_SEC, registry::find};
     use fairlink_sim::{ClassRate, Run, simulate};
 
     fn run(script: &Script, scheduler: &str, bps: u64, phase: Option<Nanos>) -> Run {
         let scenario = script.scenario(Rate::from_bps(bps).unwrap(), phase).unwrap();
-        let built = build(find(scheduler).unwrap(), &scenario.tree, Leniency::Ignore).unwrap();
+        let built = find(scheduler).unwrap().build(&scenario.tree, Leniency::Ignore, Members::new()).unwrap();
         simulate(&scenario, scheduler, built, &OPTIONS, &mut ()).unwrap()
     }
 

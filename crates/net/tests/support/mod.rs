@@ -3,7 +3,7 @@
 
 use std::process::{Command, ExitCode};
 
-use fairlink_net::netns::{PrivateNamespace, enter_private_namespace};
+use fairlink_net::{PrivateNamespace, enter_private_namespace};
 use libtest_mimic::{Arguments, Trial};
 
 /// Says which test a process is to run; absent in the first process.

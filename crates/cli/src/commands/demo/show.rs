@@ -3,7 +3,7 @@
 use fairlink_core::ClassId;
 use fairlink_lab::measure::relative;
 use fairlink_lab::report::span;
-use fairlink_net::demo::{Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
+use fairlink_net::{Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
 
 use super::verdict::{closing, counts};
 use crate::failure::Failure;

@@ -49,7 +49,7 @@ use alloc::{format, string::String};
 
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LeakyBucket, Members, NANOS_PER_SEC,
+    Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LeakyBucket, NANOS_PER_SEC,
     Nanos, OutOfMemory, Packet, Promises, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving, late_by,
 };
 use crate::parts::{
@@ -81,8 +81,6 @@ fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
     };
     (Pace::new(TIME_PER_BIT_S << parts, scaled), Rate::from_bps((scaled >> parts).max(1)).unwrap_or(link))
 }
-
-type Build = fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>;
 
 /// A scheduler of this family whose guarantees are rates.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {

@@ -411,7 +411,7 @@ proptest! {
             hls.check_invariants().unwrap();
             // Equation (12) of the second form as well.
             let total: i128 = oracle.balance.iter().chain(&oracle.residual).sum();
-            assert_eq!(total, check::round_size(&hls));
+            assert_eq!(total, check::round_size(hls));
             assert_eq!((oracle.rounds.main, oracle.rounds.surplus), (hls.rounds.main, hls.rounds.surplus));
         });
     }

@@ -34,7 +34,7 @@ use super::excess::{Excess, Policy, Session};
 use super::{free, limits, session};
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Members, Nanos, Packet, Promises,
+    Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
     QueueLimits, Scheduler, SchedulerInfo,
 };
 use crate::parts::{
@@ -43,8 +43,6 @@ use crate::parts::{
     memory::boxed,
 };
 use crate::schedulers::sced;
-
-type Build = fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>;
 
 /// A scheduler of this family whose guarantees are service curves.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {

@@ -1,0 +1,141 @@
+//! What a gateway is to do: its interfaces, classes and policies. Opening the gateway checks them.
+
+use fairlink_config::link::{DEFAULT_MEMORY, LinkFile};
+use fairlink_config::matching::Match;
+use fairlink_config::problem::Problems;
+use fairlink_core::{ClassId, Hierarchy, Leniency, Nanos, Overhead, SchedulerInfo};
+
+use crate::io::af_packet::AfPacketOptions;
+use crate::io::pacing::Pacing;
+
+/// What to do about offloads that join packets (GRO, LRO).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OffloadPolicy {
+    /// Refuse to start.
+    #[default]
+    Refuse,
+    /// Turn them off, and on again at the end.
+    Fix,
+    /// Start all the same; joined packets are dropped as too long, and counted.
+    Ignore,
+}
+
+/// What to do where the interfaces carry longer frames than the link file's `mtu`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LongFrames {
+    /// Accept them: the scheduler's largest packet is raised, and with it the bounds that `check` printed.
+    #[default]
+    Accept,
+    /// Drop them as too long.
+    Drop,
+}
+
+/// Where the data thread runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processor {
+    /// On the last processor that this process may use.
+    #[default]
+    Last,
+    /// On this one.
+    Number(usize),
+    /// Wherever the kernel puts it.
+    Any,
+}
+
+/// What a gateway is to do. Start from [`GatewayConfig::new`].
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Interface that the shared direction comes from.
+    pub input: String,
+    /// Interface that it goes to: the link.
+    pub output: String,
+    /// The classes.
+    pub tree: Hierarchy,
+    /// Names of the classes by id, the root's included. A class without a name is called by its number.
+    pub names: Vec<String>,
+    /// The scheduler.
+    pub scheduler: &'static SchedulerInfo,
+    /// What to do with what the scheduler cannot honour.
+    pub leniency: Leniency,
+    /// Which frames belong to which class; the first match counts.
+    pub matches: Vec<(ClassId, Match)>,
+    /// The class of all other frames; a leaf.
+    pub default_class: ClassId,
+    /// What a frame counts on the link.
+    pub overhead: Overhead,
+    /// The most bytes that the scheduler, its queues and the packet pool may take together.
+    pub memory_limit: u64,
+    /// How the data thread waits.
+    pub pacing: Pacing,
+    /// Lost time that the gateway makes up for; the default of `pacing` when absent.
+    pub catch_up: Option<Nanos>,
+    /// Where the data thread runs.
+    pub processor: Processor,
+    /// Whether frames from the output are forwarded to the input, unshaped.
+    pub reverse: bool,
+    /// What to do about offloads.
+    pub offloads: OffloadPolicy,
+    /// What to do about frames longer than the link's largest.
+    pub long_frames: LongFrames,
+    /// The sockets.
+    pub sockets: AfPacketOptions,
+    /// Frames in the packet pool; as many as can be needed when absent.
+    pub pool_frames: Option<u32>,
+    /// How long the gateway goes on sending queued packets after a stop. Packets left after that are counted.
+    pub drain: Nanos,
+}
+
+impl GatewayConfig {
+    /// A gateway from `input` to `output` that shares its link by `scheduler` among the classes of `tree`. All frames belong to
+    /// `default_class` until `matches` are set.
+    #[must_use]
+    pub fn new(
+        input: &str,
+        output: &str,
+        scheduler: &'static SchedulerInfo,
+        tree: Hierarchy,
+        default_class: ClassId,
+    ) -> Self {
+        Self {
+            input: input.to_owned(),
+            output: output.to_owned(),
+            tree,
+            names: Vec::new(),
+            scheduler,
+            leniency: Leniency::Refuse,
+            matches: Vec::new(),
+            default_class,
+            overhead: Overhead::NONE,
+            memory_limit: DEFAULT_MEMORY,
+            pacing: Pacing::default(),
+            catch_up: None,
+            processor: Processor::default(),
+            reverse: true,
+            offloads: OffloadPolicy::default(),
+            long_frames: LongFrames::default(),
+            sockets: AfPacketOptions::default(),
+            pool_frames: None,
+            drain: Nanos::ZERO,
+        }
+    }
+
+    /// A gateway from `input` to `output` as the link file says, otherwise with the defaults of [`GatewayConfig::new`].
+    ///
+    /// # Errors
+    /// [`Problems`] where the file names no class for frames that match nothing.
+    pub fn from_link_file(link: &LinkFile, input: &str, output: &str) -> Result<Self, Problems> {
+        let default_class = link.require_default()?;
+        Ok(Self {
+            names: link.names.iter().map(str::to_owned).collect(),
+            matches: link.matches.clone(),
+            overhead: link.overhead,
+            memory_limit: link.memory_limit,
+            ..Self::new(input, output, link.info(), link.tree.clone(), default_class)
+        })
+    }
+
+    /// The name of `class`, or its number where it has none.
+    pub(crate) fn name(&self, class: ClassId) -> String {
+        self.names.get(class.index()).cloned().unwrap_or_else(|| class.0.to_string())
+    }
+}

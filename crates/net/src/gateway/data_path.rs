@@ -1,0 +1,379 @@
+//! The data path of the gateway, one turn at a time. A turn fetches frames from the input, classifies and enqueues them,
+//! dequeues what is due, and hands it to the output. Then it forwards the other direction, unshaped. The data path runs over any
+//! [`Backend`] and any [`Clock`], so that tests run it without a network.
+//!
+//! Two invariants hold after every turn:
+//! * For each class, received = sent + dropped + queued.
+//! * Each frame in use is in a queue, waits for an interface, or is owned by a backend. A backend owns what it holds for
+//!   reception and what it has accepted for sending.
+//!
+//! A frame counts as sent when the output accepts it. Its place in the pool is free when the output gives it back.
+//!
+//! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
+//! nothing more is fetched from the output. So no frame is lost to a busy interface.
+
+use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+
+use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
+use crate::io::clock::Clock;
+use crate::io::frame_pool::FramePool;
+use crate::wire::classify::Classifier;
+use crate::wire::ethernet;
+use crate::wire::labels::{Labels, mark_congestion};
+use crate::wire::parse::frame_key;
+
+/// Of so many working turns one is timed in detail. The number is a prime, so that it does not run in step with the traffic.
+pub(crate) const SAMPLE_EVERY: u64 = 61;
+/// A busy interface is tried again after this time.
+pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
+
+/// Time spent in turns that were timed in detail, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sampled {
+    pub(crate) turns: u64,
+    pub(crate) total: u64,
+    pub(crate) receive: u64,
+    pub(crate) classify: u64,
+    pub(crate) send: u64,
+    pub(crate) reverse: u64,
+}
+
+/// All parts of the path but the scheduler; see the module.
+#[derive(Debug)]
+pub(crate) struct DataPath<I, O, C> {
+    pub(crate) pool: FramePool,
+    pub(crate) input: I,
+    pub(crate) output: O,
+    pub(crate) clock: C,
+    pub(crate) classifier: Classifier,
+    pub(crate) labels: Labels,
+    pub(crate) overhead: Overhead,
+    pub(crate) counters: EdgeCounters,
+    /// `None`: the other direction is not forwarded.
+    pub(crate) reverse: Option<ReverseStats>,
+    /// Whether frames are still fetched.
+    pub(crate) receiving: bool,
+    pub(crate) output_busy: u64,
+    pub(crate) sampled: Sampled,
+    arrivals: Vec<Arrival>,
+    intake: Vec<Packet>,
+    /// Packets from the scheduler that wait for the output; `frames` is scratch space for their frames.
+    outgoing: Vec<Packet>,
+    frames: Vec<u32>,
+    /// Frames of the other direction that wait for the input.
+    back: Vec<u32>,
+    moved: bool,
+    sampling: bool,
+    working_turns: u64,
+    error: Option<BackendError>,
+}
+
+impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
+    /// Frames that the pool needs beside those of the queues: those held for reception on both sides, those on their way
+    /// through a turn, those waiting for each interface, and those that each interface is sending.
+    pub(crate) const RESERVE: u32 = 6 * BATCH as u32 + I::MOST_OWNED + O::MOST_OWNED;
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of the path, each made elsewhere")]
+    pub(crate) fn new(
+        pool: FramePool,
+        input: I,
+        output: O,
+        clock: C,
+        classifier: Classifier,
+        labels: Labels,
+        overhead: Overhead,
+        counters: EdgeCounters,
+        reverse: bool,
+    ) -> Self {
+        Self {
+            pool,
+            input,
+            output,
+            clock,
+            classifier,
+            labels,
+            overhead,
+            counters,
+            reverse: reverse.then(ReverseStats::default),
+            receiving: true,
+            output_busy: 0,
+            sampled: Sampled::default(),
+            arrivals: Vec::with_capacity(BATCH),
+            intake: Vec::with_capacity(BATCH),
+            outgoing: Vec::with_capacity(BATCH),
+            frames: Vec::with_capacity(BATCH),
+            back: Vec::with_capacity(BATCH),
+            moved: false,
+            sampling: false,
+            working_turns: 0,
+            error: None,
+        }
+    }
+
+    /// One turn of both directions. Returns whether any frame moved, and when the next turn is due if nothing arrives before.
+    pub(crate) fn turn<S: Scheduler>(
+        &mut self,
+        now: Nanos,
+        driver: &mut Driver<S>,
+    ) -> Result<(bool, Wake), BackendError> {
+        self.moved = false;
+        self.sampling = self.working_turns.is_multiple_of(SAMPLE_EVERY);
+        let before = self.sampled;
+        self.reclaim();
+        if !self.outgoing.is_empty() {
+            self.flush(now);
+        }
+        let wake = if self.outgoing.is_empty() {
+            driver.turn(now, self)
+        } else {
+            let mut batch = std::mem::take(&mut self.intake);
+            self.receive(now, &mut batch);
+            driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
+            self.intake = batch;
+            Wake::At(now.saturating_add(BUSY_RETRY))
+        };
+        let started = self.lap();
+        if self.reverse.is_some() {
+            self.reverse_turn(now);
+        }
+        if self.sampling {
+            let end = self.lap();
+            self.sampled.reverse += end.saturating_sub(started).0;
+            self.sampled.total += end.saturating_sub(now).0;
+            self.sampled.turns += 1;
+            if !self.moved {
+                self.sampled = before;
+            }
+        }
+        if self.moved {
+            self.working_turns += 1;
+        }
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok((self.moved, wake)),
+        }
+    }
+
+    /// Takes frames that have left back into the pool.
+    pub(crate) fn reclaim(&mut self) {
+        self.input.reclaim(&mut self.pool);
+        self.output.reclaim(&mut self.pool);
+    }
+
+    /// Takes all frames outside of the scheduler back into the pool. Returns whether the pool is whole then. It is, where the
+    /// scheduler has no packets.
+    pub(crate) fn release(&mut self) -> bool {
+        let outgoing = self.outgoing.drain(..).map(|packet| packet.handle as u32);
+        outgoing.chain(self.back.drain(..)).for_each(|frame| self.pool.give_back(frame));
+        self.input.release(&mut self.pool);
+        self.output.release(&mut self.pool);
+        self.pool.free() == self.pool.frames()
+    }
+
+    /// The time, if this turn is timed in detail; else zero, which costs nothing.
+    #[inline]
+    fn lap(&self) -> Nanos {
+        if self.sampling { self.clock.now() } else { Nanos::ZERO }
+    }
+
+    /// Packets waiting for the output, by class.
+    pub(crate) fn outgoing(&self, class: ClassId) -> Amount {
+        let mut amount = Amount::default();
+        for packet in self.outgoing.iter().filter(|packet| packet.class == class) {
+            amount.count(packet.len);
+        }
+        amount
+    }
+
+    /// Whether nothing waits for the output.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Packets waiting for the output.
+    pub(crate) fn outgoing_packets(&self) -> u64 {
+        self.outgoing.len() as u64
+    }
+
+    /// Whether frames wait for the input.
+    pub(crate) fn is_back_waiting(&self) -> bool {
+        !self.back.is_empty()
+    }
+
+    /// Whether an interface owns frames that it has accepted.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.input.owned() + self.output.owned() > 0
+    }
+
+    /// The other direction's counters with what is waiting.
+    pub(crate) fn reverse_stats(&self) -> Option<ReverseStats> {
+        let mut stats = self.reverse?;
+        for &frame in &self.back {
+            stats.waiting.count(self.pool.info(frame).len);
+        }
+        Some(stats)
+    }
+
+    /// Whether each frame that is not free is where it should be, with `queued` packets in the scheduler.
+    pub(crate) fn pool_agrees(&self, queued: u64) -> bool {
+        let in_use = self.pool.frames() - self.pool.free();
+        let held = self.input.held() + self.output.held();
+        let owned = self.input.owned() + self.output.owned();
+        let known = held + owned + self.outgoing.len() + self.back.len();
+        in_use as u64 == known as u64 + queued
+    }
+
+    /// Whether more frames can be fetched from the output's side.
+    pub(crate) fn takes_reverse(&self) -> bool {
+        self.reverse.is_some() && self.receiving && self.back.is_empty()
+    }
+
+    /// Hands over what is outgoing, as much as the output takes.
+    fn hand_over(&mut self) {
+        self.frames.clear();
+        self.frames.extend(self.outgoing.iter().map(|packet| packet.handle as u32));
+        let mut done = 0;
+        while done < self.frames.len() {
+            let sent = match self.output.send(&mut self.pool, &self.frames[done..]) {
+                Ok(sent) => sent,
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                    break;
+                }
+            };
+            let now = self.clock.now();
+            for index in done..done + sent.accepted {
+                let Packet { class, len, .. } = self.outgoing[index];
+                let frame = self.frames[index];
+                let delay = now.saturating_sub(self.pool.info(frame).received);
+                self.counters.sent(class, len, delay);
+            }
+            done += sent.accepted;
+            let Some(reason) = sent.refused else {
+                self.output_busy += u64::from(done < self.frames.len());
+                break;
+            };
+            let Packet { class, len, .. } = self.outgoing[done];
+            let too_long = reason.raw_os_error() == Some(libc::EMSGSIZE);
+            self.counters.refused(class, len, if too_long { Refusal::TooLong } else { Refusal::Other });
+            self.pool.give_back(self.frames[done]);
+            done += 1;
+        }
+        self.moved |= done > 0;
+        self.outgoing.drain(..done);
+        // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
+        self.output.reclaim(&mut self.pool);
+    }
+
+    /// The other direction: fetch and hand over, first in, first out.
+    fn reverse_turn(&mut self, now: Nanos) {
+        let Some(mut stats) = self.reverse else { return };
+        if self.takes_reverse() {
+            let mut arrivals = std::mem::take(&mut self.arrivals);
+            if let Err(error) = self.output.receive(&mut self.pool, now, BATCH, &mut arrivals) {
+                self.error.get_or_insert(error);
+            }
+            for arrival in arrivals.drain(..) {
+                self.moved = true;
+                stats.received.count(arrival.len);
+                if arrival.condition == Condition::Whole && arrival.len >= ethernet::HEADER as u32 {
+                    self.back.push(arrival.frame);
+                } else {
+                    stats.dropped.count(arrival.len);
+                    self.pool.give_back(arrival.frame);
+                }
+            }
+            self.arrivals = arrivals;
+        }
+        let mut done = 0;
+        while done < self.back.len() {
+            let sent = match self.input.send(&mut self.pool, &self.back[done..]) {
+                Ok(sent) => sent,
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                    break;
+                }
+            };
+            for &frame in &self.back[done..done + sent.accepted] {
+                stats.sent.count(self.pool.info(frame).len);
+            }
+            done += sent.accepted;
+            if sent.refused.is_none() {
+                break;
+            }
+            stats.dropped.count(self.pool.info(self.back[done]).len);
+            self.pool.give_back(self.back[done]);
+            done += 1;
+        }
+        self.moved |= done > 0;
+        self.back.drain(..done);
+        self.input.reclaim(&mut self.pool);
+        self.reverse = Some(stats);
+    }
+}
+
+impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
+    fn dropped(&mut self, _now: Nanos, packet: Packet, _reason: DropReason) {
+        self.pool.give_back(packet.handle as u32);
+    }
+
+    fn marked(&mut self, _now: Nanos, packet: &Packet) {
+        mark_congestion(self.pool.packet_mut(packet.handle as u32));
+    }
+}
+
+impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
+    fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
+        if !self.receiving {
+            return;
+        }
+        let started = self.lap();
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        if let Err(error) = self.input.receive(&mut self.pool, now, BATCH, &mut arrivals) {
+            self.error.get_or_insert(error);
+        }
+        let fetched = self.lap();
+        self.moved |= !arrivals.is_empty();
+        for Arrival { frame, len, condition } in arrivals.drain(..) {
+            let bytes = self.pool.packet(frame);
+            let key = frame_key(bytes);
+            let class = self.classifier.classify(&key);
+            let label = self.labels.of(class, &key, bytes);
+            let unfit = match condition {
+                _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
+                Condition::Whole => None,
+                Condition::TooLong => Some(Unfit::TooLong),
+                Condition::Checksum => Some(Unfit::Checksum),
+            };
+            let len = self.overhead.accounted(len);
+            match unfit {
+                None => batch.push(Packet { handle: u64::from(frame) | label, len, class }),
+                Some(why) => {
+                    self.counters.unfit(class, len, why);
+                    self.pool.give_back(frame);
+                }
+            }
+        }
+        self.arrivals = arrivals;
+        if self.sampling {
+            self.sampled.receive += fetched.saturating_sub(started).0;
+            self.sampled.classify += self.clock.now().saturating_sub(fetched).0;
+        }
+    }
+
+    fn transmit(&mut self, _now: Nanos, packet: Packet, _done: Nanos) {
+        self.outgoing.push(packet);
+    }
+
+    fn flush(&mut self, _now: Nanos) {
+        let started = self.lap();
+        self.hand_over();
+        if self.sampling {
+            self.sampled.send += self.clock.now().saturating_sub(started).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

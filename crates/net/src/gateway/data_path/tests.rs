@@ -1,0 +1,364 @@
+//! The data path over interfaces that exist only in memory.
+
+use super::*;
+use crate::gateway::stats::{ClassStats, GatewayStats};
+use crate::io::virtual_link::VirtualLink;
+use crate::wire::frame::{FrameTemplate, Headers, Stamp};
+use fairlink_config::matching::{Match, PortRange, UDP};
+use fairlink_core::{
+    ClassConfig, Hierarchy, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind, QueueLimits, Rate, registry,
+};
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::rc::Rc;
+
+#[derive(Clone, Debug, Default)]
+struct Hands(Rc<Cell<u64>>);
+
+impl Clock for Hands {
+    fn now(&self) -> Nanos {
+        Nanos(self.0.get())
+    }
+}
+
+type TestPath = DataPath<VirtualLink, VirtualLink, Hands>;
+
+struct Bench {
+    data_path: TestPath,
+    driver: Driver<Metered<Box<dyn Scheduler>>>,
+    tree: Hierarchy,
+    hands: Hands,
+}
+
+const LIMIT: u32 = 20;
+
+fn bench(scheduler: &str, reverse: bool) -> Bench {
+    bench_of(scheduler, reverse, ClassConfig::default())
+}
+
+/// Two classes by port 5001 and 5002, the second also the default, on 8 Mbit/s: 1000 B take 1 ms.
+fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
+    let link = LinkConfig::new(Rate::from_bps(8_000_000).unwrap());
+    let mut tree = Hierarchy::builder(link);
+    let limits = QueueLimits { packets: LIMIT, ..QueueLimits::default() };
+    let class =
+        |tree: &mut fairlink_core::HierarchyBuilder| tree.add(ClassId::ROOT, ClassConfig { limits, ..config }).unwrap();
+    let (a, b) = (class(&mut tree), class(&mut tree));
+    let tree = tree.build().unwrap();
+    let port = |port| Match { proto: Some(UDP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY };
+    let scheduler = registry::find(scheduler).unwrap().build(&tree, Leniency::Refuse, Members::new()).unwrap();
+    let hands = Hands::default();
+    let data_path = TestPath::new(
+        FramePool::new(2 * LIMIT + TestPath::RESERVE, 1600).unwrap(),
+        VirtualLink::default(),
+        VirtualLink::default(),
+        hands.clone(),
+        Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
+        Labels::new(&tree),
+        Overhead::NONE,
+        EdgeCounters::new(tree.len(), tree.leaves()),
+        reverse,
+    );
+    Bench {
+        data_path,
+        driver: Driver::new(Metered::new(scheduler, &tree), Pacer::new(link.rate, Nanos::ZERO)),
+        tree,
+        hands,
+    }
+}
+
+fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
+    let mut frame = vec![0; len];
+    let stamp = Stamp { run: 0, class: ClassId(u32::from(port)), sequence, monotonic_ns: 0, realtime_us: 0 };
+    FrameTemplate::new(&Headers::udp(port)).write(&mut frame, &stamp);
+    frame
+}
+
+impl Bench {
+    fn turn(&mut self, now: u64) {
+        let _ = self.wake(now);
+    }
+
+    fn wake(&mut self, now: u64) -> Wake {
+        self.hands.0.set(now);
+        self.data_path.input.turn += 1;
+        self.data_path.output.turn += 1;
+        self.data_path.turn(Nanos(now), &mut self.driver).unwrap().1
+    }
+
+    /// The account of all classes; panics where a class or the pool does not balance.
+    fn classes(&self) -> (Vec<ClassStats>, [u64; 4]) {
+        let Self { data_path, driver, tree, .. } = self;
+        let scheduler = driver.scheduler();
+        let name = |class: ClassId| class.0.to_string();
+        let classes = data_path.counters.report(scheduler, tree.leaves(), name, |class| data_path.outgoing(class));
+        let (totals, balanced) = GatewayStats::total(&classes);
+        assert!(balanced, "{classes:?}");
+        assert!(data_path.pool_agrees(scheduler.backlog().packets));
+        assert_eq!(scheduler.check_invariants(), Ok(()));
+        (classes, totals.map(|amount| amount.packets))
+    }
+
+    /// Received, sent, dropped and queued packets of all classes.
+    fn totals(&self) -> [u64; 4] {
+        self.classes().1
+    }
+
+    /// Checks that no frame has two owners, and that the frames which interfaces own are as they were when accepted. Returns
+    /// how many interfaces own.
+    fn check_owners(&self) -> usize {
+        let DataPath { pool, input, output, outgoing, back, .. } = &self.data_path;
+        let accepted = [input.accepted(pool), output.accepted(pool)].concat();
+        let waiting = outgoing.iter().map(|packet| packet.handle as u32).chain(back.iter().copied());
+        let mut frames: Vec<u32> = accepted.iter().copied().chain(waiting).collect();
+        let owners = frames.len();
+        frames.sort_unstable();
+        frames.dedup();
+        assert_eq!(frames.len(), owners, "a frame has two owners");
+        accepted.len()
+    }
+
+    fn sent(&self) -> Vec<Stamp> {
+        self.data_path.output.sent.iter().map(|frame| Stamp::read(frame).unwrap()).collect()
+    }
+}
+
+#[test]
+fn frames_leave_unchanged_at_the_pace_of_the_link_and_in_order_within_a_class() {
+    let mut bench = bench("hls", false);
+    let frames: Vec<_> = (0..10).map(|n| frame(if n % 2 == 0 { 5001 } else { 5002 }, n, 1000)).collect();
+    bench.data_path.input.incoming.extend(frames.clone());
+    for millis in 0..10 {
+        let wake = bench.wake(millis * 1_000_000);
+        assert_eq!(bench.data_path.output.sent.len() as u64, millis + 1);
+        assert_eq!(wake, Wake::At(Nanos((millis + 1) * 1_000_000)));
+    }
+    assert_eq!(bench.wake(10_000_000), Wake::OnArrival);
+    assert_eq!(bench.totals(), [10, 10, 0, 0]);
+    let mut sent = bench.data_path.output.sent.clone();
+    sent.sort();
+    let mut sorted = frames;
+    sorted.sort();
+    assert_eq!(sent, sorted);
+    for port in [5001, 5002] {
+        let order: Vec<u32> =
+            bench.sent().iter().filter(|stamp| stamp.class == ClassId(port)).map(|stamp| stamp.sequence).collect();
+        assert!(order.is_sorted(), "{order:?}");
+    }
+    // The last frame has waited for the nine before it, to within a histogram's two digits.
+    let delay = bench.data_path.counters.delay().unwrap().max;
+    assert!((0.009..0.0091).contains(&delay), "{delay}");
+}
+
+#[test]
+fn a_busy_output_holds_frames_back_and_loses_none() {
+    let mut bench = bench("fifo", false);
+    bench.data_path.input.incoming.extend((0..12).map(|n| frame(5001, n, 100)));
+    bench.data_path.output.room = Some(3);
+    let mut now = 0;
+    for _ in 0..40 {
+        bench.turn(now);
+        now += 1_000_000;
+        // What the link may not send yet stays in its queue, where the scheduler decides.
+        assert!(bench.data_path.outgoing_packets() <= 1);
+    }
+    assert_eq!(bench.totals(), [12, 3, 0, 9]);
+    assert!(bench.data_path.output_busy > 0 && !bench.data_path.is_flushed());
+    bench.data_path.output.room = None;
+    for _ in 0..20 {
+        bench.turn(now);
+        now += 1_000_000;
+    }
+    assert_eq!(bench.totals(), [12, 12, 0, 0]);
+    assert!(bench.sent().iter().map(|stamp| stamp.sequence).eq(0..12));
+}
+
+#[test]
+fn what_the_output_never_takes_is_dropped_and_named() {
+    let mut bench = bench("fifo", false);
+    bench.data_path.input.incoming.extend([frame(5001, 0, 100), frame(5001, 1, 900), frame(5001, 2, 100)]);
+    bench.data_path.output.longest = Some(500);
+    for millis in 0..5 {
+        bench.turn(millis * 1_000_000);
+    }
+    assert_eq!(bench.totals(), [3, 2, 1, 0]);
+    let (classes, _) = bench.classes();
+    assert_eq!(classes[0].dropped_by_reason["too_long"], Amount { packets: 1, bytes: 900 });
+}
+
+#[test]
+fn too_long_and_cut_short_frames_are_counted_drops() {
+    let mut bench = bench("hls", false);
+    // Longer than the link's largest, than the pool's frames, shorter than a header, and not IP at all.
+    bench.data_path.input.incoming.extend([frame(5001, 0, 1501), vec![9; 5000], vec![1; 13], vec![], vec![7; 60]]);
+    for millis in 0..3 {
+        bench.turn(millis * 1_000_000);
+    }
+    assert_eq!(bench.totals(), [5, 1, 4, 0]);
+    let (classes, _) = bench.classes();
+    assert_eq!(classes[0].dropped_by_reason["too_long"].packets, 1);
+    assert_eq!(classes[1].dropped_by_reason["too_long"].packets, 1);
+    assert_eq!(classes[1].dropped_by_reason["runt"].packets, 2);
+    assert_eq!(classes[1].sent.packets, 1);
+}
+
+#[test]
+fn the_other_direction_passes_unshaped_and_waits_for_a_busy_input() {
+    let mut bench = bench("hls", true);
+    let frames: Vec<_> = (0..200).map(|n| frame(9, n, 1400)).collect();
+    bench.data_path.output.incoming.extend(frames.clone());
+    bench.data_path.input.room = Some(100);
+    for _ in 0..10 {
+        bench.turn(0);
+    }
+    let stats = bench.data_path.reverse_stats().unwrap();
+    assert_eq!((stats.sent.packets, stats.dropped.packets), (100, 0));
+    assert_eq!(stats.received.packets, 100 + stats.waiting.packets);
+    assert!(stats.waiting.packets <= BATCH as u64, "{stats:?}");
+    assert_eq!(bench.data_path.output.incoming.len() as u64, 100 - stats.waiting.packets);
+    bench.data_path.input.room = None;
+    for _ in 0..10 {
+        bench.turn(0);
+    }
+    assert_eq!(bench.data_path.input.sent, frames);
+    assert_eq!(bench.totals(), [0; 4]);
+}
+
+#[test]
+fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
+    let config = ClassConfig { queue: QueueKind::CoDel, ecn: true, ..ClassConfig::default() };
+    let mut bench = bench_of("hls", false, config);
+    for millis in 0..900u32 {
+        // A class whose frames say ECT, another whose frames do not; together a little more than the link carries.
+        for port in [5001, 5002] {
+            if millis % 9 < 5 {
+                let mut bytes = frame(port, millis, 1000);
+                if port == 5001 {
+                    // Changes the header's checksum as it should: by two.
+                    bytes[15] |= 2;
+                    let sum = u16::from_be_bytes([bytes[24], bytes[25]]);
+                    bytes[24..26].copy_from_slice(&(sum - 2).to_be_bytes());
+                }
+                bench.data_path.input.incoming.push_back(bytes);
+            }
+        }
+        bench.turn(u64::from(millis) * 1_000_000);
+    }
+    bench.totals();
+    let (classes, _) = bench.classes();
+    let (capable, other) = (&classes[0], &classes[1]);
+    assert!(capable.marked.packets > 0 && !capable.dropped_by_reason.contains_key("congestion"), "{capable:?}");
+    assert!(other.marked.packets == 0 && other.dropped_by_reason["congestion"].packets > 0, "{other:?}");
+    let header = |frame: &Vec<u8>| etherparse::Ipv4Header::from_slice(&frame[14..]).unwrap().0;
+    let sent: Vec<_> = bench.data_path.output.sent.iter().map(header).collect();
+    assert!(sent.iter().all(|header| header.header_checksum == header.calc_header_checksum()));
+    let marked = sent.iter().filter(|header| header.ecn.value() == 3).count() as u64;
+    // The last one may still be the next to leave.
+    assert!(marked == capable.marked.packets || marked + 1 == capable.marked.packets, "{marked}");
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_the_turn_with_everything_accounted_for() {
+    let mut bench = bench("hls", true);
+    bench.data_path.input.incoming.extend((0..8).map(|n| frame(5002, n, 1000)));
+    bench.turn(0);
+    bench.data_path.output.gone = true;
+    assert!(matches!(bench.data_path.turn(Nanos(1_000_000), &mut bench.driver), Err(BackendError::Gone { .. })));
+    assert_eq!(bench.totals(), [8, 1, 0, 7]);
+}
+
+#[test]
+fn a_frame_is_sent_when_it_is_accepted_and_free_when_it_is_given_back() {
+    let mut bench = bench("fifo", true);
+    bench.data_path.output.lag = 3;
+    bench.data_path.input.lag = 2;
+    bench.data_path.input.incoming.push_back(frame(5001, 0, 1000));
+    bench.data_path.output.incoming.push_back(frame(9, 0, 1000));
+    let mut owned = Vec::new();
+    for millis in 0..5 {
+        bench.turn(millis * 1_000_000);
+        assert_eq!(bench.totals(), [1, 1, 0, 0]);
+        assert_eq!(bench.data_path.is_sending(), bench.check_owners() > 0);
+        owned.push(bench.check_owners());
+    }
+    assert_eq!(owned, [2, 2, 1, 0, 0]);
+    assert_eq!(bench.data_path.pool.free(), bench.data_path.pool.frames());
+}
+
+#[test]
+fn an_interface_that_owns_all_it_may_is_busy_until_it_gives_back() {
+    let mut bench = bench("fifo", true);
+    let frames: Vec<_> = (0..700).map(|n| frame(9, n, 100)).collect();
+    bench.data_path.input.lag = 10;
+    bench.data_path.output.incoming.extend(frames.clone());
+    let most = VirtualLink::MOST_OWNED as usize;
+    let mut owned = Vec::new();
+    for _ in 0..60 {
+        bench.turn(0);
+        bench.totals();
+        owned.push(bench.check_owners());
+    }
+    assert_eq!(owned[..6], [BATCH, 2 * BATCH, 3 * BATCH, 4 * BATCH, most, most]);
+    assert!(owned.iter().all(|&owned| owned <= most) && owned.last() == Some(&0), "{owned:?}");
+    assert_eq!(bench.data_path.input.sent, frames);
+}
+
+#[test]
+fn an_end_takes_back_what_interfaces_own_and_what_waits_for_them() {
+    let mut bench = bench("fifo", true);
+    for link in [&mut bench.data_path.input, &mut bench.data_path.output] {
+        link.incoming.extend((0..40).map(|n| frame(5001, n, 100)));
+        link.lag = u64::MAX / 2;
+        link.room = Some(5);
+    }
+    for millis in 0..20 {
+        bench.turn(millis * 1_000_000);
+    }
+    assert!(bench.data_path.is_sending() && bench.data_path.is_back_waiting() && !bench.data_path.is_flushed());
+    let pool = &mut bench.data_path.pool;
+    bench.driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| pool.give_back(packet.handle as u32));
+    assert!(bench.data_path.release());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_packet_is_accounted_for_after_every_turn(
+        scheduler in prop_oneof![Just("fifo"), Just("drr"), Just("hls")],
+        steps in proptest::collection::vec(
+            (0u64..3_000_000, 0usize..150, 5000u16..5004, 0usize..1700, proptest::option::of(0usize..30)), 1..60),
+        lags in prop_oneof![Just((0, 0)), (0u64..10, 0u64..10)],
+    ) {
+        let mut bench = bench(scheduler, true);
+        (bench.data_path.input.lag, bench.data_path.output.lag) = lags;
+        let memory = bench.data_path.pool.memory_bytes();
+        let (mut now, mut arrived) = (0, 0);
+        for (pause, count, port, len, room) in steps {
+            now += pause;
+            for _ in 0..count {
+                let bytes = if len < 64 { vec![3; len] } else { frame(port, arrived as u32, len) };
+                bench.data_path.output.incoming.push_back(bytes.clone());
+                bench.data_path.input.incoming.push_back(bytes);
+                arrived += 1;
+            }
+            bench.data_path.output.room = room;
+            bench.data_path.input.room = room;
+            let there = bench.data_path.input.incoming.len();
+            bench.turn(now);
+            let [received, sent, _, queued] = bench.totals();
+            prop_assert_eq!(received as usize, arrived - bench.data_path.input.incoming.len());
+            // The pool has room for a batch whatever else is in use.
+            prop_assert_eq!(there - bench.data_path.input.incoming.len(), there.min(BATCH));
+            bench.check_owners();
+            prop_assert_eq!(sent as usize, bench.data_path.output.sent.len());
+            prop_assert!(queued <= u64::from(2 * LIMIT) + 64);
+        }
+        prop_assert_eq!(bench.data_path.pool.memory_bytes(), memory);
+        let stats = bench.data_path.reverse_stats().unwrap();
+        prop_assert_eq!(
+            stats.received.packets, stats.sent.packets + stats.dropped.packets + stats.waiting.packets);
+        let pool = &mut bench.data_path.pool;
+        bench.driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| pool.give_back(packet.handle as u32));
+        prop_assert!(bench.data_path.release());
+    }
+}

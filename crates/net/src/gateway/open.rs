@@ -1,0 +1,284 @@
+//! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
+
+use fairlink_config::units::show_memory;
+use fairlink_core::{BuildError, Counters, Driver, Hierarchy, HierarchyError, Members, Metered, OutOfMemory, Pacer};
+use thiserror::Error;
+
+use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
+use crate::gateway::remote::Publisher;
+use crate::gateway::run::{Gateway, RealPath};
+use crate::gateway::stats::{EdgeCounters, MemoryBound};
+use crate::io::af_packet::AfPacket;
+use crate::io::backend::BackendError;
+use crate::io::clock::MonotonicClock;
+use crate::io::frame_pool::{FramePool, FramePoolError, HEADROOM};
+use crate::io::interface::{Interface, InterfaceError, OffloadsOff};
+use crate::io::sys;
+use crate::wire::classify::Classifier;
+use crate::wire::labels::Labels;
+
+/// Why a gateway cannot start: something the user can set right.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// An interface cannot be used.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// An interface cannot be opened.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// Input and output are the same.
+    #[error("input and output are both {name}; a gateway goes between two interfaces")]
+    SameInterface {
+        /// The name given twice.
+        name: String,
+    },
+    /// Offloads that join packets are on.
+    #[error(
+        "interface {name} joins packets before the gateway sees them ({}); turn that off with `ethtool -K {name} {}`, or \
+         let the gateway do it while it runs (--fix-offloads)",
+        .offloads.join(", "),
+        .offloads.iter().map(|name| format!("{name} off")).collect::<Vec<_>>().join(" ")
+    )]
+    Offloads {
+        /// The interface.
+        name: String,
+        /// Those that are on.
+        offloads: Vec<&'static str>,
+    },
+    /// The scheduler cannot run with these classes.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A class that gets frames is not a leaf.
+    #[error("class {name} gets frames but is not a leaf; only classes without children have queues")]
+    NotALeaf {
+        /// Its name.
+        name: String,
+    },
+    /// The interfaces' frames are longer than any link may carry.
+    #[error("the interfaces' frames do not fit: {0}; lower their mtu")]
+    Frames(#[from] HierarchyError),
+    /// The packet pool is out of range.
+    #[error("{0}; lower the queue limits, or the interfaces' mtu")]
+    FramePool(#[from] FramePoolError),
+    /// The packet pool is smaller than what the queues may hold.
+    #[error("a packet pool of {frames} frames is too small: queues of up to {queued} packets need {needed}")]
+    PoolTooSmall {
+        /// The number asked for.
+        frames: u32,
+        /// Most packets that the queues may hold.
+        queued: u32,
+        /// The least number of frames.
+        needed: u32,
+    },
+    /// The scheduler and the packet pool would take more memory than is allowed.
+    #[error(
+        "{scheduler} and a packet pool of {frames} frames take {}, and {} are allowed; lower buffer in [link], or raise memory \
+         in [link]",
+        show_memory(*needed), show_memory(*limit)
+    )]
+    TooMuchMemory {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// Frames in the pool.
+        frames: u32,
+        /// Bytes of both.
+        needed: u64,
+        /// Bytes that are allowed.
+        limit: u64,
+    },
+    /// There is no memory for the scheduler's counters or for a batch of packets.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+    /// There is no such processor, or this process may not use it.
+    #[error("processor {processor} cannot be used: {source}")]
+    Processor {
+        /// The number given.
+        processor: usize,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+}
+
+impl Gateway {
+    /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on wait
+    /// in the kernel's buffers until [`Gateway::run`].
+    ///
+    /// # Errors
+    /// [`OpenError`], each with what to do about it. Nothing is changed on the interfaces then.
+    pub fn open(mut config: GatewayConfig) -> Result<Self, OpenError> {
+        if config.input == config.output {
+            return Err(OpenError::SameInterface { name: config.input });
+        }
+        let classes = config.matches.iter().map(|&(class, _)| class).chain([config.default_class]);
+        if let Some(class) = classes.into_iter().find(|&class| !config.tree.is_leaf(class)) {
+            return Err(OpenError::NotALeaf { name: config.name(class) });
+        }
+        let input = Interface::open(&config.input)?;
+        let output = Interface::open(&config.output)?;
+        let mut notes = Vec::new();
+        for interface in [&input, &output] {
+            look_at(interface, &mut notes);
+        }
+        if input.mtu > output.mtu {
+            notes.push(format!(
+                "{} carries packets of up to {} B, {} only of {} B: longer ones are dropped as too long",
+                input.name, input.mtu, output.name, output.mtu
+            ));
+        }
+        fit_largest_packet(&mut config, &input, &mut notes)?;
+        let queued = most_queued(&config.tree);
+        let needed = queued.saturating_add(RealPath::RESERVE);
+        let frames = config.pool_frames.unwrap_or(needed);
+        if frames < needed {
+            return Err(OpenError::PoolTooSmall { frames, queued, needed });
+        }
+        let frame_bytes = input.largest_frame().max(output.largest_frame()).saturating_add(HEADROOM as u32);
+        let scheduler_bytes = (config.scheduler.memory)(&config.tree);
+        let needed = scheduler_bytes.saturating_add(FramePool::memory(frames, frame_bytes));
+        if needed > config.memory_limit {
+            let (scheduler, limit) = (config.scheduler.name, config.memory_limit);
+            return Err(OpenError::TooMuchMemory { scheduler, frames, needed, limit });
+        }
+        let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new())?;
+        let pool = FramePool::new(frames, frame_bytes)?;
+        let processor = pick(config.processor)?;
+
+        let offloads = offloads(config.offloads, [&input, &output], &mut notes)?;
+        let from = AfPacket::open(&input, &config.sockets)?;
+        let to = AfPacket::open(&output, &config.sockets)?;
+        for (name, socket) in [(&input.name, &from), (&output.name, &to)] {
+            let (received, _) = socket.kernel_buffer_bytes();
+            if received < config.sockets.receive_buffer {
+                notes.push(format!(
+                    "{name}: the kernel allows a receive buffer of {received} B, {} were asked for; `sysctl \
+                     net.core.rmem_max` is the limit without CAP_NET_ADMIN",
+                    config.sockets.receive_buffer
+                ));
+            }
+        }
+
+        let classifier = Classifier::new(&config.matches, config.default_class);
+        let counters = EdgeCounters::new(config.tree.len(), config.tree.leaves());
+        let kernel = [&from, &to].map(AfPacket::kernel_buffer_bytes).map(|(a, b)| u64::from(a) + u64::from(b));
+        let memory = MemoryBound {
+            pool_frames: u64::from(frames),
+            frame_bytes: pool.frame_bytes() as u64,
+            pool_bytes: pool.memory_bytes() as u64,
+            queue_packets: u64::from(queued),
+            scheduler_bytes,
+            classifier_bytes: classifier.memory_bytes() as u64,
+            counters_bytes: counters.memory_bytes() as u64 + Counters::memory(&config.tree),
+            kernel_bytes: kernel.iter().sum(),
+        };
+        let catch_up = config.catch_up.unwrap_or(config.pacing.default_catch_up());
+        let pacer = Pacer::new(config.tree.link().rate, catch_up);
+        let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
+        let data_path = RealPath::new(
+            pool,
+            from,
+            to,
+            MonotonicClock::start(),
+            classifier,
+            Labels::new(&config.tree),
+            config.overhead,
+            counters,
+            config.reverse,
+        );
+        Ok(Self { config, driver, data_path, offloads, memory, notes, processor, publisher: Publisher::default() })
+    }
+}
+
+/// Notes on an interface that works, but perhaps not as expected.
+fn look_at(interface: &Interface, notes: &mut Vec<String>) {
+    let name = &interface.name;
+    if interface.has_address {
+        notes.push(format!(
+            "{name} has an IP address, so the kernel also answers frames that the gateway forwards; a gateway's interfaces \
+             should have none (`ip address flush dev {name}`)"
+        ));
+    }
+    if interface.driver == "veth" && (interface.offloads.tso || interface.offloads.gso) {
+        notes.push(format!(
+            "{name} is a veth: if its other end has tso or gso on, whole segments of up to 64 kB arrive as one frame and \
+             are dropped as too long; turn them off there (`ethtool -K PEER tso off gso off`)"
+        ));
+    }
+}
+
+/// Raises the link's largest packet to the length of the input's frames, if they are longer and the policy allows it.
+fn fit_largest_packet(config: &mut GatewayConfig, input: &Interface, notes: &mut Vec<String>) -> Result<(), OpenError> {
+    let untagged = config.overhead.accounted(input.untagged_frame());
+    let limit = config.tree.link().max_packet;
+    if untagged <= limit {
+        return Ok(());
+    }
+    match config.long_frames {
+        LongFrames::Accept => {
+            let tagged = config.overhead.accounted(input.largest_frame());
+            config.tree = config.tree.clone().with_max_packet(tagged)?;
+            notes.push(format!(
+                "{} carries frames of up to {} B, which with VLAN tags count up to {tagged} B on the link, more than the \
+                 link file's largest of {limit} B; they are accepted, and bounds printed for {limit} B grow with them: \
+                 set mtu = \"{}B\" to have those printed",
+                input.name,
+                input.untagged_frame(),
+                input.largest_frame()
+            ));
+        }
+        LongFrames::Drop => notes.push(format!(
+            "{} carries frames of up to {} B; those that count more than {limit} B on the link are dropped as too long",
+            input.name,
+            input.untagged_frame()
+        )),
+    }
+    Ok(())
+}
+
+/// Most packets that all queues together may hold.
+fn most_queued(tree: &Hierarchy) -> u32 {
+    let limits: u64 = tree.leaves().iter().map(|&leaf| u64::from(tree.config(leaf).limits.packets)).sum();
+    limits.min(u64::from(tree.link().max_queued)) as u32
+}
+
+fn offloads(
+    policy: OffloadPolicy,
+    interfaces: [&Interface; 2],
+    notes: &mut Vec<String>,
+) -> Result<Vec<OffloadsOff>, OpenError> {
+    let mut off = Vec::new();
+    for interface in interfaces {
+        let harmful = interface.offloads.harmful();
+        if harmful.is_empty() {
+            continue;
+        }
+        let name = interface.name.clone();
+        match policy {
+            OffloadPolicy::Refuse => return Err(OpenError::Offloads { name, offloads: harmful }),
+            OffloadPolicy::Fix => {
+                if let Some(turned_off) = OffloadsOff::new(interface)? {
+                    notes.push(format!("{name}: turned off {}, until the gateway ends", turned_off.names().join(", ")));
+                    off.push(turned_off);
+                }
+            }
+            OffloadPolicy::Ignore => notes
+                .push(format!("{name}: {} is on; packets that it joins are dropped as too long", harmful.join(", "))),
+        }
+    }
+    Ok(off)
+}
+
+/// The processor to run on, checked.
+fn pick(processor: Processor) -> Result<Option<usize>, OpenError> {
+    match processor {
+        Processor::Any => Ok(None),
+        Processor::Last => Ok(sys::allowed_processors().last().copied()),
+        Processor::Number(number) if sys::allowed_processors().contains(&number) => Ok(Some(number)),
+        Processor::Number(processor) => {
+            let source = std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                format!("this process may use {:?}", sys::allowed_processors()),
+            );
+            Err(OpenError::Processor { processor, source })
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A gateway at work: turns of the data path on one thread, the waiting between turns, and the account at the end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_core::{Driver, Metered, Nanos, Scheduler, Wake};
+use thiserror::Error;
+
+use crate::gateway::config::GatewayConfig;
+use crate::gateway::data_path::{BUSY_RETRY, DataPath};
+use crate::gateway::remote::{Publisher, Remote};
+use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
+use crate::io::af_packet::AfPacket;
+use crate::io::backend::{Backend, BackendError};
+use crate::io::clock::{Clock, MonotonicClock};
+use crate::io::interface::OffloadsOff;
+use crate::io::pacing::{self, Until};
+use crate::io::sys;
+
+/// Why a gateway had to end: an interface went away.
+#[derive(Debug, Error)]
+#[error("{source}")]
+pub struct RunError {
+    /// What happened.
+    pub source: BackendError,
+    /// The statistics up to the end. Every packet is accounted for here too.
+    pub stats: Box<GatewayStats>,
+}
+
+/// How often a gateway that ends asks its interfaces for frames that they own. It asks every [`BUSY_RETRY`], so for 10 ms.
+const LEAVING_TRIES: u32 = 200;
+
+/// The data path between two real interfaces.
+pub(super) type RealPath = DataPath<AfPacket, AfPacket, MonotonicClock>;
+/// Whichever scheduler was asked for, with its traffic counted.
+type AnyScheduler = Metered<Box<dyn Scheduler>>;
+
+/// A gateway ready to run.
+pub struct Gateway {
+    pub(super) config: GatewayConfig,
+    pub(super) driver: Driver<AnyScheduler>,
+    pub(super) data_path: RealPath,
+    /// Dropping them turns the offloads on again.
+    pub(super) offloads: Vec<OffloadsOff>,
+    pub(super) memory: MemoryBound,
+    pub(super) notes: Vec<String>,
+    pub(super) processor: Option<usize>,
+    pub(super) publisher: Publisher,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// What the user should know: what was changed and what may go wrong, a sentence each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The most memory that this gateway takes.
+    #[must_use]
+    pub fn memory(&self) -> MemoryBound {
+        self.memory
+    }
+
+    /// Asks this gateway for statistics from another thread while it runs.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.publisher.remote()
+    }
+
+    /// Moves frames until `stop` is set or an interface goes away. It runs on this thread, which it puts on the configured
+    /// processor, and sees `stop` within 50 ms. Before it returns it turns those offloads on again that it had turned off.
+    ///
+    /// # Errors
+    /// [`RunError`] where an interface went down or away.
+    pub fn run(mut self, stop: &AtomicBool) -> Result<GatewayStats, RunError> {
+        if let Some(processor) = self.processor {
+            // The processor was checked at the start. If it has gone since, the thread runs elsewhere.
+            let _ = sys::pin_thread(processor);
+        }
+        pacing::wake_punctually();
+        let mut time = Time { start: self.data_path.clock.now(), idle: 0 };
+        let ended = self.forward(stop, &mut time);
+        let stats = self.close(&time);
+        self.publisher.publish(&stats);
+        drop(self.offloads);
+        match ended {
+            Ok(()) => Ok(stats),
+            Err(source) => Err(RunError { source, stats: Box::new(stats) }),
+        }
+    }
+
+    fn forward(&mut self, stop: &AtomicBool, time: &mut Time) -> Result<(), BackendError> {
+        let mut now = time.start;
+        let mut deadline = None;
+        loop {
+            if deadline.is_none() && stop.load(Ordering::Relaxed) {
+                self.data_path.receiving = false;
+                deadline = Some(now.saturating_add(self.config.drain));
+            }
+            if let Some(deadline) = deadline {
+                let queued = self.driver.scheduler().backlog().packets > 0 || !self.data_path.is_flushed();
+                let done = !queued && !self.data_path.is_sending();
+                if done || now >= deadline {
+                    return Ok(());
+                }
+            }
+            if self.publisher.is_asked() {
+                let stats = self.stats(time);
+                self.publisher.publish(&stats);
+                now = self.data_path.clock.now();
+            }
+            let (moved, wake) = self.data_path.turn(now, &mut self.driver)?;
+            let end = self.data_path.clock.now();
+            if !moved {
+                time.idle += end.saturating_sub(now).0;
+            }
+            let retry = self.data_path.is_back_waiting() || self.data_path.is_sending();
+            let retry = retry.then(|| end.saturating_add(BUSY_RETRY));
+            let until = match wake {
+                _ if !self.data_path.is_flushed() => Until::TimeOnly(end.saturating_add(BUSY_RETRY)),
+                Wake::At(at) if at <= end => {
+                    now = end;
+                    continue;
+                }
+                Wake::At(at) => Until::Time(retry.map_or(at, |retry| at.min(retry))),
+                Wake::OnArrival => retry.map_or(Until::Arrival, Until::Time),
+            };
+            let input = self.data_path.receiving.then(|| self.data_path.input.readable()).flatten();
+            let output = self.data_path.takes_reverse().then(|| self.data_path.output.readable()).flatten();
+            pacing::wait(self.config.pacing, &self.data_path.clock, until, [input, output])
+                .map_err(|source| BackendError::System { interface: String::new(), what: "waiting", source })?;
+            now = self.data_path.clock.now();
+            time.idle += now.saturating_sub(end).0;
+        }
+    }
+
+    /// Ends the account. Frames that the interfaces have accepted get a moment to leave. What is left in the queues is counted,
+    /// then taken out. The statistics are balanced if the packets taken out are as many as were counted, and if the pool gets
+    /// every frame back.
+    fn close(&mut self, time: &Time) -> GatewayStats {
+        for _ in 0..LEAVING_TRIES {
+            self.data_path.reclaim();
+            if !self.data_path.is_sending() {
+                break;
+            }
+            std::thread::sleep(Duration::from_nanos(BUSY_RETRY.0));
+        }
+        let mut stats = self.stats(time);
+        let Self { driver, data_path, .. } = self;
+        let mut left = data_path.outgoing_packets();
+        driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::Packet, _| {
+            data_path.pool.give_back(packet.handle as u32);
+            left += 1;
+        });
+        stats.balanced &= left == stats.queued.packets && data_path.release();
+        stats
+    }
+
+    fn stats(&mut self, time: &Time) -> GatewayStats {
+        let Self { config, driver, data_path, memory, .. } = self;
+        let scheduler = driver.scheduler();
+        let name = |class| config.name(class);
+        let waiting = |class| data_path.outgoing(class);
+        let classes = data_path.counters.report(scheduler, config.tree.leaves(), name, waiting);
+        let ([received, sent, dropped, queued], balanced) = GatewayStats::total(&classes);
+        let pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
+        let [input, output] = [data_path.input.counters(), data_path.output.counters()];
+        let uptime = data_path.clock.now().saturating_sub(time.start);
+        GatewayStats {
+            input: config.input.clone(),
+            output: config.output.clone(),
+            scheduler: config.scheduler.name.to_owned(),
+            link_bps: config.tree.link().rate.bps(),
+            uptime_s: uptime.0 as f64 / 1e9,
+            received,
+            sent,
+            dropped,
+            queued,
+            balanced: balanced && pool_agrees,
+            kernel_dropped_packets: input.kernel_dropped + output.kernel_dropped,
+            super_packets: input.super_packets + output.super_packets,
+            checksums_completed: input.checksums_completed + output.checksums_completed,
+            vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
+            output_busy: data_path.output_busy,
+            delay_s: data_path.counters.delay(),
+            reverse: data_path.reverse_stats(),
+            time: time.shares(uptime, data_path),
+            memory: *memory,
+            pool_most_used: data_path.pool.most_used() as u64,
+            classes,
+        }
+    }
+}
+
+/// When the thread started, and for how many nanoseconds it has had nothing to do.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    start: Nanos,
+    idle: u64,
+}
+
+impl Time {
+    fn shares<I, O, C>(&self, uptime: Nanos, data_path: &DataPath<I, O, C>) -> TimeShares {
+        if uptime == Nanos::ZERO {
+            return TimeShares::default();
+        }
+        let idle = (self.idle as f64 / uptime.0 as f64).min(1.0);
+        let sampled = data_path.sampled;
+        let parts = sampled.receive + sampled.classify + sampled.send + sampled.reverse;
+        // What is left of the turns when the other parts are taken off.
+        let scheduler = sampled.total.saturating_sub(parts);
+        let all = (parts + scheduler).max(1) as f64;
+        let share = |part: u64| (1.0 - idle) * part as f64 / all;
+        TimeShares {
+            idle,
+            receive: share(sampled.receive),
+            classify: share(sampled.classify),
+            scheduler: share(scheduler),
+            send: share(sampled.send),
+            reverse: share(sampled.reverse),
+            sampled_turns: sampled.turns,
+        }
+    }
+}

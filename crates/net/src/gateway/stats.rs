@@ -1,0 +1,386 @@
+//! What the gateway counts, and the form in which it reports: one JSON object that programs can rely on.
+//!
+//! After every turn, received = sent + dropped + queued, in packets and in bytes, for each class and in all. Bytes are accounted
+//! bytes: the frame without its check sequence, plus the link's configured overhead.
+//!
+//! The core's [`Metered`] counts what happens in the scheduler, [`EdgeCounters`] what happens before and behind it. The identity
+//! holds only if both agree.
+
+use std::collections::BTreeMap;
+
+use fairlink_core::{Amount, ClassId, DropReason, Metered, Nanos, Scheduler};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// So many leaves, the first ones, have a delay histogram of their own. Delays of the others only count in the link's.
+pub(crate) const MAX_HISTOGRAMS: usize = 1024;
+
+/// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
+const DROP_KEYS: [&str; DropReason::ALL.len()] =
+    ["queue_packets", "queue_bytes", "total_packets", TOO_LONG, "not_a_leaf", "congestion", "purged", "class_removed"];
+const TOO_LONG: &str = "too_long";
+
+/// Why a frame was not given to the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// It has no whole Ethernet header.
+    Runt,
+    /// Its checksum was left to hardware and cannot be computed here.
+    Checksum,
+    /// It does not fit into the pool's frames, or an offload has joined it.
+    TooLong,
+}
+
+impl Unfit {
+    /// Names in JSON, in the order of the enum.
+    const KEYS: [&str; 3] = ["runt", "checksum", TOO_LONG];
+}
+
+/// Why the output did not take a frame that the scheduler had given away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is longer than the output's frames.
+    TooLong,
+    /// The kernel refused it for another reason.
+    Other,
+}
+
+impl Refusal {
+    /// Names in JSON, in the order of the enum.
+    const KEYS: [&str; 2] = [TOO_LONG, "refused_by_interface"];
+}
+
+/// What one class's frames met before the scheduler got them and after it gave them away.
+#[derive(Clone, Debug, Default)]
+struct ClassEdges {
+    unfit: [Amount; Unfit::KEYS.len()],
+    refused: [Amount; Refusal::KEYS.len()],
+    sent: Amount,
+}
+
+/// Counts, by class, what happens to frames at both edges of the scheduler. [`Metered`] counts what happens inside. Only the
+/// data thread writes here. Nothing is allocated after construction.
+#[derive(Debug)]
+pub(crate) struct EdgeCounters {
+    classes: Vec<ClassEdges>,
+    /// By class; `NO_HISTOGRAM` for those without.
+    histogram: Vec<u32>,
+    histograms: Vec<Histogram<u64>>,
+    all: Histogram<u64>,
+}
+
+const NO_HISTOGRAM: u32 = u32::MAX;
+/// Histograms tell delays from 1 us to 100 s apart, to two digits. Shorter and longer delays count as those.
+const SHORTEST_DELAY: u64 = 1_000;
+const LONGEST_DELAY: u64 = 100_000_000_000;
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(SHORTEST_DELAY, LONGEST_DELAY, 2).expect("constant bounds that the histogram takes")
+}
+
+impl EdgeCounters {
+    /// Counters for `classes` classes, the root included, of which `leaves` can have packets.
+    pub(crate) fn new(classes: usize, leaves: &[ClassId]) -> Self {
+        let mut index = vec![NO_HISTOGRAM; classes];
+        for (at, leaf) in leaves.iter().take(MAX_HISTOGRAMS).enumerate() {
+            index[leaf.index()] = at as u32;
+        }
+        Self {
+            classes: vec![ClassEdges::default(); classes],
+            histogram: index,
+            histograms: (0..leaves.len().min(MAX_HISTOGRAMS)).map(|_| histogram()).collect(),
+            all: histogram(),
+        }
+    }
+
+    /// The output accepted a packet of `len` accounted bytes that stayed in the gateway for `delay`.
+    #[inline]
+    pub(crate) fn sent(&mut self, class: ClassId, len: u32, delay: Nanos) {
+        self.classes[class.index()].sent.count(len);
+        self.all.saturating_record(delay.0);
+        if let Some(histogram) = self.histograms.get_mut(self.histogram[class.index()] as usize) {
+            histogram.saturating_record(delay.0);
+        }
+    }
+
+    /// A frame of `len` accounted bytes was dropped before the scheduler.
+    pub(crate) fn unfit(&mut self, class: ClassId, len: u32, why: Unfit) {
+        self.classes[class.index()].unfit[why as usize].count(len);
+    }
+
+    /// A packet of `len` accounted bytes was dropped behind the scheduler.
+    pub(crate) fn refused(&mut self, class: ClassId, len: u32, why: Refusal) {
+        self.classes[class.index()].refused[why as usize].count(len);
+    }
+
+    /// Memory in bytes; it never grows.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let histogram = self.all.distinct_values() * size_of::<u64>();
+        self.classes.capacity() * size_of::<ClassEdges>()
+            + self.histogram.capacity() * size_of::<u32>()
+            + (self.histograms.len() + 1) * histogram
+    }
+
+    /// The account of `leaves`, named by `name`. It joins what was counted here, what `scheduler` has counted, and the packets
+    /// that have left the scheduler and wait for the output, which `waiting` tells.
+    pub(crate) fn report<S: Scheduler>(
+        &self,
+        scheduler: &Metered<S>,
+        leaves: &[ClassId],
+        name: impl Fn(ClassId) -> String,
+        waiting: impl Fn(ClassId) -> Amount,
+    ) -> Vec<ClassStats> {
+        let class = |&class: &ClassId| {
+            let edges = &self.classes[class.index()];
+            let inside = scheduler.counters(class);
+            let dropped = (DROP_KEYS.iter().zip(inside.dropped))
+                .chain(Unfit::KEYS.iter().zip(edges.unfit))
+                .chain(Refusal::KEYS.iter().zip(edges.refused));
+            let mut by_reason: BTreeMap<String, Amount> = BTreeMap::new();
+            for (&key, amount) in dropped.filter(|(_, amount)| amount.packets > 0) {
+                *by_reason.entry(key.to_owned()).or_default() += amount;
+            }
+            let histogram = self.histograms.get(self.histogram[class.index()] as usize);
+            ClassStats {
+                name: name(class),
+                received: inside.received + edges.unfit.iter().copied().sum(),
+                sent: edges.sent,
+                dropped: by_reason.values().copied().sum(),
+                queued: scheduler.class_backlog(class) + waiting(class),
+                dropped_by_reason: by_reason,
+                marked: inside.marked,
+                delay_s: histogram.and_then(DelayStats::of),
+            }
+        };
+        leaves.iter().map(class).collect()
+    }
+
+    /// The delay of all packets.
+    pub(crate) fn delay(&self) -> Option<DelayStats> {
+        DelayStats::of(&self.all)
+    }
+}
+
+/// How long packets stayed in the gateway, in seconds: from when they were fetched until the output accepted them. The time that
+/// they wait in the kernel before that is not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DelayStats {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+impl DelayStats {
+    fn of(histogram: &Histogram<u64>) -> Option<Self> {
+        if histogram.is_empty() {
+            return None;
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e9;
+        Some(Self {
+            mean: histogram.mean() / 1e9,
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max() as f64 / 1e9,
+        })
+    }
+}
+
+/// One leaf class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassStats {
+    /// Its name.
+    pub name: String,
+    /// What came in for it.
+    pub received: Amount,
+    /// What went out.
+    pub sent: Amount,
+    /// What was dropped, for all reasons.
+    pub dropped: Amount,
+    /// What is still there.
+    pub queued: Amount,
+    /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `too_long`, `not_a_leaf`, `congestion`,
+    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `refused_by_interface`.
+    pub dropped_by_reason: BTreeMap<String, Amount>,
+    /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
+    #[serde(default)]
+    pub marked: Amount,
+    /// `None` where nothing was sent, and beyond the first 1024 leaves.
+    pub delay_s: Option<DelayStats>,
+}
+
+/// The unshaped direction, from the output back to the input. Bytes are bytes of the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReverseStats {
+    /// What came in.
+    pub received: Amount,
+    /// What went out.
+    pub sent: Amount,
+    /// What was dropped: too long, unfit, or refused by the interface.
+    pub dropped: Amount,
+    /// What is still there.
+    pub waiting: Amount,
+}
+
+/// What the data thread did with its time, as parts of 1 that add up to 1. Idle time is measured. The rest is estimated from
+/// one working turn in 61, which is timed in detail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeShares {
+    /// Waiting, or looking for frames where there were none.
+    pub idle: f64,
+    /// Fetching frames from the kernel.
+    pub receive: f64,
+    /// Reading headers and finding the class.
+    pub classify: f64,
+    /// The scheduler, the pacing and the driving loop.
+    pub scheduler: f64,
+    /// Handing frames to the kernel.
+    pub send: f64,
+    /// The unshaped direction.
+    pub reverse: f64,
+    /// Turns that were timed in detail.
+    pub sampled_turns: u64,
+}
+
+/// The most memory the gateway takes, fixed at start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryBound {
+    /// Frames in the packet pool.
+    pub pool_frames: u64,
+    /// Size of each in bytes.
+    pub frame_bytes: u64,
+    /// The packet pool in bytes, bookkeeping included.
+    pub pool_bytes: u64,
+    /// Most packets that all queues may hold.
+    pub queue_packets: u64,
+    /// The scheduler with its queues in bytes.
+    #[serde(default)]
+    pub scheduler_bytes: u64,
+    /// Tables of the classifier in bytes.
+    pub classifier_bytes: u64,
+    /// Counters and histograms in bytes.
+    pub counters_bytes: u64,
+    /// The kernel's socket buffers in bytes, as the kernel accounts for them.
+    pub kernel_bytes: u64,
+}
+
+impl std::fmt::Display for MemoryBound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        write!(
+            f,
+            "memory bound: {} frames of {} B ({:.1} MiB, touched as they are used), queues of at most {} packets \
+             with the scheduler {:.1} MiB, classifier {:.1} MiB, counters {:.1} MiB, kernel buffers {:.1} MiB",
+            self.pool_frames,
+            self.frame_bytes,
+            mib(self.pool_bytes),
+            self.queue_packets,
+            mib(self.scheduler_bytes),
+            mib(self.classifier_bytes),
+            mib(self.counters_bytes),
+            mib(self.kernel_bytes)
+        )
+    }
+}
+
+/// Everything the gateway tells about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatewayStats {
+    /// Interface that the shared direction comes from.
+    pub input: String,
+    /// Interface that it goes to.
+    pub output: String,
+    /// Name of the scheduler.
+    pub scheduler: String,
+    /// Rate of the link in bit/s.
+    pub link_bps: u64,
+    /// Time since the data thread started, in seconds.
+    pub uptime_s: f64,
+    /// What came in, all classes.
+    pub received: Amount,
+    /// What went out, all classes.
+    pub sent: Amount,
+    /// What was dropped, all classes and reasons.
+    pub dropped: Amount,
+    /// What is still there, all classes.
+    pub queued: Amount,
+    /// Whether received = sent + dropped + queued holds for every class, in packets and bytes, and the packet pool agrees.
+    pub balanced: bool,
+    /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
+    pub kernel_dropped_packets: u64,
+    /// Frames that an offload had joined, which were dropped as `too_long`. Turn GRO, LRO and the sender's TSO off.
+    pub super_packets: u64,
+    /// Checksums that the sender had left to hardware and the gateway computed.
+    pub checksums_completed: u64,
+    /// VLAN tags that the kernel had taken out and the gateway put back.
+    pub vlan_tags_restored: u64,
+    /// Times that the output was busy and frames had to wait for it.
+    pub output_busy: u64,
+    /// Delay of all packets; `None` where nothing was sent.
+    pub delay_s: Option<DelayStats>,
+    /// The other direction; `None` where it is not forwarded.
+    pub reverse: Option<ReverseStats>,
+    /// What the data thread did with its time.
+    pub time: TimeShares,
+    /// The memory bound.
+    pub memory: MemoryBound,
+    /// The most frames of the pool that were in use at once.
+    pub pool_most_used: u64,
+    /// Leaf classes, in the order of the link file.
+    pub classes: Vec<ClassStats>,
+}
+
+impl GatewayStats {
+    /// Sums `classes` up into the totals and says whether every class balances.
+    pub(crate) fn total(classes: &[ClassStats]) -> ([Amount; 4], bool) {
+        let mut totals = [Amount::default(); 4];
+        let mut balanced = true;
+        for class in classes {
+            let parts = [class.received, class.sent, class.dropped, class.queued];
+            for (total, part) in totals.iter_mut().zip(parts) {
+                *total += part;
+            }
+            balanced &= class.received == class.sent + class.dropped + class.queued;
+        }
+        (totals, balanced)
+    }
+}
+
+/// The identity in words, as it is printed when the gateway stops.
+impl std::fmt::Display for GatewayStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "received {} = sent {} + dropped {} + left in queue {}: {}",
+            self.received.packets,
+            self.sent.packets,
+            self.dropped.packets,
+            self.queued.packets,
+            if self.balanced { "every packet is accounted for" } else { "PACKETS ARE UNACCOUNTED FOR" }
+        )?;
+        if self.kernel_dropped_packets > 0 {
+            write!(
+                f,
+                "; the kernel dropped {} before the gateway could fetch them (a larger receive buffer helps against \
+                 bursts, a faster processor against more)",
+                self.kernel_dropped_packets
+            )?;
+        }
+        if self.super_packets > 0 {
+            write!(
+                f,
+                "; {} were several packets joined by an offload: turn gro and lro off on {} and {}, and on a veth also \
+                 tso and gso of its other end (`ethtool -K IF gro off lro off tso off gso off`)",
+                self.super_packets, self.input, self.output
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,13 @@
+//! What touches the system: interfaces, sockets, memory for frames, clocks and waiting. The gateway and the test bed share it.
+
+pub(crate) mod af_packet;
+pub(crate) mod backend;
+pub(crate) mod clock;
+pub(crate) mod ethtool;
+pub(crate) mod frame_pool;
+pub mod interface;
+pub(crate) mod pacing;
+pub(crate) mod packet_socket;
+pub(crate) mod sys;
+#[cfg(test)]
+pub(crate) mod virtual_link;

@@ -1,0 +1,140 @@
+//! What the gateway needs of an interface: frames in, frames out, something to wait for. `af_packet` is the backend for real
+//! interfaces, `virtual_link` the one for tests.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use fairlink_core::Nanos;
+use thiserror::Error;
+
+use crate::io::frame_pool::FramePool;
+
+/// Most frames received or sent with one system call.
+pub(crate) const BATCH: usize = 64;
+
+/// What a received frame is fit for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It is whole and may be sent on.
+    Whole,
+    /// It is longer than the pool's frames, or an offload has joined it from several packets. Its first bytes are there.
+    TooLong,
+    /// Its checksum was left to hardware and cannot be computed here.
+    Checksum,
+}
+
+/// A received frame. The pool knows where in the frame its bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The frame in the pool. Whoever has this owns it.
+    pub frame: u32,
+    /// Length on the wire in bytes, with VLAN tags and without frame check sequence. If it is too long, the pool has less of it.
+    pub len: u32,
+    /// What it is fit for.
+    pub condition: Condition,
+}
+
+/// How far [`Backend::send`] came.
+#[must_use]
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Frames accepted, from the front. They are the backend's now.
+    pub accepted: usize,
+    /// Why the frame after those will never be accepted. If it is `None` and frames are left over, the interface is busy.
+    pub refused: Option<io::Error>,
+}
+
+/// Why an interface can no longer be used.
+#[derive(Debug, Error)]
+pub enum BackendError {
+    /// It was taken down or removed.
+    #[error("interface {interface} went down or away: {source}")]
+    Gone {
+        /// The interface.
+        interface: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No permission to open it.
+    #[error(
+        "no permission to open interface {interface} for raw packets: run as root, give the program CAP_NET_RAW and \
+         CAP_NET_ADMIN (`setcap cap_net_raw,cap_net_admin+ep`), or use a private network namespace"
+    )]
+    Permission {
+        /// The interface.
+        interface: String,
+    },
+    /// The kernel refused something else.
+    #[error("interface {interface}: {what}: {source}")]
+    System {
+        /// The interface.
+        interface: String,
+        /// What was asked.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// What a backend did beside moving frames, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackendCounters {
+    /// Frames that the kernel dropped because the gateway did not fetch them in time.
+    pub kernel_dropped: u64,
+    /// Frames whose checksum was left to hardware and was computed here.
+    pub checksums_completed: u64,
+    /// VLAN tags that the kernel took out and that were put back.
+    pub vlan_tags_restored: u64,
+    /// Frames that an offload has joined, which are dropped as too long.
+    pub super_packets: u64,
+}
+
+/// One interface, both ways. Never blocks.
+///
+/// Each frame of the pool has one owner. A backend owns the frames that it holds ready for reception until it appends them to
+/// the arrivals. It owns the frames that it accepted for sending until it gives them back to the pool, because an interface may
+/// fetch the bytes long after [`Backend::send`] has returned. Nobody else changes a frame that a backend owns, or gives it back.
+pub trait Backend {
+    /// Most accepted frames that [`Backend::reclaim`] leaves with the backend. The pool needs so many frames more.
+    const MOST_OWNED: u32;
+
+    /// Appends frames that have arrived to `out`, oldest first, in frames taken from `pool`. It appends up to `max` and never
+    /// more than 64; fewer if the pool has no more. The frames appended are the caller's. `now` is noted as the time of
+    /// reception.
+    ///
+    /// # Errors
+    /// [`BackendError`] where the interface can no longer be used; frames appended before that are valid.
+    fn receive(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        max: usize,
+        out: &mut Vec<Arrival>,
+    ) -> Result<(), BackendError>;
+
+    /// Accepts `frames` for sending, in order, as many as the interface takes now. From here on the backend owns those that
+    /// it accepted. The others stay the caller's.
+    ///
+    /// # Errors
+    /// [`BackendError`] where the interface can no longer be used; none of the frames was accepted then.
+    fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError>;
+
+    /// Gives the accepted frames that have left the machine back to `pool`, each once.
+    fn reclaim(&mut self, pool: &mut FramePool);
+
+    /// Frames that were accepted and not given back yet.
+    fn owned(&self) -> usize;
+
+    /// What becomes readable when a frame has arrived.
+    fn readable(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Frames held ready for reception.
+    fn held(&self) -> usize;
+
+    /// Ends receiving and sending, and gives all frames that it owns back to `pool`. Accepted frames that have not left yet are
+    /// lost.
+    fn release(&mut self, pool: &mut FramePool);
+
+    /// Counters since the backend was opened.
+    fn counters(&mut self) -> BackendCounters;
+}

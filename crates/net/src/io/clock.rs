@@ -1,0 +1,81 @@
+//! The machine's clocks. The gateway, the generator and the receiver measure time by one monotonic clock. The wall clock is read
+//! only for time stamps that another machine is to understand.
+
+use fairlink_core::Nanos;
+
+/// A clock that never goes back.
+pub(crate) trait Clock {
+    /// The time since some fixed moment.
+    fn now(&self) -> Nanos;
+}
+
+/// `CLOCK_MONOTONIC`, which all processes of a machine share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MonotonicClock {
+    /// What the kernel's clock shows when this one shows zero, in ns.
+    zero_ns: u64,
+}
+
+impl MonotonicClock {
+    /// The kernel's own count, which is the same in every process. Frames are stamped with it.
+    pub(crate) const SHARED: Self = Self { zero_ns: 0 };
+
+    /// A clock that shows zero now.
+    pub(crate) fn start() -> Self {
+        Self { zero_ns: clock_ns(libc::CLOCK_MONOTONIC) }
+    }
+}
+
+impl Clock for MonotonicClock {
+    #[inline]
+    fn now(&self) -> Nanos {
+        Nanos(clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(self.zero_ns))
+    }
+}
+
+/// `CLOCK_REALTIME`, in nanoseconds since 1970.
+pub(crate) fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC` in ns, to a fraction of a microsecond. One reading of each is not
+/// enough: this thread may lose its processor for milliseconds in between.
+pub(crate) fn realtime_offset_ns() -> u64 {
+    let reading = || {
+        let before = MonotonicClock::SHARED.now().0;
+        let realtime = realtime_ns();
+        let took = MonotonicClock::SHARED.now().0 - before;
+        (took, realtime.saturating_sub(before + took / 2))
+    };
+    let mut best = reading();
+    for _ in 0..16 {
+        if best.0 < 500 {
+            break;
+        }
+        best = best.min(reading());
+    }
+    best.1
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec to write to for the whole call. Both clocks used exist on every Linux, so the call
+    // cannot fail, and `time` keeps its zeros if it did.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_started_clock_counts_from_its_start_and_the_shared_one_from_the_machines() {
+        let shared = MonotonicClock::SHARED.now();
+        let clock = MonotonicClock::start();
+        let (started, later) = (clock.now(), MonotonicClock::SHARED.now());
+        // Read between the two readings of the shared clock, so no further on than those are apart.
+        assert!(started <= later.saturating_sub(shared), "{started}, {shared}, {later}");
+        assert!(clock.now() >= started);
+    }
+}

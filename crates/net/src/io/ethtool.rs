@@ -1,0 +1,122 @@
+//! What ethtool(8) does, by the same requests: the driver of an interface, and its offloads.
+
+use std::io;
+
+use crate::io::sys;
+
+// Commands of linux/ethtool.h; libc does not have them.
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETH_FLAG_LRO: u32 = 1 << 15;
+
+/// An offload that can be switched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Generic receive offload: received packets are joined into one of up to 64 kB.
+    Gro,
+    /// Large receive offload: the same, by the hardware, beyond recovery.
+    Lro,
+    /// Generic segmentation offload of what this machine sends.
+    Gso,
+    /// TCP segmentation offload of what this machine sends; needs scatter-gather.
+    Tso,
+    /// Checksums of what is received.
+    RxChecksum,
+    /// Checksums of what is sent.
+    TxChecksum,
+    /// Scatter-gather; needs checksums of what is sent.
+    ScatterGather,
+}
+
+impl Offload {
+    /// The commands that read and set it, and the bits of the value that are its own.
+    const fn commands(self) -> (u32, u32, u32) {
+        match self {
+            Self::Gro => (0x2b, 0x2c, 1),
+            Self::Lro => (0x25, 0x26, ETH_FLAG_LRO),
+            Self::Gso => (0x23, 0x24, 1),
+            Self::Tso => (0x1e, 0x1f, 1),
+            Self::RxChecksum => (0x14, 0x15, 1),
+            Self::TxChecksum => (0x16, 0x17, 1),
+            Self::ScatterGather => (0x18, 0x19, 1),
+        }
+    }
+}
+
+/// Switches an offload of the interface `name`.
+///
+/// # Errors
+/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`), the driver does not have it (`EOPNOTSUPP`).
+pub fn set_offload(name: &str, offload: Offload, on: bool) -> io::Result<()> {
+    let (read, write, bits) = offload.commands();
+    let before = get(name, read)?;
+    let data = if on { before | bits } else { before & !bits };
+    request(name, &mut Value { command: write, data })
+}
+
+/// Turns each of `offloads` of the interface `name` off. One that the interface does not have, or that is fixed, is left as
+/// it is.
+///
+/// # Errors
+/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
+pub(crate) fn turn_off(name: &str, offloads: &[Offload]) -> io::Result<()> {
+    for &offload in offloads {
+        match set_offload(name, offload, false) {
+            Err(error) if !is_unsupported(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether an offload of the interface `name` is on. One that the driver does not have counts as off.
+pub(crate) fn is_on(name: &str, offload: Offload) -> io::Result<bool> {
+    let (read, _, bits) = offload.commands();
+    Ok(get(name, read)? & bits != 0)
+}
+
+/// The driver of the interface `name`, such as `veth`; empty where it does not say.
+pub(crate) fn driver(name: &str) -> String {
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    if request(name, &mut info).is_err() {
+        return String::new();
+    }
+    let end = info.driver.iter().position(|&byte| byte == 0).unwrap_or(info.driver.len());
+    String::from_utf8_lossy(&info.driver[..end]).into_owned()
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `struct ethtool_drvinfo`; only the driver's name is read.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+/// Runs the request at the start of `value`, which is the structure that the kernel expects for it.
+fn request<T>(name: &str, value: &mut T) -> io::Result<()> {
+    sys::interface_request(libc::SIOCETHTOOL, name, |message| {
+        message.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
+    })?;
+    Ok(())
+}
+
+/// Reads a setting; 0 where the driver does not have it.
+fn get(name: &str, command: u32) -> io::Result<u32> {
+    let mut value = Value { command, data: 0 };
+    match request(name, &mut value) {
+        Ok(()) => Ok(value.data),
+        Err(error) if is_unsupported(&error) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL))
+}

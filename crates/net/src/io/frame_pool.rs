@@ -1,0 +1,243 @@
+//! The packet pool: one contiguous piece of memory that all frames live in, from reception to departure.
+//!
+//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction. When no frame is free,
+//! nothing more is received; the interface's own queue fills up and drops frames, which the kernel counts.
+//!
+//! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch under way between
+//! them. The pool notes of each frame whether it is taken, so that a frame given back twice is found at once.
+
+use fairlink_core::Nanos;
+use thiserror::Error;
+
+/// Most frames a pool may have.
+pub(crate) const MAX_FRAMES: u32 = 1 << 24;
+/// Largest frame a pool may be made for, in bytes.
+pub(crate) const MAX_FRAME_BYTES: u32 = 1 << 17;
+
+/// Bytes kept free in front of a received frame. A VLAN tag that the kernel took out fits in there, so that the rest of the
+/// frame need not move.
+pub(crate) const HEADROOM: usize = 16;
+
+/// Where a packet lies in its frame, and when it came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameInfo {
+    /// Offset of its first byte.
+    pub start: u32,
+    /// Its length in bytes; `start + len` is within the frame.
+    pub len: u32,
+    /// When it was received.
+    pub received: Nanos,
+}
+
+/// Why a pool was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FramePoolError {
+    /// No frame, or more than 2^24.
+    #[error("a packet pool of {frames} frames is outside 1 .. {MAX_FRAMES}")]
+    Frames {
+        /// The number given.
+        frames: u32,
+    },
+    /// Frames of no byte, or of more than 131,072 B.
+    #[error("frames of {bytes} B are outside 1 .. {MAX_FRAME_BYTES} B")]
+    FrameBytes {
+        /// The size given.
+        bytes: u32,
+    },
+}
+
+/// Frames of equal size; see the module.
+#[derive(Debug)]
+pub struct FramePool {
+    memory: Vec<u8>,
+    frame_bytes: usize,
+    free: Vec<u32>,
+    taken: Vec<bool>,
+    info: Vec<FrameInfo>,
+    least_free: usize,
+}
+
+impl FramePool {
+    /// A pool of `frames` frames of at least `frame_bytes` each, rounded up to whole cache lines.
+    ///
+    /// # Errors
+    /// [`FramePoolError`] where either is out of range.
+    pub fn new(frames: u32, frame_bytes: u32) -> Result<Self, FramePoolError> {
+        if frames == 0 || frames > MAX_FRAMES {
+            return Err(FramePoolError::Frames { frames });
+        }
+        if frame_bytes == 0 || frame_bytes > MAX_FRAME_BYTES {
+            return Err(FramePoolError::FrameBytes { bytes: frame_bytes });
+        }
+        let frame_bytes = (frame_bytes as usize).next_multiple_of(64);
+        Ok(Self {
+            memory: vec![0; frames as usize * frame_bytes],
+            frame_bytes,
+            // The frame given back last is taken first: it is the one most likely still in the cache.
+            free: (0..frames).rev().collect(),
+            taken: vec![false; frames as usize],
+            info: vec![FrameInfo::default(); frames as usize],
+            least_free: frames as usize,
+        })
+    }
+
+    /// Bytes that a pool of `frames` frames of at least `frame_bytes` takes, bookkeeping included.
+    pub(crate) const fn memory(frames: u32, frame_bytes: u32) -> u64 {
+        let each = (frame_bytes as u64).next_multiple_of(64)
+            + (size_of::<u32>() + size_of::<bool>() + size_of::<FrameInfo>()) as u64;
+        frames as u64 * each
+    }
+
+    /// A free frame, which the caller owns until it gives it back; `None` when all are taken.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        let frame = self.free.pop()?;
+        self.taken[frame as usize] = true;
+        self.least_free = self.least_free.min(self.free.len());
+        Some(frame)
+    }
+
+    /// Gives `frame` back.
+    ///
+    /// # Panics
+    /// When `frame` is not taken: two owners would be a bug of ours that corrupts packets.
+    #[inline]
+    pub(crate) fn give_back(&mut self, frame: u32) {
+        let taken = &mut self.taken[frame as usize];
+        assert!(*taken, "frame {frame} was given back twice");
+        *taken = false;
+        self.free.push(frame);
+    }
+
+    /// All bytes of `frame`, used or not.
+    #[inline]
+    #[must_use]
+    pub(crate) fn frame(&self, frame: u32) -> &[u8] {
+        let start = frame as usize * self.frame_bytes;
+        &self.memory[start..start + self.frame_bytes]
+    }
+
+    /// The bytes of `frame`, to be changed.
+    #[inline]
+    pub(crate) fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
+        let start = frame as usize * self.frame_bytes;
+        &mut self.memory[start..start + self.frame_bytes]
+    }
+
+    /// Where the packet lies in `frame`.
+    #[inline]
+    #[must_use]
+    pub(crate) fn info(&self, frame: u32) -> FrameInfo {
+        self.info[frame as usize]
+    }
+
+    /// Says where the packet lies in `frame`.
+    ///
+    /// # Panics
+    /// When it does not lie within the frame, which would be a bug of the backend's.
+    #[inline]
+    pub(crate) fn set_info(&mut self, frame: u32, info: FrameInfo) {
+        let end = info.start as usize + info.len as usize;
+        assert!(end <= self.frame_bytes, "a packet that ends at byte {end} in a frame of {}", self.frame_bytes);
+        self.info[frame as usize] = info;
+    }
+
+    /// The packet in `frame`, where its backend said that it lies.
+    #[inline]
+    #[must_use]
+    pub fn packet(&self, frame: u32) -> &[u8] {
+        let info = self.info(frame);
+        &self.frame(frame)[info.start as usize..info.start as usize + info.len as usize]
+    }
+
+    /// The packet in `frame`, to be changed.
+    #[inline]
+    pub(crate) fn packet_mut(&mut self, frame: u32) -> &mut [u8] {
+        let info = self.info(frame);
+        &mut self.frame_mut(frame)[info.start as usize..info.start as usize + info.len as usize]
+    }
+
+    /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several frames.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.memory.as_mut_ptr()
+    }
+
+    /// Frames in the pool.
+    #[must_use]
+    pub(crate) fn frames(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Frames that may be taken.
+    #[must_use]
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Frames that were taken at the same time at the most.
+    #[must_use]
+    pub(crate) fn most_used(&self) -> usize {
+        self.frames() - self.least_free
+    }
+
+    /// Size of a frame in bytes.
+    #[must_use]
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// All memory of the pool, bookkeeping included, in bytes; it never grows.
+    #[must_use]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory.capacity()
+            + self.free.capacity() * size_of::<u32>()
+            + self.taken.capacity()
+            + self.info.capacity() * size_of::<FrameInfo>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_hands_out_each_frame_once_and_never_grows() {
+        let mut pool = FramePool::new(3, 100).unwrap();
+        let bytes = pool.memory_bytes();
+        let mut taken: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
+        for (value, &frame) in taken.iter().enumerate() {
+            pool.frame_mut(frame).fill(value as u8 + 1);
+        }
+        for (value, &frame) in taken.iter().enumerate() {
+            assert_eq!(pool.frame(frame).len(), 128);
+            assert!(pool.frame(frame).iter().all(|&byte| byte == value as u8 + 1));
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1, 2]);
+        assert_eq!((pool.take(), pool.free()), (None, 0));
+        for frame in taken {
+            pool.give_back(frame);
+        }
+        assert_eq!((pool.free(), pool.most_used(), pool.memory_bytes()), (3, 3, bytes));
+    }
+
+    #[test]
+    #[should_panic(expected = "given back twice")]
+    fn a_frame_given_back_twice_is_found() {
+        let mut pool = FramePool::new(2, 64).unwrap();
+        let frame = pool.take().unwrap();
+        pool.give_back(frame);
+        pool.give_back(frame);
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused_with_the_value() {
+        assert_eq!(FramePool::new(0, 64).unwrap_err(), FramePoolError::Frames { frames: 0 });
+        assert_eq!(FramePool::new(MAX_FRAMES + 1, 64).unwrap_err(), FramePoolError::Frames { frames: MAX_FRAMES + 1 });
+        assert_eq!(FramePool::new(1, 0).unwrap_err(), FramePoolError::FrameBytes { bytes: 0 });
+        assert_eq!(
+            FramePool::new(1, MAX_FRAME_BYTES + 1).unwrap_err(),
+            FramePoolError::FrameBytes { bytes: MAX_FRAME_BYTES + 1 }
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! What the gateway wants to know of an interface before it uses it: whether it exists, is up and is Ethernet, how long its
+//! frames are, and which offloads would join several packets into one.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::io::ethtool::{self, Offload};
+use crate::io::sys;
+use crate::wire::ethernet;
+
+/// What an interface is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its index in this network namespace.
+    pub index: i32,
+    /// Largest packet in bytes, the Ethernet header not counted.
+    pub mtu: u32,
+    /// Whether it has an IP address, so that the kernel answers for it too.
+    pub has_address: bool,
+    /// The driver, such as `veth`; empty where it does not say.
+    pub driver: String,
+    /// Which offloads are on.
+    pub offloads: Offloads,
+}
+
+/// Why an interface cannot be used.
+#[derive(Debug, Error)]
+pub enum InterfaceError {
+    /// There is none of that name.
+    #[error("interface {name} does not exist in this network namespace; `ip link` lists those that do")]
+    Missing {
+        /// The name given.
+        name: String,
+    },
+    /// It is administratively down.
+    #[error("interface {name} is down; bring it up with `ip link set {name} up`")]
+    Down {
+        /// The interface.
+        name: String,
+    },
+    /// Its frames are not Ethernet frames.
+    #[error("interface {name} is not Ethernet (hardware type {hardware_type}, Ethernet is 1)")]
+    NotEthernet {
+        /// The interface.
+        name: String,
+        /// Its `ARPHRD_` number.
+        hardware_type: u16,
+    },
+    /// The kernel refused a request.
+    #[error("interface {name}: {what}: {source}")]
+    Request {
+        /// The interface.
+        name: String,
+        /// What was asked.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// Offloads of an interface. What a driver does not have counts as off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// Generic receive offload: received packets are joined into one of up to 64 kB.
+    pub gro: bool,
+    /// Large receive offload: the same, by the hardware, beyond recovery.
+    pub lro: bool,
+    /// Generic segmentation offload of what this machine itself sends.
+    pub gso: bool,
+    /// TCP segmentation offload of what this machine itself sends.
+    pub tso: bool,
+    /// Checksums of what this machine itself sends are left to the hardware.
+    pub tx_checksum: bool,
+}
+
+impl Offloads {
+    /// Names of those that are on and join packets before the gateway gets them. The other offloads only concern what this
+    /// machine itself sends.
+    #[must_use]
+    pub(crate) fn harmful(&self) -> Vec<&'static str> {
+        [(self.gro, "gro"), (self.lro, "lro")].into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
+    }
+}
+
+impl Interface {
+    /// Looks the interface `name` up and checks that it can carry traffic.
+    ///
+    /// # Errors
+    /// [`InterfaceError`].
+    pub fn open(name: &str) -> Result<Self, InterfaceError> {
+        let missing = || InterfaceError::Missing { name: name.to_owned() };
+        let failed = |what| {
+            move |source: io::Error| match source.raw_os_error() {
+                Some(libc::ENODEV | libc::ENXIO) => InterfaceError::Missing { name: name.to_owned() },
+                _ => InterfaceError::Request { name: name.to_owned(), what, source },
+            }
+        };
+        if !sys::is_interface_name(name) {
+            return Err(missing());
+        }
+        let index = sys::interface_index(name).map_err(failed("its index"))?;
+        let hardware = sys::interface_request(libc::SIOCGIFHWADDR, name, |_| ()).map_err(failed("its type"))?;
+        // SAFETY: the kernel has written a sockaddr into this field of the union.
+        let hardware_type = unsafe { hardware.ifr_ifru.ifru_hwaddr.sa_family };
+        if hardware_type != libc::ARPHRD_ETHER {
+            return Err(InterfaceError::NotEthernet { name: name.to_owned(), hardware_type });
+        }
+        let flags = sys::interface_flags(name).map_err(failed("its flags"))?;
+        if flags & libc::IFF_UP == 0 {
+            return Err(InterfaceError::Down { name: name.to_owned() });
+        }
+        let mtu = sys::interface_mtu(name).map_err(failed("its mtu"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            index,
+            mtu,
+            has_address: has_address(name),
+            driver: ethtool::driver(name),
+            offloads: offloads(name).map_err(failed("its offloads"))?,
+        })
+    }
+
+    /// The longest frame without VLAN tags that it carries, in bytes, with its header.
+    pub(crate) fn untagged_frame(&self) -> u32 {
+        self.mtu.saturating_add(ethernet::HEADER as u32)
+    }
+
+    /// The longest frame it carries in bytes, with header and two VLAN tags.
+    #[must_use]
+    pub(crate) fn largest_frame(&self) -> u32 {
+        self.untagged_frame().saturating_add(2 * ethernet::VLAN_TAG as u32)
+    }
+}
+
+/// Whether an IPv4 or a global IPv6 address is assigned to `name`.
+fn has_address(name: &str) -> bool {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `first` is a valid place for the list's head; on failure nothing is to be freed.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return false;
+    }
+    let mut found = false;
+    let mut at = first;
+    while !at.is_null() {
+        // SAFETY: `at` is a node of the list that getifaddrs made, not freed before the end of this function.
+        let entry = unsafe { &*at };
+        // SAFETY: `ifa_name` is a string ended by zero that lives as long as the list.
+        let entry_name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+        if entry_name.to_bytes() == name.as_bytes() && !entry.ifa_addr.is_null() {
+            // SAFETY: a non-null `ifa_addr` points to a sockaddr, which starts with its family.
+            let family = libc::c_int::from(unsafe { (*entry.ifa_addr).sa_family });
+            found |= match family {
+                libc::AF_INET => true,
+                libc::AF_INET6 => {
+                    // SAFETY: the family says that this sockaddr is a sockaddr_in6; it may be unaligned for one.
+                    let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+                    address.sin6_addr.s6_addr[..2] != [0xfe, 0x80]
+                }
+                _ => false,
+            };
+        }
+        at = entry.ifa_next;
+    }
+    // SAFETY: the list was made by getifaddrs and no reference into it is left.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
+fn offloads(name: &str) -> io::Result<Offloads> {
+    Ok(Offloads {
+        gro: ethtool::is_on(name, Offload::Gro)?,
+        lro: ethtool::is_on(name, Offload::Lro)?,
+        gso: ethtool::is_on(name, Offload::Gso)?,
+        tso: ethtool::is_on(name, Offload::Tso)?,
+        tx_checksum: ethtool::is_on(name, Offload::TxChecksum)?,
+    })
+}
+
+/// Brings the interface `name` up.
+///
+/// # Errors
+/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
+pub fn set_up(name: &str) -> io::Result<()> {
+    sys::set_interface_up(name, true)
+}
+
+/// Takes the interface `name` down.
+///
+/// # Errors
+/// As [`set_up`].
+pub fn set_down(name: &str) -> io::Result<()> {
+    sys::set_interface_up(name, false)
+}
+
+/// Harmful offloads of one interface that were turned off; they are turned on again when this is dropped.
+#[derive(Debug)]
+pub struct OffloadsOff {
+    name: String,
+    before: Offloads,
+}
+
+impl OffloadsOff {
+    /// Turns the harmful offloads of `interface` off. Returns `None` where none is on.
+    ///
+    /// # Errors
+    /// [`InterfaceError::Request`] where the kernel refuses; what was changed is changed back.
+    pub fn new(interface: &Interface) -> Result<Option<Self>, InterfaceError> {
+        if interface.offloads.harmful().is_empty() {
+            return Ok(None);
+        }
+        // Made before anything is changed, so that a failure half-way restores.
+        let off = Self { name: interface.name.clone(), before: interface.offloads };
+        off.apply(false).map_err(|source| InterfaceError::Request {
+            name: interface.name.clone(),
+            what: "turning offloads off",
+            source,
+        })?;
+        Ok(Some(off))
+    }
+
+    /// Which were turned off.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        self.before.harmful()
+    }
+
+    fn apply(&self, on: bool) -> io::Result<()> {
+        for (was_on, offload) in [(self.before.gro, Offload::Gro), (self.before.lro, Offload::Lro)] {
+            if was_on {
+                ethtool::set_offload(&self.name, offload, on)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OffloadsOff {
+    fn drop(&mut self) {
+        // An error means that the interface is gone. Then there is nothing to restore.
+        let _ = self.apply(true);
+    }
+}

@@ -1,0 +1,190 @@
+//! How the data thread waits between turns. [`fairlink_core::Pacer`] keeps the pace itself, in integers. A mode only decides how
+//! punctually the thread comes back, and what that costs.
+//!
+//! | mode | waits by | wakes late by | costs |
+//! | --- | --- | --- | --- |
+//! | `busy` | not at all | one turn | a whole processor |
+//! | `precise` | sleeping until 60 us before, then spinning; an arrival ends the sleep | a few us | the spinning: up to a processor at high rates |
+//! | `eco` | sleeping 50 us, then sending all that is due | 50 us and the kernel's latency | little |
+//!
+//! A thread comes back late because it slept or because something else had the processor. It may make up for at most `catch_up`
+//! of the time missed, and only for time in which there was backlog. The link then sends a burst of up to `rate * catch_up` at
+//! line speed. A longer catch-up keeps the rate on a crowded machine, a shorter one keeps bursts small. The defaults are 500 us
+//! for `busy`, 1 ms for `precise` and 2 ms for `eco`.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use fairlink_core::Nanos;
+
+use crate::io::clock::Clock;
+use crate::io::sys;
+
+/// How the data thread waits; see the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// Never sleeps.
+    Busy,
+    /// Sleeps, then spins.
+    #[default]
+    Precise,
+    /// Sleeps 50 us at a time.
+    Eco,
+}
+
+impl Pacing {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Busy, Self::Precise, Self::Eco];
+
+    /// Its name in commands.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Precise => "precise",
+            Self::Eco => "eco",
+        }
+    }
+
+    /// The mode of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// The lost time that is made up for by default.
+    #[must_use]
+    pub(crate) const fn default_catch_up(self) -> Nanos {
+        match self {
+            Self::Busy => Nanos::from_micros(500),
+            Self::Precise => Nanos::from_millis(1),
+            Self::Eco => Nanos::from_millis(2),
+        }
+    }
+}
+
+/// Longest sleep, so that a stop or a question is noticed.
+const LONGEST: Nanos = Nanos::from_millis(50);
+/// What sleeping is too coarse for: the kernel wakes a thread this late at worst on a machine that is not overloaded.
+const SPIN: Nanos = Nanos::from_micros(60);
+/// Sleep of the `eco` mode.
+const NAP: Nanos = Nanos::from_micros(50);
+
+/// What the thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// A time, or an arrival before.
+    Time(Nanos),
+    /// A time; arrivals make no difference.
+    TimeOnly(Nanos),
+    /// An arrival.
+    Arrival,
+}
+
+/// Waits by `mode`, never longer than 50 ms. It may return before what was waited for is there; the caller asks again then.
+pub(crate) fn wait(
+    mode: Pacing,
+    clock: &impl Clock,
+    until: Until,
+    readable: [Option<BorrowedFd<'_>>; 2],
+) -> io::Result<()> {
+    let now = clock.now();
+    match (mode, until) {
+        (Pacing::Busy, _) => std::hint::spin_loop(),
+        (_, Until::Arrival) => {
+            sleep(LONGEST, readable)?;
+        }
+        (Pacing::Precise, Until::Time(at) | Until::TimeOnly(at)) => {
+            let fds = if matches!(until, Until::TimeOnly(_)) { [None; 2] } else { readable };
+            let left = at.saturating_sub(now);
+            if left > SPIN && sleep(left.saturating_sub(SPIN).min(LONGEST), fds)? {
+                return Ok(());
+            }
+            // Ends after SPIN at the latest, unless the thread slept the longest sleep and comes back anyway.
+            if at.saturating_sub(clock.now()) <= SPIN {
+                while clock.now() < at {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+        (Pacing::Eco, Until::Time(at) | Until::TimeOnly(at)) => {
+            sleep(NAP, [None; 2])?;
+            let left = at.saturating_sub(clock.now());
+            if left > NAP {
+                let fds = if matches!(until, Until::TimeOnly(_)) { [None; 2] } else { readable };
+                sleep(left.min(LONGEST), fds)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps for `span`, or until one of `readable` can be read. Returns whether one can.
+fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool> {
+    // A negative descriptor is passed over by the kernel.
+    let mut fds =
+        readable.map(|fd| libc::pollfd { fd: fd.map_or(-1, |fd| fd.as_raw_fd()), events: libc::POLLIN, revents: 0 });
+    let timeout = libc::timespec {
+        tv_sec: (span.0 / 1_000_000_000) as libc::time_t,
+        tv_nsec: (span.0 % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `fds` holds two valid entries and `timeout` is a valid time, both alive for the whole call; no mask is given.
+    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &timeout, std::ptr::null()) };
+    match sys::check(result) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks the kernel to wake this thread punctually. Otherwise sleeps end up to 50 us late.
+pub(crate) fn wake_punctually() {
+    // SAFETY: this option takes a number and no pointers. It cannot fail for a positive number; sleeps are coarser if it did.
+    unsafe {
+        libc::prctl(
+            libc::PR_SET_TIMERSLACK,
+            1 as libc::c_ulong,
+            0 as libc::c_ulong,
+            0 as libc::c_ulong,
+            0 as libc::c_ulong,
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::clock::MonotonicClock;
+
+    #[test]
+    fn no_mode_comes_back_from_a_time_only_wait_before_the_time_unless_it_is_far() {
+        for mode in [Pacing::Precise, Pacing::Eco] {
+            for micros in [0, 10, 80, 400] {
+                let clock = MonotonicClock::start();
+                let at = Nanos::from_micros(micros);
+                // A signal may end a sleep early; then the loop asks again, as here.
+                for _ in 0..3 {
+                    wait(mode, &clock, Until::TimeOnly(at), [None; 2]).unwrap();
+                }
+                assert!(clock.now() >= at, "{} came back after {} from waiting for {at}", mode.name(), clock.now());
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_for_what_never_comes_ends_all_the_same() {
+        let clock = MonotonicClock::start();
+        for mode in Pacing::ALL {
+            wait(mode, &clock, Until::Arrival, [None; 2]).unwrap();
+            wait(mode, &clock, Until::Time(Nanos::MAX), [None; 2]).unwrap();
+        }
+    }
+
+    #[test]
+    fn modes_are_known_by_their_names() {
+        for mode in Pacing::ALL {
+            assert_eq!(Pacing::named(mode.name()), Some(mode));
+        }
+        assert_eq!(Pacing::named("Busy"), None);
+    }
+}

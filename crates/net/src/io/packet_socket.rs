@@ -1,0 +1,74 @@
+//! Packet sockets (packet(7)), as the gateway, the generator and the receiver open and ask them.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::io::sys;
+
+/// A packet socket that receives nothing until it is bound, so that no frame of another interface gets in.
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
+}
+
+/// Binds `socket` to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0 it only
+/// sends.
+pub(crate) fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
+    // SAFETY: a `sockaddr_ll` is plain integers for which all zeros is valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: `address` is readable for `length` bytes during the call.
+    sys::check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })?;
+    Ok(())
+}
+
+/// Keeps the interface with this index promiscuous while `socket` is open, so that frames to other stations arrive too.
+pub(crate) fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+}
+
+/// Asks for a receive buffer of `bytes`; returns what the kernel made of it.
+pub(crate) fn set_receive_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
+    set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
+}
+
+/// Asks for a send buffer of `bytes`; returns what the kernel made of it.
+pub(crate) fn set_send_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
+    set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
+}
+
+fn set_buffer(socket: &OwnedFd, force: libc::c_int, plain: libc::c_int, bytes: u32) -> io::Result<u32> {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    // The first goes past the system's limit and needs more than the root of a user namespace may do.
+    if sys::set_option(socket, libc::SOL_SOCKET, force, &value).is_err() {
+        sys::set_option(socket, libc::SOL_SOCKET, plain, &value)?;
+    }
+    let actual: libc::c_int = sys::option(socket, libc::SOL_SOCKET, plain)?;
+    Ok(u32::try_from(actual).unwrap_or(0))
+}
+
+/// Frames that the kernel dropped since the last call because nobody fetched them in time.
+pub(crate) fn take_drops(socket: &OwnedFd) -> io::Result<u64> {
+    // Reading resets the kernel's counter.
+    let statistics: PacketStatistics = sys::option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+    Ok(u64::from(statistics.drops))
+}
+
+/// `struct tpacket_stats` of linux/if_packet.h.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PacketStatistics {
+    packets: libc::c_uint,
+    drops: libc::c_uint,
+}
+
+// SAFETY: any bytes are two integers.
+unsafe impl sys::Plain for PacketStatistics {}

@@ -1,0 +1,148 @@
+//! System calls that several parts share: sockets and their options, interface requests, thread placement, waiting.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Longest name of an interface, in bytes.
+const MAX_NAME: usize = libc::IFNAMSIZ - 1;
+
+/// The result of a system call that returns -1 on error.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A new socket, closed on exec.
+pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: `socket` takes no pointers.
+    let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: `fd` was just returned by the kernel and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets a socket option whose value is `value`.
+pub(crate) fn set_option<T: Copy>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` points to `length` readable bytes for the whole call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length) })?;
+    Ok(())
+}
+
+/// Data for which any bytes are a valid value, as the kernel writes them.
+///
+/// # Safety
+/// Every pattern of bits must be a value of the type.
+pub(crate) unsafe trait Plain: Copy + Default {}
+
+// SAFETY: any four bytes are an integer.
+unsafe impl Plain for libc::c_int {}
+
+/// The value of a socket option.
+pub(crate) fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is writable for `length` bytes and valid whatever is written; `length` is a valid place for the length.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &mut length)
+    })?;
+    Ok(value)
+}
+
+/// Whether the kernel takes `name` for an interface: 1 to 15 bytes, none of them zero.
+pub(crate) fn is_interface_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && !name.bytes().any(|byte| byte == 0)
+}
+
+/// Runs an interface request (`SIOCGIF...`, `SIOCSIF...`) for the interface `name`, with the request filled in by `fill`.
+pub(crate) fn interface_request(
+    request: libc::c_ulong,
+    name: &str,
+    fill: impl FnOnce(&mut libc::ifreq),
+) -> io::Result<libc::ifreq> {
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    // SAFETY: an `ifreq` is plain data (integers, an address, a pointer) for which all zeros is valid.
+    let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
+    if !is_interface_name(name) {
+        let message = format!("not an interface name (1 to {MAX_NAME} bytes): {name:?}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    for (to, from) in message.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    fill(&mut message);
+    // SAFETY: `message` is a valid `ifreq` that outlives the call; where a request follows `ifr_data`, `fill` has set it to
+    // memory that its caller keeps alive and that is as large as the request says.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &mut message) })?;
+    Ok(message)
+}
+
+/// Index of the interface `name` in the namespace of this thread.
+pub(crate) fn interface_index(name: &str) -> io::Result<i32> {
+    let answer = interface_request(libc::SIOCGIFINDEX, name, |_| ())?;
+    // SAFETY: the kernel has written the index into this field of the union.
+    Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
+}
+
+/// Largest packet of the interface `name` in bytes, its Ethernet header not counted.
+pub(crate) fn interface_mtu(name: &str) -> io::Result<u32> {
+    let answer = interface_request(libc::SIOCGIFMTU, name, |_| ())?;
+    // SAFETY: the kernel has written the size into this field of the union.
+    let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
+    Ok(u32::try_from(mtu).unwrap_or(0))
+}
+
+/// Flags of the interface `name` (`IFF_...`).
+pub(crate) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
+    let answer = interface_request(libc::SIOCGIFFLAGS, name, |_| ())?;
+    // SAFETY: the kernel has written the flags into this field of the union.
+    Ok(libc::c_int::from(unsafe { answer.ifr_ifru.ifru_flags }))
+}
+
+/// Takes the interface `name` up or down.
+pub(crate) fn set_interface_up(name: &str, up: bool) -> io::Result<()> {
+    let before = interface_flags(name)?;
+    let flags = if up { before | libc::IFF_UP } else { before & !libc::IFF_UP };
+    interface_request(libc::SIOCSIFFLAGS, name, |message| message.ifr_ifru.ifru_flags = flags as libc::c_short)?;
+    Ok(())
+}
+
+/// Keeps this thread on one processor, so that frames sent from it stay in order on their way through per-processor queues.
+pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
+    // SAFETY: a `cpu_set_t` is an array of integers for which all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= 8 * size_of::<libc::cpu_set_t>() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no processor {cpu}")));
+    }
+    // SAFETY: `cpu` was checked to lie inside the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: `set` is a valid set of the size given; 0 means the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })?;
+    Ok(())
+}
+
+/// The processors that this thread may run on, in order.
+pub(crate) fn allowed_processors() -> Vec<usize> {
+    // SAFETY: a `cpu_set_t` is an array of integers for which all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is writable for the size given; 0 means the calling thread.
+    if check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) }).is_err() {
+        return Vec::new();
+    }
+    // SAFETY: each number lies inside the set.
+    (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// Waits until `fd` can be read, at most `timeout_ms`. Whether it can.
+pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: `poll` is one valid `pollfd` for the whole call.
+    match check(unsafe { libc::poll(&mut poll, 1, timeout_ms) }) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
+}

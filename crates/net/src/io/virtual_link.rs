@@ -1,0 +1,133 @@
+//! An interface that exists only in memory, so that the gateway's data path can be tested without a network, a clock, or
+//! permission.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use fairlink_core::Nanos;
+
+use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
+use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct VirtualLink {
+    /// Frames that have arrived and were not fetched yet.
+    pub(crate) incoming: VecDeque<Vec<u8>>,
+    /// Frames that were sent.
+    pub(crate) sent: Vec<Vec<u8>>,
+    /// How many frames more it takes before it is busy; `None` if it is never busy.
+    pub(crate) room: Option<usize>,
+    /// Longest frame it sends, in bytes; `None` if any.
+    pub(crate) longest: Option<usize>,
+    /// Whether it has been taken away.
+    pub(crate) gone: bool,
+    /// Turns for which it owns a frame that it accepted. With 0 it gives a frame back as soon as it is asked.
+    pub(crate) lag: u64,
+    /// The turn under way, counted by whoever turns.
+    pub(crate) turn: u64,
+    accepted: VecDeque<Accepted>,
+}
+
+/// A frame on its way out.
+#[derive(Debug)]
+struct Accepted {
+    frame: u32,
+    /// The first turn in which it is given back.
+    leaves: u64,
+    bytes: Vec<u8>,
+}
+
+impl VirtualLink {
+    fn check(&self) -> Result<(), BackendError> {
+        if self.gone {
+            let source = io::Error::from(io::ErrorKind::NetworkDown);
+            return Err(BackendError::Gone { interface: "virtual".to_owned(), source });
+        }
+        Ok(())
+    }
+
+    /// The frames that it owns for sending. Panics if one of them is not as it was when it was accepted.
+    pub(crate) fn accepted(&self, pool: &FramePool) -> Vec<u32> {
+        let unchanged = |accepted: &Accepted| {
+            assert_eq!(pool.packet(accepted.frame), accepted.bytes, "frame {} was changed", accepted.frame);
+            accepted.frame
+        };
+        self.accepted.iter().map(unchanged).collect()
+    }
+}
+
+impl Backend for VirtualLink {
+    /// It is busy then.
+    const MOST_OWNED: u32 = 300;
+
+    fn receive(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        max: usize,
+        out: &mut Vec<Arrival>,
+    ) -> Result<(), BackendError> {
+        self.check()?;
+        for _ in 0..max.min(BATCH) {
+            if self.incoming.is_empty() {
+                break;
+            }
+            let Some(frame) = pool.take() else { break };
+            let bytes = self.incoming.pop_front().unwrap_or_default();
+            let held = bytes.len().min(pool.frame_bytes() - HEADROOM);
+            pool.frame_mut(frame)[HEADROOM..HEADROOM + held].copy_from_slice(&bytes[..held]);
+            pool.set_info(frame, FrameInfo { start: HEADROOM as u32, len: held as u32, received: now });
+            let condition = if held < bytes.len() { Condition::TooLong } else { Condition::Whole };
+            out.push(Arrival { frame, len: bytes.len() as u32, condition });
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
+        self.check()?;
+        let mut accepted = 0;
+        for &frame in frames {
+            if self.room == Some(0) || self.accepted.len() == Self::MOST_OWNED as usize {
+                break;
+            }
+            let packet = pool.packet(frame);
+            if self.longest.is_some_and(|longest| packet.len() > longest) {
+                return Ok(Sent { accepted, refused: Some(io::Error::from_raw_os_error(libc::EMSGSIZE)) });
+            }
+            self.sent.push(packet.to_vec());
+            self.accepted.push_back(Accepted { frame, leaves: self.turn + self.lag, bytes: packet.to_vec() });
+            self.room = self.room.map(|room| room - 1);
+            accepted += 1;
+        }
+        Ok(Sent { accepted, refused: None })
+    }
+
+    fn reclaim(&mut self, pool: &mut FramePool) {
+        self.accepted(pool);
+        while let Some(accepted) = self.accepted.pop_front_if(|accepted| accepted.leaves <= self.turn) {
+            pool.give_back(accepted.frame);
+        }
+    }
+
+    fn owned(&self) -> usize {
+        self.accepted.len()
+    }
+
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn release(&mut self, pool: &mut FramePool) {
+        self.accepted.drain(..).for_each(|accepted| pool.give_back(accepted.frame));
+    }
+
+    fn counters(&mut self) -> BackendCounters {
+        BackendCounters::default()
+    }
+}

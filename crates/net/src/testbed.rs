@@ -1,0 +1,12 @@
+//! A private network to try things in: namespaces, virtual cables, a generator and a receiver of traffic, the kernel's HTB to
+//! compare with, the demo's stage and the gateway's bench.
+
+pub(crate) mod addressing;
+pub(crate) mod bench;
+pub(crate) mod generator;
+pub(crate) mod kernel_htb;
+pub(crate) mod netns;
+pub(crate) mod receiver;
+pub(crate) mod stage;
+pub(crate) mod tally;
+pub(crate) mod veth;

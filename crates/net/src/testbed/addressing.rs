@@ -1,0 +1,234 @@
+//! Which frame to send so that the gateway puts it into a given class. It reads the matches of a link file backwards.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use fairlink_config::matching::{FrameKey, IpVersion, Match, Prefix, TCP, UDP, v4_mapped};
+use fairlink_core::ClassId;
+
+use crate::wire::frame::{Addresses, Headers, Transport};
+
+/// Destination port of the first class where a link file has no matches; the others follow in the order of their numbers.
+pub(crate) const FIRST_PORT: u16 = 5001;
+
+/// Why no frame can be sent to a class.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressingError {
+    /// Nothing leads to the class.
+    #[error("class {} has no match and is not the default class: nothing that is sent would reach it", class.0)]
+    NoMatch {
+        /// The class.
+        class: ClassId,
+    },
+    /// No match of the class gives a frame. Either the generator does not speak its protocol, or an earlier match takes all of
+    /// its frames.
+    #[error(
+        "no frame found for class {}: it takes UDP or TCP that no earlier match takes (the last one tried: {tried})",
+        class.0
+    )]
+    NoFrame {
+        /// The class.
+        class: ClassId,
+        /// The class's last match.
+        tried: Match,
+    },
+    /// Without matches, classes are told apart by port, and there are not enough of them.
+    #[error("class {} needs a match: without any, only the first {limit} classes have a port of their own", class.0)]
+    TooManyClasses {
+        /// The class.
+        class: ClassId,
+        /// How many ports there are.
+        limit: u32,
+    },
+}
+
+/// Matches for a link file that has none: UDP to port 5001 and those above, one port a class, in the order of `leaves`.
+///
+/// # Errors
+/// [`AddressingError::TooManyClasses`].
+pub fn default_matches(leaves: &[ClassId]) -> Result<Vec<(ClassId, Match)>, AddressingError> {
+    const LIMIT: u32 = (u16::MAX - FIRST_PORT) as u32 + 1;
+    let ports = (FIRST_PORT..=u16::MAX).map(Some).chain(std::iter::repeat(None));
+    leaves
+        .iter()
+        .zip(ports)
+        .map(|(&class, port)| {
+            let port = port.ok_or(AddressingError::TooManyClasses { class, limit: LIMIT })?;
+            let dport = Some(fairlink_config::matching::PortRange { first: port, last: port });
+            Ok((class, Match { proto: Some(UDP), dport, ..Match::ANY }))
+        })
+        .collect()
+}
+
+/// Headers of frames that `matches` put into `class`. The first match in file order counts; a frame that meets none belongs to
+/// `default`. Where the matches leave a choice, it is UDP over IPv4 to port 5001 and above.
+///
+/// # Errors
+/// [`AddressingError`].
+pub fn headers_for(
+    class: ClassId,
+    matches: &[(ClassId, Match)],
+    default: Option<ClassId>,
+) -> Result<Headers, AddressingError> {
+    let own = matches.iter().filter(|(owner, _)| *owner == class).map(|(_, found)| *found);
+    let rest = (default == Some(class)).then_some(Match::ANY);
+    let mut tried = None;
+    for wanted in own.chain(rest) {
+        tried = Some(wanted);
+        if let Some(headers) =
+            candidates(&wanted, class).find(|headers| class_of(headers, matches, default) == Some(class))
+        {
+            return Ok(headers);
+        }
+    }
+    Err(match tried {
+        Some(tried) => AddressingError::NoFrame { class, tried },
+        None => AddressingError::NoMatch { class },
+    })
+}
+
+/// The class that a frame with these headers belongs to.
+fn class_of(headers: &Headers, matches: &[(ClassId, Match)], default: Option<ClassId>) -> Option<ClassId> {
+    let key = key_of(headers);
+    matches.iter().find(|(_, found)| found.matches(&key)).map(|&(class, _)| class).or(default)
+}
+
+/// What a classifier sees of frames with these headers.
+#[must_use]
+pub(crate) fn key_of(headers: &Headers) -> FrameKey {
+    let (version, src, dst) = match headers.addresses {
+        Addresses::V4(src, dst) => (IpVersion::V4, v4_mapped(src.octets()), v4_mapped(dst.octets())),
+        Addresses::V6(src, dst) => (IpVersion::V6, src.octets(), dst.octets()),
+    };
+    FrameKey {
+        vlan: headers.vlan,
+        inner_vlan: headers.vlan.and(headers.inner_vlan),
+        version: Some(version),
+        proto: if headers.transport == Transport::Tcp { TCP } else { UDP },
+        src,
+        dst,
+        sport: Some(headers.ports.0),
+        dport: Some(headers.ports.1),
+        dscp: headers.dscp,
+    }
+}
+
+/// A handful of frames that `wanted` matches, the plainest first.
+fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
+    let wanted = *wanted;
+    let offset = (class.0 % 20_000) as u16;
+    let transports: &[Transport] = match wanted.proto {
+        None => &[Transport::Udp, Transport::Tcp],
+        Some(UDP) => &[Transport::Udp],
+        Some(TCP) => &[Transport::Tcp],
+        Some(_) => &[],
+    };
+    let versions: &[IpVersion] = match wanted.version {
+        None => &[IpVersion::V4, IpVersion::V6],
+        Some(IpVersion::V4) => &[IpVersion::V4],
+        Some(IpVersion::V6) => &[IpVersion::V6],
+    };
+    // An earlier match may have taken one of these ports. It has hardly taken all of them.
+    let ports = move |range: Option<fairlink_config::matching::PortRange>, free: [u16; 3]| match range {
+        None => free.to_vec(),
+        Some(range) => vec![range.first, range.last, range.first + (range.last - range.first) / 2],
+    };
+    let sources = ports(wanted.sport, [5000, 45_000, 9]);
+    let destinations = ports(wanted.dport, [FIRST_PORT + offset, 40_000 + offset, 9]);
+    transports.iter().flat_map(move |&transport| {
+        let (sources, destinations) = (sources.clone(), destinations.clone());
+        versions.iter().flat_map(move |&version| {
+            let (sources, destinations) = (sources.clone(), destinations.clone());
+            let plain = Headers {
+                vlan: wanted.vlan.or(wanted.inner_vlan.map(|_| 1)),
+                inner_vlan: wanted.inner_vlan,
+                addresses: addresses(version, wanted.src, wanted.dst),
+                dscp: wanted.dscp.unwrap_or(0),
+                transport,
+                ..Headers::udp(FIRST_PORT)
+            };
+            sources.into_iter().flat_map(move |source| {
+                destinations.clone().into_iter().map(move |port| Headers { ports: (source, port), ..plain })
+            })
+        })
+    })
+}
+
+fn addresses(version: IpVersion, src: Option<Prefix>, dst: Option<Prefix>) -> Addresses {
+    // The first host of a prefix, which is not its network address where there is room.
+    let host = |prefix: Option<Prefix>, free: [u8; 16]| {
+        let Some(prefix) = prefix else { return free };
+        let mut address = prefix.address();
+        address[15] |= u8::from(prefix.mapped_len() < 128);
+        address
+    };
+    match version {
+        IpVersion::V4 => {
+            let v4 = |address: [u8; 16]| Ipv4Addr::new(address[12], address[13], address[14], address[15]);
+            Addresses::V4(v4(host(src, v4_mapped([198, 18, 0, 1]))), v4(host(dst, v4_mapped([198, 18, 0, 2]))))
+        }
+        IpVersion::V6 => {
+            // The block set apart for benchmarks (RFC 5180).
+            let free = |last| Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, last).octets();
+            Addresses::V6(Ipv6Addr::from(host(src, free(1))), Ipv6Addr::from(host(dst, free(2))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frame::FrameTemplate;
+
+    fn matches(texts: &[(u32, &str)]) -> Vec<(ClassId, Match)> {
+        texts.iter().map(|&(class, text)| (ClassId(class), Match::parse(text).unwrap())).collect()
+    }
+
+    #[test]
+    fn each_class_gets_a_frame_that_the_matches_put_into_it() {
+        let all = matches(&[
+            (1, "udp dst port 5001"),
+            (2, "dscp ef"),
+            (3, "src net 10.1.0.0/16"),
+            (4, "ip6 tcp dst port 80"),
+            (5, "vlan 7"),
+            (6, "udp dst port 5000-6000"),
+            (7, "dst net 2001:db8::/32"),
+            (8, "inner vlan 9"),
+            (9, "tcp"),
+        ]);
+        for class in 1..=10 {
+            let class = ClassId(class);
+            let headers = headers_for(class, &all, Some(ClassId(10))).unwrap();
+            assert_eq!(class_of(&headers, &all, Some(ClassId(10))), Some(class), "{headers:?}");
+            assert!(FrameTemplate::new(&headers).min_len() <= 106);
+        }
+        let plain = headers_for(ClassId(1), &all, None).unwrap();
+        assert_eq!(plain, Headers::udp(5001));
+    }
+
+    #[test]
+    fn a_class_that_nothing_leads_to_is_refused_by_name() {
+        let all = matches(&[(1, "udp"), (2, "udp dst port 7"), (3, "icmp")]);
+        let tried = |class: u32| headers_for(ClassId(class), &all, Some(ClassId(9)));
+        assert_eq!(tried(2), Err(AddressingError::NoFrame { class: ClassId(2), tried: all[1].1 }));
+        assert_eq!(tried(3), Err(AddressingError::NoFrame { class: ClassId(3), tried: all[2].1 }));
+        assert_eq!(tried(4), Err(AddressingError::NoMatch { class: ClassId(4) }));
+        assert_eq!(
+            tried(2).unwrap_err().to_string(),
+            "no frame found for class 2: it takes UDP or TCP that no earlier match takes (the last one tried: udp dst port 7)"
+        );
+    }
+
+    #[test]
+    fn without_matches_classes_are_told_apart_by_port() {
+        let leaves = [ClassId(3), ClassId(4), ClassId(6)];
+        let all = default_matches(&leaves).unwrap();
+        let ports: Vec<u16> = leaves.iter().map(|&leaf| headers_for(leaf, &all, None).unwrap().ports.1).collect();
+        assert_eq!(ports, [5001, 5002, 5003]);
+        let many: Vec<ClassId> = (1..=61_000).map(ClassId).collect();
+        assert_eq!(
+            default_matches(&many),
+            Err(AddressingError::TooManyClasses { class: ClassId(60_536), limit: 60_535 })
+        );
+    }
+}

@@ -1,0 +1,315 @@
+//! Measures the gateway on this machine: packets per second of one processor, the delay that it adds, and the scheduler's share
+//! of its work. It sends real packets over two virtual cables in a private network namespace.
+//!
+//! *Throughput.* A sender repeats 64 prepared frames as fast as the kernel takes them, spread evenly over the classes. The link
+//! has 1 Tbit/s, so that only the machine limits.
+//!
+//! *Delay.* A generator sends 10,000 packets/s, once over a bare cable and once through the gateway on an idle link. Packets are
+//! stamped when they are sent, and the kernel times them when they arrive. The gateway adds the difference of the medians, and of
+//! the 99th percentiles.
+//!
+//! On a machine of few processors sender, gateway and receiver disturb each other. What the kernel does on behalf of a sender
+//! counts as the sender's work.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_core::{
+    ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, Share,
+};
+use fairlink_traffic::{Model, PacketSize, SourceSpec};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::gateway::stats::GatewayStats;
+use crate::gateway::{Gateway, GatewayConfig, OpenError, Processor, RunError};
+use crate::io::af_packet::{AfPacket, AfPacketOptions};
+use crate::io::backend::{Backend, BackendError};
+use crate::io::clock::{Clock, MonotonicClock};
+use crate::io::frame_pool::{FrameInfo, FramePool, FramePoolError};
+use crate::io::interface::{Interface, InterfaceError};
+use crate::io::pacing::Pacing;
+use crate::testbed::addressing::{AddressingError, FIRST_PORT, default_matches};
+use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, Lanes};
+use crate::testbed::netns::PrivateNamespace;
+use crate::testbed::receiver::{Receiver, ReceiverConfig, ReceiverError};
+use crate::testbed::tally::Delays;
+use crate::testbed::veth;
+use crate::wire::frame::{FrameTemplate, Headers, Stamp};
+
+/// Packets per second in the measurement of delay.
+const DELAY_PPS: u64 = 10_000;
+/// Frames that the sender repeats.
+const PREPARED: u32 = 64;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct GatewayBenchConfig {
+    /// Lengths of frames in bytes, each measured; at least 64.
+    pub frame_bytes: Vec<u32>,
+    /// The scheduler.
+    pub scheduler: &'static SchedulerInfo,
+    /// Leaf classes, all below the link, of equal weights; 1 to 1000.
+    pub classes: u16,
+    /// How the gateway waits.
+    pub pacing: Pacing,
+    /// Length of each of the three measurements of a frame length.
+    pub span: Duration,
+}
+
+impl GatewayBenchConfig {
+    /// Frames of 64 B and 1000 B under `scheduler`, 8 classes, `busy`, 2 s each.
+    #[must_use]
+    pub fn new(scheduler: &'static SchedulerInfo) -> Self {
+        Self { frame_bytes: vec![64, 1000], scheduler, classes: 8, pacing: Pacing::Busy, span: Duration::from_secs(2) }
+    }
+}
+
+/// Why the bench could not run.
+#[derive(Debug, Error)]
+pub enum GatewayBenchError {
+    /// A number outside its range.
+    #[error("{what} of {value} is outside {min} .. {max}")]
+    Range {
+        /// What it is.
+        what: &'static str,
+        /// The value given.
+        value: u64,
+        /// The smallest.
+        min: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// The cables could not be laid.
+    #[error("virtual cables: {0}")]
+    Cables(std::io::Error),
+    /// The class tree.
+    #[error(transparent)]
+    Hierarchy(#[from] HierarchyError),
+    /// The classes' frames.
+    #[error(transparent)]
+    Addressing(#[from] AddressingError),
+    /// The sender's interface.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The sender's frames.
+    #[error(transparent)]
+    FramePool(#[from] FramePoolError),
+    /// The sender.
+    #[error(transparent)]
+    Sender(#[from] BackendError),
+    /// The gateway could not start.
+    #[error("gateway: {0}")]
+    Open(#[from] OpenError),
+    /// The gateway failed.
+    #[error("gateway: {0}")]
+    Run(#[from] RunError),
+    /// The generator.
+    #[error("generator: {0}")]
+    Generator(#[from] GeneratorError),
+    /// The receiver.
+    #[error("receiver: {0}")]
+    Receiver(#[from] ReceiverError),
+    /// Nothing came through.
+    #[error("nothing arrived over the {path}: the machine is too busy to measure on")]
+    Nothing {
+        /// Where.
+        path: &'static str,
+    },
+}
+
+/// The measurements.
+#[derive(Clone, Debug, Serialize)]
+pub struct GatewayBench {
+    /// Name of the scheduler.
+    pub scheduler: String,
+    /// Leaf classes.
+    pub classes: u16,
+    /// How the gateway waited.
+    pub pacing: String,
+    /// One per frame length.
+    pub results: Vec<GatewayBenchResult>,
+}
+
+/// What was measured with frames of one length.
+#[derive(Clone, Debug, Serialize)]
+pub struct GatewayBenchResult {
+    /// Length of the frames in bytes.
+    pub frame_bytes: u32,
+    /// Frames that the sender offered, per second.
+    pub offered_pps: f64,
+    /// Frames that came through, per second, on one processor.
+    pub forwarded_pps: f64,
+    /// Frames forwarded per second of work: what a gateway that never has to wait would forward per second.
+    pub forwarded_per_busy_second: f64,
+    /// Frames that the kernel dropped because the gateway did not fetch them in time, per second.
+    pub kernel_dropped_pps: f64,
+    /// The part of its time in which the data thread worked.
+    pub busy: f64,
+    /// The part of that work that the scheduler, the pacing and the driving loop have.
+    pub scheduler_share: f64,
+    /// The part of that work that classification has.
+    pub classify_share: f64,
+    /// Delay over a bare cable, in seconds.
+    pub direct_delay_s: Delays,
+    /// Delay through the gateway, in seconds.
+    pub gateway_delay_s: Delays,
+    /// Median delay that the gateway adds, in seconds.
+    pub added_p50_s: f64,
+    /// 99th percentile of the delay that the gateway adds, in seconds.
+    pub added_p99_s: f64,
+    /// Whether every packet of both runs was accounted for.
+    pub balanced: bool,
+}
+
+/// Measures. The interfaces that it makes (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it runs once in
+/// each.
+///
+/// # Errors
+/// [`GatewayBenchError`].
+pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Result<GatewayBench, GatewayBenchError> {
+    let check = |what, value: u64, min, max| {
+        if (min..=max).contains(&value) { Ok(()) } else { Err(GatewayBenchError::Range { what, value, min, max }) }
+    };
+    check("a number of classes", u64::from(config.classes), 1, 1000)?;
+    for &length in &config.frame_bytes {
+        check("a frame length in bytes", u64::from(length), 64, 1514)?;
+    }
+    veth::lay_cables(&[("gen", "in"), ("out", "sink")]).map_err(GatewayBenchError::Cables)?;
+    let results = config.frame_bytes.iter().map(|&length| measure(config, length)).collect::<Result<_, _>>()?;
+    Ok(GatewayBench {
+        scheduler: config.scheduler.name.to_owned(),
+        classes: config.classes,
+        pacing: config.pacing.name().to_owned(),
+        results,
+    })
+}
+
+fn measure(config: &GatewayBenchConfig, length: u32) -> Result<GatewayBenchResult, GatewayBenchError> {
+    let (offered, flooded) = flood(config, length)?;
+    let direct = delay(config, length, "in", "cable")?;
+    let gateway = Gateway::open(gateway_config(config)?)?;
+    let stop = AtomicBool::new(false);
+    let (through, passed) = std::thread::scope(|scope| {
+        let running = scope.spawn(|| gateway.run(&stop));
+        let through = delay(config, length, "sink", "gateway");
+        stop.store(true, Ordering::Relaxed);
+        (through, join(running))
+    });
+    let (through, passed) = (through?, passed?);
+    let busy = 1.0 - flooded.time.idle;
+    let per_second = |packets: u64| packets as f64 / flooded.uptime_s;
+    let of_work = |share: f64| if busy > 0.0 { share / busy } else { 0.0 };
+    Ok(GatewayBenchResult {
+        frame_bytes: length,
+        offered_pps: per_second(offered),
+        forwarded_pps: per_second(flooded.sent.packets),
+        forwarded_per_busy_second: of_work(per_second(flooded.sent.packets)),
+        kernel_dropped_pps: per_second(flooded.kernel_dropped_packets),
+        busy,
+        scheduler_share: of_work(flooded.time.scheduler),
+        classify_share: of_work(flooded.time.classify),
+        direct_delay_s: direct,
+        gateway_delay_s: through,
+        added_p50_s: through.p50 - direct.p50,
+        added_p99_s: through.p99 - direct.p99,
+        balanced: flooded.balanced && passed.balanced,
+    })
+}
+
+fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, GatewayBenchError> {
+    let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1522, ..LinkConfig::new(Rate::MAX) });
+    for _ in 0..config.classes {
+        let share = Some(Share::Weight(1));
+        tree.add(ClassId::ROOT, ClassConfig { share, ..ClassConfig::default() })?;
+    }
+    let tree = tree.build()?;
+    let matches = default_matches(tree.leaves())?;
+    let default = tree.leaves()[0];
+    Ok(GatewayConfig {
+        matches,
+        pacing: config.pacing,
+        processor: Processor::Last,
+        ..GatewayConfig::new("in", "out", config.scheduler, tree, default)
+    })
+}
+
+/// Sends as fast as possible through a gateway. Returns how many frames it offered, and the gateway's statistics.
+fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats), GatewayBenchError> {
+    let gateway = Gateway::open(gateway_config(config)?)?;
+    let mut sender = AfPacket::open(&Interface::open("gen")?, &AfPacketOptions::default())?;
+    let mut pool = FramePool::new(PREPARED, length)?;
+    let mut frames: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
+    for (&frame, index) in frames.iter().zip(0u16..) {
+        let template = FrameTemplate::new(&Headers::udp(FIRST_PORT + index % config.classes));
+        let stamp = Stamp { run: 0, class: ClassId(1), sequence: 0, monotonic_ns: 0, realtime_us: 0 };
+        template.write(&mut pool.frame_mut(frame)[..length as usize], &stamp);
+        pool.set_info(frame, FrameInfo { start: 0, len: length, received: Nanos::ZERO });
+    }
+    let stop = AtomicBool::new(false);
+    let (sent, stats) = std::thread::scope(|scope| {
+        let running = scope.spawn(|| gateway.run(&stop));
+        let clock = MonotonicClock::start();
+        let mut offered = 0;
+        let mut failed = None;
+        while Duration::from_nanos(clock.now().0) < config.span && failed.is_none() {
+            match sender.send(&mut pool, &frames) {
+                Ok(sent) => {
+                    offered += sent.accepted as u64;
+                    frames.drain(..sent.accepted);
+                    sender.reclaim(&mut pool);
+                    // A frame that comes back is as it was, and is sent again.
+                    frames.extend(std::iter::from_fn(|| pool.take()));
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        (failed.map_or(Ok(offered), Err), join(running))
+    });
+    let stats = stats?;
+    if stats.sent.packets == 0 {
+        return Err(GatewayBenchError::Nothing { path: "gateway" });
+    }
+    Ok((sent?, stats))
+}
+
+/// Delays of a light load from `gen` to `to`.
+fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str) -> Result<Delays, GatewayBenchError> {
+    let receiver = Receiver::open(ReceiverConfig::new(to))?;
+    let source = SourceSpec {
+        class: ClassId(1),
+        model: Model::CbrPackets { per_1000_s: DELAY_PPS * 1000 },
+        packet: PacketSize::Fixed(length),
+        active: Vec::new(),
+    };
+    let span = u64::try_from(config.span.as_nanos()).unwrap_or(u64::MAX).min(3600 * NANOS_PER_SEC);
+    let generator = Generator::open(GeneratorConfig {
+        interface: "gen".to_owned(),
+        classes: vec![(ClassId(1), Headers::udp(FIRST_PORT))],
+        names: Default::default(),
+        sources: vec![source],
+        seed: 1,
+        greedy_rate: Rate::MAX,
+        duration: Nanos(span),
+        start_ns: None,
+        run: 1,
+        lanes: Lanes::Shared,
+        cpu: None,
+    })?;
+    let stop = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receiver.run(&stop, |_| ()));
+        let sent = generator.run(&AtomicBool::new(false), |_| ());
+        std::thread::sleep(Duration::from_millis(50));
+        stop.store(true, Ordering::Relaxed);
+        let report = join(receiving);
+        sent.map(|_| report)
+    })??;
+    let class = report.class(ClassId(1));
+    class.and_then(|class| class.delay_s).ok_or(GatewayBenchError::Nothing { path })
+}

@@ -1,0 +1,483 @@
+//! Sends real traffic: the [sources](fairlink_traffic) of a scenario, in real time, as frames that the
+//! [receiver](crate::testbed::receiver) knows.
+//!
+//! The lengths of a source's packets are those of whole Ethernet frames ([`crate::wire::frame`]). A greedy source offers packets
+//! at a fixed rate, which its user sets above what its class can get.
+//!
+//! The generator sleeps between batches. So frames leave several at a time and up to [`GRAIN`] late, and are stamped with the
+//! time at which they leave. Where the machine was busy elsewhere, a packet that is overdue by more than [`LATE`] is counted
+//! and not sent.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_core::{ClassId, Nanos, Rate};
+use fairlink_traffic::{MixError, Model, SourceSpec, TrafficMix, What};
+use serde::Serialize;
+
+use crate::io::clock::{Clock, MonotonicClock, realtime_ns};
+use crate::io::packet_socket;
+use crate::io::sys;
+use crate::wire::ethernet;
+use crate::wire::frame::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
+
+/// Shortest sleep: arrivals within it leave together.
+pub(crate) const GRAIN: Nanos = Nanos::from_micros(200);
+/// How long overdue an arrival may be and still be sent.
+pub(crate) const LATE: Nanos = Nanos::from_millis(20);
+/// Most sockets of one generator, where each class has its own.
+pub(crate) const MAX_LANES: usize = 256;
+/// Frames sent in one system call.
+const BATCH: usize = 64;
+/// Longest sleep, so that the stop flag is seen.
+const NAP: Nanos = Nanos::from_millis(20);
+/// Time between two calls of the progress function.
+const PROGRESS: Nanos = Nanos::from_millis(200);
+
+/// Through how many sockets frames are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// One for all classes: frames leave in the order of their arrivals.
+    Shared,
+    /// One for each class, with this `SO_PRIORITY`, by which the kernel's HTB knows its classes. A class whose frames wait
+    /// in the kernel does not hold up the others. Frames that its socket has no room for are refused.
+    ByPriority(Vec<(ClassId, u32)>),
+}
+
+/// What a generator does.
+#[derive(Clone, Debug)]
+pub struct GeneratorConfig {
+    /// The interface to send out of.
+    pub interface: String,
+    /// Headers of each class that has a source.
+    pub classes: Vec<(ClassId, Headers)>,
+    /// Names of classes, for the report; a class without a name is shown by its number.
+    pub names: BTreeMap<ClassId, String>,
+    /// What arrives when; packet lengths are those of whole frames.
+    pub sources: Vec<SourceSpec>,
+    /// Seed of the sources.
+    pub seed: u64,
+    /// Rate at which each greedy source offers packets.
+    pub greedy_rate: Rate,
+    /// How long to send.
+    pub duration: Nanos,
+    /// When time zero of the sources is, by `CLOCK_MONOTONIC` in ns; now when absent.
+    pub start_ns: Option<u64>,
+    /// Number that frames of this run carry.
+    pub run: u8,
+    /// Sockets.
+    pub lanes: Lanes,
+    /// Processor to keep the sending thread on; any when absent.
+    pub cpu: Option<usize>,
+}
+
+/// Why a generator cannot run, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum GeneratorError {
+    /// The interface does not exist.
+    #[error("interface {interface}: {source}")]
+    Interface {
+        /// Its name.
+        interface: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No permission for packet sockets or their priorities.
+    #[error("no permission to send frames out of {interface}: run as root or with the capability CAP_NET_RAW")]
+    Permission {
+        /// The interface.
+        interface: String,
+    },
+    /// A source that cannot run.
+    #[error(transparent)]
+    Source(#[from] MixError),
+    /// A source's class has no headers, no lane, or a number that does not fit into the stamp.
+    #[error("source {index}: class {} has no {what}", class.0)]
+    Class {
+        /// The index of the source.
+        index: usize,
+        /// Its class.
+        class: ClassId,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// A source's frames do not fit.
+    #[error(
+        "source {index}: frames of {len} B; with this class's headers and on this interface they have {min} to {max} B"
+    )]
+    Length {
+        /// The index of the source.
+        index: usize,
+        /// Its shortest or longest frame.
+        len: u32,
+        /// The shortest frame that carries headers and stamp.
+        min: u32,
+        /// The longest frame that the interface takes.
+        max: u32,
+    },
+    /// More lanes than sockets may be opened.
+    #[error("{lanes} classes with a socket each; the limit is {MAX_LANES}")]
+    TooManyLanes {
+        /// How many there are.
+        lanes: usize,
+    },
+    /// A system call failed.
+    #[error("sending out of {interface}: {what}: {source}")]
+    System {
+        /// The interface.
+        interface: String,
+        /// The call.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// What was sent of one class. Arrivals of the sources are sent, refused or late.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClassSent {
+    /// Its name, or its number where it has none.
+    pub name: String,
+    /// Its number.
+    pub class: u32,
+    /// Arrivals of its sources.
+    pub offered_packets: u64,
+    /// Their bytes.
+    pub offered_bytes: u64,
+    /// Frames handed to the kernel.
+    pub sent_packets: u64,
+    /// Their bytes (whole Ethernet frames without check sequence).
+    pub sent_bytes: u64,
+    /// Frames that the kernel had no room for: its queue was full.
+    pub refused_packets: u64,
+    /// Arrivals not sent because this generator was too late.
+    pub late_packets: u64,
+}
+
+/// What was sent.
+#[derive(Clone, Debug, Serialize)]
+pub struct GeneratorReport {
+    /// Length of the run in seconds.
+    pub duration_s: f64,
+    /// Number that frames of this run carried.
+    pub run: u8,
+    /// Per class that has a source, in the order of their numbers.
+    pub classes: Vec<ClassSent>,
+}
+
+impl GeneratorReport {
+    /// The figures of `class`.
+    #[must_use]
+    pub fn class(&self, class: ClassId) -> Option<&ClassSent> {
+        self.classes.iter().find(|sent| sent.class == class.0)
+    }
+}
+
+/// How far a generator has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GeneratorProgress {
+    /// Seconds since its start.
+    pub elapsed_s: f64,
+    /// Frames sent by now.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Class {
+    id: ClassId,
+    template: FrameTemplate,
+    lane: usize,
+    offered: (u64, u64),
+    sent: (u64, u64),
+    refused: u64,
+    late: u64,
+}
+
+/// One socket and the frames that leave through it next.
+#[derive(Debug)]
+struct Lane {
+    socket: OwnedFd,
+    /// Class and length of each.
+    pending: Vec<(usize, u32)>,
+    frames: Vec<u8>,
+}
+
+/// A generator that is ready to send.
+#[derive(Debug)]
+pub struct Generator {
+    interface: String,
+    names: BTreeMap<ClassId, String>,
+    mix: TrafficMix,
+    /// By the index of the source.
+    class_of: Vec<usize>,
+    classes: Vec<Class>,
+    lanes: Vec<Lane>,
+    stride: usize,
+    start_ns: Option<u64>,
+    run: u8,
+    cpu: Option<usize>,
+}
+
+impl Generator {
+    /// Checks the sources against the interface and opens the sockets. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`GeneratorError`].
+    pub fn open(config: GeneratorConfig) -> Result<Self, GeneratorError> {
+        let interface = config.interface;
+        let interface_index = sys::interface_index(&interface)
+            .map_err(|source| GeneratorError::Interface { interface: interface.clone(), source })?;
+        let mtu = sys::interface_mtu(&interface)
+            .map_err(|source| GeneratorError::Interface { interface: interface.clone(), source })?;
+        let headers: BTreeMap<ClassId, Headers> = config.classes.into_iter().collect();
+        let priorities: Option<BTreeMap<ClassId, u32>> = match config.lanes {
+            Lanes::Shared => None,
+            Lanes::ByPriority(priorities) => Some(priorities.into_iter().collect()),
+        };
+        let mut classes: Vec<Class> = Vec::new();
+        let mut positions: BTreeMap<ClassId, usize> = BTreeMap::new();
+        let mut priority_of_lane = Vec::new();
+        let mut class_of = Vec::with_capacity(config.sources.len());
+        let mut stride = 0;
+        for (index, source) in config.sources.iter().enumerate() {
+            let missing = |what| GeneratorError::Class { index, class: source.class, what };
+            let position = match positions.get(&source.class) {
+                Some(&position) => position,
+                None => {
+                    let headers = headers.get(&source.class).ok_or_else(|| missing("headers"))?;
+                    if source.class.0 > MAX_CLASS {
+                        return Err(missing("number that fits into the stamp"));
+                    }
+                    let lane = match &priorities {
+                        None => 0,
+                        Some(priorities) => {
+                            priority_of_lane.push(*priorities.get(&source.class).ok_or_else(|| missing("priority"))?);
+                            priority_of_lane.len() - 1
+                        }
+                    };
+                    let template = FrameTemplate::new(headers);
+                    let id = source.class;
+                    positions.insert(id, classes.len());
+                    classes.push(Class { id, template, lane, offered: (0, 0), sent: (0, 0), refused: 0, late: 0 });
+                    classes.len() - 1
+                }
+            };
+            let template = &classes[position].template;
+            // The kernel allows for one VLAN tag beyond the MTU.
+            let max = (mtu as usize + template.link_header().min(ethernet::HEADER + ethernet::VLAN_TAG)).min(MAX_FRAME);
+            let (min_len, max_len) = source.packet.range().unwrap_or((0, 0));
+            for len in [min_len, max_len] {
+                if !(template.min_len()..=max).contains(&(len as usize)) {
+                    return Err(GeneratorError::Length { index, len, min: template.min_len() as u32, max: max as u32 });
+                }
+            }
+            stride = stride.max(max_len as usize);
+            class_of.push(position);
+        }
+        if priorities.is_none() {
+            priority_of_lane.push(0);
+        }
+        if priority_of_lane.len() > MAX_LANES {
+            return Err(GeneratorError::TooManyLanes { lanes: priority_of_lane.len() });
+        }
+        let lanes = priority_of_lane
+            .into_iter()
+            .map(|priority| Lane::open(&interface, interface_index, priority, stride))
+            .collect::<Result<_, _>>()?;
+        let mix = TrafficMix::new(&offered(config.sources, config.greedy_rate), config.seed, config.duration)?;
+        let (start_ns, run, cpu) = (config.start_ns, config.run, config.cpu);
+        Ok(Self { interface, names: config.names, mix, class_of, classes, lanes, stride, start_ns, run, cpu })
+    }
+
+    /// Sends until `stop` is set or all sources have ended. `progress` is told a few times per second.
+    ///
+    /// # Errors
+    /// [`GeneratorError::System`] where the interface goes away or down.
+    pub fn run(
+        mut self,
+        stop: &AtomicBool,
+        mut progress: impl FnMut(&GeneratorProgress),
+    ) -> Result<GeneratorReport, GeneratorError> {
+        if let Some(cpu) = self.cpu {
+            sys::pin_thread(cpu).map_err(|source| self.system("sched_setaffinity", source))?;
+        }
+        let begin = MonotonicClock::SHARED.now().0;
+        let start = self.start_ns.unwrap_or(begin);
+        let mut told = Nanos::ZERO;
+        while !stop.load(Ordering::Relaxed) {
+            let clock = MonotonicClock::SHARED.now().0;
+            if clock < start {
+                std::thread::sleep(Duration::from_nanos((start - clock).min(NAP.0)));
+                continue;
+            }
+            let now = Nanos(clock - start);
+            self.send_due(now)?;
+            if now >= told + PROGRESS {
+                told = now;
+                progress(&self.progress(now));
+            }
+            let Some(next) = self.mix.peek() else { break };
+            let due = Nanos(start.saturating_add(next.0).saturating_sub(MonotonicClock::SHARED.now().0));
+            std::thread::sleep(Duration::from_nanos(due.max(GRAIN).min(NAP).0));
+        }
+        let end = MonotonicClock::SHARED.now().0;
+        progress(&self.progress(Nanos(end.saturating_sub(start))));
+        Ok(self.report((end - begin) as f64 / 1e9))
+    }
+
+    /// Sends what has arrived at the sources by `now`.
+    fn send_due(&mut self, now: Nanos) -> Result<(), GeneratorError> {
+        while self.mix.peek().is_some_and(|at| at <= now)
+            && let Some(event) = self.mix.next()
+        {
+            // Greedy sources were made timed ones: nothing but packets comes.
+            let What::Packet { len } = event.what else { continue };
+            let position = self.class_of[event.source as usize];
+            let class = &mut self.classes[position];
+            class.offered.0 += 1;
+            class.offered.1 += u64::from(len);
+            if now.saturating_sub(event.at) > LATE {
+                class.late += 1;
+                continue;
+            }
+            let lane = class.lane;
+            self.lanes[lane].pending.push((position, len));
+            if self.lanes[lane].pending.len() == BATCH {
+                self.flush(lane)?;
+            }
+        }
+        (0..self.lanes.len()).try_for_each(|lane| self.flush(lane))
+    }
+
+    /// Sends the pending frames of a lane. Those that the kernel has no room for are counted as refused.
+    fn flush(&mut self, lane: usize) -> Result<(), GeneratorError> {
+        let Lane { socket, pending, frames } = &mut self.lanes[lane];
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let (monotonic_ns, realtime_ns) = (MonotonicClock::SHARED.now().0, realtime_ns());
+        for (&(position, len), frame) in pending.iter().zip(frames.chunks_exact_mut(self.stride)) {
+            let class = &mut self.classes[position];
+            let stamp = Stamp {
+                run: self.run,
+                class: class.id,
+                sequence: class.sent.0 as u32,
+                monotonic_ns,
+                realtime_us: (realtime_ns / 1000) as u32,
+            };
+            class.template.write(&mut frame[..len as usize], &stamp);
+            class.sent.0 += 1;
+            class.sent.1 += u64::from(len);
+        }
+        let lengths = pending.iter().map(|&(_, len)| len as usize);
+        let result = send_batch(socket, frames, self.stride, lengths);
+        let sent = result.as_ref().copied().unwrap_or(0);
+        // Sequence numbers count sent frames, so that the number of a refused frame is used again.
+        for (position, len) in pending.drain(..).skip(sent) {
+            let class = &mut self.classes[position];
+            class.sent.0 -= 1;
+            class.sent.1 -= u64::from(len);
+            class.refused += 1;
+        }
+        result.map(drop).map_err(|source| self.system("sendmmsg", source))
+    }
+
+    fn system(&self, what: &'static str, source: io::Error) -> GeneratorError {
+        GeneratorError::System { interface: self.interface.clone(), what, source }
+    }
+
+    fn progress(&self, now: Nanos) -> GeneratorProgress {
+        GeneratorProgress {
+            elapsed_s: now.0 as f64 / 1e9,
+            sent_packets: self.classes.iter().map(|class| class.sent.0).sum(),
+            sent_bytes: self.classes.iter().map(|class| class.sent.1).sum(),
+        }
+    }
+
+    fn report(&self, duration_s: f64) -> GeneratorReport {
+        let mut classes: Vec<ClassSent> = self
+            .classes
+            .iter()
+            .map(|class| ClassSent {
+                name: self.names.get(&class.id).cloned().unwrap_or_else(|| class.id.0.to_string()),
+                class: class.id.0,
+                offered_packets: class.offered.0,
+                offered_bytes: class.offered.1,
+                sent_packets: class.sent.0,
+                sent_bytes: class.sent.1,
+                refused_packets: class.refused,
+                late_packets: class.late,
+            })
+            .collect();
+        classes.sort_by_key(|class| class.class);
+        GeneratorReport { duration_s, run: self.run, classes }
+    }
+}
+
+/// The sources, with a source of this constant rate for each greedy one.
+fn offered(mut sources: Vec<SourceSpec>, greedy_rate: Rate) -> Vec<SourceSpec> {
+    for source in &mut sources {
+        if source.model == Model::Greedy {
+            source.model = Model::CbrRate(greedy_rate);
+        }
+    }
+    sources
+}
+
+impl Lane {
+    fn open(interface: &str, index: i32, priority: u32, stride: usize) -> Result<Self, GeneratorError> {
+        let failed = |what| {
+            move |source: io::Error| match source.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => GeneratorError::Permission { interface: interface.to_owned() },
+                _ => GeneratorError::System { interface: interface.to_owned(), what, source },
+            }
+        };
+        let socket = packet_socket::open().map_err(failed("socket"))?;
+        if priority != 0 {
+            sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, &(priority as libc::c_int))
+                .map_err(failed("SO_PRIORITY"))?;
+        }
+        packet_socket::bind(&socket, index, 0).map_err(failed("bind"))?;
+        Ok(Self { socket, pending: Vec::with_capacity(BATCH), frames: vec![0; BATCH * stride] })
+    }
+}
+
+/// Sends one frame of each length from the slots of `stride` bytes in `frames`, at most [`BATCH`]. Returns how many the kernel
+/// took, which is fewer where it has no more room.
+fn send_batch(
+    socket: &OwnedFd,
+    frames: &mut [u8],
+    stride: usize,
+    lengths: impl Iterator<Item = usize>,
+) -> io::Result<usize> {
+    // SAFETY: all zeros are a valid `iovec` (empty) and a valid `mmsghdr` (no name, no buffers).
+    let (mut vectors, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    let mut count = 0;
+    for (((frame, len), vector), message) in
+        frames.chunks_exact_mut(stride).zip(lengths).zip(&mut vectors).zip(&mut messages)
+    {
+        *vector = libc::iovec { iov_base: frame[..len].as_mut_ptr().cast(), iov_len: len };
+        message.msg_hdr.msg_iov = vector;
+        message.msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    loop {
+        // SAFETY: the first `count` messages point to vectors, and those to slots of `frames` of at least their length; all
+        // live and are not otherwise used during the call.
+        let sent = unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as libc::c_uint, libc::MSG_DONTWAIT as _)
+        };
+        match sys::check(sent) {
+            Ok(sent) => return Ok(sent as usize),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => return Ok(0),
+            Err(error) => return Err(error),
+        }
+    }
+}

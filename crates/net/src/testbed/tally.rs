@@ -1,0 +1,427 @@
+//! What a receiver measures of the frames that it sees: counts, delays, loss, duplicates, order. The socket is not its concern.
+
+use std::collections::BTreeMap;
+
+use fairlink_core::{Amount, ClassId};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::wire::frame::Stamp;
+
+/// Most classes that one receiver measures. Frames of further classes count as foreign.
+pub(crate) const MAX_CLASSES: usize = 65_536;
+/// The longest delay that the histogram tells apart, in us; the shortest is 1 us.
+const MAX_DELAY_US: u64 = 60_000_000;
+
+/// Which clock of the sender delays are measured by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DelayClock {
+    /// `CLOCK_MONOTONIC`: sender and receiver run on the same machine.
+    #[default]
+    Monotonic,
+    /// `CLOCK_REALTIME`: two machines whose clocks agree (NTP, PTP).
+    Realtime,
+}
+
+/// Mean rate of `amount` over `seconds`, in bit/s; 0 for no time. Bytes are those of whole Ethernet frames without check sequence.
+#[must_use]
+pub fn rate_bps(amount: Amount, seconds: f64) -> f64 {
+    if seconds > 0.0 { amount.bytes as f64 * 8.0 / seconds } else { 0.0 }
+}
+
+/// One-way delays, in seconds. Quantiles are exact to 0.1 % of the value or 1 us, whichever is more.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Delays {
+    /// Shortest.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+/// What was received of one class.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassReport {
+    /// Its name, or its number where it has none.
+    pub name: String,
+    /// Its number.
+    pub class: u32,
+    /// Frames received, duplicates included.
+    pub received_packets: u64,
+    /// Their bytes (whole Ethernet frames without check sequence).
+    pub received_bytes: u64,
+    /// Mean rate in bit/s from the first to the last frame of any class.
+    pub rate_bps: f64,
+    /// Delays; absent if no frame had one that the clock can tell.
+    pub delay_s: Option<Delays>,
+    /// Frames missing between the first and the last received of each run.
+    pub lost_packets: u64,
+    /// Frames received again.
+    pub duplicate_packets: u64,
+    /// Frames that came after one sent later.
+    pub reordered_packets: u64,
+    /// Frames that seem to have come before they were sent: the clocks disagree.
+    pub negative_delays: u64,
+}
+
+/// What was received.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReceiverReport {
+    /// Length of the run in seconds.
+    pub duration_s: f64,
+    /// Per class, in the order of their numbers.
+    pub classes: Vec<ClassReport>,
+    /// Frames that the generator did not send.
+    pub foreign_packets: u64,
+    /// Frames that the kernel dropped because this receiver was too slow: they are part of the loss and not the network's.
+    pub socket_drops: u64,
+    /// Per span of [`crate::testbed::receiver::ReceiverConfig::spans`] what was received of each class.
+    #[serde(skip)]
+    pub spans: Vec<BTreeMap<ClassId, Amount>>,
+}
+
+impl ReceiverReport {
+    /// The figures of `class`.
+    #[must_use]
+    pub fn class(&self, class: ClassId) -> Option<&ClassReport> {
+        self.classes.iter().find(|report| report.class == class.0)
+    }
+}
+
+/// What is known of the sequence numbers of one class in one run. Numbers go on beyond 2^32 here.
+#[derive(Clone, Debug)]
+struct Sequence {
+    run: u8,
+    first: u64,
+    highest: u64,
+    /// Of the 1024 numbers up to the highest: bit n % 1024 says whether number n was seen.
+    seen: [u64; 16],
+    missing: u64,
+}
+
+/// How a frame stands to those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Next,
+    Late,
+    Again,
+}
+
+impl Sequence {
+    const WINDOW: u64 = 1024;
+
+    fn new(run: u8, number: u32) -> Self {
+        // Away from 0, so that numbers sent before the first one received exist.
+        let first = u64::from(number) + (1 << 32);
+        let mut sequence = Self { run, first, highest: first, seen: [0; 16], missing: 0 };
+        sequence.mark(first);
+        sequence
+    }
+
+    fn mark(&mut self, number: u64) {
+        self.seen[(number % Self::WINDOW / 64) as usize] |= 1 << (number % 64);
+    }
+
+    fn is_marked(&self, number: u64) -> bool {
+        self.seen[(number % Self::WINDOW / 64) as usize] & (1 << (number % 64)) != 0
+    }
+
+    fn see(&mut self, number: u32) -> Order {
+        // The number nearest to the highest that has these low 32 bits.
+        let ahead = number.wrapping_sub(self.highest as u32) as i32;
+        let number = self.highest.saturating_add_signed(i64::from(ahead));
+        if number > self.highest {
+            for passed in (self.highest + 1).max((number + 1).saturating_sub(Self::WINDOW))..=number {
+                self.seen[(passed % Self::WINDOW / 64) as usize] &= !(1 << (passed % 64));
+            }
+            self.missing += number - self.highest - 1;
+            self.highest = number;
+            self.mark(number);
+            return Order::Next;
+        }
+        if number < self.first {
+            // It was sent before the first one received, and so were those between.
+            self.missing += self.first - number - 1;
+            self.first = number;
+        } else if number + Self::WINDOW <= self.highest {
+            // Too old to know whether it was seen before: taken as late.
+            self.missing = self.missing.saturating_sub(1);
+            return Order::Late;
+        } else if self.is_marked(number) {
+            return Order::Again;
+        } else {
+            self.missing -= 1;
+        }
+        if number + Self::WINDOW > self.highest {
+            self.mark(number);
+        }
+        Order::Late
+    }
+}
+
+#[derive(Debug)]
+struct Class {
+    total: Amount,
+    sequence: Sequence,
+    lost_before: u64,
+    duplicates: u64,
+    reordered: u64,
+    negative: u64,
+    delays: Histogram<u64>,
+    delay_sum_us: f64,
+}
+
+impl Class {
+    fn new(stamp: &Stamp) -> Self {
+        let delays = Histogram::new_with_bounds(1, MAX_DELAY_US, 3).expect("constant bounds are valid");
+        Self {
+            total: Amount::default(),
+            sequence: Sequence::new(stamp.run, stamp.sequence),
+            lost_before: 0,
+            duplicates: 0,
+            reordered: 0,
+            negative: 0,
+            delays,
+            delay_sum_us: 0.0,
+        }
+    }
+
+    fn see(&mut self, stamp: &Stamp, bytes: u64, delay_ns: i64) {
+        if stamp.run != self.sequence.run {
+            self.lost_before += self.sequence.missing;
+            self.sequence = Sequence::new(stamp.run, stamp.sequence);
+        } else if self.total.packets > 0 {
+            match self.sequence.see(stamp.sequence) {
+                Order::Next => {}
+                Order::Late => self.reordered += 1,
+                Order::Again => self.duplicates += 1,
+            }
+        }
+        self.total.count(bytes);
+        if let Ok(delay) = u64::try_from(delay_ns) {
+            self.delays.saturating_record((delay / 1000).max(1));
+            self.delay_sum_us += delay as f64 / 1e3;
+        } else {
+            self.negative += 1;
+        }
+    }
+
+    fn report(&self, class: ClassId, name: Option<&String>, seconds: f64) -> ClassReport {
+        let count = self.delays.len();
+        let quantile = |q| self.delays.value_at_quantile(q) as f64 / 1e6;
+        ClassReport {
+            name: name.cloned().unwrap_or_else(|| class.0.to_string()),
+            class: class.0,
+            received_packets: self.total.packets,
+            received_bytes: self.total.bytes,
+            rate_bps: rate_bps(self.total, seconds),
+            delay_s: (count > 0).then(|| Delays {
+                min: self.delays.min() as f64 / 1e6,
+                mean: self.delay_sum_us / count as f64 / 1e6,
+                p50: quantile(0.5),
+                p99: quantile(0.99),
+                p999: quantile(0.999),
+                max: self.delays.max() as f64 / 1e6,
+            }),
+            lost_packets: self.lost_before + self.sequence.missing,
+            duplicate_packets: self.duplicates,
+            reordered_packets: self.reordered,
+            negative_delays: self.negative,
+        }
+    }
+}
+
+/// Everything that one receiver measures.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    clock: DelayClock,
+    classes: BTreeMap<ClassId, Class>,
+    foreign: u64,
+    window: BTreeMap<ClassId, Amount>,
+    spans: Vec<((u64, u64), BTreeMap<ClassId, Amount>)>,
+    /// Arrivals never go far back, so the search for a span starts at the last one found.
+    span: usize,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(clock: DelayClock, spans: &[(u64, u64)]) -> Self {
+        Self {
+            clock,
+            classes: BTreeMap::new(),
+            foreign: 0,
+            window: BTreeMap::new(),
+            spans: spans.iter().map(|&span| (span, BTreeMap::new())).collect(),
+            span: 0,
+            first_ns: None,
+            last_ns: 0,
+        }
+    }
+
+    /// A frame of `bytes` bytes, of which `frame` is the start, arrived at `realtime_ns`, which was `monotonic_ns`.
+    pub(crate) fn see(&mut self, frame: &[u8], bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
+        let Some(stamp) = Stamp::read(frame) else {
+            self.foreign += 1;
+            return;
+        };
+        if self.classes.len() >= MAX_CLASSES && !self.classes.contains_key(&stamp.class) {
+            self.foreign += 1;
+            return;
+        }
+        let delay_ns = match self.clock {
+            DelayClock::Monotonic => monotonic_ns.wrapping_sub(stamp.monotonic_ns) as i64,
+            // The nearest time to now that has these low 32 bits.
+            DelayClock::Realtime => {
+                i64::from(((realtime_ns / 1000) as u32).wrapping_sub(stamp.realtime_us) as i32) * 1000
+            }
+        };
+        self.classes.entry(stamp.class).or_insert_with(|| Class::new(&stamp)).see(&stamp, bytes, delay_ns);
+        self.window.entry(stamp.class).or_default().count(bytes);
+        self.first_ns.get_or_insert(monotonic_ns);
+        self.last_ns = self.last_ns.max(monotonic_ns);
+        while let Some(((_, end), _)) = self.spans.get(self.span)
+            && *end <= monotonic_ns
+        {
+            self.span += 1;
+        }
+        if let Some(((start, _), counts)) = self.spans.get_mut(self.span)
+            && *start <= monotonic_ns
+        {
+            counts.entry(stamp.class).or_default().count(bytes);
+        }
+    }
+
+    /// What was received in the window that ends now.
+    pub(crate) fn take_window(&mut self) -> BTreeMap<ClassId, Amount> {
+        std::mem::take(&mut self.window)
+    }
+
+    pub(crate) fn report(
+        self,
+        names: &BTreeMap<ClassId, String>,
+        duration_s: f64,
+        socket_drops: u64,
+    ) -> ReceiverReport {
+        let seconds = self.first_ns.map_or(0.0, |first| self.last_ns.saturating_sub(first) as f64 / 1e9);
+        ReceiverReport {
+            duration_s,
+            classes: self
+                .classes
+                .iter()
+                .map(|(&class, state)| state.report(class, names.get(&class), seconds))
+                .collect(),
+            foreign_packets: self.foreign,
+            socket_drops,
+            spans: self.spans.into_iter().map(|(_, counts)| counts).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frame::{FrameTemplate, Headers};
+
+    fn frame(run: u8, class: u32, sequence: u32, monotonic_ns: u64, realtime_us: u32) -> [u8; 64] {
+        let mut frame = [0; 64];
+        let stamp = Stamp { run, class: ClassId(class), sequence, monotonic_ns, realtime_us };
+        FrameTemplate::new(&Headers::udp(5001)).write(&mut frame, &stamp);
+        frame
+    }
+
+    fn order_of(numbers: &[u32]) -> (u64, u64, u64, u64) {
+        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        for &number in numbers {
+            tally.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
+        }
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        let class = report.class(ClassId(3)).unwrap();
+        (class.received_packets, class.lost_packets, class.reordered_packets, class.duplicate_packets)
+    }
+
+    #[test]
+    fn loss_disorder_and_duplicates_are_told_apart() {
+        assert_eq!(order_of(&[5, 6, 7, 8]), (4, 0, 0, 0));
+        assert_eq!(order_of(&[0, 1, 4, 5]), (4, 2, 0, 0));
+        assert_eq!(order_of(&[0, 1, 4, 3, 5, 2]), (6, 0, 2, 0));
+        assert_eq!(order_of(&[0, 1, 1, 4, 4, 3, 3]), (7, 1, 1, 3));
+        // Late ones from before the first frame seen.
+        assert_eq!(order_of(&[4, 2, 5, 3]), (4, 0, 2, 0));
+        assert_eq!(order_of(&[4, 2, 5, 2]), (4, 1, 1, 1));
+        // Numbers are modulo 2^32.
+        assert_eq!(order_of(&[u32::MAX - 1, u32::MAX, 0, 2, 1]), (5, 0, 1, 0));
+        // A gap longer than what is remembered; a late one of which nothing is known any more.
+        assert_eq!(order_of(&[0, 5000, 5001, 4999, 4999, 1]), (6, 4997, 2, 1));
+    }
+
+    #[test]
+    fn a_new_run_is_not_disorder() {
+        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        for (run, number) in [(1, 0), (1, 1), (1, 4), (2, 0), (2, 1), (2, 3)] {
+            tally.see(&frame(run, 3, number, 0, 0), 64, 1000, 0);
+        }
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        let class = &report.classes[0];
+        assert_eq!((class.lost_packets, class.reordered_packets, class.duplicate_packets), (3, 0, 0));
+    }
+
+    #[test]
+    fn delays_are_those_of_the_clock_chosen() {
+        let mut monotonic = Tally::new(DelayClock::Monotonic, &[]);
+        let mut realtime = Tally::new(DelayClock::Realtime, &[]);
+        let now_us: u64 = (7 << 32) + 100;
+        for (number, delay_us) in (0..1000).map(|number| (number, 100 + u64::from(number))) {
+            // The sender's 32 bits of microseconds wrapped between sending and receiving.
+            let sent = frame(1, 3, number, 50_000_000, (now_us - delay_us) as u32);
+            monotonic.see(&sent, 1000, 50_000_000 + 2_000 * delay_us, 0);
+            realtime.see(&sent, 1000, 0, now_us * 1000);
+        }
+        for (tally, factor) in [(monotonic, 2.0), (realtime, 1.0)] {
+            let report = tally.report(&BTreeMap::from([(ClassId(3), "A1".to_owned())]), 1.0, 7);
+            let delay = report.classes[0].delay_s.unwrap();
+            let close = |value: f64, us: f64| (value / (us * factor / 1e6) - 1.0).abs() < 0.002;
+            assert!(close(delay.min, 100.0) && close(delay.mean, 599.5) && close(delay.max, 1099.0), "{delay:?}");
+            assert!(close(delay.p50, 600.0) && close(delay.p99, 1090.0), "{delay:?}");
+            assert_eq!((report.classes[0].name.as_str(), report.socket_drops), ("A1", 7));
+        }
+    }
+
+    #[test]
+    fn frames_from_the_future_are_counted_and_not_measured() {
+        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        tally.see(&frame(1, 3, 0, 2000, 0), 64, 1000, 0);
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        assert_eq!((report.classes[0].negative_delays, report.classes[0].delay_s), (1, None));
+    }
+
+    #[test]
+    fn foreign_frames_are_counted_and_ignored() {
+        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        tally.see(&[0; 60], 60, 1, 1);
+        tally.see(&[], 0, 1, 1);
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        assert_eq!((report.foreign_packets, report.classes.len()), (2, 0));
+    }
+
+    #[test]
+    fn each_frame_counts_in_the_span_it_arrives_in() {
+        let mut tally = Tally::new(DelayClock::Monotonic, &[(100, 200), (200, 300), (400, 500)]);
+        for (number, at) in [99, 100, 199, 200, 250, 299, 300, 399, 450, 500].into_iter().enumerate() {
+            tally.see(&frame(1, 3, number as u32, 0, 0), 1000, at, 0);
+        }
+        assert_eq!(tally.take_window()[&ClassId(3)], Amount { packets: 10, bytes: 10_000 });
+        assert!(tally.take_window().is_empty());
+        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        let packets: Vec<u64> = report.spans.iter().map(|span| span[&ClassId(3)].packets).collect();
+        assert_eq!(packets, [2, 3, 1]);
+        assert_eq!(report.classes[0].rate_bps, 10_000.0 * 8.0 / 401e-9);
+    }
+}

@@ -1,0 +1,187 @@
+//! Virtual cables: pairs of virtual Ethernet interfaces, laid without any external program.
+//!
+//! Two rtnetlink messages are all that is needed, so they are written by hand here and not through a netlink library. Their
+//! layout is in rtnetlink(7) and `linux/if_link.h`.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use fairlink_core::Nanos;
+
+use crate::io::clock::{Clock, MonotonicClock};
+use crate::io::ethtool::{self, Offload};
+use crate::io::sys;
+
+/// Largest IP packet of both ends in bytes; the Ethernet header comes on top.
+const MTU: u32 = 1500;
+/// Packets that a queueing discipline without a limit of its own may hold at either end.
+const QUEUE: u32 = 1000;
+/// How long the kernel may take to bring a cable into service.
+const PATIENCE: Nanos = Nanos::from_secs(10);
+/// Offloads that make an end hand over frames that no wire would carry, unfinished or longer than its mtu.
+const OFFLOADS: [Offload; 6] =
+    [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso, Offload::Gro];
+
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_QDISC: u16 = 6;
+const IFLA_TXQLEN: u16 = 13;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+
+const NETLINK_HEADER: usize = 16;
+const INTERFACE_HEADER: usize = 16;
+
+/// Lays virtual cables, each between two new interfaces of these names, and returns when all of them carry frames. Each end
+/// has one queue each way, so that frames stay in order, and no offloads.
+///
+/// # Errors
+/// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth (`EOPNOTSUPP`);
+/// `TimedOut` where a cable is not in service after 10 s. Cables that were laid before stay.
+pub fn lay_cables(pairs: &[(&str, &str)]) -> io::Result<()> {
+    for (name, peer) in pairs {
+        create_pair(name, peer)?;
+        sys::set_interface_up(name, true)?;
+        sys::set_interface_up(peer, true)?;
+    }
+    pairs.iter().flat_map(|&(name, peer)| [name, peer]).try_for_each(wait_until_running)
+}
+
+/// Creates the interfaces `name` and `peer`, joined by a virtual cable, down.
+fn create_pair(name: &str, peer: &str) -> io::Result<()> {
+    for name in [name, peer] {
+        if !sys::is_interface_name(name) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not an interface name: {name:?}")));
+        }
+    }
+    acknowledgement(&request(&new_pair_message(name, peer))?)?;
+    [name, peer].into_iter().try_for_each(|name| ethtool::turn_off(name, &OFFLOADS))
+}
+
+fn new_pair_message(name: &str, peer: &str) -> Vec<u8> {
+    let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
+    push_interface(&mut message, name);
+    nested(&mut message, IFLA_LINKINFO, |message| {
+        push_attribute(message, IFLA_INFO_KIND, b"veth\0");
+        nested(message, IFLA_INFO_DATA, |message| {
+            nested(message, VETH_INFO_PEER, |message| {
+                message.extend([0; INTERFACE_HEADER]);
+                push_interface(message, peer);
+            });
+        });
+    });
+    let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    address(&mut message, libc::RTM_NEWLINK, flags);
+    message
+}
+
+/// Fills in the header of a message that is otherwise complete.
+fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
+    let length = message.len() as u32;
+    message[0..4].copy_from_slice(&length.to_ne_bytes());
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    message[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
+}
+
+fn push_interface(message: &mut Vec<u8>, name: &str) {
+    let mut text = name.as_bytes().to_vec();
+    text.push(0);
+    push_attribute(message, IFLA_IFNAME, &text);
+    push_attribute(message, IFLA_MTU, &MTU.to_ne_bytes());
+    push_attribute(message, IFLA_TXQLEN, &QUEUE.to_ne_bytes());
+    push_attribute(message, IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes());
+    push_attribute(message, IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
+}
+
+fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    nested(message, kind, |message| message.extend(value));
+}
+
+/// An attribute whose value `body` appends; padded to four bytes as all are.
+fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = message.len();
+    message.extend([0, 0]);
+    message.extend(kind.to_ne_bytes());
+    body(message);
+    let length = (message.len() - start) as u16;
+    message[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+    message.resize(message.len().next_multiple_of(4), 0);
+}
+
+/// Sends one rtnetlink request and waits for the answer.
+fn request(message: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    // SAFETY: the buffer is readable for its length; an unbound netlink socket sends to the kernel.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // More than all attributes of one interface take; what is cut off is not read.
+    let mut answer = vec![0u8; 32_768];
+    // SAFETY: the buffer is writable for its length.
+    let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    answer.truncate(received as usize);
+    Ok(answer)
+}
+
+/// What an `NLMSG_ERROR` message says: its code is 0 for success and a negative error number otherwise.
+fn acknowledgement(answer: &[u8]) -> io::Result<()> {
+    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+    let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
+    match (kind, code) {
+        (Some(kind), Some(0)) if kind == libc::NLMSG_ERROR as u16 => Ok(()),
+        (Some(kind), Some(code)) if kind == libc::NLMSG_ERROR as u16 => {
+            Err(io::Error::from_raw_os_error(code.saturating_neg()))
+        }
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink gave no acknowledgement")),
+    }
+}
+
+/// Waits until the interface carries frames: after it and its peer were set up, the kernel still drops what is sent until it
+/// has noticed the cable, a few milliseconds later.
+fn wait_until_running(name: &str) -> io::Result<()> {
+    let clock = MonotonicClock::start();
+    while queueing_discipline(name)? == b"noop" {
+        if clock.now() >= PATIENCE {
+            let message = format!("interface {name} carries nothing after {PATIENCE}");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Waits for the lock under which the kernel is still starting the interface.
+    sys::set_interface_up(name, true)
+}
+
+/// Name of the interface's queueing discipline: `noop` as long as it drops everything.
+fn queueing_discipline(name: &str) -> io::Result<Vec<u8>> {
+    let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
+    message[NETLINK_HEADER + 4..NETLINK_HEADER + 8].copy_from_slice(&sys::interface_index(name)?.to_ne_bytes());
+    address(&mut message, libc::RTM_GETLINK, libc::NLM_F_REQUEST);
+    let answer = request(&message)?;
+    attribute(&answer, IFLA_QDISC)
+        .map(|value| value.strip_suffix(b"\0").unwrap_or(value).to_vec())
+        .ok_or_else(|| acknowledgement(&answer).err().unwrap_or_else(|| io::Error::from(io::ErrorKind::InvalidData)))
+}
+
+/// The value of the attribute `kind` of a message about an interface.
+fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut rest = message.get(NETLINK_HEADER + INTERFACE_HEADER..)?;
+    loop {
+        let (&length, tail) = rest.split_first_chunk::<2>()?;
+        let (&found, _) = tail.split_first_chunk::<2>()?;
+        let length = usize::from(u16::from_ne_bytes(length));
+        let value = rest.get(4..length)?;
+        if u16::from_ne_bytes(found) == kind {
+            return Some(value);
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+}

@@ -1,0 +1,222 @@
+//! What active leaf queues (CoDel, FQ-CoDel) need of frames. A label says which flow a frame belongs to and whether it may be
+//! marked. A mark tells its receiver that it has met congestion.
+//!
+//! A flow is what RFC 8290, Section 3.1 takes for one: addresses, protocol and ports. They are hashed with a salt that is new
+//! with each start, so that nobody outside can choose flows that meet in one queue. Only frames of classes whose queues need
+//! labels are looked at.
+//!
+//! Marks are those of RFC 3168: CE in the two lowest bits of IPv4's type of service or of IPv6's traffic class. A frame that
+//! has neither ECT nor CE may not be marked, and its queue drops it instead.
+
+use std::hash::{BuildHasher, RandomState};
+
+use fairlink_config::matching::FrameKey;
+use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, QueueKind, flow_bits};
+
+use crate::wire::checksum;
+use crate::wire::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
+use crate::wire::parse::MAX_TAGS;
+
+/// The code point of a packet that has met congestion.
+const CE: u8 = 3;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Wants {
+    flow: bool,
+    ecn: bool,
+}
+
+/// Labels frames for active queues, in the upper half of their handles.
+#[derive(Debug)]
+pub(crate) struct Labels {
+    /// By class; empty where no class wants labels.
+    wants: Vec<Wants>,
+    salt: RandomState,
+}
+
+impl Labels {
+    /// Labels as the leaves of `tree` want them.
+    #[must_use]
+    pub(crate) fn new(tree: &Hierarchy) -> Self {
+        let mut wants = vec![Wants::default(); tree.len()];
+        for &leaf in tree.leaves() {
+            let config = tree.config(leaf);
+            let flow = config.queue == QueueKind::FqCoDel;
+            wants[leaf.index()] = Wants { flow, ecn: config.queue.is_active() && config.ecn };
+        }
+        if !wants.iter().any(|wants| wants.flow || wants.ecn) {
+            wants.clear();
+        }
+        Self { wants, salt: RandomState::new() }
+    }
+
+    /// The upper half of the handle of the frame in `bytes`, of `class`, whose key is `key`.
+    #[must_use]
+    #[inline]
+    pub(crate) fn of(&self, class: ClassId, key: &FrameKey, bytes: &[u8]) -> u64 {
+        let Some(&Wants { flow, ecn }) = self.wants.get(class.index()) else { return 0 };
+        let flow = if flow {
+            let tuple = (&key.src, &key.dst, key.proto, key.sport, key.dport);
+            flow_bits((self.salt.hash_one(tuple) >> 32) as u32)
+        } else {
+            0
+        };
+        if ecn && is_ecn_capable(bytes) { flow | ECN_CAPABLE } else { flow }
+    }
+}
+
+/// Where a frame's IP header begins, and its version.
+fn ip_header(bytes: &[u8]) -> Option<(usize, u8)> {
+    let (mut at, mut kind) = (ethernet::HEADER, be16(bytes, 12)?);
+    for _ in 0..MAX_TAGS {
+        if !is_vlan(kind) {
+            break;
+        }
+        kind = be16(bytes, at + 2)?;
+        at += 4;
+    }
+    if kind == PPPOE_SESSION {
+        kind = match (be16(bytes, at)?, be16(bytes, at + 6)?) {
+            (0x1100, PPP_IPV4) => IPV4,
+            (0x1100, PPP_IPV6) => IPV6,
+            _ => return None,
+        };
+        at += 8;
+    }
+    let version = match kind {
+        IPV4 => 4,
+        IPV6 => 6,
+        _ => return None,
+    };
+    let header = bytes.get(at..)?;
+    let whole = header.len() >= if version == 4 { 20 } else { 40 };
+    (whole && header[0] >> 4 == version).then_some((at, version))
+}
+
+/// Whether the frame in `bytes` is an IP packet that has ECT or CE.
+#[must_use]
+pub(crate) fn is_ecn_capable(bytes: &[u8]) -> bool {
+    match ip_header(bytes) {
+        Some((at, 4)) => bytes[at + 1] & CE != 0,
+        Some((at, _)) => bytes[at + 1] >> 4 & CE != 0,
+        None => false,
+    }
+}
+
+/// Sets CE in the frame in `bytes` if it [`is_ecn_capable`], and brings IPv4's checksum up to date. Returns whether
+/// it is.
+pub(crate) fn mark_congestion(bytes: &mut [u8]) -> bool {
+    if !is_ecn_capable(bytes) {
+        return false;
+    }
+    match ip_header(bytes) {
+        Some((at, 4)) => {
+            let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            bytes[at + 1] |= CE;
+            let after = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
+            let old = u16::from_be_bytes([bytes[at + 10], bytes[at + 11]]);
+            let sum = checksum::fold(u64::from(!old) + u64::from(!before) + u64::from(after));
+            bytes[at + 10..at + 12].copy_from_slice(&(!sum).to_be_bytes());
+        }
+        Some((at, _)) => bytes[at + 1] |= CE << 4,
+        None => {}
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::parse::frame_key;
+    use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
+    use fairlink_core::{ClassConfig, LinkConfig, Rate};
+    use proptest::prelude::*;
+
+    fn frame(v6: bool, tags: usize, ecn: u8, dscp: u8, port: u16) -> Vec<u8> {
+        let ethernet = PacketBuilder::ethernet2([2; 6], [3; 6]);
+        let mut frame = Vec::new();
+        if v6 {
+            let mut packet = Vec::new();
+            ethernet.ipv6([1; 16], [2; 16], 9).udp(port, 9).write(&mut packet, &[0; 10]).unwrap();
+            packet[15] |= (dscp & 3) << 6 | ecn << 4;
+            packet[14] |= dscp >> 2;
+            frame.extend(packet);
+        } else {
+            let mut packet = Vec::new();
+            ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9).udp(port, 9).write(&mut packet, &[0; 10]).unwrap();
+            packet[15] = dscp << 2 | ecn;
+            let header = etherparse::Ipv4Header::from_slice(&packet[14..]).unwrap().0;
+            packet[24..26].copy_from_slice(&header.calc_header_checksum().to_be_bytes());
+            frame.extend(packet);
+        }
+        for tag in 0..tags {
+            frame.splice(12..12, [0x81, 0, 0, tag as u8]);
+        }
+        frame
+    }
+
+    proptest! {
+        #[test]
+        fn a_mark_sets_ce_keeps_all_else_and_leaves_a_right_checksum(
+            v6: bool, tags in 0usize..3, ecn in 0u8..4, dscp in 0u8..64, port: u16,
+        ) {
+            let before = frame(v6, tags, ecn, dscp, port);
+            let mut after = before.clone();
+            prop_assert_eq!(mark_congestion(&mut after), ecn != 0);
+            if ecn == 0 {
+                prop_assert_eq!(after, before);
+                return Ok(());
+            }
+            let read = |frame: &[u8]| match SlicedPacket::from_ethernet(frame).unwrap().net.unwrap() {
+                NetSlice::Ipv4(ip) => {
+                    let header = ip.header().to_header();
+                    (header.ecn.value(), header.dscp.value(), header.header_checksum == header.calc_header_checksum())
+                }
+                NetSlice::Ipv6(ip) => (ip.header().ecn().value(), ip.header().dscp().value(), true),
+                NetSlice::Arp(_) => unreachable!(),
+            };
+            prop_assert_eq!(read(&after), (CE, dscp, true));
+            let differ = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+            let most = if v6 { 1 } else { 3 };
+            prop_assert!(differ <= most && before.len() == after.len());
+        }
+
+        #[test]
+        fn bytes_from_anywhere_are_marked_only_where_they_may_be(mut bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            for kind in [IPV4, IPV6, ethernet::VLAN, PPPOE_SESSION] {
+                if bytes.len() > 15 {
+                    bytes[12..14].copy_from_slice(&kind.to_be_bytes());
+                }
+                let before = bytes.clone();
+                let may = is_ecn_capable(&bytes);
+                prop_assert_eq!(mark_congestion(&mut bytes), may);
+                prop_assert!(may || bytes == before);
+            }
+        }
+    }
+
+    fn labels(queue: QueueKind, ecn: bool) -> Labels {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1).unwrap()));
+        tree.add(ClassId::ROOT, ClassConfig { queue, ecn, ..ClassConfig::default() }).unwrap();
+        Labels::new(&tree.build().unwrap())
+    }
+
+    #[test]
+    fn flows_are_told_apart_alike_within_one_start_and_otherwise_in_the_next() {
+        let label = |labels: &Labels, port, ecn| {
+            let bytes = frame(false, 0, ecn, 0, port);
+            labels.of(ClassId(1), &frame_key(&bytes), &bytes)
+        };
+        let (fair, other) = (labels(QueueKind::FqCoDel, true), labels(QueueKind::FqCoDel, true));
+        let flows: std::collections::HashSet<u64> = (0..200).map(|port| label(&fair, port, 0)).collect();
+        assert!(flows.len() > 195, "{}", flows.len());
+        assert!((0..200).all(|port| label(&fair, port, 0) == label(&fair, port, 0)));
+        assert!((0..200).any(|port| label(&fair, port, 0) != label(&other, port, 0)));
+        assert_eq!(label(&fair, 7, 2), label(&fair, 7, 0) | ECN_CAPABLE);
+        assert!(flows.iter().all(|flow| flow & u64::from(u32::MAX) == 0));
+        assert_eq!(label(&labels(QueueKind::CoDel, true), 7, 1), ECN_CAPABLE);
+        assert_eq!(label(&labels(QueueKind::CoDel, false), 7, 1), 0);
+        assert_eq!(label(&labels(QueueKind::Fifo, true), 7, 1), 0);
+    }
+}
