@@ -12,10 +12,13 @@
 //! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
+use std::io;
+use std::ops::Range;
+
 use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit};
-use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition, Sent};
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
 use crate::wire::classify::Classifier;
@@ -231,39 +234,26 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
     /// Hands over what is outgoing, as much as the output takes.
     fn hand_over(&mut self) {
-        self.frames.clear();
-        self.frames.extend(self.outgoing.iter().map(|packet| packet.handle as u32));
-        let mut done = 0;
-        while done < self.frames.len() {
-            let sent = match self.output.send(&mut self.pool, &self.frames[done..]) {
-                Ok(sent) => sent,
-                Err(error) => {
-                    self.error.get_or_insert(error);
-                    break;
+        let Self { pool, output, clock, counters, outgoing, frames, .. } = self;
+        frames.clear();
+        frames.extend(outgoing.iter().map(|packet| packet.handle as u32));
+        let (done, error) = offer(output, pool, frames, |pool, outcome| match outcome {
+            Outcome::Accepted(range) => {
+                let now = clock.now();
+                for (packet, &frame) in outgoing[range.clone()].iter().zip(&frames[range]) {
+                    counters.sent(packet.class, packet.len, now.saturating_sub(pool.info(frame).received));
                 }
-            };
-            let now = self.clock.now();
-            for index in done..done + sent.accepted {
-                let Packet { class, len, .. } = self.outgoing[index];
-                let frame = self.frames[index];
-                let delay = now.saturating_sub(self.pool.info(frame).received);
-                self.counters.sent(class, len, delay);
             }
-            done += sent.accepted;
-            let Some(reason) = sent.refused else {
-                self.output_busy += u64::from(done < self.frames.len());
-                break;
-            };
-            let Packet { class, len, .. } = self.outgoing[done];
-            let too_long = reason.raw_os_error() == Some(libc::EMSGSIZE);
-            self.counters.refused(class, len, if too_long { Refusal::TooLong } else { Refusal::Other });
-            self.pool.give_back(self.frames[done]);
-            done += 1;
-        }
-        self.moved |= done > 0;
+            Outcome::Refused(index, reason) => {
+                let Packet { class, len, .. } = outgoing[index];
+                let too_long = reason.raw_os_error() == Some(libc::EMSGSIZE);
+                counters.refused(class, len, if too_long { Refusal::TooLong } else { Refusal::Other });
+            }
+        });
+        self.output_busy += u64::from(error.is_none() && done < self.outgoing.len());
         self.outgoing.drain(..done);
-        // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
-        self.output.reclaim(&mut self.pool);
+        self.moved |= done > 0;
+        self.note(error);
     }
 
     /// The other direction: fetch and hand over, first in, first out.
@@ -271,9 +261,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let Some(mut stats) = self.reverse else { return };
         if self.takes_reverse() {
             let mut arrivals = std::mem::take(&mut self.arrivals);
-            if let Err(error) = self.output.receive(&mut self.pool, now, BATCH, &mut arrivals) {
-                self.error.get_or_insert(error);
-            }
+            let received = self.output.receive(&mut self.pool, now, BATCH, &mut arrivals);
+            self.note(received.err());
             for arrival in arrivals.drain(..) {
                 self.moved = true;
                 stats.received.count(arrival.len);
@@ -286,31 +275,61 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             self.arrivals = arrivals;
         }
-        let mut done = 0;
-        while done < self.back.len() {
-            let sent = match self.input.send(&mut self.pool, &self.back[done..]) {
-                Ok(sent) => sent,
-                Err(error) => {
-                    self.error.get_or_insert(error);
-                    break;
-                }
-            };
-            for &frame in &self.back[done..done + sent.accepted] {
-                stats.sent.count(self.pool.info(frame).len);
-            }
-            done += sent.accepted;
-            if sent.refused.is_none() {
-                break;
-            }
-            stats.dropped.count(self.pool.info(self.back[done]).len);
-            self.pool.give_back(self.back[done]);
-            done += 1;
-        }
-        self.moved |= done > 0;
+        let Self { pool, input, back, .. } = self;
+        let (done, error) = offer(input, pool, back, |pool, outcome| match outcome {
+            Outcome::Accepted(range) => back[range].iter().for_each(|&frame| stats.sent.count(pool.info(frame).len)),
+            Outcome::Refused(index, _) => stats.dropped.count(pool.info(back[index]).len),
+        });
         self.back.drain(..done);
-        self.input.reclaim(&mut self.pool);
+        self.moved |= done > 0;
+        self.note(error);
         self.reverse = Some(stats);
     }
+
+    /// Keeps the first error of a turn, which ends it.
+    fn note(&mut self, error: Option<BackendError>) {
+        if let Some(error) = error {
+            self.error.get_or_insert(error);
+        }
+    }
+}
+
+/// What became of frames that were offered to an interface, by their places among them.
+enum Outcome {
+    /// It has accepted these.
+    Accepted(Range<usize>),
+    /// It never takes this one, which goes back to the pool.
+    Refused(usize, io::Error),
+}
+
+/// Offers `frames` to `backend` in order, until it is busy or gone, and tells `account` what became of them. Returns how many
+/// were accepted or refused.
+fn offer(
+    backend: &mut impl Backend,
+    pool: &mut FramePool,
+    frames: &[u32],
+    mut account: impl FnMut(&FramePool, Outcome),
+) -> (usize, Option<BackendError>) {
+    let mut done = 0;
+    let mut gone = None;
+    while done < frames.len() {
+        let Sent { accepted, refused } = match backend.send(pool, &frames[done..]) {
+            Ok(sent) => sent,
+            Err(error) => {
+                gone = Some(error);
+                break;
+            }
+        };
+        account(pool, Outcome::Accepted(done..done + accepted));
+        done += accepted;
+        let Some(reason) = refused else { break };
+        account(pool, Outcome::Refused(done, reason));
+        pool.give_back(frames[done]);
+        done += 1;
+    }
+    // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
+    backend.reclaim(pool);
+    (done, gone)
 }
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
@@ -330,9 +349,8 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         }
         let started = self.lap();
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        if let Err(error) = self.input.receive(&mut self.pool, now, BATCH, &mut arrivals) {
-            self.error.get_or_insert(error);
-        }
+        let received = self.input.receive(&mut self.pool, now, BATCH, &mut arrivals);
+        self.note(received.err());
         let fetched = self.lap();
         self.moved |= !arrivals.is_empty();
         for Arrival { frame, len, condition } in arrivals.drain(..) {
