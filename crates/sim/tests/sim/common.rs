@@ -1,8 +1,7 @@
 //! Scenarios made in a few words.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, Share,
-    registry::{build, find},
+    ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Members, Nanos, Overhead, Rate, Share, registry::find,
 };
 use fairlink_sim::{Options, Run, Scenario, SimError, simulate};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
@@ -40,6 +39,6 @@ pub(crate) fn scenario(tree: Hierarchy, sources: Vec<SourceSpec>, duration: Nano
 }
 
 pub(crate) fn run(scenario: &Scenario, scheduler: &str) -> Result<Run, SimError> {
-    let scheduler = build(find(scheduler).unwrap(), &scenario.tree, Leniency::Refuse).unwrap();
+    let scheduler = find(scheduler).unwrap().build(&scenario.tree, Leniency::Refuse, Members::new()).unwrap();
     simulate(scenario, "tested", scheduler, &Options::default(), &mut ())
 }

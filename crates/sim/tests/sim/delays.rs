@@ -2,8 +2,8 @@
 
 use crate::common::{rate, scenario, weighted};
 use fairlink_core::{
-    ClassConfig, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, SchedulerInfo, ServiceCurve,
-    registry::{SCHEDULERS, build},
+    ClassConfig, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Members, Nanos, SchedulerInfo, ServiceCurve,
+    registry::SCHEDULERS,
 };
 use fairlink_sim::{Options, simulate};
 use fairlink_theory::latency::delay_bounds;
@@ -51,14 +51,14 @@ fn random_case(seed: u64, info: &SchedulerInfo, curves: bool) -> (Hierarchy, Vec
 #[test]
 fn no_delay_exceeds_its_bound_under_any_scheduler_that_has_one() {
     let mut with_bounds = Vec::new();
-    for info in SCHEDULERS.iter().filter(|info| info.bounds.contains(&"delay")) {
+    for info in SCHEDULERS.iter().filter(|info| info.promises.delay.is_some()) {
         let (mut bounded, mut tightest) = (0, 0.0f64);
         for seed in 0..12 {
             let curves = info.supports(Feature::ServiceCurves);
             let (tree, sources) = random_case(seed, info, curves);
             let bounds = delay_bounds(info, &tree);
             let scenario = scenario(tree, sources, Nanos::from_secs(2));
-            let scheduler = build(info, &scenario.tree, Leniency::Refuse).unwrap();
+            let scheduler = info.build(&scenario.tree, Leniency::Refuse, Members::new()).unwrap();
             let run = simulate(&scenario, info.name, scheduler, &Options::default(), &mut ()).unwrap();
             for (leaf, measured) in scenario.tree.leaves().iter().zip(&run.classes) {
                 let source = scenario.sources.iter().find(|source| source.class == *leaf).unwrap();

@@ -3,8 +3,8 @@
 
 use crate::common::{rate, run, scenario, weighted};
 use fairlink_core::{
-    ClassConfig, ClassId, DropReason, Hierarchy, Leniency, LinkConfig, Nanos,
-    registry::{build, find},
+    ClassConfig, ClassId, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos,
+    registry::find,
     schedulers::hls::{CREDITS_PER_BYTE, RunWeights},
 };
 use fairlink_sim::{Observer, Options, Scenario, simulate};
@@ -96,7 +96,7 @@ fn random_demand(random: &mut Random, tree: &Hierarchy, duration: Nanos) -> Vec<
 }
 
 fn weights_as_run(tree: &Hierarchy) -> Weights {
-    let run = RunWeights::of(tree);
+    let run = RunWeights::of(tree).unwrap();
     let credits = (0..tree.len()).map(|id| run.credits(ClassId(id as u32))).collect();
     Weights::new(tree, credits, CREDITS_PER_BYTE).unwrap()
 }
@@ -144,7 +144,7 @@ fn unfairness_over_bound(seed: u64, scheduler: &str) -> (f64, u64) {
     // Theorem 3 for siblings i, j is halves[i] + halves[j].
     let halves = per_weight_of_aggregates(tree, &weights, &bounds);
     let mut measure = Measure { meter: FairnessMeter::new(tree, &weights), queued: vec![0; tree.len()], sent: 0 };
-    let scheduler = build(find(scheduler).unwrap(), tree, Leniency::Ignore).unwrap();
+    let scheduler = find(scheduler).unwrap().build(tree, Leniency::Ignore, Members::new()).unwrap();
     simulate(&scenario, "tested", scheduler, &Options::default(), &mut measure).unwrap();
     let mut worst = 0.0f64;
     for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {

@@ -61,7 +61,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
     );
     Bench {
         data_path,
-        driver: Driver::new(Metered::new(scheduler, &tree), Pacer::new(link.rate, Nanos::ZERO)),
+        driver: Driver::new(Metered::new(scheduler, &tree).unwrap(), Pacer::new(link.rate, Nanos::ZERO)).unwrap(),
         tree,
         hands,
     }
