@@ -96,8 +96,8 @@ impl SchedulerInfo {
     ) -> Result<Box<dyn Scheduler>, BuildError> {
         if leniency == Leniency::Refuse {
             let pooled = members.iter().map(|&(class, _)| (class, Feature::Pool));
-            let mut asked = self.unsupported(tree).chain(pooled.filter(|&(_, feature)| !self.supports(feature)));
-            if let Some((class, feature)) = asked.next() {
+            let mut refused = pooled.filter(|&(_, feature)| !self.supports(feature)).chain(self.unsupported(tree));
+            if let Some((class, feature)) = refused.next() {
                 return Err(BuildError::Unsupported { scheduler: self.name, class, feature });
             }
         }
