@@ -13,13 +13,11 @@
 //! | F, phi | sum of all quanta, quantum of the class |
 
 use fairlink_core::{
-    ClassId, Delay, Hierarchy, LatencyRate, NANOS_PER_SEC, Rate, SchedulerInfo, ServiceCurve, late_by,
+    ClassId, Delay, Hierarchy, LatencyRate, NANOS_PER_SEC, Rate, Ratio, SchedulerInfo, ServiceCurve, late_by,
 };
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
-
-use crate::promises::exact;
 
 /// The longest delay in seconds, its own transmission included, of a packet of a class that `server` serves, on a link of rate `link`,
 /// if the class's traffic never exceeds `burst` bytes and the server's rate.
@@ -89,6 +87,11 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
 fn first_piece(curve: &ServiceCurve) -> Option<u64> {
     let bytes = u128::from(curve.m1?.bps()) * u128::from(curve.d.0) / (8 * u128::from(NANOS_PER_SEC));
     (curve.m1 > curve.m2 && bytes > 0).then(|| u64::try_from(bytes).unwrap_or(u64::MAX))
+}
+
+/// A ratio as an exact number.
+pub(crate) fn exact(Ratio { numerator, denominator }: Ratio) -> BigRational {
+    BigRational::new(numerator.into(), denominator.into())
 }
 
 fn whole(value: impl Into<BigInt>) -> BigRational {

@@ -4,13 +4,13 @@
 //! asks what a scheduler is called.
 
 use fairlink_core::schedulers::hls::{Advances, CREDITS_PER_BYTE, RunWeights};
-use fairlink_core::{ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, Ratio, SchedulerInfo, TransmissionGap};
+use fairlink_core::{ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, SchedulerInfo, TransmissionGap};
 use num_rational::BigRational;
 use thiserror::Error;
 
 use crate::bounds::{BoundsError, HdrrBounds, HlsBounds, WorstPair};
 use crate::curves::{flat_excess, real_time_excess};
-use crate::latency::{DelayBound, delay_bounds};
+use crate::latency::{DelayBound, delay_bounds, exact};
 use crate::weights::{Weights, WeightsError};
 
 /// The weight of a class as its scheduler runs with it.
@@ -104,11 +104,6 @@ pub fn promised(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Promised, Prom
         }
         _ => Ok(none),
     }
-}
-
-/// A ratio as an exact number.
-pub(crate) fn exact(Ratio { numerator, denominator }: Ratio) -> BigRational {
-    BigRational::new(numerator.into(), denominator.into())
 }
 
 /// \[hls\] Theorems 3 and 5.
