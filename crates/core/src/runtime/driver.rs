@@ -52,6 +52,14 @@ impl Pacer {
         self.free_at()
     }
 
+    /// The link has another rate from now on. What it was given before leaves as it was paced then.
+    pub fn set_rate(&mut self, rate: Rate) {
+        // The fraction is in units of the rate before.
+        self.free_at = self.free_at();
+        self.fraction = 0;
+        self.rate = rate;
+    }
+
     /// There was nothing to send at `now`: time before it is not made up for.
     pub fn idle(&mut self, now: Nanos) {
         self.forgive(now);
@@ -221,6 +229,11 @@ impl<S: Scheduler> Driver<S> {
         &mut self.scheduler
     }
 
+    /// The link has another rate from now on; see [`Pacer::set_rate`].
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.pacer.set_rate(rate);
+    }
+
     /// The pacing.
     pub fn pacer(&self) -> &Pacer {
         &self.pacer
@@ -295,6 +308,16 @@ mod tests {
         // Late while there is backlog: both are due, as if the first had started in time.
         assert_eq!(driver.turn(Nanos(119_000), &mut port), Wake::At(Nanos(124_000)));
         assert_eq!(port.1, [Nanos(8_000), Nanos(108_000), Nanos(116_000), Nanos(124_000)]);
+    }
+
+    #[test]
+    fn a_change_of_rate_counts_from_the_next_packet_on() {
+        let mut pacer = Pacer::new(gbps(3), Nanos(1));
+        // 2666.67 ns, rounded up when the rate changes.
+        pacer.charge(Nanos(0), 1000);
+        pacer.set_rate(gbps(1));
+        assert_eq!(pacer.free_at(), Nanos(2_667));
+        assert_eq!(pacer.charge(Nanos(2_667), 1000), Nanos(10_667));
     }
 
     #[test]
