@@ -274,6 +274,7 @@ impl<D: Discipline> Scheduler for Composed<D> {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.finish();

@@ -164,6 +164,7 @@ impl<P: Potential> Scheduler for Rps<P> {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         // The potential is looked at when packets arrive, and only then.
         self.now = self.now.max(now);

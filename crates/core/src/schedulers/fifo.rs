@@ -102,6 +102,7 @@ impl Scheduler for Fifo {
         self.queue.push(packet);
     }
 
+    #[inline]
     fn dequeue(&mut self, _now: Nanos, _drops: &mut dyn DropSink) -> Dequeued {
         self.pop().map_or(Dequeued::Idle, Dequeued::Packet)
     }

@@ -125,6 +125,7 @@ impl Scheduler for VirtualClock {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         let Some((index, _)) = self.heads.first() else { return Dequeued::Idle };

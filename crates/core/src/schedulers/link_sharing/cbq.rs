@@ -415,6 +415,7 @@ impl Scheduler for Cbq {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.turn();

@@ -481,6 +481,7 @@ impl Scheduler for Htb {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.turn_colours();

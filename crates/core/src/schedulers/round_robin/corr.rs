@@ -197,6 +197,7 @@ impl Scheduler for Corr {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         for _ in 0..2 {
             if let Some(packet) = self.major(now, drops).or_else(|| self.minor(now, drops)) {

@@ -174,7 +174,7 @@ impl Turns {
     }
 
     /// Takes out the packet that is next; nothing where no class is in.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         for pass in 0..2 {
             for _ in 0..self.ring.len() {
@@ -313,6 +313,7 @@ impl Scheduler for Drr {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.turns.next(&mut self.flows, now, drops).map_or(Dequeued::Idle, Dequeued::Packet)
     }

@@ -166,6 +166,7 @@ impl Scheduler for DrrPlus {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         let packet = self.critical.next(&mut self.flows, now, drops);

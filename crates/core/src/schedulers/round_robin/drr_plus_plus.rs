@@ -199,6 +199,7 @@ impl Scheduler for DrrPlusPlus {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         if self.flows.backlog().packets == 0 {
             return Dequeued::Idle;

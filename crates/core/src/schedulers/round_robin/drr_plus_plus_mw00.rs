@@ -166,6 +166,7 @@ impl Scheduler for Mw00 {
         self.list(class.0);
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         if self.flows.backlog().packets == 0 {
             return Dequeued::Idle;

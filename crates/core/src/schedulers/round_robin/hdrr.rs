@@ -196,6 +196,7 @@ impl Scheduler for Hdrr {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         let leaf = if self.visited == NIL {
             let Some(leaf) = self.choose() else { return Dequeued::Idle };

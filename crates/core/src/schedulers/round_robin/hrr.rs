@@ -163,6 +163,7 @@ impl Scheduler for Hrr {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.turn(now);
         if self.flows.backlog().packets == 0 {

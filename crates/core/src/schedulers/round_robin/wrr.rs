@@ -112,6 +112,7 @@ impl Scheduler for Wrr {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         let Some(flow) = self.ring.first(&self.flows) else { return Dequeued::Idle };
         let Some(packet) = self.flows.pop(flow, now, drops) else { unreachable!("class {flow} is listed and empty") };

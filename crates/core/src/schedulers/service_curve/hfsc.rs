@@ -529,6 +529,7 @@ impl Scheduler for Hfsc {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         if self.slab.queued() == 0 {

@@ -96,6 +96,7 @@ impl Sced {
     }
 
     /// Deadline of the head packet of a leaf, if there is one.
+    #[inline(always)]
     fn deadline(&self, index: u32) -> Option<u128> {
         let len = self.flows.head_len(index)?;
         let Class { deadlines, served } = self.flows.state(index);
@@ -103,6 +104,7 @@ impl Sced {
     }
 
     /// Lists a leaf under the deadline of its head.
+    #[inline(always)]
     fn list(&mut self, index: u32) {
         match self.deadline(index) {
             Some(deadline) => self.heads.set(index, deadline),
@@ -124,6 +126,7 @@ impl Scheduler for Sced {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         let Some((index, _)) = self.heads.first() else { return Dequeued::Idle };

@@ -286,6 +286,7 @@ impl Scheduler for FqSds {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.release(now);
         let index = if let Some((index, _)) = self.server.first() {

@@ -168,6 +168,7 @@ impl Scheduler for FqSdsSced {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.advance(now);
         let by_curve = self.eligible.first().map(|(index, _)| index);
