@@ -2,11 +2,14 @@
 //!
 //! Source of the notation: \[hls\] Section II (parent, children, leaf, guarantee, weight).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::class::{ClassConfig, Feature, LinkConfig, Share};
+use super::memory::OutOfMemory;
 use super::packet::ClassId;
+use crate::parts::memory::{filled, slice};
 
 /// Largest number of leaves in a hierarchy.
 pub const MAX_LEAVES: usize = 1_000_000;
@@ -72,6 +75,17 @@ pub enum HierarchyError {
     NoQueueSpace,
     /// No class at all.
     NoClasses,
+    /// There is no memory for so many classes.
+    OutOfMemory {
+        /// Bytes that were asked for at once.
+        bytes: u64,
+    },
+}
+
+impl From<OutOfMemory> for HierarchyError {
+    fn from(OutOfMemory { bytes }: OutOfMemory) -> Self {
+        Self::OutOfMemory { bytes }
+    }
 }
 
 impl fmt::Display for HierarchyError {
@@ -101,6 +115,7 @@ impl fmt::Display for HierarchyError {
             Self::MaxPacket { bytes } => write!(f, "a largest packet of {bytes} B is outside 1 .. {MAX_PACKET} B"),
             Self::NoQueueSpace => write!(f, "the link must be able to queue at least one packet"),
             Self::NoClasses => write!(f, "there is no class"),
+            Self::OutOfMemory { bytes } => OutOfMemory { bytes }.fmt(f),
         }
     }
 }
@@ -124,8 +139,8 @@ struct Node {
 pub struct Hierarchy {
     link: LinkConfig,
     nodes: Vec<Node>,
-    children: Vec<ClassId>,
-    leaves: Vec<ClassId>,
+    children: Box<[ClassId]>,
+    leaves: Box<[ClassId]>,
     levels: usize,
 }
 
@@ -162,6 +177,7 @@ impl HierarchyBuilder {
         if self.nodes.len() > 2 * MAX_LEAVES {
             return Err(HierarchyError::TooManyLeaves { leaves: self.nodes.len() });
         }
+        self.nodes.try_reserve(1).map_err(|_| OutOfMemory { bytes: (size_of::<Node>() * self.nodes.len()) as u64 })?;
         self.nodes.push(Node { parent, depth, config, weight, children: (0, 0), children_weight: 0 });
         Ok(class)
     }
@@ -180,18 +196,19 @@ impl HierarchyBuilder {
         if self.nodes.len() == 1 {
             return Err(HierarchyError::NoClasses);
         }
-        let children = self.group_children();
-        let mut leaves = Vec::new();
+        let children = self.group_children()?;
         let mut levels = 0;
-        for (index, node) in self.nodes.iter().enumerate().skip(1) {
+        let mut count = 0;
+        for node in self.nodes.iter().skip(1) {
             levels = levels.max(usize::from(node.depth));
-            if node.children.0 == node.children.1 {
-                leaves.push(ClassId(index as u32));
-            }
+            count += usize::from(node.children.0 == node.children.1);
         }
-        if leaves.len() > MAX_LEAVES {
-            return Err(HierarchyError::TooManyLeaves { leaves: leaves.len() });
+        if count > MAX_LEAVES {
+            return Err(HierarchyError::TooManyLeaves { leaves: count });
         }
+        let is_leaf = |&class: &usize| self.nodes[class].children.0 == self.nodes[class].children.1;
+        let mut ids = (1..self.nodes.len()).filter(is_leaf).map(|class| ClassId(class as u32));
+        let leaves = slice(count, |_| ids.next().unwrap_or(ClassId::ROOT))?;
         let hierarchy = Hierarchy { link: self.link, nodes: self.nodes, children, leaves, levels };
         for index in 0..hierarchy.nodes.len() {
             hierarchy.check_siblings(ClassId(index as u32))?;
@@ -200,8 +217,8 @@ impl HierarchyBuilder {
     }
 
     /// Lays the children of each class side by side, in the order in which they were added.
-    fn group_children(&mut self) -> Vec<ClassId> {
-        let mut counts = alloc::vec![0u32; self.nodes.len()];
+    fn group_children(&mut self) -> Result<Box<[ClassId]>, OutOfMemory> {
+        let mut counts = filled(self.nodes.len(), 0u32)?;
         for index in 1..self.nodes.len() {
             let Node { parent, weight, .. } = self.nodes[index];
             counts[parent.index()] += 1;
@@ -209,18 +226,18 @@ impl HierarchyBuilder {
             self.nodes[parent.index()].children_weight += weight;
         }
         let mut start = 0;
-        for (node, count) in self.nodes.iter_mut().zip(&counts) {
+        for (node, count) in self.nodes.iter_mut().zip(counts.iter()) {
             node.children = (start, start);
             start += count;
         }
-        let mut children = alloc::vec![ClassId::ROOT; start as usize];
+        let mut children = filled(start as usize, ClassId::ROOT)?;
         for index in 1..self.nodes.len() {
             let parent = self.nodes[index].parent.index();
             let end = &mut self.nodes[parent].children.1;
             children[*end as usize] = ClassId(index as u32);
             *end += 1;
         }
-        children
+        Ok(children)
     }
 }
 

@@ -6,10 +6,12 @@ use core::fmt;
 use super::class::Feature;
 use super::hierarchy::Hierarchy;
 use super::lender::Members;
+use super::memory::OutOfMemory;
 use super::packet::ClassId;
 use super::promises::Promises;
 use super::scheduler::Scheduler;
 use super::units::Nanos;
+use crate::parts::memory::one;
 
 /// Whether a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +116,11 @@ pub enum Leniency {
     Ignore,
 }
 
+/// A box around a scheduler, or an error where there is no memory for it.
+pub(crate) fn boxed<S: Scheduler + 'static>(scheduler: S) -> Result<Box<dyn Scheduler>, BuildError> {
+    Ok(one(scheduler)?)
+}
+
 /// Why a scheduler could not be made for a hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildError {
@@ -180,21 +187,6 @@ impl fmt::Display for BuildError {
 }
 
 impl core::error::Error for BuildError {}
-
-/// Memory was asked for and refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfMemory {
-    /// Bytes that were asked for at once.
-    pub bytes: u64,
-}
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no memory for {} bytes at once", self.bytes)
-    }
-}
-
-impl core::error::Error for OutOfMemory {}
 
 impl From<OutOfMemory> for BuildError {
     fn from(OutOfMemory { bytes }: OutOfMemory) -> Self {

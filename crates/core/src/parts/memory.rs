@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-use crate::contract::{BuildError, OutOfMemory, Scheduler};
+use crate::contract::memory::OutOfMemory;
 
 /// Bytes that `len` entries take.
 pub(crate) const fn bytes_of<T>(len: usize) -> u64 {
@@ -38,11 +38,6 @@ pub(crate) fn slice<T>(len: usize, make: impl FnMut(usize) -> T) -> Result<Box<[
 /// `len` times the same.
 pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Box<[T]>, OutOfMemory> {
     slice(len, |_| value)
-}
-
-/// A box around a scheduler, or an error where there is no memory for it.
-pub(crate) fn boxed<S: Scheduler + 'static>(scheduler: S) -> Result<Box<dyn Scheduler>, BuildError> {
-    Ok(one(scheduler)?)
 }
 
 /// A box that can be refused. There is no `Box::try_new` in stable Rust, but a vector of one entry can be.

@@ -311,6 +311,50 @@ mod tests {
     }
 
     #[test]
+    fn what_is_pulled_is_what_is_pushed_at_the_same_times() {
+        use crate::contract::{ClassConfig, Hierarchy, LinkConfig};
+        let arrivals: Vec<(Nanos, u32)> =
+            (0..200u64).map(|n| (Nanos(n * n % 7 * 3_000 + n * 5_000), 64 + (n * 37 % 1400) as u32)).collect();
+        let mut arrivals = arrivals;
+        arrivals.sort_by_key(|&(at, _)| at);
+        let mut tree = Hierarchy::builder(LinkConfig::new(gbps(1)));
+        tree.add(crate::contract::ClassId::ROOT, ClassConfig::default()).unwrap();
+        let tree = tree.build().unwrap();
+        let driver = || {
+            let fifo = crate::schedulers::fifo::Fifo::new(&tree).unwrap();
+            Driver::new(fifo, Pacer::new(gbps(1), Nanos(10_000))).unwrap()
+        };
+        // Both are asked when they say, and when something arrives.
+        let (mut pushed, mut port) = (driver(), Arrivals(arrivals.clone(), Vec::new()));
+        let mut now = Nanos::ZERO;
+        while port.1.len() < arrivals.len() {
+            let next = port.0.first().map_or(Nanos::MAX, |&(at, _)| at);
+            now = match pushed.turn(now.max(Nanos::ZERO), &mut port) {
+                Wake::At(at) => at.min(port.0.first().map_or(Nanos::MAX, |&(at, _)| at)).max(now),
+                Wake::OnArrival => port.0.first().map_or(next, |&(at, _)| at),
+            };
+        }
+        let (mut pulled, mut done, mut waiting) = (driver(), Vec::new(), arrivals.as_slice());
+        let mut never = |_: Nanos, packet: Packet, _| panic!("{packet:?} dropped");
+        let mut now = Nanos::ZERO;
+        while done.len() < arrivals.len() {
+            while let Some((&(at, len), rest)) = waiting.split_first()
+                && at <= now
+            {
+                pulled.enqueue(now, Packet { handle: 0, len, class: crate::contract::ClassId(1) }, &mut never);
+                waiting = rest;
+            }
+            let arrival = waiting.first().map_or(Nanos::MAX, |&(at, _)| at);
+            match pulled.next(now, &mut never) {
+                Next::Packet { done: at, .. } => done.push(at),
+                Next::Wait(Wake::At(at)) => now = at.min(arrival).max(now),
+                Next::Wait(Wake::OnArrival) => now = arrival,
+            }
+        }
+        assert_eq!(done, port.1);
+    }
+
+    #[test]
     fn a_change_of_rate_counts_from_the_next_packet_on() {
         let mut pacer = Pacer::new(gbps(3), Nanos(1));
         // 2666.67 ns, rounded up when the rate changes.

@@ -9,9 +9,9 @@ use alloc::{format, string::String};
 
 use crate::contract::{
     Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, QueueLimits,
-    Scheduler, SchedulerInfo, WorkConserving,
+    Scheduler, SchedulerInfo, WorkConserving, boxed,
 };
-use crate::parts::memory::{Queue, boxed, bytes_of, filled};
+use crate::parts::memory::{Queue, bytes_of, filled};
 
 /// What `fifo` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {

@@ -35,11 +35,10 @@ use alloc::{format, string::String};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, OutOfMemory, Packet,
-    Promises, Scheduler, SchedulerInfo, WorkConserving,
+    Promises, Scheduler, SchedulerInfo, WorkConserving, boxed,
 };
 use crate::parts::{
     heap::Heap,
-    memory::boxed,
     tags::{TagQueue, TagSlab},
 };
 

@@ -2,6 +2,7 @@
 //! trees and sequences of calls; and the suite itself, checked on schedulers with one fault each.
 
 mod broken;
+mod change;
 mod checks;
 mod field;
 mod metering;

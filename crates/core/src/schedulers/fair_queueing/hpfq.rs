@@ -22,8 +22,7 @@
 //! DIFFERENCE: the root chooses when it is asked for a packet, the other classes when one of theirs has left.
 
 use crate::bases::composed::Composed;
-use crate::contract::{ClassId, Fairness, Feature, Hierarchy, Promises, Ratio, SchedulerInfo, WorkConserving};
-use crate::parts::memory::boxed;
+use crate::contract::{ClassId, Fairness, Feature, Hierarchy, Promises, Ratio, SchedulerInfo, WorkConserving, boxed};
 use crate::schedulers::wf2q_plus::Wf2qPlus;
 use alloc::vec::Vec;
 

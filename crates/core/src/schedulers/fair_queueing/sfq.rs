@@ -23,10 +23,9 @@
 use alloc::{format, string::String};
 
 use crate::bases::composed::{Composed, Discipline};
-use crate::contract::{Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, WorkConserving, late_by};
+use crate::contract::{Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, WorkConserving, boxed, late_by};
 use crate::parts::{
     heap::Heap,
-    memory::boxed,
     virtual_time::{Sessions, lower_by},
 };
 

@@ -32,12 +32,11 @@ use alloc::{format, string::String};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, late_by,
+    SchedulerInfo, WorkConserving, boxed, late_by,
 };
 use crate::parts::{
     curve::{Curve, Shape, lines, planning_memory, ticks},
     heap::Heap,
-    memory::boxed,
     tags::{TagQueue, TagSlab},
 };
 

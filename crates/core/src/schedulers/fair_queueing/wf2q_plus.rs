@@ -32,11 +32,10 @@ use alloc::{format, string::String};
 
 use crate::bases::composed::{Composed, Discipline};
 use crate::contract::{
-    Delay, Fairness, Feature, Hierarchy, OutOfMemory, Promises, Ratio, SchedulerInfo, WorkConserving, late_by,
+    Delay, Fairness, Feature, Hierarchy, OutOfMemory, Promises, Ratio, SchedulerInfo, WorkConserving, boxed, late_by,
 };
 use crate::parts::{
     heap::Heap,
-    memory::boxed,
     virtual_time::{Sessions, UNITS_PER_BYTE, lower_by},
 };
 

@@ -35,8 +35,8 @@
 use alloc::{format, string::String};
 
 use crate::bases::rate_proportional::{Potential, Rps};
-use crate::contract::{Delay, Nanos, OutOfMemory, Promises, Rate, SchedulerInfo, WorkConserving, late_by};
-use crate::parts::{heap::Heap, memory::boxed, virtual_time::Tag};
+use crate::contract::{Delay, Nanos, OutOfMemory, Promises, Rate, SchedulerInfo, WorkConserving, boxed, late_by};
+use crate::parts::{heap::Heap, virtual_time::Tag};
 
 #[cfg(test)]
 mod tests;

@@ -68,11 +68,11 @@ use alloc::{format, string::String};
 use crate::bases::borrowing::{BorrowingTree, Plan, Standing};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Rate,
-    Scheduler, SchedulerInfo, WorkConserving,
+    Scheduler, SchedulerInfo, WorkConserving, boxed,
 };
 use crate::parts::{
     heap::Heap,
-    memory::{Stack, boxed, bytes_of, filled, slice},
+    memory::{Stack, bytes_of, filled, slice},
 };
 use crate::queue::{LeafQueue, PacketSlab};
 use estimator::{Estimator, Fine, MAX_BURST, duration, fine, rounded_up};

@@ -75,9 +75,9 @@ use core::mem;
 
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos,
-    Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, room_in,
+    Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, room_in,
 };
-use crate::parts::memory::{Stack, boxed, bytes_of, filled};
+use crate::parts::memory::{Stack, bytes_of, filled};
 use crate::queue::{LeafQueue, PacketSlab};
 
 mod ceilings;

@@ -59,12 +59,12 @@ use alloc::{format, string::String};
 use crate::bases::borrowing::{BorrowingTree, Plan, Standing};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Members, Nanos,
-    Packet, Promises, Scheduler, SchedulerInfo, WorkConserving,
+    Packet, Promises, Scheduler, SchedulerInfo, WorkConserving, boxed,
 };
 use crate::parts::{
     bucket::Bucket,
     heap::Heap,
-    memory::{Stack, boxed, bytes_of, filled},
+    memory::{Stack, bytes_of, filled},
 };
 use crate::queue::{LeafQueue, PacketSlab};
 

@@ -37,9 +37,9 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving,
+    SchedulerInfo, WorkConserving, boxed,
 };
-use crate::parts::{heap::Heap, memory::boxed};
+use crate::parts::heap::Heap;
 
 #[cfg(test)]
 mod tests;

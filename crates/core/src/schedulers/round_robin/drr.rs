@@ -43,9 +43,9 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos, Packet,
-    Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, late_by,
+    Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, late_by,
 };
-use crate::parts::memory::{boxed, bytes_of, filled};
+use crate::parts::memory::{bytes_of, filled};
 
 /// What `drr` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {

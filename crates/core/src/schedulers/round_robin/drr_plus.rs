@@ -39,9 +39,9 @@ use alloc::{format, string::String};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
-    Scheduler, SchedulerInfo, WorkConserving,
+    Scheduler, SchedulerInfo, WorkConserving, boxed,
 };
-use crate::parts::memory::{boxed, bytes_of, filled, slice};
+use crate::parts::memory::{bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
 
 #[cfg(test)]

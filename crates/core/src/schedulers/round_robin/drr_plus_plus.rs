@@ -50,9 +50,9 @@ use alloc::{format, string::String};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, Nanos, OutOfMemory,
-    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed,
 };
-use crate::parts::memory::{boxed, bytes_of, slice};
+use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::drr::{self, Deficit, Turns, need};
 
 #[cfg(test)]

@@ -40,9 +40,9 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving,
+    SchedulerInfo, WorkConserving, boxed,
 };
-use crate::parts::memory::{boxed, bytes_of, slice};
+use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::{
     drr::{self, Deficit, Turns, need},
     drr_plus_plus::critical,

@@ -37,11 +37,11 @@ use alloc::{format, string::String};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, TransmissionGap, WorkConserving,
+    SchedulerInfo, TransmissionGap, WorkConserving, boxed,
 };
 use crate::parts::{
     heap::Heap,
-    memory::{Stack, boxed, bytes_of, filled, slice},
+    memory::{Stack, bytes_of, filled, slice},
     virtual_time::{self, Sessions, lower_by},
 };
 

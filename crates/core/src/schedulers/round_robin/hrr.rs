@@ -36,9 +36,8 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving,
+    SchedulerInfo, WorkConserving, boxed,
 };
-use crate::parts::memory::boxed;
 
 #[cfg(test)]
 mod tests;

@@ -25,9 +25,9 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving,
+    SchedulerInfo, WorkConserving, boxed,
 };
-use crate::parts::memory::{boxed, bytes_of, slice};
+use crate::parts::memory::{bytes_of, slice};
 
 /// What `wrr` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {

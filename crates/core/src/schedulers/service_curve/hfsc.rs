@@ -58,12 +58,12 @@ use alloc::{format, string::String};
 
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, Packet,
-    Promises, Scheduler, SchedulerInfo, Share, WorkConserving,
+    Promises, Scheduler, SchedulerInfo, Share, WorkConserving, boxed,
 };
 use crate::parts::{
     curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, planning_memory, real_time_shapes, ticks},
     heap::Heap,
-    memory::{Stack, boxed, bytes_of, filled, slice},
+    memory::{Stack, bytes_of, filled, slice},
 };
 use crate::queue::{LeafQueue, PacketSlab};
 

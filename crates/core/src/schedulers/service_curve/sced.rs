@@ -30,12 +30,12 @@ use alloc::{format, string::String};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving,
+    SchedulerInfo, WorkConserving, boxed,
 };
 use crate::parts::{
     curve::{Curve, Shape, admit, lines, planning_memory, real_time_shapes, ticks},
     heap::Heap,
-    memory::{boxed, slice},
+    memory::slice,
 };
 
 /// What `sced` is and supports.

@@ -50,11 +50,11 @@ use alloc::{format, string::String};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LeakyBucket, NANOS_PER_SEC,
-    Nanos, OutOfMemory, Packet, Promises, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving, late_by,
+    Nanos, OutOfMemory, Packet, Promises, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving, boxed,
+    late_by,
 };
 use crate::parts::{
     heap::Heap,
-    memory::boxed,
     tags::{TagQueue, TagSlab},
     virtual_time::{Pace, Tag},
 };

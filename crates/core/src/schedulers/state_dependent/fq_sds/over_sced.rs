@@ -35,12 +35,11 @@ use super::{free, limits, session};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
-    QueueLimits, Scheduler, SchedulerInfo,
+    QueueLimits, Scheduler, SchedulerInfo, boxed,
 };
 use crate::parts::{
     curve::{Curve, planning_memory, ticks},
     heap::Heap,
-    memory::boxed,
 };
 use crate::schedulers::sced;
 

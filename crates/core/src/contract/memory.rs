@@ -1,0 +1,18 @@
+//! What construction ends with where there is no memory.
+
+use core::fmt;
+
+/// Memory was asked for and refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Bytes that were asked for at once.
+    pub bytes: u64,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no memory for {} bytes at once", self.bytes)
+    }
+}
+
+impl core::error::Error for OutOfMemory {}

@@ -1,0 +1,108 @@
+//! Changes while packets are queued: prepare touches nothing, commit allocates nothing, and lenders go with their classes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fairlink_core::{
+    Change, ClassId, DropReason, DropSink, Lender, Leniency, Members, Nanos, Packet, ReconfigureError, Scheduler,
+    SchedulerInfo, prepare,
+    registry::{SCHEDULERS, find},
+};
+
+use crate::trees::{TreeSpec, id};
+
+/// Counts drops without remembering them.
+#[derive(Default)]
+struct Count(u64);
+
+impl DropSink for Count {
+    fn dropped(&mut self, _: Nanos, _: Packet, _: DropReason) {
+        self.0 += 1;
+    }
+}
+
+fn full(info: &SchedulerInfo, spec: &TreeSpec, members: Members) -> Box<dyn Scheduler> {
+    let mut scheduler = info.build(&spec.build(), Leniency::Refuse, members).unwrap();
+    for handle in 0..300 {
+        let class = id(handle as usize % spec.classes.len());
+        scheduler.enqueue(Nanos::ZERO, Packet { handle, len: 1000, class }, &mut Count::default());
+    }
+    scheduler
+}
+
+#[test]
+fn a_commit_allocates_nothing_and_what_it_leaves_over_is_freed_later() {
+    let mut old = TreeSpec::flat(&[1, 2, 3]);
+    old.classes[2].limits.packets = 50;
+    let mut new = TreeSpec::flat(&[5, 1, 7, 2]);
+    new.classes[0].limits.packets = 30;
+    let survivors = [None, None, Some(ClassId(1)), Some(ClassId(4))];
+    let tree = new.build();
+    for before in SCHEDULERS {
+        for after in SCHEDULERS {
+            let mut running = full(before, &old, Members::new());
+            let change = Change {
+                scheduler: after,
+                tree: &tree,
+                leniency: Leniency::Refuse,
+                survivors: &survivors,
+                pooled: &[],
+            };
+            let prepared = prepare(&*running, &change).unwrap();
+            let (mut drops, mut retired) = (Count::default(), None);
+            let seen = allocation_counter::measure(|| {
+                retired = Some(prepared.commit(&mut running, Nanos(1), &mut drops));
+            });
+            let names = (before.name, after.name);
+            assert_eq!((seen.count_total, seen.bytes_current), (0, 0), "{names:?}");
+            // The first class is gone with 100 packets, and the second had 100 where 30 fit now.
+            assert_eq!((drops.0, running.backlog().packets), (100 + 70, 30 + 50), "{names:?}");
+            assert!(allocation_counter::measure(|| drop(retired)).bytes_current < 0, "{names:?}");
+            running.check_invariants().unwrap();
+        }
+    }
+}
+
+/// Lends always, and counts the bytes sent.
+#[derive(Debug)]
+struct Generous(Arc<AtomicU64>);
+
+impl Lender for Generous {
+    fn may_borrow(&mut self, _: Nanos) -> Result<(), Nanos> {
+        Ok(())
+    }
+
+    fn sent(&mut self, _: Nanos, bytes: u32) {
+        self.0.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_class_that_stays_a_member_of_its_pool_keeps_its_lender_through_a_change() {
+    let info = find("htb").unwrap();
+    let lent = Arc::new(AtomicU64::new(0));
+    let members: Members = vec![(ClassId(2), Box::new(Generous(lent.clone())))];
+    let mut running = full(info, &TreeSpec::flat(&[1, 1]), members);
+    // The second class becomes the first of three.
+    let new = TreeSpec::flat(&[1, 1, 1]);
+    let tree = new.build();
+    let survivors = [None, None, Some(ClassId(1))];
+    let pooled = [(ClassId(2), ClassId(1))];
+    let change =
+        Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors, pooled: &pooled };
+    let prepared = prepare(&*running, &change).unwrap();
+    assert!(running.has_lender(ClassId(2)), "prepare touches nothing");
+    drop(prepared.commit(&mut running, Nanos(1), &mut Count::default()));
+    assert!(running.has_lender(ClassId(1)) && !running.has_lender(ClassId(2)));
+    let before = lent.load(Ordering::Relaxed);
+    while running.backlog().packets > 0 {
+        let _ = running.dequeue(Nanos(2), &mut Count::default());
+    }
+    assert_eq!(lent.load(Ordering::Relaxed) - before, 150 * 1000);
+
+    let wrong = Change { pooled: &[(ClassId(3), ClassId(2))], ..change };
+    assert_eq!(prepare(&*running, &wrong).unwrap_err(), ReconfigureError::NotPooled { old: ClassId(3) });
+    // A scheduler without pools cannot take the member over.
+    let drr = Change { scheduler: find("drr").unwrap(), pooled: &[(ClassId(1), ClassId(1))], ..change };
+    assert!(matches!(prepare(&*running, &drr), Err(ReconfigureError::Build(_))));
+}

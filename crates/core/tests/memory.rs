@@ -1,0 +1,161 @@
+//! Building a scheduler takes the memory that it says beforehand, and asks for all of it in a way that can be refused: with an
+//! allocator that refuses, at every point, construction ends with an error and never with the process.
+
+use std::alloc::System;
+
+use cap::Cap;
+use fairlink_core::registry::SCHEDULERS;
+use fairlink_core::{
+    BuildError, ClassConfig, ClassId, Contract, Feature, Hierarchy, HierarchyError, LeakyBucket, Leniency, LinkConfig,
+    Members, Nanos, QueueKind, QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share,
+};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((u128::from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)) * u128::from(limit)) >> 64) as u64
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+const RATE: u64 = 1_000_000_000;
+
+fn rate(bps: u64) -> Rate {
+    Rate::from_bps(bps).unwrap()
+}
+
+/// A class that asks for much of what `info` honours.
+fn config(info: &SchedulerInfo, random: &mut Random, classes: u64) -> ClassConfig {
+    let mut asks = |feature| info.supports(feature) && random.one_in(3);
+    let small = rate(RATE / (20 * classes));
+    let curve = ServiceCurve { m1: None, d: Nanos::from_millis(10), m2: Some(small) };
+    let mut config = ClassConfig {
+        share: Some(Share::Weight(1)),
+        ceiling: asks(Feature::Ceiling).then(|| rate(RATE / 2)),
+        burst: asks(Feature::Burst).then_some(3000),
+        priority: asks(Feature::Priority).then_some(3),
+        latency_critical: asks(Feature::LatencyCritical),
+        quantum: asks(Feature::Quantum).then_some(2000),
+        contract: asks(Feature::Contract).then_some(Contract { bytes: 3000, every: Nanos::from_millis(9) }),
+        real_time: asks(Feature::ServiceCurves).then_some(curve),
+        link_share: asks(Feature::LinkCurves).then_some(curve),
+        max_delay: asks(Feature::MaxDelay).then(|| Nanos::from_millis(5)),
+        leaky_bucket: asks(Feature::LeakyBucket).then(|| LeakyBucket { burst: 9000, peak: rate(RATE), rate: small }),
+        ..ClassConfig::default()
+    };
+    if info.supports(Feature::ActiveQueue) && random.one_in(4) {
+        config.queue = if random.one_in(2) { QueueKind::CoDel } else { QueueKind::FqCoDel };
+        config.limits = QueueLimits { packets: 1 + random.below(200) as u32, ..QueueLimits::default() };
+    }
+    config
+}
+
+/// A tree of up to `most` classes, flat where `info` is.
+fn tree(info: &SchedulerInfo, random: &mut Random, most: u64) -> Hierarchy {
+    let classes = 1 + random.below(most);
+    let max_queued = 1 + random.below(3000) as u32;
+    let mut tree = Hierarchy::builder(LinkConfig { max_queued, ..LinkConfig::new(rate(RATE)) });
+    let deep = info.supports(Feature::Hierarchy);
+    let mut parents = vec![ClassId::ROOT];
+    for _ in 0..classes {
+        let parent = parents[if deep { random.below(parents.len() as u64) as usize } else { 0 }];
+        let config = config(info, random, classes);
+        match tree.add(parent, config) {
+            Ok(class) => parents.push(class),
+            Err(HierarchyError::TooDeep { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // What only leaves may have is taken away from inner classes.
+    let built = tree.build().unwrap();
+    let mut tree = Hierarchy::builder(built.link());
+    for class in built.classes() {
+        let mut config = *built.config(class);
+        if !built.is_leaf(class) {
+            (config.real_time, config.latency_critical, config.burst) = (None, false, None);
+        }
+        tree.add(built.parent(class).unwrap(), config).unwrap();
+    }
+    tree.build().unwrap()
+}
+
+/// Builds with at most `bytes` more memory than is in use.
+fn build_within(info: &SchedulerInfo, tree: &Hierarchy, bytes: u64) -> Result<(), BuildError> {
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + bytes as usize).unwrap();
+    let built = info.build(tree, Leniency::Ignore, Members::new()).map(drop);
+    ALLOCATOR.set_limit(usize::MAX).unwrap();
+    built
+}
+
+/// The box itself, which is not counted: the scheduler's own fields.
+const BOX: u64 = 2048;
+
+// One test, because the allocator's limit is that of the whole process.
+#[test]
+fn memory_is_known_before_and_its_refusal_at_any_point_is_an_error() {
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    for info in SCHEDULERS {
+        for case in 0..40 {
+            let tree = tree(info, &mut random, [12, 60, 400][case % 3]);
+            let says = (info.memory)(&tree);
+            let name = info.name;
+            match build_within(info, &tree, says + BOX) {
+                Ok(()) => {}
+                // A tree that it cannot run with is refused whatever memory there is.
+                Err(BuildError::OutOfMemory { bytes }) => {
+                    panic!("{name}: {says} B do not suffice, {bytes} B were missing")
+                }
+                Err(_) => continue,
+            }
+            // Nor does it say much more than it takes.
+            let most = says * 3 / 4;
+            if says > 20_000 {
+                let scarce = build_within(info, &tree, most);
+                assert!(matches!(scarce, Err(BuildError::OutOfMemory { .. })), "{name}: {most} B of {says} B suffice");
+            }
+            for part in 0..48 {
+                match build_within(info, &tree, says * part / 48) {
+                    Ok(()) | Err(BuildError::OutOfMemory { .. }) => {}
+                    Err(other) => panic!("{name}: {other}"),
+                }
+            }
+        }
+    }
+    huge_queues_and_trees_are_refused_by_numbers();
+}
+
+/// What would have aborted the process: memory for 2^32 packets.
+fn huge_queues_and_trees_are_refused_by_numbers() {
+    let mut tree = Hierarchy::builder(LinkConfig { max_queued: u32::MAX, ..LinkConfig::new(rate(RATE)) });
+    tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+    let tree = tree.build().unwrap();
+    for info in SCHEDULERS {
+        let says = (info.memory)(&tree);
+        assert!(says >= u64::from(u32::MAX) * 16, "{}: {says}", info.name);
+        let refused = build_within(info, &tree, 1 << 30);
+        let Err(BuildError::OutOfMemory { bytes }) = refused else { panic!("{}: {refused:?}", info.name) };
+        assert!(bytes >= u64::from(u32::MAX) * 16, "{}: {bytes}", info.name);
+    }
+    let mut builder = Hierarchy::builder(LinkConfig::new(rate(RATE)));
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + 10_000).unwrap();
+    let refused = loop {
+        if let Err(error) = builder.add(ClassId::ROOT, ClassConfig::default()) {
+            break error;
+        }
+    };
+    let built = builder.build();
+    ALLOCATOR.set_limit(usize::MAX).unwrap();
+    assert!(matches!(refused, HierarchyError::OutOfMemory { .. }), "{refused}");
+    assert!(built.is_ok() || matches!(built, Err(HierarchyError::OutOfMemory { .. })));
+}
