@@ -139,6 +139,7 @@ impl<S> Flows<S> {
     }
 
     /// The leaves, by id.
+    #[cfg(feature = "invariants")]
     pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> {
         (0u32..).zip(self.flows.iter()).filter_map(|(index, flow)| flow.leaf.then_some(index))
     }
@@ -179,6 +180,7 @@ impl<S> Flows<S> {
     ///
     /// # Errors
     /// The broken invariant, in words.
+    #[cfg(feature = "invariants")]
     pub(crate) fn check(&self, rings: &[&Ring], elsewhere: usize) -> Result<(), String> {
         let mut listed = elsewhere;
         for ring in rings {
@@ -314,6 +316,7 @@ impl Ring {
     }
 
     /// The leaves in it, from the first on.
+    #[cfg(feature = "invariants")]
     pub(crate) fn iter<S>(&self, flows: &Flows<S>) -> impl Iterator<Item = u32> {
         let next = |&flow: &u32| flows.flows.get(flow as usize).map(|flow| flow.next);
         core::iter::successors(self.first(flows), next).take(self.len as usize)

@@ -51,12 +51,14 @@ impl Heap {
 
     /// Ids in it.
     #[must_use]
+    #[cfg(feature = "invariants")]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// How many ids it is for.
     #[must_use]
+    #[cfg(feature = "invariants")]
     pub(crate) fn ids(&self) -> u32 {
         self.place.len() as u32
     }

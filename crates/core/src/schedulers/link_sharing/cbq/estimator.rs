@@ -1,6 +1,6 @@
 //! CBQ's estimator: whether a class has used more than its rate, from an average of the idle time between its packets.
 
-use crate::contract::{MAX_PACKET, NANOS_PER_SEC, Nanos, Rate};
+use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 
 /// Time counts in this fraction of a nanosecond: a byte at 1 Tbit/s lasts 8 ps.
 const FINE_BITS: u32 = 20;
@@ -103,14 +103,16 @@ impl Estimator {
     }
 
     /// Whether the average is within what can be: maxidle, and the idle time of a packet that is sent at once.
+    #[cfg(feature = "invariants")]
     pub(super) fn is_sound(&self) -> bool {
-        self.average <= self.largest && self.average >= -duration(MAX_PACKET, self.rate) - 1
+        self.average <= self.largest && self.average >= -duration(crate::contract::MAX_PACKET, self.rate) - 1
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::MAX_PACKET;
 
     fn rate(bps: u64) -> Rate {
         Rate::from_bps(bps).unwrap()

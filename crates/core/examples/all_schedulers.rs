@@ -1,0 +1,19 @@
+//! All schedulers by name, for `scripts/core-size`: what a program that lets its user choose links.
+
+use fairlink_core::{
+    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate, Scheduler,
+    registry,
+};
+
+fn main() {
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::MAX));
+    tree.add(ClassId::ROOT, ClassConfig::default()).expect("a class");
+    let tree = tree.build().expect("a tree");
+    let name = std::env::args().nth(1).unwrap_or_else(|| "hls".to_owned());
+    let info = registry::find(&name).expect("the name of a scheduler");
+    let mut scheduler = info.build(&tree, Leniency::Refuse, Members::new()).expect("a scheduler");
+    let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
+    scheduler.enqueue(Nanos::ZERO, Packet { handle: 0, len: 1000, class: ClassId(1) }, &mut drops);
+    let sent = matches!(scheduler.dequeue(Nanos::ZERO, &mut drops), Dequeued::Packet(_));
+    std::process::exit(i32::from(!sent));
+}
