@@ -1,8 +1,8 @@
 //! All schedulers by name, for `scripts/core-size`: what a program that lets its user choose links.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate, Scheduler,
-    registry,
+    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate,
+    Scheduler, registry,
 };
 
 fn main() {

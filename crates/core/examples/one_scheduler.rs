@@ -2,7 +2,8 @@
 
 use fairlink_core::schedulers::hls;
 use fairlink_core::{
-    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate, Scheduler,
+    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate,
+    Scheduler,
 };
 
 fn main() {
