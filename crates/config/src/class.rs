@@ -290,7 +290,7 @@ fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
 /// # Errors
 /// The slope that is needed.
 pub(crate) fn map_burst(bytes: u64, time: Nanos, rate: Rate) -> Result<ServiceCurve, u128> {
-    let within = rate.time_for(bytes);
+    let within = rate.time_for_bytes(bytes);
     if within <= time {
         return Ok(ServiceCurve { m1: None, d: time.saturating_sub(within), m2: Some(rate) });
     }

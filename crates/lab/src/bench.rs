@@ -195,7 +195,7 @@ impl Load {
             arrivals,
             next: 0,
             packet_bytes: link.max_packet,
-            packet_time: link.rate.time_for(u64::from(link.max_packet)),
+            packet_time: link.rate.time_for(link.max_packet),
             now: Nanos(1),
             batch: Vec::with_capacity(BATCH),
             dropped: 0,

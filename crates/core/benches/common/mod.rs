@@ -114,7 +114,7 @@ impl Workload {
         while done < packets {
             let Self { scheduler, random, away, batch, now, shape } = self;
             // The link takes its time, and one that holds packets back is waited for.
-            *now += RATE.time_for(BATCH as u64 * u64::from(shape.len));
+            *now += RATE.time_for_bytes(BATCH as u64 * u64::from(shape.len));
             match scheduler {
                 Some(scheduler) => {
                     while let BatchEnd::WaitUntil(t) =

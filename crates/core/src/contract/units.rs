@@ -116,9 +116,15 @@ impl Rate {
         self.0
     }
 
+    /// Time to send a packet of `len` bytes at this rate, rounded up.
+    #[must_use]
+    pub const fn time_for(self, len: u32) -> Nanos {
+        self.time_for_bytes(len as u64)
+    }
+
     /// Time to send `bytes` at this rate, rounded up; [`Nanos::MAX`] where it does not fit.
     #[must_use]
-    pub const fn time_for(self, bytes: u64) -> Nanos {
+    pub const fn time_for_bytes(self, bytes: u64) -> Nanos {
         let bit_ns = bytes as u128 * 8 * NANOS_PER_SEC as u128;
         let ns = bit_ns.div_ceil(self.0 as u128);
         if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
@@ -152,9 +158,9 @@ mod tests {
 
     #[test]
     fn extremes_saturate_and_do_not_wrap() {
-        assert_eq!(Rate::MIN.time_for(u64::MAX), Nanos::MAX);
+        assert_eq!(Rate::MIN.time_for_bytes(u64::MAX), Nanos::MAX);
         assert_eq!(Rate::MAX.bytes_in(Nanos::MAX), u64::MAX);
-        assert_eq!(Rate::MAX.time_for(u64::from(u32::MAX)), Nanos(34_359_739));
+        assert_eq!(Rate::MAX.time_for(u32::MAX), Nanos(34_359_739));
         assert!(Rate::from_bps(0).is_err());
         assert!(Rate::from_bps(Rate::MAX.bps() + 1).is_err());
     }

@@ -126,7 +126,7 @@ impl Pool {
             |&base| Meter { base, bytes: AtomicU64::new(0), actual: AtomicU64::new(0), active: AtomicBool::new(false) };
         let pool = Arc::new(Self {
             rate,
-            burst: rate.time_for(burst),
+            burst: rate.time_for_bytes(burst),
             full_at: AtomicU64::new(0),
             fraction: AtomicU64::new(0),
             period: AtomicU64::new(0),

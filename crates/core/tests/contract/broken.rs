@@ -218,7 +218,7 @@ impl Toy {
         let class = (0..classes).map(|step| (first + step) % classes).find(ready)?;
         let packet = self.queues[class].pop_front();
         if let (Some(rate), Some(packet)) = (self.ceilings[class], &packet) {
-            self.free_at[class] = self.now.saturating_add(rate.time_for(packet.len.into()));
+            self.free_at[class] = self.now.saturating_add(rate.time_for(packet.len));
         }
         self.turn = class + 1;
         if self.is(Fault::ForgetsWhoEmptied) && self.queues[class].is_empty() {

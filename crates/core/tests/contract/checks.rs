@@ -288,7 +288,7 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
         }
         let Some(packet) = model.send()? else { return Err(format!("nothing sent with {:?}", model.backlog())) };
         // The link takes its time: a guarantee is one of bytes in time.
-        model.set_now(model.now().saturating_add(tree.link().rate.time_for(packet.len.into())));
+        model.set_now(model.now().saturating_add(tree.link().rate.time_for(packet.len)));
         in_time(packet.class, sent - since[packet.class.index()])?;
         sent += u128::from(packet.len);
         since[packet.class.index()] = sent;

@@ -246,7 +246,7 @@ fn rates_beyond_32_bits_of_bytes_per_second_are_shared_as_asked() {
                     let packet = model.send()?.ok_or("idle")?;
                     sent[packet.class.index() - 1] += 1;
                     // What is guaranteed is guaranteed in time.
-                    model.set_now(model.now().saturating_add(link.time_for(packet.len.into())));
+                    model.set_now(model.now().saturating_add(link.time_for(packet.len)));
                 }
             }
             assert!(sent[0].abs_diff(3 * sent[1]) <= 60, "{} at {rate} bit/s: {sent:?}", info.name);

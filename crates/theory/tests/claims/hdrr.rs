@@ -60,7 +60,7 @@ impl<'a> Run<'a> {
     fn send(&mut self, next: impl FnOnce(ClassId) -> Option<u32>) -> ClassId {
         let mut never = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?} dropped: {reason:?}");
         let Dequeued::Packet(packet) = self.hdrr.dequeue(self.now, &mut never) else { panic!("idle") };
-        let end = self.now.saturating_add(LINK.time_for(packet.len.into()));
+        let end = self.now.saturating_add(LINK.time_for(packet.len));
         self.fairness.served(packet.class, packet.len.into());
         self.gaps.visited(packet.class, self.now, end);
         self.now = end;

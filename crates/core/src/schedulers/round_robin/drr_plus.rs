@@ -105,7 +105,7 @@ fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Box<[Option<Con
                 let bytes = (quantum >> FRACTION_BITS).max(u64::from(link.max_packet));
                 // What the link sends in the time in which this is the class's part: below 2^41 * 2^20 * 2^41.
                 let part = (u128::from(bytes) * round).div_ceil(u128::from(quantum));
-                let every = link.rate.time_for(u64::try_from(part).unwrap_or(u64::MAX));
+                let every = link.rate.time_for_bytes(u64::try_from(part).unwrap_or(u64::MAX));
                 Some(Contract { bytes, every })
             }
             contract => contract,

@@ -119,7 +119,7 @@ impl Hrr {
     /// Where there is no memory for it.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let link = tree.link();
-        let slot = link.rate.time_for(link.max_packet.into()).0;
+        let slot = link.rate.time_for(link.max_packet).0;
         let level = |index: usize| {
             let frame = slot.saturating_mul(TOP * RATIO.pow(index as u32));
             Level { frame, number: 0, ready: Ring::default(), spent: Ring::default() }

@@ -38,7 +38,7 @@ impl Link {
     }
 
     fn take(&mut self, packet: &Packet) {
-        self.now += self.rate.time_for(packet.len.into());
+        self.now += self.rate.time_for(packet.len);
         let mut class = packet.class.0;
         while class != ClassId::ROOT.0 {
             self.sent[class as usize] += u64::from(packet.len);

@@ -50,7 +50,7 @@ impl Flow {
     fn advance(&mut self) {
         let at = |now: Nanos| self.script.iter().rev().find(|step| step.0 <= now).map_or(0, |step| step.1);
         self.next = match Rate::from_bps(at(self.next)) {
-            Ok(bps) => self.next + bps.time_for(self.len.into()),
+            Ok(bps) => self.next + bps.time_for(self.len),
             // Silent until the next change of rate.
             Err(_) => self.script.iter().map(|step| step.0).find(|&time| time > self.next).unwrap_or(Nanos::MAX),
         };
@@ -411,7 +411,7 @@ fn run_random(
         match htb.dequeue(now, &mut drops) {
             Dequeued::Packet(packet) => {
                 sent.push(Sent { at: now, class: packet.class, len: packet.len, delay: Nanos::ZERO });
-                now += tree.link().rate.time_for(packet.len.into());
+                now += tree.link().rate.time_for(packet.len);
             }
             Dequeued::WaitUntil(at) if at <= now => return Err(format!("waits at {now} until {at}")),
             Dequeued::WaitUntil(at) => now = at.min(now + Nanos(gap.into())),
