@@ -512,6 +512,14 @@ pub fn show_memory(bytes: u64) -> String {
     }
 }
 
+/// The next whole number of KiB, MiB or GiB as a link file writes it: `65GiB`.
+#[must_use]
+pub fn memory_key(bytes: u64) -> String {
+    let (unit, shift) =
+        [("GiB", 30), ("MiB", 20)].into_iter().find(|&(_, shift)| bytes >> shift > 0).unwrap_or(("KiB", 10));
+    format!("{}{unit}", bytes.div_ceil(1 << shift))
+}
+
 /// A time as people read it, exactly: `8.2 ms`.
 #[must_use]
 pub fn show_time(time: Nanos) -> String {

@@ -80,6 +80,7 @@ fn errors_of_the_link_table_name_the_place_and_the_limit() {
         ("overhead", "[link]\nrate = '1gbit'\noverhead = 'ethernt'\n[[class]]\nname = 'a'"),
         ("overhead in bytes", "[link]\nrate = '1gbit'\noverhead = '2kB'\n[[class]]\nname = 'a'"),
         ("buffer", "[link]\nrate = '1gbit'\nbuffer = '1MB'\n[[class]]\nname = 'a'"),
+        ("memory", "[link]\nrate = '1gbit'\nmemory = '4G'\n[[class]]\nname = 'a'"),
         ("unknown default", "[link]\nrate = '1gbit'\ndefault = 'b'\n[[class]]\nname = 'a'"),
         (
             "default with children",

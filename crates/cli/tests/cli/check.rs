@@ -206,3 +206,32 @@ fn errors_have_no_colour_where_there_is_no_terminal_or_no_color_is_set() {
     let run = fairlink(&["check", "/dev/null"]);
     assert!(!run.stderr.contains('\u{1b}'), "{}", run.stderr);
 }
+
+#[test]
+fn a_file_that_takes_more_memory_than_it_allows_is_refused_with_both_numbers() {
+    let dir = Scratch::new();
+    let file = |link: &str| {
+        format!(
+            "duration = '1s'\n[link]\nrate = '10mbit'\n{link}\n[[class]]\nname = 'a'\n\
+             [[source]]\nclass = 'a'\nmodel = 'greedy'\npacket = '1kB'\n"
+        )
+    };
+    let large = dir.write("large.toml", &file("buffer = '4294967295p'"));
+    let raised = dir.write("raised.toml", &file("buffer = '1000000p'\nmemory = '16MiB'"));
+    let lowered = dir.write("lowered.toml", &file("buffer = '1000000p'\nmemory = '15MiB'"));
+    for command in ["check", "sim"] {
+        let run = fairlink(&[command, &large]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{command}");
+        for says in ["64.0 GiB", "4.0 GiB", "large.toml:4:10", "memory = \"65GiB\""] {
+            assert!(run.stderr.contains(says), "{command}: {says}: {}", run.stderr);
+        }
+        let _allowed = fairlink(&[command, &raised]).quiet();
+        let run = fairlink(&[command, &lowered]);
+        assert_eq!(run.code, 2, "{command}");
+        assert!(run.stderr.contains("15.3 MiB, and 15.0 MiB are allowed"), "{command}: {}", run.stderr);
+    }
+    let json = fairlink(&["check", &raised, "--json"]).quiet().json();
+    assert!((16_000_000..16 << 20).contains(&json["memory_bytes"].as_u64().expect("bytes")), "{json}");
+    let text = fairlink(&["check", &raised]).quiet().stdout;
+    assert!(text.contains("memory at most 15.3 MiB"), "{text}");
+}

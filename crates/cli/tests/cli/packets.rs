@@ -29,6 +29,8 @@ until_exists "$D/receive.log"
 "$F" ctl stats --control "$D/socket" > "$D/stats.txt"
 "$F" ctl stats --control "$D/socket" --json > "$D/stats.json"
 ! "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" 2> "$D/second.log"
+sed 's/^\[link\]/&\nbuffer = "4294967295p"/' "$LINK" > "$D/large.toml"
+"$F" gateway "$D/large.toml" --in vb --out vc --ignore-offloads 2> "$D/large.log" || [ $? -eq 2 ]
 kill -INT $gateway
 wait $gateway
 kill -INT $receiver
@@ -54,7 +56,7 @@ fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
         return;
     }
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
-    let logs = || ["gateway.log", "receive.log", "second.log"].map(read).join("\n");
+    let logs = || ["gateway.log", "receive.log", "second.log", "large.log"].map(read).join("\n");
     let run = run.expect("it ran");
     assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs());
     let json =
@@ -84,6 +86,7 @@ fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
     assert!(read("stats.txt").contains("every packet is accounted for"), "{}", read("stats.txt"));
     assert!(read("gateway.log").contains("memory bound"), "{}", logs());
     assert!(read("second.log").contains("already running"), "{}", logs());
+    assert!(read("large.log").contains("take 64.0 GiB, and 4.0 GiB are allowed"), "{}", logs());
 }
 
 #[test]

@@ -344,10 +344,10 @@ impl ProblemKind {
                 format!("these can: {able}; or use --lenient to ignore it")
             }
             Self::Unreachable { .. } => "move it above that one, or remove it".to_owned(),
-            Self::TooLarge { .. } => {
-                "lower buffer in [link], or the number of classes, or raise memory in [link] (memory = \"8GiB\")"
-                    .to_owned()
-            }
+            Self::TooLarge { needed, .. } => format!(
+                "lower buffer in [link], or the number of classes, or raise memory in [link] (memory = \"{}\")",
+                crate::units::memory_key(*needed)
+            ),
             Self::NoDefault => {
                 "write default = \"NAME\" into [link], or match = [\"any\"] into the last class".to_owned()
             }

@@ -1,6 +1,6 @@
 //! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
 
-use fairlink_config::units::show_memory;
+use fairlink_config::units::{memory_key, show_memory};
 use fairlink_core::{BuildError, Counters, Driver, Hierarchy, HierarchyError, Members, Metered, OutOfMemory, Pacer};
 use thiserror::Error;
 
@@ -73,8 +73,8 @@ pub enum OpenError {
     /// The scheduler and the packet pool would take more memory than is allowed.
     #[error(
         "{scheduler} and a packet pool of {frames} frames take {}, and {} are allowed; lower buffer in [link], or raise memory \
-         in [link]",
-        show_memory(*needed), show_memory(*limit)
+         in [link] (memory = \"{}\")",
+        show_memory(*needed), show_memory(*limit), memory_key(*needed)
     )]
     TooMuchMemory {
         /// The scheduler.
