@@ -9,7 +9,7 @@ mod round_robin;
 mod service_curve;
 mod state_dependent;
 
-pub use fair_queueing::{hpfq, scfq, sfq, virtual_clock, wf2q_plus, wfq};
+pub use fair_queueing::{hpfq, qfq, scfq, sfq, virtual_clock, wf2q_plus, wfq};
 pub use link_sharing::{cbq, hls, htb};
 pub use round_robin::{corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, hdrr, hrr, wrr};
 pub use service_curve::{hfsc, sced};

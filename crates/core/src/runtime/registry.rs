@@ -2,8 +2,8 @@
 
 use crate::contract::{Feature, SchedulerInfo};
 use crate::schedulers::{
-    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, hrr, htb, rcsp,
-    sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
+    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, hrr, htb, qfq,
+    rcsp, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
 };
 
 /// Every scheduler, in the order in which they are listed.
@@ -28,6 +28,7 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     sfq::INFO,
     wfq::INFO,
     wf2q_plus::INFO,
+    qfq::INFO,
     hpfq::INFO,
     rcsp::INFO,
     sced::INFO,
