@@ -1,19 +1,14 @@
 //! The run itself: a clock that jumps from event to event.
 
-use fairlink_core::{
-    ClassId, Driver, Feature, Leniency, Metered, Nanos, OutOfMemory, Pacer, Scheduler, SchedulerInfo, Wake,
-};
+use fairlink_core::{ClassId, Feature, Leniency, Nanos, Scheduler, SchedulerInfo};
 use fairlink_traffic::Interval;
 
 use crate::links::{self, Lenders, LinkPool, Links};
 use crate::observe::Observer;
 use crate::port::LinkPort;
 use crate::report::{Report, Run};
+use crate::running::RunningLink;
 use crate::scenario::{Options, Scenario, SimError};
-use crate::summary::summarise;
-
-/// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
-const MAX_IDLE_TURNS: u32 = 1000;
 
 /// How often an observer is asked whether to go on, evenly over the simulated time.
 const PROGRESS_CALLS: u64 = 200;
@@ -160,51 +155,6 @@ fn notes(info: &SchedulerInfo, scenario: &Scenario) -> Vec<String> {
         .collect()
 }
 
-/// A link that runs: its port, and the driver with its scheduler.
-struct RunningLink<'a> {
-    port: LinkPort<'a>,
-    driver: Driver<Metered<Box<dyn Scheduler>>>,
-    now: Nanos,
-    wake: Wake,
-    idle_turns: u32,
-}
-
-impl<'a> RunningLink<'a> {
-    fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>) -> Result<Self, OutOfMemory> {
-        // The driver wakes at whole nanoseconds. A catch-up of one keeps what they leave out, so that the rate is exact.
-        let tree = &port.scenario().tree;
-        let driver = Driver::new(Metered::new(scheduler, tree)?, Pacer::new(tree.link().rate, Nanos(1)))?;
-        Ok(Self { port, driver, now: Nanos::ZERO, wake: Wake::OnArrival, idle_turns: 0 })
-    }
-
-    /// When something happens next.
-    fn next(&self) -> Option<Nanos> {
-        let due = match self.wake {
-            Wake::At(at) => Some(at),
-            Wake::OnArrival => self.port.wants_to_refill().then_some(self.now),
-        };
-        [due, self.port.next_event()].into_iter().flatten().min().map(|at| at.max(self.now))
-    }
-
-    fn turn(&mut self, at: Nanos) -> Result<(), SimError> {
-        let moved = self.port.moved();
-        self.wake = self.driver.turn(at, &mut self.port);
-        self.port.check()?;
-        self.idle_turns = if at > self.now || self.port.moved() > moved { 0 } else { self.idle_turns + 1 };
-        if self.idle_turns > MAX_IDLE_TURNS {
-            return Err(SimError::Stalled { at });
-        }
-        self.now = at;
-        Ok(())
-    }
-
-    fn summary(&self, name: &str, options: &Options, ideals: &[Vec<f64>]) -> Result<Run, SimError> {
-        let metered = self.driver.scheduler();
-        metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;
-        Ok(summarise(&self.port, metered, name, options, ideals))
-    }
-}
-
 /// Runs all to the end on one clock: what happens first comes first, and at one instant the links in their order.
 ///
 /// # Errors
@@ -219,7 +169,7 @@ fn run(links: &mut [RunningLink<'_>], duration: Nanos) -> Result<(), (usize, Sim
         links[number].turn(now).map_err(|error| (number, error))?;
         turns += 1;
         if now >= progress_at || turns.is_multiple_of(PROGRESS_TURNS) {
-            links[0].port.progress(now).map_err(|error| (0, error))?;
+            links[0].progress(now).map_err(|error| (0, error))?;
             progress_at = Nanos((now.0 / progress_step.0).saturating_add(1).saturating_mul(progress_step.0));
         }
     }

@@ -21,6 +21,7 @@ mod measure;
 mod observe;
 mod port;
 mod report;
+mod running;
 mod scenario;
 mod summary;
 
