@@ -383,6 +383,24 @@ fn a_change_may_bring_another_scheduler_which_then_goes_on() {
 }
 
 #[test]
+fn beside_another_link_each_changes_alone() {
+    let greedy = || vec![source(1, Model::Greedy, 1000, &[]), source(2, Model::Greedy, 1000, &[])];
+    let link = |changes| Scenario { changes, ..scenario(flat(10, &[1, 1]), greedy(), Nanos::from_secs(3)) };
+    let first = link(vec![same(1000, &flat(10, &[1, 3]))]);
+    let further = vec![("far".to_owned(), link(vec![same(2000, &flat(20, &[4, 1]))]))];
+    let links = Links { first, further, pools: Vec::new() };
+    let hls = [find("hls").unwrap()];
+    let run = compare_links(&links, &hls, Leniency::Refuse, 1, &Options::default(), &mut ()).unwrap().runs.remove(0);
+    let rates: Vec<Vec<f64>> = run
+        .phases
+        .iter()
+        .map(|phase| phase.classes.iter().map(|class| (class.rate_bps / 1e5).round() / 10.0).collect())
+        .collect();
+    assert_eq!(rates, [[5.0, 5.0, 5.0, 5.0], [2.5, 7.5, 5.0, 5.0], [2.5, 7.5, 16.0, 4.0]]);
+    assert_eq!(run.changes.iter().map(|change| change.at_s).collect::<Vec<_>>(), [1.0, 2.0]);
+}
+
+#[test]
 fn what_the_new_scheduler_ignores_is_a_note_with_its_time() {
     let config = ClassConfig { priority: Some(1), ..weighted(1) };
     let changes = vec![change(500, tree(10, &[(1, 0, config)]))];
