@@ -16,6 +16,7 @@
 //! Whatever bytes a file holds, reading it gives a value or an error; a panic is a bug of ours.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod class;
 pub mod demand;
 pub mod link;
@@ -28,6 +29,7 @@ pub mod scenario;
 mod tree;
 pub mod units;
 
+pub use changes::{Change, MAX_CHANGES};
 pub use link::{LinkFile, ReadOptions};
 pub use peers::{Peer, PoolSpec};
 pub use problem::{Problem, Problems};

@@ -7,7 +7,8 @@ use fairlink_traffic::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, Sour
 use miette::NamedSource;
 use toml::de::DeValue;
 
-use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions, leaf};
+use crate::changes::{self, Change, Course};
+use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer, PoolSpec};
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source};
 use crate::reader::{self, Table, Value, unknown_word};
@@ -42,8 +43,13 @@ pub struct Scenario {
     pub warmup: Nanos,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Who sends, in file order; all sound by [`SourceSpec::validate`] and with packets no longer than the link's mtu.
+    /// Who sends, in file order; all sound by [`SourceSpec::validate`] and with packets no longer than the link's mtu. Classes
+    /// are numbered as in [`Scenario::names`].
     pub sources: Vec<SourceSpec>,
+    /// Names of all classes: those of the link by their ids, then those that only changes bring.
+    pub names: Vec<String>,
+    /// What becomes of the link while it runs, in the order of time. There are none where there are peers or pools.
+    pub changes: Vec<Change>,
     /// Links that run beside it.
     pub peers: Vec<Peer>,
     /// What classes of all of them share.
@@ -84,7 +90,9 @@ impl Scenario {
         let mut peers = peers::peers(&table, &link, options, &mut log);
         let links: Vec<&LinkFile> = std::iter::once(&link).chain(peers.iter().map(|peer| &peer.link)).collect();
         let pools = peers::pools(&table, &links, &mut log);
-        let sources = sources(&table, &link, &mut peers, duration, &mut log);
+        let changes = changes::changes(&table, &link, options, duration, &mut log);
+        let course = Course { first: &link, changes: &changes, duration };
+        let sources = sources(&table, course, &mut peers, &mut log);
         // Here a link is not alone.
         let alone = |problem: &Problem| matches!(problem.kind(), ProblemKind::Misplaced { key: "pool", .. });
         for link in std::iter::once(&mut link).chain(peers.iter_mut().map(|peer| &mut peer.link)) {
@@ -92,11 +100,13 @@ impl Scenario {
         }
         let warnings = log.finish()?;
         Ok(Self {
+            names: changes::names(&link, &changes),
             link,
             duration: duration.expect("its absence is an error"),
             warmup,
             seed: seed.unwrap_or(1),
             sources,
+            changes,
             peers,
             pools,
             warnings,
@@ -115,14 +125,8 @@ fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nano
     warmup
 }
 
-/// The sources of `link`; those of a peer go there.
-fn sources(
-    document: &Table<'_, '_>,
-    link: &LinkFile,
-    peers: &mut [Peer],
-    duration: Option<Nanos>,
-    log: &mut Log,
-) -> Vec<SourceSpec> {
+/// The sources of the scenario's own link; those of a peer go there.
+fn sources(document: &Table<'_, '_>, own: Course<'_>, peers: &mut [Peer], log: &mut Log) -> Vec<SourceSpec> {
     const EXPECTED: &str = "a table for each source: [[source]], in double brackets";
     let Some(value) = document.need("source", "[[source]] and below it class = \"...\"", log) else {
         return Vec::new();
@@ -132,12 +136,13 @@ fn sources(
     for value in tables {
         if let Some(table) = value.table(PLACE, EXPECTED, log) {
             let Some(value) = table.get("link") else {
-                sources.extend(source(&table, link, duration, log));
+                sources.extend(source(&table, own, log));
                 continue;
             };
             let Some(name) = value.string("the name of a [[peer]] in quotes", log) else { continue };
             if let Some(peer) = peers.iter_mut().find(|peer| peer.name == name) {
-                peer.sources.extend(source(&table, &peer.link, duration, log));
+                let course = Course { first: &peer.link, changes: &[], duration: own.duration };
+                peer.sources.extend(source(&table, course, log));
             } else {
                 let names = peers.iter().map(|peer| peer.name.as_str());
                 log.error(value.span(), unknown_word("[[peer]]", name, names));
@@ -147,7 +152,8 @@ fn sources(
     sources
 }
 
-fn source(table: &Table<'_, '_>, link: &LinkFile, duration: Option<Nanos>, log: &mut Log) -> Option<SourceSpec> {
+fn source(table: &Table<'_, '_>, course: Course<'_>, log: &mut Log) -> Option<SourceSpec> {
+    let Course { first, duration, .. } = course;
     table.only(&KEYS, log);
     if table.get("shape").is_some() {
         let why = "cannot be run yet".to_owned();
@@ -155,15 +161,19 @@ fn source(table: &Table<'_, '_>, link: &LinkFile, duration: Option<Nanos>, log: 
     }
     let class = table.need("class", "class = \"...\"", log).and_then(|value| {
         let name = value.string("the name of a class in quotes", log)?;
-        leaf(&link.tree, &link.names, name, value.span(), log)
+        Some((course.leaf(name, value.span(), log)?, name, value.span()))
     });
-    let model = table.need("model", "model = \"greedy\"", log).and_then(|value| model(table, value, link, log));
-    let packet = table.need("packet", "packet = \"1000B\"", log).and_then(|value| packet(value, link.mtu, log));
+    let model = table.need("model", "model = \"greedy\"", log).and_then(|value| model(table, value, first, log));
+    let packet = table.need("packet", "packet = \"1000B\"", log).and_then(|value| packet(value, course.mtu(), log));
     let active = match table.get("active") {
         Some(value) => active(value, duration, log),
         None => Some(Vec::new()),
     };
-    let spec = SourceSpec { class: class?, model: model?, packet: packet?, active: active? };
+    if let (Some((class, name, span)), Some(active)) = (&class, &active) {
+        let span = table.get("active").map_or_else(|| span.clone(), Value::span);
+        course.check_active(*class, name, active, span, log);
+    }
+    let spec = SourceSpec { class: class?.0, model: model?, packet: packet?, active: active? };
     if let Err(error) = spec.validate() {
         log.error(table.span.clone(), ProblemKind::Refused { message: error.to_string() });
         return None;

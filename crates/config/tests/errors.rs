@@ -1,6 +1,6 @@
 //! What users read when a file is wrong: the place, the value, the limit, and what to do.
 
-use fairlink_config::{LinkFile, Problems, ReadOptions, Scenario};
+use fairlink_config::{Change, LinkFile, Problems, ReadOptions, Scenario};
 use fairlink_core::{
     BuildError, Feature, Leniency, MAX_DEPTH,
     registry::{self, SCHEDULERS},
@@ -430,4 +430,75 @@ fn errors_of_pools_and_further_links_name_the_place() {
     // In a link file alone, too.
     let said = refusal("link.rate = '1gbit'\n[[class]]\nname = 'a'\npool = 'up'");
     assert!(said.contains("these can: htb, htb-common-deficit"), "{said}");
+}
+
+#[test]
+fn errors_of_changes_name_the_place_the_limit_and_what_to_do() {
+    const HEAD: &str = "duration = '20s'\nlink = { rate = '10mbit', mtu = '1400B' }\n\
+        class = [{ name = 'a', weight = 1 }, { name = 'b', weight = 2 }, { name = 'b1', parent = 'b' }]\n";
+    const SOURCE: &str = "[[source]]\nclass = 'a'\nmodel = 'greedy'\npacket = '1kB'\n";
+    const AFTER: &str = "link = { rate = '5mbit' }\nclass = [{ name = 'a' }, { name = 'c' }]\n";
+    let read = |text: &str, scheduler| {
+        let options = ReadOptions { scheduler, ..ReadOptions::default() };
+        Scenario::parse("s.toml", text, &options)
+    };
+    let refused = |text: &str| read(text, None).map_or_else(|problems| problems.lines(), |_| String::new());
+    let changed = |changes: &str| format!("{HEAD}{SOURCE}{changes}");
+    let at = |time: &str, rest: &str| format!("[[change]]\nat = '{time}'\n{rest}");
+
+    let sound = changed(&format!(
+        "{}scheduler = 'hfsc'\n{}",
+        at("5s", AFTER),
+        at("10s", "link = '../../scenarios/simple.toml'")
+    ));
+    let file =
+        read(&sound.replace("class = 'a'\nmodel", "class = 'c'\nactive = '5s..10s'\nmodel"), Some("htb")).unwrap();
+    assert_eq!(file.names, ["link", "a", "b", "b1", "c", "household", "guests", "ana", "ben"]);
+    assert_eq!(file.sources[0].class.0, 4);
+    let numbers = |change: &Change| change.classes.iter().map(|class| class.0).collect::<Vec<_>>();
+    assert_eq!((numbers(&file.changes[0]), numbers(&file.changes[1])), (vec![0, 1, 4], vec![0, 5, 6, 7, 8]));
+    assert_eq!(
+        (file.changes[0].name.as_str(), file.changes[1].name.as_str()),
+        ("[[change]]", "../../scenarios/simple.toml")
+    );
+    // The scheduler that is named runs from then on, also after a change that names none; the scenario's own is left alone.
+    let schedulers: Vec<_> = file.changes.iter().map(|change| change.link.scheduler.as_str()).collect();
+    assert_eq!((file.link.scheduler.as_str(), schedulers), ("htb", vec!["hfsc", "hfsc"]));
+
+    let cases: Vec<(&str, String)> = vec![
+        ("no time, no link", changed("[[change]]\n")),
+        ("key", changed(&at("5s", &format!("when = 1\n{AFTER}")))),
+        ("at the start", changed(&at("0s", AFTER))),
+        ("without unit", changed(&at("5", AFTER))),
+        ("at the end", changed(&at("20s", AFTER))),
+        ("not in order", changed(&(at("6s", AFTER) + &at("5s", AFTER)))),
+        ("twice", changed(&(at("6s", AFTER) + &at("6s", AFTER)))),
+        ("scheduler", changed(&at("5s", &format!("scheduler = 'hsl'\n{AFTER}")))),
+        ("file", changed(&at("5s", "link = 'none.toml'"))),
+        ("file and classes", changed(&at("5s", "link = '../../scenarios/simple.toml'\nclass = []"))),
+        ("within the link", changed(&at("5s", &AFTER.replace("'c'", "'a'")))),
+        ("what the scheduler cannot", changed(&at("5s", &AFTER.replace("'c'", "'c', priority = 1")))),
+        (
+            "what another scheduler cannot",
+            changed(&at("5s", &format!("scheduler = 'fifo'\n{}", AFTER.replace("'c'", "'c', parent = 'a'")))),
+        ),
+        ("peer", changed(&format!("{}[[peer]]\nname = 'p'\n{AFTER}", at("5s", AFTER)))),
+        ("pool", changed(&format!("{}[[pool]]\nname = 'p'\n", at("5s", AFTER)))),
+        ("source of a class that goes", changed(&at("5s", AFTER)).replace("class = 'a'\nmodel", "class = 'b1'\nmodel")),
+        (
+            "source that ends too late",
+            changed(&at("5s", AFTER)).replace("class = 'a'\nmodel", "class = 'b1'\nactive = '0s..6s'\nmodel"),
+        ),
+        (
+            "source that starts too early",
+            changed(&at("5s", AFTER)).replace("class = 'a'\nmodel", "class = 'c'\nactive = '3s..6s'\nmodel"),
+        ),
+        ("source of a class that gets others", changed(&at("5s", &AFTER.replace("'c'", "'c', parent = 'a'")))),
+        ("class of none", changed(&at("5s", AFTER)).replace("class = 'a'\nmodel", "class = 'd'\nmodel")),
+        ("class with children in all", changed(&at("5s", AFTER)).replace("class = 'a'\nmodel", "class = 'b'\nmodel")),
+        ("mtu", changed(&at("5s", &AFTER.replace("'5mbit'", "'5mbit', mtu = '900B'")))),
+        ("not tables", format!("change = 5\n{HEAD}{SOURCE}")),
+        ("too many", changed(&(0..101).map(|_| at("1s", AFTER)).collect::<String>())),
+    ];
+    insta::assert_snapshot!(table(&borrowed(&cases), refused));
 }

@@ -90,3 +90,19 @@ fn the_slots_of_2001_are_two_links_and_a_pool() {
     let bases: Vec<_> = pool.members.iter().map(|&(link, _, base)| (link, base.bps())).collect();
     assert_eq!((pool.rate.bps(), pool.burst, bases), (800_000, 2_000, vec![(0, 400_000), (1, 240_000)]));
 }
+
+#[test]
+fn the_reload_keeps_two_leaves_and_brings_one() {
+    let file = Scenario::read(path("reload.toml"), &ReadOptions::default());
+    let file = file.unwrap_or_else(|problems| panic!("{}", problems.lines()));
+    assert!(file.warnings.is_empty() && file.link.warnings.is_empty());
+    let [change] = &file.changes[..] else { panic!("{} changes", file.changes.len()) };
+    assert!(change.link.warnings.is_empty());
+    assert_eq!(
+        (change.at.0, change.name.as_str(), change.scheduler.is_none()),
+        (10_000_000_000, "simple-after.toml", true)
+    );
+    assert_eq!(rates(&change.link), [("guests", 20), ("ana", 30), ("office", 30)]);
+    let sources: Vec<_> = file.sources.iter().map(|source| file.names[source.class.index()].as_str()).collect();
+    assert_eq!(sources, ["guests", "ana", "ben", "office"]);
+}

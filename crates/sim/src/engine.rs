@@ -1,19 +1,16 @@
 //! The run itself: a clock that jumps from event to event.
 
-use fairlink_core::{
-    ClassId, Driver, Feature, Leniency, Metered, Nanos, OutOfMemory, Pacer, Scheduler, SchedulerInfo, Wake,
-};
+use std::collections::BTreeSet;
+
+use fairlink_core::{BuildError, Feature, Leniency, NANOS_PER_SEC, Nanos, Scheduler, SchedulerInfo};
 use fairlink_traffic::Interval;
 
 use crate::links::{self, Lenders, LinkPool, Links};
 use crate::observe::Observer;
 use crate::port::LinkPort;
 use crate::report::{Report, Run};
+use crate::running::{Rules, RunningLink};
 use crate::scenario::{Options, Scenario, SimError};
-use crate::summary::summarise;
-
-/// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
-const MAX_IDLE_TURNS: u32 = 1000;
 
 /// How often an observer is asked whether to go on, evenly over the simulated time.
 const PROGRESS_CALLS: u64 = 200;
@@ -25,7 +22,7 @@ const PROGRESS_TURNS: u64 = 1 << 17;
 /// Runs `scenario` under `scheduler`, which was made for its tree and is called `name` in the report.
 ///
 /// # Errors
-/// [`SimError`]: of the scenario, or because packets were lost.
+/// [`SimError`]: of the scenario, or because packets were lost. The first change of the scenario has to name its scheduler.
 pub fn simulate(
     scenario: &Scenario,
     name: &str,
@@ -34,7 +31,9 @@ pub fn simulate(
     observer: &mut dyn Observer,
 ) -> Result<Run, SimError> {
     let phases = scenario.phases();
-    let mut link = [RunningLink::new(LinkPort::new(scenario, &phases, options, observer)?, scheduler)?];
+    let rules = Rules { info: None, leniency: Leniency::Refuse };
+    check_changes(scenario, rules)?;
+    let mut link = [RunningLink::new(LinkPort::new(scenario, &phases, options, observer)?, scheduler, rules)?];
     run(&mut link, scenario.duration).map_err(|(_, error)| error)?;
     link[0].summary(name, options, &scenario.ideals())
 }
@@ -77,6 +76,17 @@ pub fn compare_links(
     for (link, scenario) in scenarios.iter().enumerate() {
         scenario.check(&phases, options).map_err(|error| links.of_link(link, error))?;
     }
+    if let Some(change) = scenarios.iter().flat_map(|scenario| &scenario.changes).next()
+        && !links.pools.is_empty()
+    {
+        return Err(SimError::ChangeOfPool { at: change.at });
+    }
+    for &info in schedulers {
+        for (link, scenario) in scenarios.iter().enumerate() {
+            let rules = Rules { info: Some(info), leniency };
+            check_changes(scenario, rules).map_err(|error| links.of_link(link, error))?;
+        }
+    }
     let ideals = links::ideals(&scenarios, &links.pools, &phases);
     let comparison = Comparison { links, leniency, options, phases, ideals };
     let mut report = Report { runs: Vec::new() };
@@ -90,6 +100,18 @@ pub fn compare_links(
         }
     }
     Ok(report)
+}
+
+/// Builds what each change of `scenario` will need and throws it away, so that a change that is refused fails before anything runs.
+fn check_changes(scenario: &Scenario, mut rules: Rules) -> Result<(), SimError> {
+    for (index, change) in scenario.changes.iter().enumerate() {
+        rules.info = change.scheduler.or(rules.info);
+        let at = change.at;
+        let info = rules.info.ok_or(SimError::NoScheduler { at })?;
+        let refused = |error: BuildError| SimError::Change { index, at, scheduler: info.name, error: error.into() };
+        info.build(&change.tree, rules.leniency, Lenders::new()).map_err(refused)?;
+    }
+    Ok(())
 }
 
 /// What all runs of a comparison have in common.
@@ -124,7 +146,7 @@ impl Comparison<'_> {
         for (link, (running, ideals)) in running.iter().zip(&self.ideals).enumerate() {
             let summary = running.summary(info.name, self.options, ideals);
             let mut one = summary.map_err(|error| self.links.of_link(link, error))?;
-            one.notes = notes(info, &scenarios[link]);
+            one.notes.splice(0..0, notes(info, &scenarios[link]));
             match &mut merged {
                 None => merged = Some(one),
                 Some(run) => run.join(&self.links.further[link - 1].0, one),
@@ -148,61 +170,33 @@ impl Comparison<'_> {
         let scheduler = info
             .build(&scenario.tree, self.leniency, members)
             .map_err(|error| SimError::Build { scheduler: info.name, error })?;
-        Ok(RunningLink::new(LinkPort::new(scenario, &self.phases, self.options, observer)?, scheduler)?)
+        let port = LinkPort::new(scenario, &self.phases, self.options, observer)?;
+        RunningLink::new(port, scheduler, Rules { info: Some(info), leniency: self.leniency })
     }
 }
 
-/// What `info` goes on without.
-fn notes(info: &SchedulerInfo, scenario: &Scenario) -> Vec<String> {
-    let name = |class: ClassId| &scenario.names[class.index()];
-    info.unsupported(&scenario.tree)
-        .map(|(class, feature)| format!("{} ignores that class {} has {}", info.name, name(class), feature.as_str()))
-        .collect()
-}
-
-/// A link that runs: its port, and the driver with its scheduler.
-struct RunningLink<'a> {
-    port: LinkPort<'a>,
-    driver: Driver<Metered<Box<dyn Scheduler>>>,
-    now: Nanos,
-    wake: Wake,
-    idle_turns: u32,
-}
-
-impl<'a> RunningLink<'a> {
-    fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>) -> Result<Self, OutOfMemory> {
-        // The driver wakes at whole nanoseconds. A catch-up of one keeps what they leave out, so that the rate is exact.
-        let tree = &port.scenario().tree;
-        let driver = Driver::new(Metered::new(scheduler, tree)?, Pacer::new(tree.link().rate, Nanos(1)))?;
-        Ok(Self { port, driver, now: Nanos::ZERO, wake: Wake::OnArrival, idle_turns: 0 })
-    }
-
-    /// When something happens next.
-    fn next(&self) -> Option<Nanos> {
-        let due = match self.wake {
-            Wake::At(at) => Some(at),
-            Wake::OnArrival => self.port.wants_to_refill().then_some(self.now),
+/// What schedulers go on without: `info`, and those that changes bring.
+fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut said = BTreeSet::new();
+    let schedulers = std::iter::once(None).chain(scenario.changes.iter().map(|change| change.scheduler));
+    for (stage, changed) in scenario.stages().iter().zip(schedulers) {
+        info = changed.unwrap_or(info);
+        let classes = stage.classes();
+        let since = match stage.start {
+            Nanos::ZERO => String::new(),
+            start => format!("from {} s on ", start.0 as f64 / NANOS_PER_SEC as f64),
         };
-        [due, self.port.next_event()].into_iter().flatten().min().map(|at| at.max(self.now))
-    }
-
-    fn turn(&mut self, at: Nanos) -> Result<(), SimError> {
-        let moved = self.port.moved();
-        self.wake = self.driver.turn(at, &mut self.port);
-        self.port.check()?;
-        self.idle_turns = if at > self.now || self.port.moved() > moved { 0 } else { self.idle_turns + 1 };
-        if self.idle_turns > MAX_IDLE_TURNS {
-            return Err(SimError::Stalled { at });
+        for (id, feature) in info.unsupported(stage.tree) {
+            let class = classes[id.index()];
+            // What was ignored before a change and is ignored after it is said once.
+            if said.insert((info.name, class, feature)) {
+                let name = &scenario.names[class.index()];
+                notes.push(format!("{since}{} ignores that class {name} has {}", info.name, feature.as_str()));
+            }
         }
-        self.now = at;
-        Ok(())
     }
-
-    fn summary(&self, name: &str, options: &Options, ideals: &[Vec<f64>]) -> Result<Run, SimError> {
-        let metered = self.driver.scheduler();
-        metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;
-        Ok(summarise(&self.port, metered, name, options, ideals))
-    }
+    notes
 }
 
 /// Runs all to the end on one clock: what happens first comes first, and at one instant the links in their order.
@@ -219,7 +213,7 @@ fn run(links: &mut [RunningLink<'_>], duration: Nanos) -> Result<(), (usize, Sim
         links[number].turn(now).map_err(|error| (number, error))?;
         turns += 1;
         if now >= progress_at || turns.is_multiple_of(PROGRESS_TURNS) {
-            links[0].port.progress(now).map_err(|error| (0, error))?;
+            links[0].progress(now).map_err(|error| (0, error))?;
             progress_at = Nanos((now.0 / progress_step.0).saturating_add(1).saturating_mul(progress_step.0));
         }
     }

@@ -1,7 +1,8 @@
 //! A deterministic simulator: sources, a scheduler and a link on a virtual clock.
 //!
 //! A [`Scenario`] says what is simulated. [`simulate`] runs it under one scheduler, [`compare`] under several on the same
-//! arrivals; [`compare_links`] runs several links that share pools. A [`Run`] says what was measured.
+//! arrivals; [`compare_links`] runs several links that share pools. A [`Change`] makes a link another one while it runs. A [`Run`]
+//! says what was measured.
 //!
 //! The loop around the scheduler, [`fairlink_core::Driver`], is the one that the gateway runs. Here its port is a link that
 //! always sends at exactly its rate, on a clock of whole nanoseconds that jumps from one event to the next.
@@ -15,17 +16,20 @@
 //! read a report, not a backtrace.
 #![forbid(unsafe_code)]
 
+mod change;
 mod engine;
 mod links;
 mod measure;
 mod observe;
 mod port;
 mod report;
+mod running;
 mod scenario;
 mod summary;
 
+pub use change::Change;
 pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use observe::Observer;
-pub use report::{ClassRate, ClassRun, Delay, InnerRun, LinkRun, Phase, Report, Run, Window, Windows};
+pub use report::{ChangeRun, ClassRate, ClassRun, Delay, InnerRun, LinkRun, Phase, Report, Run, Window, Windows};
 pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};

@@ -5,7 +5,7 @@ use fairlink_theory::request::{Demand, Request};
 use fairlink_traffic::Interval;
 
 use crate::report::{LinkRun, Run};
-use crate::scenario::{Scenario, SimError, solve};
+use crate::scenario::{EXACT_CELLS, Scenario, SimError, solve};
 
 /// Links that share pools. Packets, times and lengths are each link's own; duration, warmup and seed are those of the first.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl Links {
     }
 }
 
-/// The intervals in which no source of any link starts or stops.
+/// The intervals in which no link changes and no source of any link starts or stops.
 pub(crate) fn phases(scenarios: &[Scenario]) -> Vec<Interval> {
     let mut cuts: Vec<_> =
         scenarios.iter().flat_map(Scenario::phases).flat_map(|phase| [phase.start, phase.end]).collect();
@@ -102,7 +102,8 @@ pub(crate) fn ideals(scenarios: &[Scenario], pools: &[LinkPool], phases: &[Inter
             }
             all
         };
-        for (phase, shares) in solve(&tree, phases, demand).iter().enumerate() {
+        let exact = tree.len() * phases.len() <= EXACT_CELLS;
+        for (phase, shares) in solve(&tree, phases, exact, demand).iter().enumerate() {
             for (share, &(link, class)) in shares.iter().skip(1).zip(&origins) {
                 ideals[link][phase][class.index()] = *share;
             }
@@ -159,6 +160,7 @@ impl Run {
             phase.classes.extend(other.classes);
             phase.inner_classes.extend(other.inner_classes);
         }
+        self.changes.extend(other.changes);
         self.notes.extend(other.notes);
         self.memory_bound_bytes += other.memory_bound_bytes;
         if let (Some(windows), Some(other)) = (&mut self.windows, other.windows) {

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use fairlink_core::{ClassId, DropReason, Nanos};
 
 /// Is told of everything that happens, in the order in which it happens. Lengths are in bytes as the link accounts for them.
+/// Classes are those of the scenario: a [`Change`](crate::Change) leaves their numbers as they are.
 pub trait Observer {
     /// A packet of `len` bytes is handed to the scheduler; it may yet be dropped.
     fn arrived(&mut self, now: Nanos, class: ClassId, len: u32) {

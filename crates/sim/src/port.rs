@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Packet, Port, flow_bits};
+use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Overhead, Packet, Port, flow_bits};
 use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
 
+use crate::change::Stage;
 use crate::measure::{Delays, Spans};
 use crate::observe::Observer;
 use crate::scenario::{Options, Scenario, SimError};
@@ -14,7 +15,7 @@ use crate::scenario::{Options, Scenario, SimError};
 /// it is silent soon after it stops. Fewer where the queues hold less.
 const GREEDY_PACKETS: u32 = 8;
 
-/// A packet between its source and the end of the link.
+/// A packet between its source and the end of the link. Its class is the scenario's.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     arrived: Nanos,
@@ -24,7 +25,7 @@ struct Flight {
     under_way: bool,
 }
 
-/// A source as the port sees it. Timed sources leave all of it unused.
+/// A source as the port sees it, with the scenario's class. Timed sources leave all of it unused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Greedy {
     class: Option<ClassId>,
@@ -47,7 +48,12 @@ pub(crate) struct LinkPort<'a> {
     refused: VecDeque<u32>,
     flights: Vec<Flight>,
     free: Vec<usize>,
-    /// By class; leaves have a place in `delays`, in the order of the tree.
+    overhead: Overhead,
+    /// By id in the tree that is in force: the scenario's class.
+    classes: Vec<ClassId>,
+    /// By class of the scenario: its id in the tree that is in force. The root where it is not there; no source sends then.
+    ids: Vec<ClassId>,
+    /// By class of the scenario; leaves have a place in `delays`, in their order.
     place: Vec<usize>,
     delays: Vec<Delays>,
     spans: Spans,
@@ -68,27 +74,37 @@ impl<'a> LinkPort<'a> {
         observer: &'a mut dyn Observer,
     ) -> Result<Self, SimError> {
         scenario.check(phases, options)?;
-        let tree = &scenario.tree;
+        let stages = scenario.stages();
+        let classes = scenario.names.len();
         let mix = TrafficMix::new(&scenario.sources, scenario.seed, scenario.duration)?;
-        let mut place = vec![usize::MAX; tree.len()];
-        let count = tree.leaves().len();
-        for (index, &class) in tree.leaves().iter().enumerate() {
-            place[class.index()] = index;
-        }
+        let (leaves, _) = scenario.roles();
+        let count = leaves.len();
+        let mut place = vec![usize::MAX; classes];
+        leaves.iter().enumerate().for_each(|(index, class)| place[class.index()] = index);
         let windows = options.window.map(|window| {
             let cuts = (0..scenario.duration.0.div_ceil(window.0)).map(|n| Nanos(n * window.0));
-            Spans::new(cuts.chain([scenario.duration]).collect(), count)
+            let mut cuts: Vec<_> = cuts.chain(stages.iter().map(|stage| stage.end)).collect();
+            cuts.sort_unstable();
+            cuts.dedup();
+            Spans::new(cuts, count)
         });
-        Ok(Self {
+        let greedy = |source: &SourceSpec| match source.model {
+            Model::Greedy => Greedy { class: Some(source.class), ..Greedy::default() },
+            _ => Greedy::default(),
+        };
+        let mut port = Self {
             scenario,
             phases,
             observer,
             mix,
-            greedy: greedy_sources(scenario),
+            greedy: scenario.sources.iter().map(greedy).collect(),
             refill: VecDeque::new(),
             refused: VecDeque::new(),
             flights: Vec::new(),
             free: Vec::new(),
+            overhead: scenario.overhead,
+            classes: Vec::new(),
+            ids: Vec::new(),
             place,
             delays: (0..count).map(|_| Delays::new(count)).collect(),
             spans: Spans::new(cuts(scenario, phases, options), count),
@@ -97,14 +113,52 @@ impl<'a> LinkPort<'a> {
             busy: Nanos::ZERO,
             moved: 0,
             error: None,
-        })
+        };
+        port.enter(&stages[0]);
+        Ok(port)
+    }
+
+    /// Another stage begins. The change `lost` these packets: of removed classes under their old id, others under the new one.
+    pub(crate) fn change(&mut self, now: Nanos, stage: &Stage<'_>, lost: Vec<(Packet, DropReason)>) {
+        let removed = |lost: &(Packet, DropReason)| lost.1 == DropReason::ClassRemoved;
+        let (removed, unfit): (Vec<_>, Vec<_>) = lost.into_iter().partition(removed);
+        removed.into_iter().for_each(|(packet, reason)| self.dropped(now, packet, reason));
+        self.enter(stage);
+        unfit.into_iter().for_each(|(packet, reason)| self.dropped(now, packet, reason));
+    }
+
+    /// Ids are those of `stage` from now on, and greedy sources keep as many packets as its queues have room for.
+    fn enter(&mut self, stage: &Stage<'_>) {
+        self.overhead = stage.overhead;
+        self.classes = stage.classes();
+        let ids = stage.leaf_ids(self.scenario.names.len());
+        let sources = self.greedy.iter().filter(|greedy| greedy.class.is_some()).count();
+        let room = stage.tree.link().max_queued / u32::try_from(sources.max(1)).unwrap_or(u32::MAX);
+        for (greedy, source) in self.greedy.iter_mut().zip(&self.scenario.sources) {
+            let Some(class) = greedy.class else { continue };
+            let Some(id) = ids[class.index()] else {
+                // The class is gone before the source hears that it is to stop.
+                greedy.active = false;
+                continue;
+            };
+            let limits = stage.tree.config(id).limits;
+            let longest =
+                source.packet.range().map_or(u32::MAX, |(_, longest)| stage.overhead.accounted(longest).max(1));
+            greedy.most = room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS);
+        }
+        self.ids = ids.into_iter().map(|id| id.unwrap_or(ClassId::ROOT)).collect();
     }
 
     /// Most bytes that packets under way and measurements take.
     pub(crate) fn memory_bound(&self) -> u64 {
-        let link = self.scenario.tree.link();
-        let greedy: u64 = self.greedy.iter().map(|greedy| u64::from(greedy.most)).sum();
-        let flights = u64::from(link.max_queued) + greedy + self.greedy.len() as u64;
+        let queued = self.scenario.stages().iter().map(|stage| stage.tree.link().max_queued).max().unwrap_or(0);
+        // A greedy source may keep more after a change than it keeps now.
+        let most = |greedy: &Greedy| match (greedy.class, self.scenario.changes.is_empty()) {
+            (Some(_), false) => GREEDY_PACKETS,
+            _ => greedy.most,
+        };
+        let greedy: u64 = self.greedy.iter().map(|greedy| u64::from(most(greedy))).sum();
+        let flights = u64::from(queued) + greedy + self.greedy.len() as u64;
         // A vector that grew by doubling may have room for twice what it holds.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
         let delays = self.delays.len() as u64 * Delays::memory(self.delays.len());
@@ -149,9 +203,14 @@ impl<'a> LinkPort<'a> {
         self.phases
     }
 
-    /// Delays of the packets of each leaf, in the order of the tree.
+    /// Delays of the packets of each leaf, in the order of [`Scenario::roles`].
     pub(crate) fn delays(&self) -> &[Delays] {
         &self.delays
+    }
+
+    /// By class of the scenario, the place of a leaf in delays and spans.
+    pub(crate) fn place(&self) -> &[usize] {
+        &self.place
     }
 
     /// Bytes by leaf between all instants that matter to an average.
@@ -170,7 +229,7 @@ impl<'a> LinkPort<'a> {
     }
 
     fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, batch: &mut Vec<Packet>) {
-        let len = self.scenario.overhead.accounted(len);
+        let len = self.overhead.accounted(len);
         self.observer.arrived(now, class, len);
         self.moved += 1;
         let flight = Flight { arrived: now, class, len, source, under_way: true };
@@ -186,7 +245,7 @@ impl<'a> LinkPort<'a> {
         };
         // A source is a flow. All understand ECN, so that it is the class that decides.
         let handle = handle as u64 | flow_bits(source) | ECN_CAPABLE;
-        batch.push(Packet { handle, len, class });
+        batch.push(Packet { handle, len, class: self.ids[class.index()] });
     }
 
     /// Lets the greedy sources that have room add packets.
@@ -208,7 +267,8 @@ impl<'a> LinkPort<'a> {
         let handle = packet.handle as u32 as usize;
         let flight = self.flights.get_mut(handle).filter(|flight| {
             let told = flow_bits(flight.source) | ECN_CAPABLE == packet.handle & !u64::from(u32::MAX);
-            told && flight.under_way && flight.class == packet.class && flight.len == packet.len
+            let class = self.classes.get(packet.class.index()) == Some(&flight.class);
+            told && flight.under_way && class && flight.len == packet.len
         });
         let Some(flight) = flight else {
             self.error.get_or_insert(SimError::ForeignPacket {
@@ -289,26 +349,10 @@ impl Port for LinkPort<'_> {
     fn flush(&mut self, _now: Nanos) {}
 }
 
-fn greedy_sources(scenario: &Scenario) -> Vec<Greedy> {
-    let greedy = |model| matches!(model, Model::Greedy);
-    let sources = scenario.sources.iter().filter(|source| greedy(source.model)).count();
-    let room = scenario.tree.link().max_queued / u32::try_from(sources.max(1)).unwrap_or(u32::MAX);
-    let state = |source: &SourceSpec| {
-        if !greedy(source.model) {
-            return Greedy::default();
-        }
-        let limits = scenario.tree.config(source.class).limits;
-        let longest =
-            source.packet.range().map_or(u32::MAX, |(_, longest)| scenario.overhead.accounted(longest).max(1));
-        let most = room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS);
-        Greedy { class: Some(source.class), active: false, queued: 0, most }
-    };
-    scenario.sources.iter().map(state).collect()
-}
-
 /// Borders of the spans from which every average of the report is made.
 fn cuts(scenario: &Scenario, phases: &[Interval], options: &Options) -> Vec<Nanos> {
     let mut cuts = vec![Nanos::ZERO, scenario.warmup, scenario.duration];
+    cuts.extend(scenario.changes.iter().map(|change| change.at));
     for phase in phases {
         cuts.extend([phase.start, settled(phase.start, phase.end, options)]);
     }

@@ -1,6 +1,7 @@
 //! What a simulation found, as it is printed in JSON: SI base units, rates in bit/s of accounted bytes, times in seconds.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 
@@ -22,20 +23,24 @@ pub struct Run {
     pub duration_s: f64,
     /// How much of it is left out of averages.
     pub warmup_s: f64,
-    /// The link's rate.
+    /// The link's rate; where it changes, the first.
     pub link_bps: f64,
     /// Share of the time after the warmup in which the link was sending.
     pub link_utilisation: f64,
     /// The other links that ran beside it, if any; their classes follow its own everywhere, as `LINK:CLASS`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_links: Vec<LinkRun>,
-    /// The leaves, in the order of the tree.
+    /// The leaves, in the order of the tree, then those that only changes brought. A class that is a leaf before and after a
+    /// change is one here, whatever became of it otherwise.
     pub classes: Vec<ClassRun>,
-    /// The classes with children, in the order of the tree.
+    /// The classes with children, in the same order.
     pub inner_classes: Vec<InnerRun>,
-    /// The intervals between consecutive changes of any source's activity.
+    /// The intervals between consecutive changes of the link or of any source's activity.
     pub phases: Vec<Phase>,
-    /// What the scheduler could not honour and ran without, in words.
+    /// What became of the link while it ran, if anything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ChangeRun>,
+    /// What the scheduler could not honour and ran without, and what changes did, in words.
     pub notes: Vec<String>,
     /// Most bytes that the packets under way and the measurements can take in memory while the simulation runs, the
     /// scheduler's own left out.
@@ -112,16 +117,65 @@ pub struct InnerRun {
     pub rate_bps: f64,
 }
 
-/// An interval in which no source starts or stops.
+/// A change of a link while it ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ChangeRun {
+    /// When.
+    pub at_s: f64,
+    /// What it is called, such as the name of a file.
+    pub name: String,
+    /// The scheduler from then on.
+    pub scheduler: String,
+    /// The link's rate from then on.
+    pub link_bps: f64,
+    /// Classes that were there before and after, those with children included.
+    pub kept_classes: usize,
+    /// Classes that were there before only.
+    pub removed_classes: usize,
+    /// Packets that those had queued. They were dropped.
+    pub removed_packets: u64,
+    /// Leaves that have classes below them since.
+    pub split_classes: usize,
+    /// Packets that those had queued. They were dropped.
+    pub split_packets: u64,
+    /// Classes that are there since.
+    pub new_classes: usize,
+    /// Packets of other classes that were dropped because the new limits have no room for them.
+    pub unfit_packets: u64,
+}
+
+/// `at 10 s: after.toml: 3 classes kept, 1 removed (12 packets dropped), 2 new`.
+impl fmt::Display for ChangeRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at_s, name, kept_classes, removed_classes, removed_packets, new_classes, .. } = self;
+        let classes = if *kept_classes == 1 { "class" } else { "classes" };
+        let packets = |count: u64| if count == 1 { "1 packet".to_owned() } else { format!("{count} packets") };
+        write!(f, "at {at_s} s: {name}: {kept_classes} {classes} kept, {removed_classes} removed")?;
+        if *removed_classes > 0 {
+            write!(f, " ({} dropped)", packets(*removed_packets))?;
+        }
+        write!(f, ", {new_classes} new")?;
+        if self.split_classes > 0 {
+            let dropped = packets(self.split_packets);
+            write!(f, "; {} with classes below since ({dropped} dropped)", self.split_classes)?;
+        }
+        if self.unfit_packets > 0 {
+            write!(f, "; {} dropped for which the new limits have no room", packets(self.unfit_packets))?;
+        }
+        Ok(())
+    }
+}
+
+/// An interval in which the link does not change and no source starts or stops.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phase {
     /// Its start.
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// The leaves, in the order of the tree.
+    /// The leaves, in the order of [`Run::classes`]. One that is not there in this phase gets nothing.
     pub classes: Vec<ClassRate>,
-    /// The classes with children, in the order of the tree.
+    /// The classes with children, in the order of [`Run::inner_classes`].
     pub inner_classes: Vec<ClassRate>,
 }
 
@@ -145,9 +199,9 @@ pub struct ClassRate {
 pub struct Windows {
     /// Names of all classes but the link, in the order of their ids.
     pub names: Vec<String>,
-    /// For each of `names`, whether it is a leaf.
+    /// For each of `names`, whether it is a leaf, be it for a part of the run.
     pub leaf: Vec<bool>,
-    /// One row for each window.
+    /// One row for each window. A window in which the link changes is cut in two there.
     pub rows: Vec<Window>,
 }
 

@@ -1,22 +1,24 @@
 //! What is simulated.
 
-use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, OutOfMemory, Overhead, PoolError};
+use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, OutOfMemory, Overhead, PoolError, ReconfigureError};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
 use fairlink_traffic::{Interval, MixError, SourceSpec};
 
+use crate::change::{Change, Stage};
+
 /// A link shared among a tree of classes, its traffic, and for how long.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The link and its classes.
     pub tree: Hierarchy,
-    /// Names by class id, the link's first.
+    /// Names by class, the link's first: those of `tree` by their ids, then those of classes that only a change brings.
     pub names: Vec<String>,
     /// What the link adds to each frame of the sources when it accounts for it.
     pub overhead: Overhead,
-    /// The traffic.
+    /// The traffic. A source sends only while its class is a leaf.
     pub sources: Vec<SourceSpec>,
     /// How long the sources run; what is queued then stays queued.
     pub duration: Nanos,
@@ -25,6 +27,8 @@ pub struct Scenario {
     pub warmup: Nanos,
     /// Seed of everything random.
     pub seed: u64,
+    /// What becomes of the link while it runs, in the order of time.
+    pub changes: Vec<Change>,
 }
 
 /// How a scenario is measured.
@@ -38,7 +42,7 @@ pub struct Options {
 
 /// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers. For more it would take longer than many
 /// a simulation.
-const EXACT_CELLS: usize = 10_000;
+pub(crate) const EXACT_CELLS: usize = 10_000;
 
 /// Most classes times windows that are recorded in one run; 8 bytes each, and as many again in the report.
 pub const MAX_WINDOW_RATES: u64 = 1 << 26;
@@ -75,6 +79,61 @@ pub enum SimError {
         index: usize,
         /// The class it names.
         class: ClassId,
+    },
+    /// A source that sends while its class is not there.
+    #[error("source {index}: class {} is not a leaf from {at} on, and the source is active then", .class.0)]
+    NotThere {
+        /// The index of the source, from 0.
+        index: usize,
+        /// The class it names.
+        class: ClassId,
+        /// When the link without that leaf begins.
+        at: Nanos,
+    },
+    /// A change at a time that is none of the run, or not after the change before it.
+    #[error("a change at {at}: it must come after {after} and before the end at {duration}")]
+    ChangeTime {
+        /// Its time.
+        at: Nanos,
+        /// The time of the change before it, or the start.
+        after: Nanos,
+        /// The duration of the run.
+        duration: Nanos,
+    },
+    /// A change whose classes are not those of the scenario, each at most once and the link first.
+    #[error(
+        "the change at {at}: its classes are not among the scenario's {classes}, each at most once, the link first"
+    )]
+    ChangeClasses {
+        /// Its time.
+        at: Nanos,
+        /// How many classes the scenario has, the link included.
+        classes: usize,
+    },
+    /// A change without a scheduler, of a link whose scheduler was handed over ready-made.
+    #[error("the change at {at} names no scheduler, and the one that runs cannot be made again")]
+    NoScheduler {
+        /// Its time.
+        at: Nanos,
+    },
+    /// A change of a link that borrows from a pool.
+    #[error("a change at {at} of a link that shares a pool; a link is changed alone")]
+    ChangeOfPool {
+        /// Its time.
+        at: Nanos,
+    },
+    /// A change that the scheduler refuses.
+    #[error("the change at {at}: {scheduler}: {error}")]
+    Change {
+        /// Its index, from 0.
+        index: usize,
+        /// Its time.
+        at: Nanos,
+        /// The name of the scheduler that was to run from then on.
+        scheduler: &'static str,
+        /// Why.
+        #[source]
+        error: ReconfigureError,
     },
     /// A source that cannot run.
     #[error(transparent)]
@@ -166,30 +225,103 @@ impl Scenario {
         if options.window == Some(Nanos::ZERO) {
             return Err(SimError::EmptyWindow);
         }
-        if self.names.len() != self.tree.len() {
-            return Err(SimError::Names { names: self.names.len(), classes: self.tree.len() });
-        }
-        for (index, source) in self.sources.iter().enumerate() {
-            if !self.tree.is_leaf(source.class) {
-                return Err(SimError::NotALeaf { index, class: source.class });
-            }
-        }
-        let classes = self.tree.len() as u64;
+        self.check_changes()?;
+        self.check_sources()?;
+        let classes = self.names.len() as u64;
         let limited = |what, columns: u64, limit| {
             let cells = columns.saturating_mul(classes);
             if cells > limit { Err(SimError::TooMuchToRecord { what, cells, limit }) } else { Ok(()) }
         };
         if let Some(window) = options.window {
-            limited("classes times windows", self.duration.0.div_ceil(window.0), MAX_WINDOW_RATES)?;
+            limited(
+                "classes times windows",
+                self.duration.0.div_ceil(window.0) + self.changes.len() as u64,
+                MAX_WINDOW_RATES,
+            )?;
         }
         // Each phase may be cut in two by the settling time, and one of them by the warmup.
         limited("classes times phases", 2 * phases.len() as u64 + 1, MAX_PHASE_RATES)
     }
 
-    /// The intervals between consecutive changes of any source's activity.
+    /// Times and classes of the changes, and that each class has a name.
+    fn check_changes(&self) -> Result<(), SimError> {
+        let (names, duration) = (self.names.len(), self.duration);
+        let mut known = vec![false; names];
+        known.iter_mut().take(self.tree.len()).for_each(|known| *known = true);
+        let mut after = Nanos::ZERO;
+        for Change { at, tree, classes, .. } in &self.changes {
+            let at = *at;
+            if at <= after || at >= duration {
+                return Err(SimError::ChangeTime { at, after, duration });
+            }
+            after = at;
+            let mut seen = vec![false; names];
+            let sound = |(id, class): (usize, &ClassId)| {
+                let first = seen.get_mut(class.index()).is_some_and(|seen| !std::mem::replace(seen, true));
+                first && (id == 0) == (*class == ClassId::ROOT)
+            };
+            if classes.len() != tree.len() || !classes.iter().enumerate().all(sound) {
+                return Err(SimError::ChangeClasses { at, classes: names });
+            }
+            classes.iter().for_each(|class| known[class.index()] = true);
+        }
+        let classes = self.tree.len().max(known.iter().filter(|&&known| known).count());
+        if classes == names { Ok(()) } else { Err(SimError::Names { names, classes }) }
+    }
+
+    /// That the class of each source is a leaf, and whenever the source is active.
+    fn check_sources(&self) -> Result<(), SimError> {
+        let stages = self.stages();
+        let leaves: Vec<_> = stages.iter().map(|stage| stage.leaf_ids(self.names.len())).collect();
+        for (index, source) in self.sources.iter().enumerate() {
+            let class = source.class;
+            let there = |stage: usize| leaves[stage].get(class.index()).is_some_and(Option::is_some);
+            if !(0..stages.len()).any(there) {
+                return Err(SimError::NotALeaf { index, class });
+            }
+            for Interval { start, end } in source.active_until(self.duration) {
+                let during = |stage: &Stage<'_>| stage.start < end && start < stage.end;
+                let mut active = (0..stages.len()).filter(|&stage| during(&stages[stage]));
+                if let Some(stage) = active.find(|&stage| !there(stage)) {
+                    return Err(SimError::NotThere { index, class, at: stages[stage].start });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The link as it is at first and after each change.
+    pub(crate) fn stages(&self) -> Vec<Stage<'_>> {
+        let ends = self.changes.iter().skip(1).map(|change| change.at).chain([self.duration]);
+        let first_end = self.changes.first().map_or(self.duration, |change| change.at);
+        let first = Stage::first(&self.tree, self.overhead, first_end);
+        let later = self.changes.iter().zip(ends).map(|(change, end)| Stage::after(change, end));
+        std::iter::once(first).chain(later).collect()
+    }
+
+    /// The classes that are leaves, and those that have others below them; a class that a change turned from one into the
+    /// other is among both.
+    pub(crate) fn roles(&self) -> (Vec<ClassId>, Vec<ClassId>) {
+        let mut leaf = vec![false; self.names.len()];
+        let mut inner = leaf.clone();
+        for stage in self.stages() {
+            for (id, class) in stage.tree.classes().zip(stage.classes().into_iter().skip(1)) {
+                let role = if stage.tree.is_leaf(id) { &mut leaf } else { &mut inner };
+                role[class.index()] = true;
+            }
+        }
+        let those = |role: Vec<bool>| {
+            let classes = role.into_iter().enumerate().filter(|&(_, is)| is);
+            classes.map(|(class, _)| ClassId(class as u32)).collect()
+        };
+        (those(leaf), those(inner))
+    }
+
+    /// The intervals between consecutive changes of the link or of any source's activity.
     #[must_use]
     pub fn phases(&self) -> Vec<Interval> {
         let mut cuts = vec![Nanos::ZERO, self.duration];
+        cuts.extend(self.changes.iter().map(|change| change.at).filter(|&at| at < self.duration));
         for source in &self.sources {
             cuts.extend(source.active_until(self.duration).iter().flat_map(|interval| [interval.start, interval.end]));
         }
@@ -198,29 +330,37 @@ impl Scenario {
         cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
     }
 
-    /// What the leaves ask for at the instant `at`: unlimited where a greedy source is active, the sum of the mean rates of
-    /// the active sources elsewhere.
+    /// What the leaves of the tree that is in force at the instant `at` ask for: unlimited where a greedy source is active, the
+    /// sum of the mean rates of the active sources elsewhere.
     #[must_use]
     pub fn demand(&self, at: Nanos) -> Demand {
-        let mut demand = Demand::uniform(&self.tree, Request::Rate(0));
+        let first = Stage::first(&self.tree, self.overhead, self.duration);
+        let change = self.changes.iter().rev().find(|change| change.at <= at);
+        self.demand_in(&change.map_or(first, |change| Stage::after(change, self.duration)), at)
+    }
+
+    fn demand_in(&self, stage: &Stage<'_>, at: Nanos) -> Demand {
+        let ids = stage.ids(self.names.len());
+        let mut demand = Demand::uniform(stage.tree, Request::Rate(0));
         for source in &self.sources {
             let active = source.active_until(self.duration);
             if !active.iter().any(|interval| interval.start <= at && at < interval.end) {
                 continue;
             }
-            let request = match (demand.get(source.class), source.mean_rate(|len| self.overhead.accounted(len))) {
+            let Some(class) = ids.get(source.class.index()).copied().flatten() else { continue };
+            let request = match (demand.get(class), source.mean_rate(|len| stage.overhead.accounted(len))) {
                 (Some(Request::Rate(rate)), Some(more)) => Request::Rate(rate.saturating_add(more)),
                 _ => Request::Unlimited,
             };
             // A class that is no leaf asks for nothing; `simulate` refuses such a source.
-            let _ = demand.set(&self.tree, source.class, request);
+            let _ = demand.set(stage.tree, class, request);
         }
         demand
     }
 
-    /// What hierarchical max-min fairness gives each class in each phase, in bit/s: by phase, then by class id, the link first.
-    /// Exact, but for the float, up to 10,000 classes times phases. Beyond that a rate may be too low, by less than one bit/s
-    /// for each level of the tree.
+    /// What hierarchical max-min fairness gives each class in each phase, in bit/s: by phase, then by class, the link first.
+    /// A class that is not there in a phase gets nothing. Exact, but for the float, up to 10,000 classes times phases. Beyond
+    /// that a rate may be too low, by less than one bit/s for each level of the tree.
     #[must_use]
     pub fn ideals(&self) -> Vec<Vec<f64>> {
         self.ideals_in(&self.phases())
@@ -228,13 +368,30 @@ impl Scenario {
 
     /// As [`Scenario::ideals`], with other phases.
     pub(crate) fn ideals_in(&self, phases: &[Interval]) -> Vec<Vec<f64>> {
-        solve(&self.tree, phases, |at| self.demand(at))
+        let exact = self.names.len() * phases.len() <= EXACT_CELLS;
+        let mut ideals = Vec::with_capacity(phases.len());
+        for stage in self.stages() {
+            let during = |phase: &&Interval| (stage.start..stage.end).contains(&phase.start);
+            let during: Vec<Interval> = phases.iter().filter(during).copied().collect();
+            let classes = stage.classes();
+            for shares in solve(stage.tree, &during, exact, |at| self.demand_in(&stage, at)) {
+                let mut by_class = vec![0.0; self.names.len()];
+                classes.iter().zip(shares).for_each(|(class, share)| by_class[class.index()] = share);
+                ideals.push(by_class);
+            }
+        }
+        ideals
     }
 }
 
 /// What hierarchical max-min fairness gives each class of `tree` in each phase. The demand of a phase is that at its start.
-pub(crate) fn solve(tree: &Hierarchy, phases: &[Interval], demand: impl Fn(Nanos) -> Demand) -> Vec<Vec<f64>> {
-    if tree.len() * phases.len() > EXACT_CELLS {
+pub(crate) fn solve(
+    tree: &Hierarchy,
+    phases: &[Interval],
+    exact: bool,
+    demand: impl Fn(Nanos) -> Demand,
+) -> Vec<Vec<f64>> {
+    if !exact {
         let mut solver = Solver::new(tree);
         let solve = |phase: &Interval| {
             let allocations = solver.solve(tree.link().rate, &demand(phase.start));
@@ -270,7 +427,16 @@ mod tests {
         let sources = (0..leaves).map(source).collect();
         let tree = tree.build().unwrap();
         let names = vec![String::new(); tree.len()];
-        Scenario { tree, names, overhead: Overhead::NONE, sources, duration: end, warmup: Nanos::ZERO, seed: 1 }
+        Scenario {
+            tree,
+            names,
+            overhead: Overhead::NONE,
+            sources,
+            duration: end,
+            warmup: Nanos::ZERO,
+            seed: 1,
+            changes: Vec::new(),
+        }
     }
 
     #[test]

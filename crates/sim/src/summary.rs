@@ -1,46 +1,76 @@
 //! From the sums of a run to its report. Only here do integers become floats.
 
-use fairlink_core::{ClassId, Counters, DropReason, Hierarchy, Metered, NANOS_PER_SEC, Nanos, Scheduler};
+use fairlink_core::{Amount, ClassId, Counters, DropReason, Metered, NANOS_PER_SEC, Nanos, Scheduler};
 use fairlink_traffic::Interval;
 
+use crate::change::Stage;
 use crate::measure::{Delays, Spans};
 use crate::port::{LinkPort, settled};
 use crate::report::{ClassRate, ClassRun, Delay, InnerRun, Phase, Run, Window, Windows};
 use crate::scenario::{Options, Scenario};
 
-/// The report of a run in which what passed `scheduler` was counted.
-pub(crate) fn summarise(
+/// By leaf, in the order of [`Scenario::roles`]: what has passed it, and what is queued. `gone` is, by class of the scenario, what
+/// passed classes before they were removed.
+pub(crate) fn accounts(
     port: &LinkPort<'_>,
     scheduler: &Metered<impl Scheduler>,
+    gone: &[Counters],
+) -> Vec<(Counters, Amount)> {
+    let scenario = port.scenario();
+    let stages = scenario.stages();
+    let ids = stages[stages.len() - 1].leaf_ids(scenario.names.len());
+    let account = |class: &ClassId| {
+        let mut counters = gone[class.index()];
+        match ids[class.index()] {
+            None => (counters, Amount::ZERO),
+            Some(id) => {
+                counters += scheduler.counters(id);
+                (counters, scheduler.class_backlog(id))
+            }
+        }
+    };
+    scenario.roles().0.iter().map(account).collect()
+}
+
+/// The report of a run with these accounts of its leaves.
+pub(crate) fn summarise(
+    port: &LinkPort<'_>,
+    accounts: &[(Counters, Amount)],
     name: &str,
     options: &Options,
     ideals: &[Vec<f64>],
 ) -> Run {
     let scenario = port.scenario();
-    let (tree, warmup, end) = (&scenario.tree, scenario.warmup, scenario.duration);
-    let rates = rates(tree, &port.spans().between(warmup, end), warmup, end);
+    let trees = Trees::new(port);
+    let (warmup, end) = (scenario.warmup, scenario.duration);
+    let rates = trees.rates(port.spans(), warmup, end);
+    let inner_run = |class: &ClassId| InnerRun {
+        name: scenario.names[class.index()].clone(),
+        rate_bps: rates.inner[class.index()],
+    };
+    // While the link changes there are counters for two trees.
+    let counters = trees.stages.iter().map(|stage| Counters::memory(stage.tree)).max().unwrap_or(0);
+    let counters = counters * if scenario.changes.is_empty() { 1 } else { 2 } + 2 * size_of::<Counters>() as u64;
     Run {
         scheduler: name.to_owned(),
         seed: scenario.seed,
         duration_s: seconds(end),
         warmup_s: seconds(warmup),
-        link_bps: tree.link().rate.bps() as f64,
+        link_bps: scenario.tree.link().rate.bps() as f64,
         link_utilisation: port.busy().0 as f64 / (end - warmup).0 as f64,
         further_links: Vec::new(),
-        classes: leaf_runs(port, scheduler, &rates),
-        inner_classes: inner(tree)
-            .map(|class| InnerRun { name: scenario.names[class.index()].clone(), rate_bps: rates[class.index()] })
-            .collect(),
-        phases: phases(scenario, port.phases(), port.spans(), options, ideals),
+        classes: leaf_runs(port, &trees.leaves, accounts, &rates),
+        inner_classes: trees.inner.iter().map(inner_run).collect(),
+        phases: phases(port, &trees, options, ideals),
+        changes: Vec::new(),
         notes: Vec::new(),
-        memory_bound_bytes: port.memory_bound() + counters_memory(tree),
-        windows: port.windows().map(|spans| windows(scenario, spans)),
+        memory_bound_bytes: port.memory_bound() + counters,
+        windows: port.windows().map(|spans| windows(scenario, &trees, spans)),
     }
 }
 
-fn leaf_runs(port: &LinkPort<'_>, scheduler: &Metered<impl Scheduler>, rates: &[f64]) -> Vec<ClassRun> {
-    let leaf_run = |(&class, delays): (&ClassId, &Delays)| {
-        let (counters, queued) = (scheduler.counters(class), scheduler.class_backlog(class));
+fn leaf_runs(port: &LinkPort<'_>, leaves: &[ClassId], accounts: &[(Counters, Amount)], rates: &Rates) -> Vec<ClassRun> {
+    let leaf_run = |((&class, (counters, queued)), delays): ((&ClassId, &(Counters, Amount)), &Delays)| {
         let dropped = counters.dropped_total();
         let quantile = |quantile| delays.quantile(quantile).map(|ns| seconds(Nanos(ns)));
         let drops = DropReason::ALL.iter().map(|&reason| (reason.as_str(), counters.dropped_for(reason).packets));
@@ -56,7 +86,7 @@ fn leaf_runs(port: &LinkPort<'_>, scheduler: &Metered<impl Scheduler>, rates: &[
             marked_packets: counters.marked.packets,
             queued_packets: queued.packets,
             queued_bytes: queued.bytes,
-            rate_bps: rates[class.index()],
+            rate_bps: rates.leaves[class.index()],
             delay_s: Delay {
                 mean: delays.mean().map(|ns| ns / NANOS_PER_SEC as f64),
                 p50: quantile(0.5),
@@ -66,74 +96,128 @@ fn leaf_runs(port: &LinkPort<'_>, scheduler: &Metered<impl Scheduler>, rates: &[
             },
         }
     };
-    port.scenario().tree.leaves().iter().zip(port.delays()).map(leaf_run).collect()
+    leaves.iter().zip(accounts).zip(port.delays()).map(leaf_run).collect()
 }
 
-/// Bytes that the counters of all classes take, those of no class and of all together included.
-fn counters_memory(tree: &Hierarchy) -> u64 {
-    Counters::memory(tree) + 2 * size_of::<Counters>() as u64
-}
-
-fn phases(
-    scenario: &Scenario,
-    phases: &[Interval],
-    spans: &Spans,
-    options: &Options,
-    ideals: &[Vec<f64>],
-) -> Vec<Phase> {
-    let tree = &scenario.tree;
+fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &[Vec<f64>]) -> Vec<Phase> {
+    let names = &port.scenario().names;
     let phase = |(phase, ideal): (&Interval, &Vec<f64>)| {
         let (start, end) = (phase.start, phase.end);
         let from = settled(start, end, options);
-        let whole = rates(tree, &spans.between(start, end), start, end);
-        let settled = rates(tree, &spans.between(from, end), from, end);
-        let rate = |class: ClassId| ClassRate {
-            name: scenario.names[class.index()].clone(),
-            rate_bps: whole[class.index()],
-            settled_bps: settled[class.index()],
-            ideal_bps: ideal[class.index()],
+        let whole = trees.rates(port.spans(), start, end);
+        let settled = trees.rates(port.spans(), from, end);
+        let leaf_now = trees.leaves_at(start);
+        let leaf = |class: &ClassId| ClassRate {
+            name: names[class.index()].clone(),
+            rate_bps: whole.leaves[class.index()],
+            settled_bps: settled.leaves[class.index()],
+            ideal_bps: if leaf_now[class.index()] { ideal[class.index()] } else { 0.0 },
+        };
+        let inner = |class: &ClassId| ClassRate {
+            name: names[class.index()].clone(),
+            rate_bps: whole.inner[class.index()],
+            settled_bps: settled.inner[class.index()],
+            ideal_bps: if leaf_now[class.index()] { 0.0 } else { ideal[class.index()] },
         };
         Phase {
             start_s: seconds(start),
             end_s: seconds(end),
-            classes: tree.leaves().iter().copied().map(rate).collect(),
-            inner_classes: inner(tree).map(rate).collect(),
+            classes: trees.leaves.iter().map(leaf).collect(),
+            inner_classes: trees.inner.iter().map(inner).collect(),
         }
     };
-    phases.iter().zip(ideals).map(phase).collect()
+    port.phases().iter().zip(ideals).map(phase).collect()
 }
 
-fn windows(scenario: &Scenario, spans: &Spans) -> Windows {
-    let tree = &scenario.tree;
-    let row = |(start, end, bytes): (Nanos, Nanos, &[u64])| Window {
-        start_s: seconds(start),
-        end_s: seconds(end),
-        rates_bps: rates(tree, bytes, start, end).split_off(1),
-    };
-    Windows {
-        names: scenario.names[1..].to_vec(),
-        leaf: tree.classes().map(|class| tree.is_leaf(class)).collect(),
-        rows: spans.rows().map(row).collect(),
-    }
-}
-
-fn inner(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
-    tree.classes().filter(|&class| !tree.is_leaf(class))
-}
-
-/// Rates in bit/s of all classes by id, from the bytes that the leaves sent between `start` and `end`.
-fn rates(tree: &Hierarchy, leaf_bytes: &[u64], start: Nanos, end: Nanos) -> Vec<f64> {
-    let mut bytes = vec![0u64; tree.len()];
-    for (leaf, sent) in tree.leaves().iter().zip(leaf_bytes) {
-        bytes[leaf.index()] = *sent;
-    }
-    for class in tree.classes().rev() {
-        if let Some(parent) = tree.parent(class) {
-            bytes[parent.index()] += bytes[class.index()];
+fn windows(scenario: &Scenario, trees: &Trees<'_>, spans: &Spans) -> Windows {
+    let mut leaf = vec![false; scenario.names.len()];
+    trees.leaves.iter().for_each(|class| leaf[class.index()] = true);
+    let row = |(start, end, bytes): (Nanos, Nanos, &[u64])| {
+        let Rates { leaves, inner } = trees.rates_of(&[(start, bytes)], end - start);
+        Window {
+            start_s: seconds(start),
+            end_s: seconds(end),
+            rates_bps: leaves.into_iter().zip(inner).skip(1).map(|(leaf, inner)| leaf + inner).collect(),
         }
+    };
+    Windows { names: scenario.names[1..].to_vec(), leaf: leaf.split_off(1), rows: spans.rows().map(row).collect() }
+}
+
+/// The trees of a run, and which of the scenario's classes stands where in them.
+struct Trees<'a> {
+    stages: Vec<Stage<'a>>,
+    /// By stage and id in its tree: the scenario's class.
+    classes: Vec<Vec<ClassId>>,
+    /// By class of the scenario: its place among the leaves.
+    place: &'a [usize],
+    /// The classes that are leaves at some time.
+    leaves: Vec<ClassId>,
+    /// The classes that have others below them at some time.
+    inner: Vec<ClassId>,
+}
+
+/// Rates in bit/s by class of the scenario: what it got as a leaf, and what the leaves below it got.
+struct Rates {
+    leaves: Vec<f64>,
+    inner: Vec<f64>,
+}
+
+impl<'a> Trees<'a> {
+    fn new(port: &'a LinkPort<'_>) -> Self {
+        let stages = port.scenario().stages();
+        let classes = stages.iter().map(Stage::classes).collect();
+        let (leaves, inner) = port.scenario().roles();
+        Self { stages, classes, place: port.place(), leaves, inner }
     }
-    let time = seconds(end - start);
-    bytes.iter().map(|&bytes| bytes as f64 * 8.0 / time).collect()
+
+    fn stage_at(&self, at: Nanos) -> usize {
+        self.stages.iter().rposition(|stage| stage.start <= at).unwrap_or(0)
+    }
+
+    /// By class of the scenario: whether it is a leaf at `at`.
+    fn leaves_at(&self, at: Nanos) -> Vec<bool> {
+        self.stages[self.stage_at(at)].leaf_ids(self.place.len()).iter().map(Option::is_some).collect()
+    }
+
+    /// Rates between `start` and `end`, which are cuts of `spans`, as the changes in between are.
+    fn rates(&self, spans: &Spans, start: Nanos, end: Nanos) -> Rates {
+        let parts = self.stages.iter().filter(|stage| stage.start < end && start < stage.end);
+        let parts: Vec<_> = parts
+            .map(|stage| {
+                let from = start.max(stage.start);
+                (from, spans.between(from, end.min(stage.end)))
+            })
+            .collect();
+        let parts: Vec<_> = parts.iter().map(|(from, bytes)| (*from, &bytes[..])).collect();
+        self.rates_of(&parts, end - start)
+    }
+
+    /// Rates over `time`, from the bytes that each leaf sent from some instants on, up to a change at most.
+    fn rates_of(&self, parts: &[(Nanos, &[u64])], time: Nanos) -> Rates {
+        let mut leaves = vec![0u64; self.place.len()];
+        let mut inner = leaves.clone();
+        for &(from, sent) in parts {
+            let stage = self.stage_at(from);
+            let (tree, classes) = (self.stages[stage].tree, &self.classes[stage]);
+            for class in &self.leaves {
+                leaves[class.index()] += sent[self.place[class.index()]];
+            }
+            let mut below = vec![0u64; tree.len()];
+            for class in tree.classes().rev() {
+                if tree.is_leaf(class) {
+                    below[class.index()] = sent[self.place[classes[class.index()].index()]];
+                } else {
+                    inner[classes[class.index()].index()] += below[class.index()];
+                }
+                if let Some(parent) = tree.parent(class) {
+                    below[parent.index()] += below[class.index()];
+                }
+            }
+        }
+        let time = seconds(time);
+        let rates = |bytes: Vec<u64>| bytes.into_iter().map(|bytes| bytes as f64 * 8.0 / time).collect();
+        Rates { leaves: rates(leaves), inner: rates(inner) }
+    }
 }
 
 fn seconds(time: Nanos) -> f64 {

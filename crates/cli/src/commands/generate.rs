@@ -47,6 +47,11 @@ impl Args {
             );
             return Err(Failure::wrong(why));
         }
+        if !file.changes.is_empty() {
+            let why =
+                format!("{}: [[change]]: only `fairlink sim` changes a link while it runs", self.scenario.display());
+            return Err(Failure::wrong(why));
+        }
         crate::link::warn(file.warnings);
         let link = &file.link;
         let matches = if link.matches.is_empty() && link.default_class.is_none() {

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
-use fairlink_core::{Leniency, Nanos, SchedulerInfo};
+use fairlink_core::{Leniency, Nanos, ReconfigureError, SchedulerInfo};
 use fairlink_lab::figures::rates::{self, PlotError};
 use fairlink_lab::measure::{SETTLE, TOLERANCE, WINDOW};
 use fairlink_lab::rate_unit::RateUnit;
 use fairlink_lab::report::{self, Style};
-use fairlink_sim::{LinkPool, Links, Observer, Options, Report, SimError, compare_links};
+use fairlink_sim::{Change, LinkPool, Links, Observer, Options, Report, SimError, compare_links};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
@@ -50,6 +50,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     for peer in &mut file.peers {
         warn(std::mem::take(&mut peer.link.warnings).into_iter().filter(concerns_a_simulation));
     }
+    for change in &mut file.changes {
+        warn(std::mem::take(&mut change.link.warnings).into_iter().filter(concerns_a_simulation));
+    }
     let schedulers = schedulers(&args.schedulers, &file, leniency)?;
     let scenario = |link: &LinkFile, sources: &[_]| fairlink_sim::Scenario {
         names: link.names.iter().map(str::to_owned).collect(),
@@ -59,6 +62,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         duration: file.duration,
         warmup: file.warmup,
         seed: file.seed,
+        changes: Vec::new(),
+    };
+    let change = |change: &fairlink_config::Change| Change {
+        at: change.at,
+        name: change.name.clone(),
+        scheduler: change.scheduler,
+        tree: change.link.tree.clone(),
+        overhead: change.link.overhead,
+        classes: change.classes.clone(),
     };
     let pool = |pool: &PoolSpec| LinkPool {
         name: pool.name.clone(),
@@ -67,7 +79,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         members: pool.members.clone(),
     };
     let links = Links {
-        first: scenario(&file.link, &file.sources),
+        first: fairlink_sim::Scenario {
+            names: file.names.clone(),
+            changes: file.changes.iter().map(change).collect(),
+            ..scenario(&file.link, &file.sources)
+        },
         further: file.peers.iter().map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources))).collect(),
         pools: file.pools.iter().map(pool).collect(),
     };
@@ -81,6 +97,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     watch.bar.finish_and_clear();
     let report = report.map_err(|error| match error {
         SimError::Build { error, .. } => file.link.explain(&error).into(),
+        SimError::Change { index, error: ReconfigureError::Build(error), .. } => {
+            file.changes[index].link.explain(&error).into()
+        }
         SimError::Further { link, error } => match (*error, file.peers.iter().find(|peer| peer.name == link)) {
             (SimError::Build { error, .. }, Some(peer)) => peer.link.explain(&error).into(),
             (error, _) => Failure::failed(SimError::Further { link, error: Box::new(error) }),
@@ -114,6 +133,9 @@ fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<V
         for peer in &file.peers {
             peer.link.for_scheduler(name, leniency)?;
         }
+        for change in file.changes.iter().take_while(|change| change.scheduler.is_none()) {
+            change.link.for_scheduler(name, leniency)?;
+        }
         if found.iter().all(|other| other.name != info.name) {
             found.push(info);
         }
@@ -124,6 +146,11 @@ fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<V
     for info in &found {
         file.link.check_memory(info)?;
         file.peers.iter().try_for_each(|peer| peer.link.check_memory(info).map(|_| ()))?;
+        let mut runs = *info;
+        for change in &file.changes {
+            runs = change.scheduler.unwrap_or(runs);
+            change.link.check_memory(runs)?;
+        }
     }
     Ok(found)
 }

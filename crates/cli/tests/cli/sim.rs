@@ -205,3 +205,98 @@ fn two_links_share_a_pool_from_a_scenario_file() {
     assert_eq!(refused.code, 2);
     assert!(refused.stderr.contains("only `fairlink sim` runs several links"), "{}", refused.stderr);
 }
+
+#[test]
+fn a_scenario_changes_its_link_while_it_runs_and_says_what_became_of_the_classes() {
+    let file = scenario("reload.toml");
+    let first = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "htb", "--json"]).quiet();
+    assert_eq!(first.stdout, fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "htb", "--json"]).stdout);
+    let json = first.json();
+    for run in json["runs"].as_array().expect("a list") {
+        let spans: Vec<_> =
+            run["phases"].as_array().expect("a list").iter().map(|phase| phase["end_s"].clone()).collect();
+        assert_eq!(spans, [10.0, 15.0, 20.0]);
+        let expected = [[1e7, 2e7, 2e7, 0.0], [2e7, 6e7, 0.0, 0.0], [2e7, 3e7, 0.0, 3e7]];
+        for (phase, ideals) in expected.iter().enumerate() {
+            assert_eq!(rates(run, phase, "ideal_bps"), ideals, "{}", run["scheduler"]);
+            for (measured, ideal) in rates(run, phase, "settled_bps").iter().zip(ideals) {
+                assert!((measured - ideal).abs() <= 0.02 * ideal, "{measured} {ideal}");
+            }
+        }
+        let change = &run["changes"][0];
+        assert_eq!(
+            (&change["at_s"], &change["name"], &change["link_bps"]),
+            (&json!(10.0), &json!("simple-after.toml"), &json!(8e7))
+        );
+        assert_eq!(change["scheduler"], run["scheduler"]);
+        let dropped = change["removed_packets"].as_u64().expect("a count");
+        assert_eq!(json!(dropped), run["classes"][2]["drops"]["class removed"]);
+        let note = format!("at 10 s: simple-after.toml: 3 classes kept, 1 removed ({dropped} packets dropped), 1 new");
+        assert_eq!(run["notes"], json!([note]));
+    }
+    let dir = Scratch::new();
+    let text = fairlink(&["sim", &file, "--out", &dir.path("plots")]);
+    assert!(text.stdout.contains("note: at 10 s: simple-after.toml: 3 classes kept, 1 removed ("), "{}", text.stdout);
+    let csv = fs::read_to_string(dir.path("plots/hls.csv")).expect("a file");
+    assert!(csv.starts_with("start_s,end_s,household_bps,guests_bps,ana_bps,ben_bps,office_bps\n"), "{csv}");
+    let refused = fairlink(&["generate", &file, "--out", "none"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("only `fairlink sim` changes a link while it runs"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_change_that_cannot_be_is_refused_before_the_run() {
+    let dir = Scratch::new();
+    let changed = |change: &str| format!("{SMALL}\n[[change]]\nat = \"2s\"\nlink = \"after.toml\"\n{change}");
+    let class = |keys: &str| format!("[[class]]\nname = \"a\"\n{keys}\n[[class]]\nname = \"b\"\n");
+    let link = "[link]\nrate = \"5mbit\"\n";
+    let cases = [
+        ("memory", format!("{link}memory = \"1kB\"\n{}", class("")), "", &["hls"][..], "1000 B are allowed"),
+        (
+            "memory of another",
+            format!("{link}memory = \"1kB\"\n{}", class("")),
+            "scheduler = \"fifo\"",
+            &["hls"],
+            "fifo for this tree",
+        ),
+        (
+            "admission",
+            link.to_owned() + &class("real_time = { rate = \"6mbit\" }"),
+            "scheduler = \"hfsc\"",
+            &["hls"],
+            "ask for more than the link carries",
+        ),
+        (
+            "admission of the second",
+            link.to_owned() + &class("real_time = { rate = \"6mbit\" }"),
+            "",
+            &["fifo", "hfsc"],
+            "ask for more than the link carries",
+        ),
+        ("unsupported", link.to_owned() + &class("priority = 1"), "", &["hls"], "hls cannot honour"),
+        ("no such file", String::new(), "", &["hls"], "after.toml"),
+    ];
+    for (title, after, change, schedulers, says) in cases {
+        if !after.is_empty() {
+            dir.write("after.toml", &after);
+        }
+        let file = dir.write("changed.toml", &changed(change));
+        let mut args = vec!["sim", &file];
+        schedulers.iter().for_each(|name| args.extend(["--scheduler", name]));
+        if after.is_empty() {
+            fs::remove_file(dir.path("after.toml")).expect("a file");
+        }
+        let run = fairlink(&args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{title}: {}", run.stderr);
+        assert!(run.stderr.contains(says) && run.stderr.contains("after.toml"), "{title}: {}", run.stderr);
+    }
+    // Schedulers that are compared each go on under themselves; what one of them cannot honour is a note.
+    dir.write("after.toml", &(link.to_owned() + &class("priority = 1")));
+    let file = dir.write("changed.toml", &changed(""));
+    let json = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "htb", "--json"]).json();
+    let notes: Vec<_> = json["runs"].as_array().expect("a list").iter().map(|run| run["notes"].to_string()).collect();
+    assert!(
+        notes[0].contains("from 2 s on hls ignores that class a has a priority") && !notes[1].contains("ignores"),
+        "{notes:?}"
+    );
+}

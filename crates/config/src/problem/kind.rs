@@ -300,6 +300,26 @@ pub enum ProblemKind {
         /// End of the earlier one.
         before: Nanos,
     },
+    /// A change that does not come after the one before it.
+    #[error("the change at {} does not come after the one before it, at {}", show_time(*at), show_time(*before))]
+    ChangeOrder {
+        /// Its time.
+        at: Nanos,
+        /// The time of the one before it.
+        before: Nanos,
+    },
+    /// A source that sends while its class is not there.
+    #[error("this source sends at {}, when {file} has no leaf \"{name}\"", show_time(*at))]
+    NoLeafThen {
+        /// The class.
+        name: String,
+        /// The first such time.
+        at: Nanos,
+        /// The link file that is in force then.
+        file: String,
+        /// When the class is there, as intervals in quotes.
+        there: String,
+    },
     /// A time beyond the end of the run.
     #[error("{} is beyond the end of the run at {}", show_time(*time), show_time(*duration))]
     BeyondEnd {
@@ -355,6 +375,12 @@ impl ProblemKind {
             Self::AboveMtu { .. } => "shorten the packets, or raise mtu in [link]".to_owned(),
             Self::EmptyInterval { .. } => "write it as \"START..END\" with the end after the start".to_owned(),
             Self::Overlap { .. } => "write the intervals in order, or join them".to_owned(),
+            Self::ChangeOrder { .. } => "write changes in the order of time, each at a time of its own".to_owned(),
+            Self::NoLeafThen { there, .. } => {
+                format!(
+                    "write active = [{there}] or a part of it, when the class is there; or give that link the class"
+                )
+            }
             Self::BeyondEnd { .. } => "lengthen the duration, or leave it out".to_owned(),
             Self::Toml { message } if !message.contains("quoted") => return None,
             Self::Toml { .. } => "values with letters stand in quotes: rate = \"100mbit\"".to_owned(),

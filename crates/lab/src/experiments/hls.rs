@@ -89,6 +89,7 @@ fn scenario(parts: LeafParts, phases: &[Phase], rate: Rate, phase: Option<Nanos>
         duration: start,
         warmup: Nanos::ZERO,
         seed: 1,
+        changes: Vec::new(),
     })
 }
 

@@ -133,7 +133,8 @@ fn draw<'a>(run: &Run, windows: &Windows, title: &str, text: &'a mut String) -> 
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let (plot, legend) = root.split_horizontally(LEGEND_FROM);
-    let top = run.link_bps / unit.bps * 1.05;
+    let fastest = run.changes.iter().map(|change| change.link_bps).fold(run.link_bps, f64::max);
+    let top = fastest / unit.bps * 1.05;
     let mut chart = ChartBuilder::on(&plot)
         .caption(title, ("sans-serif", 18))
         .margin(12)

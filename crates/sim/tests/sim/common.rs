@@ -35,7 +35,16 @@ pub(crate) fn source(class: u32, model: Model, len: u32, active: &[(u64, u64)]) 
 
 pub(crate) fn scenario(tree: Hierarchy, sources: Vec<SourceSpec>, duration: Nanos) -> Scenario {
     let names = (0..tree.len()).map(|id| if id == 0 { "link".into() } else { format!("C{id}") }).collect();
-    Scenario { tree, names, overhead: Overhead::NONE, sources, duration, warmup: Nanos::ZERO, seed: 1 }
+    Scenario {
+        tree,
+        names,
+        overhead: Overhead::NONE,
+        sources,
+        duration,
+        warmup: Nanos::ZERO,
+        seed: 1,
+        changes: Vec::new(),
+    }
 }
 
 pub(crate) fn run(scenario: &Scenario, scheduler: &str) -> Result<Run, SimError> {

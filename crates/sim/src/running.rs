@@ -1,0 +1,176 @@
+//! A link while it runs: its traffic and measurements on one side, its scheduler and pace on the other, and what becomes of it.
+
+use fairlink_core::{
+    ClassId, Counters, Driver, DropReason, Leniency, Metered, NANOS_PER_SEC, Nanos, Pacer, Packet, Scheduler,
+    SchedulerInfo, Wake,
+};
+
+use crate::change::Change;
+use crate::port::LinkPort;
+use crate::report::{ChangeRun, Run};
+use crate::scenario::{Options, SimError};
+use crate::summary::{self, summarise};
+
+/// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
+const MAX_IDLE_TURNS: u32 = 1000;
+
+/// Who shares the link, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// The scheduler that runs; absent where it was handed over ready-made.
+    pub(crate) info: Option<&'static SchedulerInfo>,
+    /// What to do with what a scheduler cannot honour.
+    pub(crate) leniency: Leniency,
+}
+
+/// A link that runs: its port, and the driver with its scheduler.
+pub(crate) struct RunningLink<'a> {
+    port: LinkPort<'a>,
+    driver: Driver<Metered<Box<dyn Scheduler>>>,
+    rules: Rules,
+    now: Nanos,
+    wake: Wake,
+    idle_turns: u32,
+    /// By class of the scenario: what passed it before it was removed.
+    gone: Vec<Counters>,
+    changes: Vec<ChangeRun>,
+}
+
+impl<'a> RunningLink<'a> {
+    /// Ready to start, under `scheduler`.
+    pub(crate) fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>, rules: Rules) -> Result<Self, SimError> {
+        let scenario = port.scenario();
+        if let Some(change) = scenario.changes.first()
+            && rules.info.is_none()
+            && change.scheduler.is_none()
+        {
+            return Err(SimError::NoScheduler { at: change.at });
+        }
+        // The driver wakes at whole nanoseconds. A catch-up of one keeps what they leave out, so that the rate is exact.
+        let tree = &scenario.tree;
+        let driver = Driver::new(Metered::new(scheduler, tree)?, Pacer::new(tree.link().rate, Nanos(1)))?;
+        let gone = vec![Counters::default(); scenario.names.len()];
+        let (now, wake) = (Nanos::ZERO, Wake::OnArrival);
+        Ok(Self { port, driver, rules, now, wake, idle_turns: 0, gone, changes: Vec::new() })
+    }
+
+    /// When something happens next.
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        let due = match self.wake {
+            Wake::At(at) => Some(at),
+            Wake::OnArrival => self.port.wants_to_refill().then_some(self.now),
+        };
+        let change = self.next_change().map(|change| change.at);
+        [due, self.port.next_event(), change].into_iter().flatten().min().map(|at| at.max(self.now))
+    }
+
+    /// What happens at `at`: first the link changes, if it is time, then packets arrive and leave.
+    pub(crate) fn turn(&mut self, at: Nanos) -> Result<(), SimError> {
+        while let Some(change) = self.next_change().filter(|change| change.at <= at) {
+            self.change(change)?;
+        }
+        let moved = self.port.moved();
+        self.wake = self.driver.turn(at, &mut self.port);
+        self.port.check()?;
+        self.idle_turns = if at > self.now || self.port.moved() > moved { 0 } else { self.idle_turns + 1 };
+        if self.idle_turns > MAX_IDLE_TURNS {
+            return Err(SimError::Stalled { at });
+        }
+        self.now = at;
+        Ok(())
+    }
+
+    fn next_change(&self) -> Option<&'a Change> {
+        self.port.scenario().changes.get(self.changes.len())
+    }
+
+    /// The link becomes another one between two packets. The one on the link leaves at the old rate.
+    fn change(&mut self, change: &Change) -> Result<(), SimError> {
+        let (index, at) = (self.changes.len(), change.at);
+        let scheduler = change.scheduler.or(self.rules.info).ok_or(SimError::NoScheduler { at })?;
+        let scenario = self.port.scenario();
+        let stages = scenario.stages();
+        let (before, after) = (&stages[index], &stages[index + 1]);
+        let (classes, new_ids) = (before.classes(), after.ids(scenario.names.len()));
+        let heir = |old: usize| {
+            let new = new_ids[classes[old].index()]?;
+            (before.tree.is_leaf(ClassId(old as u32)) && after.tree.is_leaf(new)).then_some(new)
+        };
+        let survivors: Vec<Option<ClassId>> = (0..before.tree.len()).map(heir).collect();
+        let prepared = self.driver.scheduler().prepare(&fairlink_core::Change {
+            scheduler,
+            tree: after.tree,
+            leniency: self.rules.leniency,
+            survivors: &survivors,
+            pooled: &[],
+        });
+        let refused = |error| SimError::Change { index, at, scheduler: scheduler.name, error };
+        let prepared = prepared.map_err(refused)?;
+
+        let mut done = ChangeRun {
+            at_s: at.0 as f64 / NANOS_PER_SEC as f64,
+            name: change.name.clone(),
+            scheduler: scheduler.name.to_owned(),
+            link_bps: after.tree.link().rate.bps() as f64,
+            kept_classes: classes.iter().skip(1).filter(|class| new_ids[class.index()].is_some()).count(),
+            ..ChangeRun::default()
+        };
+        done.removed_classes = before.tree.len() - 1 - done.kept_classes;
+        done.new_classes = after.tree.len() - 1 - done.kept_classes;
+        for &leaf in before.tree.leaves().iter().filter(|leaf| survivors[leaf.index()].is_none()) {
+            let class = classes[leaf.index()];
+            let queued = self.leave(leaf, class);
+            if new_ids[class.index()].is_some() {
+                done.split_classes += 1;
+                done.split_packets += queued;
+            } else {
+                done.removed_packets += queued;
+            }
+        }
+
+        let mut lost: Vec<(Packet, DropReason)> = Vec::new();
+        let mut drops = |_, packet, reason| lost.push((packet, reason));
+        drop(self.driver.scheduler_mut().commit(prepared, at, &mut drops));
+        done.unfit_packets = lost.len() as u64 - done.removed_packets - done.split_packets;
+        if after.tree.link().rate != before.tree.link().rate {
+            self.driver.set_rate(after.tree.link().rate);
+        }
+        self.port.change(at, after, lost);
+        self.rules.info = Some(scheduler);
+        self.changes.push(done);
+        self.port.check()
+    }
+
+    /// Keeps the account of a leaf that is about to be removed, the class `class` of the scenario; how many packets it has queued,
+    /// which will be dropped.
+    fn leave(&mut self, leaf: ClassId, class: ClassId) -> u64 {
+        let metered = self.driver.scheduler();
+        let queued = metered.class_backlog(leaf);
+        let gone = &mut self.gone[class.index()];
+        *gone += metered.counters(leaf);
+        gone.dropped[DropReason::ClassRemoved.index()] += queued;
+        queued.packets
+    }
+
+    /// Asks the observer whether to go on.
+    pub(crate) fn progress(&mut self, now: Nanos) -> Result<(), SimError> {
+        self.port.progress(now)
+    }
+
+    /// What it did.
+    pub(crate) fn summary(&self, name: &str, options: &Options, ideals: &[Vec<f64>]) -> Result<Run, SimError> {
+        let metered = self.driver.scheduler();
+        metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;
+        let accounts = summary::accounts(&self.port, metered, &self.gone);
+        let mut sum = Counters::default();
+        accounts.iter().for_each(|(counters, _)| sum += *counters);
+        if sum != metered.total() {
+            let what = format!("the classes of all trees together {sum:?}, the total {:?}", metered.total());
+            return Err(SimError::NotConserved { what });
+        }
+        let mut run = summarise(&self.port, &accounts, name, options, ideals);
+        run.changes.clone_from(&self.changes);
+        run.notes.extend(self.changes.iter().map(ToString::to_string));
+        Ok(run)
+    }
+}
