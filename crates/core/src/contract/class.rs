@@ -7,7 +7,7 @@ use super::units::{Nanos, Rate};
 pub enum Share {
     /// A minimum rate, which also serves as the weight.
     Guarantee(Rate),
-    /// A weight relative to the siblings, 1 to [`MAX_WEIGHT`].
+    /// A weight relative to the siblings, 1 to [`MAX_WEIGHT`](super::hierarchy::MAX_WEIGHT).
     Weight(u64),
 }
 
@@ -187,7 +187,7 @@ impl Feature {
 pub struct LinkConfig {
     /// The link's rate.
     pub rate: Rate,
-    /// Largest packet accepted, in accounted bytes, 1 to [`MAX_PACKET`].
+    /// Largest packet accepted, in accounted bytes, 1 to [`MAX_PACKET`](super::hierarchy::MAX_PACKET).
     pub max_packet: u32,
     /// Most packets queued in all classes together; at least 1.
     pub max_queued: u32,

@@ -30,8 +30,9 @@
 //! these that are not green are. A ceiling bucket is in debt by at most one packet.
 //!
 //! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its guarantee up to
-//! [`Plan::guarantee_lag`]. What is borrowed is shared by the quanta of leaves, so that a class gets the more the fewer leaves it
-//! bundles its guarantee in: no isolation between branches (\[hls\] Section VIII-B, experiment 2).
+//! twice its default depth and two largest packets, see `Plan::guarantee_lag`. What is borrowed is shared by the quanta of leaves.
+//! So a class gets the more the fewer leaves it bundles its guarantee in. There is no isolation between branches (\[hls\] Section
+//! VIII-B, experiment 2).
 //!
 //! **Overflow budget.** Buckets: see [`bucket`](crate::parts::bucket). Quanta are below 2^52, deficits between minus a packet and a quantum.
 //!

@@ -24,7 +24,7 @@
 //! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 for the numbers of visits while both have packets. From that
 //! follow Lemma 9, Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
 //! deficits add up, and a leaf that empties forgets what was left of its quantum.
-//! **Overflow budget.** As in [`vtime`]; deficits are below 2^21 bytes.
+//! **Overflow budget.** As in [`virtual_time`]. Deficits are below 2^21 bytes.
 //! **Validation.** Lemma 8 and Lemma 9 in the tests below; Theorems 4 and 6 in `fairlink-theory`, with its formulas.
 //!
 //! DIFFERENCE: the round is not laid out, and so does not start anew when a class becomes active: tags do that.
