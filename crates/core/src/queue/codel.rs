@@ -17,7 +17,7 @@
 //!
 //! **Cost.** A few comparisons per packet; an integer square root per signal.
 //! **Overflow budget.** The interval in ns squared is below 2^54; counts stop at 2^32 - 1; times saturate.
-//! **Validation.** Against the RFC's pseudo-code, written down with floats, in `queue/active_tests.rs`; the square root here.
+//! **Validation.** Against the RFC's pseudo-code, written down with floats, in `queue/aqm_tests.rs`; the square root here.
 //!
 //! DIFFERENCE: intervals are rounded up to whole nanoseconds. The RFC leaves the precision open.
 //! DIFFERENCE: a packet that is marked counts as a signal and is sent; the RFC's pseudo-code only drops. At most one packet is

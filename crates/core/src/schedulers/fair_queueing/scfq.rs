@@ -16,7 +16,7 @@
 //! **Bounds.** For classes backlogged all the time, |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j. A latency-rate
 //! server with Theta = L_i / rho_i + (V - 1) L_max / r, V being the number of classes.
 //! **Overflow budget.** As in [`crate::parts::virtual_time`].
-//! **Validation.** Both bounds, and the example of \[drrpp\] Figure 2.1, in `discipline/tests.rs`.
+//! **Validation.** Both bounds, and the example of \[drrpp\] Figure 2.1, in `bases/composed/tests.rs`.
 //!
 //! DIFFERENCE: the virtual time is not reset to zero when the link becomes idle; it is then at least as large as any tag,
 //! which comes to the same.
