@@ -84,8 +84,6 @@
 //! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![no_std]
 #![forbid(unsafe_code)]
-// The pages of schedulers name helpers inside the crate. The names are links for whoever reads the source, and words in the manual.
-#![allow(rustdoc::private_intra_doc_links)]
 
 extern crate alloc;
 #[cfg(test)]

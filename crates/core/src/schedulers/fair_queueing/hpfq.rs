@@ -2,7 +2,7 @@
 //! what \[hfsc\] compares itself with.
 //!
 //! Each inner class is a WF2Q+ server of its own ([`crate::schedulers::wf2q_plus`]), fed by the heads of its children.
-//! Its virtual time counts the bytes that it itself has sent. [`crate::bases::composed`] says how the servers are put
+//! Its virtual time counts the bytes that it itself has sent. `bases::composed` says how the servers are put
 //! together.
 //!
 //! | paper | here |
@@ -10,7 +10,7 @@
 //! | ARRIVE | `Composed::activate` |
 //! | RESTART-NODE, Q_n, ActiveChild_n | `Composed::choose_head`, `Inner::head`, `Inner::head_slot` |
 //! | RESET-PATH | `Composed::finish` |
-//! | T_n, reference time of node n | [`Sessions::v`](crate::parts::virtual_time::Sessions::v) of its server |
+//! | T_n, reference time of node n | `Sessions::v` of its server |
 //!
 //! **Cost per packet.** O(log n) of the active children at each level.
 //! **Invariants.** Those of the discipline and of its composition.

@@ -5,8 +5,8 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | v^(t), service tag of the packet in service | [`Sessions::v`] | virtual time |
-//! | F^_k^i = L / r_k + max(F^_k^(i-1), v^(a_k^i)) | [`Sessions::begin`], [`Sessions::next`] | virtual time |
+//! | v^(t), service tag of the packet in service | `Sessions::v` | virtual time |
+//! | F^_k^i = L / r_k + max(F^_k^(i-1), v^(a_k^i)) | `Sessions::begin`, `Sessions::next` | virtual time |
 //!
 //! The tag of a packet behind others is computed when it comes to the head, not when it arrives. Until then its
 //! predecessor has a larger tag than any packet that was in service. So the maximum is that tag.
@@ -15,7 +15,7 @@
 //! **Invariants.** No backlogged class has a finish tag below the virtual time.
 //! **Bounds.** For classes backlogged all the time, |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j. A latency-rate
 //! server with Theta = L_i / rho_i + (V - 1) L_max / r, V being the number of classes.
-//! **Overflow budget.** As in [`crate::parts::virtual_time`].
+//! **Overflow budget.** As in `parts::virtual_time`.
 //! **Validation.** Both bounds, and the example of \[drrpp\] Figure 2.1, in `bases/composed/tests.rs`.
 //!
 //! DIFFERENCE: the virtual time is not reset to zero when the link becomes idle. It is then at least as large as any

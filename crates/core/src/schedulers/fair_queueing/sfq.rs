@@ -6,15 +6,15 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | v(t), start tag of the packet in service | [`Sessions::v`] | virtual time |
-//! | S = max(v(A), F of the packet before), F = S + L / r | [`Sessions::begin`], [`Sessions::next`] | virtual time |
-//! | v after a busy period: the largest finish tag | [`Sessions::last_finish`] | virtual time |
+//! | v(t), start tag of the packet in service | `Sessions::v` | virtual time |
+//! | S = max(v(A), F of the packet before), F = S + L / r | `Sessions::begin`, `Sessions::next` | virtual time |
+//! | v after a busy period: the largest finish tag | `Sessions::last_finish` | virtual time |
 //!
 //! **Cost per packet.** O(log n) of the active leaves.
 //! **Invariants.** No backlogged class has a start tag below the virtual time.
 //! **Bounds.** For classes backlogged all the time, |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j, on a link of any
 //! and varying rate.
-//! **Overflow budget.** As in [`crate::parts::virtual_time`].
+//! **Overflow budget.** As in `parts::virtual_time`.
 //! **Validation.** The bound is a property test. So is the delay: a link of the class's own rate would have begun the
 //! packet at some time, and the packet leaves later than that by at most the sum of the others' largest packets and its
 //! own.

@@ -6,7 +6,7 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | AR_i: rate; Vtick_i = 1 / AR_i | slope of `Leaf::clock`, [`lines`] | 2^-16 bit/s |
+//! | AR_i: rate; Vtick_i = 1 / AR_i | slope of `Leaf::clock`, `lines` | 2^-16 bit/s |
 //! | AT_i: arrival time | `now` | ns |
 //! | auxVC_i | `Leaf::clock` at `Leaf::arrived` | 2^-12 ns |
 //! | transmission time of a packet | `Stamp::time` | 2^-12 ns |
@@ -17,7 +17,7 @@
 //!
 //! **Invariants.** The heap holds exactly the leaves with packets, under the stamps of their heads. Stamps of a class increase.
 //!
-//! **Overflow budget.** That of [`curve`](crate::parts::curve).
+//! **Overflow budget.** That of `parts::curve`.
 //!
 //! **Validation.** The example of \[drrpp\] Figure 2.1; equation (2.1) in plain arithmetic as an oracle; the latency
 //! L_i / rho_i + L_max / r of a latency-rate server.

@@ -8,9 +8,9 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | V(t) | [`Sessions::v`], as of the last packet that was sent | virtual time |
+//! | V(t) | `Sessions::v`, as of the last packet that was sent | virtual time |
 //! | W(t, t + tau), work of the server | the packet sent, or `progress` of it | bytes |
-//! | S_i = max(F_i, V) at an idle class, F_i behind a packet; F_i = S_i + L / r_i | [`Sessions`] | virtual time |
+//! | S_i = max(F_i, V) at an idle class, F_i behind a packet; F_i = S_i + L / r_i | `Sessions` | virtual time |
 //! | eligible: S_i <= V | `eligible`, sorted by F_i; the others in `waiting`, sorted by S_i | |
 //!
 //! **Cost per packet.** O(log n) of the active leaves. A call may move many leaves from `waiting` to `eligible`, each packet
@@ -18,7 +18,7 @@
 //! **Invariants.** Each backlogged child that is not sending is in exactly one of the heaps.
 //! **Bounds.** W_i(t1, t2) >= (rho_i / r) W(t1, t2) - (L_i + (L_max - L_i) rho_i / r) while a class is backlogged. A
 //! latency-rate server with Theta = L_i / rho_i + L_max / r.
-//! **Overflow budget.** As in [`crate::parts::virtual_time`].
+//! **Overflow budget.** As in `parts::virtual_time`.
 //! **Validation.** Both bounds are property tests. The first is read whenever a packet of the class has left. The
 //! example with which the WF2Q papers begin is a test, too.
 //!

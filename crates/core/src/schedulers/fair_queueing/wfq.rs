@@ -8,12 +8,12 @@
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | V(t), dV/dt = 1 / sum of phi_i over the classes backlogged in GPS | `Gps::v`, scaled by the sum over all classes | virtual time |
-//! | phi_i | [`Pace::divisor`](crate::parts::virtual_time::Pace::divisor) | |
-//! | S = max(F, V(a)), F = S + L / phi_i | stamps of [`Rps`] | virtual time |
+//! | phi_i | `Pace::divisor` | |
+//! | S = max(F, V(a)), F = S + L / phi_i | stamps of `Rps` | virtual time |
 //! | B(t), the classes backlogged in GPS | `Gps::backlogged`, sorted by the F of their newest packet | |
 //!
 //! **How exact the fluid system is.** Its clock is the caller's. The work of a link of r bit/s in t ns is r t units of
-//! an eight-billionth of a byte, an integer. Finish tags are exact ([`crate::parts::virtual_time`]). V is rounded where
+//! an eight-billionth of a byte, an integer. Finish tags are exact (`parts::virtual_time`). V is rounded where
 //! the set of backlogged classes changes. An arrival at an idle class drops a fraction of a unit of work, and a class
 //! that empties drops up to two units. Each time the fluid system is late by that. Lost work puts no class further
 //! behind than that work. So after n such events within a busy period of the fluid system, no class in it lags behind
@@ -25,7 +25,7 @@
 //! **Invariants.** A class with packets is in `heads` under the F of its first one. The weight of the classes in `backlogged`
 //! is `Gps::active`.
 //! **Bounds.** A packet leaves at most L_max / r after it does in GPS. A latency-rate server with Theta = L_i / rho_i + L_max / r.
-//! **Overflow budget.** As in [`crate::parts::virtual_time`]. Work that waits in GPS is below 2^32 packets of 2^20
+//! **Overflow budget.** As in `parts::virtual_time`. Work that waits in GPS is below 2^32 packets of 2^20
 //! bytes: 2^85 units, times weights of 2^41. Products saturate beyond that. Only a caller that takes 2^32 packets out
 //! in no time can get there.
 //! **Validation.** GPS with rational numbers as an oracle; the bounds as property tests.

@@ -2,20 +2,20 @@
 //!
 //! An estimator says of each class whether it has used more than its rate. If so it is *overlimit*, else *underlimit*.
 //! A leaf may send while it is *unregulated*: it is underlimit itself, or a class above it that it may borrow from is
-//! underlimit and the [`Guideline`] allows it. Among the leaves that may send, those of the smallest number of priority
+//! underlimit and the `Guideline` allows it. Among the leaves that may send, those of the smallest number of priority
 //! take turns by weighted round robin.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | allotted bandwidth | [`Plan::assured`]: the guarantee, or the share of the parent's by weight | bit/s |
+//! | allotted bandwidth | `Plan::assured`: the guarantee, or the share of the parent's by weight | bit/s |
 //! | avgidle, w = 1/16 | `Estimator::average` | 2^-20 ns |
-//! | maxidle, from maxburst | `Estimator::largest`, from `burst`, else [`MAX_BURST`] largest packets | 2^-20 ns |
+//! | maxidle, from maxburst | `Estimator::largest`, from `burst`, else `MAX_BURST` largest packets | 2^-20 ns |
 //! | undertime; offtime for a minburst of one packet | `Estimator::under` | 2^-20 ns |
 //! | minidle | none: no average is below the idle time of a packet that is sent at once | |
-//! | level i: 1 for a leaf | [`BorrowingTree::level`]: 0 for a leaf, else 1 + the children's largest | |
+//! | level i: 1 for a leaf | `BorrowingTree::level`: 0 for a leaf, else 1 + the children's largest | |
 //! | unsatisfied: underlimit, with backlog below | a class that lends and has something to lend to | |
 //! | bounded, isolated | `bounded`, `isolated` | |
-//! | allot of weighted round robin | [`Plan::quanta`] | bytes |
+//! | allot of weighted round robin | `Plan::quanta` | bytes |
 //!
 //! **Debt.** An overlimit class is underlimit again when its average has come back to zero. A leaf that may borrow need
 //! not wait for that. It waits only for as long as its last packet lasts at its own rate. Otherwise it would pay with
@@ -26,7 +26,7 @@
 //!
 //! **Which leaves may send** follows from the level of their *lender*. The lender of a leaf is the nearest underlimit
 //! class on the way up, the leaf included, if no bounded class was passed before it. A guideline is the highest level
-//! that a lender may have. [`BorrowingTree`] keeps the leaves so that the next one in turn is found under any such
+//! that a lender may have. `BorrowingTree` keeps the leaves so that the next one in turn is found under any such
 //! limit.
 //!
 //! **Time.** A packet takes its own length at the link's rate. It begins when the last one ended, or now where the link

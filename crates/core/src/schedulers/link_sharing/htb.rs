@@ -8,27 +8,27 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | AR_i, assured rate ("rate") | [`Plan::assured`], `Class::assured` | bit/s; tokens of 10^-9 bit |
+//! | AR_i, assured rate ("rate") | `Plan::assured`, `Class::assured` | bit/s; tokens of 10^-9 bit |
 //! | CR_i, ceiling rate ("ceil") | `Class::ceiling`, none where the user gives none | bit/s |
-//! | burst, cburst | `burst`, `ceiling_burst`, else [`Plan::default_depth`] | bytes |
-//! | level(i): 0 for a leaf, else 1 + the children's largest | [`BorrowingTree::level`] | |
-//! | green, yellow, red | [`Standing::Lends`], [`Standing::Borrows`], [`Standing::Stops`] | |
-//! | prio | [`Plan::priorities`] | 0 is served first |
-//! | quantum | [`Plan::quanta`] | bytes |
+//! | burst, cburst | `burst`, `ceiling_burst`, else `Plan::default_depth` | bytes |
+//! | level(i): 0 for a leaf, else 1 + the children's largest | `BorrowingTree::level` | |
+//! | green, yellow, red | `Standing::Lends`, `Standing::Borrows`, `Standing::Stops` | |
+//! | prio | `Plan::priorities` | 0 is served first |
+//! | quantum | `Plan::quanta` | bytes |
 //! | "separate deficits" | `deficits`, one per leaf and lender | bytes |
 //!
-//! A class that is yellow and borrows from a pool that has said no is [`Standing::Stays`] until it may ask again.
+//! A class that is yellow and borrows from a pool that has said no is `Standing::Stays` until it may ask again.
 //!
-//! **Rings.** [`BorrowingTree`] finds leaves from the root through sets of children. Each set has a cursor. A visit
+//! **Rings.** `BorrowingTree` finds leaves from the root through sets of children. Each set has a cursor. A visit
 //! that ends moves the cursor on. At the end of a set it also moves that of the set above. So the cursors together walk
 //! over the leaves of a level and priority as one round robin does. A class that turns green and comes back before its
 //! set was looked at finds its turn kept.
 //!
 //! **Cost per packet.** O(levels) walks with O(log n) to the base 64 at each, and O(log n) in a heap for each class whose
 //! bucket ran empty. Changes of colour that are due are worked off on the next call: at most one per class that a packet
-//! turned yellow or red before. Memory: that of [`BorrowingTree`], and a cursor for each of its sets.
+//! turned yellow or red before. Memory: that of `BorrowingTree`, and a cursor for each of its sets.
 //!
-//! **Invariants.** Those of [`BorrowingTree`]. 0 <= deficit <= quantum. The heaps hold only classes with backlog below
+//! **Invariants.** Those of `BorrowingTree`. 0 <= deficit <= quantum. The heaps hold only classes with backlog below
 //! them, and among these all that are not green. A ceiling bucket is in debt by at most one packet.
 //!
 //! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its guarantee up to
@@ -36,7 +36,7 @@
 //! So a class gets the more the fewer leaves it bundles its guarantee in. There is no isolation between branches (\[hls\] Section
 //! VIII-B, experiment 2).
 //!
-//! **Overflow budget.** Buckets: see [`bucket`](crate::parts::bucket). Quanta are below 2^52, deficits between minus a packet and a quantum.
+//! **Overflow budget.** Buckets: see `parts::bucket`. Quanta are below 2^52, deficits between minus a packet and a quantum.
 //!
 //! **Validation.** The measurements of \[htb\], the direction of experiment 2 of \[hls\] against figures of the kernel's HTB, and the
 //! bounds above as property tests: `htb/tests.rs`.

@@ -6,17 +6,17 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | Q_i, quantum | [`Deficit::quantum`] | 2^-16 byte |
-//! | D_i, deficit (credit) | [`Deficit::credit`] | 2^-16 byte |
-//! | active flow list | [`Turns::ring`] | |
-//! | F = sum of Q_i, the round | bounded by [`quanta`] | |
+//! | Q_i, quantum | `Deficit::quantum` | 2^-16 byte |
+//! | D_i, deficit (credit) | `Deficit::credit` | 2^-16 byte |
+//! | active flow list | `Turns::ring` | |
+//! | F = sum of Q_i, the round | bounded by `quanta` | |
 //!
 //! **Quanta.** A class's quantum is what the user set. Where some classes set one, the others follow from the first of
 //! those in proportion to the shares. Where none does, the quanta are in proportion to the shares, as \[drrpp\] Section
 //! 3.1.1 wants them. They are then as small as they can be with the smallest at least the largest packet, which makes
 //! the work per packet O(1). With shares as far apart as 1 : 10^9 a round would then last for hours, and every class
 //! but one would be silent that long. So a round is never longer than one largest packet per leaf plus what the link
-//! carries in one second ([`ROUND`]). Where that binds, the quanta of the smallest classes fall below a packet, and
+//! carries in one second (`ROUND`). Where that binds, the quanta of the smallest classes fall below a packet, and
 //! these classes collect credit over several rounds. Quanta are rounded to the nearest 2^-16 byte.
 //!
 //! **Cost per packet.** O(1) where every quantum is at least the largest packet. Otherwise there are at most three

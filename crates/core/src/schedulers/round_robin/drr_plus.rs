@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | x bytes of data in some period T, the contract C_LC | `Police::contract` | bytes, ns |
 //! | the timer that starts when a packet arrives | `Police::until` | ns |
-//! | Q_i, D_i | [`Deficit`] | 2^-16 byte |
+//! | Q_i, D_i | `Deficit` | 2^-16 byte |
 //! | F | sum of all quanta | |
 //!
 //! **Contract.** A packet that arrives while no timer runs starts one. The class has broken its contract when more than

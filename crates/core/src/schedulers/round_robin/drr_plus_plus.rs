@@ -9,8 +9,8 @@
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | LCList, BestEffortList | `critical`, `best_effort` | |
-//! | DC_i | [`Deficit::credit`] | 2^-16 byte |
-//! | quantum(i), Q_LC, Q_BE | [`Deficit::quantum`] | 2^-16 byte |
+//! | DC_i | `Deficit::credit` | 2^-16 byte |
+//! | quantum(i), Q_LC, Q_BE | `Deficit::quantum` | 2^-16 byte |
 //! | round (Definition 4) | `due` visits of latency-critical classes, one of a best-effort class | |
 //! | TxQueue, PrioTxQueue | none: a packet is taken when the link is free | |
 //!

@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | PrioTxQueue | `ready`, `waiting`: latency-critical classes whose credit covers their first packet, and the others | |
 //! | ActiveList | `best_effort` | |
-//! | DC_i; for the latency-critical ones n Q_LC per round | [`Deficit::credit`] | 2^-16 byte |
+//! | DC_i; for the latency-critical ones n Q_LC per round | `Deficit::credit` | 2^-16 byte |
 //! | n | `classes` | |
 //!
 //! **Shares.** As in [`drr_plus_plus`](crate::schedulers::drr_plus_plus): Q_LC / (Q_LC + Q_BE) of the link for a class that sends

@@ -8,13 +8,13 @@
 //! | --- | --- | --- |
 //! | Q, the quantum | `quantum`: the link's largest packet | bytes |
 //! | d_i, deficit counter | the state in `flows` | bytes |
-//! | w_i | weights among siblings, [`virtual_time::weights`] | |
+//! | w_i | weights among siblings, `virtual_time::weights` | |
 //! | beta_i, visits to all leaves in which i is visited at least once (Lemma 9) | none: see below | |
 //!
 //! **Interleaving.** Written down, the round has the product of the sums of all weights on a path: 10^27 visits for
 //! three levels of guarantees in bit/s. It is not written down. Each class keeps a tag per child, which says how far
 //! the child is in the class's part of the round. A visit to a child of weight w takes it 1 / w further. The child
-//! whose next visit takes it least far is visited ([`Sessions`], with visits in the place of bytes). That is
+//! whose next visit takes it least far is visited (`Sessions`, with visits in the place of bytes). That is
 //! self-clocked fair queueing of visits. Among children whose next visits take them equally far, the one of the
 //! smallest weight always comes first, because its tag is the oldest.
 //!
@@ -25,7 +25,7 @@
 //! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 for the numbers of visits while both have packets. From that
 //! follow Lemma 9, Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
 //! deficits add up, and a leaf that empties forgets what was left of its quantum.
-//! **Overflow budget.** As in [`virtual_time`]. Deficits are below 2^21 bytes.
+//! **Overflow budget.** As in `parts::virtual_time`. Deficits are below 2^21 bytes.
 //! **Validation.** Lemma 8 and Lemma 9 in the tests below; Theorems 4 and 6 in `fairlink-theory`, with its formulas.
 //!
 //! DIFFERENCE: the round is not laid out, because tags take its place. So it does not start anew when a class becomes

@@ -8,16 +8,16 @@
 //! | text | here | unit |
 //! | --- | --- | --- |
 //! | service list | `Level::ready`, and `Level::spent` for those that have had their slots | |
-//! | frame | `Level::frame`: [`TOP`] slots for the top, each below [`RATIO`] times as long | ns |
+//! | frame | `Level::frame`: `TOP` slots for the top, each below `RATIO` times as long | ns |
 //! | slot | the time of a largest packet on the link | |
 //! | slots per frame | `Slots::per_frame` | packets |
 //!
-//! **Slots.** A class is in the topmost list in which its share of a frame is at least [`FEWEST`] slots. It has the
-//! whole slots of that share, so it loses less than one in [`FEWEST`]. In the bottom list, below 2^-40 of the link, it
+//! **Slots.** A class is in the topmost list in which its share of a frame is at least `FEWEST` slots. It has the
+//! whole slots of that share, so it loses less than one in `FEWEST`. In the bottom list, below 2^-40 of the link, it
 //! has at least one. A slot is for a packet of any length up to the largest. So classes of small packets have bandwidth
 //! to spare that nobody else gets.
 //!
-//! **Cost per packet.** O([`LEVELS`]).
+//! **Cost per packet.** O(`LEVELS`).
 //! **Invariants.** A class with packets is in the `ready` ring of its level exactly while it has slots left in this frame.
 //! **Bounds.** No class sends more than its slots in a frame. A class that has packets throughout a frame has sent its
 //! slots one slot after the frame's end at the latest. Frames are multiples of one another and begin together. So

@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | weight of a queue: packets served in every round | `Weight::packets` | packets |
 //!
-//! **Weights.** Those of the classes without their common divisor. If the smallest is then more than [`SMALLEST`], all
+//! **Weights.** Those of the classes without their common divisor. If the smallest is then more than `SMALLEST`, all
 //! are divided further, so that the smallest is that, and rounded. A share is then off by at most half of one in that
 //! many.
 //!

@@ -10,7 +10,7 @@
 //! | --- | --- | --- |
 //! | S_i of a leaf | `real_time` of the class | |
 //! | S_i of any class | `link_share` of the class | |
-//! | D_i, E_i, equations (7), (10) | `RealTime::deadlines`, [`Curve::eligible_at`] | |
+//! | D_i, E_i, equations (7), (10) | `RealTime::deadlines`, `Curve::eligible_at` | |
 //! | c_i | `RealTime::served` | bytes |
 //! | e_i, d_i | keys of `asleep` and of `eligible` | 2^-12 ns |
 //! | V_i, equation (11) | `Class::virtual_curve` | |
@@ -43,7 +43,7 @@
 //! has packets below it to share for is in exactly one of its parent's `ready` and `held`. If it is in `ready` it is
 //! also in `latest`, under the same virtual time. Any other class is in neither.
 //!
-//! **Errors and overflow budget.** Those of [`curve`](crate::parts::curve). A deadline and an eligible time are less than a
+//! **Errors and overflow budget.** Those of `parts::curve`. A deadline and an eligible time are less than a
 //! picosecond late. A virtual time grows by at most 2^20 bytes at 1 bit/s a packet, 2^65; 2^60 of them fit.
 //!
 //! **Validation.** Figures 2, 3, 4 and 12; Theorem 2 by equation (1) as an oracle over random curves that fit and random

@@ -16,7 +16,7 @@
 //!
 //! **Invariants.** The heap holds exactly the leaves with packets, under the deadlines of their heads.
 //!
-//! **Overflow budget and errors.** Those of [`curve`](crate::parts::curve): a deadline is less than a picosecond late.
+//! **Overflow budget and errors.** Those of `parts::curve`: a deadline is less than a picosecond late.
 //!
 //! **Validation.** Figures 2 and 3 of the paper; with lines, the order of `virtual-clock`; service curves are kept within one
 //! packet for random curves that fit the link, by equation (1) as an oracle.

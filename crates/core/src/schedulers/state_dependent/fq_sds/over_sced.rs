@@ -18,7 +18,7 @@
 //! **Invariants.** A class with packets is in exactly one of `waiting` and `eligible`, under the time of its head.
 //! **Bounds.** With curves that fit the link, no deadline is missed by more than L_max / r (\[hfsc\] Theorem 2): every service
 //! curve is kept up to one largest packet, under all policies.
-//! **Overflow budget and errors.** Those of [`curve`](crate::parts::curve) and of `excess.rs`.
+//! **Overflow budget and errors.** Those of `parts::curve` and of `excess.rs`.
 //! **Validation.** The bound as a property test against equation (1) of \[hfsc\]; with nothing but lines, the guarantees; the
 //! policies' choices on the examples of `tests.rs`.
 //!
