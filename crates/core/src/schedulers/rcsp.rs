@@ -2,7 +2,7 @@
 //!
 //! A *regulator* for each class holds a packet until it is eligible. A *scheduler* sends eligible packets by priority,
 //! first come first served within a priority. So what a class does to the traffic of others depends on its contract and
-//! not on how its packets arrive, even after several switches have distorted it.
+//! not on how its packets arrive, even after several switches have distorted their pattern.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -124,8 +124,8 @@ impl Rcsp {
         Flows::<Class>::fifo_memory(tree) + TagSlab::memory(tree.link().max_queued) + 2 * Heap::memory(tree.len())
     }
 
-    /// [`Scheduler::enqueue`] of a packet that was early at the switch before: it left by `early` before its ET there
-    /// and the delay bound of that switch. `early` is d_(j-1) less the time that the packet waited there. Only a
+    /// [`Scheduler::enqueue`] of a packet that left the switch before by `early` earlier than its ET there plus the
+    /// delay bound of that switch. So `early` is d_(j-1) less the time that the packet waited there. Only a
     /// delay-jitter regulator takes that into account.
     pub fn enqueue_early(&mut self, now: Nanos, packet: Packet, early: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);

@@ -11,10 +11,10 @@
 //! | w_i | weights among siblings, `virtual_time::weights` | |
 //! | beta_i, visits to all leaves in which i is visited at least once (Lemma 9) | none: see below | |
 //!
-//! **Interleaving.** Written down, the round has the product of the sums of all weights on a path: 10^27 visits for
-//! three levels of guarantees in bit/s. It is not written down. Each class keeps a tag per child, which says how far
-//! the child is in the class's part of the round. A visit to a child of weight w takes it 1 / w further. The child
-//! whose next visit takes it least far is visited (`Sessions`, with visits in the place of bytes). That is
+//! **Interleaving.** Written down, the round would have as many visits as the product of the sums of all weights on a
+//! path: 10^27 for three levels of guarantees in bit/s. It is not written down. Each class keeps a tag per child, which
+//! says how far the child is in the class's part of the round. A visit to a child of weight w takes it 1 / w further.
+//! The child whose next visit takes it least far is visited (`Sessions`, with visits in the place of bytes). That is
 //! self-clocked fair queueing of visits. Among children whose next visits take them equally far, the one of the
 //! smallest weight always comes first, because its tag is the oldest.
 //!

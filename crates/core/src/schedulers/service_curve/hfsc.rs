@@ -2,9 +2,9 @@
 //! practice added them.
 //!
 //! Two criteria choose the next packet. By the *real-time* criterion it is the head with the smallest deadline, of the
-//! leaves whose head is eligible. A head is eligible if its service curve could otherwise be broken later. If none is
-//! eligible, the *link-sharing* criterion chooses: from the root down, the child with the smallest virtual time. That
-//! is its service so far on the scale of its link-sharing curve.
+//! leaves whose head is eligible. A head is eligible if its leaf's service curve could otherwise be broken later. If
+//! none is eligible, the *link-sharing* criterion chooses: from the root down, the child with the smallest virtual
+//! time. That is its service so far on the scale of its link-sharing curve.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
