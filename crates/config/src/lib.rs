@@ -1,6 +1,6 @@
-//! What users write: link files, scenario files, matches and demands, with errors that name the place, the value and the
-//! limit.
+#![doc = include_str!("../README.md")]
 //!
+//! # Modules
 //! * [`link`]: link files.
 //! * [`scenario`]: scenario files.
 //! * [`demand`]: who wants how much, on a command line.
@@ -8,9 +8,6 @@
 //! * [`names`]: names of classes.
 //! * [`units`]: rates, sizes and times.
 //! * [`matching`]: which frames belong to a class.
-//!
-//! # What this crate does not do
-//! It reads files and nothing else: it opens no interface, runs no scheduler and draws no random numbers.
 //!
 //! # Errors and panics
 //! Whatever bytes a file holds, reading it gives a value or an error; a panic is a bug of ours.

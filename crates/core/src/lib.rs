@@ -1,11 +1,85 @@
 //! Packet schedulers that share a link among a tree of traffic classes, so that the outcome can be predicted.
 //!
+//! A [`Hierarchy`] says which classes there are and what each is guaranteed. A [`Scheduler`] queues the packets of the classes and
+//! decides which packet the link sends next. A [`Driver`] asks it at the pace of the link.
+//!
+//! # Example
+//! Three classes share 100 Mbit/s under [`hls`](schedulers::hls).
+//!
+//! ```
+//! use fairlink_core::schedulers::hls::Hls;
+//! use fairlink_core::{ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, LinkConfig, Nanos, Packet, Rate, Scheduler, Share};
+//!
+//! let mbit = |n: u64| Rate::from_bps(n * 1_000_000);
+//! let mut tree = Hierarchy::builder(LinkConfig::new(mbit(100)?));
+//! for guarantee in [50, 30, 20] {
+//!     let share = Some(Share::Guarantee(mbit(guarantee)?));
+//!     tree.add(ClassId::ROOT, ClassConfig { share, ..ClassConfig::default() })?;
+//! }
+//! let tree = tree.build()?;
+//! let mut hls = Hls::new(&tree)?;
+//!
+//! // Every class has 500 packets of 1000 bytes. The link has sent 500 packets when we look.
+//! let (now, mut sent) = (Nanos::ZERO, vec![0; tree.len()]);
+//! let mut drops = |_, packet: Packet, why: DropReason| panic!("{packet:?}: {}", why.as_str());
+//! for handle in 0..500 {
+//!     tree.leaves().iter().for_each(|&class| hls.enqueue(now, Packet { handle, len: 1000, class }, &mut drops));
+//! }
+//! for _ in 0..500 {
+//!     let Dequeued::Packet(packet) = hls.dequeue(now, &mut drops) else { panic!("hls is work-conserving") };
+//!     sent[packet.class.index()] += 1;
+//! }
+//! assert_eq!(sent, [0, 250, 150, 100]); // The link itself is class 0.
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Map
+//! Start with [`mod@scheduler`], which says what a scheduler is: the file `contract/scheduler.rs`. Then read the page of one
+//! scheduler, such as [`schedulers::drr`]. A room that the manual does not show is for the crate alone.
+//!
+//! | room | what is in it | pages |
+//! | --- | --- | --- |
+//! | `contract` | what a scheduler is | [`mod@scheduler`], [`packet`], [`amount`], [`units`], [`overhead`] |
+//! | | what it is built from | [`hierarchy`], [`class`], [`lender`] |
+//! | | what it says of itself | [`info`], [`promises`] |
+//! | `queue` | the queue of a leaf; CoDel and FQ-CoDel | |
+//! | `parts` | heaps, bit sets, token buckets, curves, virtual time, memory that may be refused | |
+//! | `bases` | what several schedulers have in common | |
+//! | `schedulers` | the schedulers by family, a file or a folder each | [`schedulers`] |
+//! | `runtime` | all schedulers by name | [`registry`] |
+//! | | the pace of a link, counters, changes of a running scheduler | [`Driver`], [`Metered`], [`prepare`] |
+//! | | bandwidth that several links share | [`pool`] |
+//!
+//! | to | use |
+//! | --- | --- |
+//! | describe a link and its classes | [`Hierarchy::builder`], [`LinkConfig`], [`ClassConfig`] |
+//! | find a scheduler by its name | [`registry::find`] |
+//! | know what a scheduler honours and promises, and how much memory it takes | [`SchedulerInfo`] |
+//! | make a scheduler | [`SchedulerInfo::build`], or its own `INFO`, such as [`schedulers::hls::INFO`] |
+//! | move packets | [`Scheduler`] at your own pace; [`Driver::next`] or [`Driver::turn`] at the link's |
+//! | count what passes | [`Metered`] |
+//! | change classes or scheduler while packets are queued | [`prepare`], [`Prepared::commit`] |
+//!
 //! # What this crate does not do
 //! It reads no clock, does no I/O, draws no random numbers, uses no floating point and no `unsafe`, and sees no packet
 //! contents. Who drives it owns time and packets.
 //!
 //! # Errors and panics
-//! What a caller can get wrong is a `Result`; what a packet can be is handled; a panic is a bug of ours.
+//! What a caller can get wrong is a `Result`: [`RateOutOfRange`], [`HierarchyError`], [`BuildError`], [`PoolError`],
+//! [`ReconfigureError`]. An error says which value was refused, and the limit where there is one. No packet makes a scheduler
+//! panic: a packet that cannot be queued goes to the [`DropSink`] with a [`DropReason`]. A panic is a bug of ours.
+//!
+//! Memory is asked for when a scheduler is made, and may be refused with [`BuildError::OutOfMemory`]. [`SchedulerInfo::memory`] says
+//! beforehand how much it will be. Afterwards a scheduler allocates nothing.
+//!
+//! # Features
+//! * `invariants` (on by default): `Scheduler::check_invariants` says in words which invariant is broken. Without the feature the
+//!   method is not there, and no text formatting is linked for it.
+//! * `serde`: [`Amount`] can be written and read by serde.
+//!
+//! # One scheduler alone
+//! Only [`registry`] knows all schedulers. A program that names one, as the example does, links no other. This holds for
+//! [`schedulers::hls::INFO`] as well, because an `INFO` refers to its own scheduler only.
 //!
 //! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![no_std]
@@ -30,3 +104,8 @@ pub use runtime::metered::{Counters, Metered, MeteredChange, MeteredRetired};
 pub use runtime::pool::{Member, Pool, PoolError};
 pub use runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
 pub use runtime::{pool, registry};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! Spare parts that schedulers are made of. They know of no scheduler, and but for curves of no hierarchy.
+//! Spare parts that schedulers are made of. None of them knows a particular scheduler.
 
 pub(crate) mod bitset;
 pub(crate) mod bucket;

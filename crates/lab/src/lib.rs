@@ -1,5 +1,6 @@
-//! The laboratory: the experiments of the papers, how runs are measured, and figures, tables and benchmarks of the outcome.
+#![doc = include_str!("../README.md")]
 //!
+//! # Modules
 //! * [`experiments`]: what the papers tried, one file for each paper, all in one table.
 //! * [`measure`]: how runs are measured, and how far a rate is from its ideal.
 //! * [`report`]: what simulations found, as text; [`table`] lays its tables out, and those of others.

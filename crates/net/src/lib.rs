@@ -1,6 +1,6 @@
-//! Real packets: a gateway that shares a link between two interfaces, a generator and a receiver of traffic, and the private
-//! network namespaces in which they can be tried without root.
+#![cfg_attr(target_os = "linux", doc = include_str!("../README.md"))]
 //!
+//! # Rooms
 //! | room | what is in it |
 //! | --- | --- |
 //! | `gateway` | [`Gateway`]: its configuration, its data path, its statistics, its control socket |

@@ -1,5 +1,6 @@
-//! A deterministic simulator: sources, a scheduler and a link on a virtual clock.
+#![doc = include_str!("../README.md")]
 //!
+//! # Where to start
 //! A [`Scenario`] says what is simulated. [`simulate`] runs it under one scheduler, [`compare`] under several on the same
 //! arrivals; [`compare_links`] runs several links that share pools. A [`Change`] makes a link another one while it runs. A [`Run`]
 //! says what was measured.

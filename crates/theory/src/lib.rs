@@ -1,5 +1,6 @@
-//! What the classes of a link should get, how far a scheduler may stray from it, and how far it did.
+#![doc = include_str!("../README.md")]
 //!
+//! # Modules
 //! * [`request`]: what every leaf asks for.
 //! * [`maxmin`]: weighted max-min fair sharing among siblings, \[hls\] Algorithm 1.
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
@@ -13,9 +14,6 @@
 //!
 //! Rates are in bit/s. What is exact is a [`BigRational`]; [`to_f64`] and [`floor_bps`] turn it
 //! into what is printed.
-//!
-//! # What this crate does not do
-//! It sees no packets and no clock; rates, demands and traces are handed in.
 //!
 //! # Errors and panics
 //! What a user can get wrong is a `Result`. Handing over a demand or weights made for another tree is a bug of the calling

@@ -1,8 +1,8 @@
-//! Traffic source models: when packets arrive and how long they are.
+#![doc = include_str!("../README.md")]
 //!
+//! # Types
 //! A [`SourceSpec`] says what a source does. It is plain data, read from scenario files. A [`Source`] runs one of them, a
-//! [`TrafficMix`] runs all in the order of time. Neither knows what the packets are for: the simulator reads them on a virtual
-//! clock, the generator of real packets on the machine's.
+//! [`TrafficMix`] runs all in the order of time. Neither knows what the packets are for.
 //!
 //! # Determinism
 //! The packets of a source depend on its spec, the seed and the source's index, and on nothing else: not on the other sources, not
@@ -10,8 +10,11 @@
 //! which gives the same bits on every machine.
 //!
 //! # Lengths and rates
-//! Lengths and rates here are those of the frames themselves. A link may count more for a frame; whoever hands the packets to a
-//! scheduler adds that.
+//! Lengths and rates here are those of the frames themselves, without what a link adds.
+//!
+//! # Errors and panics
+//! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program, and the
+//! function's page says which.
 
 mod mix;
 mod source;

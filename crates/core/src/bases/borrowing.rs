@@ -1,17 +1,19 @@
 //! Who can lend to whom in a tree of classes, kept so that the next leaf that may send is found without a walk over all of them.
 //!
-//! A class *lends* to the backlogged leaves below it, *borrows* from its parent, or *stays* for itself; or it *stops* all below it.
-//! The lender of a leaf is the first class that lends on the way up from it, the leaf included, if no class on the way stays
-//! for itself, and none up to the root stops it. Its level (0 for a leaf, else one more than the children's largest) is the level
-//! that the leaf *offers* at.
+//! A class *lends* to the backlogged leaves below it, *borrows* from its parent, *stays* for itself, or *stops* all
+//! below it. The lender of a leaf is the first class that lends on the way up from it, the leaf included. A leaf has no
+//! lender if a class on that way stays for itself, or if any class up to the root stops it. The level of the lender is
+//! the level that the leaf *offers* at: 0 for a leaf, else one more than the children's largest.
 //!
-//! **Sets.** Each class that is not a leaf has a set of its children for each priority and each level up to its own. The set of
-//! a level below its own holds the children through which a lender of that level is reached. The set of its own level holds
-//! the children that borrow from it. A leaf that gets or loses backlog, or a class that changes its standing, moves itself
-//! between two sets of its parent, and takes all leaves below it along; a class whose set became empty leaves its parent's.
+//! **Sets.** Each class that is not a leaf has a set of its children for each priority and each level up to its own.
+//! The set of a level below its own holds the children through which a lender of that level is reached. The set of its
+//! own level holds the children that borrow from it. A leaf that gets or loses backlog, or a class that changes its
+//! standing, moves itself between two sets of its parent, and takes all leaves below it along. A class whose set became
+//! empty leaves its parent's.
 //!
-//! **Turns** are the caller's: either over all leaves under a limit of levels, by [`BorrowingTree::next`], or within a level, going down
-//! from the root by [`BorrowingTree::next_child`] with what the caller keeps for each set by its [`BorrowingTree::number`].
+//! **Turns** are the caller's. [`BorrowingTree::next`] takes turns over all leaves under a limit of levels.
+//! [`BorrowingTree::next_child`] takes them within a level, going down from the root, with what the caller keeps for
+//! each set by its [`BorrowingTree::number`].
 //!
 //! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all leaves: the
 //! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child and a number for

@@ -1,13 +1,15 @@
-//! Disciplines, which choose among the children of one class and know nothing but their indices and the lengths at their
-//! heads, and [`Composed`], the scheduler that is made of one discipline at every class of a tree. Only leaves hold packets.
+//! Disciplines, and [`Composed`], the scheduler that is made of one discipline at every class of a tree. A discipline
+//! chooses among the children of one class. It knows nothing but their indices and the lengths at their heads. Only
+//! leaves hold packets.
 //!
-//! This is how a flat discipline becomes a hierarchical one (\[hpfq\] Section 3): each class offers its parent one packet, the
-//! *head*, chosen among the heads of its children. A head that was offered is not taken back when a better one arrives; when
-//! its last bit has left, every class on its path chooses anew, from the leaf up.
+//! This is how a flat discipline becomes a hierarchical one (\[hpfq\] Section 3). Each class offers its parent one
+//! packet, the *head*, chosen among the heads of its children. A head that was offered is not taken back when a better
+//! one arrives. When its last bit has left, every class on its path chooses anew, from the leaf up.
 //!
-//! A packet is under way from the `dequeue` that returned it to the next one, which is when the driver of a link has sent it.
-//! Until then its leaf and the classes above count as backlogged, as a server that is sending is not idle: a packet that
-//! arrives meanwhile continues the same busy period. How much of it is sent already is told by the clock and the link's rate.
+//! A packet is under way from the `dequeue` that returned it to the next `dequeue`, which is when the driver of a link
+//! has sent it. Until then its leaf and the classes above count as backlogged, because a server that is sending is not
+//! idle. A packet that arrives meanwhile continues the same busy period. The clock and the link's rate tell how much of
+//! a packet is sent already.
 //!
 //! **Cost per packet.** Two steps of the discipline at each level.
 //! **Invariants.** A child is known to its parent's discipline exactly while it has a head, waiting or under way.

@@ -1,5 +1,5 @@
-//! What flat round-robin schedulers share: the leaves of a hierarchy with a queue and a scheduler's own state each
-//! ([`Flows`]), and rings of leaves to visit in turn ([`Ring`]).
+//! What flat schedulers share: the leaves of a hierarchy ([`Flows`]), each with a queue and a scheduler's own state,
+//! and rings of leaves to visit in turn ([`Ring`]).
 //!
 //! **Cost.** O(1) for everything but [`Ring::remove`], [`Ring::iter`], and what visits all leaves. Nothing is allocated after
 //! construction: a ring is a list through the leaves themselves, so a leaf is in one ring at most.
@@ -72,7 +72,7 @@ impl<S> Flows<S> {
         bytes_of::<Flow<S>>(tree.len()) + PacketSlab::fifo_memory(tree)
     }
 
-    /// Queues a packet, or drops it. `Some`: it was queued; whether it is now the only one of its leaf.
+    /// Queues a packet, or drops it. `Some` if it was queued: whether it is now the only one of its leaf.
     #[inline]
     pub(crate) fn push(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> Option<bool> {
         let Some(flow) = self.flows.get_mut(packet.class.index()).filter(|flow| flow.leaf) else {
@@ -280,7 +280,7 @@ impl Ring {
         Some(first)
     }
 
-    /// Takes a leaf out, wherever it is; whether it was in. O(n).
+    /// Takes a leaf out, wherever it is. Returns whether it was in. O(n).
     pub(crate) fn remove<S>(&mut self, flows: &mut Flows<S>, flow: u32) -> bool {
         let mut before = self.tail;
         for _ in 0..self.len {

@@ -1,9 +1,9 @@
 //! Rate-proportional servers, \[drrpp\] Section 2.3.4: one server, [`Rps`], for all schedulers that differ in their system
 //! potential only.
 //!
-//! Every class has a potential, which grows by what it is served over its rate, and the server has one, [`Potential`]. A class
-//! that was idle starts at the server's if its own is behind. Packets are stamped on arrival with the potential that their class
-//! will have reached with them, and leave in the order of their stamps.
+//! Every class has a potential, which grows by the service that the class gets over its rate. The server has one, too:
+//! [`Potential`]. A class that was idle starts at the server's potential if its own is behind. Packets are stamped on
+//! arrival with the potential that their class will have reached with them. They leave in the order of their stamps.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -12,9 +12,10 @@
 //! | the potential is r t | `RealTime` in the tests: Virtual Clock | |
 //! | the potential is that of all backlogged classes of a fluid system | [`wfq::Gps`](crate::schedulers::wfq::Gps): weighted fair queueing | |
 //!
-//! **Conditions.** The potential grows at least at rate 1 (as fast as the link sends) while there is something to send, and does not
-//! exceed that of any class that is backlogged in the fluid server. Both hold of a server that has a latency of L_i / rho_i + L_max /
-//! r, whatever else its potential does; how fair it is depends on how far below the classes' it may fall.
+//! **Conditions.** The potential grows at least at rate 1 (as fast as the link sends) while there is something to send.
+//! It does not exceed the potential of any class that is backlogged in the fluid server. A server that meets both has a
+//! latency of L_i / rho_i + L_max / r, whatever else its potential does. How fair it is depends on how far its
+//! potential may fall below those of the classes.
 //!
 //! **Cost per packet.** O(log n) of the active leaves, and what the potential costs.
 //! **Invariants.** A class with packets is in `heads` under the stamp of its first one.

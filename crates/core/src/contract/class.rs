@@ -1,4 +1,5 @@
-//! What a user says of a class and of the link: shares, limits, curves, and what of it only some schedulers honour.
+//! What a user says of a class and of the link: shares, limits and curves. A [`Feature`] is what only some schedulers
+//! honour.
 
 use super::units::{Nanos, Rate};
 
@@ -7,7 +8,7 @@ use super::units::{Nanos, Rate};
 pub enum Share {
     /// A minimum rate, which also serves as the weight.
     Guarantee(Rate),
-    /// A weight relative to the siblings, 1 to [`MAX_WEIGHT`].
+    /// A weight relative to the siblings, 1 to [`MAX_WEIGHT`](super::hierarchy::MAX_WEIGHT).
     Weight(u64),
 }
 
@@ -81,7 +82,7 @@ pub struct LeakyBucket {
 /// What a user says of one class. Each scheduler honours some of it and refuses the rest ([`Feature`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassConfig {
-    /// Guarantee or weight; where no sibling says anything, each counts as weight 1.
+    /// Guarantee or weight. Where no sibling says anything, each counts as weight 1.
     pub share: Option<Share>,
     /// Maximum rate.
     pub ceiling: Option<Rate>,
@@ -93,7 +94,7 @@ pub struct ClassConfig {
     pub priority: Option<u8>,
     /// CBQ: does not borrow from the classes above it.
     pub bounded: bool,
-    /// CBQ: neither borrows nor lends, but to classes below it.
+    /// CBQ: does not borrow, and lends only to classes below it.
     pub isolated: bool,
     /// Latency class of DRR+, DRR++, HLS.
     pub latency_critical: bool,
@@ -115,7 +116,8 @@ pub struct ClassConfig {
     pub limits: QueueLimits,
     /// Discipline of a leaf's queue; ignored at inner classes.
     pub queue: QueueKind,
-    /// Whether an active queue marks packets that allow it instead of dropping them; says nothing with a FIFO.
+    /// Whether an active queue marks packets instead of dropping them, where the packets allow it. Without effect on a
+    /// FIFO.
     pub ecn: bool,
 }
 
@@ -136,7 +138,7 @@ pub enum Feature {
     Borrowing,
     /// Latency-critical leaves.
     LatencyCritical,
-    /// The burst of a latency-critical leaf's traffic, which then is no [`Feature::Burst`].
+    /// The burst of a latency-critical leaf's traffic. It is not a [`Feature::Burst`] then.
     LatencyBurst,
     /// Quanta.
     Quantum,
@@ -187,7 +189,7 @@ impl Feature {
 pub struct LinkConfig {
     /// The link's rate.
     pub rate: Rate,
-    /// Largest packet accepted, in accounted bytes, 1 to [`MAX_PACKET`].
+    /// Largest packet accepted, in accounted bytes, 1 to [`MAX_PACKET`](super::hierarchy::MAX_PACKET).
     pub max_packet: u32,
     /// Most packets queued in all classes together; at least 1.
     pub max_queued: u32,

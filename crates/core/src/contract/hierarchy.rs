@@ -293,13 +293,13 @@ impl Hierarchy {
         Ok(self)
     }
 
-    /// Number of classes, the root included; ids run from 0 to one below it.
+    /// Number of classes, the root included. Ids run from 0 to one below it.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is no class; never so for a hierarchy that was built.
+    /// Whether there is no class, which is never so for a hierarchy that was built.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.len() <= 1
@@ -365,15 +365,16 @@ impl Hierarchy {
         self.nodes[class.index()].children_weight
     }
 
-    /// The class's rate in bit/s (rounded down) when every leaf is backlogged: its guarantee where it and all its ancestors
-    /// have guarantees that add up to their parent's, its weighted share of its parent's rate otherwise.
+    /// The class's rate in bit/s when every leaf is backlogged, rounded down. It is the guarantee if the class and all
+    /// its ancestors have guarantees that add up to their parent's. Otherwise it is the weighted share of the parent's
+    /// rate.
     #[must_use]
     pub fn rate_all_busy(&self, class: ClassId) -> u64 {
         self.divide_down_to(class, u128::from(self.link.rate.bps())) as u64
     }
 
-    /// The class's share of the link when every leaf is backlogged, in units of 2^-64 of the link, rounded down: what
-    /// [`Hierarchy::rate_all_busy`] is without being rounded to whole bit/s. 2^64 for the root.
+    /// The class's share of the link when every leaf is backlogged, in units of 2^-64 of the link, rounded down. It is
+    /// [`Hierarchy::rate_all_busy`] without the rounding to whole bit/s. The root has 2^64.
     #[must_use]
     pub fn share_all_busy(&self, class: ClassId) -> u128 {
         self.divide_down_to(class, 1 << 64)

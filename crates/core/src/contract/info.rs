@@ -60,8 +60,8 @@ pub struct SchedulerInfo {
     pub promises: Promises,
     /// The most bytes that building one for a tree takes, and what is built keeps; the box itself is not counted.
     pub memory: fn(&Hierarchy) -> u64,
-    /// Makes one for a tree whose features it supports, or for a tree reduced by [`Leniency::Ignore`]. Each class of the
-    /// members, a child of the root, borrows from its lender; without [`Feature::Pool`] they are ignored.
+    /// Makes one for a tree whose features it supports, or for any tree under [`Leniency::Ignore`]. Each class of the
+    /// members is a child of the root and borrows from its lender. Without [`Feature::Pool`] the members are ignored.
     pub build: Build,
 }
 
@@ -158,9 +158,9 @@ pub enum BuildError {
         /// Bytes that were asked for at once.
         bytes: u64,
     },
-    /// The curves that are to be guaranteed ask together for more than the link carries.
+    /// The guaranteed curves together ask for more than the link carries.
     NotAdmitted {
-        /// The time after which they do, from when all classes become backlogged at once; rounded down.
+        /// The time after which they do, counted from when all classes become backlogged at once. Rounded down.
         fails_at: Nanos,
     },
 }

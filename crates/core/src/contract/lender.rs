@@ -12,12 +12,12 @@ pub trait Lender: fmt::Debug + Send {
     /// Whether the class may send a packet now that its own assured rate does not cover.
     ///
     /// # Errors
-    /// When asking again can make a difference; in the future.
+    /// The time from which on asking again can make a difference. It is later than `now`.
     fn may_borrow(&mut self, now: Nanos) -> Result<(), Nanos>;
 
     /// A packet of `bytes` was sent below the class, borrowed or not.
     fn sent(&mut self, now: Nanos, bytes: u32);
 }
 
-/// Classes that borrow from someone else than their link, and from whom.
+/// Classes that borrow from someone other than their link, each with its lender.
 pub type Members = Vec<(ClassId, Box<dyn Lender>)>;

@@ -16,21 +16,24 @@ impl ClassId {
     }
 }
 
-/// In a handle: whoever sent the packet understands ECN (ECT, RFC 3168), so that it may be marked instead of dropped.
+/// In a handle: the sender of the packet understands ECN (ECT, RFC 3168), so that the packet may be marked instead of
+/// dropped.
 pub const ECN_CAPABLE: u64 = 1 << 63;
 
-/// What a handle says of the flow that a packet belongs to: 31 bits of `flow`, which should be a hash that strangers cannot
-/// foresee, or anything that is evenly spread in its lowest bits. FQ-CoDel keeps flows of different bits apart, mostly.
+/// The part of a handle that says which flow a packet belongs to: 31 bits of `flow`. `flow` should be a hash that
+/// strangers cannot foresee, or anything that is evenly spread in its lowest bits. FQ-CoDel keeps most flows of
+/// different bits apart.
 #[must_use]
 pub const fn flow_bits(flow: u32) -> u64 {
     ((flow & 0x7fff_ffff) as u64) << 32
 }
 
-/// One packet, 16 bytes. Not `Clone`: who holds it has to send it, queue it, or report it dropped.
+/// One packet, 16 bytes. Not `Clone`: whoever holds it has to send it, queue it, or report it dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The caller's name for the packet, such as an index into its frame pool, in the lower 32 bits. No scheduler looks at
-    /// those. The upper ones may say what only active leaf queues look at: [`flow_bits`] and [`ECN_CAPABLE`]. Zero will do.
+    /// The caller's name for the packet, such as an index into its frame pool, in the lower 32 bits. No scheduler looks
+    /// at those. The upper 32 bits say what only active leaf queues look at: [`flow_bits`] and [`ECN_CAPABLE`]. They
+    /// may be zero.
     pub handle: u64,
     /// Length in bytes as accounted on the link (with the link layer's overhead where the caller adds one).
     pub len: u32,

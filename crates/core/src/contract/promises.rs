@@ -1,5 +1,5 @@
-//! What a scheduler promises, as values that a planner computes with. Which theorem holds is said here; the bounds of the larger
-//! ones are computed, exactly, by `fairlink-theory`.
+//! What a scheduler promises, as values that a planner computes with. A value says which theorem holds, or has a
+//! function for the numbers of a tree. The bounds that follow are computed, exactly, by `fairlink-theory`.
 //!
 //! | symbol | meaning |
 //! | --- | --- |
@@ -35,7 +35,7 @@ pub struct Promises {
     pub fairness: Option<Fairness>,
     /// How long a backlogged leaf may wait for its next visit.
     pub transmission_gap: Option<TransmissionGap>,
-    /// How long a packet may wait whose class keeps to its traffic.
+    /// How long a packet may wait, if its class keeps to its traffic.
     pub delay: Option<Delay>,
 }
 
@@ -84,13 +84,13 @@ pub enum TransmissionGap {
     Quanta,
 }
 
-/// How long a packet may wait, its own transmission included, whose class never sends more than a burst and a rate.
+/// How long a packet may wait, its own transmission included, if its class never sends more than a burst and a rate.
 #[derive(Clone, Copy, Debug)]
 pub enum Delay {
     /// By class id, a server of some rate and latency; `None` for classes without.
     LatencyRate(fn(&Hierarchy) -> Vec<Option<LatencyRate>>),
-    /// A class with a service curve: when its curve has served the packet, and L / r (\[hfsc\] Theorem 2). The curves must fit the
-    /// link.
+    /// A packet of a class with a service curve leaves at most L / r after the curve has served it (\[hfsc\] Theorem
+    /// 2). The curves must fit the link.
     Curves {
         /// Whether a class without a curve has the line of its share.
         lines: bool,
@@ -99,13 +99,13 @@ pub enum Delay {
     Stated,
 }
 
-/// Packets of traffic that never exceeds sigma + rho t in any time t leave within sigma / rho + late / r of their arrival, where rho
-/// is `share` of the link.
+/// A server of the rate rho, which is `share` of the link. If the traffic never exceeds sigma + rho t in any time t,
+/// its packets leave within sigma / rho + late / r of their arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyRate {
     /// rho / r.
     pub share: Ratio,
-    /// Bytes of the link.
+    /// How late the server is, in bytes of the link.
     pub late: Ratio,
 }
 

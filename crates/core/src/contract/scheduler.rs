@@ -1,10 +1,10 @@
 //! The contract between a scheduler and whoever drives it. A newcomer learns here what a scheduler is.
 //!
-//! * The caller owns time. `now` never decreases from call to call; where it does all the same, a scheduler treats it as
-//!   the latest time it has seen.
-//! * The caller owns packets. A scheduler sees a handle, a length and a class, and gives every packet back exactly once:
+//! * The caller owns time. `now` never decreases from call to call. If it does all the same, a scheduler goes on with
+//!   the latest time that it has seen.
+//! * The caller owns packets. A scheduler sees a handle, a length and a class. It gives every packet back exactly once:
 //!   from [`Scheduler::dequeue`], or to the [`DropSink`] with a reason.
-//! * Nothing is allocated after construction; every loop is bounded; nothing panics on any packet.
+//! * Nothing is allocated after construction. Every loop is bounded. Nothing panics on any packet.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,8 +20,8 @@ use super::units::Nanos;
 pub enum Dequeued {
     /// The packet to send now.
     Packet(Packet),
-    /// There is backlog, `t > now`, and nothing can be sent before `t` unless something arrives, or is reconfigured, or
-    /// another member of a shared pool gives back. Asking earlier is allowed and useless.
+    /// There is backlog, and nothing can be sent before `t`, which is later than `now`, unless something arrives, or is
+    /// reconfigured, or another member of a shared pool gives back. Asking earlier is allowed and useless.
     WaitUntil(Nanos),
     /// There is no backlog.
     Idle,
@@ -95,15 +95,16 @@ impl DropReason {
     }
 }
 
-/// Takes back the packets that a scheduler drops, because AQM and longest-queue policies drop packets other than the
-/// arriving one.
+/// Takes back the packets that a scheduler drops. The dropped packet need not be the arriving one: AQM and
+/// longest-queue policies drop others.
 pub trait DropSink {
     /// `packet` was dropped at `now` because of `reason`.
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason);
 
-    /// `packet` is the next of its class to be returned by a dequeue, and is to be marked as having met congestion (CE, RFC
-    /// 3168), where it would have been dropped if it were not [`ECN_CAPABLE`](crate::contract::ECN_CAPABLE). Called at most once
-    /// for a packet, and only for those. Making the mark real is the sink's part; one that does nothing loses the signal.
+    /// `packet` is the next of its class that a dequeue returns, and is to be marked as having met congestion (CE, RFC
+    /// 3168). It would have been dropped if it were not [`ECN_CAPABLE`](crate::contract::ECN_CAPABLE). A packet is
+    /// marked at most once, and only if it is ECN-capable. Making the mark real is the sink's part. A sink that does
+    /// nothing loses the signal.
     fn marked(&mut self, now: Nanos, packet: &Packet) {
         let _ = (now, packet);
     }
@@ -133,15 +134,16 @@ pub trait Scheduler: Send {
     /// credit and debt, as if just constructed.
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink);
 
-    /// [`Scheduler::enqueue`] for each packet of `batch`, in order; leaves `batch` empty.
+    /// Calls [`Scheduler::enqueue`] for each packet of `batch`, in order. `batch` is empty afterwards.
     fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
         for packet in batch.drain(..) {
             self.enqueue(now, packet, drops);
         }
     }
 
-    /// [`Scheduler::dequeue`] until `max_packets` packets or at least `max_bytes` bytes were appended to `out`, or `out` is as
-    /// long as it can be without growing, or nothing more can be sent now. The order is that of single calls.
+    /// Calls [`Scheduler::dequeue`] and appends the packets to `out`. It stops after `max_packets` packets, after at
+    /// least `max_bytes` bytes, when `out` is as long as it can be without growing, or when nothing more can be sent
+    /// now. The order is that of single calls.
     fn dequeue_batch(
         &mut self,
         now: Nanos,
@@ -167,10 +169,10 @@ pub trait Scheduler: Send {
         BatchEnd::Full
     }
 
-    /// Puts `lender` in the place of whom `class` borrows from; whom it borrowed from before.
+    /// Puts `lender` in the place of the one that `class` borrows from, and returns that one.
     ///
     /// # Errors
-    /// `lender` itself where `class` is no member of a pool.
+    /// `lender` itself, where `class` is not a member of a pool.
     fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
         let _ = class;
         Err(lender)
@@ -182,8 +184,8 @@ pub trait Scheduler: Send {
         false
     }
 
-    /// Checks the scheduler's invariants; called after every step in tests. With the feature `invariants` only, as it brings
-    /// text formatting with it.
+    /// Checks the scheduler's invariants. Tests call it after every step. It exists with the feature `invariants` only,
+    /// because it brings text formatting with it.
     ///
     /// # Errors
     /// The broken invariant, in words.
@@ -199,7 +201,7 @@ pub(crate) fn room_in(out: &Vec<Packet>) -> usize {
     out.capacity() - out.len()
 }
 
-/// What holds one scheduler is one.
+/// Forwards every method to the scheduler inside.
 macro_rules! forward {
     ($self:ident => $inner:expr) => {
         fn enqueue(&mut $self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
@@ -252,12 +254,12 @@ macro_rules! forward {
     };
 }
 
-/// A boxed scheduler is one, so that a driver can run whichever was asked for by name.
+/// A boxed scheduler is a scheduler, so that a driver can run whichever was asked for by name.
 impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
     forward!(self => (**self));
 }
 
-/// An array of one scheduler is one: a box that can be refused is made of it.
+/// An array of one scheduler is a scheduler. A box that can be refused is made of it.
 impl<S: Scheduler> Scheduler for [S; 1] {
     forward!(self => self[0]);
 }

@@ -1,7 +1,8 @@
 //! Sets of small numbers in which the next member after any number is found in four steps at most.
 //!
-//! A set of the numbers below `size` lies in [`words`] words that the caller owns, so that many sets can share one allocation:
-//! a layer with a bit per number, above it a layer with a bit per word of the layer below, up to a layer of one word.
+//! A set of the numbers below `size` lies in [`words`] words that the caller owns, so that many sets can share one
+//! allocation. The lowest layer has a bit per number. Each layer above has a bit per word of the layer below, up to a
+//! layer of one word.
 //!
 //! **Cost.** O(log n) to the base 64, for everything. Nothing is allocated.
 //!
@@ -22,7 +23,7 @@ pub(crate) fn words(size: usize) -> usize {
     words
 }
 
-/// Puts `number`, which is below `size`, in; whether the set was empty before.
+/// Puts in `number`, which is below `size`. Returns whether the set was empty before.
 #[inline]
 pub(crate) fn insert(set: &mut [u64], size: usize, number: usize) -> bool {
     let (mut start, mut layer, mut at) = (0, size.div_ceil(64).max(1), number);
@@ -39,7 +40,7 @@ pub(crate) fn insert(set: &mut [u64], size: usize, number: usize) -> bool {
     }
 }
 
-/// Takes `number`, which is below `size`, out; whether the set is empty now.
+/// Takes out `number`, which is below `size`. Returns whether the set is empty now.
 #[inline]
 pub(crate) fn remove(set: &mut [u64], size: usize, number: usize) -> bool {
     let (mut start, mut layer, mut at) = (0, size.div_ceil(64).max(1), number);
@@ -55,14 +56,14 @@ pub(crate) fn remove(set: &mut [u64], size: usize, number: usize) -> bool {
     }
 }
 
-/// Whether `number`, which is below `size`, is in.
+/// Whether `number`, which is below `size`, is in the set.
 #[must_use]
 #[cfg(feature = "invariants")]
 pub(crate) fn contains(set: &[u64], number: usize) -> bool {
     set[number / 64] & (1 << (number % 64)) != 0
 }
 
-/// Whether nothing is in.
+/// Whether the set is empty.
 #[must_use]
 #[inline]
 pub(crate) fn is_empty(set: &[u64]) -> bool {

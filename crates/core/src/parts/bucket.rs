@@ -1,12 +1,12 @@
 //! A token bucket in exact integer arithmetic.
 //!
-//! Tokens are counted in billionths of a bit: what a rate of 1 bit/s brings in 1 ns. Nothing is ever rounded, so that a ceiling
-//! of 8 bit/s holds over years, and debt is never forgiven.
+//! Tokens are counted in billionths of a bit: what a rate of 1 bit/s brings in 1 ns. Nothing is ever rounded. So a
+//! ceiling of 8 bit/s holds over years, and debt is never forgiven.
 //!
-//! Bound: while packets are only started when [`Bucket::is_ready`], W(s, t] <= rate (t - s) + depth + L_max for every
+//! Bound: if packets are only started while [`Bucket::is_ready`], W(s, t] <= rate (t - s) + depth + L_max for every
 //! interval.
 //!
-//! Overflow budget: a rate is at most 10^12 bit/s and a span below 2^64 ns, so that a refill is below 2^104; a depth and a
+//! Overflow budget: a rate is at most 10^12 bit/s and a span below 2^64 ns, so a refill is below 2^104. A depth and a
 //! packet are below 2^97. An `i128` holds their sum.
 
 use crate::contract::{NANOS_PER_SEC, Nanos, Rate};

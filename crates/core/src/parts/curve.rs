@@ -1,5 +1,5 @@
-//! Two-piece linear service curves in integers, as \[hfsc\] Section 4 computes with them: the one kind of curve that stays two
-//! pieces when it is updated.
+//! Two-piece linear service curves in integers, as \[hfsc\] Section 4 computes with them. They are the one kind of
+//! curve that stays two pieces when it is updated.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -11,18 +11,18 @@
 //! | X = min(X, S(t - t_a) + c) | [`Curve::lower_to`] | |
 //! | E^-1(c) | [`Curve::eligible_at`] | 2^-12 ns |
 //!
-//! A time may be virtual; nothing here depends on which it is.
+//! A time may be virtual. Nothing here depends on that.
 //!
-//! **Errors.** Service is counted in products of a slope and a time, of which a byte is exactly [`BYTE`], so that a value of a
-//! curve has no error. A time that comes out of a division is rounded up, by less than one unit (a quarter of a picosecond);
-//! since it is always computed from where the curve starts, such errors do not add up from packet to packet. An update puts
-//! the new knee on the old curve's second piece, exactly; so the second piece, which is the class's rate in the long run, never
-//! drifts. Only the first piece's end may then lie up to one unit of time late.
+//! **Errors.** Service is counted in products of a slope and a time. A byte is exactly [`BYTE`] of them, so a value of
+//! a curve has no error. A time that comes out of a division is rounded up, by less than one unit (a quarter of a
+//! picosecond). It is always computed from where the curve starts, so such errors do not add up from packet to packet.
+//! An update puts the new knee exactly on the old curve's second piece. So the second piece, which is the class's rate
+//! in the long run, never drifts. Only the end of the first piece may then be late, by up to one unit of time.
 //!
-//! **Overflow budget.** Slopes are below 2^56, the length of a first piece is cut to 2^58 ns (9 years), 2^70 units: their
-//! product is below 2^126. A byte is below 2^61 units, so 2^64 bytes are below 2^125. Other products saturate, which puts a
-//! deadline at "never". A count of bytes may wrap: differences are what counts, and they are below 2^64 for 4.7 years of
-//! one backlogged period at 1 Tbit/s.
+//! **Overflow budget.** Slopes are below 2^56. The length of a first piece is cut to 2^58 ns (9 years), which is 2^70
+//! units. So their product is below 2^126. A byte is below 2^61 units, so 2^64 bytes are below 2^125. Other products
+//! saturate, which puts a deadline at "never". A count of bytes may wrap, because only differences count. These are
+//! below 2^64 for 4.7 years of one backlogged period at 1 Tbit/s.
 //!
 //! **Validation.** `update_is_the_minimum_of_both_curves` compares with the definition, point by point.
 //!
@@ -182,8 +182,9 @@ impl Curve {
         self.x.saturating_add(self.dx).saturating_add(more)
     }
 
-    /// When the packet after `y` bytes of a class with this deadline curve becomes eligible, \[hfsc\] equation (10): when the
-    /// deadline curve gets there, or, where that is convex, the line from its start with the slope of its second piece.
+    /// When the packet after `y` bytes of a class with this deadline curve becomes eligible, \[hfsc\] equation (10). It
+    /// is when the deadline curve gets there. Where that curve is convex, it is when the line from its start with the
+    /// slope of its second piece gets there.
     #[must_use]
     pub(crate) fn eligible_at(&self, y: u64) -> u128 {
         if self.shape.is_convex() {

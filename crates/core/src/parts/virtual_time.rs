@@ -1,8 +1,8 @@
 //! Virtual time and the tags of packets, as the packet fair queueing schedulers share them.
 //!
-//! A class with the share phi_i of a link (or of its parent) finishes a packet of L bytes L / phi_i virtual bytes after it
-//! started it: the bytes that the whole link carries in the time that the packet takes at the class's own rate
-//! (\[drrpp\] Section 2.3, \[sds\] equation (1) with `max` in place of its `min`).
+//! A class has the share phi_i of a link or of its parent. It finishes a packet of L bytes L / phi_i virtual bytes
+//! after it started it. That is how many bytes the whole link carries in the time that the packet takes at the class's
+//! own rate (\[drrpp\] Section 2.3, \[sds\] equation (1) with `max` in place of its `min`).
 //!
 //! | papers | here | unit |
 //! | --- | --- | --- |
@@ -11,13 +11,13 @@
 //! | S_i, start tag | `Session::start` | the same |
 //! | F_i, finish tag | [`Tag`] | the same, and a fraction |
 //!
-//! **Nothing drifts.** A tag carries the exact remainder of its divisions in `Tag::fraction`, so that after any number of
-//! packets of a class that stays backlogged its tag is exact. What is compared is the whole part, off by less than one unit:
-//! an eight-billionth of a byte.
+//! **Nothing drifts.** A tag carries the exact remainder of its divisions in `Tag::fraction`. So the tag of a class
+//! that stays backlogged is exact after any number of packets. What is compared is the whole part. It is off by less
+//! than one unit, an eight-billionth of a byte.
 //!
-//! **Overflow budget.** Weights are scaled to add up to less than 2^41 ([`weights`]): no class counts for less than 2^-40 of
-//! its parent, which is 1 bit/s of 1 Tbit/s. A byte is then below 2^74 units, a packet below 2^94, a full queue of 2^32 bytes
-//! below 2^106. A virtual time that reaches [`HIGH`] is lowered together with all tags.
+//! **Overflow budget.** Weights are scaled to add up to less than 2^41 ([`weights`]). So no class counts for less than
+//! 2^-40 of its parent, which is 1 bit/s of 1 Tbit/s. A byte is then below 2^74 units, a packet below 2^94, and a full
+//! queue of 2^32 bytes below 2^106. A virtual time that reaches [`HIGH`] is lowered together with all tags.
 
 use alloc::boxed::Box;
 
@@ -33,8 +33,8 @@ pub(crate) const HIGH: u128 = 1 << 126;
 /// What a virtual time is lowered to at least: above all that a backlogged class can lag behind it.
 const KEPT: u128 = 1 << 120;
 
-/// By how much virtual time and all tags are to be lowered now: by nothing, unless `v` is at [`HIGH`] or above, and never below
-/// the tags in `firsts`, the smallest of those that are in use.
+/// By how much virtual time and all tags are to be lowered now. It is nothing, unless `v` is at [`HIGH`] or above. It
+/// is never more than a tag in `firsts`, the smallest ones in use.
 #[must_use]
 pub(crate) fn lower_by(v: u128, firsts: impl IntoIterator<Item = Option<(u32, u128)>>) -> u128 {
     if v < HIGH {

@@ -1,8 +1,8 @@
 //! What is behind the head of an active leaf queue: CoDel (RFC 8289) or FQ-CoDel (RFC 8290).
 //!
-//! Such a leaf is the RFC's queue with room for one packet at its exit, the head, which is filled again as soon as it is taken:
-//! as if the queue fed a device that holds one packet. CoDel is FQ-CoDel with a single flow, but for what is dropped when the
-//! queue is full: CoDel drops what arrives.
+//! Such a leaf is the RFC's queue with room for one packet at its exit: the head. The head is filled again as soon as
+//! it is taken, as if the queue fed a device that holds one packet. CoDel is FQ-CoDel with a single flow. They differ
+//! when the queue is full: CoDel drops what arrives.
 //!
 //! | RFC 8290 | here |
 //! | --- | --- |
@@ -13,16 +13,17 @@
 //! | lists of new and old queues | `new`, `old` |
 //! | packet limit; "the queue with the largest current byte count" | the leaf's limits, and the link's; [`Table::evict`] |
 //!
-//! **Cost per packet.** O(1), and one step per flow that has become empty. When the queue is full, a walk over its flows, after
-//! which up to 64 packets are dropped at once.
+//! **Cost per packet.** O(1), and one step per flow that has become empty. When the queue is full, its flows are walked
+//! over once, and up to 64 packets are then dropped at once.
 //!
 //! **Invariants.** A flow is in a list while it has packets and for a while after. The packets and bytes of the flows and of the
 //! head are those of the leaf. A drop by CoDel never takes a flow's last packet, so a leaf never becomes empty by it.
 //!
-//! DIFFERENCE: a packet is judged when it becomes the head, not when it is taken: it may wait longer by as long as it is the head.
-//! Schedulers build on the head that they saw.
-//! DIFFERENCE: CoDel looks at the bytes of the packet's own flow, as RFC 8289 says of a queue; widespread code looks at those of
-//! all flows together. A flow of single packets is then never signalled because of the others.
+//! DIFFERENCE: a packet is judged when it becomes the head, not when it is taken. What it waits as the head is not
+//! judged. Schedulers build on the head that they saw.
+//! DIFFERENCE: CoDel looks at the bytes of the packet's own flow, as RFC 8289 says of a queue. Widespread code looks at
+//! those of all flows together. With the flow's own bytes, a flow of single packets is never signalled because of the
+//! others.
 //! DIFFERENCE: the caller hashes, and salts the hash: the core draws no random numbers.
 
 use super::NIL;
@@ -260,8 +261,9 @@ impl Table {
         (handle, len)
     }
 
-    /// Chooses the next head: the loop of RFC 8290, Section 4.2. A flow is passed over once when its deficit is spent, as a quantum
-    /// covers any packet, and once or twice when it is empty, until it is in no list. `judged`: whether CoDel has a say.
+    /// Chooses the next head: the loop of RFC 8290, Section 4.2. A flow whose deficit is spent is passed over once,
+    /// because a quantum covers any packet. An empty flow is passed over once or twice, until it is in no list.
+    /// `judged` says whether CoDel has a say.
     pub(super) fn next(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
         loop {
             let queue = &mut self.queues[leaf.queue as usize];
@@ -287,7 +289,8 @@ impl Table {
         }
     }
 
-    /// Takes the first packet of a flow that CoDel lets pass, and drops those before it. There is one: the last is never dropped.
+    /// Takes the first packet of a flow that CoDel lets pass, and drops those before it. There is always one, because
+    /// CoDel never drops the last.
     fn pass(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, at: u32, judged: bool) -> (u64, u32) {
         let now = self.now;
         let mut again = false;

@@ -10,14 +10,14 @@
 //! | control_law | [`spacing`] | ns, rounded up |
 //! | dodequeue, dequeue | [`Codel::judge`], one packet at a time | |
 //!
-//! While every packet of an interval has waited for at least the target, one is signalled: dropped, or marked. The next is due
-//! an interval / sqrt(count) later, and so on until a packet has waited for less. Where no more than one largest packet is left
-//! behind a packet, it is never signalled: a link that is busy with one packet is not congested. So a queue that runs empty need
-//! not be told of: its last packet has ended the row.
+//! While every packet of an interval has waited for at least the target, one is signalled: dropped, or marked. The next
+//! is due an interval / sqrt(count) later, and so on until a packet has waited for less. A packet is never signalled if
+//! no more than one largest packet is left behind it: a link that is busy with one packet is not congested. So nobody
+//! need tell CoDel that a queue ran empty. The last packet of the queue has ended the row.
 //!
 //! **Cost.** A few comparisons per packet; an integer square root per signal.
 //! **Overflow budget.** The interval in ns squared is below 2^54; counts stop at 2^32 - 1; times saturate.
-//! **Validation.** Against the RFC's pseudo-code, written down with floats, in `queue/active_tests.rs`; the square root here.
+//! **Validation.** Against the RFC's pseudo-code, written down with floats, in `queue/aqm_tests.rs`; the square root here.
 //!
 //! DIFFERENCE: intervals are rounded up to whole nanoseconds. The RFC leaves the precision open.
 //! DIFFERENCE: a packet that is marked counts as a signal and is sent; the RFC's pseudo-code only drops. At most one packet is

@@ -140,8 +140,8 @@ impl LeafQueue {
         if self.packets == 0 { None } else { Some(self.head_handle) }
     }
 
-    /// Takes a packet in, or drops it; an active queue may drop others to make room. Whether it was taken in: only then can a queue
-    /// that was empty have become one that is not.
+    /// Takes a packet in, or drops it. An active queue may drop others to make room. Returns whether the packet was
+    /// taken in: only then can a queue that was empty have become one that is not.
     #[inline(always)]
     pub(crate) fn enqueue(
         &mut self,
@@ -162,8 +162,8 @@ impl LeafQueue {
         }
     }
 
-    /// Takes out the head packet, which belongs to `class`. An active queue may then drop others on its way to the next head; that
-    /// never empties it.
+    /// Takes out the head packet, which belongs to `class`. An active queue may then drop others on its way to the next
+    /// head. That never empties it.
     #[inline(always)]
     pub(crate) fn dequeue(
         &mut self,

@@ -1,11 +1,11 @@
-//! The loop that drives a scheduler at the pace of a link, the same in the simulator and in the gateway: what was simulated
-//! is what runs. It owns no clock and does no I/O; a [`Port`] does both.
+//! The loop that drives a scheduler at the pace of a link. It is the same in the simulator and in the gateway: what was
+//! simulated is what runs. It owns no clock and does no I/O. A [`Port`] does both.
 
 use alloc::vec::Vec;
 
 use crate::contract::{BatchEnd, DropSink, NANOS_PER_SEC, Nanos, OutOfMemory, Packet, Rate, Scheduler};
 
-/// Keeps a link from being sent to faster than its rate, exactly: fractions of a nanosecond are carried over.
+/// Keeps a link from being sent to faster than its rate. It is exact: fractions of a nanosecond are carried over.
 ///
 /// A driver that wakes late may catch up on at most `catch_up` of lost time, and only on time in which there was backlog.
 #[derive(Clone, Copy, Debug)]
@@ -112,9 +112,10 @@ pub enum Next {
 
 /// A scheduler and the pacing of its link.
 ///
-/// It has two forms. Who is asked for packets, as a kernel's queueing discipline is, calls [`Driver::enqueue`] when one arrives and
-/// [`Driver::next`] when the link can take one. Who moves packets itself has a [`Port`], and calls [`Driver::turn`]: it stands on
-/// the same two steps, and takes them for many packets at once.
+/// It has two forms. A caller that is asked for packets, as a kernel's queueing discipline is, calls
+/// [`Driver::enqueue`] when one arrives and [`Driver::next`] when the link can take one. A caller that moves packets
+/// itself has a [`Port`] and calls [`Driver::turn`]. A turn stands on the same two steps, and takes them for many
+/// packets at once.
 #[derive(Debug)]
 pub struct Driver<S> {
     scheduler: S,
@@ -192,8 +193,8 @@ impl<S: Scheduler> Driver<S> {
         self.now
     }
 
-    /// Fills the batch with what is due by `now`, at most `max` packets, which the caller charges to the link. `None`: the link is
-    /// busy.
+    /// Fills the batch with what is due by `now`, at most `max` packets. The caller charges them to the link. `None`:
+    /// the link is busy.
     fn step(&mut self, now: Nanos, max: usize, drops: &mut dyn DropSink) -> Option<BatchEnd> {
         match self.pacer.due(now) {
             0 => None,

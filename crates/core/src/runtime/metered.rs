@@ -202,7 +202,7 @@ pub struct MeteredChange {
     meter: Meter,
 }
 
-/// What a change left over, the counters of before among it; see [`Retired`].
+/// What a change left over, the old counters included; see [`Retired`].
 #[derive(Debug)]
 #[must_use]
 pub struct MeteredRetired {

@@ -1,8 +1,8 @@
 //! A pool of bandwidth shared by several links: the slots of \[htb\], "cross device sharing".
 //!
-//! Links ask for packets at any time, so that what they borrow from a common owner cannot be shared by taking turns. Each
-//! member instead has a meter of its actual rate, and borrows only while its actual rate is no higher than what the ratio rule
-//! allows it:
+//! Links ask for packets at any time, so that what they borrow from a common owner cannot be shared by taking turns.
+//! Instead each member has a meter of its actual rate. It borrows only while that rate is no higher than what the ratio
+//! rule allows it:
 //!
 //! R = sum(actual) / sum(base) over the active members; allowed = base * R; deny when actual > allowed.
 //!
@@ -15,17 +15,17 @@
 //!
 //! A member is active while it sent something in the last whole period or in this one.
 //!
-//! A pool is outside the schedulers. It is shared by reference count, and made of atomics only, so that links may run on
-//! different threads. Nobody waits: of two links that meet, one may decide by figures that are one packet or one period old.
-//! In one simulation, on one thread, everything is exact and repeatable.
+//! A pool is outside the schedulers. It is shared by reference count and made of atomics only, so that links may run on
+//! different threads. Nobody waits. When two links meet, one may decide by figures that are one packet or one period
+//! old. In one simulation, on one thread, everything is exact and repeatable.
 //!
-//! **Total.** The owner has a token bucket, kept as the time at which it is full again, fractions included: whatever members send,
-//! out of their own base or borrowed, is taken from it, and nobody borrows while it is in debt. Members whose bases add up to no
-//! more than the rate together send no more than rate (t - s) + burst + their own bursts and one packet of each. Debt is never
-//! forgiven.
+//! **Total.** The owner has a token bucket, kept as the time at which it is full again, fractions included. Whatever
+//! members send is taken from it, out of their own base or borrowed. Nobody borrows while it is in debt. If the bases
+//! of the members add up to no more than the rate, the members together send no more than rate (t - s) + burst + their
+//! own bursts and one packet of each. Debt is never forgiven.
 //!
-//! **Drawbacks**, which the text owns up to. It reacts within seconds, not packets. A member that offers less than its share lowers R
-//! for all: the others are kept at the same ratio to their bases, and the rest of the pool stays unused.
+//! **Drawbacks**, which the text admits. It reacts within seconds, not packets. A member that offers less than its
+//! share lowers R for all: the others are kept at the same ratio to their bases, and the rest of the pool stays unused.
 //!
 //! DIFFERENCE: the owner is an object of its own and not a class of one of the links, so that no link has to outlive the others. What
 //! was the owner's child on its own link is a member as all others are.

@@ -16,7 +16,7 @@ use crate::contract::{
 };
 use crate::parts::memory::slice;
 
-/// What is to be.
+/// A change: what is to run from now on.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     /// The scheduler to run from now on.

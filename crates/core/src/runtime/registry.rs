@@ -44,7 +44,7 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     fq_sds::over_sced::LTO_LB,
 ];
 
-/// The scheduler that is called `name`, or of which that is another name.
+/// The scheduler that has `name` as its name or among its aliases.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static SchedulerInfo> {
     SCHEDULERS.iter().find(|info| info.is_called(name))

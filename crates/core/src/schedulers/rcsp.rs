@@ -1,8 +1,8 @@
 //! `rcsp`: Rate-Controlled Static Priority, as \[drrpp\] Section 2.3.5 tells it. Flat. Not work-conserving.
 //!
-//! A *regulator* for each class holds a packet until it is eligible; a *scheduler* sends eligible packets by priority, first come
-//! first served within a priority. What a class does to the traffic of others so depends on its contract and not on how it
-//! arrives, also after several switches have distorted it.
+//! A *regulator* for each class holds a packet until it is eligible. A *scheduler* sends eligible packets by priority,
+//! first come first served within a priority. So what a class does to the traffic of others depends on its contract and
+//! not on how its packets arrive, even after several switches have distorted their pattern.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -64,7 +64,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 pub enum Regulator {
     /// The rate of its class since the packet before.
     RateJitter,
-    /// That the time is over by which it was early at the switch before.
+    /// The end of the time by which it was early at the switch before.
     DelayJitter,
 }
 
@@ -91,7 +91,7 @@ pub struct Rcsp {
     tags: TagSlab,
     /// Classes whose first packet is not eligible yet, by its ET.
     held: Heap,
-    /// Classes whose first packet is, by priority and ET.
+    /// Classes whose first packet is eligible, by priority and ET.
     eligible: Heap,
     now: Nanos,
 }
@@ -123,8 +123,9 @@ impl Rcsp {
         Flows::<Class>::fifo_memory(tree) + TagSlab::memory(tree.link().max_queued) + 2 * Heap::memory(tree.len())
     }
 
-    /// [`Scheduler::enqueue`] of a packet that left the switch before `early` ahead of its ET there and that switch's delay bound:
-    /// d_(j-1) less the time that it waited there. Only a delay-jitter regulator takes that into account.
+    /// [`Scheduler::enqueue`] of a packet that left the switch before by `early` earlier than its ET there plus the
+    /// delay bound of that switch. So `early` is d_(j-1) less the time that the packet waited there. Only a
+    /// delay-jitter regulator takes that into account.
     pub fn enqueue_early(&mut self, now: Nanos, packet: Packet, early: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let (flow, len) = (packet.class.0, packet.len);

@@ -25,15 +25,16 @@ const DEEPEST: u64 = 1 << 50;
 /// **Assured rates.** The guarantee; where a class has none, its share by weight of its parent's assured rate, at least
 /// 1 bit/s. The root's is the link's rate.
 ///
-/// **Quanta** are in proportion to the assured rates of the leaves, as \[htb\] wants what is borrowed to be shared, the
-/// smallest being the largest packet. Where that would make a round longer than [`ROUND`], they are in proportion to the rates
-/// within such a round, and those below the largest packet are raised to it. Where the user sets some, those are as set and
-/// the others follow from the first of them; if any is below the largest packet then, all are multiplied so that the smallest
-/// is one (with quanta below a packet a visit could send nothing). Only leaves take turns: the quantum of an inner class says nothing.
+/// **Quanta** are in proportion to the assured rates of the leaves, because \[htb\] wants what is borrowed to be shared
+/// so. The smallest is the largest packet. Where that would make a round longer than [`ROUND`], quanta are in
+/// proportion to the rates within such a round, and those below the largest packet are raised to it. Where the user
+/// sets some quanta, those are as set, and the others follow from the first of them. If any is below the largest packet
+/// then, all are multiplied so that the smallest is one, because with a quantum below a packet a visit could send
+/// nothing. Only leaves take turns: the quantum of an inner class says nothing.
 ///
 /// **Depths.** Before a green leaf has its turn at level 0, every other leaf may have one: a quantum and a packet each. A
 /// bucket keeps what its rate brings in that time, with one more packet for each leaf and one of its own:
-/// L + rate * sum(Q_j + 2 L) / C. No less would keep the guarantees, see [`Plan::guarantee_lag`].
+/// L + rate * sum(Q_j + 2 L) / C. No less would keep the guarantees, see `Plan::guarantee_lag`.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Assured rates.
@@ -95,13 +96,14 @@ impl Plan {
         u64::try_from(brought).unwrap_or(u64::MAX).min(DEEPEST) + u64::from(self.max_packet)
     }
 
-    /// With default quanta and depths, without ceilings, where the guarantees of the leaves add up to no more than the link:
-    /// a leaf that is backlogged over (s, t] sends at least rate (t - s) less this many bytes.
+    /// For default quanta and depths, without ceilings, where the guarantees of the leaves add up to no more than the
+    /// link: a leaf that is backlogged over (s, t] sends at least rate (t - s) less this many bytes.
     ///
-    /// A leaf's tokens are between -L and the depth D at both ends, which makes L + D. Tokens are lost only when the bucket
-    /// is full: while the leaf is green, m rounds bring it at most rate (m sum Q_j + sum (Q_j + 2 L)) / C and it sends at least
-    /// m Q - L, where Q >= rate sum Q_j / C; so the tokens grow by no more than D, none is lost if they start at zero, and at most
-    /// D if they start at the full depth. Within one packet of the link's own.
+    /// A leaf's tokens are between -L and the depth D at both ends, which makes L + D. Tokens are lost only when the
+    /// bucket is full. While the leaf is green, m rounds bring it at most rate (m sum Q_j + sum (Q_j + 2 L)) / C, and
+    /// it sends at least m Q - L, where Q >= rate sum Q_j / C. So the tokens grow by no more than D. None is lost if
+    /// they start at zero, and at most D if they start at the full depth. All of this is within one packet of the
+    /// link's own.
     #[must_use]
     #[cfg(test)]
     pub(crate) fn guarantee_lag(&self, rate: Rate) -> u64 {

@@ -1,24 +1,25 @@
 //! `hpfq`: Hierarchical Packet Fair Queueing of Bennett and Zhang with WF2Q+ at every class, H-WF2Q+: \[hpfq\] Section 4, and
 //! what \[hfsc\] compares itself with.
 //!
-//! Each inner class is a WF2Q+ server of its own ([`crate::schedulers::wf2q_plus`]), fed by the heads of its children; its virtual time
-//! counts the bytes that it itself has sent. [`crate::bases::composed`] says how the servers are put together.
+//! Each inner class is a WF2Q+ server of its own ([`crate::schedulers::wf2q_plus`]), fed by the heads of its children.
+//! Its virtual time counts the bytes that it itself has sent. `bases::composed` says how the servers are put
+//! together.
 //!
 //! | paper | here |
 //! | --- | --- |
 //! | ARRIVE | `Composed::activate` |
 //! | RESTART-NODE, Q_n, ActiveChild_n | `Composed::choose_head`, `Inner::head`, `Inner::head_slot` |
 //! | RESET-PATH | `Composed::finish` |
-//! | T_n, reference time of node n | [`Sessions::v`](crate::parts::virtual_time::Sessions::v) of its server |
+//! | T_n, reference time of node n | `Sessions::v` of its server |
 //!
 //! **Cost per packet.** O(log n) of the active children at each level.
-//! **Invariants.** As of the discipline and of its composition.
-//! **Bounds.** W_i(t1, t2) >= share_i W(t1, t2) - the sum over the path of (L_i + (L_max - L_i) s_h) times the share of what is
-//! below, s_h being the share of the class on the path in its parent.
+//! **Invariants.** Those of the discipline and of its composition.
+//! **Bounds.** W_i(t1, t2) >= share_i W(t1, t2) - the sum over the path of (L_i + (L_max - L_i) s_h) times the share of
+//! what is below. s_h is the share that the class on the path has in its parent.
 //! **Validation.** The bound over the path is a property test in random trees; a tree of one level does what `wf2q+` does.
 //!
-//! DIFFERENCE: an inner class that becomes idle starts a new busy period with all its children level, as the link does; the
-//! paper leaves its tags as they are. Its parent's tags of the class itself stay.
+//! DIFFERENCE: an inner class that becomes idle starts a new busy period with all its children level, as the link does.
+//! The paper leaves its tags as they are. The tags of the class itself at its parent stay.
 //! DIFFERENCE: the root chooses when it is asked for a packet, the other classes when one of theirs has left.
 
 use crate::bases::composed::Composed;

@@ -9,16 +9,16 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | phi_k, share of class k; they add up to 1 | [`Pace::divisor`] / the sum of all weights | |
-//! | L, largest packet of the link | [`Flows::max_packet`] | byte |
+//! | phi_k, share of class k; they add up to 1 | `Pace::divisor` / the sum of all weights | |
+//! | L, largest packet of the link | `Flows::max_packet` | byte |
 //! | V(t), virtual time | `Qfq::v`, as of the last packet that has left | virtual byte |
 //! | S_k, start tag of the head of k; F_k = S_k + l / phi_k, of a class that is idle | `Session::tag`, exact | virtual byte |
 //! | sigma_i = 2^i, slot of group i = ceil(log2(L / phi_k)) | `Groups::slot`; groups count from the i of phi = 1 | virtual byte |
-//! | S^_k = floor(S_k / sigma_i) sigma_i | [`Groups::round`] | virtual byte |
-//! | S_i, the smallest S^_k of group i; F_i = S_i + 2 sigma_i | `Group::start`, [`Groups::finish`] | virtual byte |
+//! | S^_k = floor(S_k / sigma_i) sigma_i | `Groups::round` | virtual byte |
+//! | S_i, the smallest S^_k of group i; F_i = S_i + 2 sigma_i | `Group::start`, `Groups::finish` | virtual byte |
 //! | bucket list of group i | `Group::buckets`, `Group::full` | |
 //! | eligible: S_i <= V; blocked: F_j < F_i of an eligible j > i | `Groups::eligible`, `Groups::blocked` | a bit per group |
-//! | ER | [`Groups::ready`]; its first has the smallest F_i of all that are eligible | |
+//! | ER | `Groups::ready`; its first has the smallest F_i of all that are eligible | |
 //!
 //! A class that becomes backlogged starts at S_k = max(F_k, V).
 //!
@@ -46,8 +46,8 @@
 //! between 2 L and 7 L. The first alone says that a packet leaves within (2 (1 - phi) sigma + L) / r of when it would leave a link of
 //! the class's own rate: a latency-rate server.
 //!
-//! **Overflow budget.** Shares are above 2^-41 ([`weights`](crate::parts::virtual_time::weights)) and L is at most 2^20, so that a
-//! slot is at most 2^61 and there are [`GROUPS`] groups. V advances by less than 2^64 with a packet, also when it jumps: 2^128 is
+//! **Overflow budget.** Shares are above 2^-41 (`weights`) and L is at most 2^20, so that a
+//! slot is at most 2^61 and there are `GROUPS` groups. V advances by less than 2^64 with a packet, also when it jumps: 2^128 is
 //! beyond 2^64 packets, which are centuries. Nothing is ever lowered.
 //!
 //! **Validation.** The same packets as from a model that walks over all classes, with rational numbers; both bounds, as told, as

@@ -1,12 +1,12 @@
 //! `virtual-clock`: L. Zhang's Virtual Clock, as \[drrpp\] Section 2.3.2 tells it. Flat.
 //!
-//! Each arriving packet is stamped with when it would leave if its class had a link of its own rate to itself, equation (2.1);
-//! packets leave in the order of their stamps. A class that sends ahead of its rate has its stamps run ahead of the clock and
-//! is punished for it later: Virtual Clock guarantees a rate and is not fair.
+//! Each arriving packet is stamped with the time at which it would leave if its class had a link of its own rate to
+//! itself: equation (2.1). Packets leave in the order of their stamps. A class that sends ahead of its rate has its
+//! stamps run ahead of the clock and is punished for it later. So Virtual Clock guarantees a rate and is not fair.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | AR_i: rate; Vtick_i = 1 / AR_i | slope of `Leaf::clock`, [`lines`] | 2^-16 bit/s |
+//! | AR_i: rate; Vtick_i = 1 / AR_i | slope of `Leaf::clock`, `lines` | 2^-16 bit/s |
 //! | AT_i: arrival time | `now` | ns |
 //! | auxVC_i | `Leaf::clock` at `Leaf::arrived` | 2^-12 ns |
 //! | transmission time of a packet | `Stamp::time` | 2^-12 ns |
@@ -17,13 +17,13 @@
 //!
 //! **Invariants.** The heap holds exactly the leaves with packets, under the stamps of their heads. Stamps of a class increase.
 //!
-//! **Overflow budget.** That of [`curve`](crate::parts::curve).
+//! **Overflow budget.** That of `parts::curve`.
 //!
 //! **Validation.** The example of \[drrpp\] Figure 2.1; equation (2.1) in plain arithmetic as an oracle; the latency
 //! L_i / rho_i + L_max / r of a latency-rate server.
 //!
-//! DIFFERENCE: while stamps run ahead of the clock they are computed from where they last met it, not each from the one before,
-//! so that rounding does not add up.
+//! DIFFERENCE: while stamps run ahead of the clock, each is computed from where they last met it, and not from the one
+//! before. So rounding does not add up.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 #[cfg(feature = "invariants")]

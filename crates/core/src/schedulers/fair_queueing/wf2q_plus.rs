@@ -1,28 +1,28 @@
 //! `wf2q+`: Worst-case Fair Weighted Fair Queueing plus of Bennett and Zhang, \[hpfq\] Section 3.4. Flat; [`crate::schedulers::hpfq`] is the
 //! same at every class of a tree.
 //!
-//! Of the packets that have started in the virtual fluid system, the one that finishes there first is sent. A class can so not
-//! run ahead of its share by more than a packet, and the virtual time needs no fluid system to be simulated:
+//! Of the packets that have started in the virtual fluid system, the one that finishes there first is sent. So a class
+//! cannot run ahead of its share by more than a packet. The virtual time needs no fluid system to be simulated:
 //!
 //! > V(t + tau) = max(V(t) + W(t, t + tau), min S_i(t) over the backlogged classes)
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | V(t) | [`Sessions::v`], as of the last packet that was sent | virtual time |
+//! | V(t) | `Sessions::v`, as of the last packet that was sent | virtual time |
 //! | W(t, t + tau), work of the server | the packet sent, or `progress` of it | bytes |
-//! | S_i = max(F_i, V) at an idle class, F_i behind a packet; F_i = S_i + L / r_i | [`Sessions`] | virtual time |
+//! | S_i = max(F_i, V) at an idle class, F_i behind a packet; F_i = S_i + L / r_i | `Sessions` | virtual time |
 //! | eligible: S_i <= V | `eligible`, sorted by F_i; the others in `waiting`, sorted by S_i | |
 //!
 //! **Cost per packet.** O(log n) of the active leaves. A call may move many leaves from `waiting` to `eligible`, each packet
 //! once.
 //! **Invariants.** Each backlogged child that is not sending is in exactly one of the heaps.
-//! **Bounds.** W_i(t1, t2) >= (rho_i / r) W(t1, t2) - (L_i + (L_max - L_i) rho_i / r) while a class is backlogged; a
+//! **Bounds.** W_i(t1, t2) >= (rho_i / r) W(t1, t2) - (L_i + (L_max - L_i) rho_i / r) while a class is backlogged. A
 //! latency-rate server with Theta = L_i / rho_i + L_max / r.
-//! **Overflow budget.** As in [`crate::parts::virtual_time`].
-//! **Validation.** Both bounds are property tests, the first read whenever a packet of the class has left; so is the example
-//! with which the WF2Q papers begin.
+//! **Overflow budget.** As in `parts::virtual_time`.
+//! **Validation.** Both bounds are property tests. The first is read whenever a packet of the class has left. The
+//! example with which the WF2Q papers begin is a test, too.
 //!
-//! DIFFERENCE: when the server becomes idle, V becomes the largest finish tag instead of everything being set to zero, which
+//! DIFFERENCE: when the server becomes idle, V becomes the largest finish tag. The paper sets everything to zero, which
 //! comes to the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 

@@ -1,34 +1,37 @@
 //! `wfq` (also `pgps`): Weighted Fair Queueing of Demers, Keshav and Shenker, Packet-by-packet Generalized Processor Sharing of
 //! Parekh and Gallager: \[pgps\], and \[drrpp\] Section 2.3.2. What \[sds\] compares itself with. Flat.
 //!
-//! A fluid system, GPS, is simulated beside the packets: in it every backlogged class is served at once, in proportion to the
-//! weights. Packets are sent in the order in which the fluid system finishes them, as far as that is known when one is chosen.
+//! A fluid system, GPS, is simulated beside the packets. In it every backlogged class is served at once, in proportion
+//! to the weights. Packets are sent in the order in which the fluid system finishes them, as far as that is known when
+//! one is chosen.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | V(t), dV/dt = 1 / sum of phi_i over the classes backlogged in GPS | `Gps::v`, scaled by the sum over all classes | virtual time |
-//! | phi_i | [`Pace::divisor`](crate::parts::virtual_time::Pace::divisor) | |
-//! | S = max(F, V(a)), F = S + L / phi_i | stamps of [`Rps`] | virtual time |
+//! | phi_i | `Pace::divisor` | |
+//! | S = max(F, V(a)), F = S + L / phi_i | stamps of `Rps` | virtual time |
 //! | B(t), the classes backlogged in GPS | `Gps::backlogged`, sorted by the F of their newest packet | |
 //!
-//! **How exact the fluid system is.** Its clock is the caller's; the work of a link of r bit/s in t ns is r t units of an
-//! eight-billionth of a byte, an integer. Finish tags are exact ([`crate::parts::virtual_time`]). What is rounded is V where the set of
-//! backlogged classes changes: an arrival at an idle class drops a fraction of a unit of work, a class that empties up to two
-//! units, each time so that the fluid system is late. By losing work a fluid system puts no class further behind than that
-//! work. So after n such events within a busy period of the fluid system no class in it lags behind the exact one by more than
-//! 2 n units: a quarter of a byte after 10^9 events, and nothing once it has been idle. `v` itself has no error of its own.
+//! **How exact the fluid system is.** Its clock is the caller's. The work of a link of r bit/s in t ns is r t units of
+//! an eight-billionth of a byte, an integer. Finish tags are exact (`parts::virtual_time`). V is rounded where
+//! the set of backlogged classes changes. An arrival at an idle class drops a fraction of a unit of work, and a class
+//! that empties drops up to two units. Each time the fluid system is late by that. Lost work puts no class further
+//! behind than that work. So after n such events within a busy period of the fluid system, no class in it lags behind
+//! the exact one by more than 2 n units. That is a quarter of a byte after 10^9 events, and nothing once the fluid
+//! system has been idle. `v` itself has no error of its own.
 //!
 //! **Cost per packet.** O(log n) of the active leaves. A call may let many classes leave the fluid system, each once for each
 //! time that it entered.
 //! **Invariants.** A class with packets is in `heads` under the F of its first one. The weight of the classes in `backlogged`
 //! is `Gps::active`.
 //! **Bounds.** A packet leaves at most L_max / r after it does in GPS. A latency-rate server with Theta = L_i / rho_i + L_max / r.
-//! **Overflow budget.** As in [`crate::parts::virtual_time`]. Work that waits in GPS is below 2^32 packets of 2^20 bytes: 2^85 units, times
-//! weights of 2^41; products saturate beyond that, which a caller can only reach who takes 2^32 packets out in no time.
+//! **Overflow budget.** As in `parts::virtual_time`. Work that waits in GPS is below 2^32 packets of 2^20
+//! bytes: 2^85 units, times weights of 2^41. Products saturate beyond that. Only a caller that takes 2^32 packets out
+//! in no time can get there.
 //! **Validation.** GPS with rational numbers as an oracle; the bounds as property tests.
 //!
-//! DIFFERENCE: a caller that takes packets out faster than the link's rate gets them in the order of a fluid system that has
-//! not got that far; nothing else can be said of it.
+//! DIFFERENCE: a caller may take packets out faster than at the link's rate. It gets them in the order of a fluid
+//! system that has not got that far. Nothing else can be said of it.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 #[cfg(feature = "invariants")]

@@ -1,60 +1,65 @@
 //! `cbq-formal`, `cbq-ancestor-only`, `cbq-top-level`: Class-Based Queueing as \[cbq\] and the appendix of \[hls\] tell it.
 //!
-//! An estimator says of each class whether it has used more than its rate: then it is *overlimit*, else *underlimit*. A leaf is
-//! *unregulated*, and may send, while it is underlimit, or while a class above it that it may borrow from is underlimit and the
-//! [`Guideline`] allows it. Among the leaves that may send, those of the smallest number of priority take turns by weighted
-//! round robin.
+//! An estimator says of each class whether it has used more than its rate. If so it is *overlimit*, else *underlimit*.
+//! A leaf may send while it is *unregulated*: it is underlimit itself, or a class above it that it may borrow from is
+//! underlimit and the `Guideline` allows it. Among the leaves that may send, those of the smallest number of priority
+//! take turns by weighted round robin.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | allotted bandwidth | [`Plan::assured`]: the guarantee, or the share of the parent's by weight | bit/s |
+//! | allotted bandwidth | `Plan::assured`: the guarantee, or the share of the parent's by weight | bit/s |
 //! | avgidle, w = 1/16 | `Estimator::average` | 2^-20 ns |
-//! | maxidle, from maxburst | `Estimator::largest`, from `burst`, else [`MAX_BURST`] largest packets | 2^-20 ns |
+//! | maxidle, from maxburst | `Estimator::largest`, from `burst`, else `MAX_BURST` largest packets | 2^-20 ns |
 //! | undertime; offtime for a minburst of one packet | `Estimator::under` | 2^-20 ns |
 //! | minidle | none: no average is below the idle time of a packet that is sent at once | |
-//! | level i: 1 for a leaf | [`BorrowingTree::level`]: 0 for a leaf, else 1 + the children's largest | |
+//! | level i: 1 for a leaf | `BorrowingTree::level`: 0 for a leaf, else 1 + the children's largest | |
 //! | unsatisfied: underlimit, with backlog below | a class that lends and has something to lend to | |
 //! | bounded, isolated | `bounded`, `isolated` | |
-//! | allot of weighted round robin | [`Plan::quanta`] | bytes |
+//! | allot of weighted round robin | `Plan::quanta` | bytes |
 //!
-//! **Debt.** An overlimit class is underlimit again when its average has come back to zero. A leaf that may borrow need not wait for
-//! that, only for as long as its last packet lasts at its own rate: else it would pay with its guarantee for what nobody else
-//! wanted. So do ns-2 and the kernel, where a class that is refused is forgiven.
+//! **Debt.** An overlimit class is underlimit again when its average has come back to zero. A leaf that may borrow need
+//! not wait for that. It waits only for as long as its last packet lasts at its own rate. Otherwise it would pay with
+//! its guarantee for what nobody else wanted. ns-2 and the kernel do so, too: a class that is refused is forgiven.
 //!
-//! **Turns.** Deficit round robin over the leaves in the order of the tree: a turn lasts until the quantum is used up, and is
-//! continued the next time if the leaf may not send before that.
+//! **Turns.** Deficit round robin over the leaves in the order of the tree. A turn lasts until the quantum is used up.
+//! It is continued the next time if the leaf may not send before that.
 //!
-//! **Which leaves may send** follows from the level of the nearest underlimit class on the way up from a leaf, itself
-//! included, beyond which no bounded class was passed: the leaf's *lender*. A guideline is the highest level that a lender may have.
-//! [`BorrowingTree`] keeps the leaves so that the next one in turn is found under any such limit.
+//! **Which leaves may send** follows from the level of their *lender*. The lender of a leaf is the nearest underlimit
+//! class on the way up, the leaf included, if no bounded class was passed before it. A guideline is the highest level
+//! that a lender may have. `BorrowingTree` keeps the leaves so that the next one in turn is found under any such
+//! limit.
 //!
-//! **Time.** A packet ends its own length at the link's rate after the last one, or after now where the link was idle. So that
-//! a caller that takes packets ahead of the link, as batches do, or that is late, is seen as the link sees it.
+//! **Time.** A packet takes its own length at the link's rate. It begins when the last one ended, or now where the link
+//! was idle. So a caller that takes packets ahead of the link, as batches do, or that is late, is seen as the link sees
+//! it.
 //!
-//! **Bounded and isolated classes.** A bounded class does not borrow. An isolated class does not borrow either, and nobody else
-//! gets what it leaves: the class above it lends so much less, and is not charged for what it sends.
+//! **Bounded and isolated classes.** A bounded class does not borrow. An isolated class does not borrow either, and
+//! nobody else gets what it leaves. The class above it lends so much less, and is not charged for what the isolated
+//! class sends.
 //!
 //! **Cost per packet.** O(levels^2) steps of O(log n) to the base 64, and O(log n) in a heap for each class that the packet made
 //! overlimit. Classes that turn underlimit are worked off on the next call: at most one per class made overlimit before.
 //!
-//! **Invariants.** Only overlimit classes with backlog below them are in the heap, and all of these are. The standing of a
-//! class with backlog below it is that of its estimator. An allocation is between minus a packet and a quantum.
+//! **Invariants.** The heap holds exactly the overlimit classes with backlog below them. The standing of a class with
+//! backlog below it is that of its estimator. An allocation is between minus a packet and a quantum.
 //!
-//! **Bounds.** None is proven: an average forgets. Measured by the tests, with packets of at least half the largest length: a leaf keeps its
-//! guarantee within 5 %, or 15 % where there are bounded or isolated classes, but for those under ancestor-only, where others borrow
-//! ahead of them. A bounded class gets no more than its rate and 2 %, and 10 % less with packets of mixed lengths. A class
-//! that is not a leaf does not always get its guarantee (\[hls\] Section VIII-B, experiment 1). What is borrowed is shared by the
-//! quanta of leaves, whoever lends (experiment 2).
+//! **Bounds.** None is proven, because an average forgets. The tests measure, with packets of at least half the largest
+//! length: a leaf keeps its guarantee within 5 %, or within 15 % where there are bounded or isolated classes. Bounded
+//! and isolated classes under ancestor-only are left out, because others borrow ahead of them. A bounded class gets no
+//! more than its rate and 2 %, and 10 % less with packets of mixed lengths. A class that is not a leaf does not always
+//! get its guarantee (\[hls\] Section VIII-B, experiment 1). What is borrowed is shared by the quanta of leaves,
+//! whoever lends (experiment 2).
 //!
 //! **Overflow budget.** Times are below 2^85, idle times below 2^94 (2^20 B at 1 bit/s), maxidle below 2^101. Quanta are below 2^52.
 //!
 //! **Validation.** `cbq/tests.rs`: guarantees, bounded and isolated classes as property tests, experiments 1 and 2 of \[hls\] in direction and
 //! against figures of the kernel's CBQ, two classes of 1 % and 99 % against a figure of ns-2. `scripts/oracle-ns2` runs ns-2 beside it.
 //!
-//! DIFFERENCE: a class that is underlimit counts as unsatisfied only when a leaf below it could borrow from it: not when all
-//! that have backlog are cut off by a bounded class. Else it would keep others from borrowing, for nothing.
+//! DIFFERENCE: a class that is underlimit counts as unsatisfied only when a leaf below it could borrow from it. It does
+//! not count when bounded classes cut off all that have backlog. Otherwise it would keep others from borrowing, for
+//! nothing.
 //! DIFFERENCE: when no leaf may send under Top-Level, its limit is lifted. \[cbq\] would leave the link idle.
-//! DIFFERENCE: the link is never overlimit but for what isolated classes are entitled to; its driver paces it.
+//! DIFFERENCE: the link is never overlimit, except for what isolated classes are entitled to. Its driver paces it.
 //! DIFFERENCE: minidle and minburst cannot be set.
 
 mod estimator;
@@ -121,10 +126,10 @@ pub(crate) enum Guideline {
     Formal,
     /// Always.
     AncestorOnly,
-    /// When the lender's level is at most Top-Level, a guess at the lowest level of an unsatisfied class. The guess is lowered when
-    /// a packet arrives at an underlimit leaf (to the leaf's level), or at one with an underlimit parent (to the parent's).
-    /// When a packet is sent, it becomes the lender's level, or without limit if the leaf is empty or the lender overlimit
-    /// then, unless it is below the lender's level.
+    /// When the lender's level is at most Top-Level, a guess at the lowest level of an unsatisfied class. The guess is
+    /// lowered when a packet arrives: to the leaf's level if the leaf is underlimit, to the parent's if that is. When a
+    /// packet is sent, the guess stays if it is below the lender's level. Otherwise it becomes the lender's level, or
+    /// without limit if the leaf is empty or the lender overlimit then.
     TopLevel,
 }
 

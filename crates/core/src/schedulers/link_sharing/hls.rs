@@ -17,21 +17,22 @@
 //!
 //! # Units
 //!
-//! Balances, residuals and weights are in *credits* of 2^-24 byte ([`CREDITS_PER_BYTE`]), so that a weight may be a small
-//! fraction of a byte and its quota loses nothing to the floor of equation (4). With whole bytes for weights the arithmetic
-//! is the paper's except that the credit, not the byte, is what is indivisible.
+//! Balances, residuals and weights are in *credits* of 2^-24 byte ([`CREDITS_PER_BYTE`]). So a weight may be a small
+//! fraction of a byte, and its quota loses nothing to the floor of equation (4). If weights are whole bytes, the
+//! arithmetic is the paper's, except that the credit is indivisible and not the byte.
 //!
 //! # Rounds
 //!
-//! A main round visits every active leaf once and hands out what the root has; surplus rounds follow as long as some inner
-//! class holds at least one credit per credit of its children's weight. The set of active classes is fixed when a round
-//! starts: a leaf that a packet arrives at in the middle of a round waits in `pending`, and one that empties is idle until
-//! the next round. An inner class is touched once per round, when the first leaf below it asks for its quota (Figure 4).
+//! A main round visits every active leaf once and hands out what the root has. Surplus rounds follow as long as some
+//! inner class holds at least one credit per credit of its children's weight. The set of active classes is fixed when a
+//! round starts. A leaf that gets a packet in the middle of a round waits in `pending`. A leaf that empties is idle
+//! until the next round. An inner class is touched once per round, when the first leaf below it asks for its quota
+//! (Figure 4).
 //!
 //! # Cost per packet
 //!
-//! O(1) amortised: a visit per leaf and round, one division per inner class and round, and a walk up to the first active
-//! ancestor when a leaf becomes active or idle.
+//! O(1) amortised. There is a visit per leaf and round, one division per inner class and round, and a walk up to the
+//! first active ancestor when a leaf becomes active or idle.
 //!
 //! # Invariants
 //!
@@ -41,8 +42,8 @@
 //!
 //! # Overflow budget
 //!
-//! Q* is below 2^62 credits (2^38 bytes), checked at construction; every balance and residual lies between -Q* and Q*; a quota
-//! is at most the balance that it is taken from.
+//! Q* is below 2^62 credits (2^38 bytes), which is checked at construction. Every balance and residual lies between -Q*
+//! and Q*. A quota is at most the balance that it is taken from.
 //!
 //! # Differences from the paper
 //!
@@ -61,10 +62,10 @@
 //! * `DIFFERENCE` (start of a surplus round): the classes that are active in a surplus round are all that are backlogged. The paper
 //!   does not say whether the condition for starting one counts those that are new. Here it does: they are activated
 //!   first, so that no surplus round starts in which nothing can be handed out.
-//! * `DIFFERENCE` (latency-critical leaves): not in the paper; see `hls/urgent.rs` for the rule and its bounds.
-//! * `DIFFERENCE` (ceilings): the paper leaves them to the future; see `hls/ceilings.rs` for the rule and its bound.
+//! * `DIFFERENCE` (latency-critical leaves): they are not in the paper. `hls/urgent.rs` has the rule and its bounds.
+//! * `DIFFERENCE` (ceilings): the paper leaves them to the future. `hls/ceilings.rs` has the rule and its bound.
 //!
-//! # Where what is
+//! # Which file does what
 //!
 //! This file visits leaves and sends from them. `rounds.rs` starts rounds and hands out quotas. `ceilings.rs`, `urgent.rs` and
 //! the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
@@ -125,7 +126,8 @@ const CREDIT_SHIFT: u32 = CREDITS_PER_BYTE.trailing_zeros();
 /// Index of the root among the inner classes.
 const ROOT: u32 = 0;
 const NIL: u32 = u32::MAX;
-/// Leaves above which the next ones in the round are touched ahead of time; below, everything is in the cache anyway.
+/// With more leaves than this, the next ones in the round are touched ahead of time. With fewer, everything is in the
+/// cache anyway.
 const LOOK_AHEAD_FROM: usize = 1 << 11;
 const LOOK_AHEAD: usize = 6;
 
@@ -228,7 +230,7 @@ pub struct Hls {
 }
 
 impl Hls {
-    /// A scheduler for `tree`, which must have the features of [`INFO`] only; others are ignored.
+    /// A scheduler for `tree`. The tree should have the features of [`INFO`] only. Others are ignored.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] where the number of leaves times the largest packet makes a round longer than 2^38 bytes.
@@ -325,9 +327,9 @@ impl Hls {
         i64::from(self.max_packet) << CREDIT_SHIFT
     }
 
-    /// Serves the round robin until `max_packets` packets or at least `max_bytes` bytes were given to `out`; false if it ran
-    /// out of backlog before. Every iteration visits a leaf or starts a round. By Theorem 2 a main round sends a packet, and a
-    /// surplus round is followed by a main round unless a leaf went idle. So the loop ends.
+    /// Serves the round robin until `max_packets` packets or at least `max_bytes` bytes were given to `out`. Returns false
+    /// if nothing more could be sent before. Every iteration visits a leaf or starts a round. By Theorem 2 a main round sends
+    /// a packet, and a surplus round is followed by a main round unless a leaf went idle. So the loop ends.
     #[inline(always)]
     fn serve(
         &mut self,

@@ -1,51 +1,54 @@
 //! `htb` and `htb-common-deficit`: Hierarchical Token Bucket as \[htb\] and the appendix of \[hls\] tell it.
 //!
-//! Every class has an assured bucket, and a ceiling bucket where it has a ceiling. A class is *green* while its assured bucket
-//! has tokens, *yellow* when only its ceiling lets it send, *red* when its ceiling does not. A leaf sends at the expense of
-//! its *lender*: itself when it is green, else its nearest green ancestor, if no class on the way is red. The lowest level of
-//! lenders goes first, within it the smallest number of priority, within that Deficit Round Robin over the leaves.
+//! Every class has an assured bucket, and a ceiling bucket where it has a ceiling. A class is *green* while its assured
+//! bucket has tokens, *yellow* when only its ceiling lets it send, *red* when its ceiling does not. A leaf sends at the
+//! expense of its *lender*: itself when it is green, else its nearest green ancestor. A leaf has no lender if a class
+//! on the way is red. The leaves of the lowest level of lenders go first. Among these, those of the smallest number of
+//! priority go first. Among these there is Deficit Round Robin.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | AR_i, assured rate ("rate") | [`Plan::assured`], `Class::assured` | bit/s; tokens of 10^-9 bit |
+//! | AR_i, assured rate ("rate") | `Plan::assured`, `Class::assured` | bit/s; tokens of 10^-9 bit |
 //! | CR_i, ceiling rate ("ceil") | `Class::ceiling`, none where the user gives none | bit/s |
-//! | burst, cburst | `burst`, `ceiling_burst`, else [`Plan::default_depth`] | bytes |
-//! | level(i): 0 for a leaf, else 1 + the children's largest | [`BorrowingTree::level`] | |
-//! | green, yellow, red | [`Standing::Lends`], [`Standing::Borrows`], [`Standing::Stops`] | |
-//! | prio | [`Plan::priorities`] | 0 is served first |
-//! | quantum | [`Plan::quanta`] | bytes |
+//! | burst, cburst | `burst`, `ceiling_burst`, else `Plan::default_depth` | bytes |
+//! | level(i): 0 for a leaf, else 1 + the children's largest | `BorrowingTree::level` | |
+//! | green, yellow, red | `Standing::Lends`, `Standing::Borrows`, `Standing::Stops` | |
+//! | prio | `Plan::priorities` | 0 is served first |
+//! | quantum | `Plan::quanta` | bytes |
 //! | "separate deficits" | `deficits`, one per leaf and lender | bytes |
 //!
-//! A class that is yellow and borrows from a pool that has said no is [`Standing::Stays`] until it may ask again.
+//! A class that is yellow and borrows from a pool that has said no is `Standing::Stays` until it may ask again.
 //!
-//! **Rings.** [`BorrowingTree`] finds leaves from the root through sets of children. Each set has a cursor; a visit that ends moves the
-//! cursor on, at the end of a set also that of the set above: together the cursors walk over the leaves of a level and
-//! priority as one round robin does. A class that turns green and comes back before its set was looked at finds its turn kept.
+//! **Rings.** `BorrowingTree` finds leaves from the root through sets of children. Each set has a cursor. A visit
+//! that ends moves the cursor on. At the end of a set it also moves that of the set above. So the cursors together walk
+//! over the leaves of a level and priority as one round robin does. A class that turns green and comes back before its
+//! set was looked at finds its turn kept.
 //!
 //! **Cost per packet.** O(levels) walks with O(log n) to the base 64 at each, and O(log n) in a heap for each class whose
 //! bucket ran empty. Changes of colour that are due are worked off on the next call: at most one per class that a packet
-//! turned yellow or red before. Memory: that of [`BorrowingTree`], and a cursor for each of its sets.
+//! turned yellow or red before. Memory: that of `BorrowingTree`, and a cursor for each of its sets.
 //!
-//! **Invariants.** Those of [`BorrowingTree`]. 0 <= deficit <= quantum. Only classes with backlog below them are in the heaps, and all of
-//! these that are not green are. A ceiling bucket is in debt by at most one packet.
+//! **Invariants.** Those of `BorrowingTree`. 0 <= deficit <= quantum. The heaps hold only classes with backlog below
+//! them, and among these all that are not green. A ceiling bucket is in debt by at most one packet.
 //!
 //! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its guarantee up to
-//! [`Plan::guarantee_lag`]. What is borrowed is shared by the quanta of leaves, so that a class gets the more the fewer leaves it
-//! bundles its guarantee in: no isolation between branches (\[hls\] Section VIII-B, experiment 2).
+//! twice its default depth and two largest packets, see `Plan::guarantee_lag`. What is borrowed is shared by the quanta of leaves.
+//! So a class gets the more the fewer leaves it bundles its guarantee in. There is no isolation between branches (\[hls\] Section
+//! VIII-B, experiment 2).
 //!
-//! **Overflow budget.** Buckets: see [`bucket`](crate::parts::bucket). Quanta are below 2^52, deficits between minus a packet and a quantum.
+//! **Overflow budget.** Buckets: see `parts::bucket`. Quanta are below 2^52, deficits between minus a packet and a quantum.
 //!
 //! **Validation.** The measurements of \[htb\], the direction of experiment 2 of \[hls\] against figures of the kernel's HTB, and the
 //! bounds above as property tests: `htb/tests.rs`.
 //!
-//! DIFFERENCE: a red ancestor stops green leaves, too. The texts let a green class always send; a ceiling would then not be one
-//! where bursts or guarantees below it add up to more.
+//! DIFFERENCE: a red ancestor stops green leaves, too. The texts let a green class always send. A ceiling would then
+//! not be one where bursts or guarantees below it add up to more.
 //! DIFFERENCE: tokens are taken from the assured buckets of the lender and of all classes above it, whatever their colour. The
 //! appendix of \[hls\] leaves yellow ancestors out, which would let a class borrow what its children were already guaranteed.
-//! DIFFERENCE: a class has tokens while it is not in debt, so that a packet of any length can be sent; a bucket may owe one
-//! packet. The appendix wants tokens for the whole packet.
+//! DIFFERENCE: a class has tokens while it is not in debt, so that a packet of any length can be sent. So a bucket may
+//! owe one packet. The appendix wants tokens for the whole packet.
 //! DIFFERENCE: the tree need not be complete. \[htb\] mandates leaves of equal depth.
-//! DIFFERENCE: the root is always green, as \[hls\] has it for a work-conserving scheduler; the driver paces the link.
+//! DIFFERENCE: the root is always green, as \[hls\] has it for a work-conserving scheduler. The driver paces the link.
 //! DIFFERENCE: a visit of DRR begins with what the last one left and ends with the quantum: the packet that exhausts the deficit is
 //! still sent. With quanta of at least the largest packet every visit sends, and a leaf gets the same over several rounds.
 

@@ -1,8 +1,9 @@
 //! `corr`: Carry-Over Round Robin, as \[drrpp\] Section 2.4.3 tells it. Flat.
 //!
-//! Each class has a number of slots per cycle that need not be whole. A cycle has two parts: in the *major* cycle every class gets
-//! the whole slots that it has coming, in the *minor* cycle the slots that are left over go to classes with a fraction of one
-//! coming, the largest fraction first. What a class gets too much or too little is carried over into the next cycle.
+//! Each class has a number of slots per cycle that need not be whole. A cycle has two parts. In the *major* cycle every
+//! class gets the whole slots that it has coming. In the *minor* cycle the slots that are left over go to classes with
+//! a fraction of one coming, the largest fraction first. What a class gets too much or too little is carried over into
+//! the next cycle.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -12,18 +13,18 @@
 //! | major cycle | `due` visits of `listed` | |
 //! | minor cycle | `fractions`, by what is missing to a slot | |
 //!
-//! A slot is a packet of any length: the text says that CORR is for cells of one length, and where packets differ in length it
-//! shares packets and not bytes.
+//! A slot is a packet of any length. The text says that CORR is for cells of one length. Where packets differ in length
+//! it shares packets and not bytes.
 //!
-//! **Idle slots.** Where classes are idle, fewer slots are asked for than a cycle has, and the next begins at once. A class that
-//! empties gives up its credit. It keeps its debt, which each cycle lowers by R_i: else a class that comes with single packets
-//! would take a slot in every cycle.
+//! **Idle slots.** Where classes are idle, fewer slots are asked for than a cycle has, and the next begins at once. A
+//! class that empties gives up its credit. It keeps its debt, which each cycle lowers by R_i. Otherwise a class that
+//! comes with single packets would take a slot in every cycle.
 //!
 //! **Cost per packet.** O(log n) for a slot of the minor cycle, and three walks over the active classes per cycle, which has n
 //! slots when all are active. Cycles in which nobody has a slot coming are done at once.
 //! **Invariants.** Credits are above -1 slot, and below 1 between cycles.
-//! **Bounds.** Over k cycles in which it has packets a class sends more than k R_i - 2 and less than k R_i + 2 packets, and within 1 of
-//! k R_i from when it got packets: in the long run exactly its share.
+//! **Bounds.** Over k cycles in which it has packets, a class sends more than k R_i - 2 and less than k R_i + 2
+//! packets. Counted from when it got packets, it sends within 1 of k R_i. So in the long run it gets exactly its share.
 //! **Overflow budget.** Rates and credits are below 2^53, a number of cycles times a rate fits 128 bits.
 //! **Validation.** The bounds as property tests.
 //!

@@ -1,26 +1,27 @@
 //! `drr`: Deficit Round Robin of Shreedhar and Varghese, as \[drrpp\] Sections 2.4.4 and 3.1.1 tell it. Flat.
 //!
-//! Each class with packets is visited once per round. A visit adds the class's quantum to its deficit and sends packets as
-//! long as the deficit covers them; what is left is kept for the next round, or forgotten when the class has become empty.
+//! Each class with packets is visited once per round. A visit adds the class's quantum to its deficit and sends packets
+//! as long as the deficit covers them. What is left is kept for the next round. It is forgotten when the class has
+//! become empty.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | Q_i, quantum | [`Deficit::quantum`] | 2^-16 byte |
-//! | D_i, deficit (credit) | [`Deficit::credit`] | 2^-16 byte |
-//! | active flow list | [`Turns::ring`] | |
-//! | F = sum of Q_i, the round | bounded by [`quanta`] | |
+//! | Q_i, quantum | `Deficit::quantum` | 2^-16 byte |
+//! | D_i, deficit (credit) | `Deficit::credit` | 2^-16 byte |
+//! | active flow list | `Turns::ring` | |
+//! | F = sum of Q_i, the round | bounded by `quanta` | |
 //!
 //! **Quanta.** A class's quantum is what the user set. Where some classes set one, the others follow from the first of
-//! those in proportion to the shares; where none does, the quanta are in proportion to the shares, as \[drrpp\] Section
-//! 3.1.1 wants them, and as small as they can be with the smallest at least the largest packet, which makes the work per
-//! packet O(1). With shares as far apart as 1 : 10^9 a round would then last for hours, and every class but one would be
-//! silent that long. So a round is never longer than one largest packet per leaf plus what the link carries in one second
-//! ([`ROUND`]): where that binds, the quanta of the smallest classes fall below a packet, and they collect credit over
-//! several rounds. Quanta are rounded to the nearest 2^-16 byte.
+//! those in proportion to the shares. Where none does, the quanta are in proportion to the shares, as \[drrpp\] Section
+//! 3.1.1 wants them. They are then as small as they can be with the smallest at least the largest packet, which makes
+//! the work per packet O(1). With shares as far apart as 1 : 10^9 a round would then last for hours, and every class
+//! but one would be silent that long. So a round is never longer than one largest packet per leaf plus what the link
+//! carries in one second (`ROUND`). Where that binds, the quanta of the smallest classes fall below a packet, and
+//! these classes collect credit over several rounds. Quanta are rounded to the nearest 2^-16 byte.
 //!
-//! **Cost per packet.** O(1) where every quantum is at least the largest packet. Otherwise at most three walks over the
-//! active classes per call: one in which nobody can send, one that credits all the rounds in which nobody could, one more
-//! that is sure to send.
+//! **Cost per packet.** O(1) where every quantum is at least the largest packet. Otherwise there are at most three
+//! walks over the active classes per call: one in which nobody can send, one that credits all the rounds in which
+//! nobody could, and one that is sure to send.
 //!
 //! **Invariants.** The ring holds exactly the classes with packets. The deficit of a class is below its head packet between
 //! its visits, so 0 <= D_i < L_max, and 0 while it is empty. So over m visits in which a class stays backlogged it sends
@@ -31,7 +32,7 @@
 //!
 //! **Validation.** The bounds above and the pairwise fairness bound of the original paper are property tests below.
 //!
-//! DIFFERENCE: quanta and deficits count 2^-16 bytes; the paper counts bytes. Else small shares would be rounded away.
+//! DIFFERENCE: quanta and deficits count 2^-16 bytes. The paper counts bytes, which would round small shares away.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
@@ -207,8 +208,8 @@ impl Turns {
         self.credited
     }
 
-    /// Begins or continues the visit of the first class: its next packet, or nothing where its credit does not cover it. The
-    /// visit ends here if the packet after that is not covered either.
+    /// Begins or continues the visit of the first class. Returns its next packet, or nothing where its credit does not
+    /// cover it. The visit ends here if the packet after that is not covered either.
     #[inline]
     pub(crate) fn visit(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         let flow = self.ring.first(flows)?;

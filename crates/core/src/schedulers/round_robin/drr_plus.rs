@@ -1,24 +1,26 @@
 //! `drr+`: DRR with latency-critical classes that are held to a contract, as \[drrpp\] Section 2.5.4 tells it after
 //! \[drr\]. Flat.
 //!
-//! A latency-critical class promises to send at most so many bytes in so much time. While it keeps to that, its packets are
-//! sent before those of the best-effort classes. Once it has broken it, it is a best-effort class for good.
+//! A latency-critical class promises to send at most so many bytes in so much time. While it keeps to that, its packets
+//! are sent before those of the best-effort classes. A class that has broken its contract is a best-effort class for
+//! good.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | x bytes of data in some period T, the contract C_LC | `Police::contract` | bytes, ns |
 //! | the timer that starts when a packet arrives | `Police::until` | ns |
-//! | Q_i, D_i | [`Deficit`] | 2^-16 byte |
+//! | Q_i, D_i | `Deficit` | 2^-16 byte |
 //! | F | sum of all quanta | |
 //!
-//! **Contract.** A packet that arrives while no timer runs starts one. The class has broken its contract when more than its
-//! bytes arrive before it expires; packets that are dropped for lack of room count. A latency-critical class without a contract
-//! has the one that follows from its share: its quantum (or a largest packet, if that is more) in the time in which the link
-//! sends the round that this is its part of. A class with a contract is latency-critical whether or not it says so.
-//! Whether contracts fit the link together is not looked at: those who keep them come first.
+//! **Contract.** A packet that arrives while no timer runs starts one. The class has broken its contract when more than
+//! its bytes arrive before the timer expires. Packets that are dropped for lack of room count. A latency-critical class
+//! without a contract has the one that follows from its share: its quantum (or a largest packet, if that is more) in
+//! the time in which the link sends the round that this is its part of. A class with a contract is latency-critical
+//! whether or not it says so. Nobody checks whether the contracts together fit the link: classes that keep theirs come
+//! first.
 //!
-//! **Order.** Classes that keep their contract take turns as in [`drr`], and so do the best-effort classes;
-//! after each packet the former come first. A visit of a best-effort class goes on where it was interrupted.
+//! **Order.** Classes that keep their contract take turns as in [`drr`], and so do the best-effort classes. After each
+//! packet the former come first. A visit of a best-effort class goes on where it was interrupted.
 //!
 //! **Cost per packet.** That of `drr`. When a class is demoted, once for each, a walk over the latency-critical ones.
 //! **Invariants.** Those of `drr` in both rings; a class with packets is in the ring of its kind.
@@ -27,8 +29,8 @@
 //! **Overflow budget.** That of `drr`; a timer's bytes saturate.
 //! **Validation.** `drr` is the oracle for demoted classes; the rest is tested as stated here.
 //!
-//! DIFFERENCE: the text has a contract of x bytes in T and a timer that a second packet must not beat, which is a contract of one
-//! packet; ours counts the bytes that arrive while the timer runs.
+//! DIFFERENCE: the text has a contract of x bytes in T and a timer that a second packet must not beat. That is a
+//! contract of one packet. Ours counts the bytes that arrive while the timer runs.
 //! DIFFERENCE: "for good" is until the classes are configured anew or the queues are purged.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 

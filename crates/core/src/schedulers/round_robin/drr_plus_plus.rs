@@ -2,42 +2,44 @@
 //! \[drrpp\] Section 3.1.2, Tables 3.1 and 3.2. Flat. [`drr_plus_plus_mw00`](crate::schedulers::drr_plus_plus_mw00) is the form that it
 //! modifies.
 //!
-//! A round visits each latency-critical class with packets and then one best-effort class. A visit adds the class's quantum to
-//! its deficit and sends what that covers, as in [`drr`]. A latency-critical class may so burst without losing its
-//! place: what is more than its quantum stays queued for the next round.
+//! A round visits each latency-critical class with packets and then one best-effort class. A visit adds the class's
+//! quantum to its deficit and sends what that covers, as in [`drr`]. So a latency-critical class may burst without
+//! losing its place: what is more than its quantum stays queued for the next round.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | LCList, BestEffortList | `critical`, `best_effort` | |
-//! | DC_i | [`Deficit::credit`] | 2^-16 byte |
-//! | quantum(i), Q_LC, Q_BE | [`Deficit::quantum`] | 2^-16 byte |
+//! | DC_i | `Deficit::credit` | 2^-16 byte |
+//! | quantum(i), Q_LC, Q_BE | `Deficit::quantum` | 2^-16 byte |
 //! | round (Definition 4) | `due` visits of latency-critical classes, one of a best-effort class | |
 //! | TxQueue, PrioTxQueue | none: a packet is taken when the link is free | |
 //!
-//! **Shares.** Q_LC is added once for each best-effort class that is visited. A latency-critical class that sends enough gets
-//! Q_LC / (Q_LC + Q_BE) of the link, whatever the number of best-effort classes: more than its share by the weights
-//! where there are several. That is how the text has it; who wants less gives it a smaller quantum.
+//! **Shares.** Q_LC is added once for each best-effort class that is visited. A latency-critical class that sends
+//! enough gets Q_LC / (Q_LC + Q_BE) of the link, whatever the number of best-effort classes. Where there are several,
+//! that is more than its share by the weights. The text has it so. A user who wants less gives the class a smaller
+//! quantum.
 //!
 //! **Cost per packet.** O(1) where every quantum is at least the largest packet. Otherwise at most three walks over the active
 //! classes per call.
 //! **Invariants.** 0 <= DC_i < L_max between visits, 0 while a class is empty. Latency-critical classes send at most the sum
 //! of their Q_LC + L_max between two visits of best-effort classes.
-//! **Bounds.** Let all quanta be at least L, the largest packet, R = sum of Q_LC + Q_BE with the largest Q_BE, and let there be m
-//! latency-critical and n best-effort classes. When class i has been visited k times since it got packets, the link has sent at
-//! most (k + 1) (R - Q_i) + (n + m) L of others and of i's packet before, since every class may carry over a deficit; and of i at
-//! least k Q_i - L. So i is served at the rate r Q_i / R with a latency Theta_i = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, and a
-//! (sigma, rho) flow within that rate is delayed by at most sigma / rho + Theta_i. Best-effort classes share among each other
-//! as under DRR.
+//! **Bounds.** Let all quanta be at least L, the largest packet. Let R = sum of Q_LC + Q_BE with the largest Q_BE. Let
+//! there be m latency-critical and n best-effort classes. When class i has been visited k times since it got packets,
+//! the link has sent at most (k + 1) (R - Q_i) + (n + m) L of others and of i's packet before, because every class may
+//! carry over a deficit. Of i it has sent at least k Q_i - L. So i is served at the rate r Q_i / R with a latency
+//! Theta_i = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, and a (sigma, rho) flow within that rate is delayed by at most
+//! sigma / rho + Theta_i. Best-effort classes share among each other as under DRR.
 //!
-//! Theorem 2 has (Q_LC + 3 Q_BE) / r for one latency-critical class, whatever n. It takes the best-effort classes for one, with
-//! one deficit. That holds where they carry none over, as with packets of one length that divides their quanta, or where there
-//! is one of them; else each of them may be a packet late in the same n rounds, and the theorem is exceeded.
+//! Theorem 2 has (Q_LC + 3 Q_BE) / r for one latency-critical class, whatever n. It takes the best-effort classes for
+//! one, with one deficit. That holds where they carry none over, as with packets of one length that divides their
+//! quanta, or where there is one of them. Otherwise each of them may be a packet late in the same n rounds, and the
+//! theorem is exceeded.
 //! **Overflow budget.** That of `drr`.
 //! **Validation.** The sequence of Table 3.5; the algorithm written down plainly as an oracle; Theorem 2 where it holds and
 //! the bound above as property tests.
 //!
-//! DIFFERENCE: Table 3.1 serves the latency-critical list while it is not empty, which would starve the rest; Table 3.5,
-//! Definition 4 and Figure 3.2 take turns, and so do we.
+//! DIFFERENCE: Table 3.1 serves the latency-critical list while it is not empty, which would starve the rest. Table
+//! 3.5, Definition 4 and Figure 3.2 take turns, and so do we.
 //! DIFFERENCE: several latency-critical classes; the text has one.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.

@@ -1,21 +1,21 @@
 //! `drr++-mw00`: DRR++ as MacGregor and Shi wrote it, \[drrpp\] Section 3.1.2, Tables 3.3 and 3.4. Flat.
 //! [`drr_plus_plus`](crate::schedulers::drr_plus_plus) is the form that the thesis goes on with.
 //!
-//! A round visits every best-effort class with packets once, n of them. When it begins, each latency-critical class gets n times
-//! its quantum. Its packets are sent before any other packet, also in the middle of a visit, as long as that lasts; what is more
-//! stays queued for the next round.
+//! A round visits every best-effort class with packets once, n of them. When it begins, each latency-critical class
+//! gets n times its quantum. As long as that lasts, its packets are sent before any other packet, even in the middle of
+//! a visit. What is more stays queued for the next round.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | PrioTxQueue | `ready`, `waiting`: latency-critical classes whose credit covers their first packet, and the others | |
 //! | ActiveList | `best_effort` | |
-//! | DC_i; for the latency-critical ones n Q_LC per round | [`Deficit::credit`] | 2^-16 byte |
+//! | DC_i; for the latency-critical ones n Q_LC per round | `Deficit::credit` | 2^-16 byte |
 //! | n | `classes` | |
 //!
 //! **Shares.** As in [`drr_plus_plus`](crate::schedulers::drr_plus_plus): Q_LC / (Q_LC + Q_BE) of the link for a class that sends
 //! enough, whatever the number of best-effort classes.
 //!
-//! **Cost per packet.** O(1) where every quantum is at least the largest packet, but that a new round walks the
+//! **Cost per packet.** O(1) where every quantum is at least the largest packet, except that a new round walks the
 //! latency-critical classes that wait for it. Otherwise at most three walks over the active classes per call.
 //! **Invariants.** The credit of a class in `ready` covers its first packet, that of one in `waiting` does not. A
 //! latency-critical class sends at most n Q_LC + L_max in a round.
@@ -23,12 +23,12 @@
 //! **Overflow budget.** That of `drr`; n Q_LC saturates at 2^48 bytes.
 //! **Validation.** The sequence of Table 3.5; the algorithm written down plainly as an oracle; the credit per round.
 //!
-//! DIFFERENCE: n is the number of best-effort classes with packets when the round begins, at least 1. The tables have a constant;
-//! the text counts all flows and assumes all of them backlogged.
-//! DIFFERENCE: a class that was idle and comes back when the round's last visit has ended has no credit left of it; the tables
-//! would give it that and the next one's at once.
-//! DIFFERENCE: a packet is sent when the credit covers it; Table 3.4 wants more credit than that (DC_i > Size(p)), the other
-//! tables do not.
+//! DIFFERENCE: n is the number of best-effort classes with packets when the round begins, at least 1. The tables have a
+//! constant. The text counts all flows and assumes all of them backlogged.
+//! DIFFERENCE: a class that was idle and comes back after the round's last visit has ended has no credit left of that
+//! round. The tables would give it that credit and the next round's at once.
+//! DIFFERENCE: a packet is sent when the credit covers it. Table 3.4 wants more credit than that (DC_i > Size(p)). The
+//! other tables do not.
 //! DIFFERENCE: several latency-critical classes, in turn packet by packet, so that none waits behind another without credit.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.

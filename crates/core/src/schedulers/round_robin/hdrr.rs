@@ -1,21 +1,22 @@
 //! `hdrr`: Hierarchical Deficit Round Robin of Back et al., \[hdrr\], as \[hls\] Sections I, VI and VII describe it.
 //!
-//! The tree is mapped to one round over the leaves, in which the leaves of a class are interleaved with those of its siblings by
-//! their weights. A leaf's deficit grows by a fixed quantum at each visit, which sends what it covers; what is left is kept
-//! while the leaf has packets.
+//! The tree is mapped to one round over the leaves, in which the leaves of a class are interleaved with those of its
+//! siblings by their weights. A leaf's deficit grows by a fixed quantum at each visit. The visit sends what the deficit
+//! covers. What is left is kept while the leaf has packets.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | Q, the quantum | `quantum`: the link's largest packet | bytes |
 //! | d_i, deficit counter | the state in `flows` | bytes |
-//! | w_i | weights among siblings, [`virtual_time::weights`] | |
+//! | w_i | weights among siblings, `virtual_time::weights` | |
 //! | beta_i, visits to all leaves in which i is visited at least once (Lemma 9) | none: see below | |
 //!
-//! **Interleaving.** Written down, the round has the product of the sums of all weights on a path: 10^27 visits for three levels
-//! of guarantees in bit/s. It is not written down. Each class keeps a tag per child, which says how far it is in the class's
-//! part of the round: a visit to a child of weight w takes it 1 / w further, and the child that its next visit takes least far is
-//! visited ([`Sessions`], with visits in the place of bytes). That is self-clocked fair queueing of visits. Of children that it
-//! takes equally far the one of the smallest weight comes first, always, since its tag is the oldest.
+//! **Interleaving.** Written down, the round would have as many visits as the product of the sums of all weights on a
+//! path: 10^27 for three levels of guarantees in bit/s. It is not written down. Each class keeps a tag per child, which
+//! says how far the child is in the class's part of the round. A visit to a child of weight w takes it 1 / w further.
+//! The child whose next visit takes it least far is visited (`Sessions`, with visits in the place of bytes). That is
+//! self-clocked fair queueing of visits. Among children whose next visits take them equally far, the one of the
+//! smallest weight always comes first, because its tag is the oldest.
 //!
 //! **Cost per packet.** O(log n) of the children at each level per visit; a visit sends at least one packet.
 //! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets. 0 <= d_i < L_max between
@@ -24,11 +25,12 @@
 //! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 for the numbers of visits while both have packets. From that
 //! follow Lemma 9, Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
 //! deficits add up, and a leaf that empties forgets what was left of its quantum.
-//! **Overflow budget.** As in [`vtime`]; deficits are below 2^21 bytes.
+//! **Overflow budget.** As in `parts::virtual_time`. Deficits are below 2^21 bytes.
 //! **Validation.** Lemma 8 and Lemma 9 in the tests below; Theorems 4 and 6 in `fairlink-theory`, with its formulas.
 //!
-//! DIFFERENCE: the round is not laid out, and so does not start anew when a class becomes active: tags do that.
-//! DIFFERENCE: Q is the largest packet of the link. The paper leaves it open; with less, visits would send nothing.
+//! DIFFERENCE: the round is not laid out, because tags take its place. So it does not start anew when a class becomes
+//! active.
+//! DIFFERENCE: Q is the largest packet of the link. The paper leaves it open. With less, visits would send nothing.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]

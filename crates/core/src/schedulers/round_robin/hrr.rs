@@ -1,27 +1,29 @@
 //! `hrr`: Hierarchical Round Robin, as \[drrpp\] Section 2.4.2 tells it. Flat classes in a hierarchy of service lists. Not
 //! work-conserving.
 //!
-//! Each list has a frame of its own length: the topmost the shortest, for the highest rates. A class in a list may send a fixed
-//! number of packets in each frame, however idle the link may be, and has them sent by its end, however busy it may be. The
-//! lists are served from the top to the bottom.
+//! Each list has a frame of its own length. The topmost list has the shortest, for the highest rates. A class in a list
+//! may send a fixed number of packets in each frame, and no more even if the link is idle. Its packets are sent by the
+//! end of the frame, even if the link is busy. The lists are served from the top to the bottom.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
 //! | service list | `Level::ready`, and `Level::spent` for those that have had their slots | |
-//! | frame | `Level::frame`: [`TOP`] slots for the top, each below [`RATIO`] times as long | ns |
+//! | frame | `Level::frame`: `TOP` slots for the top, each below `RATIO` times as long | ns |
 //! | slot | the time of a largest packet on the link | |
 //! | slots per frame | `Slots::per_frame` | packets |
 //!
-//! **Slots.** A class is in the topmost list in which its share of a frame is at least [`FEWEST`] slots, and has the whole ones of
-//! them: it loses less than one in [`FEWEST`]. In the bottom list, below 2^-40 of the link, it has at least one. A slot is for a packet of
-//! any length up to the largest: classes of small packets have bandwidth to spare that nobody else gets.
+//! **Slots.** A class is in the topmost list in which its share of a frame is at least `FEWEST` slots. It has the
+//! whole slots of that share, so it loses less than one in `FEWEST`. In the bottom list, below 2^-40 of the link, it
+//! has at least one. A slot is for a packet of any length up to the largest. So classes of small packets have bandwidth
+//! to spare that nobody else gets.
 //!
-//! **Cost per packet.** O([`LEVELS`]).
+//! **Cost per packet.** O(`LEVELS`).
 //! **Invariants.** A class with packets is in the `ready` ring of its level exactly while it has slots left in this frame.
-//! **Bounds.** No class sends more than its slots in a frame. A class that has packets throughout a frame has sent its slots one slot
-//! after the frame's end at the latest: frames are multiples of one another and begin together, so that serving shorter ones
-//! first meets the end of all as long as they ask for no more than the link; the slot is for a packet under way. So a packet
-//! that finds no other of its class leaves within two frames and a slot, whatever the others do.
+//! **Bounds.** No class sends more than its slots in a frame. A class that has packets throughout a frame has sent its
+//! slots one slot after the frame's end at the latest. Frames are multiples of one another and begin together. So
+//! serving shorter ones first meets the end of all, as long as they ask for no more than the link. The one slot is for
+//! a packet under way. So a packet that finds no other of its class leaves within two frames and a slot, whatever the
+//! others do.
 //! **Overflow budget.** Frames are below 2^46 slots of below 2^53 ns; lengths in ns saturate at "never".
 //! **Validation.** Both bounds are property tests.
 //!

@@ -6,8 +6,9 @@
 //! | --- | --- | --- |
 //! | weight of a queue: packets served in every round | `Weight::packets` | packets |
 //!
-//! **Weights.** Those of the classes without their common divisor. Where that leaves more than [`SMALLEST`] for the smallest, all
-//! are divided further, so that the smallest has that many, and rounded: a share is then off by half of one in that many at most.
+//! **Weights.** Those of the classes without their common divisor. If the smallest is then more than `SMALLEST`, all
+//! are divided further, so that the smallest is that, and rounded. A share is then off by at most half of one in that
+//! many.
 //!
 //! **Cost per packet.** O(1).
 //! **Invariants.** The ring holds exactly the classes with packets; only the first may have sent a part of its weight.

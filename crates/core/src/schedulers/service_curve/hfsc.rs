@@ -1,15 +1,16 @@
 //! `hfsc`: the Hierarchical Fair Service Curve scheduler, as \[hfsc\] Sections 3 and 4 give it, with upper limits as later
 //! practice added them.
 //!
-//! Two criteria choose the next packet. *Real-time*: of the leaves whose head is eligible, that is, whose service curve could
-//! else be broken later, the one with the smallest deadline. Where none is eligible, *link-sharing*: from the root down, the
-//! child with the smallest virtual time, which is its service so far on the scale of its link-sharing curve.
+//! Two criteria choose the next packet. By the *real-time* criterion it is the head with the smallest deadline, of the
+//! leaves whose head is eligible. A head is eligible if its leaf's service curve could otherwise be broken later. If
+//! none is eligible, the *link-sharing* criterion chooses: from the root down, the child with the smallest virtual
+//! time. That is its service so far on the scale of its link-sharing curve.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | S_i of a leaf | `real_time` of the class | |
 //! | S_i of any class | `link_share` of the class | |
-//! | D_i, E_i, equations (7), (10) | `RealTime::deadlines`, [`Curve::eligible_at`] | |
+//! | D_i, E_i, equations (7), (10) | `RealTime::deadlines`, `Curve::eligible_at` | |
 //! | c_i | `RealTime::served` | bytes |
 //! | e_i, d_i | keys of `asleep` and of `eligible` | 2^-12 ns |
 //! | V_i, equation (11) | `Class::virtual_curve` | |
@@ -19,37 +20,40 @@
 //! | A | leaves with packets, and the classes above them | |
 //! | (upper limit) fit time | `Class::fit`, key in `Children::held` | 2^-12 ns |
 //!
-//! **Curves.** A leaf's service is guaranteed by its `real_time` alone; without one, it has no guarantee in time. The curve to
-//! share by is `link_share`; where it is absent, a line with the slope of the class's guarantee or weight, or, where a sibling
-//! has a curve and the class is weighted or says nothing, its rate when all are busy. A leaf that has `real_time` and neither
-//! `link_share` nor a guarantee or weight takes no part in link-sharing: it gets its real-time curve and no more.
+//! **Curves.** A leaf's service is guaranteed by its `real_time` alone. Without one, it has no guarantee in time. The
+//! curve to share by is `link_share`. Where that is absent, it is a line with the slope of the class's guarantee or
+//! weight. If a sibling has a curve and the class is weighted or says nothing, the slope is the class's rate when all
+//! are busy. A leaf that has `real_time` and neither `link_share` nor a guarantee or weight takes no part in
+//! link-sharing: it gets its real-time curve and no more.
 //!
-//! **Upper limits.** `upper_limit` (or `ceiling`, which is a line) keeps a class out of link-sharing until its fit time, when
-//! its limit curve has reached its service. The limit curve is lowered to start from each packet that is sent below it, so that
-//! over any interval W(s, t] <= U(t - s) + L_max by link-sharing: a class cannot save up. The fit time of an inner class is the
-//! later of its own and the earliest of its children's. Real-time service counts and is not held back: a guarantee goes first.
+//! **Upper limits.** `upper_limit` (or `ceiling`, which is a line) keeps a class out of link-sharing until its fit
+//! time. That is when its limit curve has reached its service. The limit curve is lowered to start from each packet
+//! that is sent below it. So over any interval W(s, t] <= U(t - s) + L_max by link-sharing: a class cannot save up. The
+//! fit time of an inner class is the later of its own and the earliest of its children's. Real-time service counts and
+//! is not held back: a guarantee goes first.
 //!
 //! **When it waits.** Only while each class with packets is above an upper limit, its own or that of a class above it, or is
 //! of real-time only and not eligible.
 //!
-//! **Cost per packet.** O(levels * log n): on each level of the path, a look at one heap and a change in three. A leaf that
-//! becomes eligible, or a class that becomes fit, moves from one heap to another, once for each of its packets at most; one
-//! call may move all that have become so since the last.
+//! **Cost per packet.** O(levels * log n): on each level of the path, a look at one heap and a change in three. A leaf
+//! that becomes eligible, or a class that becomes fit, moves from one heap to another, at most once for each of its
+//! packets. One call may move all that have become so since the last.
 //!
-//! **Invariants.** A leaf with packets and a real-time curve is in exactly one of `asleep` and `eligible`. A class that has
-//! packets below it to share for is in exactly one of its parent's `ready` (then also in `latest`, under the same virtual time)
-//! and `held`; any other in neither.
+//! **Invariants.** A leaf with packets and a real-time curve is in exactly one of `asleep` and `eligible`. A class that
+//! has packets below it to share for is in exactly one of its parent's `ready` and `held`. If it is in `ready` it is
+//! also in `latest`, under the same virtual time. Any other class is in neither.
 //!
-//! **Errors and overflow budget.** Those of [`curve`](crate::parts::curve). A deadline and an eligible time are less than a
+//! **Errors and overflow budget.** Those of `parts::curve`. A deadline and an eligible time are less than a
 //! picosecond late. A virtual time grows by at most 2^20 bytes at 1 bit/s a packet, 2^65; 2^60 of them fit.
 //!
 //! **Validation.** Figures 2, 3, 4 and 12; Theorem 2 by equation (1) as an oracle over random curves that fit and random
 //! trees; the bound behind Theorem 3; lines as w_i / r_i; upper limits as token buckets; the HLS paper's Experiment 2.
 //!
-//! DIFFERENCE: v^s of a class with no child active is the largest virtual time that a child of it had when it last stopped;
-//! the paper does not say. So nobody profits from, or pays for, what was before its parent was idle.
-//! DIFFERENCE: v_min and v_max are taken over children that no limit holds back, and a child that comes back from its limit
-//! is moved up to where it is behind v_min by one packet of the slowest sibling at most. Else it would pull v^s down for ever.
+//! DIFFERENCE: v^s of a class with no child active is the largest virtual time that a child of it had when it last
+//! stopped. The paper does not say. So nobody profits from, or pays for, what was before its parent was idle.
+//! DIFFERENCE: v_min and v_max are taken over children that no limit holds back. A child that comes back from its limit
+//! is moved up to where it is behind v_min by one packet of the slowest sibling at most. Otherwise it would pull v^s
+//! down for ever.
 //! DIFFERENCE: leaves of real-time only and upper limits are not in the paper.
 
 use alloc::boxed::Box;

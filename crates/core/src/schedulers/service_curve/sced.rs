@@ -1,8 +1,9 @@
 //! `sced`: Service Curve Earliest Deadline first, as \[hfsc\] Section 2.1 and \[drrpp\] Section 2.5.1 tell it. Flat.
 //!
-//! Each class has a service curve. The deadline of its head packet is when its deadline curve reaches the service that it will
-//! have had then; packets leave in the order of their deadlines. If the curves together stay below what the link carries, no
-//! deadline is missed by more than one largest packet. What a class gets beyond its curve counts against it: SCED is not fair.
+//! Each class has a service curve. The deadline of its head packet is when its deadline curve reaches the service that
+//! it will have had then. Packets leave in the order of their deadlines. If the curves together stay below what the
+//! link carries, no deadline is missed by more than one largest packet. What a class gets beyond its curve counts
+//! against it: SCED is not fair.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -15,12 +16,12 @@
 //!
 //! **Invariants.** The heap holds exactly the leaves with packets, under the deadlines of their heads.
 //!
-//! **Overflow budget and errors.** Those of [`curve`](crate::parts::curve): a deadline is less than a picosecond late.
+//! **Overflow budget and errors.** Those of `parts::curve`: a deadline is less than a picosecond late.
 //!
 //! **Validation.** Figures 2 and 3 of the paper; with lines, the order of `virtual-clock`; service curves are kept within one
 //! packet for random curves that fit the link, by equation (1) as an oracle.
 //!
-//! DIFFERENCE: curves that do not fit the link are refused; the paper leaves that to who admits sessions.
+//! DIFFERENCE: curves that do not fit the link are refused. The paper leaves that to the admission of sessions.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;

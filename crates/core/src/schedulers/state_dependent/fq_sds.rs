@@ -1,9 +1,10 @@
 //! `fq-ldf`, `fq-lto`, `fq-lto-lb`, each also as `-second`: the FQ-SDS schedulers of \[sds\]. Flat. Over service curves in the place
 //! of guarantees: [`over_sced`].
 //!
-//! Every class has its guarantee, as under fair queueing; what the guarantees leave is not shared by weight but given to the class
-//! whose state needs it most. A shaper releases the packets of each class at its guarantee; a rate-proportional server sends
-//! what is released; when nothing is, the state-dependent scheduler takes a packet out of a shaper.
+//! Every class has its guarantee, as under fair queueing. What the guarantees leave is not shared by weight but given
+//! to the class whose state needs it most. A shaper releases the packets of each class at its guarantee. A
+//! rate-proportional server sends what is released. When nothing is released, the state-dependent scheduler takes a
+//! packet out of a shaper.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -26,7 +27,8 @@
 //! | LTO | the least D_i - Q_i / g_i; D_i is `max_delay`, or the time in which the guarantee empties the full buffer |
 //! | LTO.LB | among the classes whose free buffer is below Delta B_i, what their leaky bucket still lets them send: the least (free buffer) / P_i |
 //!
-//! The `-second` form takes the second in that order, where there are two: a class that fills its buffer on purpose gains nothing.
+//! The `-second` form takes the second in that order, where there are two. So a class that fills its buffer on purpose
+//! gains nothing.
 //!
 //! **Cost per packet.** O(log n). A call may release many packets, each once.
 //! **Invariants.** A class with packets waiting in its shaper is in `shaper`; one with released packets is in `server`.
@@ -38,7 +40,7 @@
 //!
 //! DIFFERENCE: equation (1) is read with max in place of min, (5) as "free buffer below the worst burst", (6) as
 //! "the least (free buffer) / P_i", as the prose has them.
-//! DIFFERENCE: LTO.LB says nothing of what to do when no class may overflow; then all are candidates.
+//! DIFFERENCE: LTO.LB says nothing of what to do when no class may overflow. Then all are candidates here.
 //! DIFFERENCE: without a leaky bucket a class may send its whole buffer at the link's rate.
 //! DIFFERENCE: a share below 2^-20 bit/s, or 2^-40 of 1 Tbit/s, counts as that much.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
@@ -70,8 +72,9 @@ const FRACTION_BITS: u32 = 16;
 /// Time that a byte takes at 1 bit/s, in 2^-16 ns.
 const TIME_PER_BIT_S: u128 = (8 * NANOS_PER_SEC as u128) << FRACTION_BITS;
 
-/// Time that a byte takes at the guarantee of a class, and the guarantee in whole bit/s, at least one. What is divided by is
-/// the guarantee in as small parts of a bit/s as keep the link's rate below 2^40 of them, but no smaller than 2^-20.
+/// Time that a byte takes at the guarantee of a class, and the guarantee in whole bit/s, at least one. The divisor is
+/// the guarantee in parts of a bit/s. They are as small as they can be with the link's rate below 2^40 of them, but no
+/// smaller than 2^-20.
 fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
     let link = tree.link().rate;
     let parts = ((1u64 << 40) / link.bps()).ilog2().min(20);

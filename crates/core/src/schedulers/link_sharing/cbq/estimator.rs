@@ -39,13 +39,15 @@ pub(super) fn duration(len: u32, rate: Rate) -> Fine {
 
 /// The average idle time of a class and what follows from it.
 ///
-/// The idle time of a packet is the time from the end of the class's last packet to its own end, less the time that it lasts at the
-/// class's rate. The average is an exponential one, `avgidle += (idle - avgidle) / 16`. A class is overlimit when its average is
-/// not above zero: until the time at which another packet of this length would bring the average back to zero, or, where it does
-/// not remember debt, would be on time at its rate.
+/// The idle time of a packet is the time from the end of the class's last packet to its own end, less the time that it
+/// lasts at the class's rate. The average is an exponential one, `avgidle += (idle - avgidle) / 16`. A class is
+/// overlimit when its average is not above zero. It stays so until the time at which another packet of this length
+/// would bring the average back to zero. Where it does not remember debt, it stays so until such a packet would be on
+/// time at its rate.
 ///
-/// DIFFERENCE: not above a nanosecond. A class that waits for its time and starts a fraction of a nanosecond late, because it is woken at
-/// a whole one, would have an average above zero, send a second packet at once, and get up to 3 % more than its rate so.
+/// DIFFERENCE: a class is overlimit when its average is not above a nanosecond, instead of zero. A class that waits for
+/// its time is woken at a whole nanosecond and so starts a fraction late. Its average would be above zero. It would
+/// send a second packet at once, and get up to 3 % more than its rate in this way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Estimator {
     rate: Rate,

@@ -1,17 +1,18 @@
 //! Ceilings: maximum rates of classes under HLS, which its paper names as future work.
 //!
-//! Each class with a ceiling has a token bucket from which every packet sent below it is taken. Whether a class is *blocked*,
-//! that is in debt, is decided once per round, as the set of active classes is: within a round a class sends its whole quota
-//! or nothing, so that its leaves share by their weights also while the ceiling holds them back. A leaf that is visited while
-//! a class above it is blocked is *parked*: it leaves the active set as if it had gone idle, and its share of further
-//! rounds goes to others at once. It returns at the first round that starts after the bucket is out of debt, with the balance
-//! it had, which the root keeps meanwhile. Without that a leaf whose quota is just below its packet would never send.
+//! Each class with a ceiling has a token bucket from which every packet sent below it is taken. A class is *blocked*
+//! while its bucket is in debt. This is decided once per round, as the set of active classes is. So within a round a
+//! class sends its whole quota or nothing, and its leaves share by their weights also while the ceiling holds them
+//! back. A leaf that is visited while a class above it is blocked is *parked*: it leaves the active set as if it had
+//! gone idle, and its share of further rounds goes to others at once. It returns at the first round that starts after
+//! the bucket is out of debt. It has then the balance that it had, which the root keeps meanwhile. Without that, a leaf
+//! whose quota is just below its packet would never send.
 //!
 //! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval, where A bounds what a class may send in one round:
 //! A-bar of Lemma 7 in \[hls\].
 //!
-//! Cost: a walk over the ceilings above a leaf per visit and packet, O(log n) in the number of ceilings for each time one
-//! blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
+//! Cost: a walk over the ceilings above a leaf per visit and packet, and O(log n) in the number of ceilings each time
+//! one blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
 
 use alloc::boxed::Box;
 

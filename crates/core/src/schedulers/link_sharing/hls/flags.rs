@@ -1,4 +1,4 @@
-//! What is so of a class at the moment: a set of flags in 16 bits, which is what a leaf's cache line has room for.
+//! What is true of a class at the moment: a set of flags in 16 bits, which is what a leaf's cache line has room for.
 
 /// A set of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

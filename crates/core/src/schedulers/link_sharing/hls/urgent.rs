@@ -2,12 +2,12 @@
 //!
 //! # The rule
 //!
-//! A latency-critical leaf takes part in the rounds like any other, but its packets do not wait for them. As soon as one
-//! arrives it is the next to be sent, and its length is written down as the leaf's *debt*. When the leaf is visited, its quota
-//! pays the debt off. As long as there is debt the leaf counts as backlogged, whether or not a packet is queued: to everybody
-//! else it looks as if the packet were still there and left when it was paid. A leaf may be ahead by its *advance* at most; what
-//! arrives beyond that waits for debt to be paid. When nothing is queued in the whole scheduler, the rounds that would pay
-//! all debt take no time, so that it is gone.
+//! A latency-critical leaf takes part in the rounds like any other, but its packets do not wait for them. As soon as
+//! one arrives it is the next to be sent, and its length is written down as the leaf's *debt*. When the leaf is
+//! visited, its quota pays the debt off. As long as there is debt the leaf counts as backlogged, whether or not a
+//! packet is queued. To everybody else it looks as if the packet were still there and left when it was paid. A leaf may
+//! be ahead by its *advance* at most. What arrives beyond that waits for debt to be paid. When nothing is queued in the
+//! whole scheduler, the rounds that would pay all debt take no time, so the debt is gone.
 //!
 //! # Names
 //!
@@ -22,16 +22,18 @@
 //!
 //! # Bounds
 //!
-//! *Fairness.* What the rounds see, payments in place of packets, is HLS, and Theorem 3 holds for it. What was sent differs from
-//! what was paid by the change of the debt, which is between 0 and A_i. So siblings i, j that stay backlogged differ by at most
-//! alpha_ij + E_i / w_i + E_j / w_j, where E_i is the sum of the advances of the latency-critical leaves in the subtree of i. In
-//! the same way Theorem 5's gap grows by the sum of all advances over C.
+//! *Fairness.* The rounds see payments in the place of packets. For them this is HLS, so Theorem 3 holds for what is
+//! paid. What was sent differs from what was paid by the change of the debt, which is between 0 and A_i. So siblings i,
+//! j that stay backlogged differ by at most alpha_ij + E_i / w_i + E_j / w_j, where E_i is the sum of the advances of
+//! the latency-critical leaves in the subtree of i. In the same way Theorem 5's gap grows by the sum of all advances
+//! over C.
 //!
-//! *Payment.* Let leaf i owe or have packets queued all through (s, t], from nothing on, and let the rounds spend S bytes in it.
-//! From one hand-out of the root to the next at most Q is spent, and the leaf takes part from the first hand-out after s on. Over
-//! whole such cycles what is spent is at most what the root handed out and what all others held before: at most a largest packet
-//! per leaf, and less than the children's weight per inner class, Z together. What the root hands out reaches the leaf in
-//! proportion s_i, but for less than the weight W_a of its children that each class a on the path may keep. So
+//! *Payment.* Let leaf i owe or have packets queued all through (s, t], but not at s, and let the rounds spend S bytes
+//! in that time. From one hand-out of the root to the next at most Q is spent, and the leaf takes part from the first
+//! hand-out after s on. Over whole such cycles, at most as much is spent as the root handed out and as all others held
+//! before. What the others held is Z at most: a largest packet per leaf, and less than the children's weight per inner
+//! class. What the root hands out reaches the leaf in proportion s_i, except for less than the weight W_a of its
+//! children that each class a on the path may keep. So
 //!
 //! > paid >= s_i (S - 2 Q - Z) - sum over a of W_a s_i / s_a.
 //!
@@ -40,20 +42,22 @@
 //!
 //! > A_i = sigma_i + s_i (2 Q + Z + L + sum of all advances) + sum over a of W_a s_i / s_a,
 //!
-//! which is how advances are set (a linear equation in their sum): such traffic is never kept waiting by the advance.
+//! Advances are set to that, which is a linear equation in their sum. So such traffic is never kept waiting by the
+//! advance.
 //!
-//! *Delay.* While a latency-critical packet is to be sent no leaf is visited and nothing is paid. So a packet of such traffic
-//! waits for the packet being sent, for at most the advances of the others, and for its own leaf's packets before it:
+//! *Delay.* While a latency-critical packet is to be sent, no leaf is visited and nothing is paid. So a packet of such
+//! traffic waits for the packet being sent, for at most the advances of the others, and for its own leaf's packets
+//! before it:
 //!
 //! > delay <= (L + sigma_i + sum of A_j over the other latency-critical leaves j) / C, its own transmission included,
 //!
-//! whatever anybody else sends. `DIFFERENCE`: the last term of A's equation needs sum of s_j < 1; above 7/8 the advances are
-//! those of 7/8, and there is no such bound.
+//! whatever anybody else sends. `DIFFERENCE`: the last term of A's equation needs sum of s_j < 1. Above 7/8 the
+//! advances are those of 7/8, and there is no such bound.
 //!
 //! # Cost
 //!
-//! O(1) per packet. A main round may now pay debt and send nothing; as every round hands out what is left of Q*, the debts of a
-//! few packets' length are gone after a few rounds.
+//! O(1) per packet. A main round may now pay debt and send nothing. Every round hands out what is left of Q*. So debts
+//! of a few packets' length are gone after a few rounds.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -136,9 +140,10 @@ impl Advances {
         self.total
     }
 
-    /// The most that any packet of `leaf` has before it besides packets of `leaf` itself, in bytes, if the leaf's traffic never
-    /// exceeds its burst and its share of the link when all are busy: with the burst, and over the link's rate, the delay bound.
-    /// `None` for a class that is not a latency-critical leaf, and where such leaves have more than 7/8 of the link.
+    /// The most bytes that a packet of `leaf` has before it, packets of `leaf` itself left out. This holds if the
+    /// leaf's traffic never exceeds its burst and its share of the link when all are busy. The sum of it and the burst,
+    /// over the link's rate, is the delay bound. `None` for a class that is not a latency-critical leaf, and where such
+    /// leaves have more than 7/8 of the link.
     fn bytes_late(&self, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
         let own = self.bytes(leaf);
         (own > 0 && self.bounded).then(|| u64::from(tree.link().max_packet) + (self.total - own))
@@ -208,7 +213,8 @@ impl Urgent {
         self.accounts.get(leaf as usize).map_or(0, |account| account.debt)
     }
 
-    /// Whether a packet of `len` bytes is within the leaf's advance. One longer than the advance is, once nothing is owed.
+    /// Whether a packet of `len` bytes is within the leaf's advance. A packet longer than the advance is, once nothing
+    /// is owed.
     pub(super) fn is_within_advance(&self, leaf: u32, len: u32) -> bool {
         let Account { debt, advance } = self.accounts[leaf as usize];
         debt == 0 || debt + credits(len) <= advance

@@ -1,12 +1,12 @@
 //! `fq-ldf-sced`, `fq-lto-sced`, `fq-lto-lb-sced`: the redistribution of FQ-SDS on top of service curves, which \[sds\] suggests in
 //! Section V and does not build. Flat.
 //!
-//! Every class has its service curve, as under SCED; what the curves leave goes to the class whose state needs it most. The
-//! shaper of FQ-SDS becomes the eligible curve, the server's finish tags become deadlines: a class's head packet waits until its
-//! curve demands that it be served, then goes by its deadline. While no packet is eligible, the state-dependent scheduler
-//! picks one. That does not count against the curve: the next packet of the class is eligible when that one would have been.
-//! This is H-FSC's real-time criterion with the policies of \[sds\] in the place of link-sharing, and it lacks SCED's punishment of
-//! classes that got excess.
+//! Every class has its service curve, as under SCED. What the curves leave goes to the class whose state needs it most.
+//! The shaper of FQ-SDS becomes the eligible curve, and the server's finish tags become deadlines. A class's head
+//! packet waits until its curve demands that it be served, and then goes by its deadline. While no packet is eligible,
+//! the state-dependent scheduler picks one. That does not count against the curve: the next packet of the class is
+//! eligible when that one would have been. This is H-FSC's real-time criterion with the policies of \[sds\] in the
+//! place of link-sharing. It does not punish classes that got excess, as SCED does.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -18,12 +18,12 @@
 //! **Invariants.** A class with packets is in exactly one of `waiting` and `eligible`, under the time of its head.
 //! **Bounds.** With curves that fit the link, no deadline is missed by more than L_max / r (\[hfsc\] Theorem 2): every service
 //! curve is kept up to one largest packet, under all policies.
-//! **Overflow budget and errors.** Those of [`curve`](crate::parts::curve) and of `excess.rs`.
+//! **Overflow budget and errors.** Those of `parts::curve` and of `excess.rs`.
 //! **Validation.** The bound as a property test against equation (1) of \[hfsc\]; with nothing but lines, the guarantees; the
 //! policies' choices on the examples of `tests.rs`.
 //!
-//! DIFFERENCE: \[sds\] names neither eligible times nor what a packet sent as excess counts for; both are as in \[hfsc\], so
-//! that excess is never paid for later.
+//! DIFFERENCE: \[sds\] names neither eligible times nor what a packet sent as excess counts for. Both are as in
+//! \[hfsc\], so that excess is never paid for later.
 //! DIFFERENCE: curves that do not fit the link are refused, as under `sced`.
 
 use alloc::boxed::Box;
