@@ -210,13 +210,26 @@ pub struct MeteredRetired {
     _meter: Meter,
 }
 
-impl Metered<Box<dyn Scheduler>> {
+impl MeteredChange {
     /// [`prepare`], with counters for the new classes.
+    ///
+    /// # Errors
+    /// As [`prepare`].
+    pub fn prepare(
+        change: &Change<'_>,
+        has_lender: impl Fn(ClassId) -> bool,
+    ) -> Result<MeteredChange, ReconfigureError> {
+        Ok(Self { prepared: prepare(change, has_lender)?, meter: Meter::new(change.tree.len())? })
+    }
+}
+
+impl Metered<Box<dyn Scheduler>> {
+    /// [`MeteredChange::prepare`] of a change of this scheduler.
     ///
     /// # Errors
     /// As [`prepare`]; nothing has changed in any case.
     pub fn prepare(&self, change: &Change<'_>) -> Result<MeteredChange, ReconfigureError> {
-        Ok(MeteredChange { prepared: prepare(&*self.inner, change)?, meter: Meter::new(change.tree.len())? })
+        MeteredChange::prepare(change, |class| self.inner.has_lender(class))
     }
 
     /// [`Prepared::commit`], with the counters of a surviving class moved to its new id, and those of a removed one to

@@ -132,11 +132,13 @@ impl Lender for Nobody {
     fn sent(&mut self, _now: Nanos, _bytes: u32) {}
 }
 
-/// Makes the scheduler of `change`, which is to take over from `running`.
+/// Makes the scheduler of `change`. `has_lender` says whether a class of the running scheduler borrows from a pool, as
+/// [`Scheduler::has_lender`] does. Nothing else is asked of the running scheduler. So another thread may prepare a change
+/// while packets pass.
 ///
 /// # Errors
-/// [`ReconfigureError`]. `running` is untouched in any case.
-pub fn prepare(running: &dyn Scheduler, change: &Change<'_>) -> Result<Prepared, ReconfigureError> {
+/// [`ReconfigureError`]. The running scheduler is untouched in any case.
+pub fn prepare(change: &Change<'_>, has_lender: impl Fn(ClassId) -> bool) -> Result<Prepared, ReconfigureError> {
     for (index, survivor) in change.survivors.iter().enumerate() {
         if let Some(new) = *survivor
             && !change.tree.is_leaf(new)
@@ -144,7 +146,7 @@ pub fn prepare(running: &dyn Scheduler, change: &Change<'_>) -> Result<Prepared,
             return Err(ReconfigureError::NotALeaf { old: ClassId(index as u32), new });
         }
     }
-    if let Some(&(old, _)) = change.pooled.iter().find(|&&(old, _)| !running.has_lender(old)) {
+    if let Some(&(old, _)) = change.pooled.iter().find(|&&(old, _)| !has_lender(old)) {
         return Err(ReconfigureError::NotPooled { old });
     }
     let mut members = Members::new();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use fairlink_core::{
     Change, ClassId, DropReason, DropSink, Lender, Leniency, Members, Nanos, Packet, ReconfigureError, Scheduler,
@@ -48,7 +49,8 @@ fn a_commit_allocates_nothing_and_what_it_leaves_over_is_freed_later() {
                 survivors: &survivors,
                 pooled: &[],
             };
-            let prepared = prepare(&*running, &change).unwrap();
+            // On another thread, as a gateway does while packets pass.
+            let prepared = thread::scope(|scope| scope.spawn(|| prepare(&change, |_| false)).join().unwrap().unwrap());
             let (mut drops, mut retired) = (Count::default(), None);
             let seen = allocation_counter::measure(|| {
                 retired = Some(prepared.commit(&mut running, Nanos(1), &mut drops));
@@ -90,7 +92,7 @@ fn a_class_that_stays_a_member_of_its_pool_keeps_its_lender_through_a_change() {
     let pooled = [(ClassId(2), ClassId(1))];
     let change =
         Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors, pooled: &pooled };
-    let prepared = prepare(&*running, &change).unwrap();
+    let prepared = prepare(&change, |class| running.has_lender(class)).unwrap();
     assert!(running.has_lender(ClassId(2)), "prepare touches nothing");
     drop(prepared.commit(&mut running, Nanos(1), &mut Count::default()));
     assert!(running.has_lender(ClassId(1)) && !running.has_lender(ClassId(2)));
@@ -101,8 +103,11 @@ fn a_class_that_stays_a_member_of_its_pool_keeps_its_lender_through_a_change() {
     assert_eq!(lent.load(Ordering::Relaxed) - before, 150 * 1000);
 
     let wrong = Change { pooled: &[(ClassId(3), ClassId(2))], ..change };
-    assert_eq!(prepare(&*running, &wrong).unwrap_err(), ReconfigureError::NotPooled { old: ClassId(3) });
+    assert_eq!(
+        prepare(&wrong, |class| running.has_lender(class)).unwrap_err(),
+        ReconfigureError::NotPooled { old: ClassId(3) }
+    );
     // A scheduler without pools cannot take the member over.
     let drr = Change { scheduler: find("drr").unwrap(), pooled: &[(ClassId(1), ClassId(1))], ..change };
-    assert!(matches!(prepare(&*running, &drr), Err(ReconfigureError::Build(_))));
+    assert!(matches!(prepare(&drr, |class| running.has_lender(class)), Err(ReconfigureError::Build(_))));
 }

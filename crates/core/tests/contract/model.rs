@@ -460,7 +460,7 @@ impl Model {
         let change =
             Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors, pooled: &[] };
         let mut drops = Drops::default();
-        let prepared = prepare(&*self.scheduler, &change);
+        let prepared = prepare(&change, |class| self.scheduler.has_lender(class));
         // Whether it can be made or not, nothing has changed yet.
         self.check_everything()?;
         let Ok(prepared) = prepared else { return Ok(false) };
