@@ -20,6 +20,11 @@ pub(crate) fn tiny(error: f64) -> String {
     if error == 0.0 { "none".to_owned() } else { format!("{error:+.1e}") }
 }
 
+/// How many there are of something: `1 level`, `2 levels`.
+pub(crate) fn count(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
 /// A share of something.
 pub(crate) fn percent(share: f64) -> String {
     format!("{} %", digits(share * 100.0))

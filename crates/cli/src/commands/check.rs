@@ -142,10 +142,10 @@ fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) 
     let head = link.tree.link();
     out.line(format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary))?;
     out.line(format!(
-        "{} classes, {} leaves, {} levels; frames up to {} B; at most {} packets queued; memory at most {}",
-        link.tree.len() - 1,
-        link.tree.leaves().len(),
-        link.tree.levels(),
+        "{}, {}, {}; frames up to {} B; at most {} packets queued; memory at most {}",
+        human::count(link.tree.len() - 1, "class", "classes"),
+        human::count(link.tree.leaves().len(), "leaf", "leaves"),
+        human::count(link.tree.levels(), "level", "levels"),
         link.mtu,
         head.max_queued,
         show_memory(memory_bytes)
