@@ -152,21 +152,6 @@ pub struct DemoRun {
     pub accounting: Option<Accounting>,
 }
 
-impl DemoRun {
-    /// The largest difference between a measured rate and its ideal: the index of the phase, the class, and the difference as
-    /// a part of the ideal. Where the ideal is nothing, it is a part of the link's rate.
-    #[must_use]
-    pub fn worst(&self) -> Option<(usize, &str, f64)> {
-        let all = self.phases.iter().enumerate().flat_map(|(index, phase)| {
-            phase.classes.iter().map(move |class| {
-                let whole = if class.ideal_bps > 0.0 { class.ideal_bps } else { self.link_bps };
-                (index, class.name.as_str(), (class.rate_bps - class.ideal_bps).abs() / whole)
-            })
-        });
-        all.reduce(|worst, next| if next.2 > worst.2 { next } else { worst })
-    }
-}
-
 /// A scheduler that was to be played and could not be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
@@ -264,7 +249,6 @@ mod tests {
             quanta_bytes: None,
             accounting: None,
         };
-        assert_eq!(run.worst(), Some((0, "C", 0.04)));
         let outcome =
             DemoOutcome { real: true, why_simulated: None, experiments: vec![run], skipped: vec![], stopped: false };
         let json = serde_json::to_value(&outcome).unwrap();
