@@ -20,6 +20,16 @@ pub(crate) fn tiny(error: f64) -> String {
     if error == 0.0 { "none".to_owned() } else { format!("{error:+.1e}") }
 }
 
+/// The next number up with four significant digits, to print a bound that holds as it is printed. What is within a part in 10^9 of such a
+/// number is that number.
+pub(crate) fn up(bound: f64) -> f64 {
+    if !bound.is_normal() {
+        return bound;
+    }
+    let unit = 10f64.powi(bound.abs().log10().floor() as i32 - 3);
+    (bound / unit - 1e-6).ceil() * unit
+}
+
 /// How many there are of something: `1 level`, `2 levels`.
 pub(crate) fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
@@ -47,6 +57,14 @@ fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_are_rounded_up_and_never_down() {
+        assert_eq!(
+            [405.6e-6, 405.61e-6, 1234.5, 0.0, 9.9999].map(|bound| time(up(bound))),
+            ["405.6 us", "405.7 us", "1235 s", "0 ns", "10 s"]
+        );
+    }
 
     #[test]
     fn quantities_have_four_significant_digits_and_the_largest_unit_that_fits() {

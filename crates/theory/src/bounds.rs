@@ -25,6 +25,7 @@ use fairlink_core::{ClassId, Hierarchy, Rate};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
+use crate::to_f64;
 use crate::weights::Weights;
 
 /// Why bounds could not be computed.
@@ -51,6 +52,15 @@ pub struct WorstPair {
     pub classes: (ClassId, ClassId),
     /// The value; the function that returns it says in which unit.
     pub value: BigRational,
+}
+
+/// How far a class may be from its part of what a sibling gets, while both stay backlogged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassFairness {
+    /// In bytes of the class.
+    pub bytes: f64,
+    /// The same at the rate that it has when all are busy.
+    pub seconds: f64,
 }
 
 /// The bounds of HLS for one tree; Q* as in Theorem 2.
@@ -196,11 +206,73 @@ impl<'a> HlsBounds<'a> {
         }))
     }
 
+    /// What each class may differ by from its part of what any sibling gets while both stay backlogged, by class id: bytes, and seconds
+    /// at its rate when all are busy, on a link of rate `link`. It is the class's largest bound of Theorem 3 times its weight, in floating
+    /// point, as there may be a million classes. `None` for a class without siblings.
+    #[must_use]
+    pub fn fairness_of_classes(&self, link: Rate) -> Vec<Option<ClassFairness>> {
+        let units_per_byte = self.weights.units_per_byte() as f64;
+        let credit = 1.0 / self.credits_per_byte as f64;
+        let quota = to_f64(&self.largest_quota);
+        let below = |class: ClassId| {
+            let own =
+                self.below.packets[class.index()] as f64 + self.below.weights[class.index()] as f64 / units_per_byte;
+            if self.tree.is_leaf(class) { own - credit } else { own }
+        };
+        let weight = |class: ClassId| self.weights.units(class) as f64 / units_per_byte;
+        let half = |class: ClassId| {
+            let top = self.top[class.index()];
+            (below(top) + quota * weight(top) + self.ahead[class.index()] as f64) / weight(class)
+        };
+        let rates = self.weights.seconds_per_weight_in_floats(self.tree, link);
+        let mut fairness = vec![None; self.tree.len()];
+        for parent in inner(self.tree) {
+            let halves: Vec<(ClassId, f64)> =
+                self.tree.children(parent).iter().map(|&child| (child, half(child))).collect();
+            let most = |without: Option<ClassId>| {
+                let others = halves.iter().filter(|(class, _)| Some(*class) != without);
+                others.copied().reduce(|most, other| if other.1 > most.1 { other } else { most })
+            };
+            let Some((largest, value)) = most(None) else { continue };
+            let Some((_, second)) = most(Some(largest)) else { continue };
+            for &(class, half) in &halves {
+                let apart = half + if class == largest { second } else { value };
+                let bytes = apart * weight(class);
+                fairness[class.index()] = Some(ClassFairness { bytes, seconds: apart * rates[parent.index()] });
+            }
+        }
+        fairness
+    }
+
     /// Theorem 5 in seconds: the longest time from the end of a visit to a leaf that stays backlogged to the next one; two
-    /// rounds.
+    /// rounds. For leaves without a ceiling at them or above them, whatever ceilings others have.
     #[must_use]
     pub fn transmission_gap(&self, link: Rate) -> BigRational {
         self.longest_round(link) * BigInt::from(2) + seconds(whole(self.ahead[0]), link)
+    }
+
+    /// The same by class id, in seconds, for leaves with ceilings at them or above them; `None` for all others. Such a leaf waits for
+    /// each of its ceilings once, from the nearest to the farthest: until the debt is paid that the class may run into in one
+    /// cycle of rounds, and then for its turn. Not in \[hls\]. In floating point, as there may be a million classes.
+    #[must_use]
+    pub fn transmission_gaps_below_ceilings(&self, link: Rate) -> Vec<Option<f64>> {
+        let turn = to_f64(&self.transmission_gap(link));
+        let mut waits = vec![None; self.tree.len()];
+        for class in self.tree.classes() {
+            let above = self.tree.parent(class).and_then(|parent| waits[parent.index()]);
+            let own = self.tree.config(class).ceiling.map(|ceiling| {
+                let debt = to_f64(&self.aggregate(class)) + self.ahead[class.index()] as f64;
+                turn + debt * 8.0 / ceiling.bps() as f64
+            });
+            waits[class.index()] = match (above, own) {
+                (None, None) => None,
+                (above, own) => Some(above.unwrap_or(turn) + own.unwrap_or(0.0)),
+            };
+        }
+        for class in self.tree.classes().filter(|&class| !self.tree.is_leaf(class)) {
+            waits[class.index()] = None;
+        }
+        waits
     }
 
     /// The longest round in seconds, equation (25): (sum of weights + sum of largest packets) / C. Table II of \[hls\] prints
@@ -301,7 +373,8 @@ impl<'a> HdrrBounds<'a> {
         }))
     }
 
-    /// Theorem 4 for siblings that are leaves, which alone keep to it (see `fairlink_core::hdrr`), as time at the guarantee in
+    /// Theorem 4 for siblings that are leaves, which alone keep to it (see `fairlink_core::hdrr`), with
+    /// [`HdrrBounds::visits_between`] in the place of 1; as time at the guarantee in
     /// seconds on a link of rate `link`, and in bytes per byte of weight; the largest of each. `None` where no leaf has a leaf for
     /// a sibling.
     #[must_use]
@@ -312,13 +385,24 @@ impl<'a> HdrrBounds<'a> {
             let leaves: Vec<ClassId> =
                 self.tree.children(parent).iter().copied().filter(|&child| self.tree.is_leaf(child)).collect();
             if let Some((i, j)) = two_lightest(self.weights, &leaves) {
-                let value = self.alpha_of(i, j);
+                let packets = self.alpha_of(i, j) - whole(self.quantum);
+                let value = packets + self.visits_between(i, j) * whole(self.quantum);
                 let late = WorstPair { classes: (i, j), value: &value * &seconds[parent.index()] };
                 pairs.push((late, WorstPair { classes: (i, j), value }));
             }
         }
         let time = worst(pairs.iter().map(|(time, _)| time.clone()))?;
         Some((time, worst(pairs.into_iter().map(|(_, bytes)| bytes))?))
+    }
+
+    /// How far |n_i / w_i - n_j / w_j| may be for the numbers of visits to two siblings while both have packets: 1 / w_i + 1 / w_j, as
+    /// for any self-clocked fair queueing of visits.
+    ///
+    /// DIFFERENCE: Theorem 4 has 1. A class that comes back is served behind the visit that is under way, so that for weights of 1
+    /// and x the difference is up to 1 + 1 / x.
+    #[must_use]
+    pub fn visits_between(&self, i: ClassId, j: ClassId) -> BigRational {
+        whole(1u8) / self.weights.bytes(i) + whole(1u8) / self.weights.bytes(j)
     }
 
     /// Lemma 9: a backlogged leaf is visited at least once in this many visits.

@@ -13,14 +13,15 @@
 //! | F, phi | sum of all quanta, quantum of the class |
 
 use fairlink_core::{
-    ClassId, Delay, Hierarchy, LatencyRate, NANOS_PER_SEC, Rate, Ratio, SchedulerInfo, ServiceCurve, late_by,
+    ClassId, Delay, Hierarchy, LatencyRate, NANOS_PER_SEC, Nanos, PerWindow, QueueKind, Rate, Ratio, SchedulerInfo,
+    ServiceCurve, late_by,
 };
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
 /// The longest delay in seconds, its own transmission included, of a packet of a class that `server` serves, on a link of rate `link`,
-/// if the class's traffic never exceeds `burst` bytes and the server's rate.
+/// if the class's traffic never exceeds `burst` bytes and the server's `traffic`.
 #[must_use]
 pub fn latency_rate_delay(server: &LatencyRate, burst: u64, link: Rate) -> BigRational {
     seconds(whole(burst) / exact(server.share) + exact(server.late), link)
@@ -34,53 +35,115 @@ pub fn curve_delay(curve: &ServiceCurve, burst: u64, largest: u32, link: Rate) -
     let slope = |rate: Option<Rate>| whole(rate.map_or(0, Rate::bps));
     let d = BigRational::new(curve.d.0.into(), 1_000_000_000.into());
     let (first, bits) = (slope(curve.m1) * &d, whole(burst) * BigInt::from(8));
-    let reached = if bits <= first {
+    let second = slope(curve.m2);
+    // Traffic of the rate m2 after the burst catches up with a first piece that is less steep: the curve is latest at the knee.
+    let reached = if bits <= first && curve.m1 >= curve.m2 {
         bits / slope(curve.m1)
+    } else if second.is_zero() {
+        return None;
     } else {
-        // What the second piece carries beyond the knee.
-        let second = slope(curve.m2);
-        if second.is_zero() {
-            return None;
-        }
+        // What the second piece carries beyond the knee, or what the first one has ahead of the traffic there.
         d + (bits - first) / second
     };
     Some(reached + seconds(whole(largest), link))
 }
 
+/// What a class may send at most for its delay bound to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// Never more than a burst and a rate.
+    Bucket {
+        /// In bytes.
+        burst: u64,
+        /// In bit/s, rounded down.
+        rate_bps: u64,
+    },
+    /// So much in every interval of a length.
+    Window {
+        /// How much.
+        amount: PerWindow,
+        /// The length of the intervals.
+        every: Nanos,
+    },
+}
+
 /// A delay bound, and the traffic that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelayBound {
-    /// The class's traffic never exceeds this, in bytes, and its rate.
-    pub burst: u64,
+    /// What the class may send.
+    pub traffic: Traffic,
     /// No packet's last bit leaves later after the packet's arrival, in seconds.
     pub seconds: BigRational,
 }
 
+/// What a scheduler serves a class as.
+enum Server {
+    Rate(LatencyRate),
+    Curve(ServiceCurve),
+    Window(fairlink_core::Windowed),
+}
+
+impl Server {
+    /// The bound for traffic with `burst`, where the class states one.
+    fn bound(&self, burst: Option<u64>, largest: u32, link: Rate) -> Option<DelayBound> {
+        let packet = || u64::from(largest);
+        match self {
+            Self::Rate(server) => {
+                let burst = burst.unwrap_or_else(packet);
+                let rate_bps = floor_of(server.traffic, link);
+                let seconds = latency_rate_delay(server, burst, link);
+                Some(DelayBound { traffic: Traffic::Bucket { burst, rate_bps }, seconds })
+            }
+            Self::Curve(curve) => {
+                let burst = burst.or_else(|| first_piece(curve)).unwrap_or_else(packet);
+                let rate_bps = curve.m2.map_or(0, Rate::bps);
+                let seconds = curve_delay(curve, burst, largest, link)?;
+                Some(DelayBound { traffic: Traffic::Bucket { burst, rate_bps }, seconds })
+            }
+            Self::Window(server) => {
+                let traffic = Traffic::Window { amount: server.amount, every: server.every };
+                let seconds = BigRational::new(server.delay.0.into(), NANOS_PER_SEC.into());
+                Some(DelayBound { traffic, seconds })
+            }
+        }
+    }
+}
+
 /// The delay bound of every class of `tree`, by class id, under the scheduler `info`: `None` where it promises none or where the
 /// bound is not known here. The traffic is that of the class's `burst`; where that is absent, of the first piece of a
-/// concave real-time curve, or of a largest packet at once.
+/// concave real-time curve, or of a largest packet at once. A class whose queue does not keep its packets in their order has no bound.
 #[must_use]
 pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayBound>> {
     let link = tree.link();
-    let one_packet = || late_by(tree, link.max_packet.into());
-    let (servers, curves) = match info.promises.delay {
-        Some(Delay::LatencyRate(servers)) => (servers(tree), false),
-        Some(Delay::Curves { lines: true }) => (one_packet(), true),
-        Some(Delay::Curves { lines: false }) => (vec![None; tree.len()], true),
-        Some(Delay::Stated) | None => (vec![None; tree.len()], false),
+    let as_rates = |servers: Vec<Option<LatencyRate>>| -> Vec<Option<Server>> {
+        servers.into_iter().map(|server| server.map(Server::Rate)).collect()
     };
-    let bound = |index: usize| {
+    let none = || (0..tree.len()).map(|_| None).collect();
+    let mut servers: Vec<Option<Server>> = match info.promises.delay {
+        Some(Delay::LatencyRate(servers)) => as_rates(servers(tree)),
+        Some(Delay::Curves { lines: true }) => as_rates(late_by(tree, link.max_packet.into())),
+        Some(Delay::Windows(servers)) => servers(tree).into_iter().map(|server| server.map(Server::Window)).collect(),
+        Some(Delay::Curves { lines: false }) | None => none(),
+    };
+    if matches!(info.promises.delay, Some(Delay::Curves { .. })) {
+        for &leaf in tree.leaves() {
+            if let Some(curve) = tree.config(leaf).real_time {
+                servers[leaf.index()] = Some(Server::Curve(curve));
+            }
+        }
+    }
+    let bound = |(index, server): (usize, Option<Server>)| {
         let config = tree.config(ClassId(index as u32));
-        let curve = config.real_time.filter(|_| curves);
-        let burst = config.burst.or_else(|| curve.and_then(|curve| first_piece(&curve)));
-        let burst = burst.unwrap_or_else(|| u64::from(link.max_packet));
-        let seconds = match (curve, &servers[index]) {
-            (Some(curve), _) => curve_delay(&curve, burst, link.max_packet, link.rate),
-            (None, server) => server.as_ref().map(|server| latency_rate_delay(server, burst, link.rate)),
-        };
-        seconds.map(|seconds| DelayBound { burst, seconds })
+        let in_order = config.queue != QueueKind::FqCoDel;
+        server.filter(|_| in_order)?.bound(config.burst, link.max_packet, link.rate)
     };
-    (0..tree.len()).map(bound).collect()
+    servers.into_iter().enumerate().map(bound).collect()
+}
+
+/// So much of the rate of `link`, in bit/s rounded down.
+fn floor_of(part: Ratio, link: Rate) -> u64 {
+    let bits = (exact(part) * BigInt::from(link.bps())).floor().to_integer();
+    u64::try_from(bits).unwrap_or(u64::MAX)
 }
 
 /// What a concave curve serves in its first piece, in whole bytes rounded down; `None` for another curve.
@@ -127,7 +190,8 @@ mod tests {
         let us = |name: &str, class: usize, tree: &Hierarchy| {
             let info = fairlink_core::registry::find(name).unwrap();
             delay_bounds(info, tree)[class].as_ref().map(|bound| {
-                let more = whole(500 - i64::try_from(bound.burst).unwrap()) * BigInt::from(4);
+                let Traffic::Bucket { burst, rate_bps: 2_000_000 } = bound.traffic else { panic!("{bound:?}") };
+                let more = whole(500 - i64::try_from(burst).unwrap()) * BigInt::from(4);
                 (&bound.seconds * BigInt::from(1_000_000) + more).to_integer()
             })
         };
@@ -155,7 +219,8 @@ mod tests {
         let bounds = delay_bounds(info, &classes.build().unwrap());
         // R = 5000: 1000 B at 2/5 of the link, and 3000 * 1.5 + 3 * 1000 bytes.
         let first = bounds[1].as_ref().unwrap();
-        assert_eq!((first.burst, &first.seconds * BigInt::from(1_000_000)), (1000, whole(2_500 + 4_500 + 3_000)));
+        assert_eq!(first.traffic, Traffic::Bucket { burst: 1000, rate_bps: 3_200_000 });
+        assert_eq!(&first.seconds * BigInt::from(1_000_000), whole(2_500 + 4_500 + 3_000));
         assert_eq!(bounds[2..], [None, None]);
     }
 

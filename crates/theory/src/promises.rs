@@ -8,7 +8,7 @@ use fairlink_core::{ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, S
 use num_rational::BigRational;
 use thiserror::Error;
 
-use crate::bounds::{BoundsError, HdrrBounds, HlsBounds, WorstPair};
+use crate::bounds::{BoundsError, ClassFairness, HdrrBounds, HlsBounds, WorstPair};
 use crate::curves::{flat_excess, real_time_excess};
 use crate::latency::{DelayBound, delay_bounds, exact};
 use crate::weights::{Weights, WeightsError};
@@ -44,13 +44,17 @@ pub struct FairnessBound {
     pub unit: WeightUnit,
     /// Whether it holds for siblings that are leaves only.
     pub leaves_only: bool,
+    /// By class id, what a class may differ by from its part of what a sibling gets; empty where it is not computed.
+    pub of_classes: Vec<Option<ClassFairness>>,
 }
 
 /// The bound on the transmission gap, in seconds.
 #[derive(Clone, Debug)]
 pub struct GapBound {
-    /// How long a backlogged leaf waits for its next visit at most.
+    /// How long a backlogged leaf without a ceiling at it or above it waits for its next visit at most.
     pub seconds: BigRational,
+    /// By class id, how long a leaf with such ceilings does; `None` for all others.
+    pub below_ceilings: Vec<Option<f64>>,
     /// One round, of which the gap is two, in seconds; what Table II of \[hls\] prints.
     pub longest_round: Option<BigRational>,
 }
@@ -121,9 +125,13 @@ fn rounds(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, Promi
         seconds,
         unit: WeightUnit::Bytes,
         leaves_only: false,
+        of_classes: bounds.fairness_of_classes(rate),
     });
-    let transmission_gap = gap
-        .then(|| GapBound { seconds: bounds.transmission_gap(rate), longest_round: Some(bounds.longest_round(rate)) });
+    let transmission_gap = gap.then(|| GapBound {
+        seconds: bounds.transmission_gap(rate),
+        below_ceilings: bounds.transmission_gaps_below_ceilings(rate),
+        longest_round: Some(bounds.longest_round(rate)),
+    });
     Ok(Promised { weights, fairness, transmission_gap, ..none })
 }
 
@@ -160,8 +168,13 @@ fn visits(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, Promi
         seconds,
         unit: WeightUnit::Visits,
         leaves_only: true,
+        of_classes: Vec::new(),
     });
-    let transmission_gap = gap.then(|| GapBound { seconds: bounds.transmission_gap(link.rate), longest_round: None });
+    let transmission_gap = gap.then(|| GapBound {
+        seconds: bounds.transmission_gap(link.rate),
+        below_ceilings: vec![None; tree.len()],
+        longest_round: None,
+    });
     Ok(Promised { weights, fairness, transmission_gap, ..none })
 }
 

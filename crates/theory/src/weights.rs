@@ -120,6 +120,18 @@ impl Weights {
         seconds
     }
 
+    /// [`Weights::seconds_per_weight`] in floating point.
+    pub(crate) fn seconds_per_weight_in_floats(&self, tree: &Hierarchy, link: Rate) -> Vec<f64> {
+        let of_children = |class| self.of_children(tree, class) as f64;
+        let mut seconds = vec![0.0; tree.len()];
+        seconds[0] = 8.0 * of_children(ClassId::ROOT) / self.units_per_byte as f64 / link.bps() as f64;
+        for class in tree.classes().filter(|&class| !tree.is_leaf(class)) {
+            let Some(parent) = tree.parent(class) else { continue };
+            seconds[class.index()] = seconds[parent.index()] * of_children(class) / self.units(class) as f64;
+        }
+        seconds
+    }
+
     /// Panics unless the weights were made for a tree of `classes` classes.
     pub(crate) fn assert_for(&self, tree: &Hierarchy) {
         assert_eq!(self.units.len(), tree.len(), "weights made for another tree");

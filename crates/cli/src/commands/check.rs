@@ -7,7 +7,6 @@ use fairlink_config::problem::Problems;
 use fairlink_config::units::show_memory;
 use fairlink_core::{BuildError, ClassId, Leniency, Members, Share};
 use fairlink_theory::promises::{Promised, promised};
-use fairlink_theory::to_f64;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -17,7 +16,7 @@ use crate::out::Out;
 
 mod bounds;
 
-use bounds::{Admission, Bounds};
+use bounds::{Admission, Bounds, ClassBounds};
 
 /// Which file, for which scheduler.
 #[derive(Debug, clap::Args)]
@@ -67,11 +66,8 @@ struct Entry<'a> {
     weight_error: Option<f64>,
     ceiling_bps: Option<u64>,
     share_all_busy_bps: u64,
-    /// By how many bytes the class may be behind its share of what the link has sent, while it is backlogged.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worst_case_fairness_bytes: Option<f64>,
-    /// For traffic of the class that never exceeds its burst (a largest frame where absent) and its share.
-    delay_bound_s: Option<f64>,
+    #[serde(flatten)]
+    bounds: ClassBounds,
 }
 
 /// Checks and prints.
@@ -132,8 +128,7 @@ fn entry<'a>(link: &'a LinkFile, promised: &Promised, class: ClassId) -> Entry<'
         weight_error: weight.map(|weight| weight.error),
         ceiling_bps: config.ceiling.map(|rate| rate.bps()),
         share_all_busy_bps: link.tree.rate_all_busy(class),
-        worst_case_fairness_bytes: promised.worst_case[class.index()].as_ref().map(to_f64),
-        delay_bound_s: promised.delays[class.index()].as_ref().map(|bound| to_f64(&bound.seconds)),
+        bounds: ClassBounds::of(promised, class),
     }
 }
 
@@ -156,14 +151,6 @@ fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) 
     if weights {
         columns.extend(["weight as run", "its error"]);
     }
-    let worst_case = promised.worst_case.iter().any(Option::is_some);
-    if worst_case {
-        columns.push("behind at most");
-    }
-    let delays = promised.delays.iter().any(Option::is_some);
-    if delays {
-        columns.push("delay at most");
-    }
     let rows = link.tree.classes().map(|class| {
         let config = link.tree.config(class);
         let share = match config.share {
@@ -176,18 +163,22 @@ fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) 
         let mut row = vec![indented(link, class), share, ceiling, busy];
         let weight = promised.weights[class.index()];
         row.extend(weight.into_iter().flat_map(|weight| [bounds::weight(weight), human::tiny(weight.error)]));
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        if worst_case {
-            row.push(or_dash(promised.worst_case[class.index()].as_ref().map(|bytes| human::size(to_f64(bytes)))));
-        }
-        if delays {
-            let bound = promised.delays[class.index()].as_ref();
-            row.push(or_dash(bound.map(|bound| human::time(to_f64(&bound.seconds)))));
-        }
         row
     });
     out.table(&columns, rows.collect(), 1..columns.len())?;
     out.line("")?;
+    let bounds = bounds::columns(promised);
+    if !bounds.is_empty() {
+        out.line("At most:")?;
+        let titles: Vec<&str> = std::iter::once("class").chain(bounds.iter().map(|(title, _)| *title)).collect();
+        let rows = link.tree.classes().map(|class| {
+            let of_class = ClassBounds::of(promised, class);
+            let cells = bounds.iter().map(|(_, cell)| cell(&of_class).unwrap_or_else(|| "-".to_owned()));
+            std::iter::once(indented(link, class)).chain(cells).collect()
+        });
+        out.table(&titles, rows.collect(), 1..titles.len())?;
+        out.line("")?;
+    }
     let in_words = Bounds::of(promised, link);
     bounds::lines(promised, &in_words, info).iter().try_for_each(|line| out.line(line))?;
     if Admission::of(link).is_some() {

@@ -86,7 +86,8 @@ pub struct ClassConfig {
     pub share: Option<Share>,
     /// Maximum rate.
     pub ceiling: Option<Rate>,
-    /// Token depth in bytes behind the guarantee; derived where absent. Of a latency-critical class: the burst of its traffic.
+    /// Token depth in bytes behind the guarantee; derived where absent. Of a latency-critical class, and of a leaf under a scheduler
+    /// without token buckets that promises a delay: the burst of its traffic.
     pub burst: Option<u64>,
     /// Token depth in bytes behind the ceiling; derived where absent.
     pub ceiling_burst: Option<u64>,

@@ -8,7 +8,7 @@ use super::hierarchy::Hierarchy;
 use super::lender::Members;
 use super::memory::OutOfMemory;
 use super::packet::ClassId;
-use super::promises::Promises;
+use super::promises::{Delay, Promises};
 use super::scheduler::Scheduler;
 use super::units::Nanos;
 use crate::parts::memory::one;
@@ -78,11 +78,16 @@ impl SchedulerInfo {
         self.name == name || self.aliases.contains(&name)
     }
 
-    /// What the classes of `tree` set that this scheduler cannot honour.
+    /// What the classes of `tree` set that this scheduler cannot honour. The burst of a leaf is honoured where the scheduler promises a
+    /// delay for traffic with a burst: the promise is then for that.
     pub fn unsupported(&self, tree: &Hierarchy) -> impl Iterator<Item = (ClassId, Feature)> {
-        tree.classes()
-            .flat_map(|class| tree.features(class).map(move |feature| (class, feature)))
-            .filter(|&(_, feature)| !self.supports(feature))
+        let takes_burst = matches!(self.promises.delay, Some(Delay::LatencyRate(_) | Delay::Curves { .. }));
+        tree.classes().flat_map(|class| tree.features(class).map(move |feature| (class, feature))).filter(
+            move |&(class, feature)| {
+                let describes_traffic = takes_burst && feature == Feature::Burst && tree.is_leaf(class);
+                !(self.supports(feature) || describes_traffic)
+            },
+        )
     }
 
     /// Makes one for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of the link.

@@ -10,6 +10,8 @@
 use alloc::vec::Vec;
 
 use super::hierarchy::Hierarchy;
+use super::packet::ClassId;
+use super::units::Nanos;
 
 /// A fraction of two whole numbers; the denominator is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,42 @@ impl Ratio {
     pub const fn whole(value: u128) -> Self {
         Self { numerator: value, denominator: 1 }
     }
+
+    /// `part / whole` of it, where it is itself a part of 1. Exact where the denominator of that is below 2^64, else rounded down.
+    #[must_use]
+    pub(crate) fn part(self, part: u64, whole: u64) -> Self {
+        let lowest = |one: u128, other: u128| {
+            let divisor = gcd(one, other);
+            (one / divisor, other / divisor)
+        };
+        // Both denominators are below 2^64.
+        let (part, denominator) = lowest(part.into(), self.denominator);
+        let (numerator, whole) = lowest(self.numerator, whole.into());
+        let (numerator, denominator) = lowest(numerator * part, denominator * whole);
+        if denominator >> 64 == 0 {
+            return Self { numerator, denominator };
+        }
+        // Long division, to 63 bits; the remainder is below the denominator.
+        let (mut quotient, mut rest) = (numerator / denominator, numerator % denominator);
+        for _ in 0..63 {
+            let carry = rest >> 127;
+            rest <<= 1;
+            quotient <<= 1;
+            if carry == 1 || rest >= denominator {
+                rest = rest.wrapping_sub(denominator);
+                quotient += 1;
+            }
+        }
+        Self { numerator: quotient, denominator: 1 << 63 }
+    }
+}
+
+/// The greatest common divisor; `other` is not 0.
+fn gcd(mut one: u128, mut other: u128) -> u128 {
+    while one != 0 {
+        (one, other) = (other % one, one);
+    }
+    other
 }
 
 /// What a scheduler promises. `None`: nothing of that kind.
@@ -95,29 +133,59 @@ pub enum Delay {
         /// Whether a class without a curve has the line of its share.
         lines: bool,
     },
-    /// There is a bound, on the scheduler's page, and it is not computed.
-    Stated,
+    /// By class id, for so much traffic in every interval of one length; `None` for classes without.
+    Windows(fn(&Hierarchy) -> Vec<Option<Windowed>>),
 }
 
-/// A server of the rate rho, which is `share` of the link. If the traffic never exceeds sigma + rho t in any time t,
-/// its packets leave within sigma / rho + late / r of their arrival.
+/// A server of the rate rho, which is `share` of the link. If the traffic never exceeds sigma bytes and `traffic` of the link in
+/// any time, its packets leave within sigma / rho + late / r of their arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyRate {
     /// rho / r.
     pub share: Ratio,
     /// How late the server is, in bytes of the link.
     pub late: Ratio,
+    /// The rate of the traffic that this holds for, over r; rho / r at most.
+    pub traffic: Ratio,
+}
+
+impl LatencyRate {
+    /// A server for traffic of its own rate.
+    #[must_use]
+    pub const fn new(share: Ratio, late: Ratio) -> Self {
+        Self { share, late, traffic: share }
+    }
+}
+
+/// A server of so much traffic in every interval of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windowed {
+    /// The most traffic that it holds for.
+    pub amount: PerWindow,
+    /// The length of the intervals.
+    pub every: Nanos,
+    /// No packet leaves later after its arrival.
+    pub delay: Nanos,
+}
+
+/// So much traffic in an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PerWindow {
+    /// In packets of any length.
+    Packets(u64),
+    /// In bytes.
+    Bytes(u64),
 }
 
 /// The servers of all leaves with the rates that they have when all are busy, each `late` bytes of the link late.
 #[must_use]
 pub fn late_by(tree: &Hierarchy, late: u64) -> Vec<Option<LatencyRate>> {
-    let server = |class| {
-        let share = tree.share_all_busy(class);
-        (tree.is_leaf(class) && share > 0).then_some(LatencyRate {
-            share: Ratio { numerator: share, denominator: 1 << 64 },
-            late: Ratio::whole(late.into()),
-        })
+    let mut shares = alloc::vec![Ratio::whole(1); tree.len()];
+    let server = |class: ClassId| {
+        let parent = tree.parent(class)?;
+        let share = shares[parent.index()].part(tree.weight(class), tree.children_weight(parent));
+        shares[class.index()] = share;
+        (tree.is_leaf(class) && share.numerator > 0).then_some(LatencyRate::new(share, Ratio::whole(late.into())))
     };
     core::iter::once(None).chain(tree.classes().map(server)).collect()
 }

@@ -21,7 +21,8 @@
 //! **Invariants.** A class with packets is in `held` under the ET of its first one, or in `eligible` if that is past. ET of a class never
 //! decreases.
 //! **Bounds.** With rate-jitter regulators class i has at most rho_i t + L_i bytes eligible in any time t. So a packet of priority p
-//! waits at most (sum of L_i over priorities up to p + L_max) / (r - sum of rho_i over priorities before p) until it has left.
+//! waits at most (sum of L_i over priorities up to p + L_max) / (r - sum of rho_i over priorities before p) until it has left. Traffic
+//! of at most sigma + rho_i t is held for sigma / rho_i at most before.
 //! **Overflow budget.** Times in 2^-30 ns are below 2^94, the cost of a byte below 2^127 and saturating.
 //! **Validation.** The bound, the spacing, and the pattern that a delay-jitter regulator restores are property tests.
 //!
@@ -32,10 +33,12 @@
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use alloc::vec::Vec;
+
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, OutOfMemory, Packet,
-    Promises, Scheduler, SchedulerInfo, WorkConserving, boxed,
+    Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, NANOS_PER_SEC, Nanos, OutOfMemory,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed,
 };
 use crate::parts::{
     heap::Heap,
@@ -54,7 +57,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Priority],
     work_conserving: WorkConserving::Never,
     cost: "O(log leaves)",
-    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Stated) },
+    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::LatencyRate(delays)) },
     memory: Rcsp::memory,
     build: |tree, _| boxed(Rcsp::new(tree, Regulator::RateJitter)?),
 };
@@ -83,6 +86,38 @@ struct Class {
     priority: u8,
 }
 
+/// Time of a byte at the class's rate, in 2^-30 ns, rounded up.
+fn time_per_byte(tree: &Hierarchy, class: ClassId) -> u128 {
+    // r phi, in 2^-64 bit/s: below 2^104.
+    let rate = u128::from(tree.link().rate.bps()) * tree.share_all_busy(class).max(1);
+    (u128::from(8 * NANOS_PER_SEC) << (64 + FRACTION_BITS)).div_ceil(rate)
+}
+
+/// The bound of the header, for the rates that the regulators have. None for a class of less than 2^-64 of the link.
+fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
+    let priority = |class: ClassId| tree.config(class).priority.unwrap_or(0);
+    let mut of_priority = [(0u128, 0u128); 256];
+    for &leaf in tree.leaves() {
+        let (leaves, share) = &mut of_priority[usize::from(priority(leaf))];
+        (*leaves, *share) = (*leaves + 1, *share + tree.share_all_busy(leaf));
+    }
+    let server = |index: usize| {
+        let class = ClassId(index as u32);
+        let level = usize::from(priority(class));
+        let before: u128 = of_priority[..level].iter().map(|&(_, share)| share).sum();
+        let leaves: u128 = of_priority[..=level].iter().map(|&(leaves, _)| leaves).sum();
+        let left = (1u128 << 64).checked_sub(before).filter(|&left| left > 0)?;
+        // At most 10^6 packets of 2^20 bytes.
+        let packets = (leaves + 1) * u128::from(tree.link().max_packet);
+        let late = Ratio { numerator: packets << 64, denominator: left };
+        let per_second = u128::from(8 * NANOS_PER_SEC) << FRACTION_BITS;
+        let denominator = time_per_byte(tree, class).checked_mul(tree.link().rate.bps().into())?;
+        let is_served = tree.is_leaf(class) && tree.share_all_busy(class) > 0;
+        is_served.then_some(LatencyRate::new(Ratio { numerator: per_second, denominator }, late))
+    };
+    (0..tree.len()).map(server).collect()
+}
+
 /// Rate-controlled static priority over the leaves of a hierarchy.
 #[derive(Debug)]
 pub struct Rcsp {
@@ -108,11 +143,8 @@ impl Rcsp {
     pub fn new(tree: &Hierarchy, regulator: Regulator) -> Result<Self, OutOfMemory> {
         let link = tree.link();
         let flows = Flows::of_fifos(tree, |class| {
-            // r phi, in 2^-64 bit/s: below 2^104.
-            let rate = u128::from(link.rate.bps()) * tree.share_all_busy(class).max(1);
-            let per_byte = (u128::from(8 * NANOS_PER_SEC) << (64 + FRACTION_BITS)).div_ceil(rate);
             let priority = tree.config(class).priority.unwrap_or(0);
-            Class { per_byte, earliest: 0, tags: TagQueue::default(), priority }
+            Class { per_byte: time_per_byte(tree, class), earliest: 0, tags: TagQueue::default(), priority }
         })?;
         let heap = || Heap::new(tree.len());
         let tags = TagSlab::new(link.max_queued)?;

@@ -2,7 +2,8 @@
 //! [`fairlink_theory::promises`].
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::SchedulerInfo;
+use fairlink_core::{ClassId, Delay, PerWindow, SchedulerInfo};
+use fairlink_theory::latency::Traffic;
 use fairlink_theory::promises::{Promised, RunWeight, WeightUnit, admission};
 use fairlink_theory::to_f64;
 use serde::Serialize;
@@ -45,6 +46,112 @@ impl<'a> Bounds<'a> {
     }
 }
 
+/// What a delay bound holds for.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum BoundFor {
+    /// Traffic of at most `burst_bytes` and `rate_bps` in any time.
+    Bucket { burst_bytes: u64, rate_bps: u64 },
+    /// At most `bytes` in any time of `every_s`.
+    Bytes { bytes: u64, every_s: f64 },
+    /// At most `packets` in any time of `every_s`.
+    Packets { packets: u64, every_s: f64 },
+}
+
+impl From<Traffic> for BoundFor {
+    fn from(traffic: Traffic) -> Self {
+        match traffic {
+            Traffic::Bucket { burst, rate_bps } => Self::Bucket { burst_bytes: burst, rate_bps },
+            Traffic::Window { amount: PerWindow::Bytes(bytes), every } => {
+                Self::Bytes { bytes, every_s: every.0 as f64 / 1e9 }
+            }
+            Traffic::Window { amount: PerWindow::Packets(packets), every } => {
+                Self::Packets { packets, every_s: every.0 as f64 / 1e9 }
+            }
+        }
+    }
+}
+
+impl BoundFor {
+    fn text(&self) -> String {
+        match *self {
+            Self::Bucket { burst_bytes, rate_bps } => {
+                format!("{} + {}", human::size(burst_bytes as f64), human::rate(rate_bps as f64))
+            }
+            Self::Bytes { bytes, every_s } => format!("{} in {}", human::size(bytes as f64), human::time(every_s)),
+            Self::Packets { packets, every_s } => {
+                format!("{} in {}", human::count(packets as usize, "packet", "packets"), human::time(every_s))
+            }
+        }
+    }
+}
+
+/// What is promised for one class; what is not is left out.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct ClassBounds {
+    /// By how many bytes the class may differ from its part of what a sibling gets while both stay backlogged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fairness_bound_bytes: Option<f64>,
+    /// The same as time at the class's rate when all are busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fairness_bound_s: Option<f64>,
+    /// By how many bytes the class may be behind its share of what the link has sent, while it is backlogged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_case_fairness_bytes: Option<f64>,
+    /// How long the leaf waits for its next visit while it is backlogged, where a ceiling at it or above it makes this longer
+    /// than it is for all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transmission_gap_s: Option<f64>,
+    /// How long a packet takes to leave at most, if the class sends no more than `delay_bound_for`.
+    delay_bound_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_bound_for: Option<BoundFor>,
+}
+
+impl ClassBounds {
+    /// Those of `class`.
+    pub(super) fn of(promised: &Promised, class: ClassId) -> Self {
+        let index = class.index();
+        let fairness = promised.fairness.as_ref().and_then(|fairness| *fairness.of_classes.get(index)?);
+        let delay = promised.delays[index].as_ref();
+        Self {
+            fairness_bound_bytes: fairness.map(|fairness| fairness.bytes),
+            fairness_bound_s: fairness.map(|fairness| fairness.seconds),
+            worst_case_fairness_bytes: promised.worst_case[index].as_ref().map(to_f64),
+            transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
+            delay_bound_s: delay.map(|bound| to_f64(&bound.seconds)),
+            delay_bound_for: delay.map(|bound| bound.traffic.into()),
+        }
+    }
+}
+
+fn time_up(seconds: Option<f64>) -> Option<String> {
+    seconds.map(|seconds| human::time(human::up(seconds)))
+}
+
+fn size_up(bytes: Option<f64>) -> Option<String> {
+    bytes.map(|bytes| human::size(human::up(bytes)))
+}
+
+/// A column of the table of what is promised for each class.
+type Column = (&'static str, fn(&ClassBounds) -> Option<String>);
+
+/// The columns of that table which are not empty for all `classes`.
+pub(super) fn columns(promised: &Promised) -> Vec<Column> {
+    let fairness = promised.fairness.as_ref().is_some_and(|fairness| !fairness.of_classes.is_empty());
+    let worst_case = promised.worst_case.iter().any(Option::is_some);
+    let delays = promised.delays.iter().any(Option::is_some);
+    let columns: [(bool, Column); 6] = [
+        (fairness, ("off its part by", |bounds| size_up(bounds.fairness_bound_bytes))),
+        (fairness, ("which is", |bounds| time_up(bounds.fairness_bound_s))),
+        (worst_case, ("behind by", |bounds| size_up(bounds.worst_case_fairness_bytes))),
+        (has_ceilings(promised), ("next visit in", |bounds| time_up(bounds.transmission_gap_s))),
+        (delays, ("delay", |bounds| time_up(bounds.delay_bound_s))),
+        (delays, ("for traffic of", |bounds| bounds.delay_bound_for.as_ref().map(BoundFor::text))),
+    ];
+    columns.into_iter().filter_map(|(is_used, column)| is_used.then_some(column)).collect()
+}
+
 /// Whether the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
 #[derive(Debug, Serialize)]
 pub(super) struct Admission {
@@ -65,8 +172,13 @@ impl Admission {
 pub(super) fn weight(weight: RunWeight) -> String {
     match weight.unit {
         WeightUnit::Bytes => human::size(weight.as_run),
-        WeightUnit::Visits => format!("{} visits", weight.as_run),
+        WeightUnit::Visits => human::count(weight.as_run as usize, "visit", "visits"),
     }
+}
+
+/// Whether bounds are promised that differ below ceilings, and there are any.
+fn has_ceilings(promised: &Promised) -> bool {
+    promised.transmission_gap.iter().any(|gap| gap.below_ceilings.iter().any(Option::is_some))
 }
 
 /// The bounds in words, one a line.
@@ -75,13 +187,15 @@ pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerIn
     if let (Some(fairness), Some(bytes), Some(seconds)) = (&promised.fairness, bounds.fairness_bytes, bounds.fairness_s)
     {
         let between = bounds.fairness_between.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
+        let siblings = if fairness.leaves_only { "sibling leaves" } else { "siblings" };
+        let unless = if has_ceilings(promised) { " and no ceiling at them or below them holds them back" } else { "" };
+        lines.push(format!("fairness          while two {siblings} stay backlogged{unless}, what they"));
         lines.push(format!(
-            "fairness          {} that stay backlogged are never further apart than {} of service at their guarantee{between};",
-            if fairness.leaves_only { "sibling leaves" } else { "siblings" },
-            human::time(seconds)
+            "                  get per weight differs by {} per {} at most, {} at their rates{between}",
+            human::size(human::up(bytes)),
+            if fairness.unit == WeightUnit::Bytes { "byte" } else { "visit" },
+            human::time(human::up(seconds))
         ));
-        let unit = if fairness.unit == WeightUnit::Bytes { "byte" } else { "visit" };
-        lines.push(format!("                  {} per {unit} of weight as run", human::size(bytes)));
     }
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     if worst_case {
@@ -95,27 +209,35 @@ pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerIn
             let more = if gap > one * 2.000_001 { ", and what latency-critical classes may be ahead by" } else { "" };
             format!(" (two rounds of {}{more})", human::time(one))
         });
+        let which = if has_ceilings(promised) { " without a ceiling at it or above it" } else { "" };
         lines.push(format!(
-            "transmission gap  a backlogged leaf waits at most {} for its next visit{rounds}",
-            human::time(gap)
+            "transmission gap  a backlogged leaf{which} waits at most {} for its next visit{rounds}",
+            human::time(human::up(gap))
         ));
     }
     let delays = promised.delays.iter().any(Option::is_some);
     if delays {
-        let which =
-            "for traffic within the class's rate and burst: what it sets, its curve's first piece, or a largest frame";
-        lines.push(format!("delay             {which}"));
+        lines.push(
+            "delay             a packet has left after so long if its class never sends more than what stands beside it"
+                .to_owned(),
+        );
     }
     let computed = [
         ("fairness", promised.fairness.is_some() || worst_case),
         ("transmission_gap", bounds.transmission_gap_s.is_some()),
-        ("delay", delays),
     ];
     let mut names = info.promises.names().peekable();
     if names.peek().is_none() {
         lines.push("This scheduler promises no bounds.".to_owned());
     }
-    let others: Vec<&str> = names.filter(|name| !computed.contains(&(name, true))).collect();
+    if info.promises.delay.is_some() && !delays {
+        let why = match info.promises.delay {
+            Some(Delay::Curves { .. }) => "only a class with real_time has a bound",
+            _ => "no class here has a bound",
+        };
+        lines.push(format!("delay             {why}"));
+    }
+    let others: Vec<&str> = names.filter(|&name| name != "delay" && !computed.contains(&(name, true))).collect();
     if !others.is_empty() {
         let others = others.join(", ").replace('_', " ");
         lines.push(format!("This scheduler also promises {others}; how much is not computed here."));

@@ -15,7 +15,8 @@
 //! **Cost per packet.** O(log n) of the active children at each level.
 //! **Invariants.** Those of the discipline and of its composition.
 //! **Bounds.** W_i(t1, t2) >= share_i W(t1, t2) - the sum over the path of (L_i + (L_max - L_i) s_h) times the share of
-//! what is below. s_h is the share that the class on the path has in its parent.
+//! what is below, whenever a packet of the class has left. s_h is the share that the class on the path has in its parent. At other
+//! times it may be behind by (1 - share_i) L_i more.
 //! **Validation.** The bound over the path is a property test in random trees; a tree of one level does what `wf2q+` does.
 //!
 //! DIFFERENCE: an inner class that becomes idle starts a new busy period with all its children level, as the link does.
@@ -23,7 +24,9 @@
 //! DIFFERENCE: the root chooses when it is asked for a packet, the other classes when one of theirs has left.
 
 use crate::bases::composed::Composed;
-use crate::contract::{ClassId, Fairness, Feature, Hierarchy, Promises, Ratio, SchedulerInfo, WorkConserving, boxed};
+use crate::contract::{
+    ClassId, Fairness, Feature, Hierarchy, MAX_DEPTH, Promises, Ratio, SchedulerInfo, WorkConserving, boxed,
+};
 use crate::schedulers::wf2q_plus::Wf2qPlus;
 use alloc::vec::Vec;
 
@@ -46,10 +49,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 };
 
 /// The sum over the path, from the leaf up, of a largest packet times the share of the class below in the class on the path: a
-/// packet and a part of one for each level.
+/// packet and a part of one for each level; and what it is behind by more just before a packet of its own.
 fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
     let largest = u128::from(tree.link().max_packet);
-    // By class: what its leaves are behind by through the classes above it, and its share of the link, both rounded up.
+    // What the leaf is behind by through the classes above it, and its share of the link, both rounded up.
     let index = |leaf: ClassId| {
         let (mut behind, mut share, mut at) = (0, ONE, leaf);
         while let Some(parent) = tree.parent(at) {
@@ -57,7 +60,8 @@ fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
             share = (share * u128::from(tree.weight(at))).div_ceil(u128::from(tree.children_weight(parent)));
             at = parent;
         }
-        Ratio { numerator: behind, denominator: ONE }
+        // A packet of its own may be about to start; a share is rounded up by 64 parts at most.
+        Ratio { numerator: behind + largest * (ONE - share + MAX_DEPTH as u128), denominator: ONE }
     };
     core::iter::once(None).chain(tree.classes().map(|class| tree.is_leaf(class).then(|| index(class)))).collect()
 }

@@ -140,10 +140,10 @@ impl Bounds {
     /// L + 2 (1 - phi) sigma behind a link of the rate phi r.
     fn latency(self) -> LatencyRate {
         let Self { weight, all, slot, largest } = self;
-        LatencyRate {
-            share: Ratio { numerator: weight, denominator: all },
-            late: Ratio { numerator: largest * all + 2 * (all - weight) * slot, denominator: all },
-        }
+        LatencyRate::new(
+            Ratio { numerator: weight, denominator: all },
+            Ratio { numerator: largest * all + 2 * (all - weight) * slot, denominator: all },
+        )
     }
 }
 

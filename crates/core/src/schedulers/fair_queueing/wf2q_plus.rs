@@ -16,7 +16,8 @@
 //! **Cost per packet.** O(log n) of the active leaves. A call may move many leaves from `waiting` to `eligible`, each packet
 //! once.
 //! **Invariants.** Each backlogged child that is not sending is in exactly one of the heaps.
-//! **Bounds.** W_i(t1, t2) >= (rho_i / r) W(t1, t2) - (L_i + (L_max - L_i) rho_i / r) while a class is backlogged. A
+//! **Bounds.** W_i(t1, t2) >= (rho_i / r) W(t1, t2) - (L_i + (L_max - L_i) rho_i / r) while a class is backlogged, whenever a packet
+//! of it has left. At other times it may be behind by (1 - rho_i / r) L_i more: it waits for its next packet. A
 //! latency-rate server with Theta = L_i / rho_i + L_max / r.
 //! **Overflow budget.** As in `parts::virtual_time`.
 //! **Validation.** Both bounds are property tests. The first is read whenever a packet of the class has left. The
@@ -57,9 +58,13 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Composed::<Wf2qPlus>::flat(tree)?),
 };
 
-/// L_i + (L - L_i) rho_i / r with L for L_i, which is the most that it can be: one largest packet.
+/// L_i + (L - L_i) rho_i / r, and (1 - rho_i / r) L_i just before a packet of its own, with L for L_i, which is the most that it can be.
 fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
-    let index = |class| tree.is_leaf(class).then(|| Ratio::whole(tree.link().max_packet.into()));
+    let largest = u128::from(tree.link().max_packet);
+    let index = |class| {
+        let numerator = largest * ((2 << 64) - tree.share_all_busy(class));
+        tree.is_leaf(class).then_some(Ratio { numerator, denominator: 1 << 64 })
+    };
     core::iter::once(None).chain(tree.classes().map(index)).collect()
 }
 

@@ -91,7 +91,7 @@ mod tests;
 mod urgent;
 mod weights;
 
-use ceilings::Ceilings;
+use ceilings::{Blocked, Ceilings};
 use flags::Flags;
 pub use urgent::Advances;
 use urgent::Urgent;
@@ -366,12 +366,12 @@ impl Hls {
                     self.cursor += 1;
                     continue;
                 }
-                // A leaf without packets, which may still owe for some, does not wait for a ceiling.
+                // Where nothing is queued, debt is paid without asking a ceiling.
                 if leaf.flags.has(Flags::LIMITED)
-                    && !leaf.queue.is_empty()
-                    && let Some(limiter) = self.ceilings.blocks(id, self.round, self.now)
+                    && self.slab.queued() > 0
+                    && let Some(blocked) = self.ceilings.blocks(id, self.rounds.main, self.now)
                 {
-                    self.park(id, limiter);
+                    self.park(id, blocked);
                     continue;
                 }
                 let parent = leaf.parent;
@@ -459,7 +459,7 @@ impl Hls {
         let leaf = &mut self.leaves[id as usize];
         leaf.flags.clear(Flags::READY);
         if leaf.flags.has(Flags::LIMITED)
-            && (leaf.flags.has(Flags::PARKED) || self.ceilings.blocks(id, self.round, self.now).is_some())
+            && (leaf.flags.has(Flags::PARKED) || self.ceilings.blocks(id, self.rounds.main, self.now).is_some())
         {
             // It is or will be parked when it is visited.
             return None;
@@ -505,6 +505,7 @@ impl Hls {
     /// Has all debt paid when nothing is queued, which takes rounds but no time.
     #[cold]
     fn settle(&mut self, drops: &mut dyn DropSink) {
+        self.unpark(Nanos::MAX);
         let more = self.serve(1, u64::MAX, drops, |_| {});
         debug_assert!(!more && !self.urgent.any_debt(), "nothing was queued");
     }
@@ -520,32 +521,49 @@ impl Hls {
         }
     }
 
-    /// The leaf at the cursor leaves the active set until the ceiling `limiter` is out of debt.
+    /// The leaf at the cursor leaves the active set until it is no longer `blocked`.
     #[cold]
-    fn park(&mut self, id: u32, limiter: u32) {
+    fn park(&mut self, id: u32, blocked: Blocked) {
+        // Another leaf below these classes may wait for the next round: they would miss this one's quota.
+        let above = self.leaves[blocked.above as usize].parent;
+        if self.inners[above as usize].round != self.round {
+            self.replenish(above);
+        }
         // The balance is kept at the root, which it comes back from: to let the siblings have it would pay it out twice.
         let balance = mem::take(&mut self.leaves[id as usize].balance);
         self.inners[ROOT as usize].residual += balance;
-        self.ceilings.park(id, balance, limiter);
+        self.ceilings.park(id, balance, blocked);
+        let mut parent = self.leaves[id as usize].parent;
+        while self.ceilings.child_parked(self.inners[parent as usize].class) && parent != ROOT {
+            parent = self.inners[parent as usize].parent;
+        }
         self.end_visit_idle(id);
         self.leaves[id as usize].flags.set(Flags::PARKED);
         // Not a packet, but progress: a round in which all leaves are parked is none of Theorem 2's.
         self.sent_in_round = true;
     }
 
-    /// The leaves whose ceiling is out of debt wait for the round that starts now.
-    fn unpark(&mut self) {
-        while let Some(first) = self.ceilings.wake(self.now) {
+    /// The leaves whose ceiling is out of debt by `now` wait for the round that starts next.
+    fn unpark(&mut self, now: Nanos) {
+        while let Some(first) = self.ceilings.wake(now) {
             let mut next = Some(first);
             while let Some(id) = next {
                 next = self.ceilings.next_parked(id);
                 let leaf = &mut self.leaves[id as usize];
                 leaf.flags.clear(Flags::PARKED);
                 leaf.flags.set(Flags::PENDING);
-                let parent = leaf.parent;
+                let mut parent = leaf.parent;
                 self.wait_for_next_round(id, parent);
+                while self.ceilings.child_returned(self.inners[parent as usize].class) && parent != ROOT {
+                    parent = self.inners[parent as usize].parent;
+                }
             }
         }
+    }
+
+    /// When the next ceiling lets packets through, if any are queued: a leaf that only owes has nothing to wait for.
+    fn next_wake(&self) -> Option<Nanos> {
+        self.ceilings.next_wake().filter(|_| self.slab.queued() > 0)
     }
 
     #[cold]
@@ -597,7 +615,7 @@ impl Scheduler for Hls {
         self.now = self.now.max(now);
         let mut next = None;
         let more = self.serve(1, u64::MAX, drops, |packet| next = Some(packet));
-        match (next, self.ceilings.next_wake()) {
+        match (next, self.next_wake()) {
             (Some(packet), _) => Dequeued::Packet(packet),
             (None, Some(wake)) if !more => Dequeued::WaitUntil(wake),
             _ => Dequeued::Idle,
@@ -660,7 +678,7 @@ impl Scheduler for Hls {
     ) -> BatchEnd {
         self.now = self.now.max(now);
         let more = self.serve(max_packets.min(room_in(out)), max_bytes, drops, |packet| out.push(packet));
-        match self.ceilings.next_wake() {
+        match self.next_wake() {
             _ if more => BatchEnd::Full,
             Some(wake) => BatchEnd::WaitUntil(wake),
             None => BatchEnd::Idle,

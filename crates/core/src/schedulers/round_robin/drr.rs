@@ -44,7 +44,7 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos, Packet,
-    Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, late_by,
+    Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed,
 };
 use crate::parts::memory::{bytes_of, filled};
 
@@ -263,18 +263,21 @@ impl Turns {
     }
 }
 
-/// A latency of (3 F - 2 phi) / r at the rate r phi / F, where F is the sum of all quanta and phi that of the class. None where a
-/// quantum is below the largest packet: a class then waits for several rounds.
+/// A latency of (3 F - 2 phi) / r at the rate r phi / F, where F is the sum of all quanta and phi that of the class. This rate is not
+/// the class's guarantee where quanta are set that are not in proportion. None where a quantum is below the largest packet: a class
+/// then waits for several rounds.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let Ok(quanta) = quanta(tree) else { return alloc::vec![None; tree.len()] };
     let largest = u64::from(tree.link().max_packet);
     let covers = tree.leaves().iter().all(|leaf| quanta[leaf.index()] >> FRACTION_BITS >= largest);
     let round: u128 = quanta.iter().copied().map(u128::from).sum();
-    let server = |server: Option<LatencyRate>, quantum: u64| {
-        let late = Ratio { numerator: 3 * round - 2 * u128::from(quantum), denominator: 1 << FRACTION_BITS };
-        server.filter(|_| covers).map(|server| LatencyRate { late, ..server })
+    let server = |index: usize| {
+        let quantum = u128::from(quanta[index]);
+        let share = Ratio { numerator: quantum, denominator: round };
+        let late = Ratio { numerator: 3 * round - 2 * quantum, denominator: 1 << FRACTION_BITS };
+        (covers && tree.is_leaf(ClassId(index as u32))).then_some(LatencyRate::new(share, late))
     };
-    late_by(tree, 0).into_iter().zip(quanta).map(|(by_share, quantum)| server(by_share, quantum)).collect()
+    (0..tree.len()).map(server).collect()
 }
 
 /// Checks that the classes without packets have no credit.

@@ -40,8 +40,8 @@ use alloc::{format, string::String};
 
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
-    Scheduler, SchedulerInfo, WorkConserving, boxed,
+    Amount, BuildError, ClassId, Contract, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
+    SchedulerInfo, WorkConserving, boxed,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
@@ -58,7 +58,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
-    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Stated) },
+    promises: Promises { fairness: None, transmission_gap: None, delay: None },
     memory: DrrPlus::memory,
     build: |tree, _| boxed(DrrPlus::new(tree)?),
 };

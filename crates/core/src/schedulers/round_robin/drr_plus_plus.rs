@@ -110,7 +110,7 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
         let share = Ratio { numerator: own, denominator: round };
         // (R - Q_i) (Q_i + L) / Q_i and what is carried over; saturates where nobody could wait for it.
         let numerator = (round - own).saturating_mul(own + largest).saturating_add(carried.saturating_mul(own));
-        Some(LatencyRate { share, late: Ratio { numerator, denominator: own << drr::FRACTION_BITS } })
+        Some(LatencyRate::new(share, Ratio { numerator, denominator: own << drr::FRACTION_BITS }))
     };
     (0..tree.len()).map(server).collect()
 }

@@ -23,7 +23,8 @@
 //! slots one slot after the frame's end at the latest. Frames are multiples of one another and begin together. So
 //! serving shorter ones first meets the end of all, as long as they ask for no more than the link. The one slot is for
 //! a packet under way. So a packet that finds no other of its class leaves within two frames and a slot, whatever the
-//! others do.
+//! others do. So does every packet of a class that sends one packet less than its slots in any frame's time: one of the frame
+//! before may be left over.
 //! **Overflow budget.** Frames are below 2^46 slots of below 2^53 ns; lengths in ns saturate at "never".
 //! **Validation.** Both bounds are property tests.
 //!
@@ -32,13 +33,14 @@
 //! DIFFERENCE: the bottom list for best-effort traffic is left out: every class here has a share.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
+use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
-    Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed,
+    Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, PerWindow, Promises,
+    Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed,
 };
 
 #[cfg(test)]
@@ -53,7 +55,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Never,
     cost: "O(1)",
-    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Stated) },
+    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Windows(delays)) },
     memory: Flows::<Slots>::memory,
     build: |tree, _| boxed(Hrr::new(tree)?),
 };
@@ -114,17 +116,41 @@ fn slots(share: u128) -> (u8, u64) {
     (level, ((share * frame) >> 64).max(1) as u64)
 }
 
+/// The bound of the header, where a frame has two slots of the class.
+fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
+    let slot = slot(tree);
+    let server = |class: ClassId| {
+        let (level, per_frame) = slots(tree.share_all_busy(class));
+        let every = frame(slot, level.into());
+        let amount = PerWindow::Packets(per_frame.checked_sub(1).filter(|&packets| packets > 0)?);
+        let delay = every.checked_mul(2)?.checked_add(slot)?;
+        tree.is_leaf(class).then_some(Windowed { amount, every: Nanos(every), delay: Nanos(delay) })
+    };
+    (0..tree.len()).map(|index| server(ClassId(index as u32))).collect()
+}
+
+/// Time of a largest packet, in ns.
+fn slot(tree: &Hierarchy) -> u64 {
+    tree.link().rate.time_for(tree.link().max_packet).0
+}
+
+/// Length of a frame of a level, in ns.
+fn frame(slot: u64, level: u32) -> u64 {
+    slot.saturating_mul(TOP * RATIO.pow(level))
+}
+
 impl Hrr {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// Where there is no memory for it.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
-        let link = tree.link();
-        let slot = link.rate.time_for(link.max_packet).0;
-        let level = |index: usize| {
-            let frame = slot.saturating_mul(TOP * RATIO.pow(index as u32));
-            Level { frame, number: 0, ready: Ring::default(), spent: Ring::default() }
+        let slot = slot(tree);
+        let level = |index: usize| Level {
+            frame: frame(slot, index as u32),
+            number: 0,
+            ready: Ring::default(),
+            spent: Ring::default(),
         };
         let flows = Flows::new(tree, |class| {
             let (level, per_frame) = if tree.is_leaf(class) { slots(tree.share_all_busy(class)) } else { (0, 0) };

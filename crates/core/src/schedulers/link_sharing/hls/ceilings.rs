@@ -1,15 +1,27 @@
 //! Ceilings: maximum rates of classes under HLS, which its paper names as future work.
 //!
 //! Each class with a ceiling has a token bucket from which every packet sent below it is taken. A class is *blocked*
-//! while its bucket is in debt. This is decided once per round, as the set of active classes is. So within a round a
-//! class sends its whole quota or nothing, and its leaves share by their weights also while the ceiling holds them
-//! back. A leaf that is visited while a class above it is blocked is *parked*: it leaves the active set as if it had
-//! gone idle, and its share of further rounds goes to others at once. It returns at the first round that starts after
-//! the bucket is out of debt. It has then the balance that it had, which the root keeps meanwhile. Without that, a leaf
-//! whose quota is just below its packet would never send.
+//! while its bucket is in debt. This is decided once per *cycle*, which is a main round and the surplus rounds after it. So a
+//! class sends all that a cycle gives it, or nothing.
 //!
-//! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval, where A bounds what a class may send in one round:
-//! A-bar of Lemma 7 in \[hls\].
+//! A leaf that is visited while a class above it is blocked is *parked*: it leaves the active set as if it had gone idle, and
+//! others get its share of further rounds at once. It returns at the first round that starts after the bucket is out of
+//! debt. A class that has parked leaves stays blocked until then. So all leaves below it miss the same rounds, and
+//! they share by their weights also while the ceiling holds them back.
+//!
+//! What must not be lost meanwhile, or shares would drift by a little each time:
+//!
+//! * A leaf returns with the balance that it had. Without that, a leaf whose quota is just below its packet would never send.
+//! * An inner class of which all backlogged leaves are parked returns with its balance and residual too, up to less than its
+//!   children's weight. This is what it may keep between cycles. What is above that goes to its siblings as before.
+//! * The classes above the topmost blocked one take their quota before a leaf is parked, as another leaf below them may wait for
+//!   the next round. The blocked class takes none, and nobody below it does.
+//!
+//! The root keeps these balances meanwhile. They are never more than what parked leaves and classes would add to Q*. So what
+//! is sent between two hand-outs of the root is still at most Q*, the weights and packets of parked classes included.
+//!
+//! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval, where A bounds what a class may send in one cycle:
+//! A-bar of Lemma 7 in \[hls\], and what its latency-critical leaves may be ahead by.
 //!
 //! Cost: a walk over the ceilings above a leaf per visit and packet, and O(log n) in the number of ceilings each time
 //! one blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
@@ -24,16 +36,47 @@ use crate::parts::{
     memory::{Stack, bytes_of, filled},
 };
 
+#[cfg(test)]
+mod tests;
+
+/// No cycle.
+const NEVER: u64 = u64::MAX;
+
 #[derive(Debug)]
 struct Limiter {
     bucket: Bucket,
     /// The next ceiling on the way to the root.
     above: u32,
-    /// The round that `blocked` was decided in.
-    round: u64,
+    /// The parent of the class.
+    parent: u32,
+    /// The cycle that `blocked` was decided in; `NEVER` where it is to be decided anew.
+    cycle: u64,
     blocked: bool,
     first_parked: u32,
     last_parked: u32,
+}
+
+/// What is known of a class that a ceiling holds back.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// The balance to return with.
+    balance: i64,
+    /// The most that an inner class may return with: one credit less than its children's weight.
+    most: i64,
+    /// Of a leaf: the leaf that was parked after it at the same ceiling.
+    next: u32,
+    /// Of an inner class: children that are parked, or have a parked leaf below them.
+    parked_children: u32,
+}
+
+/// Which ceilings hold a leaf back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocked {
+    /// The nearest one, which the leaf waits for. Farther ones come after it: while it waits for them, no packet is taken from the
+    /// nearer ones.
+    nearest: u32,
+    /// The parent of the topmost one.
+    pub(super) above: u32,
 }
 
 /// All ceilings of a tree, and the leaves that they hold back.
@@ -42,8 +85,8 @@ pub(super) struct Ceilings {
     limiters: Stack<Limiter>,
     /// By class: the nearest ceiling at it or above it.
     nearest: Box<[u32]>,
-    /// By class: the leaf that was parked next, and the balance to return with.
-    parked: Box<[(u32, i64)]>,
+    /// By class.
+    held: Box<[Held]>,
     /// Ceilings that leaves wait for, by when they are out of debt; equal times by their numbers.
     waits: Heap,
 }
@@ -68,14 +111,16 @@ impl Ceilings {
         let count = ceilings(tree);
         let classes = if count > 0 { tree.len() } else { 0 };
         let mut limiters = Stack::with_room(count)?;
-        let (mut nearest, parked) = (filled(classes, NIL)?, filled(classes, (NIL, 0))?);
+        let none = Held { balance: 0, most: -1, next: NIL, parked_children: 0 };
+        let (mut nearest, mut held) = (filled(classes, NIL)?, filled(classes, none)?);
         let waits = Heap::new(count)?;
         if count == 0 {
-            return Ok(Self { limiters, nearest, parked, waits });
+            return Ok(Self { limiters, nearest, held, waits });
         }
         for class in tree.classes() {
-            let above = tree.parent(class).map_or(NIL, |parent| nearest[parent.index()]);
-            let config = tree.config(class);
+            let parent = tree.parent(class).unwrap_or(ClassId::ROOT);
+            held[parent.index()].most += weights.credits(class) as i64;
+            let (above, config) = (nearest[parent.index()], tree.config(class));
             nearest[class.index()] = above;
             if let Some(ceiling) = config.ceiling {
                 nearest[class.index()] = limiters.len() as u32;
@@ -83,14 +128,15 @@ impl Ceilings {
                 limiters.push(Limiter {
                     bucket: Bucket::new(ceiling, depth),
                     above,
-                    round: 0,
+                    parent: parent.0,
+                    cycle: NEVER,
                     blocked: false,
                     first_parked: NIL,
                     last_parked: NIL,
                 });
             }
         }
-        Ok(Self { limiters, nearest, parked, waits })
+        Ok(Self { limiters, nearest, held, waits })
     }
 
     /// Bytes that those of `tree` take.
@@ -99,10 +145,7 @@ impl Ceilings {
         if count == 0 {
             return 0;
         }
-        bytes_of::<Limiter>(count)
-            + bytes_of::<u32>(tree.len())
-            + bytes_of::<(u32, i64)>(tree.len())
-            + Heap::memory(count)
+        bytes_of::<Limiter>(count) + bytes_of::<u32>(tree.len()) + bytes_of::<Held>(tree.len()) + Heap::memory(count)
     }
 
     /// Whether packets of `class` count against a ceiling.
@@ -110,22 +153,24 @@ impl Ceilings {
         self.nearest.get(class.index()).is_some_and(|&limiter| limiter != NIL)
     }
 
-    /// The nearest ceiling above `leaf` that is blocked in `round`.
-    pub(super) fn blocks(&mut self, leaf: u32, round: u64, now: Nanos) -> Option<u32> {
+    /// The ceilings at `leaf` or above it that are blocked in `cycle`, if any is.
+    pub(super) fn blocks(&mut self, leaf: u32, cycle: u64, now: Nanos) -> Option<Blocked> {
+        let mut blocked = None::<Blocked>;
         let mut at = self.nearest[leaf as usize];
         while at != NIL {
             let limiter = &mut self.limiters[at as usize];
-            if limiter.round != round {
-                limiter.round = round;
+            if limiter.first_parked == NIL && limiter.cycle != cycle {
+                limiter.cycle = cycle;
                 limiter.bucket.refill(now);
                 limiter.blocked = !limiter.bucket.is_ready();
             }
             if limiter.blocked {
-                return Some(at);
+                let nearest = blocked.map_or(at, |blocked| blocked.nearest);
+                blocked = Some(Blocked { nearest, above: limiter.parent });
             }
             at = limiter.above;
         }
-        None
+        blocked
     }
 
     /// A packet of `leaf` was sent.
@@ -139,18 +184,46 @@ impl Ceilings {
         }
     }
 
-    /// `leaf` waits until the ceiling `limiter` is out of debt, and will return with `balance`.
-    pub(super) fn park(&mut self, leaf: u32, balance: i64, limiter: u32) {
-        self.parked[leaf as usize] = (NIL, balance);
+    /// `leaf` waits until the nearest ceiling of `blocked` is out of debt, and will return with `balance`.
+    pub(super) fn park(&mut self, leaf: u32, balance: i64, blocked: Blocked) {
+        let limiter = blocked.nearest;
+        let held = &mut self.held[leaf as usize];
+        (held.balance, held.next) = (balance, NIL);
         let entry = &mut self.limiters[limiter as usize];
         if entry.last_parked == NIL {
             entry.first_parked = leaf;
         } else {
-            self.parked[entry.last_parked as usize].0 = leaf;
+            self.held[entry.last_parked as usize].next = leaf;
         }
         entry.last_parked = leaf;
         if !self.waits.contains(limiter) {
             self.waits.set(limiter, u128::from(entry.bucket.ready_at().0) << u32::BITS | u128::from(limiter));
+        }
+    }
+
+    /// A child of the inner class `class` is parked, or has a first parked leaf below it. True for the first child of which this
+    /// is so.
+    pub(super) fn child_parked(&mut self, class: u32) -> bool {
+        let held = &mut self.held[class as usize];
+        held.parked_children += 1;
+        held.parked_children == 1
+    }
+
+    /// A child of the inner class `class` is no longer parked, nor is a leaf below it. True for the last child of which this was so.
+    pub(super) fn child_returned(&mut self, class: u32) -> bool {
+        let held = &mut self.held[class as usize];
+        held.parked_children -= 1;
+        held.parked_children == 0
+    }
+
+    /// How much of the credits that the inner class `class` has left it keeps, now that no leaf below it is active.
+    pub(super) fn keep(&mut self, class: u32, credits: i64) -> i64 {
+        match self.held.get_mut(class as usize) {
+            Some(held) if held.parked_children > 0 => {
+                held.balance = credits.min(held.most);
+                held.balance
+            }
+            _ => 0,
         }
     }
 
@@ -161,19 +234,19 @@ impl Ceilings {
         }
         let (limiter, _) = self.waits.pop()?;
         let entry = &mut self.limiters[limiter as usize];
-        entry.last_parked = NIL;
+        (entry.cycle, entry.blocked, entry.last_parked) = (NEVER, false, NIL);
         Some(core::mem::replace(&mut entry.first_parked, NIL))
     }
 
     /// The leaf that was parked after `leaf` at the same ceiling.
     pub(super) fn next_parked(&self, leaf: u32) -> Option<u32> {
-        let next = self.parked[leaf as usize].0;
+        let next = self.held[leaf as usize].next;
         (next != NIL).then_some(next)
     }
 
-    /// The balance that `leaf` had when it was parked; zero from then on.
-    pub(super) fn take_balance(&mut self, leaf: u32) -> i64 {
-        self.parked.get_mut(leaf as usize).map_or(0, |(_, balance)| core::mem::take(balance))
+    /// What `class` kept when it was parked; zero from then on.
+    pub(super) fn take_balance(&mut self, class: u32) -> i64 {
+        self.held.get_mut(class as usize).map_or(0, |held| core::mem::take(&mut held.balance))
     }
 
     /// When the next ceiling is out of debt, if leaves wait for one.
@@ -183,10 +256,12 @@ impl Ceilings {
 
     pub(super) fn reset(&mut self) {
         self.waits.clear();
-        self.parked.fill((NIL, 0));
+        for held in self.held.iter_mut() {
+            (held.balance, held.next, held.parked_children) = (0, NIL, 0);
+        }
         for limiter in self.limiters.iter_mut() {
             limiter.bucket.reset();
-            (limiter.round, limiter.blocked) = (0, false);
+            (limiter.cycle, limiter.blocked) = (NEVER, false);
             (limiter.first_parked, limiter.last_parked) = (NIL, NIL);
         }
     }

@@ -51,7 +51,7 @@ impl Hls {
         self.cursor = 0;
         self.kept = 0;
         self.sent_in_round = false;
-        self.unpark();
+        self.unpark(self.now);
         self.activate_pending();
         self.round += 1;
         if self.inners[ROOT as usize].active_children == 0 {
@@ -148,7 +148,8 @@ impl Hls {
                 if parent != ROOT {
                     self.link_child(parent, child);
                 }
-                let inner = &mut self.inners[parent as usize];
+                let index = parent;
+                let inner = &mut self.inners[index as usize];
                 inner.active_weight += weight;
                 inner.active_children += 1;
                 if mem::replace(&mut inner.active, true) {
@@ -156,6 +157,15 @@ impl Hls {
                 }
                 (weight, child, parent) = (inner.weight, inner.class, inner.parent);
                 grown += weight;
+                let kept = self.ceilings.take_balance(child);
+                if kept > 0 {
+                    // It may be more than the weight of those children that are active now.
+                    inner.residual = kept;
+                    grown -= kept;
+                    if !mem::replace(&mut inner.touched, true) {
+                        self.touched.push(index);
+                    }
+                }
             }
             // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
             self.inners[ROOT as usize].residual += grown;
@@ -177,7 +187,7 @@ impl Hls {
         }
     }
 
-    /// A leaf has emptied: equations (10), (11), and Q* shrinks through the root's residual.
+    /// A leaf has emptied or is parked: equations (10), (11), and Q* shrinks through the root's residual.
     pub(super) fn deactivate(&mut self, id: u32) {
         let leaf = &mut self.leaves[id as usize];
         let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
@@ -204,7 +214,9 @@ impl Hls {
             inner.active = false;
             given_back = mem::take(&mut inner.balance) + mem::take(&mut inner.residual);
             (weight, child, parent) = (inner.weight, inner.class, inner.parent);
-            shrunk += weight;
+            let kept = self.ceilings.keep(child, given_back);
+            given_back -= kept;
+            shrunk += weight - kept;
         }
         self.inners[ROOT as usize].residual -= shrunk;
     }

@@ -254,13 +254,13 @@ pub(super) fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
 
 /// Trees of up to 40 classes and 6 levels, weights 1 to 10^9.
 pub(super) fn trees() -> impl Strategy<Value = Hierarchy> {
-    trees_of(Just(ClassConfig::default()))
+    trees_of(40, Just(ClassConfig::default()))
 }
 
-/// The same with `config` for all that is not the weight and the limits of the queue.
-pub(super) fn trees_of(config: impl Strategy<Value = ClassConfig>) -> impl Strategy<Value = Hierarchy> {
-    let weight = prop_oneof![1u64..20, 1u64..=1_000_000_000];
-    proptest::collection::vec((any::<prop::sample::Index>(), weight, config), 1..40).prop_map(|classes| {
+/// The same with less than `count` classes, and with `config` for all that is not the weight and the limits of the queue.
+pub(super) fn trees_of(count: usize, config: impl Strategy<Value = ClassConfig>) -> impl Strategy<Value = Hierarchy> {
+    let weight = prop_oneof![1u64..20, 100u64..1000, 1u64..=1_000_000_000];
+    proptest::collection::vec((any::<prop::sample::Index>(), weight, config), 1..count).prop_map(|classes| {
         let mut tree = builder(1000);
         let mut shallow = alloc::vec![(ClassId::ROOT, 0)];
         for (parent, weight, config) in classes {
@@ -309,8 +309,8 @@ fn run(tree: &Hierarchy, steps: &[Step], mut each: impl FnMut(&mut Hls, Event)) 
     }
 }
 
-/// Bound of Theorem 3 on |D_i/w_i - D_j/w_j|, times w_i w_j, in credits^3 rounded up; its own derivation from Lemma 7.
-fn theorem_3(tree: &Hierarchy, weights: &RunWeights, i: ClassId, j: ClassId) -> i128 {
+/// A-bar of Lemma 7 in credits, rounded up; its own derivation.
+pub(super) fn a_bar(tree: &Hierarchy, weights: &RunWeights, class: ClassId) -> i128 {
     let w = |class: ClassId| i128::from(weights.credits(class));
     let largest = i128::from(tree.link().max_packet) * i128::from(CREDITS_PER_BYTE);
     fn below(tree: &Hierarchy, class: ClassId, w: &dyn Fn(ClassId) -> i128, largest: i128) -> i128 {
@@ -323,60 +323,84 @@ fn theorem_3(tree: &Hierarchy, weights: &RunWeights, i: ClassId, j: ClassId) -> 
             .sum()
     }
     let a_tilde = |class: ClassId| below(tree, class, &w, largest) - i128::from(tree.is_leaf(class));
-    let a_bar = |class: ClassId| {
-        let mut rc = class;
-        while tree.parent(rc) != Some(ClassId::ROOT) {
-            rc = tree.parent(rc).unwrap();
-        }
-        let top = tree.children(ClassId::ROOT).iter();
-        a_tilde(rc) + top.map(|&j| (w(rc) * (w(j) + a_tilde(j))).div_euclid(w(j)) + 1).max().unwrap()
-    };
-    a_bar(i) * w(j) + a_bar(j) * w(i)
+    let mut rc = class;
+    while tree.parent(rc) != Some(ClassId::ROOT) {
+        rc = tree.parent(rc).unwrap();
+    }
+    let top = tree.children(ClassId::ROOT).iter();
+    a_tilde(rc) + top.map(|&j| (w(rc) * (w(j) + a_tilde(j))).div_euclid(w(j)) + 1).max().unwrap()
 }
 
-/// Runs `steps` and checks the bound of Theorem 3 over every interval in which two siblings are backlogged; a class may be
-/// ahead of it by `ahead` bytes.
-pub(super) fn check_fairness(tree: &Hierarchy, steps: &[Step], ahead: impl Fn(ClassId) -> u64) {
-    let weights = RunWeights::of(tree).unwrap();
+/// Bound of Theorem 3 on |D_i/w_i - D_j/w_j|, times w_i w_j, in credits^3 rounded up.
+fn theorem_3(tree: &Hierarchy, weights: &RunWeights, i: ClassId, j: ClassId) -> i128 {
     let w = |class: ClassId| i128::from(weights.credits(class));
-    let mut pairs = Vec::new();
-    for parent in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
-        let children = tree.children(parent);
-        for (at, &i) in children.iter().enumerate() {
-            for &j in &children[at + 1..] {
-                let more = i128::from(CREDITS_PER_BYTE) * (i128::from(ahead(i)) * w(j) + i128::from(ahead(j)) * w(i));
-                pairs.push((i, j, theorem_3(tree, &weights, i, j) + more, None::<(i128, i128)>));
+    a_bar(tree, weights, i) * w(j) + a_bar(tree, weights, j) * w(i)
+}
+
+/// Watches the bound of Theorem 3 over every interval in which two siblings are backlogged.
+pub(super) struct FairnessWatch<'a> {
+    tree: &'a Hierarchy,
+    weights: RunWeights,
+    pairs: Vec<Pair>,
+    served: Vec<i128>,
+    backlog: Vec<u64>,
+}
+
+struct Pair {
+    siblings: (ClassId, ClassId),
+    bound: i128,
+    /// The least and the most that the first was ahead of the other since both are backlogged.
+    range: Option<(i128, i128)>,
+}
+
+impl<'a> FairnessWatch<'a> {
+    /// Of all siblings among the `watched` classes; a class may be ahead of the bound by `ahead` bytes.
+    pub(super) fn new(tree: &'a Hierarchy, watched: impl Fn(ClassId) -> bool, ahead: impl Fn(ClassId) -> u64) -> Self {
+        let weights = RunWeights::of(tree).unwrap();
+        let w = |class: ClassId| i128::from(weights.credits(class));
+        let mut pairs = Vec::new();
+        for parent in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            let children: Vec<ClassId> =
+                tree.children(parent).iter().copied().filter(|&child| watched(child)).collect();
+            for (at, &i) in children.iter().enumerate() {
+                for &j in &children[at + 1..] {
+                    let more =
+                        i128::from(CREDITS_PER_BYTE) * (i128::from(ahead(i)) * w(j) + i128::from(ahead(j)) * w(i));
+                    let bound = theorem_3(tree, &weights, i, j) + more;
+                    pairs.push(Pair { siblings: (i, j), bound, range: None });
+                }
             }
         }
+        Self { tree, weights, pairs, served: alloc::vec![0; tree.len()], backlog: alloc::vec![0; tree.len()] }
     }
-    let mut served = alloc::vec![0i128; tree.len()];
-    let mut backlog = alloc::vec![0u64; tree.len()];
-    run(tree, steps, |_, event| {
-        let walk = |class: ClassId, change: &mut dyn FnMut(usize)| {
-            let mut at = Some(class);
-            while let Some(class) = at {
-                change(class.index());
-                at = tree.parent(class);
-            }
-        };
+
+    fn path(&self, class: ClassId) -> impl Iterator<Item = usize> + use<'a> {
+        let tree = self.tree;
+        core::iter::successors(Some(class), |&class| tree.parent(class)).map(ClassId::index)
+    }
+
+    pub(super) fn arrived(&mut self, class: ClassId) {
+        self.path(class).for_each(|at| self.backlog[at] += 1);
+        self.look(&[]);
+    }
+
+    pub(super) fn sent(&mut self, packet: &Packet) {
         let mut emptied = Vec::new();
-        match event {
-            Event::Queued { class, .. } => walk(class, &mut |at| backlog[at] += 1),
-            Event::Dequeued(None) => {}
-            Event::Dequeued(Some(packet)) => {
-                let bytes = i128::from(packet.len) * i128::from(CREDITS_PER_BYTE);
-                walk(packet.class, &mut |at| {
-                    served[at] += bytes;
-                    backlog[at] -= 1;
-                    if backlog[at] == 0 {
-                        emptied.push(at);
-                    }
-                });
+        for at in self.path(packet.class) {
+            self.served[at] += i128::from(packet.len) * i128::from(CREDITS_PER_BYTE);
+            self.backlog[at] -= 1;
+            if self.backlog[at] == 0 {
+                emptied.push(at);
             }
         }
-        for (i, j, bound, range) in &mut pairs {
-            let difference = served[i.index()] * w(*j) - served[j.index()] * w(*i);
-            let was = |class: &ClassId| backlog[class.index()] > 0 || emptied.contains(&class.index());
+        self.look(&emptied);
+    }
+
+    fn look(&mut self, emptied: &[usize]) {
+        let w = |class: ClassId| i128::from(self.weights.credits(class));
+        for Pair { siblings: (i, j), bound, range } in &mut self.pairs {
+            let difference = self.served[i.index()] * w(*j) - self.served[j.index()] * w(*i);
+            let was = |class: &ClassId| self.backlog[class.index()] > 0 || emptied.contains(&class.index());
             if !was(i) || !was(j) {
                 *range = None;
                 continue;
@@ -388,6 +412,17 @@ pub(super) fn check_fairness(tree: &Hierarchy, steps: &[Step], ahead: impl Fn(Cl
                 *range = None;
             }
         }
+    }
+}
+
+/// Runs `steps` and checks the bound of Theorem 3 over every interval in which two siblings are backlogged; a class may be
+/// ahead of it by `ahead` bytes.
+pub(super) fn check_fairness(tree: &Hierarchy, steps: &[Step], ahead: impl Fn(ClassId) -> u64) {
+    let mut watch = FairnessWatch::new(tree, |_| true, ahead);
+    run(tree, steps, |_, event| match event {
+        Event::Queued { class, .. } => watch.arrived(class),
+        Event::Dequeued(Some(packet)) => watch.sent(packet),
+        Event::Dequeued(None) => {}
     });
 }
 

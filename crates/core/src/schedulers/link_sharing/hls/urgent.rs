@@ -15,6 +15,7 @@
 //! | --- | --- |
 //! | debt | bytes that a leaf has sent and not paid for |
 //! | A_i, `advance` | the most that leaf i may owe |
+//! | E | the sum of all advances |
 //! | sigma_i | `burst` of the leaf, a largest packet where absent |
 //! | s_i | share of the link when all are busy, with the weights as run |
 //! | C, L | rate of the link, its largest packet |
@@ -29,30 +30,38 @@
 //! over C.
 //!
 //! *Payment.* Let leaf i owe or have packets queued all through (s, t], but not at s, and let the rounds spend S bytes
-//! in that time. From one hand-out of the root to the next at most Q is spent, and the leaf takes part from the first
-//! hand-out after s on. Over whole such cycles, at most as much is spent as the root handed out and as all others held
-//! before. What the others held is Z at most: a largest packet per leaf, and less than the children's weight per inner
-//! class. What the root hands out reaches the leaf in proportion s_i, except for less than the weight W_a of its
-//! children that each class a on the path may keep. So
+//! in that time. What is spent comes back to the root. The *reserve* U is what Q* lacks of Q. What the root and the reserve hold
+//! only grows between two hand-outs of the root, and it is never negative. What they and all others hold adds up to Q. So what is
+//! spent up to the first hand-out after s, and what all others hold then, is Q at most together. From there on at most as much is
+//! spent as the root hands out and as the others held then. After the last hand-out at most Q is spent. The leaf takes part from the
+//! first hand-out on. What the root hands out reaches it in proportion s_i, except for less than the weight W_a of its children that
+//! each class a on the path, the root left out, may keep. So
 //!
-//! > paid >= s_i (S - 2 Q - Z) - sum over a of W_a s_i / s_a.
+//! > paid >= s_i (S - 2 Q) - sum over a of W_a s_i / s_a.
 //!
-//! The link is busy all that time: C (t - s) <= S + sum of all advances + L. If at most sigma_i + s_i C (t - s) bytes arrive in
+//! The link is busy all that time: C (t - s) <= S + E + L. If at most sigma_i + s_i C (t - s) bytes arrive in
 //! any (s, t], what the leaf owes or has queued is therefore at most
 //!
-//! > A_i = sigma_i + s_i (2 Q + Z + L + sum of all advances) + sum over a of W_a s_i / s_a,
+//! > A_i = sigma_i + s_i (2 Q + L + E) + sum over a of W_a s_i / s_a.
 //!
-//! Advances are set to that, which is a linear equation in their sum. So such traffic is never kept waiting by the
-//! advance.
+//! Advances are set to that, or to L where that is more: a leaf that owes nothing may send any packet. This is an equation in E, their
+//! sum. So such traffic is never kept waiting by the advance.
 //!
-//! *Delay.* While a latency-critical packet is to be sent, no leaf is visited and nothing is paid. So a packet of such
-//! traffic waits for the packet being sent, for at most the advances of the others, and for its own leaf's packets
+//! *Delay of a latency-critical leaf.* While a latency-critical packet is to be sent, no leaf is visited and nothing is paid. So a
+//! packet of such traffic waits for the packet being sent, for at most the advances of the others, and for its own leaf's packets
 //! before it:
 //!
 //! > delay <= (L + sigma_i + sum of A_j over the other latency-critical leaves j) / C, its own transmission included,
 //!
 //! whatever anybody else sends. `DIFFERENCE`: the last term of A's equation needs sum of s_j < 1. Above 7/8 the
-//! advances are those of 7/8, and there is no such bound.
+//! advances are those of 7/8, and there is no such bound. Nor is there one for a leaf that has a ceiling at it or above it.
+//!
+//! *Delay of any other leaf.* In the same way such a leaf sends at least s_i (C (t - s) - 2 Q - L - E) - L - sum over a of W_a s_i / s_a
+//! bytes in (s, t]. So a packet of traffic of at most sigma_i + s_i C (t - s) bytes has left after
+//!
+//! > delay <= (sigma_i + L) / (s_i C) + sum over a of W_a / (s_a C) + (2 Q + L + E) / C, its own transmission included.
+//!
+//! This holds without a ceiling at the leaf or above it, whatever ceilings others have.
 //!
 //! # Cost
 //!
@@ -71,6 +80,12 @@ mod tests;
 
 /// Shares are counted in 2^-32 of the link, rounded up.
 const WHOLE: u128 = 1 << 32;
+/// Latency-critical leaves with more than this of the link have no delay bound.
+const MOST: u128 = WHOLE / 8 * 7;
+/// The longest advance in bytes: debts are counted in credits, and fit as the round does.
+const LONGEST: u128 = 1 << 38;
+/// How often the sum of all advances is looked for; it is nearly always found at the third time.
+const TRIES: usize = 64;
 
 /// How far ahead of their turn the latency-critical leaves of a tree may be.
 #[derive(Clone, Debug)]
@@ -95,11 +110,7 @@ impl Advances {
         let bytes_of = |credits: u128| credits.div_ceil(u128::from(CREDITS_PER_BYTE));
         let weight = |class: ClassId| u128::from(run.credits(class));
         let largest = u128::from(tree.link().max_packet);
-        let packets = largest * tree.leaves().len() as u128;
-        let round = bytes_of(tree.classes().map(weight).sum()) + packets;
-        let deeper = tree.classes().filter(|&class| tree.depth(class) > 1);
-        let held = bytes_of(deeper.map(weight).sum()) + packets;
-        let ahead = 2 * round + held + largest;
+        let ahead = 2 * longest_round(tree, run) + largest;
         // By leaf: sigma and what the classes on its path may keep, and its share.
         let need = |leaf: ClassId| {
             let (mut kept, mut share, mut at) = (0, WHOLE, leaf);
@@ -112,20 +123,20 @@ impl Advances {
                 at = parent;
             }
             let burst = tree.config(leaf).burst.map_or(largest, u128::from);
-            (burst + kept + (share * ahead).div_ceil(WHOLE), share)
+            Need { own: burst + kept + (share * ahead).div_ceil(WHOLE) + 1, share }
         };
         let mut needs = Stack::with_room(count)?;
         urgent().for_each(|leaf| needs.push(need(leaf)));
-        let shares: u128 = needs.iter().map(|&(_, share)| share).sum();
-        let most = WHOLE / 8 * 7;
-        let sum = (needs.iter().map(|&(own, _)| own).sum::<u128>() * WHOLE).div_ceil(WHOLE - shares.min(most));
+        let sum = sum_of_advances(&needs, largest);
+        let mut bounded = needs.iter().map(|need| need.share).sum::<u128>() <= MOST;
         let mut bytes = filled(tree.len(), 0)?;
-        for (leaf, &(own, share)) in urgent().zip(needs.iter()) {
-            // Debts are counted in credits; 2^38 bytes of them fit as the round does.
-            bytes[leaf.index()] = (own + (share * sum).div_ceil(WHOLE)).min(1 << 38) as u64;
+        for (leaf, need) in urgent().zip(needs.iter()) {
+            let advance = need.advance(sum).max(largest);
+            bounded &= advance <= LONGEST;
+            bytes[leaf.index()] = advance.min(LONGEST) as u64;
         }
         let total = bytes.iter().sum();
-        Ok(Self { bytes, total, bounded: shares <= most })
+        Ok(Self { bytes, total, bounded })
     }
 
     /// The most that `class` may be ahead by, in bytes; 0 for a class that is not a latency-critical leaf.
@@ -141,26 +152,94 @@ impl Advances {
     }
 
     /// The most bytes that a packet of `leaf` has before it, packets of `leaf` itself left out. This holds if the
-    /// leaf's traffic never exceeds its burst and its share of the link when all are busy. The sum of it and the burst,
-    /// over the link's rate, is the delay bound. `None` for a class that is not a latency-critical leaf, and where such
-    /// leaves have more than 7/8 of the link.
+    /// leaf's traffic never exceeds its burst and its share of the link when all are busy, and no ceiling is at it or above it. The
+    /// sum of it and the burst, over the link's rate, is the delay bound. `None` for a class that is not a latency-critical leaf,
+    /// and where such leaves have more than 7/8 of the link.
     fn bytes_late(&self, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
         let own = self.bytes(leaf);
         (own > 0 && self.bounded).then(|| u64::from(tree.link().max_packet) + (self.total - own))
     }
 }
 
-/// The delays of the latency-critical leaves of `tree`, as servers of the whole link that are late by a largest packet and the advances
-/// of the others.
+/// What the advance of a leaf depends on.
+#[derive(Clone, Copy, Debug)]
+struct Need {
+    /// All but its share of the sum of all advances, in bytes.
+    own: u128,
+    share: u128,
+}
+
+impl Need {
+    /// A_i without the lower limit L, where all advances add up to `sum`.
+    fn advance(&self, sum: u128) -> u128 {
+        self.own + self.share * sum / WHOLE
+    }
+}
+
+/// A sum that the advances to which it leads do not exceed: the least, where [`TRIES`] suffice. Each leaf's advance is `largest` at
+/// least.
+fn sum_of_advances(needs: &[Need], largest: u128) -> u128 {
+    let solve = |own: u128, shares: u128| (own * WHOLE).div_ceil(WHOLE - shares.min(MOST));
+    // The sum is a convex function of itself. So the leaves above `largest` become more from try to try, until they stay.
+    let mut sum = 0;
+    for _ in 0..TRIES {
+        let (mut own, mut shares) = (0, 0);
+        for need in needs {
+            let above = need.advance(sum) > largest;
+            own += if above { need.own } else { largest };
+            shares += if above { need.share } else { 0 };
+        }
+        let next = solve(own, shares);
+        if next == sum {
+            return sum;
+        }
+        sum = next;
+    }
+    solve(needs.iter().map(|need| need.own.max(largest)).sum(), needs.iter().map(|need| need.share).sum())
+}
+
+/// Q in bytes: the longest round, of all weights and of a largest packet per leaf.
+fn longest_round(tree: &Hierarchy, run: &RunWeights) -> u128 {
+    let weights: u128 = tree.classes().map(|class| u128::from(run.credits(class))).sum();
+    weights.div_ceil(CREDITS_PER_BYTE.into()) + u128::from(tree.link().max_packet) * tree.leaves().len() as u128
+}
+
+/// The delays of the leaves of `tree` that have no ceiling at them or above them. A latency-critical leaf has the whole link, late by a
+/// largest packet and the advances of the others. Any other has its share.
 pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let none = || alloc::vec![None; tree.len()];
     let Ok(run) = RunWeights::of(tree) else { return none() };
     let Ok(advances) = Advances::of(tree, &run) else { return none() };
-    let server = |index: usize| {
-        let late = advances.bytes_late(tree, ClassId(index as u32))?;
-        Some(LatencyRate { share: Ratio::whole(1), late: Ratio::whole(late.into()) })
-    };
-    (0..tree.len()).map(server).collect()
+    // The share of the link, and the sum of W_a / s_a in bytes, rounded up.
+    let mut paths = alloc::vec![Some((Ratio::whole(1), 0u128)); tree.len()];
+    let mut servers = none();
+    let largest = u128::from(tree.link().max_packet);
+    let late = 2 * longest_round(tree, &run) + largest + u128::from(advances.total());
+    for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+        let limited = tree.config(class).ceiling.is_some();
+        let Some((share, kept)) = paths[class.index()].filter(|_| !limited) else {
+            tree.children(class).iter().for_each(|child| paths[child.index()] = None);
+            continue;
+        };
+        // How long it takes to get so many bytes, in bytes of the link.
+        let time = |bytes: u128| (bytes * share.denominator).div_ceil(share.numerator.max(1));
+        // Weights of siblings add up to less than 2^62 credits, which are 2^38 bytes.
+        let children: u64 = tree.children(class).iter().map(|&child| run.credits(child)).sum();
+        let kept = if class == ClassId::ROOT { kept } else { kept + time(children.div_ceil(CREDITS_PER_BYTE).into()) };
+        for &child in tree.children(class) {
+            paths[child.index()] = Some((share.part(run.credits(child), children), kept));
+        }
+        if !tree.is_leaf(class) || share.numerator == 0 {
+            continue;
+        }
+        servers[class.index()] = if tree.config(class).latency_critical {
+            let late = advances.bytes_late(tree, class).map(|late| Ratio::whole(late.into()));
+            late.map(|late| LatencyRate { share: Ratio::whole(1), late, traffic: share })
+        } else {
+            Some(LatencyRate::new(share, Ratio::whole(time(largest) + kept + late)))
+        };
+    }
+    servers
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,11 +292,10 @@ impl Urgent {
         self.accounts.get(leaf as usize).map_or(0, |account| account.debt)
     }
 
-    /// Whether a packet of `len` bytes is within the leaf's advance. A packet longer than the advance is, once nothing
-    /// is owed.
+    /// Whether a packet of `len` bytes is within the leaf's advance. Any packet is, once nothing is owed.
     pub(super) fn is_within_advance(&self, leaf: u32, len: u32) -> bool {
         let Account { debt, advance } = self.accounts[leaf as usize];
-        debt == 0 || debt + credits(len) <= advance
+        debt == 0 || debt + cost(len) <= advance
     }
 
     /// `leaf`, which is not ready yet, may send.
@@ -234,8 +312,7 @@ impl Urgent {
     pub(super) fn owe(&mut self, leaf: u32, len: u32) {
         let debt = &mut self.accounts[leaf as usize].debt;
         self.in_debt += u32::from(*debt == 0);
-        // A packet of no length is paid for, too: the leaf counts as backlogged until then.
-        *debt += credits(len).max(1);
+        *debt += cost(len);
     }
 
     /// Pays with up to `balance` credits; returns what was paid.
@@ -264,6 +341,7 @@ impl Urgent {
     }
 }
 
-fn credits(bytes: u32) -> i64 {
-    i64::from(bytes) * CREDITS_PER_BYTE as i64
+/// What a packet of `bytes` is paid with. One of no length is paid for, too: the leaf counts as backlogged until then.
+fn cost(bytes: u32) -> i64 {
+    (i64::from(bytes) * CREDITS_PER_BYTE as i64).max(1)
 }

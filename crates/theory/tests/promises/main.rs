@@ -1,0 +1,196 @@
+//! Every promise of every scheduler, held against random trees with every feature on, and traffic that does its worst.
+//!
+//! Nothing of what is tested is used to test it: the clock, the traffic within its limits, and who gets how much are kept here. A short
+//! suite by default; `FAIRLINK_TREES=10000` makes it as many trees per scheduler.
+
+mod trees;
+mod watch;
+
+use std::collections::VecDeque;
+
+use fairlink_core::{
+    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, SchedulerInfo, registry::SCHEDULERS,
+};
+use fairlink_theory::promises::promised;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use trees::{LINK, random_tree};
+use watch::{Fairness, Kept, WorstCase};
+
+/// A number from 0 to one below `below`.
+fn pick(random: &mut ChaCha8Rng, below: u64) -> u64 {
+    random.next_u64() % below
+}
+
+/// How a leaf sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Habit {
+    /// As much as its bound allows, as early as it may.
+    Keeps,
+    /// Its queue never empties.
+    Greedy,
+    /// Now and then, a few packets at once.
+    Bursts,
+    /// Never.
+    Silent,
+}
+
+/// What one tree showed.
+struct Run<'a> {
+    info: &'a SchedulerInfo,
+    tree: &'a Hierarchy,
+    seed: u64,
+    habits: Vec<Habit>,
+    kept: Vec<Option<Kept>>,
+    waiting: Vec<VecDeque<(u64, Nanos)>>,
+    /// The closest that a delay came to its bound.
+    closest: f64,
+}
+
+/// Packets that are played per tree.
+const PACKETS: u64 = 1500;
+
+/// Plays one tree; the largest part of a delay bound that was used, 0 where none is promised. `None` where the scheduler refuses
+/// the tree.
+fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let tree = random_tree(info, &mut random);
+    let mut scheduler = info.build(&tree, Leniency::Refuse, Members::new()).ok()?;
+    let promised = promised(info, &tree).expect("promises");
+    let mut fairness = Fairness::new(info, &tree, &promised);
+    let mut worst_case = WorstCase::new(info.name, &tree, &promised);
+    let bounds = &promised.delays;
+    let habits = (0..tree.len())
+        .map(|index| match pick(&mut random, 8) {
+            0..4 if bounds[index].is_some() => Habit::Keeps,
+            0..5 => Habit::Greedy,
+            5 | 6 => Habit::Bursts,
+            _ => Habit::Silent,
+        })
+        .collect();
+    let kept = bounds.iter().map(|bound| bound.as_ref().map(Kept::new)).collect();
+    let waiting = vec![VecDeque::new(); tree.len()];
+    let mut run = Run { info, tree: &tree, seed, habits, kept, waiting, closest: 0.0 };
+    let lens: Vec<u32> = (0..tree.len()).map(|_| run.len(&mut random)).collect();
+    let (mut now, mut handle) = (Nanos::ZERO, 0);
+    for _ in 0..PACKETS {
+        for &leaf in tree.leaves() {
+            let index = leaf.index();
+            let queued = scheduler.class_backlog(leaf).packets;
+            let len = if lens[index] > 0 { lens[index] } else { 1 + pick(&mut random, LINK.1.into()) as u32 };
+            let count = match run.habits[index] {
+                Habit::Keeps => 8,
+                Habit::Greedy => 3u64.saturating_sub(queued),
+                Habit::Bursts => {
+                    if pick(&mut random, 40) == 0 {
+                        1 + pick(&mut random, 6)
+                    } else {
+                        0
+                    }
+                }
+                Habit::Silent => 0,
+            };
+            for _ in 0..count {
+                let conforms = run.kept[index].as_mut().is_none_or(|kept| kept.takes(now, len));
+                // Who keeps to his traffic sends in one go what he has saved for some time.
+                if run.habits[index] == Habit::Keeps && (!conforms || queued > 200) {
+                    break;
+                }
+                let mut lost = None;
+                let mut sink = |_: Nanos, packet: Packet, reason: DropReason| lost = Some((packet.handle, reason));
+                scheduler.enqueue(now, Packet { handle, len, class: leaf }, &mut sink);
+                assert!(lost.is_none(), "{} {seed}: {lost:?}", info.name);
+                run.waiting[index].push_back((handle, now));
+                fairness.arrived(leaf, now);
+                worst_case.arrived(leaf);
+                handle += 1;
+            }
+        }
+        let mut dropped = Vec::new();
+        let mut sink = |_: Nanos, packet: Packet, _: DropReason| dropped.push(packet);
+        let next = scheduler.dequeue(now, &mut sink);
+        for packet in dropped {
+            // An active queue has dropped it: it has waited, and is not sent.
+            run.waiting[packet.class.index()].retain(|&(handle, _)| handle != packet.handle);
+            fairness.gone(packet.class);
+            worst_case.gone(packet.class);
+        }
+        match next {
+            Dequeued::Packet(packet) => {
+                let started = now;
+                now = now.saturating_add(LINK.0.time_for(packet.len));
+                run.left(&packet, now, bounds);
+                fairness.sent(&packet, started, now);
+                worst_case.sent(&packet);
+            }
+            // Somebody may send before that.
+            Dequeued::WaitUntil(wake) => now = wake.min(now.saturating_add(Nanos(1 + pick(&mut random, 2_000_000)))),
+            Dequeued::Idle => now = now.saturating_add(Nanos(1 + pick(&mut random, 2_000_000))),
+        }
+        fairness.look(now, seed);
+        worst_case.look(seed);
+    }
+    Some(run.closest)
+}
+
+impl Run<'_> {
+    /// The length that a leaf's packets have; 0 for any. Those who keep to their traffic send what it has room for.
+    fn len(&self, random: &mut ChaCha8Rng) -> u32 {
+        match pick(random, 4) {
+            0 | 1 => LINK.1,
+            2 => 1 + pick(random, LINK.1.into()) as u32,
+            _ => 0,
+        }
+    }
+
+    fn left(&mut self, packet: &Packet, end: Nanos, bounds: &[Option<fairlink_theory::latency::DelayBound>]) {
+        let index = packet.class.index();
+        let place = self.waiting[index].iter().position(|&(handle, _)| handle == packet.handle);
+        let (_, arrived) = self.waiting[index].remove(place.expect("a packet that had arrived")).expect("it is there");
+        let Some(bound) = bounds[index].as_ref().filter(|_| self.habits[index] == Habit::Keeps) else { return };
+        let took = (end - arrived).0 as f64 / 1e9;
+        let limit = fairlink_theory::to_f64(&bound.seconds);
+        // Times of packets are whole nanoseconds, rounded up.
+        let rounding = 2e-9 * (PACKETS as f64);
+        assert!(
+            took <= limit + rounding,
+            "{}, tree {}, class {}: {took} s of {limit} s for {:?}\n{:#?}",
+            self.info.name,
+            self.seed,
+            index,
+            bound.traffic,
+            self.tree
+        );
+        self.closest = self.closest.max(took / limit);
+    }
+}
+
+fn trees() -> u64 {
+    std::env::var("FAIRLINK_TREES").ok().and_then(|count| count.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn no_scheduler_breaks_a_promise_whatever_the_tree_and_the_traffic() {
+    let mut nearest = Vec::new();
+    for info in SCHEDULERS.iter().filter(|info| info.promises.names().next().is_some()) {
+        let (mut played, mut closest) = (0u64, 0.0f64);
+        for seed in 0..trees() {
+            if let Some(used) = play(info, seed) {
+                played += 1;
+                closest = closest.max(used);
+            }
+        }
+        assert!(played * 2 > trees(), "{}: {played} trees of {} were taken", info.name, trees());
+        nearest.push(format!("{} {closest:.2}", info.name));
+        if info.promises.delay.is_some() {
+            assert!(closest > 0.1, "{}: the delay bound is never nearly reached: {closest}", info.name);
+        }
+    }
+    println!("largest part of a delay bound that was used: {}", nearest.join(", "));
+}
+
+/// The ids on the way from `class` to the root, the root left out.
+fn path(tree: &Hierarchy, class: ClassId) -> impl Iterator<Item = ClassId> + '_ {
+    std::iter::successors(Some(class), |&class| tree.parent(class)).take_while(|&class| class != ClassId::ROOT)
+}

@@ -1,0 +1,110 @@
+//! Random trees with whatever features a scheduler supports.
+
+use fairlink_core::{
+    ClassConfig, ClassId, Contract, Feature, Hierarchy, LeakyBucket, LinkConfig, Nanos, QueueKind, QueueLimits, Rate,
+    SchedulerInfo, ServiceCurve, Share,
+};
+use rand_chacha::ChaCha8Rng;
+
+use crate::pick;
+
+/// The link's rate and its largest packet: a byte takes 800 ns.
+pub(crate) const LINK: (Rate, u32) = match Rate::from_bps(10_000_000) {
+    Ok(rate) => (rate, 1500),
+    Err(_) => panic!(),
+};
+
+/// A tree of 2 to 13 classes that `info` may take.
+pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hierarchy {
+    let may = |feature| info.supports(feature);
+    let link = LinkConfig { max_packet: LINK.1, ..LinkConfig::new(LINK.0) };
+    let mut tree = Hierarchy::builder(link);
+    let mut parents = vec![ClassId::ROOT];
+    let count = 2 + pick(random, 12);
+    // All siblings alike: weights, or guarantees that fit.
+    let kind = pick(random, 3);
+    let (quanta, curves) = (pick(random, 2) == 0, pick(random, 2) == 0);
+    for _ in 0..count {
+        let deep = may(Feature::Hierarchy) && pick(random, 2) == 0;
+        let parent = if deep { parents[pick(random, parents.len() as u64) as usize] } else { ClassId::ROOT };
+        let one_in = |random: &mut ChaCha8Rng, n: u64| pick(random, n) == 0;
+        let bps = |random: &mut ChaCha8Rng| Rate::from_bps(100_000 + pick(random, 900_000)).expect("a rate");
+        let weight = match kind {
+            0 => 1 + pick(random, 9),
+            1 => 1 + pick(random, 2000),
+            _ => 10u64.pow(pick(random, 7) as u32) * (1 + pick(random, 9)),
+        };
+        let critical = may(Feature::LatencyCritical) && one_in(random, 4);
+        let mut config = ClassConfig {
+            share: Some(Share::Weight(weight)),
+            ceiling: (may(Feature::Ceiling) && one_in(random, 6)).then(|| bps(random)),
+            ceiling_burst: (may(Feature::CeilingBurst) && one_in(random, 6)).then(|| pick(random, 20_000)),
+            burst: one_in(random, 3).then(|| 1 + pick(random, 20_000)),
+            priority: (may(Feature::Priority) && one_in(random, 3)).then(|| pick(random, 4) as u8),
+            quantum: (may(Feature::Quantum) && quanta).then(|| 1500 + pick(random, 20_000) as u32),
+            contract: (may(Feature::Contract) && one_in(random, 3)).then(|| Contract {
+                bytes: 1500 + pick(random, 5000),
+                every: Nanos::from_millis(10 + pick(random, 100)),
+            }),
+            max_delay: (may(Feature::MaxDelay) && one_in(random, 3)).then(|| Nanos::from_millis(1 + pick(random, 100))),
+            leaky_bucket: (may(Feature::LeakyBucket) && one_in(random, 3)).then(|| LeakyBucket {
+                burst: 1500 + pick(random, 9000),
+                peak: LINK.0,
+                rate: bps(random),
+            }),
+            latency_critical: critical,
+            limits: QueueLimits { packets: 4000, bytes: u32::MAX },
+            ecn: one_in(random, 2),
+            ..ClassConfig::default()
+        };
+        if may(Feature::ActiveQueue) {
+            config.queue = match pick(random, 8) {
+                0 => QueueKind::CoDel,
+                1 => QueueKind::FqCoDel,
+                _ => QueueKind::Fifo,
+            };
+        }
+        if may(Feature::ServiceCurves) && curves {
+            let (one, other, d) = (bps(random), bps(random), Nanos::from_millis(1 + pick(random, 50)));
+            // Concave, or flat at first.
+            let m1 = (pick(random, 3) > 0).then_some(one.max(other));
+            config.real_time = Some(ServiceCurve { m1, d, m2: Some(one.min(other)) });
+        }
+        if may(Feature::LinkCurves) && one_in(random, 6) {
+            config.upper_limit = Some(ServiceCurve { m1: None, d: Nanos::ZERO, m2: Some(bps(random)) });
+        }
+        let class = tree.add(parent, config).expect("a class");
+        if tree_depth(&parents, class) {
+            parents.push(class);
+        }
+    }
+    without_refused(info, tree.build().expect("a tree"))
+}
+
+/// Whether `class` may have classes below it: half of them, by their number.
+fn tree_depth(parents: &[ClassId], class: ClassId) -> bool {
+    parents.len() < 6 && class.0 % 2 == 1
+}
+
+/// The same tree without what `info` does not honour in classes of their kind.
+fn without_refused(info: &SchedulerInfo, tree: Hierarchy) -> Hierarchy {
+    let mut plain = Hierarchy::builder(tree.link());
+    for class in tree.classes() {
+        let mut config = *tree.config(class);
+        for (_, feature) in info.unsupported(&tree).filter(|&(other, _)| other == class) {
+            match feature {
+                Feature::Burst | Feature::LatencyBurst => config.burst = None,
+                Feature::CeilingBurst => config.ceiling_burst = None,
+                _ => {}
+            }
+        }
+        if !tree.is_leaf(class) {
+            // Curves, contracts and queues are for leaves.
+            (config.real_time, config.contract, config.latency_critical) = (None, None, false);
+            config.queue = QueueKind::Fifo;
+            config.burst = config.burst.filter(|_| info.supports(Feature::Burst));
+        }
+        plain.add(tree.parent(class).expect("not the root"), config).expect("a class");
+    }
+    plain.build().expect("a tree")
+}

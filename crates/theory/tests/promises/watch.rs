@@ -1,0 +1,237 @@
+//! What is watched while a tree is played: traffic within its limits, fairness, gaps.
+
+use std::collections::VecDeque;
+
+use fairlink_core::{ClassId, Fairness as Kind, Hierarchy, Nanos, Packet, PerWindow, SchedulerInfo};
+use fairlink_theory::latency::{DelayBound, Traffic};
+use fairlink_theory::promises::Promised;
+use fairlink_theory::to_f64;
+
+use crate::path;
+use crate::trees::LINK;
+
+/// Holds a class to the traffic that its delay bound is for.
+pub(crate) enum Kept {
+    /// Tokens in bits times 10^9; the burst; bit/s; when they were counted.
+    Bucket { tokens: u128, burst: u128, rate: u64, counted: Nanos },
+    /// What was sent in the last interval.
+    Window { amount: PerWindow, every: Nanos, sent: VecDeque<(Nanos, u64)> },
+}
+
+impl Kept {
+    pub(crate) fn new(bound: &DelayBound) -> Self {
+        match bound.traffic {
+            Traffic::Bucket { burst, rate_bps } => {
+                let burst = u128::from(burst) * 8_000_000_000;
+                Self::Bucket { tokens: burst, burst, rate: rate_bps, counted: Nanos::ZERO }
+            }
+            Traffic::Window { amount, every } => Self::Window { amount, every, sent: VecDeque::new() },
+        }
+    }
+
+    /// Whether a packet of `len` bytes may be sent at `now`; it counts as sent then.
+    pub(crate) fn takes(&mut self, now: Nanos, len: u32) -> bool {
+        match self {
+            Self::Bucket { tokens, burst, rate, counted } => {
+                *tokens = (*tokens + u128::from(*rate) * u128::from((now - *counted).0)).min(*burst);
+                *counted = now;
+                let cost = u128::from(len) * 8_000_000_000;
+                let fits = cost <= *tokens;
+                *tokens -= if fits { cost } else { 0 };
+                fits
+            }
+            Self::Window { amount, every, sent } => {
+                while sent.front().is_some_and(|&(at, _)| at.saturating_add(*every) <= now) {
+                    sent.pop_front();
+                }
+                let (most, own) = match amount {
+                    PerWindow::Packets(most) => (*most, 1),
+                    PerWindow::Bytes(most) => (*most, u64::from(len)),
+                };
+                let fits = sent.iter().map(|&(_, amount)| amount).sum::<u64>() + own <= most;
+                if fits {
+                    sent.push_back((now, own));
+                }
+                fits
+            }
+        }
+    }
+}
+
+/// Two siblings, and how far they have been apart since both are backlogged.
+struct Pair {
+    siblings: (ClassId, ClassId),
+    range: Option<(f64, f64)>,
+}
+
+/// Watches siblings and visits.
+pub(crate) struct Fairness<'a> {
+    info: &'a SchedulerInfo,
+    tree: &'a Hierarchy,
+    promised: &'a Promised,
+    pairs: Vec<Pair>,
+    served: Vec<f64>,
+    backlog: Vec<u64>,
+}
+
+impl<'a> Fairness<'a> {
+    pub(crate) fn new(info: &'a SchedulerInfo, tree: &'a Hierarchy, promised: &'a Promised) -> Self {
+        let mut held_back: Vec<bool> =
+            (0..tree.len()).map(|at| tree.config(ClassId(at as u32)).ceiling.is_some()).collect();
+        for class in tree.classes().rev() {
+            let parent = tree.parent(class).expect("not the root");
+            held_back[parent.index()] |= held_back[class.index()];
+        }
+        let leaves_only = promised.fairness.as_ref().is_some_and(|fairness| fairness.leaves_only);
+        let watched = |class: ClassId| !held_back[class.index()] && (!leaves_only || tree.is_leaf(class));
+        let mut pairs = Vec::new();
+        for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            let children: Vec<ClassId> =
+                tree.children(parent).iter().copied().filter(|&child| watched(child)).collect();
+            for (at, &one) in children.iter().enumerate() {
+                pairs.extend(children[at + 1..].iter().map(|&other| Pair { siblings: (one, other), range: None }));
+            }
+        }
+        Self { info, tree, promised, pairs, served: vec![0.0; tree.len()], backlog: vec![0; tree.len()] }
+    }
+
+    pub(crate) fn arrived(&mut self, leaf: ClassId, _: Nanos) {
+        path(self.tree, leaf).for_each(|class| self.backlog[class.index()] += 1);
+    }
+
+    /// A packet of `leaf` was dropped from its queue.
+    pub(crate) fn gone(&mut self, leaf: ClassId) {
+        for class in path(self.tree, leaf) {
+            self.backlog[class.index()] -= 1;
+            if self.backlog[class.index()] == 0 {
+                self.forget(class);
+            }
+        }
+    }
+
+    fn forget(&mut self, class: ClassId) {
+        for pair in &mut self.pairs {
+            if pair.siblings.0 == class || pair.siblings.1 == class {
+                pair.range = None;
+            }
+        }
+    }
+
+    pub(crate) fn sent(&mut self, packet: &Packet, _: Nanos, _: Nanos) {
+        let classes: Vec<ClassId> = path(self.tree, packet.class).collect();
+        for &class in &classes {
+            self.served[class.index()] += f64::from(packet.len);
+        }
+        self.look(Nanos::ZERO, 0);
+        for &class in &classes {
+            self.backlog[class.index()] -= 1;
+            if self.backlog[class.index()] == 0 {
+                self.forget(class);
+            }
+        }
+    }
+
+    /// Looks at all pairs.
+    pub(crate) fn look(&mut self, _: Nanos, seed: u64) {
+        let share = |class: ClassId| self.tree.share_all_busy(class) as f64;
+        for Pair { siblings, range } in &mut self.pairs {
+            let (one, other) = *siblings;
+            if self.backlog[one.index()] == 0 || self.backlog[other.index()] == 0 {
+                continue;
+            }
+            // Per weight as run, and by the guarantee where weights are used as they are written.
+            let weight = |class: ClassId| match self.promised.weights[class.index()] {
+                Some(weight) => weight.as_run,
+                None => share(class),
+            };
+            let apart = self.served[one.index()] / weight(one) - self.served[other.index()] / weight(other);
+            let (low, high) = range.get_or_insert((apart, apart));
+            (*low, *high) = (low.min(apart), high.max(apart));
+            let limit = match (self.info.promises.fairness, &self.promised.fairness) {
+                (_, Some(fairness)) => {
+                    for class in [one, other] {
+                        let of_class = fairness.of_classes.get(class.index()).copied().flatten();
+                        let most = of_class.map_or(f64::INFINITY, |of_class| of_class.bytes);
+                        let bytes = (*high - *low) * weight(class);
+                        assert!(bytes <= most * (1.0 + 1e-9), "{}: {class:?} {bytes} of {most} B", self.info.name);
+                    }
+                    to_f64(&fairness.bytes_per_weight.value)
+                }
+                (Some(Kind::PacketEach), None) => f64::from(LINK.1) / share(one) + f64::from(LINK.1) / share(other),
+                _ => continue,
+            };
+            assert!(
+                *high - *low <= limit * (1.0 + 1e-9),
+                "{}, tree {seed}: {one:?} and {other:?} are {} of {limit} apart\n{:#?}",
+                self.info.name,
+                *high - *low,
+                self.tree
+            );
+        }
+    }
+}
+
+/// Watches W_i(t1, t2) >= (rho_i / r) W(t1, t2) - index.
+pub(crate) struct WorstCase<'a> {
+    name: &'a str,
+    tree: &'a Hierarchy,
+    /// By class: the index; what the class is ahead of its share by, and the most of it since it is backlogged.
+    classes: Vec<Option<(f64, f64, Option<f64>)>>,
+    backlog: Vec<u64>,
+}
+
+impl<'a> WorstCase<'a> {
+    pub(crate) fn new(name: &'a str, tree: &'a Hierarchy, promised: &Promised) -> Self {
+        let index = |index: &Option<num_rational::BigRational>| Some((to_f64(index.as_ref()?), 0.0, None));
+        Self { name, tree, classes: promised.worst_case.iter().map(index).collect(), backlog: vec![0; tree.len()] }
+    }
+
+    pub(crate) fn arrived(&mut self, leaf: ClassId) {
+        for class in path(self.tree, leaf) {
+            self.backlog[class.index()] += 1;
+        }
+    }
+
+    pub(crate) fn gone(&mut self, leaf: ClassId) {
+        for class in path(self.tree, leaf) {
+            self.backlog[class.index()] -= 1;
+        }
+    }
+
+    pub(crate) fn sent(&mut self, packet: &Packet) {
+        for class in self.tree.classes() {
+            let share = self.tree.share_all_busy(class) as f64 / (1u128 << 64) as f64;
+            if let Some((_, ahead, _)) = &mut self.classes[class.index()] {
+                *ahead -= share * f64::from(packet.len);
+            }
+        }
+        for class in path(self.tree, packet.class) {
+            if let Some((_, ahead, _)) = &mut self.classes[class.index()] {
+                *ahead += f64::from(packet.len);
+            }
+        }
+        self.look(0);
+        for class in path(self.tree, packet.class) {
+            self.backlog[class.index()] -= 1;
+        }
+    }
+
+    pub(crate) fn look(&mut self, seed: u64) {
+        for class in self.tree.classes() {
+            let Some((index, ahead, most)) = &mut self.classes[class.index()] else { continue };
+            if self.backlog[class.index()] == 0 {
+                *most = None;
+                continue;
+            }
+            let highest = most.map_or(*ahead, |most: f64| most.max(*ahead));
+            *most = Some(highest);
+            assert!(
+                highest - *ahead <= *index * (1.0 + 1e-9) + 1e-3,
+                "{}, tree {seed}: {class:?} is {} of {index} B behind\n{:#?}",
+                self.name,
+                highest - *ahead,
+                self.tree
+            );
+        }
+    }
+}
