@@ -6,6 +6,7 @@ use fairlink_config::demand::parse_demand;
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::{LinkFile, Problem, Problems, ReadOptions};
 use fairlink_core::{ClassId, Leniency};
+use fairlink_theory::promises::largest_share_error;
 use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 
@@ -54,6 +55,16 @@ pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, Failure> {
     let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
     warn(std::mem::take(&mut link.warnings).into_iter().filter(concerns_the_tree));
     Ok(link)
+}
+
+/// A share that comes out wrong by more than this, relative to it, is worth a warning.
+const WRONG_SHARE: f64 = 0.01;
+
+/// A warning where the link's scheduler gives a class another share than the one written.
+pub(crate) fn share_warning(link: &LinkFile) -> Result<Option<Problem>, Failure> {
+    let error = largest_share_error(link.info(), &link.tree).map_err(Failure::failed)?;
+    let wrong = error.filter(|(_, error)| error.abs() > WRONG_SHARE);
+    Ok(wrong.map(|(class, error)| link.share_warning(class, error)))
 }
 
 fn concerns_the_tree(warning: &Problem) -> bool {

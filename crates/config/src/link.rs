@@ -299,6 +299,17 @@ impl LinkFile {
         Problems::one(Problem::error(&self.source, self.span(class), ProblemKind::Refused { message }))
     }
 
+    /// A warning that the scheduler gives `class` a share among its siblings that is off the one written by `error`, relative to it.
+    #[must_use]
+    pub fn share_warning(&self, class: ClassId, error: f64) -> Problem {
+        let kind = ProblemKind::ShareError {
+            name: self.names.name(class).to_owned(),
+            scheduler: self.scheduler.clone(),
+            percent: format!("{:+.1}", error * 100.0),
+        };
+        Problem::new(Severity::Warning, &self.source, self.span(class), kind)
+    }
+
     /// The place of a class's name in the file, in bytes; of the link, its table.
     #[must_use]
     pub fn span(&self, class: ClassId) -> Option<Span> {

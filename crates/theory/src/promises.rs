@@ -110,6 +110,20 @@ pub fn promised(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Promised, Prom
     }
 }
 
+/// The class whose share among its siblings is the farthest from the one written, and by how much, where `info` runs with
+/// weights that were changed to fit a round; `None` where it does not, or where nothing is far enough from it to be told apart.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn largest_share_error(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Option<(ClassId, f64)>, OutOfMemory> {
+    let Some(Fairness::Rounds) = info.promises.fairness else { return Ok(None) };
+    let run = RunWeights::of(tree)?;
+    let credits: Vec<u64> = (0..tree.len()).map(|index| run.credits(ClassId(index as u32))).collect();
+    let weights = run_weights(tree, &credits);
+    let errors = tree.classes().filter_map(|class| Some((class, weights[class.index()]?.error)));
+    Ok(errors.reduce(|worst, error| if error.1.abs() > worst.1.abs() { error } else { worst }))
+}
+
 /// \[hls\] Theorems 3 and 5.
 fn rounds(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
     let run = RunWeights::of(tree)?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::human;
-use crate::link::{Finding, indented, parent_name, warn};
+use crate::link::{Finding, indented, parent_name, share_warning, warn};
 use crate::out::Out;
 
 mod bounds;
@@ -86,7 +86,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         let admission = matches!(error, BuildError::NotAdmitted { .. }).then(|| Admission::of(&link)).flatten();
         return refuse(link.explain(&error), admission, out);
     }
-    let warnings = std::mem::take(&mut link.warnings);
+    let mut warnings = std::mem::take(&mut link.warnings);
+    warnings.extend(share_warning(&link)?);
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
     if out.json {
         return out.document(&Sound {

@@ -19,7 +19,7 @@ use crate::args::{choice, time};
 use crate::failure::Failure;
 use crate::human;
 use crate::interrupt::stop_flag;
-use crate::link::warn;
+use crate::link::{share_warning, warn};
 use crate::out::{Out, note};
 
 /// How long the data thread has for an answer to SIGUSR1.
@@ -93,7 +93,7 @@ impl Args {
         let leniency = if self.lenient { Leniency::Ignore } else { Leniency::Refuse };
         let options = ReadOptions { leniency, scheduler: self.scheduler.as_deref() };
         let mut link = LinkFile::read(&self.link, &options)?;
-        warn(std::mem::take(&mut link.warnings));
+        warn(std::mem::take(&mut link.warnings).into_iter().chain(share_warning(&link)?));
         let mut config = GatewayConfig::from_link_file(&link, &self.input, &self.output)?;
         config.leniency = leniency;
         config.pacing = self.pacing;

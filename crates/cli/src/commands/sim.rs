@@ -16,7 +16,7 @@ use fairlink_sim::{Change, LinkPool, Links, Observer, Options, Report, SimError,
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
-use crate::link::warn;
+use crate::link::{share_warning, warn};
 use crate::out::{Out, note};
 use crate::{human, interrupt};
 
@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let mut file = Scenario::read(&args.scenario, &options)?;
     warn(std::mem::take(&mut file.warnings));
     warn(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
+    warn(share_warning(&file.link)?);
     for peer in &mut file.peers {
         warn(std::mem::take(&mut peer.link.warnings).into_iter().filter(concerns_a_simulation));
     }

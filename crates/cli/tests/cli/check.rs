@@ -64,6 +64,52 @@ fn check_prints_the_rounding_error_of_a_share() {
 }
 
 #[test]
+fn weights_too_far_apart_for_the_arithmetic_are_warned_of() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        r#"
+        link = { rate = "1gbit" }
+        class = [{ name = "tiny", weight = 1 }, { name = "huge", weight = 1000000000000 }]
+        "#,
+    );
+    let json = fairlink(&["check", &link, "--json"]).json();
+    let warning = json["warnings"][0]["message"].as_str().expect("a warning");
+    assert!(warning.contains("\"tiny\"") && warning.contains("+5860.5 %"), "{warning}");
+    // Other schedulers use weights as they are written.
+    let json = fairlink(&["check", &link, "--scheduler", "wfq", "--json"]).quiet().json();
+    assert_eq!(json["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn a_bound_is_for_the_traffic_that_stands_beside_it_and_gone_where_there_is_none() {
+    let dir = Scratch::new();
+    let bound = |scheduler: &str, class: usize, classes: &str| {
+        let text = format!("link = {{ rate = \"8mbit\" }}\nclass = [{classes}]\n");
+        let json = fairlink(&["check", &dir.write("link.toml", &text), "--scheduler", scheduler, "--json"]).json();
+        let entry = &json["classes"][class];
+        (entry["delay_bound_s"].as_f64(), entry["delay_bound_for"].clone())
+    };
+    let quanta = r#"{ name = "a", guarantee = "4mbit", quantum = "1500B" }, { name = "b", guarantee = "4mbit", quantum = "15000B" }"#;
+    let (_, traffic) = bound("drr", 0, quanta);
+    // 1500 of 16500 bytes of a round, not its guarantee.
+    assert_eq!(traffic["rate_bps"], 727_272);
+    let ceilings = r#"
+        { name = "c", guarantee = "4mbit", ceiling = "5mbit" }, { name = "x", parent = "c", latency_critical = true },
+        { name = "y", guarantee = "4mbit" }"#;
+    assert_eq!(bound("hls", 1, ceilings).0, None);
+    assert!(bound("hls", 2, ceilings).0.is_some());
+    let codel = r#"{ name = "a", weight = 1, queue = "fq_codel" }, { name = "b", weight = 1, queue = "codel" }"#;
+    assert_eq!(bound("wf2q+", 0, codel).0, None);
+    assert!(bound("wf2q+", 1, codel).0.is_some());
+    let flat_first =
+        r#"{ name = "a", weight = 1, real_time = { m2 = "2mbit", d = "10ms" } }, { name = "b", weight = 1 }"#;
+    let (seconds, traffic) = bound("hfsc", 0, flat_first);
+    assert!((seconds.expect("a bound") - (0.010 + 0.006 + 0.0015)).abs() < 1e-9);
+    assert_eq!(traffic, serde_json::json!({"burst_bytes": 1500, "rate_bps": 2_000_000}));
+}
+
+#[test]
 fn a_latency_critical_class_is_never_delayed_beyond_what_check_prints() {
     let file = scenario("voice.toml");
     let json = fairlink(&["check", &file, "--json"]).quiet().json();

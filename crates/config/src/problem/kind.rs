@@ -240,6 +240,18 @@ pub enum ProblemKind {
         /// Its reason.
         message: String,
     },
+    /// Weights too far apart for the scheduler's arithmetic.
+    #[error(
+        "{scheduler} runs \"{name}\" with a share that is {percent} % off, because its siblings weigh so much more or less"
+    )]
+    ShareError {
+        /// The class.
+        name: String,
+        /// The scheduler.
+        scheduler: String,
+        /// How far, relative to the share.
+        percent: String,
+    },
     /// A match that cannot be read.
     #[error("the match is not understood: {error}")]
     Match {
@@ -339,6 +351,7 @@ impl ProblemKind {
             None => format!("there are: {known}"),
         };
         Some(match self {
+            Self::ShareError { .. } => "keep the weights or guarantees of siblings within 1 : 100,000,000".to_owned(),
             Self::Unreadable { .. } => "check the path and the permissions".to_owned(),
             Self::NotText { .. } => "save the file as UTF-8".to_owned(),
             Self::MissingKey { example, .. } => format!("write {example}"),

@@ -22,7 +22,7 @@
 //! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets. 0 <= d_i < L_max between
 //! visits, 0 while a leaf is empty.
 //! **Bounds.** For whole weights, without a common divisor among siblings: between two visits of a child there are at most ceil(w_j
-//! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 for the numbers of visits while both have packets. From that
+//! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 / w_i + 1 / w_j for the numbers of visits while both have packets. From that
 //! follow Lemma 9, Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
 //! deficits add up, and a leaf that empties forgets what was left of its quantum.
 //! **Overflow budget.** As in `parts::virtual_time`. Deficits are below 2^21 bytes.
