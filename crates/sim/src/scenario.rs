@@ -401,7 +401,7 @@ pub(crate) fn solve(
     }
     let solve = |phase: &Interval| {
         let exact = Allocation::solve(tree, &demand(phase.start));
-        exact.classes().iter().map(|class| to_f64(&class.allocation)).collect()
+        exact.classes().map(|class| to_f64(&class.allocation)).collect()
     };
     phases.iter().map(solve).collect()
 }
