@@ -89,7 +89,7 @@ impl Explanation {
         let Some(step) = self.steps.last() else { return text };
         let this = name(step.class);
         let reasons = self.limited_by.iter().enumerate().map(|(at, &class)| match class {
-            class if class == step.class && class != ClassId::ROOT => format!("its {}", self.limit_of(class)),
+            class if class == step.class && class != ClassId::ROOT => format!("its own {}", self.limit_of(class)),
             class if class != ClassId::ROOT && at + 1 == self.limited_by.len() => {
                 format!("the {} of {}", self.limit_of(class), name(class))
             }
@@ -155,7 +155,7 @@ impl Step {
             (None, _) => Ok(()),
             (Some(_), _) if self.class == ClassId::ROOT => write!(text, ", the rate of the link"),
             (Some(by), _) if *by == self.class => {
-                write!(text, ", its {}", self.limit.map_or("limit", |limit| limit.kind.as_str()))
+                write!(text, ", its own {}", self.limit.map_or("limit", |limit| limit.kind.as_str()))
             }
             (Some(by), Some(share)) => {
                 let by = name(*by);
@@ -268,8 +268,8 @@ A1 is limited by A, then by link.
         let expected = "\
 link: wants all it can get, gets 1 Gbit/s, the rate of the link
   B: wants 50 Mbit/s, gets 50 Mbit/s; shares by weight with: A, C
-    B2: wants all it can get, gets 50 Mbit/s, its ceiling; idle: B1
-B2 is limited by its ceiling.
+    B2: wants all it can get, gets 50 Mbit/s, its own ceiling; idle: B1
+B2 is limited by its own ceiling.
 ";
         let busy = [4, 5, 7, 3].map(|class| (class, Request::Unlimited));
         assert_eq!(explain(&busy, 7), expected);
@@ -284,7 +284,7 @@ B2 is limited by its ceiling.
             .unwrap()
             .text(|class| ["link", "A", "B", "A1"][class.index()].into());
         assert!(text.contains("gets 50 Mbit/s, its own rate (bounded); idle: B\n"), "{text}");
-        assert!(text.ends_with("A1 is limited by the own rate (bounded) of A.\n"), "{text}");
+        assert!(text.ends_with("A1 is limited by the rate (bounded) of A.\n"), "{text}");
     }
 
     #[test]

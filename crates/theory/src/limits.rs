@@ -29,14 +29,14 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// In running text, after "its" or "the": `ceiling`, `upper limit`, `own rate (bounded)`, `own rate (isolated)`.
+    /// In running text, after "its own" or "the": `ceiling`, `upper limit`, `rate (bounded)`, `rate (isolated)`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ceiling => "ceiling",
             Self::UpperLimit => "upper limit",
-            Self::Bounded => "own rate (bounded)",
-            Self::Isolated => "own rate (isolated)",
+            Self::Bounded => "rate (bounded)",
+            Self::Isolated => "rate (isolated)",
         }
     }
 }

@@ -6,7 +6,10 @@ use fairlink_config::link::{LinkFile, ReadOptions};
 use fairlink_config::problem::Problems;
 use fairlink_config::units::show_memory;
 use fairlink_core::{BuildError, ClassId, Leniency, Members, Share};
+use fairlink_theory::hmm::Allocation;
+use fairlink_theory::limits::Limits;
 use fairlink_theory::promises::{Promised, promised};
+use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
 use serde::Serialize;
 
@@ -14,6 +17,7 @@ use crate::failure::Failure;
 use crate::human;
 use crate::link::{Finding, indented, parent_name, warn};
 use crate::out::Out;
+use crate::rows::{Each, RowArgs, summary};
 
 mod bounds;
 
@@ -30,14 +34,16 @@ pub(crate) struct Args {
     /// Warn of what the scheduler cannot honour instead of refusing it.
     #[arg(long)]
     lenient: bool,
+    #[command(flatten)]
+    rows: RowArgs,
 }
 
 #[derive(Serialize)]
-struct Sound<'a> {
+struct Sound<'a, C> {
     valid: bool,
     scheduler: &'a str,
     link_bps: u64,
-    classes: Vec<Entry<'a>>,
+    classes: C,
     bounds: Bounds<'a>,
     /// Bytes that the scheduler with its queues takes at most.
     memory_bytes: u64,
@@ -66,6 +72,7 @@ struct Entry<'a> {
     /// How far the share that this weight gives is from the one written, relative to it.
     weight_error: Option<f64>,
     ceiling_bps: Option<u64>,
+    /// What the fluid ideal gives it when every leaf is greedy, within the limits that the scheduler honours; rounded down.
     share_all_busy_bps: u64,
     /// By how many bytes the class may be behind its share of what the link has sent, while it is backlogged.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,12 +99,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let warnings = std::mem::take(&mut link.warnings);
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
+    let limits = Limits::honoured_by(link.info(), &link.tree);
+    let busy = Allocation::within(limits, &link.tree, &Demand::uniform(&link.tree, Request::Unlimited));
     if out.json {
+        let rows = args.rows.in_json(&link)?;
         return out.document(&Sound {
             valid: true,
             scheduler: &link.scheduler,
             link_bps: link.tree.link().rate.bps(),
-            classes: link.tree.classes().map(|class| entry(&link, &promised, class)).collect(),
+            classes: Each { len: rows.len(), item: |row| entry(&link, &promised, &busy, rows.at(row)) },
             bounds: Bounds::of(&promised, &link),
             memory_bytes,
             admission: Admission::of(&link),
@@ -105,7 +115,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         });
     }
     warn(warnings);
-    text(&link, &promised, memory_bytes, out)
+    text(&link, &promised, &busy, memory_bytes, &args.rows, out)
 }
 
 fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Result<(), Failure> {
@@ -117,7 +127,7 @@ fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Re
     Err(problems.into())
 }
 
-fn entry<'a>(link: &'a LinkFile, promised: &Promised, class: ClassId) -> Entry<'a> {
+fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Allocation, class: ClassId) -> Entry<'a> {
     let config = link.tree.config(class);
     let weight = promised.weights[class.index()];
     Entry {
@@ -131,13 +141,21 @@ fn entry<'a>(link: &'a LinkFile, promised: &Promised, class: ClassId) -> Entry<'
         weight: weight.map(|weight| weight.as_run),
         weight_error: weight.map(|weight| weight.error),
         ceiling_bps: config.ceiling.map(|rate| rate.bps()),
-        share_all_busy_bps: link.tree.rate_all_busy(class),
+        share_all_busy_bps: busy.floor_bps(class),
         worst_case_fairness_bytes: promised.worst_case[class.index()].as_ref().map(to_f64),
         delay_bound_s: promised.delays[class.index()].as_ref().map(|bound| to_f64(&bound.seconds)),
     }
 }
 
-fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) -> Result<(), Failure> {
+fn text(
+    link: &LinkFile,
+    promised: &Promised,
+    busy: &Allocation,
+    memory_bytes: u64,
+    rows: &RowArgs,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let rows = rows.in_text(link)?;
     let info = link.info();
     let head = link.tree.link();
     out.line(format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary))?;
@@ -164,7 +182,8 @@ fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) 
     if delays {
         columns.push("delay at most");
     }
-    let rows = link.tree.classes().map(|class| {
+    let row = |row: usize| {
+        let class = rows.at(row);
         let config = link.tree.config(class);
         let share = match config.share {
             Some(Share::Guarantee(rate)) => human::rate(rate.bps() as f64),
@@ -172,7 +191,7 @@ fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) 
             None => "-".to_owned(),
         };
         let ceiling = config.ceiling.map_or_else(|| "-".to_owned(), |rate| human::rate(rate.bps() as f64));
-        let busy = human::rate(link.tree.rate_all_busy(class) as f64);
+        let busy = human::rate(busy.floor_bps(class) as f64);
         let mut row = vec![indented(link, class), share, ceiling, busy];
         let weight = promised.weights[class.index()];
         row.extend(weight.into_iter().flat_map(|weight| [bounds::weight(weight), human::tiny(weight.error)]));
@@ -185,8 +204,11 @@ fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) 
             row.push(or_dash(bound.map(|bound| human::time(to_f64(&bound.seconds)))));
         }
         row
-    });
-    out.table(&columns, rows.collect(), 1..columns.len())?;
+    };
+    out.rows(&columns, rows.len(), row, 1..columns.len())?;
+    if rows.summarised {
+        summary(link, &rows, "share", |class| busy.floor_bps(class), out)?;
+    }
     out.line("")?;
     let in_words = Bounds::of(promised, link);
     bounds::lines(promised, &in_words, info).iter().try_for_each(|line| out.line(line))?;
