@@ -343,8 +343,7 @@ impl Scenario {
         let ids = stage.ids(self.names.len());
         let mut demand = Demand::uniform(stage.tree, Request::Rate(0));
         for source in &self.sources {
-            let active = source.active_until(self.duration);
-            if !active.iter().any(|interval| interval.start <= at && at < interval.end) {
+            if !source.is_active(at, self.duration) {
                 continue;
             }
             let Some(class) = ids.get(source.class.index()).copied().flatten() else { continue };
