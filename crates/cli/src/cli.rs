@@ -2,10 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, check, completions, demo, explain, man, sim};
+use crate::commands::{bench, check, completions, demo, explain, fluid, man, sim};
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, receive};
-use crate::link::FluidArgs;
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
@@ -31,7 +30,7 @@ pub(crate) enum Command {
     /// Check a link file, and print what its scheduler promises: shares, weights as run, bounds.
     Check(check::Args),
     /// Compute what every class should get: the hierarchical max-min fair allocation, exact, ceilings respected.
-    Fluid(FluidArgs),
+    Fluid(fluid::Args),
     /// Say why a class gets what it gets.
     Explain(explain::Args),
     /// Simulate a scenario under one scheduler, or several side by side.

@@ -13,6 +13,7 @@ mod human;
 mod interrupt;
 mod link;
 mod out;
+mod rows;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ pub(crate) mod picture;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
 
-use console::Term;
+use console::{Term, measure_text_width};
 use fairlink_lab::table::lines;
 use serde::Serialize;
 use supports_unicode::Stream;
@@ -49,6 +49,35 @@ impl Out {
         right: Range<usize>,
     ) -> Result<(), Failure> {
         lines(head, rows, right).iter().try_for_each(|line| self.line(line))
+    }
+
+    /// A table of rows that are made twice, once to see how wide the columns are: there may be millions of them. Its head and cells
+    /// stand as in [`Out::table`].
+    pub(crate) fn rows(
+        &mut self,
+        head: &[impl AsRef<str>],
+        count: usize,
+        row: impl Fn(usize) -> Vec<String>,
+        right: Range<usize>,
+    ) -> Result<(), Failure> {
+        let mut widths: Vec<usize> = head.iter().map(|title| measure_text_width(title.as_ref())).collect();
+        for cells in (0..count).map(&row) {
+            widths.iter_mut().zip(&cells).for_each(|(width, cell)| *width = (*width).max(measure_text_width(cell)));
+        }
+        let mut text = String::new();
+        let head: Vec<String> = head.iter().map(|title| title.as_ref().to_owned()).collect();
+        for cells in std::iter::once(head).chain((0..count).map(row)) {
+            text.clear();
+            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                let blanks = width - measure_text_width(cell);
+                let before = if right.contains(&column) { blanks } else { 0 };
+                text.extend(std::iter::repeat_n(' ', before));
+                text.push_str(cell);
+                text.extend(std::iter::repeat_n(' ', blanks - before + 2));
+            }
+            self.line(text.trim_end())?;
+        }
+        Ok(())
     }
 
     /// Whether to colour text.

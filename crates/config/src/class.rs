@@ -1,11 +1,12 @@
 //! One `[[class]]` of a link file.
 
 use fairlink_core::{
-    ClassConfig, Contract, Feature, LeakyBucket, MAX_WEIGHT, Nanos, QueueKind, QueueLimits, Rate, ServiceCurve, Share,
+    ClassConfig, ClassId, Contract, Feature, LeakyBucket, MAX_WEIGHT, Nanos, QueueKind, QueueLimits, Rate,
+    ServiceCurve, Share,
 };
 
 use crate::matching::Match;
-use crate::names::refusal;
+use crate::names::{Names, refusal};
 use crate::problem::{Log, ProblemKind, Span};
 use crate::reader::{Table, Value};
 use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
@@ -60,21 +61,91 @@ const FEATURES: [(&str, Feature); 17] = [
     ("pool", Feature::Pool),
 ];
 
-/// A class as written, before it has a place in the tree.
+/// A place in a file, in half the room of a [`Span`]: files are shorter than 2^32 bytes ([`crate::reader::MAX_FILE`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    start: u32,
+    end: u32,
+}
+
+impl From<Span> for Place {
+    fn from(span: Span) -> Self {
+        Self { start: span.start as u32, end: span.end as u32 }
+    }
+}
+
+impl Place {
+    pub(crate) fn span(self) -> Span {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// A class as written, before it has a place in the tree. What few classes have stands in lists of [`RawClasses`].
 #[derive(Debug)]
-pub(crate) struct RawClass<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) name_span: Span,
-    pub(crate) parent: Option<(&'a str, Span)>,
-    /// The place of the guarantee or weight, or of the name where there is neither.
-    pub(crate) share_span: Span,
+pub(crate) struct RawClass {
     pub(crate) config: ClassConfig,
-    /// The places of what a scheduler may not be able to honour; the first of each kind.
-    pub(crate) features: Vec<(Feature, Span)>,
-    /// What only a leaf may set.
-    pub(crate) leaf_only: Option<(&'static str, Span)>,
-    pub(crate) matches: Vec<(Match, Span)>,
-    pub(crate) pool: Option<(&'a str, Span)>,
+    pub(crate) name_at: Place,
+    /// The place of the guarantee or weight, or of the name where there is neither.
+    pub(crate) share_at: Place,
+    /// The name of its parent in `RawClasses::parents`, and where the file has it.
+    parent: Option<(Place, Place)>,
+}
+
+/// All classes as written, in file order; positions count from 0.
+#[derive(Debug)]
+pub(crate) struct RawClasses {
+    pub(crate) all: Vec<RawClass>,
+    /// The class at position i has the id i + 1 here, the link has 0.
+    pub(crate) names: Names,
+    /// Classes whose name another has already, with the position of that.
+    pub(crate) duplicates: Vec<(usize, usize)>,
+    /// Names of parents; siblings in a row share one.
+    parents: String,
+    /// By position: the places of what a scheduler may not be able to honour; the first of each kind.
+    pub(crate) features: Vec<(u32, Feature, Place)>,
+    /// By position: the first setting that only a leaf may have.
+    pub(crate) leaf_only: Vec<(u32, &'static str, Place)>,
+    /// By position, in file order.
+    pub(crate) matches: Vec<(u32, Match, Place)>,
+    pub(crate) pools: Vec<(u32, String, Place)>,
+}
+
+impl RawClasses {
+    pub(crate) fn with_room(classes: usize) -> Self {
+        Self {
+            all: Vec::with_capacity(classes),
+            names: Names::new(classes),
+            duplicates: Vec::new(),
+            parents: String::new(),
+            features: Vec::new(),
+            leaf_only: Vec::new(),
+            matches: Vec::new(),
+            pools: Vec::new(),
+        }
+    }
+
+    pub(crate) fn name(&self, position: usize) -> &str {
+        self.names.name(ClassId(position as u32 + 1))
+    }
+
+    /// The name of a class's parent as written, and its place.
+    pub(crate) fn parent(&self, position: usize) -> Option<(&str, Span)> {
+        let (name, place) = self.all[position].parent?;
+        Some((&self.parents[name.span()], place.span()))
+    }
+
+    /// Keeps the name of a parent, which is often that of the class before.
+    fn keep_parent(&mut self, name: &str) -> Place {
+        let last = self.all.last().and_then(|class| class.parent).map(|(last, _)| last);
+        match last {
+            Some(last) if self.parents[last.span()] == *name => last,
+            _ => {
+                let start = self.parents.len();
+                self.parents.push_str(name);
+                (start..self.parents.len()).into()
+            }
+        }
+    }
 }
 
 /// What a class needs to know of the link.
@@ -83,10 +154,11 @@ pub(crate) struct LinkFacts {
     pub(crate) rate: Option<Rate>,
 }
 
-/// Reads one class. `None` where it has no usable name; everything that is wrong is in the log.
-pub(crate) fn read<'a>(table: &Table<'a, '_>, link: LinkFacts, log: &mut Log) -> Option<RawClass<'a>> {
+/// Reads one class and adds it to `classes`. `None` where it has no usable name; everything that is wrong is in the log.
+pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClasses, log: &mut Log) -> Option<()> {
     table.only(&KEYS, log);
     let config = config(table, link, log);
+    let position = classes.all.len() as u32;
     let matches = matches(table, log);
     let name = table.need("name", "name = \"...\"", log)?;
     let text = name.string("a name in quotes", log)?;
@@ -96,31 +168,31 @@ pub(crate) fn read<'a>(table: &Table<'a, '_>, link: LinkFacts, log: &mut Log) ->
     }
     let named = |key: &str, log: &mut Log| {
         let value = table.get(key)?;
-        Some((value.string("a name in quotes", log)?, value.span()))
+        Some((value.string("a name in quotes", log)?, Place::from(value.span())))
     };
     let parent = named("parent", log);
-    let pool = named("pool", log);
-    let mut features: Vec<(Feature, Span)> = Vec::new();
+    if let Some((pool, place)) = named("pool", log) {
+        classes.pools.push((position, pool.to_owned(), place));
+    }
+    let first = classes.features.len();
     for (key, feature) in FEATURES {
         if let Some(value) = table.get(key)
-            && !features.iter().any(|&(known, _)| known == feature)
+            && !classes.features[first..].iter().any(|&(_, known, _)| known == feature)
         {
-            features.push((feature, value.span()));
+            classes.features.push((position, feature, value.span().into()));
         }
     }
     let share = table.get("guarantee").or_else(|| table.get("weight")).unwrap_or(name);
-    let leaf_only = LEAF_KEYS.iter().find_map(|&key| Some((key, table.get(key)?.span())));
-    Some(RawClass {
-        name: text,
-        name_span: name.span(),
-        parent,
-        share_span: share.span(),
-        config,
-        features,
-        leaf_only,
-        matches,
-        pool,
-    })
+    let leaf_only = LEAF_KEYS.iter().find_map(|&key| Some((position, key, table.get(key)?.span().into())));
+    classes.leaf_only.extend(leaf_only);
+    classes.matches.extend(matches.into_iter().map(|(made, span)| (position, made, span.into())));
+    let parent = parent.map(|(name, place)| (classes.keep_parent(name), place));
+    if let Err(other) = classes.names.push(text) {
+        // The link's own name is refused above.
+        classes.duplicates.push((position as usize, other.index() - 1));
+    }
+    classes.all.push(RawClass { config, name_at: name.span().into(), share_at: share.span().into(), parent });
+    Some(())
 }
 
 fn config(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> ClassConfig {

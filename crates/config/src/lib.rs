@@ -20,6 +20,7 @@ pub mod link;
 pub mod matching;
 pub mod names;
 mod peers;
+mod pieces;
 pub mod problem;
 mod reader;
 pub mod scenario;

@@ -1,6 +1,8 @@
 //! Link files: a link, its scheduler and its tree of classes. `docs/link-files.md` is the users' reference.
 
 mod head;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,12 +12,12 @@ use fairlink_core::{
 };
 use miette::{NamedSource, Severity};
 
-use crate::class::{self, LinkFacts, RawClass};
+use crate::class::{self, LinkFacts, Place, RawClasses};
 use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
-use crate::reader::{self, Table, unknown_word};
+use crate::reader::{self, Table, Value, unknown_word};
 use crate::tree::{self, Built};
 use crate::units::show_size;
 
@@ -79,9 +81,9 @@ pub struct LinkFile {
     pub warnings: Vec<Problem>,
     source: Source,
     /// By id; of the link, its table.
-    spans: Vec<Span>,
+    places: Vec<Place>,
     /// In the order of ids.
-    features: Vec<(ClassId, Feature, Span)>,
+    features: Vec<(ClassId, Feature, Place)>,
     /// The place of the scheduler's name where the file has it.
     scheduler_span: Option<Span>,
     /// The place of the link's `buffer` where the file has it.
@@ -106,14 +108,13 @@ impl LinkFile {
     }
 
     fn from_source(source: Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        let mut log = Log::new(&source);
-        let document = reader::parse(source.inner(), &mut log)?;
-        let table = Table { place: "a link file", table: document.get_ref(), span: 0..0 };
-        table.only(&DOCUMENT_KEYS, &mut log);
-        match table.get("link").and_then(|value| value.value.get_ref().as_str()) {
-            Some(path) if !log.has_errors() => Self::read_from(&source, path, options),
-            _ => Self::from_table(&table, options, log),
-        }
+        reader::document(&source, "a link file", |table, mut log| {
+            table.only(&DOCUMENT_KEYS, &mut log);
+            match table.get("link").and_then(|value| value.value.get_ref().as_str()) {
+                Some(path) if !log.has_errors() => Self::read_from(&source, path, options),
+                _ => Self::from_table(table, options, log),
+            }
+        })
     }
 
     /// Reads the link of a scenario or of one of its peers: written there, or in the file that `link` names. `None` where it is
@@ -130,10 +131,10 @@ impl LinkFile {
             return Ok(None);
         };
         if let Some(path) = value.value.get_ref().as_str() {
-            if table.get("class").is_some() {
+            if let Some(span) = table.first_class() {
                 let why = "stand in the link file, which is named here".to_owned();
                 let help = "move them there, or write [link] here";
-                log.error(table.key_span("class"), ProblemKind::Misplaced { key: "class", why, help });
+                log.error(span, ProblemKind::Misplaced { key: "class", why, help });
             }
             return Self::read_from(log.source(), path, options).map(Some);
         }
@@ -154,11 +155,10 @@ impl LinkFile {
     fn read_from(other: &Source, path: &str, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         let path = Path::new(other.name()).parent().unwrap_or(Path::new("")).join(path);
         let source = reader::open(&path)?;
-        let mut log = Log::new(&source);
-        let document = reader::parse(source.inner(), &mut log)?;
-        let table = Table { place: "a link file", table: document.get_ref(), span: 0..0 };
-        table.only(&DOCUMENT_KEYS, &mut log);
-        Self::from_table(&table, options, log)
+        reader::document(&source, "a link file", |table, mut log| {
+            table.only(&DOCUMENT_KEYS, &mut log);
+            Self::from_table(table, options, log)
+        })
     }
 
     /// Reads `[link]` and `[[class]]` of a document.
@@ -179,7 +179,7 @@ impl LinkFile {
     fn assemble(document: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
         let source = Arc::clone(log.source());
         let head = Head::read(document, options, log)?;
-        let classes = classes(document, head.rate, log);
+        let mut classes = classes(document, head.rate, log);
         check_reach(&classes, log);
         if log.has_errors() {
             // Guarantees are not added up then: some may be missing because they could not be read.
@@ -187,26 +187,31 @@ impl LinkFile {
             return None;
         }
         let (rate, info) = (head.rate?, head.scheduler?);
-        let max_queued = head.max_queued.unwrap_or_else(|| default_queued(classes.len()));
+        let max_queued = head.max_queued.unwrap_or_else(|| default_queued(classes.all.len()));
         let link = LinkConfig { rate, max_packet: head.overhead.accounted(head.mtu), max_queued };
-        let Built { tree, names, order } = tree::build(&classes, link, head.rate_span.clone(), log)?;
-        let mut spans = vec![head.span.clone()];
-        let mut features = Vec::new();
-        let mut matches = Vec::new();
-        let mut pools = Vec::new();
-        for (id, &index) in tree.classes().zip(&order) {
-            let class = &classes[index];
-            spans.push(class.name_span.clone());
-            features.extend(class.features.iter().map(|(feature, span)| (id, *feature, span.clone())));
-            check_class(id, class, &tree, log);
-            pools.extend(class.pool.iter().map(|&(name, _)| (id, name.to_owned())));
+        let Built { tree, names, ids } = tree::build(&mut classes, link, head.rate_span.clone(), log)?;
+        let mut places = vec![Place::from(head.span.clone()); tree.len()];
+        for (class, &id) in classes.all.iter().zip(&ids) {
+            places[id.index()] = class.name_at;
+            check_buffer(id, class.name_at, &tree, log);
         }
-        // The first match of the file counts, and ids may be in another order than the file.
-        let mut ids = vec![ClassId::ROOT; classes.len()];
-        order.iter().zip(tree.classes()).for_each(|(&index, id)| ids[index] = id);
-        for (class, &id) in classes.iter().zip(&ids) {
-            matches.extend(class.matches.iter().map(|&(made, _)| (id, made)));
+        let id = |position: u32| ids[position as usize];
+        let named = |position: u32| names.name(id(position)).to_owned();
+        for &(position, key, place) in &classes.leaf_only {
+            if !tree.is_leaf(id(position)) {
+                log.error(place.span(), ProblemKind::LeafOnly { key, name: named(position) });
+            }
         }
+        for &(position, _, place) in &classes.pools {
+            check_pool(id(position), place, &tree, log);
+        }
+        let mut features: Vec<_> =
+            classes.features.iter().map(|&(position, feature, place)| (id(position), feature, place)).collect();
+        // Ids may be in another order than the file; the first of a class counts.
+        features.sort_by_key(|&(class, ..)| class);
+        let pools = classes.pools.iter().map(|(position, pool, _)| (id(*position), pool.clone())).collect();
+        // The first match of the file counts.
+        let matches = classes.matches.iter().map(|&(position, made, _)| (id(position), made)).collect();
         let mut file = Self {
             scheduler: info.name.to_owned(),
             tree,
@@ -219,7 +224,7 @@ impl LinkFile {
             pools,
             warnings: Vec::new(),
             source,
-            spans,
+            places,
             features,
             scheduler_span: head.scheduler_span,
             buffer_span: head.buffer_span,
@@ -266,7 +271,7 @@ impl LinkFile {
             return Ok(needed);
         }
         let kind = ProblemKind::TooLarge { scheduler: info.name, needed, limit: self.memory_limit };
-        let span = self.buffer_span.clone().unwrap_or_else(|| self.spans[0].clone());
+        let span = self.buffer_span.clone().unwrap_or_else(|| self.places[0].span());
         Err(Problems::one(Problem::error(&self.source, Some(span), kind)))
     }
 
@@ -276,7 +281,7 @@ impl LinkFile {
     /// Says how to name one.
     pub fn require_default(&self) -> Result<ClassId, Problems> {
         self.default_class.ok_or_else(|| {
-            let span = Some(self.spans[0].clone());
+            let span = Some(self.places[0].span());
             Problems::one(Problem::error(&self.source, span, ProblemKind::NoDefault))
         })
     }
@@ -313,7 +318,7 @@ impl LinkFile {
     /// The place of a class's name in the file, in bytes; of the link, its table.
     #[must_use]
     pub fn span(&self, class: ClassId) -> Option<Span> {
-        self.spans.get(class.index()).cloned()
+        self.places.get(class.index()).map(|place| place.span())
     }
 
     /// The file's name and text.
@@ -328,7 +333,7 @@ impl LinkFile {
             .iter()
             .take_while(|&&(other, ..)| other == class)
             .find(|&&(_, other, _)| other == feature)
-            .map(|(.., span)| span.clone())
+            .map(|&(.., place)| place.span())
             .or_else(|| self.span(class))
     }
 
@@ -402,7 +407,7 @@ impl LinkFile {
         unmatched.retain(|&class| Some(class) != default);
         if let (Some(&first), false) = (unmatched.first(), self.matches.is_empty()) {
             let kind = ProblemKind::NoMatch { name: self.names.name(first).to_owned(), more: unmatched.len() - 1 };
-            log.warn(self.spans[first.index()].clone(), kind);
+            log.warn(self.places[first.index()].span(), kind);
         }
         default
     }
@@ -454,67 +459,69 @@ fn default_queued(classes: usize) -> u32 {
     u32::try_from(classes.saturating_mul(4)).unwrap_or(u32::MAX).max(DEFAULT_QUEUED)
 }
 
-fn classes<'a>(document: &Table<'a, '_>, rate: Option<Rate>, log: &mut Log) -> Vec<RawClass<'a>> {
+fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawClasses {
     const EXPECTED: &str = "a table for each class: [[class]], in double brackets";
-    let Some(value) = document.need("class", "[[class]] and below it name = \"...\"", log) else { return Vec::new() };
     // Without a rate, shares of the link are read as if it had the largest, so that other errors are still found.
     let facts = LinkFacts { rate: rate.or(Some(Rate::MAX)) };
-    let tables = value.list(EXPECTED, log).unwrap_or_default();
-    let mut classes = Vec::with_capacity(tables.len());
-    for value in &tables {
+    let mut tables = 0;
+    let mut read = |value: Value<'_, '_>, classes: &mut RawClasses, log: &mut Log| {
+        tables += 1;
         if let Some(table) = value.table(class::PLACE, EXPECTED, log) {
-            classes.extend(class::read(&table, facts, log));
+            class::read(&table, facts, classes, log);
         }
-    }
+    };
+    let classes = match document.pieces() {
+        Some(pieces) => {
+            let mut classes = RawClasses::with_room(pieces.estimate());
+            pieces.each(|value| read(value, &mut classes, log));
+            classes
+        }
+        None => {
+            let value = document.need("class", "[[class]] and below it name = \"...\"", log);
+            let values = value.and_then(|value| value.list(EXPECTED, log)).unwrap_or_default();
+            let mut classes = RawClasses::with_room(values.len());
+            values.into_iter().for_each(|value| read(value, &mut classes, log));
+            classes
+        }
+    };
     // A class without a usable name leaves its children without a parent: errors that follow from it are not reported.
-    if classes.len() < tables.len() { Vec::new() } else { classes }
+    if classes.all.len() < tables { RawClasses::with_room(0) } else { classes }
 }
 
 /// Reports matches that are never the first to match.
-fn check_reach(classes: &[RawClass<'_>], log: &mut Log) {
+fn check_reach(classes: &RawClasses, log: &mut Log) {
     let mut reach = Reach::default();
-    let mut seen: Vec<(&RawClass<'_>, &(Match, Span))> = Vec::new();
-    for class in classes {
-        for made in &class.matches {
-            if let Some(earlier) = reach.add(&made.0) {
-                let (by, (earlier, span)) = seen[earlier];
-                let kind = ProblemKind::Unreachable { earlier: earlier.to_string(), name: by.name.to_owned() };
-                log.error_also(made.1.clone(), kind, span.clone(), "this comes first");
-            }
-            seen.push((class, made));
+    for (_, made, place) in &classes.matches {
+        if let Some(earlier) = reach.add(made) {
+            let (by, earlier, first) = &classes.matches[earlier];
+            let name = classes.name(*by as usize).to_owned();
+            let kind = ProblemKind::Unreachable { earlier: earlier.to_string(), name };
+            log.error_also(place.span(), kind, first.span(), "this comes first");
         }
     }
 }
 
-/// What can only be said of a class once its place in the tree is known.
-fn check_class(id: ClassId, class: &RawClass<'_>, tree: &Hierarchy, log: &mut Log) {
-    if let Some((key, span)) = &class.leaf_only
-        && !tree.is_leaf(id)
-    {
-        log.error(span.clone(), ProblemKind::LeafOnly { key, name: class.name.to_owned() });
+/// A pool is for several links, and for classes that hang off one.
+fn check_pool(id: ClassId, place: Place, tree: &Hierarchy, log: &mut Log) {
+    if tree.parent(id) == Some(ClassId::ROOT) {
+        let why = "is for several links that share; a link that runs alone has nothing to borrow from it".to_owned();
+        let help = "leave it out, unless other links name the pool";
+        log.warn(place.span(), ProblemKind::Misplaced { key: "pool", why, help });
+    } else {
+        let why = "is for classes that hang off the link".to_owned();
+        let help = "set it at the ancestor that does";
+        log.error(place.span(), ProblemKind::Misplaced { key: "pool", why, help });
     }
-    if let Some((_, span)) = &class.pool {
-        if tree.parent(id) == Some(ClassId::ROOT) {
-            let why =
-                "is for several links that share; a link that runs alone has nothing to borrow from it".to_owned();
-            log.warn(
-                span.clone(),
-                ProblemKind::Misplaced { key: "pool", why, help: "leave it out, unless other links name the pool" },
-            );
-        } else {
-            let why = "is for classes that hang off the link".to_owned();
-            log.error(
-                span.clone(),
-                ProblemKind::Misplaced { key: "pool", why, help: "set it at the ancestor that does" },
-            );
-        }
-    }
+}
+
+/// A leaf's buffer should hold a packet of the longest length.
+fn check_buffer(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
     let limits = tree.config(id).limits;
     let longest = tree.link().max_packet;
     if tree.is_leaf(id) && limits.bytes < longest {
         let [held, longest] = [limits.bytes, longest].map(|bytes| show_size(u64::from(bytes)));
         let why = format!("of {held} holds no packet of the longest length, {longest}");
         let help = "such packets are dropped; make it longer, or lower the mtu";
-        log.warn(class.name_span.clone(), ProblemKind::Misplaced { key: "buffer", why, help });
+        log.warn(name_at.span(), ProblemKind::Misplaced { key: "buffer", why, help });
     }
 }

@@ -1,7 +1,6 @@
 //! Names of classes. Inside the program a class is a number; only people see names.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
 
 use fairlink_core::ClassId;
 use thiserror::Error;
@@ -13,39 +12,107 @@ pub const LINK: &str = "link";
 /// Longest name in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// Names of the classes of a tree, both ways. The root is called [`LINK`].
+/// Names of the classes of a tree, both ways. The root is called [`LINK`]. Each name is kept once, all of them in one text.
 #[derive(Clone, Debug)]
 pub struct Names {
-    by_id: Vec<Arc<str>>,
-    by_name: HashMap<Arc<str>, ClassId>,
+    text: String,
+    /// By id: where its name ends, and the next one begins. Below 2^32, since files are shorter ([`crate::reader::MAX_FILE`]).
+    ends: Vec<u32>,
+    /// Ids by the hash of their names, in open addressing with linear probing, each with the upper half of the hash; [`FREE`] where
+    /// there is none. A power of two, and at most half of them taken.
+    slots: Vec<(u32, u32)>,
+    hasher: RandomState,
 }
+
+const FREE: u32 = u32::MAX;
 
 /// No class of a tree has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no class \"{name}\"{}", .suggestion.as_ref().map_or(String::new(), |name| format!("; did you mean \"{name}\"?")))]
+#[error("there is no class \"{name}\"; {}", match suggestion {
+    Some(name) => format!("did you mean \"{name}\"?"),
+    None => format!("there are: {known}"),
+})]
 pub struct UnknownClass {
     /// As written.
     pub name: String,
     /// The closest name.
     pub suggestion: Option<String>,
+    /// The first few names that there are, and how many more.
+    pub known: String,
+}
+
+/// Most names that are listed where one is not known.
+const LISTED: usize = 12;
+
+impl UnknownClass {
+    /// Says which of `known` may have been meant, and lists them.
+    pub fn among<'k>(name: &str, known: impl ExactSizeIterator<Item = &'k str> + Clone) -> Self {
+        let more = known.len().saturating_sub(LISTED);
+        let mut list = known.clone().take(LISTED).collect::<Vec<_>>().join(", ");
+        if more > 0 {
+            list += &format!(" and {more} more");
+        }
+        Self { name: name.to_owned(), suggestion: closest(name, known).map(str::to_owned), known: list }
+    }
 }
 
 impl Names {
     /// With the link alone.
     pub(crate) fn new(capacity: usize) -> Self {
-        let mut names = Self { by_id: Vec::with_capacity(capacity + 1), by_name: HashMap::with_capacity(capacity + 1) };
-        names.push(LINK);
+        let slots = (2 * (capacity + 1)).next_power_of_two();
+        let mut names = Self {
+            text: String::new(),
+            ends: Vec::with_capacity(capacity + 1),
+            slots: vec![(FREE, 0); slots],
+            hasher: RandomState::new(),
+        };
+        names.push(LINK).expect("the first name");
         names
     }
 
-    /// The next id gets this name, which must be new.
-    pub(crate) fn push(&mut self, name: &str) -> ClassId {
-        let id = ClassId(self.by_id.len() as u32);
-        let name: Arc<str> = name.into();
-        self.by_id.push(Arc::clone(&name));
-        let before = self.by_name.insert(name, id);
-        debug_assert!(before.is_none());
-        id
+    /// The next id gets this name. It is found under it unless another has the name already.
+    ///
+    /// # Errors
+    /// The class that has the name.
+    pub(crate) fn push(&mut self, name: &str) -> Result<ClassId, ClassId> {
+        if 2 * (self.ends.len() + 1) > self.slots.len() {
+            self.grow();
+        }
+        let id = self.ends.len() as u32;
+        let (slot, tag) = self.slot(name);
+        self.text.push_str(name);
+        self.ends.push(self.text.len() as u32);
+        match self.slots[slot] {
+            (FREE, _) => {
+                self.slots[slot] = (id, tag);
+                Ok(ClassId(id))
+            }
+            (other, _) => Err(ClassId(other)),
+        }
+    }
+
+    /// Where a name is, or where it would be, and the upper half of its hash.
+    fn slot(&self, name: &str) -> (usize, u32) {
+        let mask = self.slots.len() - 1;
+        let hash = self.hasher.hash_one(name);
+        let tag = (hash >> 32) as u32;
+        let mut slot = hash as usize & mask;
+        while let (id, other) = self.slots[slot]
+            && id != FREE
+            && (other != tag || self.name(ClassId(id)) != name)
+        {
+            slot = (slot + 1) & mask;
+        }
+        (slot, tag)
+    }
+
+    fn grow(&mut self) {
+        let old = std::mem::take(&mut self.slots);
+        self.slots = vec![(FREE, 0); 2 * old.len()];
+        for (id, _) in old.into_iter().filter(|&(id, _)| id != FREE) {
+            let (slot, tag) = self.slot(self.name(ClassId(id)));
+            self.slots[slot] = (id, tag);
+        }
     }
 
     /// The name of a class.
@@ -54,13 +121,16 @@ impl Names {
     /// When the class is not of this tree.
     #[must_use]
     pub fn name(&self, class: ClassId) -> &str {
-        &self.by_id[class.index()]
+        let start = class.index().checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[start as usize..self.ends[class.index()] as usize]
     }
 
     /// The class of that name.
     #[must_use]
     pub fn id(&self, name: &str) -> Option<ClassId> {
-        self.by_name.get(name).copied()
+        let (slot, _) = self.slot(name);
+        let (id, _) = self.slots[slot];
+        (id != FREE).then_some(ClassId(id))
     }
 
     /// The class of that name, which somebody wrote.
@@ -68,13 +138,12 @@ impl Names {
     /// # Errors
     /// Says which name may have been meant.
     pub fn find(&self, name: &str) -> Result<ClassId, UnknownClass> {
-        let unknown = || UnknownClass { name: name.to_owned(), suggestion: self.closest(name).map(str::to_owned) };
-        self.id(name).ok_or_else(unknown)
+        self.id(name).ok_or_else(|| UnknownClass::among(name, self.iter().skip(1)))
     }
 
     /// All names, by id, the link first.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.by_id.iter().map(|name| &**name)
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
+        (0..self.ends.len()).map(|id| self.name(ClassId(id as u32)))
     }
 
     /// The name that `word` is most likely a slip of.
@@ -98,5 +167,26 @@ pub(crate) fn refusal(name: &str) -> Option<&'static str> {
         Some("a name neither begins nor ends with white space")
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_finds_its_class_and_a_name_given_twice_the_first_of_them() {
+        let mut names = Names::new(1);
+        for id in 1..=1000u32 {
+            assert_eq!(names.push(&format!("class {id}")), Ok(ClassId(id)));
+        }
+        assert_eq!(names.push("class 7"), Err(ClassId(7)));
+        assert_eq!((names.iter().len(), names.name(ClassId::ROOT)), (1002, LINK));
+        for id in 1..=1000 {
+            assert_eq!(names.id(&format!("class {id}")), Some(ClassId(id)));
+            assert_eq!(names.name(ClassId(id)), format!("class {id}"));
+        }
+        assert_eq!((names.id(LINK), names.id("class"), names.id("")), (Some(ClassId::ROOT), None, None));
+        assert_eq!(names.name(ClassId(1001)), "class 7");
     }
 }

@@ -5,10 +5,17 @@ use std::io::Read;
 use fairlink_core::{Nanos, Rate};
 use miette::NamedSource;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
+use crate::pieces::Pieces;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
 use crate::units::{Quantity, UnitError, parse_rate, parse_size, parse_time};
+
+/// Keys of a table that are looked through one by one.
+const FEW: usize = 8;
+
+/// A key with its value.
+type Entry<'a, 's> = (&'a Spanned<DeString<'s>>, &'a Spanned<DeValue<'s>>);
 
 /// Turns a file's bytes into text.
 ///
@@ -49,7 +56,7 @@ pub(crate) fn open(path: &std::path::Path) -> Result<Source, Problems> {
 ///
 /// # Errors
 /// All errors of syntax. What could be read all the same is not looked at: most of what is wrong with it would follow.
-pub(crate) fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Problems> {
+fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Problems> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let span = error.span().unwrap_or(text.len()..text.len());
@@ -58,16 +65,51 @@ pub(crate) fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<
     if log.has_errors() { Err(std::mem::replace(log, Log::new(log.source())).into_errors()) } else { Ok(table) }
 }
 
+/// Reads a document with `read`: in pieces where it can be cut into them, else as a whole. What is wrong with its syntax is found as a
+/// whole.
+///
+/// # Errors
+/// All errors of syntax, else those of `read`.
+pub(crate) fn document<T>(
+    source: &Source,
+    place: &'static str,
+    read: impl Fn(&Table<'_, '_>, Log) -> Result<T, Problems>,
+) -> Result<T, Problems> {
+    if let Some(pieces) = Pieces::cut(source.inner()) {
+        let done = read(&Table::in_pieces(place, &pieces), Log::new(source));
+        if pieces.are_sound() {
+            return done;
+        }
+    }
+    whole_document(source, place, read)
+}
+
+/// As [`document`], never in pieces.
+///
+/// # Errors
+/// As [`document`].
+pub(crate) fn whole_document<T>(
+    source: &Source,
+    place: &'static str,
+    read: impl Fn(&Table<'_, '_>, Log) -> Result<T, Problems>,
+) -> Result<T, Problems> {
+    let mut log = Log::new(source);
+    let document = parse(source.inner(), &mut log)?;
+    read(&Table::document(place, document.get_ref()), log)
+}
+
 /// A value and its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'a, 's> {
     pub(crate) key: &'a str,
     pub(crate) value: &'a Spanned<DeValue<'s>>,
+    /// Where the text that it was read from begins in the file.
+    offset: usize,
 }
 
 impl<'a, 's> Value<'a, 's> {
     pub(crate) fn span(self) -> Span {
-        self.value.span()
+        moved(self.value.span(), self.offset)
     }
 
     pub(crate) fn wrong_type(self, expected: &'static str, log: &mut Log) {
@@ -125,6 +167,11 @@ impl<'a, 's> Value<'a, 's> {
         self.time(log).and_then(|time| self.at_least_one(time.0, Quantity::Time, "1 ns", log)).map(Nanos)
     }
 
+    /// A value read from text that begins at `offset` in the file.
+    pub(crate) fn at(key: &'a str, value: &'a Spanned<DeValue<'s>>, offset: usize) -> Self {
+        Self { key, value, offset }
+    }
+
     fn at_least_one(self, value: u64, quantity: Quantity, min: &str, log: &mut Log) -> Option<u64> {
         if value > 0 {
             return Some(value);
@@ -175,7 +222,7 @@ impl<'a, 's> Value<'a, 's> {
 
     pub(crate) fn table(self, place: &'static str, expected: &'static str, log: &mut Log) -> Option<Table<'a, 's>> {
         match self.value.get_ref() {
-            DeValue::Table(table) => Some(Table { place, table, span: self.span() }),
+            DeValue::Table(table) => Some(Table { place, table, span: self.span(), offset: self.offset, pieces: None }),
             _ => {
                 self.wrong_type(expected, log);
                 None
@@ -186,7 +233,7 @@ impl<'a, 's> Value<'a, 's> {
     /// The elements of a list.
     pub(crate) fn list(self, expected: &'static str, log: &mut Log) -> Option<Vec<Value<'a, 's>>> {
         match self.value.get_ref() {
-            DeValue::Array(array) => Some(array.iter().map(|value| Value { key: self.key, value }).collect()),
+            DeValue::Array(array) => Some(array.iter().map(|value| Value { value, ..self }).collect()),
             _ => {
                 self.wrong_type(expected, log);
                 None
@@ -203,18 +250,63 @@ impl<'a, 's> Value<'a, 's> {
     }
 }
 
+fn moved(span: Span, by: usize) -> Span {
+    span.start + by..span.end + by
+}
+
 /// A table and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<'a, 's> {
     pub(crate) place: &'static str,
-    pub(crate) table: &'a DeTable<'s>,
     pub(crate) span: Span,
+    table: &'a DeTable<'s>,
+    /// Where the text that it was read from begins in the file.
+    offset: usize,
+    /// The rest of the file, of a document that was read in pieces.
+    pieces: Option<&'a Pieces<'s>>,
 }
 
 impl<'a, 's> Table<'a, 's> {
+    /// A whole document.
+    pub(crate) fn document(place: &'static str, table: &'a DeTable<'s>) -> Self {
+        Self { place, span: 0..0, table, offset: 0, pieces: None }
+    }
+
+    /// A document in pieces.
+    pub(crate) fn in_pieces(place: &'static str, pieces: &'a Pieces<'s>) -> Self {
+        Self { pieces: Some(pieces), ..Self::document(place, pieces.head.get_ref()) }
+    }
+
+    /// The key as written with its value, and where their text begins.
+    fn entry(&self, key: &str) -> Option<(Entry<'a, 's>, usize)> {
+        let tail = || {
+            let (tail, offset) = self.pieces?.tail.as_ref()?;
+            Some((tail.get_ref().get_key_value(key)?, *offset))
+        };
+        // Most tables have a few keys and are asked for many: looking at their lengths is faster than a search.
+        let found = match self.table.len() {
+            0..=FEW => self.table.iter().find(|(known, _)| known.get_ref().as_ref() == key),
+            _ => self.table.get_key_value(key),
+        };
+        found.map(|entry| (entry, self.offset)).or_else(tail)
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<Value<'a, 's>> {
-        let (key, value) = self.table.get_key_value(key)?;
-        Some(Value { key: key.get_ref(), value })
+        let ((key, value), offset) = self.entry(key)?;
+        Some(Value { key: key.get_ref(), value, offset })
+    }
+
+    /// The place of the first class of a document.
+    pub(crate) fn first_class(&self) -> Option<Span> {
+        match self.pieces {
+            Some(pieces) => Some(pieces.first()),
+            None => self.get("class").map(|_| self.key_span("class")),
+        }
+    }
+
+    /// The pieces of a document that was read in pieces, whose classes [`Table::get`] does not have.
+    pub(crate) fn pieces(&self) -> Option<&'a Pieces<'s>> {
+        self.pieces
     }
 
     pub(crate) fn need(&self, key: &'static str, example: &'static str, log: &mut Log) -> Option<Value<'a, 's>> {
@@ -227,12 +319,15 @@ impl<'a, 's> Table<'a, 's> {
 
     /// The place of a key itself.
     pub(crate) fn key_span(&self, key: &str) -> Span {
-        self.table.get_key_value(key).map_or_else(|| self.span.clone(), |(key, _)| key.span())
+        self.entry(key).map_or_else(|| self.span.clone(), |((key, _), offset)| moved(key.span(), offset))
     }
 
     /// Reports keys that are not among `known`.
     pub(crate) fn only(&self, known: &[&str], log: &mut Log) {
-        for key in self.table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
+        let tail = self.pieces.and_then(|pieces| pieces.tail.as_ref());
+        let tail = tail.into_iter().flat_map(|(tail, offset)| tail.get_ref().keys().map(|key| (key, *offset)));
+        let keys = self.table.keys().map(|key| (key, self.offset)).chain(tail);
+        for (key, offset) in keys.filter(|(key, _)| !known.contains(&key.get_ref().as_ref())) {
             let word: &str = key.get_ref();
             let kind = ProblemKind::UnknownKey {
                 place: self.place,
@@ -240,7 +335,7 @@ impl<'a, 's> Table<'a, 's> {
                 suggestion: closest(word, known.iter().copied()).map(str::to_owned),
                 known: known.join(", "),
             };
-            log.error(key.span(), kind);
+            log.error(moved(key.span(), offset), kind);
         }
     }
 

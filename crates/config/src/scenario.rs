@@ -76,23 +76,24 @@ impl Scenario {
     }
 
     fn from_source(source: &Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        let mut log = Log::new(source);
-        let document = reader::parse(source.inner(), &mut log)?;
-        let table = Table { place: "a scenario file", table: document.get_ref(), span: 0..0 };
+        reader::document(source, "a scenario file", |table, log| Self::from_table(table, options, log))
+    }
+
+    fn from_table(table: &Table<'_, '_>, options: &ReadOptions<'_>, mut log: Log) -> Result<Self, Problems> {
         table.only(&DOCUMENT_KEYS, &mut log);
         let duration = table.need("duration", "duration = \"10s\"", &mut log);
         let duration = duration.and_then(|value| value.some_time(&mut log));
-        let warmup = warmup(&table, duration, &mut log);
+        let warmup = warmup(table, duration, &mut log);
         let seed = table.get("seed").and_then(|value| value.integer(0, u64::MAX, &mut log));
-        let Some(mut link) = LinkFile::inline_or_named(&table, options, &mut log)? else {
+        let Some(mut link) = LinkFile::inline_or_named(table, options, &mut log)? else {
             return Err(log.into_errors());
         };
-        let mut peers = peers::peers(&table, &link, options, &mut log);
+        let mut peers = peers::peers(table, &link, options, &mut log);
         let links: Vec<&LinkFile> = std::iter::once(&link).chain(peers.iter().map(|peer| &peer.link)).collect();
-        let pools = peers::pools(&table, &links, &mut log);
-        let changes = changes::changes(&table, &link, options, duration, &mut log);
+        let pools = peers::pools(table, &links, &mut log);
+        let changes = changes::changes(table, &link, options, duration, &mut log);
         let course = Course { first: &link, changes: &changes, duration };
-        let sources = sources(&table, course, &mut peers, &mut log);
+        let sources = sources(table, course, &mut peers, &mut log);
         // Here a link is not alone.
         let alone = |problem: &Problem| matches!(problem.kind(), ProblemKind::Misplaced { key: "pool", .. });
         for link in std::iter::once(&mut link).chain(peers.iter_mut().map(|peer| &mut peer.link)) {

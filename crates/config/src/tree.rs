@@ -1,10 +1,8 @@
 //! From classes in any order to a [`Hierarchy`], whose ids follow file order with parents before children.
 
-use std::collections::HashMap;
-
 use fairlink_core::{ClassId, Hierarchy, HierarchyError, LinkConfig};
 
-use crate::class::RawClass;
+use crate::class::RawClasses;
 use crate::names::{LINK, Names};
 use crate::problem::{Log, ProblemKind, Span};
 use crate::reader::closest;
@@ -16,71 +14,82 @@ const MAX_CYCLE: usize = 8;
 pub(crate) struct Built {
     pub(crate) tree: Hierarchy,
     pub(crate) names: Names,
-    /// By id less one: the position in the file.
-    pub(crate) order: Vec<usize>,
+    /// By position in the file.
+    pub(crate) ids: Vec<ClassId>,
 }
 
 /// Builds the tree; `None` where something is wrong, which is then in the log. `link_span` is the place of the link's rate.
-pub(crate) fn build(classes: &[RawClass<'_>], link: LinkConfig, link_span: Span, log: &mut Log) -> Option<Built> {
+pub(crate) fn build(classes: &mut RawClasses, link: LinkConfig, link_span: Span, log: &mut Log) -> Option<Built> {
     let parents = parents(classes, log)?;
     let order = parents_first(classes, &parents, log)?;
-    let mut names = Names::new(classes.len());
     let mut builder = Hierarchy::builder(link);
-    let mut ids = vec![ClassId::ROOT; classes.len()];
-    for &index in &order {
-        let class = &classes[index];
-        let parent = parents[index].map_or(ClassId::ROOT, |parent| ids[parent]);
-        let id = names.push(class.name);
-        ids[index] = id;
-        if let Err(error) = builder.add(parent, class.config) {
-            explain(error, classes, &order, &names, Some(id), link_span, log);
+    let mut ids = vec![ClassId::ROOT; classes.all.len()];
+    for (place, &index) in order.iter().enumerate() {
+        let id = ClassId(place as u32 + 1);
+        ids[index as usize] = id;
+        let parent = match parents[index as usize] {
+            NO_PARENT => ClassId::ROOT,
+            parent => ids[parent as usize],
+        };
+        if let Err(error) = builder.add(parent, classes.all[index as usize].config) {
+            explain(error, classes, &order, Some(id), link_span, log);
             return None;
         }
     }
     match builder.build() {
-        Ok(tree) => Some(Built { tree, names, order }),
+        Ok(tree) => {
+            let in_order = order.iter().enumerate().all(|(place, &index)| place == index as usize);
+            let names = if in_order {
+                std::mem::replace(&mut classes.names, Names::new(0))
+            } else {
+                let mut names = Names::new(order.len());
+                for &index in &order {
+                    names.push(classes.name(index as usize)).expect("duplicates were reported");
+                }
+                names
+            };
+            Some(Built { tree, names, ids })
+        }
         Err(error) => {
-            explain(error, classes, &order, &names, None, link_span, log);
+            explain(error, classes, &order, None, link_span, log);
             None
         }
     }
 }
 
 /// Reports duplicate names, unknown parents and cycles only.
-pub(crate) fn check_names(classes: &[RawClass<'_>], log: &mut Log) {
+pub(crate) fn check_names(classes: &RawClasses, log: &mut Log) {
     if let Some(parents) = parents(classes, log) {
         parents_first(classes, &parents, log);
     }
 }
 
+/// The parent of a class that hangs off the link.
+const NO_PARENT: u32 = u32::MAX;
+
 /// Each class's parent as a position; duplicates and unknown parents are reported.
-fn parents(classes: &[RawClass<'_>], log: &mut Log) -> Option<Vec<Option<usize>>> {
-    let mut by_name = HashMap::with_capacity(classes.len());
-    let mut sound = true;
-    for (index, class) in classes.iter().enumerate() {
-        if let Some(first) = by_name.get(class.name) {
-            let first: &RawClass<'_> = &classes[*first];
-            let kind = ProblemKind::DuplicateName { name: class.name.to_owned() };
-            log.error_also(class.name_span.clone(), kind, first.name_span.clone(), "first here");
-            sound = false;
-        } else {
-            by_name.insert(class.name, index);
-        }
+fn parents(classes: &RawClasses, log: &mut Log) -> Option<Vec<u32>> {
+    let mut sound = classes.duplicates.is_empty();
+    for &(position, first) in &classes.duplicates {
+        let kind = ProblemKind::DuplicateName { name: classes.name(position).to_owned() };
+        let [again, first] = [position, first].map(|position| classes.all[position].name_at.span());
+        log.error_also(again, kind, first, "first here");
     }
-    let mut parents = Vec::with_capacity(classes.len());
-    for class in classes {
-        let parent = match &class.parent {
-            Some((name, span)) if *name != LINK => {
-                let found = by_name.get(name).copied();
-                if found.is_none() {
-                    let all = || classes.iter().map(|class| class.name).filter(|&other| other != class.name);
+    let mut parents = Vec::with_capacity(classes.all.len());
+    for position in 0..classes.all.len() {
+        let parent = match classes.parent(position) {
+            Some((name, span)) if name != LINK => match classes.names.id(name) {
+                Some(id) => id.0 - 1,
+                None => {
+                    let own = classes.name(position);
+                    let all = || classes.names.iter().skip(1).filter(|&other| other != own);
                     let suggestion = if log.is_full() { None } else { closest(name, all()).map(str::to_owned) };
-                    log.error(span.clone(), ProblemKind::UnknownClass { name: (*name).to_owned(), suggestion });
+                    log.error(span, ProblemKind::UnknownClass { name: name.to_owned(), suggestion });
                     sound = false;
+                    NO_PARENT
                 }
-                found
-            }
-            _ => None,
+            },
+            _ => NO_PARENT,
         };
         parents.push(parent);
     }
@@ -88,7 +97,7 @@ fn parents(classes: &[RawClass<'_>], log: &mut Log) -> Option<Vec<Option<usize>>
 }
 
 /// Positions in file order. Only a class whose parent comes later in the file waits for it.
-fn parents_first(classes: &[RawClass<'_>], parents: &[Option<usize>], log: &mut Log) -> Option<Vec<usize>> {
+fn parents_first(classes: &RawClasses, parents: &[u32], log: &mut Log) -> Option<Vec<u32>> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
         Waiting,
@@ -96,21 +105,22 @@ fn parents_first(classes: &[RawClass<'_>], parents: &[Option<usize>], log: &mut 
         Placed,
         Circular,
     }
-    let mut state = vec![State::Waiting; classes.len()];
-    let mut order = Vec::with_capacity(classes.len());
+    let mut state = vec![State::Waiting; parents.len()];
+    let mut order = Vec::with_capacity(parents.len());
     let mut path = Vec::new();
     let mut sound = true;
-    for start in 0..classes.len() {
-        let mut at = Some(start);
-        while let Some(index) = at {
+    for start in 0..parents.len() {
+        let mut at = start as u32;
+        while at != NO_PARENT {
+            let index = at as usize;
             match state[index] {
                 State::Waiting => {
                     state[index] = State::OnPath;
-                    path.push(index);
+                    path.push(at);
                     at = parents[index];
                 }
                 State::OnPath => {
-                    let first = path.iter().position(|&on_path| on_path == index).unwrap_or(0);
+                    let first = path.iter().position(|&on_path| on_path == at).unwrap_or(0);
                     cycle(classes, &path[first..], log);
                     sound = false;
                     break;
@@ -123,50 +133,53 @@ fn parents_first(classes: &[RawClass<'_>], parents: &[Option<usize>], log: &mut 
             }
         }
         for index in path.drain(..).rev() {
-            state[index] = if sound { State::Placed } else { State::Circular };
+            state[index as usize] = if sound { State::Placed } else { State::Circular };
             order.push(index);
         }
     }
     sound.then_some(order)
 }
 
-fn cycle(classes: &[RawClass<'_>], members: &[usize], log: &mut Log) {
-    let mut path: Vec<&str> = members.iter().take(MAX_CYCLE).map(|&index| classes[index].name).collect();
+fn cycle(classes: &RawClasses, members: &[u32], log: &mut Log) {
+    let name = |&position: &u32| classes.name(position as usize);
+    let mut path: Vec<&str> = members.iter().take(MAX_CYCLE).map(name).collect();
     if members.len() > MAX_CYCLE {
         path.push("...");
     }
-    path.push(classes[members[0]].name);
-    let span = classes[members[0]].parent.as_ref().map_or(0..0, |(_, span)| span.clone());
+    path.extend(members.first().map(name));
+    let span = members.first().and_then(|&first| classes.parent(first as usize)).map_or(0..0, |(_, span)| span);
     log.error(span, ProblemKind::Cycle { path: path.join(" -> ") });
 }
 
 /// Reports the core's error with names and places. `added` is the class that was being added.
 fn explain(
     error: HierarchyError,
-    classes: &[RawClass<'_>],
-    order: &[usize],
-    names: &Names,
+    classes: &RawClasses,
+    order: &[u32],
     added: Option<ClassId>,
     link_span: Span,
     log: &mut Log,
 ) {
-    let raw = |class: ClassId| &classes[order[class.index() - 1]];
-    let place = |class: ClassId| if class == ClassId::ROOT { link_span.clone() } else { raw(class).share_span.clone() };
+    let position = |class: ClassId| order[class.index() - 1] as usize;
+    let raw = |class: ClassId| &classes.all[position(class)];
+    let name = |class: ClassId| classes.name(position(class)).to_owned();
+    let place = |class: ClassId| if class == ClassId::ROOT { link_span.clone() } else { raw(class).share_at.span() };
     match (error, added) {
         (HierarchyError::TooDeep { .. }, Some(class)) => {
-            log.error(raw(class).name_span.clone(), ProblemKind::TooDeep { name: raw(class).name.to_owned() });
+            log.error(raw(class).name_at.span(), ProblemKind::TooDeep { name: name(class) });
         }
         (HierarchyError::TooManyLeaves { leaves }, _) => {
             log.error(link_span, ProblemKind::TooManyLeaves { leaves });
         }
+        (HierarchyError::TooManyClasses { classes }, _) => {
+            log.error(link_span, ProblemKind::TooManyClasses { classes });
+        }
         (HierarchyError::MixedShares { class, sibling }, _) => {
-            let kind =
-                ProblemKind::MixedShares { name: raw(class).name.to_owned(), sibling: raw(sibling).name.to_owned() };
+            let kind = ProblemKind::MixedShares { name: name(class), sibling: name(sibling) };
             log.error_also(place(class), kind, place(sibling), "its sibling");
         }
         (HierarchyError::GuaranteesExceedParent { parent, children_bps, parent_bps }, _) => {
-            let name =
-                if parent == ClassId::ROOT { "the link".to_owned() } else { format!("\"{}\"", names.name(parent)) };
+            let name = if parent == ClassId::ROOT { "the link".to_owned() } else { format!("\"{}\"", name(parent)) };
             let kind = ProblemKind::GuaranteesExceedParent { parent: name, children_bps, parent_bps };
             log.error(place(parent), kind);
         }

@@ -343,8 +343,7 @@ impl Scenario {
         let ids = stage.ids(self.names.len());
         let mut demand = Demand::uniform(stage.tree, Request::Rate(0));
         for source in &self.sources {
-            let active = source.active_until(self.duration);
-            if !active.iter().any(|interval| interval.start <= at && at < interval.end) {
+            if !source.is_active(at, self.duration) {
                 continue;
             }
             let Some(class) = ids.get(source.class.index()).copied().flatten() else { continue };
@@ -401,7 +400,7 @@ pub(crate) fn solve(
     }
     let solve = |phase: &Interval| {
         let exact = Allocation::solve(tree, &demand(phase.start));
-        exact.classes().iter().map(|class| to_f64(&class.allocation)).collect()
+        exact.classes().map(|class| to_f64(&class.allocation)).collect()
     };
     phases.iter().map(solve).collect()
 }

@@ -7,6 +7,7 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use crate::hmm::{Allocation, ClassAllocation};
+use crate::limits::Limit;
 use crate::to_f64;
 
 /// Names printed of a list; the rest is counted.
@@ -21,8 +22,8 @@ pub struct Step {
     pub weight: u64,
     /// Whether that weight is a guarantee; the link's rate counts as one.
     pub guaranteed: bool,
-    /// Its ceiling in bit/s.
-    pub ceiling: Option<u64>,
+    /// The most that it gets, whatever the link has left: its ceiling, or another [`Limit`].
+    pub limit: Option<Limit>,
     /// What it wants, asks for and gets, and who limits it.
     pub allocation: ClassAllocation,
     /// The fair share of its parent, in bit/s per unit of weight; `None` at the link and where all siblings get what they
@@ -88,9 +89,9 @@ impl Explanation {
         let Some(step) = self.steps.last() else { return text };
         let this = name(step.class);
         let reasons = self.limited_by.iter().enumerate().map(|(at, &class)| match class {
-            class if class == step.class && class != ClassId::ROOT => "its own ceiling".to_owned(),
+            class if class == step.class && class != ClassId::ROOT => format!("its own {}", self.limit_of(class)),
             class if class != ClassId::ROOT && at + 1 == self.limited_by.len() => {
-                format!("the ceiling of {}", name(class))
+                format!("the {} of {}", self.limit_of(class), name(class))
             }
             class => name(class),
         });
@@ -102,18 +103,23 @@ impl Explanation {
         };
         text
     }
+
+    fn limit_of(&self, class: ClassId) -> &'static str {
+        let step = self.steps.iter().find(|step| step.class == class);
+        step.and_then(|step| step.limit).map_or("limit", |limit| limit.kind.as_str())
+    }
 }
 
 fn step(tree: &Hierarchy, allocation: &Allocation, class: ClassId) -> Step {
     let parent = tree.parent(class);
-    let fair_share = parent.and_then(|parent| allocation.class(parent).fair_share.clone());
+    let fair_share = parent.and_then(|parent| allocation.class(parent).fair_share);
     let weight = tree.weight(class);
     let mut step = Step {
         class,
         weight,
         guaranteed: matches!(tree.config(class).share, Some(Share::Guarantee(_))),
-        ceiling: tree.config(class).ceiling.map(|rate| rate.bps()),
-        allocation: allocation.class(class).clone(),
+        limit: allocation.limit(class),
+        allocation: allocation.class(class),
         entitled: fair_share.as_ref().map(|share| share * BigInt::from(weight)),
         fair_share,
         satisfied_siblings: Vec::new(),
@@ -148,7 +154,9 @@ impl Step {
         let _ = match (limited_by, &self.fair_share) {
             (None, _) => Ok(()),
             (Some(_), _) if self.class == ClassId::ROOT => write!(text, ", the rate of the link"),
-            (Some(by), _) if *by == self.class => write!(text, ", its ceiling"),
+            (Some(by), _) if *by == self.class => {
+                write!(text, ", its own {}", self.limit.map_or("limit", |limit| limit.kind.as_str()))
+            }
             (Some(by), Some(share)) => {
                 let by = name(*by);
                 if self.guaranteed {
@@ -256,15 +264,27 @@ A1 is limited by A, then by link.
     }
 
     #[test]
-    fn an_explanation_says_when_a_class_is_held_by_its_own_ceiling() {
+    fn an_explanation_says_which_limit_of_its_own_holds_a_class() {
         let expected = "\
 link: wants all it can get, gets 1 Gbit/s, the rate of the link
   B: wants 50 Mbit/s, gets 50 Mbit/s; shares by weight with: A, C
-    B2: wants all it can get, gets 50 Mbit/s, its ceiling; idle: B1
+    B2: wants all it can get, gets 50 Mbit/s, its own ceiling; idle: B1
 B2 is limited by its own ceiling.
 ";
         let busy = [4, 5, 7, 3].map(|class| (class, Request::Unlimited));
         assert_eq!(explain(&busy, 7), expected);
+        let mut tree = Hierarchy::builder(LinkConfig::new(mbit(100)));
+        let config = ClassConfig { share: Some(Share::Weight(1)), bounded: true, ..ClassConfig::default() };
+        let a = tree.add(ClassId::ROOT, config).unwrap();
+        tree.add(ClassId::ROOT, ClassConfig { bounded: false, ..config }).unwrap();
+        let a1 = tree.add(a, ClassConfig { bounded: false, ..config }).unwrap();
+        let tree = tree.build().unwrap();
+        let allocation = Allocation::solve(&tree, &Demand::new(&tree, [(a1, Request::Unlimited)]).unwrap());
+        let text = Explanation::new(&tree, &allocation, a1)
+            .unwrap()
+            .text(|class| ["link", "A", "B", "A1"][class.index()].into());
+        assert!(text.contains("gets 50 Mbit/s, its own rate (bounded); idle: B\n"), "{text}");
+        assert!(text.ends_with("A1 is limited by the rate (bounded) of A.\n"), "{text}");
     }
 
     #[test]

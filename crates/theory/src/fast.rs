@@ -3,7 +3,8 @@
 //!
 //! Every allocation is a whole number of bit/s, rounded down. A class at depth d (1 below the root) gets at most the exact
 //! allocation and less than d bit/s below it: its parent's allocation is at most d - 1 bit/s short, a shortage at the
-//! parent shrinks each child by at most the shortage, and rounding takes less than one more.
+//! parent shrinks each child by at most the shortage, and rounding takes less than one more. Where a class is isolated, a class
+//! with children gets the sum of theirs, with all their shortages.
 //!
 //! Overflow: requests above the capacity C count as C + 1, which changes no allocation, so that they stay below 2^41; a
 //! product of a request (or C) and a weight (at most 10^12) stays below 2^81, and a sum of weights (at most 2 * 10^6 of
@@ -13,15 +14,18 @@
 
 use fairlink_core::{ClassId, Hierarchy, Rate};
 
+use crate::limits::Limits;
 use crate::request::{Demand, Request};
 
-const NO_CEILING: u64 = u64::MAX;
+const NO_LIMIT: u64 = u64::MAX;
 
 /// What is read of one class when solving, side by side in memory.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     weight: u64,
-    ceiling: u64,
+    limit: u64,
+    /// Whether its limit is kept for it, used or not.
+    kept: bool,
     parent: u32,
     /// Range of its children in `Solver::children`.
     children: (u32, u32),
@@ -32,9 +36,12 @@ struct Node {
 pub struct Solver {
     nodes: Vec<Node>,
     children: Vec<u32>,
-    /// What a class wants and what it asks for, capped at one above the capacity.
+    /// What a class wants with what is kept below it, and what its parent shares as if it asked for; capped at one above the
+    /// capacity.
     wanted: Vec<u64>,
-    request: Vec<u64>,
+    claim: Vec<u64>,
+    /// What a leaf asks for at most, where something is kept for a class; empty where nothing is.
+    uses: Vec<u64>,
     allocation: Vec<u64>,
     /// Children of the class at hand, in the order in which they become satisfied.
     order: Vec<u32>,
@@ -44,6 +51,7 @@ impl Solver {
     /// A solver for `tree`.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
+        let limits = Limits::of(tree);
         let mut nodes = Vec::with_capacity(tree.len());
         let mut children = Vec::with_capacity(tree.len());
         let mut widest = 0;
@@ -54,22 +62,16 @@ impl Solver {
             widest = widest.max(tree.children(class).len());
             nodes.push(Node {
                 weight: tree.weight(class),
-                ceiling: tree.config(class).ceiling.map_or(NO_CEILING, Rate::bps),
+                limit: limits.get(class).map_or(NO_LIMIT, |limit| limit.bps),
+                kept: limits.kept(class).is_some(),
                 parent: tree.parent(class).unwrap_or(ClassId::ROOT).0,
                 children: (start, children.len() as u32),
             });
         }
         let zeros = vec![0; nodes.len()];
         let order = Vec::with_capacity(widest);
-        Self { nodes, children, wanted: zeros.clone(), request: zeros.clone(), allocation: zeros, order }
-    }
-
-    /// Gives a class another ceiling from the next call on; `None` for none.
-    ///
-    /// # Panics
-    /// When there is no such class.
-    pub fn set_ceiling(&mut self, class: ClassId, ceiling: Option<Rate>) {
-        self.nodes[class.index()].ceiling = ceiling.map_or(NO_CEILING, Rate::bps);
+        let uses = if limits.keeps() { zeros.clone() } else { Vec::new() };
+        Self { nodes, children, wanted: zeros.clone(), claim: zeros.clone(), uses, allocation: zeros, order }
     }
 
     /// What every class gets of a link of rate `capacity`, in bit/s, by class id, the root first.
@@ -86,6 +88,9 @@ impl Solver {
                 self.share(class, start as usize..end as usize);
             }
         }
+        if !self.uses.is_empty() {
+            self.use_parts();
+        }
         &self.allocation
     }
 
@@ -99,9 +104,25 @@ impl Solver {
                 None => {}
             }
             let node = &self.nodes[class];
-            self.request[class] = self.wanted[class].min(node.ceiling);
+            let asked = self.wanted[class].min(node.limit);
+            if let Some(uses) = self.uses.get_mut(class) {
+                *uses = asked;
+            }
+            self.claim[class] = if node.kept { node.limit.min(cap) } else { asked };
             let sum = &mut self.wanted[node.parent as usize];
-            *sum = (*sum + self.request[class]).min(cap);
+            *sum = (*sum + self.claim[class]).min(cap);
+        }
+    }
+
+    /// From the parts that classes have to what is used of them, from the leaves up.
+    fn use_parts(&mut self) {
+        for class in (0..self.nodes.len()).rev() {
+            let (start, end) = self.nodes[class].children;
+            self.allocation[class] = if start < end {
+                self.children[start as usize..end as usize].iter().map(|&child| self.allocation[child as usize]).sum()
+            } else {
+                self.allocation[class].min(self.uses[class])
+            };
         }
     }
 
@@ -111,11 +132,11 @@ impl Solver {
         let mut left = self.allocation[class];
         if self.wanted[class] <= left {
             for &child in children {
-                self.allocation[child as usize] = self.request[child as usize];
+                self.allocation[child as usize] = self.claim[child as usize];
             }
             return;
         }
-        let (nodes, request) = (&self.nodes, &self.request);
+        let (nodes, request) = (&self.nodes, &self.claim);
         let product = |rate: u64, weight: u64| u128::from(rate) * u128::from(weight);
         self.order.clear();
         self.order.extend_from_slice(children);

@@ -7,90 +7,174 @@
 //! | f_k, equation (3) | [`ClassAllocation::fair_share`] |
 //! | C | the link's rate |
 //!
-//! DIFFERENCE: ceilings, the paper's future work. A class's request is what it wants (a leaf its demand, an inner class the
-//! sum of its children's requests) or its ceiling, whichever is less. A parent shares its allocation max-min fairly among
-//! its children whenever their requests together exceed it, be it that the parent's own parent or its ceiling allows no
-//! more. So the rules of the paper read:
+//! DIFFERENCE: ceilings, the paper's future work, and other limits ([`crate::limits`]). A class's request is what it wants (a leaf
+//! its demand, an inner class the sum of its children's requests) or its limit, whichever is less. A parent shares its allocation
+//! max-min fairly among its children whenever their requests together exceed it, be it that the parent's own parent or its limit
+//! allows no more. So the rules of the paper read:
 //!
 //! * (R1) If a_i < r_i, then a_i / w_i >= a_j / w_j for every sibling j.
 //! * (R2) a_root = min(r_root, C), and at every inner class the children's allocations add up to the class's own.
 //!
-//! Cost: O(n log n) operations on rationals whose size grows with the depth; [`crate::fast`] is for use while packets flow.
+//! DIFFERENCE: a class that is isolated (\[cbq\]) does not lend. Its parent, and every class above, shares as if it asked for its
+//! own rate all the time. What it does not use of its part is used by nobody. Both rules hold for the parts that are kept in this way;
+//! allocations are what is used of them.
+//!
+//! Cost: O(n log n) in machine integers, and a few operations on rationals for each class that has children. Their size grows with
+//! the depth. [`crate::fast`] is for use while packets flow. Memory: about 60 bytes for each class.
 
 use fairlink_core::{ClassId, Hierarchy};
 use num_bigint::BigInt;
 use num_rational::BigRational;
+use num_traits::{ToPrimitive, Zero};
 
-use crate::maxmin::{self, Claim};
+use crate::limits::{Limit, Limits};
+use crate::maxmin::{UNLIMITED, fair_share_of};
 use crate::request::{Demand, Request};
 
 /// What one class wants and gets. Rates are in bit/s; `None` is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassAllocation {
-    /// What it would take without a ceiling of its own: a leaf's demand, the sum of the children's requests otherwise.
+    /// What it would take without a limit of its own: a leaf's demand, the sum of the children's requests otherwise.
     pub wanted: Option<u128>,
-    /// What it asks its parent for: what it wants, at most its ceiling. The link asks nobody and has no ceiling here.
+    /// What it asks its parent for: what it wants, at most its limit. The link asks nobody and has no limit here.
     pub request: Option<u128>,
     /// What it gets; at most its request.
     pub allocation: BigRational,
     /// What each child that is not satisfied gets per unit of its weight; `None` (infinity) where all are, and at leaves.
     pub fair_share: Option<BigRational>,
-    /// Whether it gets what it asks for. A class held by its own ceiling is satisfied; an unlimited one without ceiling
-    /// never is.
+    /// Whether it gets what it asks for. A class held by its own limit is satisfied; an unlimited one without limit never is.
     pub satisfied: bool,
-    /// The nearest reason why it does not get what it wants: itself where its own ceiling (at the root: the link's rate) is
+    /// The nearest reason why it does not get what it wants: itself where its own limit (at the root: the link's rate) is
     /// what it gets; otherwise its parent, whose allocation is used up. `None` where it gets all it wants. The reason
     /// behind the reason is the `limited_by` of that class, see [`Allocation::limiting_chain`].
     pub limited_by: Option<ClassId>,
 }
 
 /// What every class of a tree gets.
+///
+/// Only the fair shares are kept. What a class gets follows from that of its parent, when it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    classes: Vec<ClassAllocation>,
+    classes: Vec<Node>,
+    limits: Limits,
+    /// By class id, where a class is isolated: what a class uses of its part. Empty otherwise, when all use the whole.
+    used: Vec<BigRational>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    /// What it wants, and what its parent shares as if it asked for: the request, or what is kept for isolated classes.
+    wanted: u128,
+    claim: u128,
+    weight: u64,
+    parent: u32,
+    /// Of its children.
+    fair_share: Option<Box<BigRational>>,
 }
 
 impl Allocation {
-    /// The HMM fair allocation of the link's rate for `demand`.
+    /// The HMM fair allocation of the link's rate for `demand`, within the limits that the classes of `tree` set.
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.
     #[must_use]
     pub fn solve(tree: &Hierarchy, demand: &Demand) -> Self {
+        Self::within(Limits::of(tree), tree, demand)
+    }
+
+    /// As [`Allocation::solve`], within other limits, such as those that a certain scheduler honours.
+    ///
+    /// # Panics
+    /// When `limits` or `demand` were made for a tree of another size.
+    #[must_use]
+    pub fn within(limits: Limits, tree: &Hierarchy, demand: &Demand) -> Self {
         demand.assert_for(tree.len());
-        let wanted = wants(tree, demand);
-        let capacity = u128::from(tree.link().rate.bps());
-        let mut allocations = vec![BigRational::default(); tree.len()];
-        let mut classes = Vec::with_capacity(tree.len());
-        let root = &wanted[ClassId::ROOT.index()];
-        allocations[0] = whole(root.map_or(capacity, |wanted| wanted.min(capacity)));
-        // Parents come before children, so that a class's allocation is known when it is reached.
+        limits.assert_for(tree.len());
+        let mut solved = Self { classes: Self::claims(tree, &limits, demand), limits, used: Vec::new() };
+        let mut finite = Vec::new();
+        // Parents come before children, so that a class's part follows from what is known when it is reached.
         for index in 0..tree.len() {
             let class = ClassId(index as u32);
-            let allocation = std::mem::take(&mut allocations[index]);
-            let children = tree.children(class);
-            let claims: Vec<Claim> = children
-                .iter()
-                .map(|&child| Claim { request: request(tree, child, &wanted), weight: tree.weight(child) })
-                .collect();
-            let fair_share = maxmin::fair_share(&allocation, &claims);
-            for (child, claim) in children.iter().zip(&claims) {
-                allocations[child.index()] = maxmin::share_of(claim, fair_share.as_ref());
+            if tree.children(class).is_empty() {
+                continue;
             }
-            let wanted = wanted[index];
-            let request = limited(wanted, ceiling(tree, class));
-            let gets = |rate: Option<u128>| rate.is_some_and(|rate| whole(rate) == allocation);
-            let limited_by = if gets(wanted) {
-                None
-            } else if class == ClassId::ROOT || gets(request) {
-                Some(class)
+            let part = if class == ClassId::ROOT {
+                let capacity = u128::from(tree.link().rate.bps());
+                let part = solved.classes[0].claim.min(capacity);
+                // The root has no fair share to compute its part from.
+                solved.classes[0].claim = part;
+                whole(part)
             } else {
-                tree.parent(class)
+                solved.part(class)
             };
-            let satisfied = gets(request);
-            classes.push(ClassAllocation { wanted, request, allocation, fair_share, satisfied, limited_by });
+            let claims = tree.children(class).iter().map(|child| &solved.classes[child.index()]);
+            let fair_share = fair_share_of(&part, claims.map(|child| (child.claim, child.weight)), &mut finite);
+            solved.classes[index].fair_share = fair_share.map(Box::new);
         }
-        Self { classes }
+        if solved.limits.keeps() {
+            solved.used = solved.used(tree);
+        }
+        solved
+    }
+
+    /// What every class wants and claims, from the leaves up.
+    fn claims(tree: &Hierarchy, limits: &Limits, demand: &Demand) -> Vec<Node> {
+        let node = |index: usize| {
+            let class = ClassId(index as u32);
+            let wanted = match demand.get(class) {
+                Some(Request::Rate(rate)) => u128::from(rate),
+                Some(Request::Unlimited) => UNLIMITED,
+                None => 0,
+            };
+            let parent = tree.parent(class).unwrap_or(ClassId::ROOT).0;
+            Node { wanted, claim: wanted, weight: tree.weight(class), parent, fair_share: None }
+        };
+        let mut classes: Vec<Node> = (0..tree.len()).map(node).collect();
+        for class in tree.classes().rev() {
+            let Node { wanted, claim, parent, .. } = classes[class.index()];
+            let limit = limits.get(class).map_or(UNLIMITED, |limit| u128::from(limit.bps));
+            let request = wanted.min(limit);
+            let claim = limits.kept(class).map_or_else(|| claim.min(limit), u128::from);
+            classes[class.index()].claim = claim;
+            // At most 2 * 10^6 classes of less than 2^64 each, or unlimited.
+            let above = &mut classes[parent as usize];
+            above.wanted = above.wanted.saturating_add(request);
+            above.claim = above.claim.saturating_add(claim);
+        }
+        classes
+    }
+
+    /// What is there for a class: what it claims, or its share by weight.
+    fn part(&self, class: ClassId) -> BigRational {
+        let Node { claim, weight, parent, .. } = self.classes[class.index()];
+        let by_weight = if class == ClassId::ROOT { None } else { self.classes[parent as usize].fair_share.as_ref() };
+        match by_weight {
+            // Compared before it is reduced, which takes longer.
+            Some(share) if share.numer() * weight < share.denom() * BigInt::from(claim) => {
+                share.as_ref() * BigInt::from(weight)
+            }
+            _ => whole(claim),
+        }
+    }
+
+    /// What each class uses of its part, by class id.
+    fn used(&self, tree: &Hierarchy) -> Vec<BigRational> {
+        let mut used = vec![BigRational::zero(); tree.len()];
+        for index in (0..tree.len()).rev() {
+            let class = ClassId(index as u32);
+            if tree.is_leaf(class) {
+                let part = self.part(class);
+                used[index] = match self.request(class) {
+                    Some(request) => part.min(whole(request)),
+                    None => part,
+                };
+            }
+            if let Some(parent) = tree.parent(class) {
+                let own = used[index].clone();
+                used[parent.index()] += own;
+            }
+        }
+        used
     }
 
     /// What `class` gets; the root (the link) included.
@@ -98,18 +182,75 @@ impl Allocation {
     /// # Panics
     /// When there is no such class.
     #[must_use]
-    pub fn class(&self, class: ClassId) -> &ClassAllocation {
-        &self.classes[class.index()]
+    pub fn class(&self, class: ClassId) -> ClassAllocation {
+        let allocation = self.rate(class);
+        let (wanted, request) = (known(self.classes[class.index()].wanted), self.request(class));
+        let satisfied = request.is_some_and(|rate| whole(rate) == allocation);
+        let fair_share = self.classes[class.index()].fair_share.as_deref().cloned();
+        ClassAllocation { wanted, request, allocation, fair_share, satisfied, limited_by: self.limited_by(class) }
     }
 
-    /// What each class gets, by class id, the root first.
+    /// What each class wants and gets, by class id, the root first.
+    pub fn classes(&self) -> impl ExactSizeIterator<Item = ClassAllocation> + '_ {
+        (0..self.classes.len()).map(|index| self.class(ClassId(index as u32)))
+    }
+
+    /// What `class` gets, in bit/s.
+    ///
+    /// # Panics
+    /// When there is no such class.
     #[must_use]
-    pub fn classes(&self) -> &[ClassAllocation] {
-        &self.classes
+    pub fn rate(&self, class: ClassId) -> BigRational {
+        self.used.get(class.index()).cloned().unwrap_or_else(|| self.part(class))
+    }
+
+    /// What `class` gets, in whole bit/s rounded down.
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn floor_bps(&self, class: ClassId) -> u64 {
+        let Node { claim, weight, parent, .. } = self.classes[class.index()];
+        let whole = match (&self.used[..], &self.classes[parent as usize].fair_share) {
+            ([], Some(share)) if class != ClassId::ROOT => {
+                let by_weight = share.numer() * weight / share.denom();
+                by_weight.to_u128().map_or(claim, |by_weight| by_weight.min(claim))
+            }
+            ([], _) => claim,
+            _ => return crate::floor_bps(&self.rate(class)),
+        };
+        u64::try_from(whole).unwrap_or(u64::MAX)
+    }
+
+    /// What limits `class` beside the rates of others; `None` at the link.
+    #[must_use]
+    pub fn limit(&self, class: ClassId) -> Option<Limit> {
+        self.limits.get(class)
+    }
+
+    fn request(&self, class: ClassId) -> Option<u128> {
+        let limit = self.limits.get(class).map_or(UNLIMITED, |limit| u128::from(limit.bps));
+        known(self.classes[class.index()].wanted.min(limit))
+    }
+
+    /// See [`ClassAllocation::limited_by`].
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn limited_by(&self, class: ClassId) -> Option<ClassId> {
+        let Node { wanted, claim, parent, .. } = self.classes[class.index()];
+        if known(wanted).is_some_and(|wanted| whole(wanted) == self.rate(class)) {
+            None
+        } else if class == ClassId::ROOT || whole(claim) == self.part(class) {
+            Some(class)
+        } else {
+            Some(ClassId(parent))
+        }
     }
 
     /// Why `class` does not get what it wants: the class that limits it, the one that limits that one, and so on up to the
-    /// class whose own ceiling binds, or the link ([`ClassId::ROOT`]). Empty where the class gets what it wants.
+    /// class whose own limit binds, or the link ([`ClassId::ROOT`]). Empty where the class gets what it wants.
     ///
     /// # Panics
     /// When there is no such class.
@@ -117,52 +258,21 @@ impl Allocation {
     pub fn limiting_chain(&self, class: ClassId) -> Vec<ClassId> {
         let mut chain = Vec::new();
         let mut at = class;
-        while let Some(by) = self.class(at).limited_by {
+        while let Some(by) = self.limited_by(at) {
             chain.push(by);
             if by == at {
                 break;
             }
             at = by;
         }
-        // A class that limits the one below it and is held by its own ceiling appears once.
+        // A class that limits the one below it and is held by its own limit appears once.
         chain.dedup();
         chain
     }
 }
 
-/// What every class wants, by class id.
-fn wants(tree: &Hierarchy, demand: &Demand) -> Vec<Option<u128>> {
-    let mut wanted = vec![Some(0u128); tree.len()];
-    for class in tree.classes().rev() {
-        match demand.get(class) {
-            Some(Request::Rate(rate)) => wanted[class.index()] = Some(u128::from(rate)),
-            Some(Request::Unlimited) => wanted[class.index()] = None,
-            None => {}
-        }
-        let request = request(tree, class, &wanted);
-        if let Some(parent) = tree.parent(class) {
-            let sum = &mut wanted[parent.index()];
-            // At most 10^6 leaves of less than 2^64 each.
-            *sum = sum.zip(request).map(|(sum, request)| sum + request);
-        }
-    }
-    wanted
-}
-
-fn request(tree: &Hierarchy, class: ClassId, wanted: &[Option<u128>]) -> Option<u128> {
-    limited(wanted[class.index()], ceiling(tree, class))
-}
-
-/// The smaller of the two, where `None` is unlimited.
-fn limited(wanted: Option<u128>, ceiling: Option<u128>) -> Option<u128> {
-    match (wanted, ceiling) {
-        (Some(wanted), Some(ceiling)) => Some(wanted.min(ceiling)),
-        (wanted, ceiling) => wanted.or(ceiling),
-    }
-}
-
-fn ceiling(tree: &Hierarchy, class: ClassId) -> Option<u128> {
-    tree.config(class).ceiling.map(|rate| u128::from(rate.bps()))
+fn known(rate: u128) -> Option<u128> {
+    (rate != UNLIMITED).then_some(rate)
 }
 
 fn whole(rate: u128) -> BigRational {

@@ -4,6 +4,7 @@
 //! * [`request`]: what every leaf asks for.
 //! * [`maxmin`]: weighted max-min fair sharing among siblings, \[hls\] Algorithm 1.
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
+//! * [`limits`]: what holds a class back whatever the link has left: ceilings, upper limits, classes that do not borrow or lend.
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
@@ -30,6 +31,7 @@ pub mod fast;
 pub mod gap;
 pub mod hmm;
 pub mod latency;
+pub mod limits;
 pub mod maxmin;
 pub mod promises;
 pub mod request;

@@ -9,13 +9,16 @@
 //! | a_i = min(r_i, w_i f) | [`share_of`] |
 //!
 //! DIFFERENCE: Algorithm 1 repeats passes over all classes until f stands still, which may take as many passes as there are
-//! classes. Here the classes are sorted by r_i / w_i, and one pass finds the same f: a class is satisfied exactly if all
+//! classes. Here the classes are sorted by r_i / w_i, and a binary search finds the same f: a class is satisfied exactly if all
 //! classes with a smaller r / w are, and it fits.
+//!
+//! Cost: O(n log n), in machine integers but for O(log n) products.
 
 use std::cmp::Ordering;
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
+use num_traits::{ToPrimitive, Zero};
 
 /// One class among siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,29 +31,77 @@ pub struct Claim {
 
 /// The fair share f in bit/s per unit of weight; `None` (infinity) where the capacity covers all requests.
 ///
+/// The capacity is below 2^127 bit/s; a larger one would be taken for one that no request reaches.
+///
 /// # Panics
 /// When a weight is zero.
 #[must_use]
 pub fn fair_share(capacity: &BigRational, claims: &[Claim]) -> Option<BigRational> {
-    assert!(claims.iter().all(|claim| claim.weight > 0), "a weight of zero");
-    let mut order: Vec<&Claim> = claims.iter().collect();
-    order.sort_unstable_by(|a, b| by_request_per_weight(a, b));
-    // What is left for the classes not yet satisfied, as a numerator over the capacity's denominator, and their weights.
-    let denominator = capacity.denom();
-    let mut left = capacity.numer().clone();
-    let mut weights: BigInt = claims.iter().map(|claim| BigInt::from(claim.weight)).sum();
-    for claim in order {
-        let satisfied = claim.request.map(|request| BigInt::from(request) * denominator).filter(|request| {
-            // r / w <= left / weights, the fair share if this and all later classes stay unsatisfied.
-            request * &weights <= &left * claim.weight
-        });
-        let Some(request) = satisfied else {
-            return Some(BigRational::new(left, weights * denominator));
-        };
-        left -= request;
-        weights -= claim.weight;
+    let claims = claims.iter().map(|claim| (claim.request.unwrap_or(UNLIMITED), claim.weight));
+    fair_share_of(capacity, claims, &mut Vec::new())
+}
+
+/// A request that no capacity meets.
+pub(crate) const UNLIMITED: u128 = u128::MAX;
+
+/// As [`fair_share`], for requests and weights; [`UNLIMITED`] is what no capacity meets. `finite` is room for the work, to be used
+/// again.
+///
+/// Sums of requests and of weights are taken once, in 128 bits. Whether the class at a position is satisfied is then one exact
+/// comparison, and it is so for a prefix of the order: if r_k / w_k is above the fair share that is left when all before it are
+/// satisfied, then that of the next is lower and r / w of the next is higher. So a binary search finds where the prefix ends, with
+/// O(log n) products of long numbers instead of one per class.
+pub(crate) fn fair_share_of(
+    capacity: &BigRational,
+    claims: impl Iterator<Item = (u128, u64)>,
+    finite: &mut Vec<(u128, u64)>,
+) -> Option<BigRational> {
+    let whole = capacity.floor().to_integer().to_u128().unwrap_or(UNLIMITED - 1);
+    finite.clear();
+    let (mut weights, mut requests, mut all_fit) = (0u128, 0u128, true);
+    for (request, weight) in claims {
+        assert!(weight > 0, "a weight of zero");
+        weights += u128::from(weight);
+        // Requests are whole. One above the capacity is never met, and comes after all that are: w f is at most the capacity.
+        if request > whole {
+            all_fit = false;
+        } else {
+            // Above the capacity, the sum need not be right.
+            requests = requests.saturating_add(request);
+            finite.push((request, weight));
+        }
     }
-    None
+    if all_fit && requests <= whole {
+        return None;
+    }
+    finite.sort_unstable_by(by_request_per_weight);
+    let (numerator, denominator) = (capacity.numer(), capacity.denom());
+    let (mut requests, mut weights) = (0u128, BigInt::from(weights));
+    let mut start = 0;
+    let mut step = finite.len();
+    // What is before `start` is satisfied, and what is from `start + step` on is not.
+    while step > 0 {
+        let half = step / 2;
+        let (mut before, mut light) = (requests, 0u128);
+        for &(request, weight) in &finite[start..start + half] {
+            before = before.saturating_add(request);
+            light += u128::from(weight);
+        }
+        let (request, weight) = finite[start + half];
+        let left = numerator - BigInt::from(before) * denominator;
+        let heavy = &weights - BigInt::from(light);
+        // r / w against left / weights: the fair share if this and all later classes stay unsatisfied.
+        if BigInt::from(request) * denominator * &heavy <= left * weight {
+            start += half + 1;
+            step -= half + 1;
+            requests = before.saturating_add(request);
+            weights = heavy - weight;
+        } else {
+            step = half;
+        }
+    }
+    let left = numerator - BigInt::from(requests) * denominator;
+    (!weights.is_zero()).then(|| BigRational::new(left, weights * denominator))
 }
 
 /// What a class gets at the fair share `fair_share`: min(r, w f), in bit/s.
@@ -79,24 +130,20 @@ pub fn allocate(capacity: &BigRational, claims: &[Claim]) -> Vec<BigRational> {
     claims.iter().map(|claim| share_of(claim, fair_share.as_ref())).collect()
 }
 
-/// Orders by request / weight, exactly and without overflow; unlimited requests last.
-fn by_request_per_weight(a: &Claim, b: &Claim) -> Ordering {
-    match (a.request, b.request) {
-        (None, None) => Ordering::Equal,
-        (None, Some(_)) => Ordering::Greater,
-        (Some(_), None) => Ordering::Less,
-        (Some(x), Some(y)) => {
-            let (v, w) = (u128::from(a.weight), u128::from(b.weight));
-            // Whole parts first; the remainders are below 2^64, so that their products fit.
-            (x / v).cmp(&(y / w)).then_with(|| (x % v * w).cmp(&(y % w * v)))
-        }
+/// Orders by request / weight, exactly and without overflow.
+fn by_request_per_weight(&(x, v): &(u128, u64), &(y, w): &(u128, u64)) -> Ordering {
+    let (v, w) = (u128::from(v), u128::from(w));
+    match (u64::try_from(x), u64::try_from(y)) {
+        (Ok(x), Ok(y)) => (u128::from(x) * w).cmp(&(u128::from(y) * v)),
+        // Whole parts first; the remainders are below 2^64, so that their products fit.
+        _ => (x / v).cmp(&(y / w)).then_with(|| (x % v * w).cmp(&(y % w * v))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use num_traits::{One, Zero};
+    use num_traits::One;
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
@@ -160,7 +207,8 @@ mod tests {
             Claim { request: Some(u128::MAX), weight: u64::MAX - 1 },
             Claim { request: Some(1), weight: 1 },
         ];
-        assert_eq!(by_request_per_weight(&claims[0], &claims[1]), Ordering::Less);
+        let pair = |at: usize| (claims[at].request.unwrap(), claims[at].weight);
+        assert_eq!(by_request_per_weight(&pair(0), &pair(1)), Ordering::Less);
         let capacity = BigRational::from_integer(BigInt::from(u64::MAX) * 2) - BigRational::one();
         assert_eq!(fair_share(&capacity, &claims), Some(capacity / (BigInt::from(u64::MAX) * 2)));
     }

@@ -198,6 +198,15 @@ impl SourceSpec {
         let cut = |interval: &Interval| Interval { start: interval.start, end: interval.end.min(end) };
         self.active.iter().map(cut).filter(|interval| interval.start < interval.end).collect()
     }
+
+    /// Whether the source is active at the instant `at` in a run that lasts until `end`: whether that is in one of
+    /// [`SourceSpec::active_until`], which are in order in a spec that is sound. Takes the logarithm of their number.
+    #[must_use]
+    pub fn is_active(&self, at: Nanos, end: Nanos) -> bool {
+        let behind = self.active.partition_point(|interval| interval.start <= at);
+        let last = behind.checked_sub(1).map(|last| self.active[last]);
+        at < end && (self.active.is_empty() || last.is_some_and(|interval| at < interval.end))
+    }
 }
 
 #[cfg(test)]
@@ -269,5 +278,18 @@ mod tests {
         assert_eq!(spec.active_until(Nanos(7)), [interval(0, 7)]);
         spec.active = vec![interval(1, 3), interval(5, 9), interval(10, 11)];
         assert_eq!(spec.active_until(Nanos(7)), [interval(1, 3), interval(5, 7)]);
+    }
+
+    #[test]
+    fn a_source_is_active_at_an_instant_of_its_intervals() {
+        let mut spec = spec(Model::Greedy, PacketSize::Fixed(1));
+        for active in [vec![], vec![(1, 3), (5, 9), (9, 10)], vec![(0, 2), (12, 14)]] {
+            spec.active =
+                active.iter().map(|&(start, end)| Interval { start: Nanos(start), end: Nanos(end) }).collect();
+            for (at, end) in (0..16).flat_map(|at| (0..16).map(move |end| (Nanos(at), Nanos(end)))) {
+                let expected = spec.active_until(end).iter().any(|interval| interval.start <= at && at < interval.end);
+                assert_eq!(spec.is_active(at, end), expected, "{active:?} at {at} of {end}");
+            }
+        }
     }
 }

@@ -6,13 +6,17 @@ use fairlink_config::link::{LinkFile, ReadOptions};
 use fairlink_config::problem::Problems;
 use fairlink_config::units::show_memory;
 use fairlink_core::{BuildError, ClassId, Leniency, Members, Share};
+use fairlink_theory::hmm::Allocation;
+use fairlink_theory::limits::Limits;
 use fairlink_theory::promises::{Promised, promised};
+use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::human;
 use crate::link::{Finding, indented, parent_name, share_warning, warn};
 use crate::out::Out;
+use crate::rows::{Each, RowArgs, summary};
 
 mod bounds;
 
@@ -29,14 +33,16 @@ pub(crate) struct Args {
     /// Warn of what the scheduler cannot honour instead of refusing it.
     #[arg(long)]
     lenient: bool,
+    #[command(flatten)]
+    rows: RowArgs,
 }
 
 #[derive(Serialize)]
-struct Sound<'a> {
+struct Sound<'a, C> {
     valid: bool,
     scheduler: &'a str,
     link_bps: u64,
-    classes: Vec<Entry<'a>>,
+    classes: C,
     bounds: Bounds<'a>,
     /// Bytes that the scheduler with its queues takes at most.
     memory_bytes: u64,
@@ -65,6 +71,7 @@ struct Entry<'a> {
     /// How far the share that this weight gives is from the one written, relative to it.
     weight_error: Option<f64>,
     ceiling_bps: Option<u64>,
+    /// What the fluid ideal gives it when every leaf is greedy, within the limits that the scheduler honours; rounded down.
     share_all_busy_bps: u64,
     #[serde(flatten)]
     bounds: ClassBounds,
@@ -89,12 +96,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let mut warnings = std::mem::take(&mut link.warnings);
     warnings.extend(share_warning(&link)?);
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
+    let limits = Limits::honoured_by(link.info(), &link.tree);
+    let busy = Allocation::within(limits, &link.tree, &Demand::uniform(&link.tree, Request::Unlimited));
     if out.json {
+        let rows = args.rows.in_json(&link)?;
         return out.document(&Sound {
             valid: true,
             scheduler: &link.scheduler,
             link_bps: link.tree.link().rate.bps(),
-            classes: link.tree.classes().map(|class| entry(&link, &promised, class)).collect(),
+            classes: Each { len: rows.len(), item: |row| entry(&link, &promised, &busy, rows.at(row)) },
             bounds: Bounds::of(&promised, &link),
             memory_bytes,
             admission: Admission::of(&link),
@@ -102,7 +112,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         });
     }
     warn(warnings);
-    text(&link, &promised, memory_bytes, out)
+    text(&link, &promised, &busy, memory_bytes, &args.rows, out)
 }
 
 fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Result<(), Failure> {
@@ -114,7 +124,7 @@ fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Re
     Err(problems.into())
 }
 
-fn entry<'a>(link: &'a LinkFile, promised: &Promised, class: ClassId) -> Entry<'a> {
+fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Allocation, class: ClassId) -> Entry<'a> {
     let config = link.tree.config(class);
     let weight = promised.weights[class.index()];
     Entry {
@@ -128,12 +138,20 @@ fn entry<'a>(link: &'a LinkFile, promised: &Promised, class: ClassId) -> Entry<'
         weight: weight.map(|weight| weight.as_run),
         weight_error: weight.map(|weight| weight.error),
         ceiling_bps: config.ceiling.map(|rate| rate.bps()),
-        share_all_busy_bps: link.tree.rate_all_busy(class),
+        share_all_busy_bps: busy.floor_bps(class),
         bounds: ClassBounds::of(promised, class),
     }
 }
 
-fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) -> Result<(), Failure> {
+fn text(
+    link: &LinkFile,
+    promised: &Promised,
+    busy: &Allocation,
+    memory_bytes: u64,
+    rows: &RowArgs,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let rows = rows.in_text(link)?;
     let info = link.info();
     let head = link.tree.link();
     out.line(format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary))?;
@@ -152,7 +170,8 @@ fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) 
     if weights {
         columns.extend(["weight as run", "its error"]);
     }
-    let rows = link.tree.classes().map(|class| {
+    let row = |row: usize| {
+        let class = rows.at(row);
         let config = link.tree.config(class);
         let share = match config.share {
             Some(Share::Guarantee(rate)) => human::rate(rate.bps() as f64),
@@ -160,24 +179,28 @@ fn text(link: &LinkFile, promised: &Promised, memory_bytes: u64, out: &mut Out) 
             None => "-".to_owned(),
         };
         let ceiling = config.ceiling.map_or_else(|| "-".to_owned(), |rate| human::rate(rate.bps() as f64));
-        let busy = human::rate(link.tree.rate_all_busy(class) as f64);
+        let busy = human::rate(busy.floor_bps(class) as f64);
         let mut row = vec![indented(link, class), share, ceiling, busy];
         let weight = promised.weights[class.index()];
         row.extend(weight.into_iter().flat_map(|weight| [bounds::weight(weight), human::tiny(weight.error)]));
         row
-    });
-    out.table(&columns, rows.collect(), 1..columns.len())?;
+    };
+    out.rows(&columns, rows.len(), row, 1..columns.len())?;
+    if rows.summarised {
+        summary(link, &rows, "share", |class| busy.floor_bps(class), out)?;
+    }
     out.line("")?;
     let bounds = bounds::columns(promised);
     if !bounds.is_empty() {
         out.line("At most:")?;
         let titles: Vec<&str> = std::iter::once("class").chain(bounds.iter().map(|(title, _)| *title)).collect();
-        let rows = link.tree.classes().map(|class| {
+        let row = |row: usize| {
+            let class = rows.at(row);
             let of_class = ClassBounds::of(promised, class);
             let cells = bounds.iter().map(|(_, cell)| cell(&of_class).unwrap_or_else(|| "-".to_owned()));
             std::iter::once(indented(link, class)).chain(cells).collect()
-        });
-        out.table(&titles, rows.collect(), 1..titles.len())?;
+        };
+        out.rows(&titles, rows.len(), row, 1..titles.len())?;
         out.line("")?;
     }
     let in_words = Bounds::of(promised, link);

@@ -37,13 +37,18 @@ struct Entry<'a> {
     /// The guarantee in bit/s where `guaranteed`.
     weight: u64,
     guaranteed: bool,
+    /// The most that it gets, whatever the link has left, and what sets it; null where nothing does.
     ceiling_bps: Option<u64>,
+    limit: Option<&'static str>,
     wants_bps: Option<u128>,
     request_bps: Option<u128>,
     allocation_bps: f64,
     satisfied: bool,
-    /// Of its parent, per unit of weight.
-    fair_share_bps: Option<f64>,
+    /// Of its parent: bit/s per unit of weight. Where weights are guarantees, which are in bit/s, it is a plain number, which
+    /// guarantees are multiplied by.
+    fair_share_per_weight: Option<f64>,
+    /// What its weight alone entitles it to: its weight times that.
+    entitled_bps: Option<f64>,
     satisfied_siblings: Vec<&'a str>,
     unsatisfied_siblings: Vec<&'a str>,
     idle_siblings: Vec<&'a str>,
@@ -72,12 +77,14 @@ fn entry<'a>(link: &'a LinkFile, step: &Step) -> Entry<'a> {
         name: link.names.name(step.class),
         weight: step.weight,
         guaranteed: step.guaranteed,
-        ceiling_bps: step.ceiling,
+        ceiling_bps: step.limit.map(|limit| limit.bps),
+        limit: step.limit.map(|limit| limit.kind.as_str()),
         wants_bps: step.allocation.wanted,
         request_bps: step.allocation.request,
         allocation_bps: to_f64(&step.allocation.allocation),
         satisfied: step.allocation.satisfied,
-        fair_share_bps: step.fair_share.as_ref().map(to_f64),
+        fair_share_per_weight: step.fair_share.as_ref().map(to_f64),
+        entitled_bps: step.entitled.as_ref().map(to_f64),
         satisfied_siblings: names(link, &step.satisfied_siblings),
         unsatisfied_siblings: names(link, &step.unsatisfied_siblings),
         idle_siblings: names(link, &step.idle_siblings),

@@ -10,11 +10,21 @@ use crate::failure::Failure;
 use crate::human;
 use crate::link::{FluidArgs, in_text, indented, parent_name};
 use crate::out::Out;
+use crate::rows::{Each, RowArgs, summary};
+
+/// Which link, for which demand.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    fluid: FluidArgs,
+    #[command(flatten)]
+    rows: RowArgs,
+}
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct Document<C> {
     link_bps: u64,
-    classes: Vec<Entry<'a>>,
+    classes: C,
 }
 
 #[derive(Serialize)]
@@ -31,46 +41,50 @@ struct Entry<'a> {
 }
 
 /// Solves and prints.
-pub(crate) fn run(args: &FluidArgs, out: &mut Out) -> Result<(), Failure> {
-    let (link, demand) = args.read()?;
-    let allocation = Allocation::solve(&link.tree, &demand);
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let (link, demand) = args.fluid.read()?;
+    let solved = Allocation::solve(&link.tree, &demand);
     if out.json {
-        return out.document(&document(&link, &allocation));
+        let rows = args.rows.in_json(&link)?;
+        let classes = Each { len: rows.len(), item: |row| entry(&link, &solved, rows.at(row)) };
+        return out.document(&Document { link_bps: link.tree.link().rate.bps(), classes });
     }
     let head = ["class", "asks for", "gets", "of the link", "is limited by"];
     let capacity = link.tree.link().rate.bps() as f64;
-    let rows = link.tree.classes().map(|class| {
-        let ClassAllocation { request, allocation, limited_by, .. } = allocation.class(class);
-        let gets = to_f64(allocation);
+    let rows = args.rows.in_text(&link)?;
+    let row = |row: usize| {
+        let class = rows.at(row);
+        let ClassAllocation { request, allocation, limited_by, .. } = solved.class(class);
+        let gets = to_f64(&allocation);
         vec![
             indented(&link, class),
             request.map_or_else(|| "all it can get".to_owned(), |bps| human::rate(bps as f64)),
             human::rate(gets),
             human::percent(gets / capacity),
-            limited_by.map_or_else(|| "-".to_owned(), |by| limiter(&link, class, by)),
+            limited_by.map_or_else(|| "-".to_owned(), |by| limiter(&link, &solved, class, by)),
         ]
-    });
-    out.table(&head, rows.collect(), 1..4)
-}
-
-fn limiter(link: &LinkFile, class: ClassId, by: ClassId) -> String {
-    if by == class { "its own ceiling".to_owned() } else { in_text(link, by) }
-}
-
-fn document<'a>(link: &'a LinkFile, allocation: &Allocation) -> Document<'a> {
-    let tree = &link.tree;
-    let entry = |class: ClassId| {
-        let found = allocation.class(class);
-        Entry {
-            name: link.names.name(class),
-            parent: parent_name(link, class),
-            leaf: tree.is_leaf(class),
-            request_bps: found.request,
-            allocation_bps: to_f64(&found.allocation),
-            allocation_exact_bps: found.allocation.to_string(),
-            satisfied: found.satisfied,
-            limited_by: found.limited_by.map(|by| link.names.name(by)),
-        }
     };
-    Document { link_bps: tree.link().rate.bps(), classes: tree.classes().map(entry).collect() }
+    out.rows(&head, rows.len(), row, 1..4)?;
+    if rows.summarised { summary(&link, &rows, "rate", |class| solved.floor_bps(class), out) } else { Ok(()) }
+}
+
+fn limiter(link: &LinkFile, allocation: &Allocation, class: ClassId, by: ClassId) -> String {
+    match allocation.limit(class) {
+        Some(limit) if by == class => format!("its own {}", limit.kind.as_str()),
+        _ => in_text(link, by),
+    }
+}
+
+fn entry<'a>(link: &'a LinkFile, allocation: &Allocation, class: ClassId) -> Entry<'a> {
+    let found = allocation.class(class);
+    Entry {
+        name: link.names.name(class),
+        parent: parent_name(link, class),
+        leaf: link.tree.is_leaf(class),
+        request_bps: found.request,
+        allocation_bps: to_f64(&found.allocation),
+        allocation_exact_bps: found.allocation.to_string(),
+        satisfied: found.satisfied,
+        limited_by: found.limited_by.map(|by| link.names.name(by)),
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
+use fairlink_config::names::UnknownClass;
 use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
 use fairlink_core::{Leniency, Nanos, ReconfigureError, SchedulerInfo};
 use fairlink_lab::figures::rates::{self, PlotError};
@@ -18,6 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::failure::Failure;
 use crate::link::{share_warning, warn};
 use crate::out::{Out, note};
+use crate::rows::{MOST_ROWS, RowArgs};
 use crate::{human, interrupt};
 
 /// What to simulate.
@@ -38,6 +40,8 @@ pub(crate) struct Args {
     /// Go on without what the scheduler cannot honour.
     #[arg(long)]
     lenient: bool,
+    #[command(flatten)]
+    rows: RowArgs,
 }
 
 /// Simulates and prints.
@@ -96,7 +100,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let watch = &mut Watch::new(schedulers.len() as u64 * u64::from(args.runs), file.duration)?;
     let report = compare_links(&links, &schedulers, leniency, args.runs, &options, watch);
     watch.bar.finish_and_clear();
-    let report = report.map_err(|error| match error {
+    let mut report = report.map_err(|error| match error {
         SimError::Build { error, .. } => file.link.explain(&error).into(),
         SimError::Change { index, error: ReconfigureError::Build(error), .. } => {
             file.changes[index].link.explain(&error).into()
@@ -117,7 +121,67 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         })?;
         written.iter().for_each(|path| note(format!("written: {}", path.display())));
     }
-    if out.json { out.document(&report) } else { text(&report, out) }
+    if let Some(name) = args.rows.name() {
+        only(name, &file.names, &mut report)?;
+    }
+    if out.json { out.document(&report) } else { text(report, &args.rows, out) }
+}
+
+/// Leaves one class in the report, and the whole link in its phases.
+fn only(name: &str, names: &[String], report: &mut Report) -> Result<(), Failure> {
+    let further = report.runs.iter().flat_map(|run| &run.classes).any(|class| class.name == name);
+    if !further && !names.iter().any(|known| known == name) {
+        let why = UnknownClass::among(name, names.iter().skip(1).map(String::as_str));
+        return Err(Failure::wrong(format!("--class: {why}")));
+    }
+    for run in &mut report.runs {
+        run.classes.retain(|class| class.name == name);
+        run.inner_classes.retain(|class| class.name == name);
+        run.phases.iter_mut().for_each(|phase| phase.classes.retain(|class| class.name == name));
+    }
+    Ok(())
+}
+
+/// Drops what is too much to read, and says how much that is.
+fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
+    let mut left_out = Vec::new();
+    let leaves = report.runs[0].classes.len();
+    if !rows.shows(leaves) {
+        let mut shown = 0;
+        for run in &mut report.runs {
+            run.classes.retain(|class| class.offered_packets > 0);
+            run.classes.truncate(MOST_ROWS);
+            shown = shown.max(run.classes.len());
+        }
+        left_out.push(format!(
+            "{} not shown, first those to which nothing was sent",
+            human::count(leaves - shown, "leaf is", "leaves are")
+        ));
+    }
+    let busy = |phase: &fairlink_sim::Phase| {
+        phase.classes.iter().filter(|class| class.ideal_bps > 0.0 || class.settled_bps > 0.0).count()
+    };
+    let counts: Vec<usize> = report.runs[0].phases.iter().map(busy).collect();
+    if !rows.shows(counts.iter().sum()) {
+        let mut sum = 0;
+        let fits = |count: &&usize| {
+            sum += **count;
+            sum <= MOST_ROWS
+        };
+        let shown = counts.iter().take_while(fits).count().max(1);
+        for run in &mut report.runs {
+            run.phases.truncate(shown);
+            if shown == 1
+                && let Some(phase) = run.phases.first_mut()
+            {
+                phase.classes.truncate(MOST_ROWS);
+            }
+        }
+        if shown < counts.len() {
+            left_out.push(format!("{} not shown", human::count(counts.len() - shown, "phase is", "phases are")));
+        }
+    }
+    left_out
 }
 
 /// Whether a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
@@ -161,7 +225,11 @@ fn window(duration: Nanos) -> Nanos {
     WINDOW.min(Nanos((duration.0 / 50).max(1)))
 }
 
-fn text(report: &Report, out: &mut Out) -> Result<(), Failure> {
+fn text(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
+    // Of all phases.
+    let deviations = report::runs(&report);
+    let left_out = shorten(&mut report, rows);
+    let report = &report;
     let style = Style { colour: out.colour(), tolerance: TOLERANCE };
     for run in &report.runs {
         out.line(format!("{}, seed {}", run.scheduler, run.seed))?;
@@ -181,7 +249,8 @@ fn text(report: &Report, out: &mut Out) -> Result<(), Failure> {
         _ => out.raw(report::side_by_side(report, style).as_bytes())?,
     }
     out.line("")?;
-    out.raw(report::runs(report).as_bytes())
+    out.raw(deviations.as_bytes())?;
+    left_out.iter().try_for_each(|text| out.line(format!("{text}; --all shows all, --class NAME one class")))
 }
 
 /// A progress bar, where standard error is a terminal, and Ctrl-C.

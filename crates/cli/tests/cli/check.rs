@@ -285,3 +285,29 @@ fn a_file_that_takes_more_memory_than_it_allows_is_refused_with_both_numbers() {
     let text = fairlink(&["check", &raised]).quiet().stdout;
     assert!(text.contains("memory at most 15.3 MiB"), "{text}");
 }
+
+#[test]
+fn the_share_when_all_are_busy_is_the_fluid_ideal_within_the_limits_that_the_scheduler_honours() {
+    let dir = Scratch::new();
+    // By weight alone A1 would get 56.25 of 75, above its ceiling of 30.
+    let link = dir.write(
+        "link.toml",
+        "[link]\nrate = \"100mbit\"\n\
+         [[class]]\nname = \"A\"\nweight = 3\n[[class]]\nname = \"A1\"\nparent = \"A\"\nweight = 3\nceiling = \"30mbit\"\n\
+         [[class]]\nname = \"A2\"\nparent = \"A\"\nweight = 1\nceiling = \"35mbit\"\n[[class]]\nname = \"B\"\nweight = 1\n",
+    );
+    let shares = |args: &[&str]| -> Vec<u64> {
+        let run = fairlink(&[&["check", &link, "--json"], args].concat());
+        let json = run.json();
+        let classes = json["classes"].as_array().expect("a list").iter();
+        classes.map(|class| class["share_all_busy_bps"].as_u64().expect("a rate") / 10_000).collect()
+    };
+    assert_eq!(shares(&[]), [6_500, 3_000, 3_500, 3_500]);
+    // One that ignores ceilings shares by weight.
+    assert_eq!(shares(&["--scheduler", "drr", "--lenient"]), [7_500, 5_625, 1_875, 2_500]);
+    let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
+    let gets = |index: usize| json["classes"][index]["allocation_bps"].as_f64();
+    assert_eq!([0, 1, 2, 3].map(gets), [6.5e7, 3e7, 3.5e7, 3.5e7].map(Some));
+    let text = fairlink(&["check", &link]).quiet().stdout;
+    assert!(text.contains("30 Mbit/s") && !text.contains("56.25"), "{text}");
+}

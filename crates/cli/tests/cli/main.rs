@@ -7,6 +7,7 @@ mod demo;
 mod fluid;
 #[cfg(target_os = "linux")]
 mod packets;
+mod rows;
 mod sim;
 
 use std::fs;

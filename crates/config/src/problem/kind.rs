@@ -1,6 +1,6 @@
 //! Every kind of thing that can be wrong with a file: the message, what to do, and what the place is labelled.
 
-use fairlink_core::{MAX_DEPTH, MAX_LEAVES, Nanos, Rate};
+use fairlink_core::{MAX_CLASSES, MAX_DEPTH, MAX_LEAVES, Nanos, Rate};
 use thiserror::Error;
 
 use crate::matching::MatchError;
@@ -170,6 +170,12 @@ pub enum ProblemKind {
     TooManyLeaves {
         /// How many.
         leaves: usize,
+    },
+    /// Too many classes.
+    #[error("{classes} classes are more than {MAX_CLASSES}")]
+    TooManyClasses {
+        /// How many, up to the first that is too many.
+        classes: usize,
     },
     /// Siblings that share in different ways.
     #[error("\"{name}\" and its sibling \"{sibling}\" must both have a guarantee, both a weight, or both neither")]
@@ -404,6 +410,7 @@ impl ProblemKind {
             | Self::BadName { .. }
             | Self::TooDeep { .. }
             | Self::TooManyLeaves { .. }
+            | Self::TooManyClasses { .. }
             | Self::MixedShares { .. }
             | Self::CeilingBelowGuarantee { .. }
             | Self::Refused { .. }

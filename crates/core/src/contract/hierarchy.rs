@@ -13,6 +13,9 @@ use crate::parts::memory::{filled, slice};
 
 /// Largest number of leaves in a hierarchy.
 pub const MAX_LEAVES: usize = 1_000_000;
+/// Largest number of classes, the root not counted: a leaf needs at most [`MAX_DEPTH`] inner classes above it, but a tree of more
+/// inner classes than leaves is a mistake.
+pub const MAX_CLASSES: usize = 2 * MAX_LEAVES;
 /// Largest number of classes below the root on a path from the root to a leaf.
 pub const MAX_DEPTH: usize = 64;
 /// Largest weight of a class.
@@ -32,6 +35,11 @@ pub enum HierarchyError {
     TooManyLeaves {
         /// How many there are.
         leaves: usize,
+    },
+    /// More than [`MAX_CLASSES`] classes, leaves and others.
+    TooManyClasses {
+        /// How many there are, with the one that was refused.
+        classes: usize,
     },
     /// A class deeper than [`MAX_DEPTH`].
     TooDeep {
@@ -93,6 +101,7 @@ impl fmt::Display for HierarchyError {
         match *self {
             Self::UnknownParent { parent } => write!(f, "parent {} does not exist", parent.0),
             Self::TooManyLeaves { leaves } => write!(f, "{leaves} leaves; the limit is {MAX_LEAVES}"),
+            Self::TooManyClasses { classes } => write!(f, "{classes} classes; the limit is {MAX_CLASSES}"),
             Self::TooDeep { parent } => {
                 write!(f, "a child of class {} would be deeper than {MAX_DEPTH} levels", parent.0)
             }
@@ -156,7 +165,7 @@ impl HierarchyBuilder {
     ///
     /// # Errors
     /// [`HierarchyError::UnknownParent`], [`HierarchyError::TooDeep`], [`HierarchyError::Weight`],
-    /// [`HierarchyError::EmptyQueue`]; nothing is added then.
+    /// [`HierarchyError::EmptyQueue`], [`HierarchyError::TooManyClasses`]; nothing is added then.
     pub fn add(&mut self, parent: ClassId, config: ClassConfig) -> Result<ClassId, HierarchyError> {
         let class = ClassId(self.nodes.len() as u32);
         let depth = match self.nodes.get(parent.index()) {
@@ -173,10 +182,7 @@ impl HierarchyBuilder {
         if config.limits.packets == 0 || config.limits.bytes == 0 {
             return Err(HierarchyError::EmptyQueue { class });
         }
-        // A leaf needs at most MAX_DEPTH inner classes above it, but a tree of more classes than this is a mistake.
-        if self.nodes.len() > 2 * MAX_LEAVES {
-            return Err(HierarchyError::TooManyLeaves { leaves: self.nodes.len() });
-        }
+        check_count(self.nodes.len())?;
         self.nodes.try_reserve(1).map_err(|_| OutOfMemory { bytes: (size_of::<Node>() * self.nodes.len()) as u64 })?;
         self.nodes.push(Node { parent, depth, config, weight, children: (0, 0), children_weight: 0 });
         Ok(class)
@@ -422,10 +428,16 @@ impl Hierarchy {
     }
 }
 
+/// Whether a tree may have so many classes, the root not counted.
+fn check_count(classes: usize) -> Result<(), HierarchyError> {
+    if classes > MAX_CLASSES { Err(HierarchyError::TooManyClasses { classes }) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::contract::Rate;
+    use alloc::string::ToString;
 
     fn rate(bps: u64) -> Rate {
         Rate::from_bps(bps).unwrap()
@@ -492,6 +504,10 @@ mod tests {
         }
         assert_eq!(tree.add(parent, weighted(1)), Err(HierarchyError::TooDeep { parent }));
         assert_eq!(tree.build().unwrap().levels(), MAX_DEPTH);
+        assert_eq!(check_count(MAX_CLASSES), Ok(()));
+        let error = check_count(MAX_CLASSES + 1).unwrap_err();
+        assert_eq!(error, HierarchyError::TooManyClasses { classes: 2_000_001 });
+        assert_eq!(error.to_string(), "2000001 classes; the limit is 2000000");
         let empty = Hierarchy::builder(LinkConfig::new(rate(10))).build();
         assert_eq!(empty.unwrap_err(), HierarchyError::NoClasses);
     }

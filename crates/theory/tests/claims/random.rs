@@ -1,6 +1,6 @@
 //! Random trees and demands, and an HMM solver that shares no idea with the one under test.
 
-use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate, Share};
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, ServiceCurve, Share};
 use fairlink_theory::request::{Demand, Request};
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -16,11 +16,22 @@ pub(crate) struct Shape {
     pub(crate) max_weight: u64,
     pub(crate) max_rate: u64,
     pub(crate) ceilings: bool,
+    /// Also upper limits, and classes that are bounded or isolated.
+    pub(crate) limits: bool,
 }
 
 /// The trees that the project's claims speak of: 2 to 6 levels, 2 to 200 leaves, weights 1 to 10^9, ceilings on some.
-pub(crate) const CLAIMED: Shape =
-    Shape { levels: 2..=6, leaves: 2..=200, max_weight: 1_000_000_000, max_rate: 1_000_000_000_000, ceilings: true };
+pub(crate) const CLAIMED: Shape = Shape {
+    levels: 2..=6,
+    leaves: 2..=200,
+    max_weight: 1_000_000_000,
+    max_rate: 1_000_000_000_000,
+    ceilings: true,
+    limits: false,
+};
+
+/// The same with every other limit that the ideal knows.
+pub(crate) const LIMITED: Shape = Shape { limits: true, ..CLAIMED };
 
 pub(crate) fn rng(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
@@ -39,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) parents: Vec<ClassId>,
     pub(crate) weights: Vec<u64>,
     pub(crate) ceilings: Vec<Option<Rate>>,
+    /// Upper limit, bounded, isolated.
+    pub(crate) limits: Vec<(Option<Rate>, bool, bool)>,
 }
 
 impl Plan {
@@ -46,7 +59,7 @@ impl Plan {
         let leaves = log_uniform(rng, *shape.leaves.end() as u64).max(*shape.leaves.start() as u64) as usize;
         let levels = rng.random_range(shape.levels.clone());
         let link = Rate::from_bps(log_uniform(rng, shape.max_rate)).unwrap();
-        let mut plan = Self { link, parents: vec![], weights: vec![], ceilings: vec![] };
+        let mut plan = Self { link, parents: vec![], weights: vec![], ceilings: vec![], limits: vec![] };
         // A chain down to the deepest level, then leaves (with the inner classes they need) below what is there.
         let mut depths = vec![0];
         let mut inner = vec![0];
@@ -76,13 +89,24 @@ impl Plan {
         self.weights.push(log_uniform(rng, shape.max_weight));
         let ceiling = shape.ceilings && rng.random_range(0..4) == 0;
         self.ceilings.push(ceiling.then(|| Rate::from_bps(log_uniform(rng, self.link.bps())).unwrap()));
+        let kind = if shape.limits { rng.random_range(0..8) } else { 8 };
+        let upper = (kind == 0).then(|| Rate::from_bps(log_uniform(rng, self.link.bps())).unwrap());
+        self.limits.push((upper, kind == 1, kind == 2));
     }
 
     pub(crate) fn build(&self) -> Hierarchy {
         let mut tree = Hierarchy::builder(LinkConfig::new(self.link));
-        for ((&parent, &weight), &ceiling) in self.parents.iter().zip(&self.weights).zip(&self.ceilings) {
-            tree.add(parent, ClassConfig { share: Some(Share::Weight(weight)), ceiling, ..ClassConfig::default() })
-                .unwrap();
+        for (index, &parent) in self.parents.iter().enumerate() {
+            let (upper, bounded, isolated) = self.limits[index];
+            let config = ClassConfig {
+                share: Some(Share::Weight(self.weights[index])),
+                ceiling: self.ceilings[index],
+                upper_limit: upper.map(|rate| ServiceCurve { m1: None, d: Nanos::ZERO, m2: Some(rate) }),
+                bounded,
+                isolated,
+                ..ClassConfig::default()
+            };
+            tree.add(parent, config).unwrap();
         }
         tree.build().unwrap()
     }
@@ -106,24 +130,42 @@ pub(crate) fn whole(value: impl Into<BigInt>) -> BigRational {
     BigRational::from_integer(value.into())
 }
 
-/// HMM by filling: hierarchical GPS runs with every leaf's request as its backlog and every ceiling as a cap on what a
+/// What each class may use without borrowing: its part by weight of its parent's, to 2^-24 bit/s at each level.
+fn own_rates(tree: &Hierarchy) -> Vec<BigRational> {
+    let fine = whole(1u64 << 24);
+    let mut own = vec![whole(tree.link().rate.bps())];
+    for class in tree.classes() {
+        let parent = tree.parent(class).unwrap();
+        let siblings: u128 = tree.children(parent).iter().map(|&child| u128::from(tree.weight(child))).sum();
+        let share = &own[parent.index()] * BigRational::new(tree.weight(class).into(), siblings.into());
+        own.push((share * &fine).floor() / &fine);
+    }
+    own.iter().map(|rate| rate.floor().max(whole(1))).collect()
+}
+
+/// HMM by filling: hierarchical GPS runs with every leaf's request as its backlog and every limit as a cap on what a
 /// class may take in all, and stops when the link has given away one second's worth. Event by event: the next leaf whose
 /// request is met, or class whose cap is reached, leaves; the others then share what flows in proportion to their weights
-/// at each level. No fair share, no request of an inner class and no satisfied set appears.
+/// at each level. What flows into an isolated class is lost while nobody below it wants it, up to its own rate. No fair share, no
+/// request of an inner class and no satisfied set appears.
 pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
     let classes = tree.len();
+    let own = own_rates(tree);
+    let isolated = |index: usize| tree.config(ClassId(index as u32)).isolated;
+    let request = |index: usize| match demand.get(ClassId(index as u32)) {
+        Some(Request::Rate(rate)) => Some(whole(rate)),
+        _ => None,
+    };
     let limit: Vec<Option<BigRational>> = (0..classes)
         .map(|index| {
-            let class = ClassId(index as u32);
-            let ceiling = tree.config(class).ceiling.map(|rate| whole(rate.bps()));
-            let request = match demand.get(class) {
-                Some(Request::Rate(rate)) => Some(whole(rate)),
-                _ => None,
-            };
-            match (ceiling, request) {
-                (Some(ceiling), Some(request)) => Some(ceiling.min(request)),
-                (ceiling, request) => ceiling.or(request),
-            }
+            let config = tree.config(ClassId(index as u32));
+            let upper = config.upper_limit.and_then(|curve| curve.m2);
+            let own = (config.bounded || config.isolated).then(|| own[index].clone());
+            // An isolated leaf is given its rate, asked for or not.
+            let request = request(index).filter(|_| !config.isolated);
+            let rates =
+                [config.ceiling.map(|rate| whole(rate.bps())), upper.map(|rate| whole(rate.bps())), own, request];
+            rates.into_iter().flatten().min()
         })
         .collect();
     let mut amount = vec![BigRational::zero(); classes];
@@ -134,12 +176,12 @@ pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
         let mut active: Vec<bool> = full.iter().map(|full| !full).collect();
         for index in (0..classes).rev() {
             let children = tree.children(ClassId(index as u32));
-            if !children.is_empty() {
+            if !children.is_empty() && !isolated(index) {
                 active[index] &= children.iter().any(|child| active[child.index()]);
             }
         }
         if !active[0] || left.is_zero() {
-            return amount;
+            break;
         }
         let mut speed = vec![BigRational::zero(); classes];
         speed[0] = whole(1);
@@ -167,6 +209,16 @@ pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
         }
         left -= span;
     }
+    // What was given to an isolated leaf and what is used of it may differ.
+    for index in (0..classes).rev() {
+        let children = tree.children(ClassId(index as u32));
+        amount[index] = match request(index) {
+            _ if !children.is_empty() => children.iter().map(|child| &amount[child.index()]).sum(),
+            Some(request) => request.min(amount[index].clone()),
+            None => amount[index].clone(),
+        };
+    }
+    amount
 }
 
 /// Figure 1 of [hls] in Mbit/s; returns A, B, C, A1, A2, B1, B2.

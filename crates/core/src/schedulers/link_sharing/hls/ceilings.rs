@@ -29,7 +29,7 @@
 use alloc::boxed::Box;
 
 use super::{CREDITS_PER_BYTE, NIL, RunWeights};
-use crate::contract::{ClassId, Hierarchy, Nanos, OutOfMemory, Rate};
+use crate::contract::{ClassId, Hierarchy, LinkConfig, Nanos, OutOfMemory, Rate};
 use crate::parts::{
     bucket::Bucket,
     heap::Heap,
@@ -96,12 +96,16 @@ fn ceilings(tree: &Hierarchy) -> usize {
     tree.classes().filter(|&class| tree.config(class).ceiling.is_some()).count()
 }
 
-/// Depth of a ceiling's bucket where the user gives none: the largest packet, and what the ceiling brings in the longest
-/// time that a leaf may wait for its visit (Theorem 5). Less would cost rate.
-fn default_depth(tree: &Hierarchy, weights: &RunWeights, ceiling: Rate) -> u64 {
-    let link = tree.link();
+/// What the link sends at most in the longest time that a leaf may wait for its visit (Theorem 5), in bytes. The same for all
+/// ceilings of a tree: computed once, not once for each of them.
+fn longest_gap(tree: &Hierarchy, weights: &RunWeights) -> u128 {
     let weight: u64 = tree.classes().map(|class| weights.credits(class) / CREDITS_PER_BYTE + 1).sum();
-    let gap = 2 * (u128::from(weight) + u128::from(link.max_packet) * tree.leaves().len() as u128);
+    2 * (u128::from(weight) + u128::from(tree.link().max_packet) * tree.leaves().len() as u128)
+}
+
+/// Depth of a ceiling's bucket where the user gives none: the largest packet, and what the ceiling brings while the link sends
+/// `gap` bytes, which is [`longest_gap`]. Less would cost rate.
+fn default_depth(link: LinkConfig, gap: u128, ceiling: Rate) -> u64 {
     let brought = gap * u128::from(ceiling.bps()) / u128::from(link.rate.bps());
     u64::from(link.max_packet) + u64::try_from(brought).unwrap_or(u64::MAX / 2)
 }
@@ -117,6 +121,7 @@ impl Ceilings {
         if count == 0 {
             return Ok(Self { limiters, nearest, held, waits });
         }
+        let gap = longest_gap(tree, weights);
         for class in tree.classes() {
             let parent = tree.parent(class).unwrap_or(ClassId::ROOT);
             held[parent.index()].most += weights.credits(class) as i64;
@@ -124,7 +129,7 @@ impl Ceilings {
             nearest[class.index()] = above;
             if let Some(ceiling) = config.ceiling {
                 nearest[class.index()] = limiters.len() as u32;
-                let depth = config.ceiling_burst.unwrap_or_else(|| default_depth(tree, weights, ceiling));
+                let depth = config.ceiling_burst.unwrap_or_else(|| default_depth(tree.link(), gap, ceiling));
                 limiters.push(Limiter {
                     bucket: Bucket::new(ceiling, depth),
                     above,

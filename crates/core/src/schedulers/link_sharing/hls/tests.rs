@@ -704,3 +704,16 @@ fn a_round_too_long_for_the_arithmetic_is_refused() {
     let error = Hls::new(&tree.build().unwrap()).unwrap_err();
     assert!(matches!(error, BuildError::Parameter { class: ClassId::ROOT, max: 687_194, .. }), "{error}");
 }
+
+#[test]
+fn a_ceiling_at_every_class_costs_the_same_for_each_of_them() {
+    // Each ceiling's depth follows from a sum over all classes. Taken again for each, this test would need 10^10 steps.
+    let mut tree = builder(1500);
+    let parent = tree.add(ClassId::ROOT, weighted(1)).unwrap();
+    let ceiling = Some(Rate::from_bps(1_000_000).unwrap());
+    for _ in 0..100_000 {
+        tree.add(parent, ClassConfig { ceiling, ..weighted(1) }).unwrap();
+    }
+    let hls = Hls::new(&tree.build().unwrap()).unwrap();
+    assert!(hls.ceilings.is_limited(ClassId(100_001)) && !hls.ceilings.is_limited(parent));
+}

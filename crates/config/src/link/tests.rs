@@ -1,0 +1,107 @@
+//! A file read in pieces is the file read as a whole.
+
+use super::*;
+use proptest::prelude::*;
+
+/// What a file says, or what is wrong with it.
+fn read(source: &Source, pieces: bool) -> String {
+    let read = |table: &Table<'_, '_>, log: Log| LinkFile::from_table(table, &ReadOptions::default(), log);
+    let done = match pieces {
+        true => reader::document(source, "a link file", read),
+        false => reader::whole_document(source, "a link file", read),
+    };
+    match done {
+        Err(problems) => problems.lines(),
+        Ok(file) => {
+            let classes = file.tree.classes().map(|class| {
+                let parent = file.tree.parent(class).map(|parent| file.names.name(parent));
+                (file.names.name(class), parent, file.span(class), *file.tree.config(class))
+            });
+            let warnings: Vec<String> = file.warnings.iter().map(Problem::line).collect();
+            format!("{:#?}", (classes.collect::<Vec<_>>(), &file.matches, &file.features, &file.pools, warnings))
+        }
+    }
+}
+
+/// Parts of a file, in which what looks like a header stands in every kind of place.
+const PARTS: [&str; 22] = [
+    "[link]\nrate = \"1gbit\"\n",
+    "[[class]]\nname = \"a\"\nguarantee = \"1mbit\"\n",
+    "[[class]]\nname = \"b\"\nparent = \"a\"\nceiling = \"2mbit\"\n",
+    "[[class]] # a comment\nparent = \"b\"\nname = \"c\"\nburst = \"2kB\"\nmatch = [\n  \"dscp ef\",\n]\n",
+    "  [[class]]\nname = \"d\"\n",
+    "[[ class ]]\nname = \"e\"\n",
+    "[[\"class\"]]\nname = \"f\"\n",
+    "[class]\nname = \"g\"\n",
+    "[class.contract]\nbytes = \"3kB\"\nevery = \"1s\"\n",
+    "[[class.match]]\n",
+    "[[class]]x\n",
+    "[[classes]]\nname = \"h\"\n",
+    "[[source]]\nclass = \"a\"\n",
+    "duration = \"1s\"\n",
+    "name = \"\"\"\n[[class]]\nname = \"i\"\n\"\"\"\n",
+    "match = [\n[[class]]\n]\n",
+    "match = [\n[[class]]\n, \"any\"]\n",
+    "# [[class]]\n",
+    "class = []\n",
+    "\r\n",
+    "pool = '''\n",
+    "weight = 3\n",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #[test]
+    fn a_file_in_pieces_says_what_the_whole_file_says(
+        begins in any::<bool>(),
+        parts in prop::collection::vec(0..PARTS.len(), 0..7),
+        names in prop::collection::vec(0..9u8, 0..9),
+        seed in 0..9u8,
+    ) {
+        let mut text = if begins { PARTS[0].to_owned() } else { String::new() };
+        parts.iter().for_each(|&part| text += PARTS[part]);
+        for (at, name) in names.iter().enumerate() {
+            // Parents before their children and behind them, and names twice.
+            text += &format!("[[class]]\nname = \"n{name}\"\nparent = \"n{}\"\n", (name * seed + at as u8) % 9);
+        }
+        let source = Source::new(NamedSource::new("test.toml", text));
+        prop_assert_eq!(read(&source, true), read(&source, false));
+    }
+
+    #[test]
+    fn the_order_of_classes_in_a_file_does_not_matter_to_what_they_are(
+        order in Just((0..12usize).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let mut text = PARTS[0].to_owned();
+        for &n in &order {
+            let parent = if n == 0 { "link".to_owned() } else { format!("n{}", (n - 1) / 2) };
+            text += &format!("[[class]]\nname = \"n{n}\"\nparent = \"{parent}\"\nceiling = \"{}mbit\"\n", n + 1);
+        }
+        let file = LinkFile::parse("test.toml", &text[..], &ReadOptions::default()).unwrap();
+        for n in 0..order.len() {
+            let class = file.names.id(&format!("n{n}")).unwrap();
+            let parent = file.tree.parent(class).filter(|&parent| parent != ClassId::ROOT);
+            prop_assert_eq!(parent, (n > 0).then(|| file.names.id(&format!("n{}", (n - 1) / 2)).unwrap()));
+            prop_assert_eq!(file.tree.config(class).ceiling.map(Rate::bps), Some((n as u64 + 1) * 1_000_000));
+            let written = |span: Option<Span>| text[span.unwrap()].trim_matches('"').to_owned();
+            prop_assert_eq!(written(file.span(class)), format!("n{n}"));
+            prop_assert_eq!(written(file.feature_span(class, Feature::Ceiling)), format!("{}mbit", n + 1));
+        }
+    }
+}
+
+#[test]
+fn a_file_of_ordinary_classes_is_read_in_pieces() {
+    let class =
+        |n| format!("\n[[class]]\nname = \"{n}\"\nceiling = \"1mbit\"\n[class.upper_limit]\nrate = \"1mbit\"\n");
+    let classes: String = (0..100).map(class).collect();
+    let tail = "\n[[source]]\nclass = \"7\"\n";
+    for end in ["", tail] {
+        let text = format!("[link]\nrate = \"1gbit\"\n{classes}{end}");
+        let pieces = crate::pieces::Pieces::cut(&text).expect("pieces");
+        let mut count = 0;
+        pieces.each(|_| count += 1);
+        assert_eq!((count, pieces.estimate(), pieces.are_sound()), (100, 100, true));
+        assert_eq!(pieces.tail.is_some(), !end.is_empty());
+    }
+}

@@ -1,0 +1,251 @@
+//! What holds a class back whatever the link has left: the features of a link file that the fluid ideal knows beside shares.
+//!
+//! | feature | what the ideal makes of it | source |
+//! | --- | --- | --- |
+//! | `ceiling` | the class gets no more than it | \[hls\] Section X names it as future work |
+//! | `upper_limit` | the class gets no more than the slope in the long run of the curve; a leaf gets its real-time curve's all the same | later practice of \[hfsc\], where a real-time guarantee goes before an upper limit |
+//! | `bounded` | the class may not borrow, so it gets no more than its own rate | \[cbq\] |
+//! | `isolated` | the class may not borrow either, and its rate is kept for it: what it leaves goes to nobody outside | \[cbq\] |
+//!
+//! The own rate of a class is its guarantee; where it has none, its share by weight of its parent's own rate, in whole bit/s rounded
+//! down, at least 1. The link's is its rate. That is the allotted bandwidth of \[cbq\].
+//!
+//! DIFFERENCE: an upper limit holds in the long run here. What a curve allows at once (a steep first piece) is a burst, which a
+//! fluid ideal does not know.
+
+use fairlink_core::{ClassId, Feature, Hierarchy, Rate, SchedulerInfo, Share};
+
+/// Which feature sets a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// A maximum rate.
+    Ceiling,
+    /// A curve that bounds the service.
+    UpperLimit,
+    /// It does not borrow.
+    Bounded,
+    /// It neither borrows nor lends.
+    Isolated,
+}
+
+impl LimitKind {
+    /// In running text, after "its own" or "the": `ceiling`, `upper limit`, `rate (bounded)`, `rate (isolated)`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ceiling => "ceiling",
+            Self::UpperLimit => "upper limit",
+            Self::Bounded => "rate (bounded)",
+            Self::Isolated => "rate (isolated)",
+        }
+    }
+}
+
+/// The most that a class gets, whatever the link has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// In bit/s.
+    pub bps: u64,
+    /// What sets it; the first that does where several set the same.
+    pub kind: LimitKind,
+}
+
+/// The limits of all classes of one tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    classes: usize,
+    /// By class id; empty where no class has one.
+    limits: Vec<Option<Limit>>,
+    /// By class id: what is kept for an isolated class, in bit/s; empty where none is isolated.
+    kept: Vec<Option<u64>>,
+}
+
+impl Limits {
+    /// Those that the classes of `tree` set.
+    #[must_use]
+    pub fn of(tree: &Hierarchy) -> Self {
+        Self::filtered(tree, |_| true)
+    }
+
+    /// Those that the classes of `tree` set and the scheduler `info` honours.
+    #[must_use]
+    pub fn honoured_by(info: &SchedulerInfo, tree: &Hierarchy) -> Self {
+        Self::filtered(tree, |feature| info.supports(feature))
+    }
+
+    fn filtered(tree: &Hierarchy, honoured: impl Fn(Feature) -> bool) -> Self {
+        let [ceilings, curves, borrowing, real_time] =
+            [Feature::Ceiling, Feature::LinkCurves, Feature::Borrowing, Feature::ServiceCurves].map(honoured);
+        let limited = |class| {
+            let config = tree.config(class);
+            ceilings && config.ceiling.is_some()
+                || curves && config.upper_limit.is_some()
+                || borrowing && (config.bounded || config.isolated)
+        };
+        let mut found = Self { classes: tree.len(), limits: Vec::new(), kept: Vec::new() };
+        if !tree.classes().any(limited) {
+            return found;
+        }
+        let bounds = |class| tree.config(class).bounded || tree.config(class).isolated;
+        let own = if borrowing && tree.classes().any(bounds) { own_rates(tree) } else { Vec::new() };
+        let guaranteed = if real_time { real_time_rates(tree) } else { Vec::new() };
+        found.limits = vec![None; tree.len()];
+        for class in tree.classes() {
+            let config = tree.config(class);
+            let (index, slope) = (class.index(), |rate: Option<Rate>| rate.map_or(0, Rate::bps));
+            let own = || own.get(index).copied().unwrap_or_default();
+            let curve = config.upper_limit.filter(|_| curves);
+            let curve = curve.map(|curve| slope(curve.m2).max(guaranteed.get(index).copied().unwrap_or_default()));
+            found.limits[index] = [
+                (LimitKind::Ceiling, config.ceiling.filter(|_| ceilings).map(Rate::bps)),
+                (LimitKind::UpperLimit, curve),
+                (LimitKind::Isolated, (borrowing && config.isolated).then(own)),
+                (LimitKind::Bounded, (borrowing && config.bounded).then(own)),
+            ]
+            .into_iter()
+            .filter_map(|(kind, bps)| Some(Limit { bps: bps?, kind }))
+            .min_by_key(|limit| limit.bps);
+            if borrowing && config.isolated {
+                found.kept.resize(tree.len(), None);
+                found.kept[index] = found.limits[index].map(|limit| limit.bps);
+            }
+        }
+        found
+    }
+
+    /// The limit of a class; the link has none here.
+    #[must_use]
+    pub fn get(&self, class: ClassId) -> Option<Limit> {
+        self.limits.get(class.index()).copied().flatten()
+    }
+
+    /// What is kept for a class that is isolated, in bit/s: its parent shares as if the class asked for so much always.
+    #[must_use]
+    pub fn kept(&self, class: ClassId) -> Option<u64> {
+        self.kept.get(class.index()).copied().flatten()
+    }
+
+    /// Whether there is an isolated class.
+    pub(crate) fn keeps(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Panics unless the limits were made for a tree of `classes` classes.
+    pub(crate) fn assert_for(&self, classes: usize) {
+        assert_eq!(self.classes, classes, "limits made for another tree");
+    }
+}
+
+/// What each class may use without borrowing, in bit/s, by class id.
+fn own_rates(tree: &Hierarchy) -> Vec<u64> {
+    // In 2^-24 bit/s, so that shares of shares are rounded once; at most 2^64.
+    const FINE_BITS: u32 = 24;
+    let mut fine = vec![u128::from(tree.link().rate.bps()) << FINE_BITS; tree.len()];
+    for class in tree.classes() {
+        let parent = tree.parent(class).unwrap_or(ClassId::ROOT);
+        fine[class.index()] = match tree.config(class).share {
+            Some(Share::Guarantee(rate)) => u128::from(rate.bps()) << FINE_BITS,
+            _ => {
+                // A product below 2^104.
+                let share = fine[parent.index()] * u128::from(tree.weight(class));
+                share / u128::from(tree.children_weight(parent).max(1))
+            }
+        };
+    }
+    fine.iter().map(|fine| ((fine >> FINE_BITS) as u64).max(1)).collect()
+}
+
+/// The slopes in the long run of the real-time curves at each class and below it, in bit/s, by class id.
+fn real_time_rates(tree: &Hierarchy) -> Vec<u64> {
+    let mut rates = vec![0u64; tree.len()];
+    for class in tree.classes().rev() {
+        let own = tree.config(class).real_time.and_then(|curve| curve.m2).map_or(0, Rate::bps);
+        // Only leaves have such curves.
+        let rate = rates[class.index()].saturating_add(own);
+        rates[class.index()] = rate;
+        let sum = &mut rates[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
+        *sum = sum.saturating_add(rate);
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hmm::Allocation;
+    use crate::request::{Demand, Request};
+    use fairlink_core::{ClassConfig, LinkConfig, Nanos, ServiceCurve, registry};
+
+    fn mbit(mbps: u64) -> Rate {
+        Rate::from_bps(mbps * 1_000_000).unwrap()
+    }
+
+    fn class(mbps: u64) -> ClassConfig {
+        ClassConfig { share: Some(Share::Guarantee(mbit(mbps))), ..ClassConfig::default() }
+    }
+
+    fn line(mbps: u64) -> Option<ServiceCurve> {
+        Some(ServiceCurve { m1: None, d: Nanos::ZERO, m2: Some(mbit(mbps)) })
+    }
+
+    /// What `classes` below the link, and classes below the first of them, get when the leaves `busy` are greedy, in Mbit/s.
+    fn shares(classes: &[ClassConfig], below: &[ClassConfig], busy: &[u32]) -> Vec<u64> {
+        let mut tree = Hierarchy::builder(LinkConfig::new(mbit(100)));
+        classes.iter().for_each(|&config| assert!(tree.add(ClassId::ROOT, config).is_ok()));
+        below.iter().for_each(|&config| assert!(tree.add(ClassId(1), config).is_ok()));
+        let tree = tree.build().unwrap();
+        let demand = Demand::new(&tree, busy.iter().map(|&class| (ClassId(class), Request::Unlimited))).unwrap();
+        let solved = Allocation::solve(&tree, &demand);
+        tree.classes().map(|class| solved.floor_bps(class) / 1_000_000).collect()
+    }
+
+    #[test]
+    fn a_bounded_class_gets_no_more_than_its_own_rate_and_its_leaves_share_it() {
+        let bounded = ClassConfig { bounded: true, ..class(30) };
+        assert_eq!(shares(&[bounded, class(50)], &[], &[1, 2]), [30, 70]);
+        assert_eq!(shares(&[bounded, class(50)], &[], &[1]), [30, 0]);
+        assert_eq!(shares(&[bounded, class(50)], &[class(10), class(10)], &[3, 4]), [30, 0, 15, 15]);
+        assert_eq!(shares(&[bounded, class(50)], &[class(10), class(10)], &[4]), [30, 0, 0, 30]);
+        // By weight: a quarter of its parent's 30, though 45 are there.
+        let of =
+            |weight, bounded| ClassConfig { share: Some(Share::Weight(weight)), bounded, ..ClassConfig::default() };
+        assert_eq!(shares(&[class(30), class(30)], &[of(1, true), of(3, false)], &[2, 3, 4]), [50, 50, 7, 42]);
+    }
+
+    #[test]
+    fn what_an_isolated_class_leaves_goes_to_nobody_outside() {
+        // As the tests of the CBQ schedulers have it.
+        let isolated = ClassConfig { isolated: true, ..class(30) };
+        assert_eq!(shares(&[isolated, class(50)], &[], &[2]), [0, 70]);
+        assert_eq!(shares(&[isolated, class(50)], &[], &[1]), [30, 0]);
+        assert_eq!(shares(&[isolated, class(50)], &[], &[1, 2]), [30, 70]);
+        // Classes inside lend to each other.
+        assert_eq!(shares(&[isolated, class(50)], &[class(10), class(20)], &[2, 3]), [30, 70, 30, 0]);
+        // One level down: neither its sibling nor its parent's sibling gets it.
+        assert_eq!(shares(&[class(50), class(50)], &[isolated, class(20)], &[2, 4]), [20, 50, 0, 20]);
+        assert_eq!(shares(&[class(50), class(50)], &[isolated, class(20)], &[4]), [70, 0, 0, 70]);
+    }
+
+    #[test]
+    fn an_upper_limit_is_its_slope_in_the_long_run_but_never_less_than_what_is_guaranteed_in_time() {
+        let limited = ClassConfig { upper_limit: line(20), ..class(50) };
+        assert_eq!(shares(&[limited, class(50)], &[], &[1, 2]), [20, 80]);
+        assert_eq!(shares(&[ClassConfig { real_time: line(40), ..limited }, class(50)], &[], &[1, 2]), [40, 60]);
+        let real_time = ClassConfig { real_time: line(25), ..class(10) };
+        assert_eq!(shares(&[limited, class(50)], &[real_time, class(10)], &[2, 3, 4]), [25, 75, 12, 12]);
+    }
+
+    #[test]
+    fn only_what_a_scheduler_honours_limits_its_classes() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(mbit(100)));
+        let all = ClassConfig { ceiling: Some(mbit(40)), bounded: true, upper_limit: line(20), ..class(30) };
+        let class = tree.add(ClassId::ROOT, all).unwrap();
+        let tree = tree.build().unwrap();
+        let limit = |name| Limits::honoured_by(registry::find(name).unwrap(), &tree).get(class);
+        assert_eq!(limit("hls"), Some(Limit { bps: 40_000_000, kind: LimitKind::Ceiling }));
+        assert_eq!(limit("hfsc"), Some(Limit { bps: 20_000_000, kind: LimitKind::UpperLimit }));
+        assert_eq!(limit("cbq-formal"), Some(Limit { bps: 30_000_000, kind: LimitKind::Bounded }));
+        assert_eq!(limit("fifo"), None);
+        assert_eq!(Limits::of(&tree).get(class).map(|limit| limit.bps), Some(20_000_000));
+    }
+}
