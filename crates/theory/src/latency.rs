@@ -20,6 +20,8 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
+use crate::to_f64;
+
 /// The longest delay in seconds, its own transmission included, of a packet of a class that `server` serves, on a link of rate `link`,
 /// if the class's traffic never exceeds `burst` bytes and the server's `traffic`.
 #[must_use]
@@ -72,8 +74,37 @@ pub enum Traffic {
 pub struct DelayBound {
     /// What the class may send.
     pub traffic: Traffic,
+    late: Late,
+}
+
+/// What a delay bound is computed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Late {
+    Server { server: LatencyRate, burst: u64, link: Rate },
+    Seconds(BigRational),
+}
+
+impl DelayBound {
     /// No packet's last bit leaves later after the packet's arrival, in seconds.
-    pub seconds: BigRational,
+    #[must_use]
+    pub fn seconds(&self) -> BigRational {
+        match &self.late {
+            Late::Server { server, burst, link } => latency_rate_delay(server, *burst, *link),
+            Late::Seconds(seconds) => seconds.clone(),
+        }
+    }
+
+    /// The same in floating point, of which there may be a million.
+    #[must_use]
+    pub fn seconds_in_floats(&self) -> f64 {
+        match &self.late {
+            Late::Server { server, burst, link } => {
+                let part = |ratio: Ratio| ratio.numerator as f64 / ratio.denominator as f64;
+                (*burst as f64 / part(server.share) + part(server.late)) * 8.0 / link.bps() as f64
+            }
+            Late::Seconds(seconds) => to_f64(seconds),
+        }
+    }
 }
 
 /// What a scheduler serves a class as.
@@ -85,25 +116,25 @@ enum Server {
 
 impl Server {
     /// The bound for traffic with `burst`, where the class states one.
-    fn bound(&self, burst: Option<u64>, largest: u32, link: Rate) -> Option<DelayBound> {
+    fn bound(self, burst: Option<u64>, largest: u32, link: Rate) -> Option<DelayBound> {
         let packet = || u64::from(largest);
         match self {
             Self::Rate(server) => {
                 let burst = burst.unwrap_or_else(packet);
                 let rate_bps = floor_of(server.traffic, link);
-                let seconds = latency_rate_delay(server, burst, link);
-                Some(DelayBound { traffic: Traffic::Bucket { burst, rate_bps }, seconds })
+                let late = Late::Server { server, burst, link };
+                Some(DelayBound { traffic: Traffic::Bucket { burst, rate_bps }, late })
             }
             Self::Curve(curve) => {
-                let burst = burst.or_else(|| first_piece(curve)).unwrap_or_else(packet);
+                let burst = burst.or_else(|| first_piece(&curve)).unwrap_or_else(packet);
                 let rate_bps = curve.m2.map_or(0, Rate::bps);
-                let seconds = curve_delay(curve, burst, largest, link)?;
-                Some(DelayBound { traffic: Traffic::Bucket { burst, rate_bps }, seconds })
+                let late = Late::Seconds(curve_delay(&curve, burst, largest, link)?);
+                Some(DelayBound { traffic: Traffic::Bucket { burst, rate_bps }, late })
             }
             Self::Window(server) => {
                 let traffic = Traffic::Window { amount: server.amount, every: server.every };
-                let seconds = BigRational::new(server.delay.0.into(), NANOS_PER_SEC.into());
-                Some(DelayBound { traffic, seconds })
+                let late = Late::Seconds(BigRational::new(server.delay.0.into(), NANOS_PER_SEC.into()));
+                Some(DelayBound { traffic, late })
             }
         }
     }
@@ -142,8 +173,11 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
 
 /// So much of the rate of `link`, in bit/s rounded down.
 fn floor_of(part: Ratio, link: Rate) -> u64 {
-    let bits = (exact(part) * BigInt::from(link.bps())).floor().to_integer();
-    u64::try_from(bits).unwrap_or(u64::MAX)
+    let bits = match part.numerator.checked_mul(link.bps().into()) {
+        Some(bits) => u64::try_from(bits / part.denominator).ok(),
+        None => u64::try_from((exact(part) * BigInt::from(link.bps())).floor().to_integer()).ok(),
+    };
+    bits.unwrap_or(u64::MAX)
 }
 
 /// What a concave curve serves in its first piece, in whole bytes rounded down; `None` for another curve.
@@ -192,7 +226,7 @@ mod tests {
             delay_bounds(info, tree)[class].as_ref().map(|bound| {
                 let Traffic::Bucket { burst, rate_bps: 2_000_000 } = bound.traffic else { panic!("{bound:?}") };
                 let more = whole(500 - i64::try_from(burst).unwrap()) * BigInt::from(4);
-                (&bound.seconds * BigInt::from(1_000_000) + more).to_integer()
+                (bound.seconds() * BigInt::from(1_000_000) + more).to_integer()
             })
         };
         let plain = tree(None);
@@ -220,7 +254,7 @@ mod tests {
         // R = 5000: 1000 B at 2/5 of the link, and 3000 * 1.5 + 3 * 1000 bytes.
         let first = bounds[1].as_ref().unwrap();
         assert_eq!(first.traffic, Traffic::Bucket { burst: 1000, rate_bps: 3_200_000 });
-        assert_eq!(&first.seconds * BigInt::from(1_000_000), whole(2_500 + 4_500 + 3_000));
+        assert_eq!(first.seconds() * BigInt::from(1_000_000), whole(2_500 + 4_500 + 3_000));
         assert_eq!(bounds[2..], [None, None]);
     }
 

@@ -31,7 +31,7 @@ impl Ratio {
 
     /// `part / whole` of it, where it is itself a part of 1. Exact where the denominator of that is below 2^64, else rounded down.
     #[must_use]
-    pub(crate) fn part(self, part: u64, whole: u64) -> Self {
+    fn part(self, part: u64, whole: u64) -> Self {
         let lowest = |one: u128, other: u128| {
             let divisor = gcd(one, other);
             (one / divisor, other / divisor)
@@ -60,10 +60,40 @@ impl Ratio {
 
 /// The greatest common divisor; `other` is not 0.
 fn gcd(mut one: u128, mut other: u128) -> u128 {
+    while one >> 64 != 0 || other >> 64 != 0 {
+        if one == 0 {
+            return other;
+        }
+        (one, other) = (other % one, one);
+    }
+    // Both fit in 64 bits, in which a division takes a fraction of the time.
+    let (mut one, mut other) = (one as u64, other as u64);
     while one != 0 {
         (one, other) = (other % one, one);
     }
-    other
+    other.into()
+}
+
+/// The shares of siblings. Many have the same weight, one after the other, and a share takes a while.
+pub(crate) struct SiblingShares {
+    parent: Ratio,
+    all: u64,
+    last: (u64, Ratio),
+}
+
+impl SiblingShares {
+    /// Of siblings whose parent has `parent` of the link, and whose weights add up to `all`.
+    pub(crate) fn new(parent: Ratio, all: u64) -> Self {
+        Self { parent, all, last: (all, parent) }
+    }
+
+    /// The share of one of `weight`.
+    pub(crate) fn of(&mut self, weight: u64) -> Ratio {
+        if self.last.0 != weight {
+            self.last = (weight, self.parent.part(weight, self.all));
+        }
+        self.last.1
+    }
 }
 
 /// What a scheduler promises. `None`: nothing of that kind.
@@ -180,12 +210,17 @@ pub enum PerWindow {
 /// The servers of all leaves with the rates that they have when all are busy, each `late` bytes of the link late.
 #[must_use]
 pub fn late_by(tree: &Hierarchy, late: u64) -> Vec<Option<LatencyRate>> {
+    let mut servers = alloc::vec![None; tree.len()];
     let mut shares = alloc::vec![Ratio::whole(1); tree.len()];
-    let server = |class: ClassId| {
-        let parent = tree.parent(class)?;
-        let share = shares[parent.index()].part(tree.weight(class), tree.children_weight(parent));
-        shares[class.index()] = share;
-        (tree.is_leaf(class) && share.numerator > 0).then_some(LatencyRate::new(share, Ratio::whole(late.into())))
-    };
-    core::iter::once(None).chain(tree.classes().map(server)).collect()
+    for parent in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+        let mut siblings = SiblingShares::new(shares[parent.index()], tree.children_weight(parent).max(1));
+        for &child in tree.children(parent) {
+            let share = siblings.of(tree.weight(child));
+            shares[child.index()] = share;
+            if tree.is_leaf(child) && share.numerator > 0 {
+                servers[child.index()] = Some(LatencyRate::new(share, Ratio::whole(late.into())));
+            }
+        }
+    }
+    servers
 }

@@ -150,7 +150,7 @@ impl Run<'_> {
         let (_, arrived) = self.waiting[index].remove(place.expect("a packet that had arrived")).expect("it is there");
         let Some(bound) = bounds[index].as_ref().filter(|_| self.habits[index] == Habit::Keeps) else { return };
         let took = (end - arrived).0 as f64 / 1e9;
-        let limit = fairlink_theory::to_f64(&bound.seconds);
+        let limit = fairlink_theory::to_f64(&bound.seconds());
         // Times of packets are whole nanoseconds, rounded up.
         let rounding = 2e-9 * (PACKETS as f64);
         assert!(

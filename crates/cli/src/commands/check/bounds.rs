@@ -3,7 +3,7 @@
 
 use fairlink_config::link::LinkFile;
 use fairlink_core::{ClassId, Delay, PerWindow, SchedulerInfo};
-use fairlink_theory::latency::Traffic;
+use fairlink_theory::latency::{DelayBound, Traffic};
 use fairlink_theory::promises::{Promised, RunWeight, WeightUnit, admission};
 use fairlink_theory::to_f64;
 use serde::Serialize;
@@ -119,7 +119,7 @@ impl ClassBounds {
             fairness_bound_s: fairness.map(|fairness| fairness.seconds),
             worst_case_fairness_bytes: promised.worst_case[index].as_ref().map(to_f64),
             transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
-            delay_bound_s: delay.map(|bound| to_f64(&bound.seconds)),
+            delay_bound_s: delay.map(DelayBound::seconds_in_floats),
             delay_bound_for: delay.map(|bound| bound.traffic.into()),
         }
     }

@@ -72,7 +72,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{CREDITS_PER_BYTE, RunWeights};
-use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio};
+use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio, SiblingShares};
 use crate::parts::memory::{self, Queue, Stack, filled, slice};
 
 #[cfg(test)]
@@ -226,8 +226,9 @@ pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
         // Weights of siblings add up to less than 2^62 credits, which are 2^38 bytes.
         let children: u64 = tree.children(class).iter().map(|&child| run.credits(child)).sum();
         let kept = if class == ClassId::ROOT { kept } else { kept + time(children.div_ceil(CREDITS_PER_BYTE).into()) };
+        let mut siblings = SiblingShares::new(share, children.max(1));
         for &child in tree.children(class) {
-            paths[child.index()] = Some((share.part(run.credits(child), children), kept));
+            paths[child.index()] = Some((siblings.of(run.credits(child)), kept));
         }
         if !tree.is_leaf(class) || share.numerator == 0 {
             continue;
