@@ -134,6 +134,12 @@ impl Curve {
         *self = Self { shape: self.shape, x, y, dx: self.shape.d, dy: self.shape.knee() };
     }
 
+    /// The service that it starts with, in bytes.
+    #[must_use]
+    pub(crate) const fn start_service(&self) -> u64 {
+        self.y
+    }
+
     /// Its shape.
     #[must_use]
     pub(crate) const fn shape(&self) -> Shape {
@@ -205,22 +211,37 @@ impl Curve {
             }
             return;
         }
+        self.lower_concave_to(x, y, |curve, x| curve.value(x), below);
+    }
+
+    /// [`Curve::lower_to`] for a concave curve where `y` may be below the service that the curve starts with.
+    pub(crate) fn lower_below(&mut self, x: u128, y: u64) {
+        let above = self.y.wrapping_sub(y);
+        if above >> 63 == 0 {
+            let above = u128::from(above) * BYTE;
+            self.lower_concave_to(x, y, |curve, x| curve.value(x).saturating_add(above), 0);
+        } else {
+            self.lower_to(x, y);
+        }
+    }
+
+    /// `value` and `below` are the curve and `y` above the same service.
+    fn lower_concave_to(&mut self, x: u128, y: u64, value: impl Fn(&Self, u128) -> u128, below: u128) {
         // Concave: seen from `x`, the old curve is never steeper than the new one, so that they cross at most once.
-        let at_start = self.value(x);
-        if at_start <= below {
+        if value(self, x) <= below {
             return;
         }
         let knee = self.shape.knee();
-        if self.value(x.saturating_add(self.shape.d)) >= below.saturating_add(knee) {
+        if value(self, x.saturating_add(self.shape.d)) >= below.saturating_add(knee) {
             self.start(x, y);
             return;
         }
         // They cross within the new first piece, where the old curve is on its second: w + m1 k = D(from) + m2 (x + k - from).
         let from = x.max(self.x.saturating_add(self.dx));
         let flat = u128::from(self.shape.m2);
-        let gap = (self.value(from) - below).saturating_sub(flat * (from - x));
+        let gap = (value(self, from) - below).saturating_sub(flat * (from - x));
         let k = gap.div_ceil(u128::from(self.shape.m1 - self.shape.m2)).max(from - x);
-        let dy = self.value(x + k) - below;
+        let dy = value(self, x + k) - below;
         *self = Self { shape: self.shape, x, y, dx: k, dy };
     }
 }

@@ -18,7 +18,7 @@
 //! | v_i | `Class::virtual_time`, key in `Children::ready` | 2^-12 ns of virtual time |
 //! | v^s_p = (v_min + v_max) / 2 | `Hfsc::system_time` | 2^-12 ns of virtual time |
 //! | A | leaves with packets, and the classes above them | |
-//! | (upper limit) fit time | `Class::fit`, key in `Children::held` | 2^-12 ns |
+//! | (upper limit) fit time | `Hfsc::fit`, key in `Children::held` | 2^-12 ns |
 //!
 //! **Curves.** A leaf's service is guaranteed by its `real_time` alone. Without one, it has no guarantee in time. The
 //! curve to share by is `link_share`. Where that is absent, it is a line with the slope of the class's guarantee or
@@ -27,8 +27,10 @@
 //! link-sharing: it gets its real-time curve and no more.
 //!
 //! **Upper limits.** `upper_limit` (or `ceiling`, which is a line) keeps a class out of link-sharing until its fit
-//! time. That is when its limit curve has reached its service. The limit curve is lowered to start from each packet
-//! that is sent below it. So over any interval W(s, t] <= U(t - s) + L_max by link-sharing: a class cannot save up. The
+//! time. That is when its limit curve has reached its service (`limit.rs`). A class that becomes active starts with nothing saved.
+//! While it is active and waits for others, it saves up to a *burst*: `ceiling_burst`, or what the limit brings in the longest wait that
+//! it should have. Without that, each wait behind another packet would be lost, and the class would never get to
+//! its limit. So over any interval W(s, t] <= U(t - s) + burst + L_max by link-sharing. The
 //! fit time of an inner class is the later of its own and the earliest of its children's. Real-time service counts and
 //! is not held back: a guarantee goes first.
 //!
@@ -71,6 +73,8 @@ use crate::parts::{
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
+use limit::{Limit, limits_of};
+
 /// What `hfsc` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hfsc",
@@ -80,6 +84,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[
         Feature::Hierarchy,
         Feature::Ceiling,
+        Feature::CeilingBurst,
         Feature::ServiceCurves,
         Feature::LinkCurves,
         Feature::ActiveQueue,
@@ -170,7 +175,7 @@ pub(crate) struct Hfsc {
     classes: Stack<Class>,
     children: Stack<Children>,
     real_time: Stack<RealTime>,
-    limits: Stack<Curve>,
+    limits: Stack<Limit>,
     slab: PacketSlab,
     /// Leaves with packets that are not eligible, by eligible time. Ids index `real_time`, here and in `eligible`.
     asleep: Heap,
@@ -202,32 +207,6 @@ fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<O
 /// Classes that are no leaves, the root included.
 fn inner_classes(tree: &Hierarchy) -> usize {
     tree.len() - tree.leaves().len()
-}
-
-/// Classes that have an upper limit.
-fn limits_of(tree: &Hierarchy) -> usize {
-    let limited = |class: &ClassId| {
-        let config = tree.config(*class);
-        config.ceiling.is_some() || config.upper_limit.is_some()
-    };
-    tree.classes().filter(limited).count()
-}
-
-fn upper_limit(tree: &Hierarchy, class: ClassId) -> Result<Option<Shape>, BuildError> {
-    let config = tree.config(class);
-    let refused = |what| BuildError::Curve { class, what };
-    match (config.upper_limit, config.ceiling) {
-        (None, None) => Ok(None),
-        (None, Some(ceiling)) => Ok(Some(Shape::line(ceiling.bps() << SLOPE_BITS))),
-        (Some(_), Some(_)) => Err(refused("a ceiling and an upper limit; one of them is enough")),
-        (Some(curve), None) => {
-            let shape = Shape::of(&curve).map_err(refused)?;
-            if shape.is_convex() || shape.ends_flat() {
-                return Err(refused("an upper limit that is flat somewhere"));
-            }
-            Ok(Some(shape))
-        }
-    }
 }
 
 impl Hfsc {
@@ -273,9 +252,9 @@ impl Hfsc {
                     of.shares = true;
                     of.virtual_curve = Curve::new(shape);
                 }
-                if let Some(shape) = upper_limit(tree, class)? {
+                if let Some(limit) = Limit::of(tree, class)? {
                     of.limit = limits.len() as u32;
-                    limits.push(Curve::new(shape));
+                    limits.push(limit);
                 }
             }
             if !leaf {
@@ -323,7 +302,7 @@ impl Hfsc {
             + below
             + bytes_of::<RealTime>(curves)
             + 2 * Heap::memory(curves)
-            + bytes_of::<Curve>(limits)
+            + bytes_of::<Limit>(limits)
             + planning_memory(tree)
     }
 
@@ -344,7 +323,7 @@ impl Hfsc {
     /// When no upper limit holds back `class` any longer, nor all that have packets below it.
     fn fit(&self, class: u32) -> u128 {
         let of = &self.classes[class as usize];
-        let own = self.limits.get(of.limit as usize).map_or(0, |limit| limit.time_of(of.served));
+        let own = self.limits.get(of.limit as usize).map_or(0, |limit| limit.fit_time(of.served));
         let below = match self.children.get(of.children as usize) {
             Some(children) if children.ready.is_empty() => children.held.first().map_or(0, |(_, fit)| fit),
             _ => 0,
@@ -445,7 +424,11 @@ impl Hfsc {
                 }
             } else {
                 let system_time = self.system_time(parent);
+                let now = ticks(self.now);
                 let of = &mut self.classes[class as usize];
+                if let Some(limit) = self.limits.get_mut(of.limit as usize) {
+                    limit.begin(now, of.served);
+                }
                 of.virtual_curve.lower_to(system_time, of.served);
                 of.virtual_time = of.virtual_curve.time_of(of.served).max(system_time);
             }
@@ -477,7 +460,7 @@ impl Hfsc {
         while class != ROOT {
             let of = &mut self.classes[class as usize];
             if let Some(limit) = self.limits.get_mut(of.limit as usize) {
-                limit.lower_to(now, of.served);
+                limit.send(now, of.served);
             }
             of.served = of.served.wrapping_add(len);
             let (parent, place, below) = (of.parent, of.place, of.children);
@@ -573,7 +556,7 @@ impl Scheduler for Hfsc {
             (of.deadlines, of.served) = (Curve::new(of.deadlines.shape()), 0);
         }
         for limit in self.limits.iter_mut() {
-            *limit = Curve::new(limit.shape());
+            limit.reset();
         }
         for children in self.children.iter_mut() {
             [&mut children.ready, &mut children.latest, &mut children.held].into_iter().for_each(Heap::clear);
@@ -591,5 +574,6 @@ impl Scheduler for Hfsc {
 
 #[cfg(feature = "invariants")]
 mod check;
+mod limit;
 #[cfg(test)]
 mod tests;

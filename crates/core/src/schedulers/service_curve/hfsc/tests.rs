@@ -177,6 +177,36 @@ fn a_class_at_its_upper_limit_gets_it_and_does_not_pull_others_back() {
     assert!(longest_gap(&sent, 2, join, 2_000 * MS) <= 6 * MS);
 }
 
+#[test]
+fn a_class_gets_to_its_ceiling_however_often_it_waits_behind_others() {
+    // A may have what it is guaranteed and no more; its packets are shorter than those of the other.
+    let three_tenths = Rate::from_bps(LINK / 10 * 3).unwrap();
+    let a = ClassConfig { ceiling: Some(three_tenths), ..guaranteed(LINK / 10 * 3) };
+    let arrivals: Vec<Arrival> = backlog(0, 1, 1_000, 1_000).chain(backlog(0, 2, 1_400, 1_000)).collect();
+    let sent = run(
+        &mut Hfsc::new(&tree(LINK, &[(0, a), (0, guaranteed(LINK / 10 * 7))])).unwrap(),
+        1_000,
+        &arrivals,
+        2_000 * MS,
+    );
+    for (class, expected) in [(1, 600_000u64), (2, 1_400_000)] {
+        let got = bytes(&sent, class, 0, 2_000 * MS);
+        assert!(got.abs_diff(expected) <= 4_000, "class {class}: {got} B");
+    }
+}
+
+#[test]
+fn a_class_saves_nothing_for_its_ceiling_while_it_is_idle() {
+    // One packet, nothing for a second, then many: they are spaced by the ceiling from the first on.
+    let a = ClassConfig { ceiling: Some(Rate::from_bps(LINK / 10).unwrap()), ..weighted(1) };
+    let mut arrivals: Vec<Arrival> = backlog(0, 1, 1_000, 1).collect();
+    arrivals.extend(backlog(1_000 * MS, 1, 1_000, 20));
+    let sent = run(&mut Hfsc::new(&tree(LINK, &[(0, a), (0, weighted(1))])).unwrap(), 1_000, &arrivals, 2_000 * MS);
+    let starts: Vec<u64> = sent[1..].iter().map(|packet| packet.start).collect();
+    assert_eq!(starts[0], 1_000 * MS);
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= 10 * MS), "{starts:?}");
+}
+
 /// Queues packets of these classes and lengths now.
 fn queue(hfsc: &mut Hfsc, now: u64, packets: &[(u32, u32)]) {
     for &(class, len) in packets {
@@ -406,20 +436,26 @@ proptest! {
     }
 
     #[test]
-    fn an_upper_limit_is_never_exceeded_by_more_than_a_packet(
+    fn an_upper_limit_is_never_exceeded_by_more_than_its_burst_and_a_packet(
         limits in prop::collection::vec((some_curve(LINK), any::<bool>()), 10),
         inner in some_inner(),
         places in prop::collection::vec(any::<u32>(), 4),
         arrivals in some_arrivals(0, 4),
     ) {
-        // W(s, t] <= U(t - s) + L_max, over any interval, at any class.
+        // W(s, t] <= U(t - s) + burst + L_max, over any interval, at any class.
         let limit = |&(curve, limited): &(ServiceCurve, bool)| (limited && curve.m1.is_some()).then_some(curve);
-        let config = |of: &(ServiceCurve, bool)| ClassConfig { upper_limit: limit(of), ..weighted(1) };
+        let burst = |curve: &ServiceCurve| curve.d.0 % 3 * 700;
+        let config = |of: &(ServiceCurve, bool)| ClassConfig {
+            upper_limit: limit(of),
+            ceiling_burst: limit(of).map(|curve| burst(&curve)),
+            ..weighted(1)
+        };
         let (plain, first) = deep(limits[..4].iter().map(config).collect(), &inner, &places, false);
         let mut classes: Vec<(u32, ClassConfig)> =
             plain.classes().map(|class| (plain.parent(class).unwrap().0, *plain.config(class))).collect();
         for ((_, config), of) in classes.iter_mut().zip(&limits[4..]).take(inner.len()) {
             config.upper_limit = limit(of);
+            config.ceiling_burst = limit(of).map(|curve| burst(&curve));
         }
         let tree = tree(LINK, &classes);
         let arrivals: Vec<_> = arrivals.into_iter().map(|(time, class, len)| (time, first + class, len)).collect();
@@ -428,9 +464,10 @@ proptest! {
             let Some(curve) = tree.config(class).upper_limit else { continue };
             let own: Vec<&Sent> = sent.iter().filter(|packet| subtree(&tree, packet.class, class)).collect();
             for (place, from) in own.iter().enumerate() {
-                let mut before = 0;
+                let mut before = 0u128;
                 for to in &own[place..] {
-                    prop_assert!(before * 8_000_000_000 <= served_by(&curve, to.start - from.start), "{class:?}: {before} B");
+                    let beyond = before.saturating_sub(burst(&curve).into());
+                    prop_assert!(beyond * 8_000_000_000 <= served_by(&curve, to.start - from.start), "{class:?}: {before} B");
                     before += u128::from(to.len);
                 }
             }
