@@ -8,6 +8,7 @@ pub(crate) mod config;
 pub mod control;
 mod data_path;
 mod open;
+mod outlet;
 mod remote;
 mod run;
 pub(crate) mod stats;

@@ -201,11 +201,15 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         ))?;
     }
     let time = stats.time;
-    let work = 1.0 - time.idle;
+    let work = 1.0 - time.idle - time.spinning;
     if work > 0.0 && time.sampled_turns > 0 {
         out.line(format!(
-            "data thread: {} of its time at work; of that the scheduler {}, classifying {}",
+            "data thread: {} of a processor; {} of its time at work, {} awake with nothing to do, {} asleep; of the work the \
+             scheduler {}, classifying {}",
+            human::percent(time.processor),
             human::percent(work),
+            human::percent(time.spinning),
+            human::percent(time.idle),
             human::percent(time.scheduler / work),
             human::percent(time.classify / work)
         ))?;

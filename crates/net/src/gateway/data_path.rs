@@ -12,13 +12,11 @@
 //! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
-use std::io;
-use std::ops::Range;
-
 use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
+use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit};
-use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition, Sent};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
 use crate::wire::classify::Classifier;
@@ -28,8 +26,6 @@ use crate::wire::parse::frame_key;
 
 /// Of so many working turns one is timed in detail. The number is a prime, so that it does not run in step with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
-/// A busy interface is tried again after this time.
-pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
 
 /// Time spent in turns that were timed in detail, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +53,9 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) reverse: Option<ReverseStats>,
     /// Whether frames are still fetched.
     pub(crate) receiving: bool,
-    pub(crate) output_busy: u64,
+    /// How the output takes frames, and how the input takes those of the other direction.
+    pub(crate) onward: Outlet,
+    pub(crate) backward: Outlet,
     pub(crate) sampled: Sampled,
     arrivals: Vec<Arrival>,
     intake: Vec<Packet>,
@@ -100,7 +98,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             counters,
             reverse: reverse.then(ReverseStats::default),
             receiving: true,
-            output_busy: 0,
+            onward: Outlet::default(),
+            backward: Outlet::default(),
             sampled: Sampled::default(),
             arrivals: Vec::with_capacity(BATCH),
             intake: Vec::with_capacity(BATCH),
@@ -124,7 +123,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.sampling = self.working_turns.is_multiple_of(SAMPLE_EVERY);
         let before = self.sampled;
         self.reclaim();
-        if !self.outgoing.is_empty() {
+        if !self.outgoing.is_empty() && now >= self.onward.retry_at() {
             self.flush(now);
         }
         let wake = if self.outgoing.is_empty() {
@@ -134,7 +133,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             self.receive(now, &mut batch);
             driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
             self.intake = batch;
-            Wake::At(now.saturating_add(BUSY_RETRY))
+            Wake::At(self.onward.retry_at())
         };
         let started = self.lap();
         if self.reverse.is_some() {
@@ -199,9 +198,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.outgoing.len() as u64
     }
 
-    /// Whether frames wait for the input.
-    pub(crate) fn is_back_waiting(&self) -> bool {
-        !self.back.is_empty()
+    /// When an interface is to be asked again, because frames wait for it or it owns frames at `now`.
+    pub(crate) fn retry_at(&self, now: Nanos) -> Option<Nanos> {
+        let onward = (!self.outgoing.is_empty()).then(|| self.onward.retry_at());
+        let backward = (!self.back.is_empty()).then(|| self.backward.retry_at());
+        let sending = self.is_sending().then(|| now.saturating_add(BUSY_RETRY));
+        [onward, backward, sending].into_iter().flatten().min()
     }
 
     /// Whether an interface owns frames that it has accepted.
@@ -233,11 +235,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     }
 
     /// Hands over what is outgoing, as much as the output takes.
-    fn hand_over(&mut self) {
-        let Self { pool, output, clock, counters, outgoing, frames, .. } = self;
+    fn hand_over(&mut self, now: Nanos) {
+        let Self { pool, output, clock, counters, outgoing, frames, onward, .. } = self;
         frames.clear();
         frames.extend(outgoing.iter().map(|packet| packet.handle as u32));
-        let (done, error) = offer(output, pool, frames, |pool, outcome| match outcome {
+        let (done, error) = onward.offer(now, output, pool, frames, |pool, outcome| match outcome {
             Outcome::Accepted(range) => {
                 let now = clock.now();
                 for (packet, &frame) in outgoing[range.clone()].iter().zip(&frames[range]) {
@@ -250,7 +252,6 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 counters.refused(class, len, if too_long { Refusal::TooLong } else { Refusal::Other });
             }
         });
-        self.output_busy += u64::from(error.is_none() && done < self.outgoing.len());
         self.outgoing.drain(..done);
         self.moved |= done > 0;
         self.note(error);
@@ -275,14 +276,21 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             self.arrivals = arrivals;
         }
-        let Self { pool, input, back, .. } = self;
-        let (done, error) = offer(input, pool, back, |pool, outcome| match outcome {
-            Outcome::Accepted(range) => back[range].iter().for_each(|&frame| stats.sent.count(pool.info(frame).len)),
-            Outcome::Refused(index, _) => stats.dropped.count(pool.info(back[index]).len),
-        });
-        self.back.drain(..done);
-        self.moved |= done > 0;
-        self.note(error);
+        let Self { pool, input, back, backward, .. } = self;
+        if !back.is_empty() && now >= backward.retry_at() {
+            let (done, error) = backward.offer(now, input, pool, back, |pool, outcome| match outcome {
+                Outcome::Accepted(range) => {
+                    back[range].iter().for_each(|&frame| stats.sent.count(pool.info(frame).len));
+                }
+                Outcome::Refused(index, _) => {
+                    stats.dropped.count(pool.info(back[index]).len);
+                    stats.refused.count(pool.info(back[index]).len);
+                }
+            });
+            self.back.drain(..done);
+            self.moved |= done > 0;
+            self.note(error);
+        }
         self.reverse = Some(stats);
     }
 
@@ -292,44 +300,6 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             self.error.get_or_insert(error);
         }
     }
-}
-
-/// What became of frames that were offered to an interface, by their places among them.
-enum Outcome {
-    /// It has accepted these.
-    Accepted(Range<usize>),
-    /// It never takes this one, which goes back to the pool.
-    Refused(usize, io::Error),
-}
-
-/// Offers `frames` to `backend` in order, until it is busy or gone, and tells `account` what became of them. Returns how many
-/// were accepted or refused.
-fn offer(
-    backend: &mut impl Backend,
-    pool: &mut FramePool,
-    frames: &[u32],
-    mut account: impl FnMut(&FramePool, Outcome),
-) -> (usize, Option<BackendError>) {
-    let mut done = 0;
-    let mut gone = None;
-    while done < frames.len() {
-        let Sent { accepted, refused } = match backend.send(pool, &frames[done..]) {
-            Ok(sent) => sent,
-            Err(error) => {
-                gone = Some(error);
-                break;
-            }
-        };
-        account(pool, Outcome::Accepted(done..done + accepted));
-        done += accepted;
-        let Some(reason) = refused else { break };
-        account(pool, Outcome::Refused(done, reason));
-        pool.give_back(frames[done]);
-        done += 1;
-    }
-    // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
-    backend.reclaim(pool);
-    (done, gone)
 }
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
@@ -384,9 +354,9 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         self.outgoing.push(packet);
     }
 
-    fn flush(&mut self, _now: Nanos) {
+    fn flush(&mut self, now: Nanos) {
         let started = self.lap();
-        self.hand_over();
+        self.hand_over(now);
         if self.sampling {
             self.sampled.send += self.clock.now().saturating_sub(started).0;
         }

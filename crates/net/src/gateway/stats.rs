@@ -19,6 +19,7 @@ pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 const DROP_KEYS: [&str; DropReason::ALL.len()] =
     ["queue_packets", "queue_bytes", "total_packets", TOO_LONG, "not_a_leaf", "congestion", "purged", "class_removed"];
 const TOO_LONG: &str = "too_long";
+const REFUSED: &str = "refused_by_interface";
 
 /// Why a frame was not given to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 2] = [TOO_LONG, "refused_by_interface"];
+    const KEYS: [&str; 2] = [TOO_LONG, REFUSED];
 }
 
 /// What one class's frames met before the scheduler got them and after it gave them away.
@@ -225,16 +226,26 @@ pub struct ReverseStats {
     pub sent: Amount,
     /// What was dropped: too long, unfit, or refused by the interface.
     pub dropped: Amount,
+    /// The part of `dropped` that the interface refused.
+    #[serde(default)]
+    pub refused: Amount,
     /// What is still there.
     pub waiting: Amount,
 }
 
-/// What the data thread did with its time, as parts of 1 that add up to 1. Idle time is measured. The rest is estimated from
-/// one working turn in 61, which is timed in detail.
+/// What the data thread did with its time, as parts of 1. All but `processor` add up to 1. The first three are measured. The
+/// rest is estimated from one working turn in 61, which is timed in detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeShares {
-    /// Waiting, or looking for frames where there were none.
+    /// Asleep.
     pub idle: f64,
+    /// Awake with nothing to do: waiting for the next moment to send, or looking for frames where there were none.
+    #[serde(default)]
+    pub spinning: f64,
+    /// Part of the time for which a processor worked for the data thread, as the kernel counts it. The rest it slept, or waited
+    /// for a processor.
+    #[serde(default)]
+    pub processor: f64,
     /// Fetching frames from the kernel.
     pub receive: f64,
     /// Reading headers and finding the class.
@@ -323,6 +334,9 @@ pub struct GatewayStats {
     pub vlan_tags_restored: u64,
     /// Times that the output was busy and frames had to wait for it.
     pub output_busy: u64,
+    /// Interfaces without carrier that frames wait for.
+    #[serde(default)]
+    pub waiting_for_carrier: Vec<String>,
     /// Delay of all packets; `None` where nothing was sent.
     pub delay_s: Option<DelayStats>,
     /// The other direction; `None` where it is not forwarded.
@@ -372,6 +386,18 @@ impl std::fmt::Display for GatewayStats {
                  bursts, a faster processor against more)",
                 self.kernel_dropped_packets
             )?;
+        }
+        let refused =
+            self.classes.iter().filter_map(|class| class.dropped_by_reason.get(REFUSED)).copied().sum::<Amount>();
+        for (name, packets) in
+            [(&self.output, refused.packets), (&self.input, self.reverse.unwrap_or_default().refused.packets)]
+        {
+            if packets > 0 {
+                write!(f, "; {name} refused {packets} for good: is the mtu at its other end smaller?")?;
+            }
+        }
+        for name in &self.waiting_for_carrier {
+            write!(f, "; {name} has no carrier: frames wait for it (is its cable plugged in, and its other end up?)")?;
         }
         if self.super_packets > 0 {
             write!(

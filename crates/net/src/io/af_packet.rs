@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use fairlink_core::Nanos;
 
-use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Rest, Sent};
 use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 use crate::io::interface::Interface;
 use crate::io::packet_socket;
@@ -292,9 +292,9 @@ impl Backend for AfPacket {
             message.msg_iovlen = 1;
         }
         let mut accepted = 0;
-        let refused = loop {
+        let rest = loop {
             if accepted == frames.len() {
-                break None;
+                break Rest::Busy;
             }
             // SAFETY: the messages up to the number of frames were just set to point to one packet each, all alive until the
             // call returns; the kernel only reads them.
@@ -312,21 +312,28 @@ impl Backend for AfPacket {
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => break None,
+                // The socket's own buffer is full of frames that are still on their way out.
+                Some(libc::EAGAIN | libc::EINTR) => break Rest::Busy,
+                Some(libc::ENOBUFS | libc::ENOMEM) => break Rest::Unwilling(error),
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => {
                     return Err(self.error("sending", error));
                 }
                 // Frames before this one were accepted. The next call meets the same error and reports it.
-                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => break None,
-                _ => break Some(error),
+                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => break Rest::Busy,
+                _ => break Rest::Refused(error),
             }
         };
         self.left.extend_from_slice(&frames[..accepted]);
-        Ok(Sent { accepted, refused })
+        Ok(Sent { accepted, rest })
     }
 
     fn reclaim(&mut self, pool: &mut FramePool) {
         self.left.drain(..).for_each(|frame| pool.give_back(frame));
+    }
+
+    fn has_carrier(&self) -> bool {
+        // An interface that cannot be asked is gone, which the next call of `send` reports.
+        sys::interface_flags(&self.name).is_ok_and(|flags| flags & libc::IFF_RUNNING != 0)
     }
 
     fn owned(&self) -> usize {

@@ -40,8 +40,20 @@ pub struct Arrival {
 pub struct Sent {
     /// Frames accepted, from the front. They are the backend's now.
     pub accepted: usize,
-    /// Why the frame after those will never be accepted. If it is `None` and frames are left over, the interface is busy.
-    pub refused: Option<io::Error>,
+    /// What stands in the way of the frame after those, if there is one.
+    pub rest: Rest,
+}
+
+/// Why an interface has not accepted a frame.
+#[derive(Debug, Default)]
+pub enum Rest {
+    /// It has no room for any frame now.
+    #[default]
+    Busy,
+    /// It did not take this frame now. It may be full, or it may never take this one; the kernel does not say which.
+    Unwilling(io::Error),
+    /// It will never take this frame.
+    Refused(io::Error),
 }
 
 /// Why an interface can no longer be used.
@@ -121,6 +133,9 @@ pub trait Backend {
 
     /// Gives the accepted frames that have left the machine back to `pool`, each once.
     fn reclaim(&mut self, pool: &mut FramePool);
+
+    /// Whether the interface has carrier: whether somebody is at the other end of its cable.
+    fn has_carrier(&self) -> bool;
 
     /// Frames that were accepted and not given back yet.
     fn owned(&self) -> usize;

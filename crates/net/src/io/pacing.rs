@@ -75,30 +75,45 @@ const NAP: Nanos = Nanos::from_micros(50);
 pub(crate) enum Until {
     /// A time, or an arrival before.
     Time(Nanos),
-    /// A time; arrivals make no difference.
-    TimeOnly(Nanos),
+    /// A time that need not be met punctually, or an arrival before: an interface is tried again then.
+    Retry(Nanos),
     /// An arrival.
     Arrival,
 }
 
 /// Waits by `mode`, never longer than 50 ms. It may return before what was waited for is there; the caller asks again then.
+/// Returns how long the thread slept. For the rest of the wait it was awake.
 pub(crate) fn wait(
     mode: Pacing,
     clock: &impl Clock,
     until: Until,
     readable: [Option<BorrowedFd<'_>>; 2],
-) -> io::Result<()> {
+) -> io::Result<Nanos> {
     let now = clock.now();
+    let mut slept = Nanos::ZERO;
+    let mut sleep = |span, readable| -> io::Result<bool> {
+        let before = clock.now();
+        let ready = sleep(span, readable)?;
+        slept = slept.saturating_add(clock.now().saturating_sub(before));
+        Ok(ready)
+    };
     match (mode, until) {
         (Pacing::Busy, _) => std::hint::spin_loop(),
         (_, Until::Arrival) => {
             sleep(LONGEST, readable)?;
         }
-        (Pacing::Precise, Until::Time(at) | Until::TimeOnly(at)) => {
-            let fds = if matches!(until, Until::TimeOnly(_)) { [None; 2] } else { readable };
+        (_, Until::Retry(at)) => {
+            // While an interface takes nothing, frames of the other side are fetched several at a time.
+            sleep(NAP, [None; 2])?;
+            let left = at.saturating_sub(clock.now());
+            if left > Nanos::ZERO {
+                sleep(left.min(LONGEST), readable)?;
+            }
+        }
+        (Pacing::Precise, Until::Time(at)) => {
             let left = at.saturating_sub(now);
-            if left > SPIN && sleep(left.saturating_sub(SPIN).min(LONGEST), fds)? {
-                return Ok(());
+            if left > SPIN && sleep(left.saturating_sub(SPIN).min(LONGEST), readable)? {
+                return Ok(slept);
             }
             // Ends after SPIN at the latest, unless the thread slept the longest sleep and comes back anyway.
             if at.saturating_sub(clock.now()) <= SPIN {
@@ -107,16 +122,15 @@ pub(crate) fn wait(
                 }
             }
         }
-        (Pacing::Eco, Until::Time(at) | Until::TimeOnly(at)) => {
+        (Pacing::Eco, Until::Time(at)) => {
             sleep(NAP, [None; 2])?;
             let left = at.saturating_sub(clock.now());
             if left > NAP {
-                let fds = if matches!(until, Until::TimeOnly(_)) { [None; 2] } else { readable };
-                sleep(left.min(LONGEST), fds)?;
+                sleep(left.min(LONGEST), readable)?;
             }
         }
     }
-    Ok(())
+    Ok(slept)
 }
 
 /// Sleeps for `span`, or until one of `readable` can be read. Returns whether one can.
@@ -157,14 +171,14 @@ mod tests {
     use crate::io::clock::MonotonicClock;
 
     #[test]
-    fn no_mode_comes_back_from_a_time_only_wait_before_the_time_unless_it_is_far() {
+    fn no_mode_comes_back_before_the_time_unless_it_is_far_or_something_arrives() {
         for mode in [Pacing::Precise, Pacing::Eco] {
             for micros in [0, 10, 80, 400] {
                 let clock = MonotonicClock::start();
                 let at = Nanos::from_micros(micros);
                 // A signal may end a sleep early; then the loop asks again, as here.
                 for _ in 0..3 {
-                    wait(mode, &clock, Until::TimeOnly(at), [None; 2]).unwrap();
+                    wait(mode, &clock, Until::Time(at), [None; 2]).unwrap();
                 }
                 assert!(clock.now() >= at, "{} came back after {} from waiting for {at}", mode.name(), clock.now());
             }
@@ -178,6 +192,19 @@ mod tests {
             wait(mode, &clock, Until::Arrival, [None; 2]).unwrap();
             wait(mode, &clock, Until::Time(Nanos::MAX), [None; 2]).unwrap();
         }
+    }
+
+    #[test]
+    fn a_wait_for_a_retry_is_spent_asleep_and_said_to_be() {
+        let clock = MonotonicClock::start();
+        for mode in [Pacing::Precise, Pacing::Eco] {
+            let before = clock.now();
+            let at = before.saturating_add(Nanos::from_millis(2));
+            let slept = wait(mode, &clock, Until::Retry(at), [None; 2]).unwrap();
+            let waited = clock.now().saturating_sub(before);
+            assert!(slept >= Nanos::from_millis(1) && slept <= waited, "{}: {slept} of {waited}", mode.name());
+        }
+        assert_eq!(wait(Pacing::Busy, &clock, Until::Time(Nanos::MAX), [None; 2]).unwrap(), Nanos::ZERO);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use fairlink_core::Nanos;
 
-use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Rest, Sent};
 use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 
 /// See the module.
@@ -21,6 +21,12 @@ pub(crate) struct VirtualLink {
     pub(crate) room: Option<usize>,
     /// Longest frame it sends, in bytes; `None` if any.
     pub(crate) longest: Option<usize>,
+    /// Frames that begin with one of these bytes are refused as a driver does that may be full, whenever they come.
+    pub(crate) unwilling: Vec<u8>,
+    /// Whether nobody is at its other end; it takes nothing then, and says so as above.
+    pub(crate) unplugged: bool,
+    /// How often it was asked to send.
+    pub(crate) tries: u64,
     /// Whether it has been taken away.
     pub(crate) gone: bool,
     /// Turns for which it owns a frame that it accepted. With 0 it gives a frame back as soon as it is asked.
@@ -87,6 +93,7 @@ impl Backend for VirtualLink {
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
         self.check()?;
+        self.tries += 1;
         let mut accepted = 0;
         for &frame in frames {
             if self.room == Some(0) || self.accepted.len() == Self::MOST_OWNED as usize {
@@ -94,14 +101,17 @@ impl Backend for VirtualLink {
             }
             let packet = pool.packet(frame);
             if self.longest.is_some_and(|longest| packet.len() > longest) {
-                return Ok(Sent { accepted, refused: Some(io::Error::from_raw_os_error(libc::EMSGSIZE)) });
+                return Ok(Sent { accepted, rest: Rest::Refused(io::Error::from_raw_os_error(libc::EMSGSIZE)) });
+            }
+            if self.unplugged || packet.first().is_some_and(|first| self.unwilling.contains(first)) {
+                return Ok(Sent { accepted, rest: Rest::Unwilling(io::Error::from_raw_os_error(libc::ENOBUFS)) });
             }
             self.sent.push(packet.to_vec());
             self.accepted.push_back(Accepted { frame, leaves: self.turn + self.lag, bytes: packet.to_vec() });
             self.room = self.room.map(|room| room - 1);
             accepted += 1;
         }
-        Ok(Sent { accepted, refused: None })
+        Ok(Sent { accepted, rest: Rest::Busy })
     }
 
     fn reclaim(&mut self, pool: &mut FramePool) {
@@ -109,6 +119,10 @@ impl Backend for VirtualLink {
         while let Some(accepted) = self.accepted.pop_front_if(|accepted| accepted.leaves <= self.turn) {
             pool.give_back(accepted.frame);
         }
+    }
+
+    fn has_carrier(&self) -> bool {
+        !self.unplugged
     }
 
     fn owned(&self) -> usize {

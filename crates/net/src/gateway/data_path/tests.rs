@@ -163,7 +163,7 @@ fn a_busy_output_holds_frames_back_and_loses_none() {
         assert!(bench.data_path.outgoing_packets() <= 1);
     }
     assert_eq!(bench.totals(), [12, 3, 0, 9]);
-    assert!(bench.data_path.output_busy > 0 && !bench.data_path.is_flushed());
+    assert!(bench.data_path.onward.busy > 0 && !bench.data_path.is_flushed());
     bench.data_path.output.room = None;
     for _ in 0..20 {
         bench.turn(now);
@@ -208,8 +208,8 @@ fn the_other_direction_passes_unshaped_and_waits_for_a_busy_input() {
     let frames: Vec<_> = (0..200).map(|n| frame(9, n, 1400)).collect();
     bench.data_path.output.incoming.extend(frames.clone());
     bench.data_path.input.room = Some(100);
-    for _ in 0..10 {
-        bench.turn(0);
+    for millis in 0..10 {
+        bench.turn(millis * 1_000_000);
     }
     let stats = bench.data_path.reverse_stats().unwrap();
     assert_eq!((stats.sent.packets, stats.dropped.packets), (100, 0));
@@ -217,8 +217,8 @@ fn the_other_direction_passes_unshaped_and_waits_for_a_busy_input() {
     assert!(stats.waiting.packets <= BATCH as u64, "{stats:?}");
     assert_eq!(bench.data_path.output.incoming.len() as u64, 100 - stats.waiting.packets);
     bench.data_path.input.room = None;
-    for _ in 0..10 {
-        bench.turn(0);
+    for millis in 10..20 {
+        bench.turn(millis * 1_000_000);
     }
     assert_eq!(bench.data_path.input.sent, frames);
     assert_eq!(bench.totals(), [0; 4]);
@@ -293,8 +293,8 @@ fn an_interface_that_owns_all_it_may_is_busy_until_it_gives_back() {
     bench.data_path.output.incoming.extend(frames.clone());
     let most = VirtualLink::MOST_OWNED as usize;
     let mut owned = Vec::new();
-    for _ in 0..60 {
-        bench.turn(0);
+    for millis in 0..60 {
+        bench.turn(millis * 1_000_000);
         bench.totals();
         owned.push(bench.check_owners());
     }
@@ -314,7 +314,11 @@ fn an_end_takes_back_what_interfaces_own_and_what_waits_for_them() {
     for millis in 0..20 {
         bench.turn(millis * 1_000_000);
     }
-    assert!(bench.data_path.is_sending() && bench.data_path.is_back_waiting() && !bench.data_path.is_flushed());
+    assert!(
+        bench.data_path.is_sending()
+            && bench.data_path.retry_at(Nanos::ZERO).is_some()
+            && !bench.data_path.is_flushed()
+    );
     let pool = &mut bench.data_path.pool;
     bench.driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| pool.give_back(packet.handle as u32));
     assert!(bench.data_path.release());

@@ -1,0 +1,135 @@
+//! The gateway against frames, neighbours and interfaces that mean it harm, with real packets in a private network namespace.
+//! What is asserted holds on any machine: the gateway goes on, and what is lost is counted.
+
+#[path = "support/cables.rs"]
+mod cables;
+mod support;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_core::ClassId;
+use fairlink_net::{
+    Gateway, GatewayConfig, GatewayStats, Generator, GeneratorConfig, Headers, PrivateNamespace, Remote, interface,
+};
+use fairlink_traffic::{Model, PacketSize};
+
+use crate::cables::{cables, config, generator, parse, rate};
+
+fn main() -> ExitCode {
+    support::main(&[
+        ("a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction", frames_never_taken),
+        ("an_output_without_carrier_is_waited_for_asleep", an_output_without_carrier_is_waited_for_asleep),
+    ])
+}
+
+/// What the gateway says while `config` runs and `during` goes on, and at the end.
+fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> GatewayStats {
+    let gateway = Gateway::open(config).unwrap();
+    let remote = gateway.remote();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| gateway.run(&stop).unwrap());
+        during(&remote);
+        stop.store(true, Ordering::Relaxed);
+        let stats = run.join().unwrap();
+        assert!(stats.balanced, "{stats:?}");
+        println!("{stats}");
+        stats
+    })
+}
+
+/// Waits until the gateway's statistics are as they should become.
+fn until(remote: &Remote, become_so: impl Fn(&GatewayStats) -> bool) {
+    for _ in 0..1000 {
+        if become_so(&remote.stats(Duration::from_secs(10)).unwrap()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it did not come to that: {:?}", remote.stats(Duration::from_secs(10)));
+}
+
+/// Sends frames of these lengths, at a few hundred per second each, to UDP ports 5001 and 5002.
+fn send(from: &str, lengths: &[u32], millis: u64) {
+    let source = |(class, &len): (u32, &u32)| {
+        let model = Model::CbrRate(rate(u64::from(len) * 8 * 300));
+        (class, model, PacketSize::Fixed(len), Headers::udp(5000 + class as u16))
+    };
+    let sources: Vec<_> = (1..).zip(lengths).map(source).collect();
+    let config = GeneratorConfig { interface: from.to_owned(), ..generator(&sources, millis, 1) };
+    Generator::open(config).unwrap().run(&AtomicBool::new(false), |_| ()).unwrap();
+}
+
+fn request(name: &str, request: libc::c_ulong, fill: impl FnOnce(&mut libc::ifreq)) {
+    // SAFETY: an `ifreq` is integers, for which all zeros is valid; the socket is closed below.
+    let (socket, mut message): (i32, libc::ifreq) =
+        unsafe { (libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0), std::mem::zeroed()) };
+    for (to, from) in message.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    fill(&mut message);
+    // SAFETY: `message` is a valid `ifreq` for the call.
+    let result = unsafe { libc::ioctl(socket, request as _, &mut message) };
+    let error = io::Error::last_os_error();
+    // SAFETY: opened above, and used nowhere else.
+    unsafe { libc::close(socket) };
+    assert_eq!(result, 0, "{name}: {error}");
+}
+
+fn set_mtu(name: &str, mtu: i32) {
+    request(name, libc::SIOCSIFMTU, |message| message.ifr_ifru.ifru_mtu = mtu);
+}
+
+fn frames_never_taken(_: &PrivateNamespace) {
+    cables();
+    set_mtu("sink", 1400);
+    let stats = through(config(20_000_000, "hls"), |remote| {
+        send("gen", &[1514, 200], 400);
+        until(remote, |stats| stats.queued.packets == 0);
+    });
+    let (long, short) = (&stats.classes[0], &stats.classes[1]);
+    assert!(long.received.packets > 0 && short.received.packets > 0, "{stats:?}");
+    assert_eq!(long.dropped_by_reason["refused_by_interface"], long.received);
+    assert_eq!(short.sent, short.received);
+    assert!(stats.to_string().contains("out refused"), "{stats}");
+    set_mtu("sink", 1500);
+    set_mtu("gen", 1400);
+    let stats = through(config(20_000_000, "hls"), |remote| {
+        send("sink", &[1514, 200], 400);
+        until(remote, |stats| stats.reverse.unwrap().waiting.packets == 0);
+    });
+    let reverse = stats.reverse.unwrap();
+    assert!(reverse.refused.packets > 0 && reverse.sent.packets > 0, "{reverse:?}");
+    assert_eq!((reverse.dropped, reverse.received), (reverse.refused, reverse.refused + reverse.sent));
+    // As many of the one as of the other were offered, and no short one was lost.
+    assert!(reverse.sent.packets + 1 >= reverse.refused.packets, "{reverse:?}");
+    assert!(stats.to_string().contains("in refused"), "{stats}");
+}
+
+fn an_output_without_carrier_is_waited_for_asleep(_: &PrivateNamespace) {
+    cables();
+    let mut config = config(20_000_000, "hls");
+    config.matches.push((ClassId(3), parse("udp")));
+    interface::set_down("sink").unwrap();
+    let stats = through(config, |remote| {
+        send("gen", &[1000, 1000], 1000);
+        let stats = remote.stats(Duration::from_secs(10)).unwrap();
+        assert_eq!(stats.waiting_for_carrier, ["out"]);
+        assert!(stats.to_string().contains("out has no carrier"), "{stats}");
+        assert_eq!((stats.sent.packets, stats.queued.packets > 0), (0, true), "{stats:?}");
+        println!("{:?}", stats.time);
+        // What it says of its time is what the kernel says. On a crowded machine it gets less of a processor, never more.
+        assert!(stats.time.processor < 0.5 && stats.time.idle + stats.time.processor < 1.1, "{:?}", stats.time);
+        let sum = stats.time.idle + stats.time.spinning + stats.time.receive + stats.time.classify;
+        let sum = sum + stats.time.scheduler + stats.time.send + stats.time.reverse;
+        assert!((sum - 1.0).abs() < 1e-6, "{:?}", stats.time);
+        interface::set_up("sink").unwrap();
+        until(remote, |stats| stats.queued.packets == 0 && stats.waiting_for_carrier.is_empty());
+    });
+    assert!(stats.sent.packets > 0 && stats.dropped.packets > 0, "{stats:?}");
+    assert_eq!(stats.received.packets, stats.sent.packets + stats.dropped.packets);
+    assert!(stats.classes.iter().all(|class| !class.dropped_by_reason.contains_key("refused_by_interface")));
+}
