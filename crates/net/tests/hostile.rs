@@ -5,14 +5,17 @@
 mod cables;
 mod support;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlink_core::ClassId;
 use fairlink_net::{
-    Gateway, GatewayConfig, GatewayStats, Generator, GeneratorConfig, Headers, PrivateNamespace, Remote, interface,
+    Gateway, GatewayConfig, GatewayStats, Generator, GeneratorConfig, Headers, OffloadPolicy, PrivateNamespace, Remote,
+    interface,
 };
 use fairlink_traffic::{Model, PacketSize};
 
@@ -21,6 +24,7 @@ use crate::cables::{cables, config, generator, parse, rate};
 fn main() -> ExitCode {
     support::main(&[
         ("a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction", frames_never_taken),
+        ("a_frame_that_the_kernel_cannot_describe_is_counted_and_the_next_ones_pass", frames_that_cannot_be_described),
         ("an_output_without_carrier_is_waited_for_asleep", an_output_without_carrier_is_waited_for_asleep),
     ])
 }
@@ -107,6 +111,66 @@ fn frames_never_taken(_: &PrivateNamespace) {
     // As many of the one as of the other were offered, and no short one was lost.
     assert!(reverse.sent.packets + 1 >= reverse.refused.packets, "{reverse:?}");
     assert!(stats.to_string().contains("in refused"), "{stats}");
+}
+
+/// A tap whose writer says how its frames are to be finished, as a virtual machine does.
+fn tap(name: &str) -> File {
+    let tap = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
+    // SAFETY: an `ifreq` is integers, for which all zeros is valid.
+    let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in message.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    message.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    // SAFETY: `message` is a valid `ifreq` for the call.
+    let result = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF as _, &mut message) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    interface::set_up(name).unwrap();
+    tap
+}
+
+/// A UDP datagram of `payload` bytes in one frame, as 10.0.0.1 sends it to port 5001 of 10.0.0.2.
+fn datagram(payload: usize) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = etherparse::PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    builder.udp(5001, 5001).write(&mut frame, &vec![7; payload]).unwrap();
+    frame
+}
+
+fn frames_that_cannot_be_described(_: &PrivateNamespace) {
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        println!("SKIPPED: no /dev/net/tun");
+        return;
+    }
+    cables();
+    let mut tap = tap("tap");
+    // `struct virtio_net_hdr`: a checksum to be finished, joined by UDP fragmentation offload, pieces of 1400 B.
+    let mut fragmented = vec![1, 3];
+    for number in [42u16, 1400, 34, 6] {
+        fragmented.extend(number.to_ne_bytes());
+    }
+    fragmented.extend(datagram(4000));
+    let plain = [vec![0; 10], datagram(500)].concat();
+    for (input, output) in [("tap", "out"), ("in", "tap")] {
+        let mut config = config(20_000_000, "hls");
+        (config.input, config.output) = (input.to_owned(), output.to_owned());
+        config.offloads = OffloadPolicy::Ignore;
+        let stats = through(config, |remote| {
+            for _ in 0..3 {
+                for frame in [&plain, &fragmented, &fragmented, &plain] {
+                    tap.write_all(frame).unwrap();
+                }
+            }
+            until(remote, |stats| stats.sent.packets + stats.reverse.unwrap().sent.packets >= 6);
+        });
+        if stats.unreadable_packets + stats.super_packets == 0 {
+            println!("SKIPPED: this kernel splits such frames itself");
+            return;
+        }
+        assert_eq!(stats.unreadable_packets, 6, "{stats:?}");
+        assert!(stats.to_string().contains("ufo off"), "{stats}");
+        assert_eq!((stats.sent.packets + stats.reverse.unwrap().sent.packets, stats.dropped.packets), (6, 0));
+    }
 }
 
 fn an_output_without_carrier_is_waited_for_asleep(_: &PrivateNamespace) {

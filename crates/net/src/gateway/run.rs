@@ -185,6 +185,7 @@ impl Gateway {
             balanced: balanced && pool_agrees,
             kernel_dropped_packets: input.kernel_dropped + output.kernel_dropped,
             super_packets: input.super_packets + output.super_packets,
+            unreadable_packets: input.unreadable + output.unreadable,
             checksums_completed: input.checksums_completed + output.checksums_completed,
             vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
             output_busy: data_path.onward.busy,

@@ -328,6 +328,10 @@ pub struct GatewayStats {
     pub kernel_dropped_packets: u64,
     /// Frames that an offload had joined, which were dropped as `too_long`. Turn GRO, LRO and the sender's TSO off.
     pub super_packets: u64,
+    /// Frames that the kernel threw away instead of handing them over, because an offload had joined them in a way that it
+    /// cannot describe (UDP fragmentation offload, of a guest behind a tap for example); not among the received.
+    #[serde(default)]
+    pub unreadable_packets: u64,
     /// Checksums that the sender had left to hardware and the gateway computed.
     pub checksums_completed: u64,
     /// VLAN tags that the kernel had taken out and the gateway put back.
@@ -395,6 +399,14 @@ impl std::fmt::Display for GatewayStats {
             if packets > 0 {
                 write!(f, "; {name} refused {packets} for good: is the mtu at its other end smaller?")?;
             }
+        }
+        if self.unreadable_packets > 0 {
+            write!(
+                f,
+                "; the kernel threw away {} that an offload had joined in a way it cannot describe: turn ufo off where they \
+                 come from (a virtual machine's network device: `ethtool -K IF ufo off`, or guest_ufo=off)",
+                self.unreadable_packets
+            )?;
         }
         for name in &self.waiting_for_carrier {
             write!(f, "; {name} has no carrier: frames wait for it (is its cable plugged in, and its other end up?)")?;

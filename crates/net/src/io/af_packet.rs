@@ -247,27 +247,40 @@ impl Backend for AfPacket {
             message.msg_controllen = size_of::<Control>() as _;
             message.msg_flags = 0;
         }
-        // SAFETY: the first `count` messages were just set to point to a header, a control buffer and a frame each, all
-        // alive and not otherwise borrowed until the call returns; `armed` holds each frame once, so no two overlap.
-        let received = unsafe {
-            libc::recvmmsg(
-                self.receiver.as_raw_fd(),
-                arrays.messages.as_mut_ptr(),
-                count as _,
-                (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as _,
-                std::ptr::null_mut(),
-            )
-        };
-        if received < 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
-                // The kernel was out of memory for a moment; nothing was received.
-                _ if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
-                _ => Err(self.error("receiving", error)),
+        let mut unreadable = 0;
+        let received = loop {
+            // SAFETY: the first `count` messages were just set to point to a header, a control buffer and a frame each, all
+            // alive and not otherwise borrowed until the call returns; `armed` holds each frame once, so no two overlap. A
+            // call that fails leaves them as they are.
+            let received = unsafe {
+                libc::recvmmsg(
+                    self.receiver.as_raw_fd(),
+                    arrays.messages.as_mut_ptr(),
+                    count as _,
+                    (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as _,
+                    std::ptr::null_mut(),
+                )
             };
-        }
-        let received = received as usize;
+            if received >= 0 {
+                break Ok(received as usize);
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                // The frame in front was joined by an offload that a `virtio_net_hdr` cannot describe, such as the UDP
+                // fragmentation of a guest behind a tap. The kernel has thrown it away, and the next one is in front.
+                Some(libc::EINVAL) => {
+                    unreadable += 1;
+                    if unreadable == BATCH {
+                        break Ok(0);
+                    }
+                }
+                // Nothing there, or the kernel was out of memory for a moment.
+                Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break Ok(0),
+                _ => break Err(error),
+            }
+        };
+        self.counters.unreadable += unreadable as u64;
+        let received = received.map_err(|error| self.error("receiving", error))?;
         for index in 0..received {
             let frame = self.armed[index];
             let arrival = self.arrival(pool, now, index, frame);

@@ -99,6 +99,8 @@ pub struct BackendCounters {
     pub vlan_tags_restored: u64,
     /// Frames that an offload has joined, which are dropped as too long.
     pub super_packets: u64,
+    /// Frames that the kernel threw away because it cannot describe how an offload has joined them. They never arrive.
+    pub unreadable: u64,
 }
 
 /// One interface, both ways. Never blocks.
