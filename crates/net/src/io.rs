@@ -9,5 +9,6 @@ pub mod interface;
 pub(crate) mod pacing;
 pub(crate) mod packet_socket;
 pub(crate) mod sys;
+pub(crate) mod tagged_sender;
 #[cfg(test)]
 pub(crate) mod virtual_link;

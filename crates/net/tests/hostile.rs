@@ -7,15 +7,15 @@ mod support;
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::ClassId;
+use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
-    Gateway, GatewayConfig, GatewayStats, Generator, GeneratorConfig, Headers, OffloadPolicy, PrivateNamespace, Remote,
-    interface,
+    AfPacket, AfPacketOptions, Backend, FramePool, Gateway, GatewayConfig, GatewayStats, Generator, GeneratorConfig,
+    Headers, Interface, OffloadPolicy, PrivateNamespace, Remote, interface,
 };
 use fairlink_traffic::{Model, PacketSize};
 
@@ -25,8 +25,18 @@ fn main() -> ExitCode {
     support::main(&[
         ("a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction", frames_never_taken),
         ("a_frame_that_the_kernel_cannot_describe_is_counted_and_the_next_ones_pass", frames_that_cannot_be_described),
+        ("a_full_packet_in_one_or_two_vlan_tags_of_any_kind_passes", full_packets_in_vlan_tags),
         ("an_output_without_carrier_is_waited_for_asleep", an_output_without_carrier_is_waited_for_asleep),
     ])
+}
+
+/// Stops a gateway, also where a test fails: otherwise its thread would be waited for.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What the gateway says while `config` runs and `during` goes on, and at the end.
@@ -36,8 +46,10 @@ fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> GatewayStats 
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let run = scope.spawn(|| gateway.run(&stop).unwrap());
-        during(&remote);
-        stop.store(true, Ordering::Relaxed);
+        {
+            let _stop = StopAtEnd(&stop);
+            during(&remote);
+        }
         let stats = run.join().unwrap();
         assert!(stats.balanced, "{stats:?}");
         println!("{stats}");
@@ -171,6 +183,74 @@ fn frames_that_cannot_be_described(_: &PrivateNamespace) {
         assert!(stats.to_string().contains("ufo off"), "{stats}");
         assert_eq!((stats.sent.packets + stats.reverse.unwrap().sent.packets, stats.dropped.packets), (6, 0));
     }
+}
+
+/// Sends `frame` out of the interface `name` as it is.
+fn send_raw(name: &str, frame: &[u8]) {
+    let index = Interface::open(name).unwrap().index;
+    // SAFETY: no pointers; the descriptor is new and owned here alone.
+    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
+    // SAFETY: a `sockaddr_ll` is integers, for which all zeros is valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_ifindex = index;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: both pointers are to memory of the length given, alive for the call.
+    let sent = unsafe {
+        let address = std::ptr::from_ref(&address).cast();
+        libc::sendto(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, address, length)
+    };
+    assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
+}
+
+fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
+    cables();
+    let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
+    let mut pool = FramePool::new(128, 2000).unwrap();
+    // The other ends carry more, so that only the gateway's own interfaces, with 1500, are in question.
+    for name in ["gen", "sink"] {
+        set_mtu(name, 1508);
+    }
+    let tagged = |tags: &[u16], len: usize| {
+        let mut frame = vec![2; 12];
+        for tag in tags {
+            frame.extend(tag.to_be_bytes());
+            frame.extend([0, 7]);
+        }
+        frame.extend([8, 0]);
+        let mut next = 0u8;
+        frame.resize_with(frame.len() + len, || {
+            next = next.wrapping_add(1);
+            next
+        });
+        frame
+    };
+    // Two tags of a full packet are more than a veth of 1500 receives, whoever sends; so the input has 1508 then.
+    for (input_mtu, frames) in [
+        (1500, vec![tagged(&[0x8100], 1500), tagged(&[0x88a8], 1500), tagged(&[0x88a8, 0x8100], 1496)]),
+        (1508, vec![tagged(&[0x88a8, 0x8100], 1500), tagged(&[0x8100, 0x8100], 1500), tagged(&[], 1500)]),
+    ] {
+        set_mtu("in", input_mtu);
+        let stats = through(config(20_000_000, "hls"), |remote| {
+            frames.iter().for_each(|frame| send_raw("gen", frame));
+            until(remote, |stats| stats.received.packets == 3 && stats.queued.packets == 0);
+        });
+        assert_eq!((stats.sent.packets, stats.dropped.packets), (3, 0), "{stats:?}");
+        let mut arrivals = Vec::new();
+        while arrivals.len() < 3 {
+            sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
+        }
+        for (arrival, frame) in arrivals.iter().zip(&frames) {
+            assert_eq!(pool.packet(arrival.frame), frame);
+        }
+    }
+    // Longer than two tags make it: refused by length, as before.
+    set_mtu("gen", 1600);
+    let stats = through(config(20_000_000, "hls"), |remote| {
+        send_raw("gen", &tagged(&[0x88a8, 0x8100], 1501));
+        until(remote, |stats| stats.received.packets == 1 && stats.queued.packets == 0);
+    });
+    assert_eq!(stats.classes[2].dropped_by_reason["too_long"].packets, 1, "{stats:?}");
 }
 
 fn an_output_without_carrier_is_waited_for_asleep(_: &PrivateNamespace) {

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// How the data thread waits: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
     #[arg(long, value_name = "MODE", default_value = "precise", value_parser = pacing)]
     pacing: Pacing,
-    /// Lost time that is made up for, such as 1ms [default: 1ms precise, 500us busy, 2ms eco].
+    /// Lost time that is made up for, such as 1ms [default: 20ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     catch_up: Option<Nanos>,
     /// Processor of the data thread: a number, `last`, or `any`.
@@ -193,6 +193,14 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         let reasons = class.dropped_by_reason.iter();
         let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
         out.line(format!("{} dropped: {}", class.name, reasons.join(", ")))?;
+    }
+    if let Some(delay) = stats.delay_s {
+        let more = match stats.leaves_without_delays {
+            0 => String::new(),
+            leaves => format!(" ({leaves} of the classes count only here: one by one, the first 1024 are measured)"),
+        };
+        let [p50, p99, max] = [delay.p50, delay.p99, delay.max].map(human::time);
+        out.line(format!("delay of all: p50 {p50}, p99 {p99}, max {max}{more}"))?;
     }
     if let Some(reverse) = stats.reverse {
         out.line(format!(

@@ -67,7 +67,7 @@ pub struct GatewayConfig {
     pub memory_limit: u64,
     /// How the data thread waits.
     pub pacing: Pacing,
-    /// Lost time that the gateway makes up for; the default of `pacing` when absent.
+    /// Lost time that the gateway makes up for; 20 ms when absent.
     pub catch_up: Option<Nanos>,
     /// Where the data thread runs.
     pub processor: Processor,

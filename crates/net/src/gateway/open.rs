@@ -7,12 +7,13 @@ use thiserror::Error;
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::{Gateway, RealPath};
-use crate::gateway::stats::{EdgeCounters, MemoryBound};
+use crate::gateway::stats::{EdgeCounters, MAX_HISTOGRAMS, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::BackendError;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, FramePoolError, HEADROOM};
 use crate::io::interface::{Interface, InterfaceError, OffloadsOff};
+use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
@@ -159,6 +160,13 @@ impl Gateway {
 
         let classifier = Classifier::new(&config.matches, config.default_class);
         let counters = EdgeCounters::new(config.tree.len(), config.tree.leaves());
+        let without_delays = EdgeCounters::without_histogram(config.tree.leaves().len());
+        if without_delays > 0 {
+            notes.push(format!(
+                "delays are measured one by one for the first {MAX_HISTOGRAMS} leaves; those of the other {without_delays} count \
+                 only in the link's"
+            ));
+        }
         let kernel = [&from, &to].map(AfPacket::kernel_buffer_bytes).map(|(a, b)| u64::from(a) + u64::from(b));
         let memory = MemoryBound {
             pool_frames: u64::from(frames),
@@ -170,7 +178,7 @@ impl Gateway {
             counters_bytes: counters.memory_bytes() as u64 + Counters::memory(&config.tree),
             kernel_bytes: kernel.iter().sum(),
         };
-        let catch_up = config.catch_up.unwrap_or(config.pacing.default_catch_up());
+        let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let data_path = RealPath::new(

@@ -8,7 +8,10 @@
 //! * A frame that is refused is tried again for the patience, [`PATIENCE`] at first. Then it is dropped and counted.
 //! * If the interface took other frames since the last drop, it was that frame and not the interface. The patience for the
 //!   next one is a quarter, and none once that is less than [`BUSY_RETRY`]. So a stream of such frames costs the others little.
-//! * If a refused frame is taken later, or two frames in a row are given up, it was the interface. The patience is whole again.
+//! * If a refused frame is taken later, or more than [`ROW`] frames in a row are given up, it was the interface. The patience is
+//!   whole again.
+//! * Most frames that are never taken are too long for the other end. So while no frame as long as the shortest that was given up
+//!   has been taken, and shorter ones have, frames of that length and longer ones are given up at once, in a row or not.
 //!
 //! An interface without carrier, such as one whose cable is unplugged, takes nothing. No frame is given up for that: frames wait
 //! until there is carrier, and the queues behind them fill.
@@ -30,6 +33,9 @@ const LONGEST_CARRIER_RETRY: Nanos = Nanos::from_millis(20);
 /// Longest time that one frame which an interface refuses holds up those behind it.
 pub(crate) const PATIENCE: Nanos = Nanos::from_millis(5);
 
+/// Frames given up in a row beyond which it is the interface that takes nothing.
+const ROW: u32 = 8;
+
 /// What became of frames that were offered to an interface, by their places among them.
 pub(crate) enum Outcome {
     /// It has accepted these.
@@ -44,8 +50,12 @@ pub(crate) struct Outlet {
     /// When the frame in front was refused first.
     refused_since: Option<Nanos>,
     patience: Nanos,
-    /// Whether a frame was accepted since the last one was given up.
-    accepted: bool,
+    /// Frames given up since one was accepted.
+    row: u32,
+    /// The shortest frame given up, in bytes, while no frame of that length or longer has been accepted.
+    too_long: Option<u32>,
+    /// Whether shorter ones have been accepted since.
+    proved: bool,
     pause: Nanos,
     retry_at: Nanos,
     carrier: bool,
@@ -58,7 +68,9 @@ impl Default for Outlet {
         Self {
             refused_since: None,
             patience: PATIENCE,
-            accepted: true,
+            row: 0,
+            too_long: None,
+            proved: false,
             pause: BUSY_RETRY,
             retry_at: Nanos::ZERO,
             carrier: true,
@@ -101,8 +113,9 @@ impl Outlet {
             };
             if accepted > 0 {
                 account(pool, Outcome::Accepted(done..done + accepted));
+                let longest = frames[done..done + accepted].iter().map(|&frame| pool.info(frame).len).max();
                 done += accepted;
-                self.took();
+                self.took(longest.unwrap_or(0));
             }
             if done == frames.len() {
                 break;
@@ -114,12 +127,13 @@ impl Outlet {
                 }
                 Rest::Unwilling(reason) => {
                     let since = *self.refused_since.get_or_insert(now);
+                    let len = pool.info(frames[done]).len;
                     self.carrier = backend.has_carrier();
-                    if !self.carrier || now.saturating_sub(since) < self.patience() {
+                    if !self.carrier || now.saturating_sub(since) < self.patience(len) {
                         self.pause(now, if self.carrier { LONGEST_RETRY } else { LONGEST_CARRIER_RETRY });
                         break;
                     }
-                    self.give_up();
+                    self.give_up(len);
                     reason
                 }
                 Rest::Refused(reason) => reason,
@@ -134,26 +148,40 @@ impl Outlet {
         (done, gone)
     }
 
-    fn patience(&self) -> Nanos {
-        if self.accepted { self.patience } else { PATIENCE }
+    fn patience(&self, len: u32) -> Nanos {
+        if self.proved && self.too_long.is_some_and(|shortest| len >= shortest) {
+            Nanos::ZERO
+        } else if self.row >= ROW {
+            PATIENCE
+        } else {
+            self.patience
+        }
     }
 
-    fn took(&mut self) {
+    fn took(&mut self, longest: u32) {
         if self.refused_since.take().is_some() {
             self.patience = PATIENCE;
         }
-        self.accepted = true;
+        match self.too_long {
+            Some(shortest) if longest < shortest => self.proved = true,
+            _ => (self.too_long, self.proved) = (None, false),
+        }
+        self.row = 0;
         self.carrier = true;
         self.pause = BUSY_RETRY;
     }
 
-    fn give_up(&mut self) {
+    fn give_up(&mut self, len: u32) {
         self.patience = match Nanos(self.patience.0 / 4) {
-            _ if !self.accepted => PATIENCE,
+            _ if self.row >= ROW => PATIENCE,
+            _ if self.row > 0 => self.patience,
             shorter if shorter < BUSY_RETRY => Nanos::ZERO,
             shorter => shorter,
         };
-        self.accepted = false;
+        self.row += 1;
+        if self.too_long.is_none_or(|shortest| len < shortest) {
+            (self.too_long, self.proved) = (Some(len), false);
+        }
     }
 
     fn pause(&mut self, now: Nanos, longest: Nanos) {

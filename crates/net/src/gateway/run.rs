@@ -10,7 +10,7 @@ use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::DataPath;
 use crate::gateway::outlet::BUSY_RETRY;
 use crate::gateway::remote::{Publisher, Remote};
-use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
+use crate::gateway::stats::{EdgeCounters, GatewayStats, MemoryBound, TimeShares};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock, MonotonicClock};
@@ -195,6 +195,8 @@ impl Gateway {
                 .map(|(_, name)| name.clone())
                 .collect(),
             delay_s: data_path.counters.delay(),
+            leaves_without_delays: EdgeCounters::without_histogram(config.tree.leaves().len()),
+            forfeited_s: driver.pacer().forfeited().0 as f64 / 1e9,
             reverse: data_path.reverse_stats(),
             time: time.shares(uptime, data_path),
             memory: *memory,

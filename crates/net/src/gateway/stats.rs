@@ -21,6 +21,9 @@ const DROP_KEYS: [&str; DropReason::ALL.len()] =
 const TOO_LONG: &str = "too_long";
 const REFUSED: &str = "refused_by_interface";
 
+/// Less lost time than this is not worth a word in text.
+const FORFEITED_TO_TELL_S: f64 = 0.001;
+
 /// Why a frame was not given to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
@@ -112,6 +115,11 @@ impl EdgeCounters {
     /// A packet of `len` accounted bytes was dropped behind the scheduler.
     pub(crate) fn refused(&mut self, class: ClassId, len: u32, why: Refusal) {
         self.classes[class.index()].refused[why as usize].count(len);
+    }
+
+    /// Leaves that have no histogram.
+    pub(crate) fn without_histogram(leaves: usize) -> u64 {
+        leaves.saturating_sub(MAX_HISTOGRAMS) as u64
     }
 
     /// Memory in bytes; it never grows.
@@ -343,12 +351,19 @@ pub struct GatewayStats {
     pub waiting_for_carrier: Vec<String>,
     /// Delay of all packets; `None` where nothing was sent.
     pub delay_s: Option<DelayStats>,
+    /// Leaves without a `delay_s` of their own, because only the first 1024 have one. Their delays count in the link's.
+    #[serde(default)]
+    pub leaves_without_delays: u64,
     /// The other direction; `None` where it is not forwarded.
     pub reverse: Option<ReverseStats>,
     /// What the data thread did with its time.
     pub time: TimeShares,
     /// The memory bound.
     pub memory: MemoryBound,
+    /// Link time lost while there was something to send, in seconds: beyond what `--catch-up` makes up for, because the data
+    /// thread came back late or the output took nothing.
+    #[serde(default)]
+    pub forfeited_s: f64,
     /// The most frames of the pool that were in use at once.
     pub pool_most_used: u64,
     /// Leaf classes, in the order of the link file.
@@ -406,6 +421,14 @@ impl std::fmt::Display for GatewayStats {
                 "; the kernel threw away {} that an offload had joined in a way it cannot describe: turn ufo off where they \
                  come from (a virtual machine's network device: `ethtool -K IF ufo off`, or guest_ufo=off)",
                 self.unreadable_packets
+            )?;
+        }
+        if self.forfeited_s >= FORFEITED_TO_TELL_S {
+            write!(
+                f,
+                "; {:.3} s of the link's time were lost beyond what is made up for: the data thread came back late, or {} took \
+                 nothing (a longer --catch-up makes up for more, --cpu gives the thread a processor of its own)",
+                self.forfeited_s, self.output
             )?;
         }
         for name in &self.waiting_for_carrier {

@@ -19,6 +19,7 @@ use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 use crate::io::interface::Interface;
 use crate::io::packet_socket;
 use crate::io::sys;
+use crate::io::tagged_sender::TaggedSender;
 use crate::wire::checksum;
 use crate::wire::ethernet;
 
@@ -83,6 +84,10 @@ pub struct AfPacket {
     name: String,
     receiver: OwnedFd,
     sender: OwnedFd,
+    /// For frames that `sender` refuses as too long though they are so only by VLAN tags. `None` where this kernel has none.
+    tagged_sender: Option<TaggedSender>,
+    /// Longest frame that the interface carries, with two VLAN tags.
+    longest: usize,
     /// Frames waiting to be filled by the next call, in the order of its messages.
     armed: Vec<u32>,
     /// Frames that the kernel has copied and the pool has not got back yet; at most [`BATCH`].
@@ -139,6 +144,13 @@ impl AfPacket {
             name: interface.name.clone(),
             receiver,
             sender,
+            tagged_sender: TaggedSender::open(
+                interface.index,
+                interface.largest_frame() as usize,
+                options.qdisc_bypass,
+            )
+            .ok(),
+            longest: interface.largest_frame() as usize,
             armed: Vec::with_capacity(BATCH),
             left: Vec::with_capacity(BATCH),
             // SAFETY: both are plain data (integers and pointers) for which all zeros is valid.
@@ -323,7 +335,21 @@ impl Backend for AfPacket {
                 accepted += sent as usize;
                 continue;
             }
-            let error = io::Error::last_os_error();
+            let mut error = io::Error::last_os_error();
+            if error.raw_os_error() == Some(libc::EMSGSIZE)
+                && let Some(tagged_sender) = &mut self.tagged_sender
+                && let frame = pool.packet(frames[accepted])
+                && frame.len() <= self.longest
+                && ethernet::be16(frame, 12).is_some_and(ethernet::is_vlan)
+            {
+                match tagged_sender.send(frame) {
+                    Ok(()) => {
+                        accepted += 1;
+                        continue;
+                    }
+                    Err(why) => error = why,
+                }
+            }
             match error.raw_os_error() {
                 // The socket's own buffer is full of frames that are still on their way out.
                 Some(libc::EAGAIN | libc::EINTR) => break Rest::Busy,
