@@ -136,6 +136,12 @@ pub(crate) fn allowed_processors() -> Vec<usize> {
     (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
+/// Waits until one of `fds` is ready, at most `timeout_ms`. How many are.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<usize> {
+    // SAFETY: `fds` holds as many valid entries as are said for the whole call.
+    Ok(check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) })? as usize)
+}
+
 /// Waits until `fd` can be read, at most `timeout_ms`. Whether it can.
 pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
