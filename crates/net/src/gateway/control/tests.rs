@@ -50,7 +50,7 @@ fn nonsense_gets_an_answer_that_says_what_a_request_is() {
         let text = ask(control.path(), request);
         assert!(text.contains("\"ok\":false") && text.contains(part), "{text}");
     }
-    let long = ask(control.path(), &vec![b' '; LONGEST_LINE as usize]);
+    let long = ask(control.path(), &vec![b' '; LONGEST_LINE]);
     assert!(long.contains("65536 bytes"), "{long}");
 }
 
