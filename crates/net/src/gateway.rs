@@ -9,6 +9,7 @@ pub mod control;
 mod data_path;
 mod open;
 mod outlet;
+mod ports;
 mod remote;
 mod run;
 pub(crate) mod stats;

@@ -15,17 +15,22 @@ use std::time::Duration;
 use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, FramePool, Gateway, GatewayConfig, GatewayStats, Generator, GeneratorConfig,
-    Headers, Interface, OffloadPolicy, PrivateNamespace, Remote, interface,
+    Headers, Interface, OffloadPolicy, OpenError, PrivateNamespace, Remote, interface,
 };
 use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, config, generator, parse, rate};
+
+// Of linux/sockios.h; libc does not have them.
+const SIOCBRADDBR: libc::c_ulong = 0x89a0;
+const SIOCBRADDIF: libc::c_ulong = 0x89a2;
 
 fn main() -> ExitCode {
     support::main(&[
         ("a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction", frames_never_taken),
         ("a_frame_that_the_kernel_cannot_describe_is_counted_and_the_next_ones_pass", frames_that_cannot_be_described),
         ("a_full_packet_in_one_or_two_vlan_tags_of_any_kind_passes", full_packets_in_vlan_tags),
+        ("ports_that_would_double_frames_or_send_them_round_are_refused", ports_that_would_double_frames),
         ("an_output_without_carrier_is_waited_for_asleep", an_output_without_carrier_is_waited_for_asleep),
     ])
 }
@@ -251,6 +256,70 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
         until(remote, |stats| stats.received.packets == 1 && stats.queued.packets == 0);
     });
     assert_eq!(stats.classes[2].dropped_by_reason["too_long"].packets, 1, "{stats:?}");
+}
+
+fn ports_that_would_double_frames(_: &PrivateNamespace) {
+    cables();
+    let config = |input: &str, output: &str| {
+        let mut config = config(20_000_000, "hls");
+        (config.input, config.output) = (input.to_owned(), output.to_owned());
+        config
+    };
+    let refused = |config: GatewayConfig| {
+        let forced = Gateway::open(GatewayConfig { force: true, ..config.clone() }).unwrap();
+        let error = Gateway::open(config).unwrap_err();
+        assert!(error.to_string().contains("--force"), "{error}");
+        assert!(forced.notes().iter().any(|note| note.contains("--force")), "{:?}", forced.notes());
+        error
+    };
+    // Both ends of one cable, either way round.
+    assert!(matches!(refused(config("gen", "in")), OpenError::SameCable { .. }));
+    assert!(matches!(refused(config("out", "sink")), OpenError::SameCable { .. }));
+
+    // A second one on the same ports, or on one of them, whichever way round, as long as the first one lives.
+    let first = Gateway::open(config("in", "out")).unwrap();
+    for (input, output) in [("in", "out"), ("out", "in")] {
+        let error = refused(config(input, output));
+        assert!(matches!(&error, OpenError::Taken { name } if name == input), "{error}");
+    }
+    drop(first);
+    // One for each direction is no doubling.
+    let one_way = |input, output| GatewayConfig { reverse: false, ..config(input, output) };
+    let forth = Gateway::open(one_way("in", "out")).unwrap();
+    let back = Gateway::open(one_way("out", "in")).unwrap();
+    assert!(matches!(Gateway::open(one_way("out", "in")), Err(OpenError::Taken { .. })));
+    drop((forth, back));
+
+    request("out", libc::SIOCSIFADDR, |message| {
+        let mut address = [0; 14];
+        address[2..6].copy_from_slice(&[10, 9, 8, 7].map(|byte: u8| byte as libc::c_char));
+        message.ifr_ifru.ifru_addr = libc::sockaddr { sa_family: libc::AF_INET as u16, sa_data: address };
+    });
+    let error = refused(config("in", "out"));
+    assert!(error.to_string().contains("out has the address 10.9.8.7"), "{error}");
+    // The kernel would answer for it at a port that has none as well.
+    let other = Gateway::open(config("in", "sink")).unwrap();
+    let answers = |gateway: &Gateway| gateway.notes().iter().filter(|note| note.contains("arp_ignore")).count();
+    assert_eq!(answers(&other), 2, "{:?}", other.notes());
+    drop(other);
+    std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
+    assert_eq!(answers(&Gateway::open(config("in", "sink")).unwrap()), 0);
+
+    // SAFETY: no pointers but to a name that ends with a zero; the socket is closed at once.
+    let bridged = unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
+        let made = libc::ioctl(socket, SIOCBRADDBR as _, c"bridge".as_ptr());
+        libc::close(socket);
+        made
+    };
+    if bridged != 0 {
+        println!("SKIPPED: no bridges: {}", io::Error::last_os_error());
+        return;
+    }
+    let index = Interface::open("in").unwrap().index;
+    request("bridge", SIOCBRADDIF, |message| message.ifr_ifru.ifru_ifindex = index);
+    let error = refused(config("in", "sink"));
+    assert!(matches!(&error, OpenError::Bridged { name, master } if name == "in" && master == "bridge"), "{error}");
 }
 
 fn an_output_without_carrier_is_waited_for_asleep(_: &PrivateNamespace) {

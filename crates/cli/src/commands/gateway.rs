@@ -56,6 +56,10 @@ pub(crate) struct Args {
     /// Do not forward frames from --out to --in.
     #[arg(long)]
     no_reverse: bool,
+    /// Start even on interfaces that another gateway uses, that a bridge has, that have IP addresses, or that are both ends of
+    /// one cable. Frames may then be doubled, or go round.
+    #[arg(long)]
+    force: bool,
     /// Turn off offloads that join packets (GRO, LRO) while the gateway runs.
     #[arg(long, conflicts_with = "ignore_offloads")]
     fix_offloads: bool,
@@ -100,6 +104,7 @@ impl Args {
         config.catch_up = self.catch_up;
         config.processor = self.cpu;
         config.reverse = !self.no_reverse;
+        config.force = self.force;
         config.offloads = match (self.fix_offloads, self.ignore_offloads) {
             (true, _) => OffloadPolicy::Fix,
             (_, true) => OffloadPolicy::Ignore,

@@ -73,6 +73,9 @@ pub struct GatewayConfig {
     pub processor: Processor,
     /// Whether frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
+    /// Whether to start though frames may be doubled or go round: on ports that another gateway, a bridge or the kernel's own
+    /// addresses use, or that are both ends of one cable.
+    pub force: bool,
     /// What to do about offloads.
     pub offloads: OffloadPolicy,
     /// What to do about frames longer than the link's largest.
@@ -111,6 +114,7 @@ impl GatewayConfig {
             catch_up: None,
             processor: Processor::default(),
             reverse: true,
+            force: false,
             offloads: OffloadPolicy::default(),
             long_frames: LongFrames::default(),
             sockets: AfPacketOptions::default(),

@@ -1,5 +1,6 @@
 //! A gateway at work: turns of the data path on one thread, the waiting between turns, and the account at the end.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -43,6 +44,9 @@ pub struct Gateway {
     pub(super) data_path: RealPath,
     /// Dropping them turns the offloads on again.
     pub(super) offloads: Vec<OffloadsOff>,
+    /// As long as they are kept, no other gateway receives from the same interfaces.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(super) claims: Vec<OwnedFd>,
     pub(super) memory: MemoryBound,
     pub(super) notes: Vec<String>,
     pub(super) processor: Option<usize>,
