@@ -10,6 +10,7 @@ mod data_path;
 mod open;
 mod outlet;
 mod ports;
+mod queue_lengths;
 mod remote;
 mod run;
 pub(crate) mod stats;

@@ -111,7 +111,7 @@ fn text(report: &GeneratorReport, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("sent for {}", human::time(report.duration_s)))?;
     if report.unreached_s > 0.0 {
         out.line(format!(
-            "the sources offer more than this machine can count: the last {} of their time were not reached",
+            "this machine fell behind: the last {} of the sources' time were not reached",
             human::time(report.unreached_s)
         ))?;
     }

@@ -9,12 +9,18 @@
 //!
 //! A frame counts as sent when the output accepts it. Its place in the pool is free when the output gives it back.
 //!
+//! A turn fetches a batch. Where frames come faster than that, the kernel's buffer would overflow, and the kernel drops whatever
+//! comes, whoever sent it. So while much waits there, a turn goes on fetching and sheds: a frame of a class whose queue is long
+//! already is dropped as soon as its class is known, which costs little. A class that sends less than its share has no long
+//! queue. It loses nothing as long as frames can be fetched and classified as fast as they come.
+//!
 //! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
+use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::Clock;
@@ -26,6 +32,9 @@ use crate::wire::parse::frame_key;
 
 /// Of so many working turns one is timed in detail. The number is a prime, so that it does not run in step with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
+
+/// Most batches that one turn fetches in addition while it sheds.
+const SHED_BATCHES: usize = 16;
 
 /// Time spent in turns that were timed in detail, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +58,11 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) labels: Labels,
     pub(crate) overhead: Overhead,
     pub(crate) counters: EdgeCounters,
+    pub(crate) queues: QueueLengths,
     /// `None`: the other direction is not forwarded.
     pub(crate) reverse: Option<ReverseStats>,
+    /// Whether so many frames wait in the kernel that those of classes with long queues are dropped at once.
+    shedding: bool,
     /// Whether frames are still fetched.
     pub(crate) receiving: bool,
     /// How the output takes frames, and how the input takes those of the other direction.
@@ -85,6 +97,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         labels: Labels,
         overhead: Overhead,
         counters: EdgeCounters,
+        queues: QueueLengths,
         reverse: bool,
     ) -> Self {
         Self {
@@ -96,7 +109,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             labels,
             overhead,
             counters,
+            queues,
             reverse: reverse.then(ReverseStats::default),
+            shedding: false,
             receiving: true,
             onward: Outlet::default(),
             backward: Outlet::default(),
@@ -126,13 +141,17 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         if !self.outgoing.is_empty() && now >= self.onward.retry_at() {
             self.flush(now);
         }
+        // More than the batch that is sent in a turn, so that it is the queues of those who send too much that grow.
+        for _ in 0..SHED_BATCHES {
+            if !self.shedding {
+                break;
+            }
+            self.take_in(now, driver);
+        }
         let wake = if self.outgoing.is_empty() {
             driver.turn(now, self)
         } else {
-            let mut batch = std::mem::take(&mut self.intake);
-            self.receive(now, &mut batch);
-            driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
-            self.intake = batch;
+            self.take_in(now, driver);
             Wake::At(self.onward.retry_at())
         };
         let started = self.lap();
@@ -155,6 +174,14 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             Some(error) => Err(error),
             None => Ok((self.moved, wake)),
         }
+    }
+
+    /// Gives a batch of arrivals to the scheduler.
+    fn take_in<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) {
+        let mut batch = std::mem::take(&mut self.intake);
+        self.receive(now, &mut batch);
+        driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
+        self.intake = batch;
     }
 
     /// Takes frames that have left back into the pool.
@@ -294,6 +321,48 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.reverse = Some(stats);
     }
 
+    /// Fetches up to [`BATCH`] frames, finds their classes, and appends those that the scheduler is to have to `batch`. Returns how many
+    /// it fetched.
+    fn fetch(&mut self, now: Nanos, batch: &mut Vec<Packet>) -> usize {
+        let started = self.lap();
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        let received = self.input.receive(&mut self.pool, now, BATCH, &mut arrivals);
+        self.note(received.err());
+        let fetched = self.lap();
+        let count = arrivals.len();
+        self.moved |= count > 0;
+        for Arrival { frame, len, condition } in arrivals.drain(..) {
+            let bytes = self.pool.packet(frame);
+            let key = frame_key(bytes);
+            let class = self.classifier.classify(&key);
+            let unfit = match condition {
+                _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
+                Condition::Whole if self.shedding && self.queues.is_long(class) => Some(Unfit::Shed),
+                Condition::Whole => None,
+                Condition::TooLong => Some(Unfit::TooLong),
+                Condition::Checksum => Some(Unfit::Checksum),
+            };
+            let len = self.overhead.accounted(len);
+            match unfit {
+                None => {
+                    let label = self.labels.of(class, &key, bytes);
+                    self.queues.entered(class);
+                    batch.push(Packet { handle: u64::from(frame) | label, len, class });
+                }
+                Some(why) => {
+                    self.counters.unfit(class, len, why);
+                    self.pool.give_back(frame);
+                }
+            }
+        }
+        self.arrivals = arrivals;
+        if self.sampling {
+            self.sampled.receive += fetched.saturating_sub(started).0;
+            self.sampled.classify += self.clock.now().saturating_sub(fetched).0;
+        }
+        count
+    }
+
     /// Keeps the first error of a turn, which ends it.
     fn note(&mut self, error: Option<BackendError>) {
         if let Some(error) = error {
@@ -304,6 +373,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
     fn dropped(&mut self, _now: Nanos, packet: Packet, _reason: DropReason) {
+        self.queues.left(packet.class);
         self.pool.give_back(packet.handle as u32);
     }
 
@@ -317,40 +387,12 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         if !self.receiving {
             return;
         }
-        let started = self.lap();
-        let mut arrivals = std::mem::take(&mut self.arrivals);
-        let received = self.input.receive(&mut self.pool, now, BATCH, &mut arrivals);
-        self.note(received.err());
-        let fetched = self.lap();
-        self.moved |= !arrivals.is_empty();
-        for Arrival { frame, len, condition } in arrivals.drain(..) {
-            let bytes = self.pool.packet(frame);
-            let key = frame_key(bytes);
-            let class = self.classifier.classify(&key);
-            let label = self.labels.of(class, &key, bytes);
-            let unfit = match condition {
-                _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
-                Condition::Whole => None,
-                Condition::TooLong => Some(Unfit::TooLong),
-                Condition::Checksum => Some(Unfit::Checksum),
-            };
-            let len = self.overhead.accounted(len);
-            match unfit {
-                None => batch.push(Packet { handle: u64::from(frame) | label, len, class }),
-                Some(why) => {
-                    self.counters.unfit(class, len, why);
-                    self.pool.give_back(frame);
-                }
-            }
-        }
-        self.arrivals = arrivals;
-        if self.sampling {
-            self.sampled.receive += fetched.saturating_sub(started).0;
-            self.sampled.classify += self.clock.now().saturating_sub(fetched).0;
-        }
+        // A batch that is not full has emptied the kernel's buffer.
+        self.shedding = self.fetch(now, batch) == BATCH && self.input.is_flooded();
     }
 
     fn transmit(&mut self, _now: Nanos, packet: Packet, _done: Nanos) {
+        self.queues.left(packet.class);
         self.outgoing.push(packet);
     }
 

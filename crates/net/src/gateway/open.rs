@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 use crate::gateway::ports;
+use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::{Gateway, RealPath};
 use crate::gateway::stats::{EdgeCounters, MAX_HISTOGRAMS, MemoryBound};
@@ -210,6 +211,7 @@ impl Gateway {
 
         let classifier = Classifier::new(&config.matches, config.default_class);
         let counters = EdgeCounters::new(config.tree.len(), config.tree.leaves());
+        let queues = QueueLengths::new(&config.tree);
         let without_delays = EdgeCounters::without_histogram(config.tree.leaves().len());
         if without_delays > 0 {
             notes.push(format!(
@@ -225,7 +227,7 @@ impl Gateway {
             queue_packets: u64::from(queued),
             scheduler_bytes,
             classifier_bytes: classifier.memory_bytes() as u64,
-            counters_bytes: counters.memory_bytes() as u64 + Counters::memory(&config.tree),
+            counters_bytes: (counters.memory_bytes() + queues.memory_bytes()) as u64 + Counters::memory(&config.tree),
             kernel_bytes: kernel.iter().sum(),
         };
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
@@ -240,6 +242,7 @@ impl Gateway {
             Labels::new(&config.tree),
             config.overhead,
             counters,
+            queues,
             config.reverse,
         );
         Ok(Self {

@@ -19,6 +19,7 @@ pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 const DROP_KEYS: [&str; DropReason::ALL.len()] =
     ["queue_packets", "queue_bytes", "total_packets", TOO_LONG, "not_a_leaf", "congestion", "purged", "class_removed"];
 const TOO_LONG: &str = "too_long";
+const SHED: &str = "shed";
 const REFUSED: &str = "refused_by_interface";
 
 /// Less lost time than this is not worth a word in text.
@@ -33,11 +34,13 @@ pub(crate) enum Unfit {
     Checksum,
     /// It does not fit into the pool's frames, or an offload has joined it.
     TooLong,
+    /// Frames came faster than they could be fetched, and its class had a long queue.
+    Shed,
 }
 
 impl Unfit {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 3] = ["runt", "checksum", TOO_LONG];
+    const KEYS: [&str; 4] = ["runt", "checksum", TOO_LONG, SHED];
 }
 
 /// Why the output did not take a frame that the scheduler had given away.
@@ -216,7 +219,7 @@ pub struct ClassStats {
     /// What is still there.
     pub queued: Amount,
     /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `too_long`, `not_a_leaf`, `congestion`,
-    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `refused_by_interface`.
+    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
     #[serde(default)]
@@ -406,8 +409,18 @@ impl std::fmt::Display for GatewayStats {
                 self.kernel_dropped_packets
             )?;
         }
-        let refused =
-            self.classes.iter().filter_map(|class| class.dropped_by_reason.get(REFUSED)).copied().sum::<Amount>();
+        let dropped = |reason| -> Amount {
+            self.classes.iter().filter_map(|class| class.dropped_by_reason.get(reason)).copied().sum()
+        };
+        let shed = dropped(SHED);
+        if shed.packets > 0 {
+            write!(
+                f,
+                "; frames came faster than this processor handles them: {} were shed early, of classes that had long queues",
+                shed.packets
+            )?;
+        }
+        let refused = dropped(REFUSED);
         for (name, packets) in
             [(&self.output, refused.packets), (&self.input, self.reverse.unwrap_or_default().refused.packets)]
         {

@@ -302,6 +302,11 @@ impl Backend for AfPacket {
         Ok(())
     }
 
+    fn is_flooded(&self) -> bool {
+        // A quarter is many milliseconds of what this machine can fetch, so that there is time to act.
+        packet_socket::waiting(&self.receiver).is_ok_and(|(waiting, limit)| waiting > limit / 4)
+    }
+
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
         let frames = &frames[..frames.len().min(BATCH - self.left.len())];
         let frame_bytes = pool.frame_bytes();

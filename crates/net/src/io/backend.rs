@@ -126,6 +126,9 @@ pub trait Backend {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
 
+    /// Whether so many frames wait in the kernel that it is about to drop some, because they come faster than they are fetched.
+    fn is_flooded(&self) -> bool;
+
     /// Accepts `frames` for sending, in order, as many as the interface takes now. From here on the backend owns those that
     /// it accepted. The others stay the caller's.
     ///

@@ -15,6 +15,10 @@ use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 pub(crate) struct VirtualLink {
     /// Frames that have arrived and were not fetched yet.
     pub(crate) incoming: VecDeque<Vec<u8>>,
+    /// Most frames that wait in `incoming`; `None` if any number. [`VirtualLink::arrive`] drops what is beyond.
+    pub(crate) buffer: Option<usize>,
+    /// Frames dropped for that.
+    pub(crate) overflow: u64,
     /// Frames that were sent.
     pub(crate) sent: Vec<Vec<u8>>,
     /// How many frames more it takes before it is busy; `None` if it is never busy.
@@ -46,6 +50,15 @@ struct Accepted {
 }
 
 impl VirtualLink {
+    /// A frame arrives. As a kernel does, it is dropped if there is no room.
+    pub(crate) fn arrive(&mut self, frame: Vec<u8>) {
+        if self.buffer.is_some_and(|buffer| self.incoming.len() >= buffer) {
+            self.overflow += 1;
+        } else {
+            self.incoming.push_back(frame);
+        }
+    }
+
     fn check(&self) -> Result<(), BackendError> {
         if self.gone {
             let source = io::Error::from(io::ErrorKind::NetworkDown);
@@ -89,6 +102,10 @@ impl Backend for VirtualLink {
             out.push(Arrival { frame, len: bytes.len() as u32, condition });
         }
         Ok(())
+    }
+
+    fn is_flooded(&self) -> bool {
+        self.buffer.is_some_and(|buffer| self.incoming.len() > buffer / 4)
     }
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {

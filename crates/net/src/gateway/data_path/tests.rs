@@ -57,6 +57,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         Labels::new(&tree),
         Overhead::NONE,
         EdgeCounters::new(tree.len(), tree.leaves()),
+        QueueLengths::new(&tree),
         reverse,
     );
     Bench {
@@ -95,6 +96,9 @@ impl Bench {
         let (totals, balanced) = GatewayStats::total(&classes);
         assert!(balanced, "{classes:?}");
         assert!(data_path.pool_agrees(scheduler.backlog().packets));
+        for &leaf in tree.leaves() {
+            assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets);
+        }
         assert_eq!(scheduler.check_invariants(), Ok(()));
         (classes, totals.map(|amount| amount.packets))
     }
@@ -255,6 +259,52 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
     let marked = sent.iter().filter(|header| header.ecn.value() == 3).count() as u64;
     // The last one may still be the next to leave.
     assert!(marked == capable.marked.packets || marked + 1 == capable.marked.packets, "{marked}");
+}
+
+#[test]
+fn a_class_within_its_share_loses_nothing_while_another_floods_the_kernels_buffer() {
+    for scheduler in ["hls", "drr", "htb"] {
+        let mut bench = bench(scheduler, false);
+        bench.data_path.input.buffer = Some(2000);
+        // The link takes one frame per turn. One class sends a frame in every fifth turn. The other sends 400 short ones in every
+        // turn, more than six batches.
+        for millis in 0..500u32 {
+            for n in 0..400 {
+                if n == 200 && millis % 5 == 0 {
+                    bench.data_path.input.arrive(frame(5001, millis / 5, 100));
+                }
+                bench.data_path.input.arrive(frame(5002, 400 * millis + n, 64));
+            }
+            bench.turn(u64::from(millis) * 1_000_000);
+        }
+        let waiting = bench.data_path.input.incoming.len();
+        bench.totals();
+        let (classes, _) = bench.classes();
+        let (calm, flood) = (&classes[0], &classes[1]);
+        assert_eq!(bench.data_path.input.overflow, 0, "{scheduler}");
+        assert!(waiting < 2000, "{scheduler}: {waiting}");
+        assert_eq!(calm.dropped.packets, 0, "{scheduler}: {calm:?}");
+        assert!(calm.sent.packets >= 90, "{scheduler}: {calm:?}");
+        assert!(flood.dropped_by_reason["shed"].packets > 100_000, "{scheduler}: {flood:?}");
+        // What it still gets is what is left of the link.
+        assert!(flood.sent.packets >= 399, "{scheduler}: {flood:?}");
+    }
+}
+
+#[test]
+fn nothing_is_shed_while_the_kernel_has_room() {
+    let mut bench = bench("hls", false);
+    bench.data_path.input.buffer = Some(2000);
+    // Bursts that fill the queue, but no more than a quarter of the kernel's buffer at once.
+    for millis in 0..50u32 {
+        if millis % 10 == 0 {
+            (0..400).for_each(|n| bench.data_path.input.arrive(frame(5002, 400 * millis + n, 64)));
+        }
+        bench.turn(u64::from(millis) * 1_000_000);
+    }
+    let (classes, _) = bench.classes();
+    assert!(classes[1].dropped_by_reason.contains_key("queue_packets"), "{classes:?}");
+    assert!(!classes[1].dropped_by_reason.contains_key("shed"), "{classes:?}");
 }
 
 #[test]
