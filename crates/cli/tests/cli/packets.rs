@@ -126,3 +126,15 @@ fn wrong_interfaces_and_sockets_are_refused_with_2() {
         assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
     }
 }
+
+#[test]
+fn the_shipped_file_for_a_gateway_is_sound_and_has_a_class_for_every_frame() {
+    let file = scenario("gateway-home.toml");
+    let check = fairlink(&["check", &file]);
+    assert_eq!((check.code, check.stderr.as_str()), (0, ""), "{}", check.stdout);
+    assert!(check.stdout.contains("voice") && check.stdout.contains("guests"), "{}", check.stdout);
+    // The file is taken; only the interface is missing.
+    let gateway = fairlink(&["gateway", &file, "--in", "nope0", "--out", "nope1"]);
+    assert_eq!(gateway.code, 2);
+    assert!(gateway.stderr.contains("interface nope0 does not exist"), "{}", gateway.stderr);
+}

@@ -22,7 +22,8 @@ const SCTP_OFFSET: u16 = 8;
 /// Computes the checksum of `bytes` from `start` on and puts it at `offset` after `start`. There the sender has left the sum of the
 /// pseudo-header, or for SCTP, which has none, anything. Returns whether those places are inside the packet. If not, nothing is
 /// changed.
-pub(crate) fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
+#[must_use]
+pub fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
     let Some(covered) = bytes.get_mut(usize::from(start)..) else { return false };
     let place = usize::from(offset);
     if offset == SCTP_OFFSET {

@@ -95,7 +95,7 @@ fn ip_header(bytes: &[u8]) -> Option<(usize, u8)> {
 
 /// Whether the frame in `bytes` is an IP packet that has ECT or CE.
 #[must_use]
-pub(crate) fn is_ecn_capable(bytes: &[u8]) -> bool {
+pub fn is_ecn_capable(bytes: &[u8]) -> bool {
     match ip_header(bytes) {
         Some((at, 4)) => bytes[at + 1] & CE != 0,
         Some((at, _)) => bytes[at + 1] >> 4 & CE != 0,
@@ -105,7 +105,7 @@ pub(crate) fn is_ecn_capable(bytes: &[u8]) -> bool {
 
 /// Sets CE in the frame in `bytes` if it [`is_ecn_capable`], and brings IPv4's checksum up to date. Returns whether
 /// it is.
-pub(crate) fn mark_congestion(bytes: &mut [u8]) -> bool {
+pub fn mark_congestion(bytes: &mut [u8]) -> bool {
     if !is_ecn_capable(bytes) {
         return false;
     }
