@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         ("the_bench_measures_what_it_says", the_bench_measures_what_it_says),
         ("the_control_socket_tells_of_a_running_gateway", the_control_socket_tells_of_a_running_gateway),
         ("unfinished_checksums_are_completed_and_joined_packets_refused", unfinished_checksums_and_joined_packets),
+        ("an_unfinished_sctp_checksum_is_completed_as_crc32c", an_unfinished_sctp_checksum),
         ("what_cannot_work_is_refused_with_what_to_do", what_cannot_work_is_refused_with_what_to_do),
     ])
 }
@@ -426,4 +427,45 @@ fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     };
     let right = udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap();
     assert_eq!(udp.checksum(), right);
+}
+
+fn an_unfinished_sctp_checksum(_: &PrivateNamespace) {
+    cables();
+    for offload in [Offload::TxChecksum, Offload::ScatterGather] {
+        set_offload("gen", offload, true).unwrap();
+    }
+    let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
+    let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
+    // An SCTP packet of 40 B from 10.0.0.1 to 10.0.0.2, with anything where its checksum belongs.
+    let mut frame = vec![2; 12];
+    frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4, 0xde, 0xad, 0xbe, 0xef]);
+    frame.extend((0..28).map(|n| n * 9));
+    let mut header = [0; 10];
+    header[0] = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
+    header[6..8].copy_from_slice(&34u16.to_ne_bytes());
+    header[8..10].copy_from_slice(&8u16.to_ne_bytes());
+    send_unfinished(&frame, header);
+    let stop = AtomicBool::new(false);
+    let remote = gateway.remote();
+    let stats = std::thread::scope(|scope| {
+        let forwarded = scope.spawn(|| gateway.run(&stop).unwrap());
+        while remote.stats(Duration::from_secs(10)).unwrap().sent.packets < 1 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::Relaxed);
+        forwarded.join().unwrap()
+    });
+    assert_eq!((stats.balanced, stats.checksums_completed), (true, 1));
+    let mut pool = FramePool::new(64, 2000).unwrap();
+    let mut arrivals = Vec::new();
+    while arrivals.is_empty() {
+        sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
+    }
+    // CRC32c, bit by bit, over the packet with zeros in the checksum's place (RFC 9260, Appendix A).
+    frame[42..46].fill(0);
+    let step = |crc: u32, _| crc >> 1 ^ (if crc & 1 == 1 { 0x82f6_3b78 } else { 0 });
+    let crc = !frame[34..].iter().fold(!0u32, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step));
+    frame[42..46].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(pool.packet(arrivals[0].frame), frame);
 }

@@ -385,6 +385,7 @@ impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
 impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
         if !self.receiving {
+            self.shedding = false;
             return;
         }
         // A batch that is not full has emptied the kernel's buffer.
