@@ -17,7 +17,7 @@
 //! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of the one whose time runs
 //!   out first.
 //! * A gateway that ends closes all of them at once.
-//! * A client that finds no answer gives up after [`ANSWER`] and [`PATIENCE`], also where the gateway is stopped (SIGSTOP).
+//! * A client that finds no answer gives up after 4 s, also where the gateway is stopped (SIGSTOP).
 
 mod server;
 
@@ -195,7 +195,7 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Statistics of the gateway whose socket is at `path`, within [`ANSWER`] and [`PATIENCE`].
+/// Statistics of the gateway whose socket is at `path`, within 4 s.
 ///
 /// # Errors
 /// [`ControlError`]: nobody there, no permission, no answer in time, or not a gateway.

@@ -404,8 +404,8 @@ impl std::fmt::Display for GatewayStats {
         if self.kernel_dropped_packets > 0 {
             write!(
                 f,
-                "; the kernel dropped {} before the gateway could fetch them (a larger receive buffer helps against \
-                 bursts, a faster processor against more)",
+                "; the kernel dropped {} before the gateway could fetch them: it got too little of a processor \
+                 (--cpu puts it on one that nobody else uses)",
                 self.kernel_dropped_packets
             )?;
         }

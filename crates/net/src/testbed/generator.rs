@@ -301,7 +301,7 @@ impl Generator {
         Ok(Self { interface, names: config.names, mix, class_of, classes, lanes, stride, start_ns, duration, run, cpu })
     }
 
-    /// Sends until `stop` is set, all sources have ended, or the configured time is over by more than [`LATE`]. `progress` is told a few times per second.
+    /// Sends until `stop` is set, all sources have ended, or the configured time is over by 20 ms. `progress` is told a few times per second.
     ///
     /// # Errors
     /// [`GeneratorError::System`] where the interface goes away or down.
