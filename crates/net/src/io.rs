@@ -6,8 +6,10 @@ pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod frame_pool;
 pub mod interface;
+pub(crate) mod netlink;
 pub(crate) mod pacing;
 pub(crate) mod packet_socket;
 pub(crate) mod sys;
+pub(crate) mod tagged_sender;
 #[cfg(test)]
 pub(crate) mod virtual_link;

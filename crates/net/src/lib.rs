@@ -52,8 +52,10 @@ pub use {
     testbed::stage::{DemoError, Sharer, Stage},
     testbed::tally::{ClassReport, DelayClock, Delays, ReceiverReport, rate_bps},
     testbed::veth::lay_cables,
+    wire::checksum::complete as complete_checksum,
     wire::classify::Classifier,
     wire::frame::{Addresses, Headers, Transport},
+    wire::labels::{is_ecn_capable, mark_congestion},
     wire::parse::frame_key,
 };
 

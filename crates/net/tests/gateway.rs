@@ -2,21 +2,24 @@
 //! machine: every packet is accounted for, classes get their own frames in order, memory stays within its bound. Rates and
 //! delays depend on the machine and are printed.
 
+#[path = "support/cables.rs"]
+mod cables;
 mod support;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_config::matching::Match;
-use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, registry};
+use fairlink_core::{ClassId, Nanos, registry};
 use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, Control, FramePool, Gateway, GatewayBenchConfig, GatewayBenchError,
     GatewayConfig, GatewayStats, Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError,
-    Lanes, Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig,
-    ReceiverReport, RunError, Transport, control, gateway_bench, interface, lay_cables, set_offload,
+    Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig, ReceiverReport,
+    RunError, Transport, control, gateway_bench, interface, set_offload,
 };
-use fairlink_traffic::{Model, PacketSize, SourceSpec};
+use fairlink_traffic::{Model, PacketSize};
+
+use crate::cables::{cables, config, generator, parse, rate};
 
 fn main() -> ExitCode {
     support::main(&[
@@ -38,57 +41,9 @@ fn main() -> ExitCode {
         ("the_bench_measures_what_it_says", the_bench_measures_what_it_says),
         ("the_control_socket_tells_of_a_running_gateway", the_control_socket_tells_of_a_running_gateway),
         ("unfinished_checksums_are_completed_and_joined_packets_refused", unfinished_checksums_and_joined_packets),
+        ("an_unfinished_sctp_checksum_is_completed_as_crc32c", an_unfinished_sctp_checksum),
         ("what_cannot_work_is_refused_with_what_to_do", what_cannot_work_is_refused_with_what_to_do),
     ])
-}
-
-fn rate(bps: u64) -> Rate {
-    Rate::from_bps(bps).unwrap()
-}
-
-/// Two cables: what is sent into `gen` arrives at `in`, what is sent into `out` arrives at `sink`.
-fn cables() {
-    lay_cables(&[("gen", "in"), ("out", "sink")]).unwrap();
-}
-
-/// Leaves 1 to 3 below the link, of weights 1, 2, 3, told apart by UDP port 5001 to 5003; 3 also gets the rest.
-fn config(bps: u64, scheduler: &str) -> GatewayConfig {
-    let link = LinkConfig { max_packet: 1522, ..LinkConfig::new(rate(bps)) };
-    let mut tree = Hierarchy::builder(link);
-    for weight in 1..=3 {
-        let share = Some(Share::Weight(weight));
-        let limits = QueueLimits { packets: 100, ..QueueLimits::default() };
-        tree.add(ClassId::ROOT, ClassConfig { share, limits, ..ClassConfig::default() }).unwrap();
-    }
-    let scheduler = registry::find(scheduler).unwrap();
-    let mut config = GatewayConfig::new("in", "out", scheduler, tree.build().unwrap(), ClassId(3));
-    config.names = ["link", "a", "b", "c"].map(str::to_owned).to_vec();
-    config.matches = vec![(ClassId(1), parse("udp dst port 5001")), (ClassId(2), parse("udp dst port 5002"))];
-    config.processor = Processor::Any;
-    config
-}
-
-fn parse(text: &str) -> Match {
-    Match::parse(text).unwrap()
-}
-
-fn generator(sources: &[(u32, Model, PacketSize, Headers)], millis: u64, greedy_bps: u64) -> GeneratorConfig {
-    GeneratorConfig {
-        interface: "gen".to_owned(),
-        classes: sources.iter().map(|&(class, _, _, headers)| (ClassId(class), headers)).collect(),
-        names: Default::default(),
-        sources: sources
-            .iter()
-            .map(|&(class, model, packet, _)| SourceSpec { class: ClassId(class), model, packet, active: Vec::new() })
-            .collect(),
-        seed: 1,
-        greedy_rate: rate(greedy_bps),
-        duration: Nanos::from_millis(millis),
-        start_ns: None,
-        run: 1,
-        lanes: Lanes::Shared,
-        cpu: None,
-    }
 }
 
 /// Runs `generator` through a gateway to a receiver; stops the receiver when all is quiet, the gateway before.
@@ -472,4 +427,45 @@ fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     };
     let right = udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap();
     assert_eq!(udp.checksum(), right);
+}
+
+fn an_unfinished_sctp_checksum(_: &PrivateNamespace) {
+    cables();
+    for offload in [Offload::TxChecksum, Offload::ScatterGather] {
+        set_offload("gen", offload, true).unwrap();
+    }
+    let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
+    let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
+    // An SCTP packet of 40 B from 10.0.0.1 to 10.0.0.2, with anything where its checksum belongs.
+    let mut frame = vec![2; 12];
+    frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4, 0xde, 0xad, 0xbe, 0xef]);
+    frame.extend((0..28).map(|n| n * 9));
+    let mut header = [0; 10];
+    header[0] = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
+    header[6..8].copy_from_slice(&34u16.to_ne_bytes());
+    header[8..10].copy_from_slice(&8u16.to_ne_bytes());
+    send_unfinished(&frame, header);
+    let stop = AtomicBool::new(false);
+    let remote = gateway.remote();
+    let stats = std::thread::scope(|scope| {
+        let forwarded = scope.spawn(|| gateway.run(&stop).unwrap());
+        while remote.stats(Duration::from_secs(10)).unwrap().sent.packets < 1 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::Relaxed);
+        forwarded.join().unwrap()
+    });
+    assert_eq!((stats.balanced, stats.checksums_completed), (true, 1));
+    let mut pool = FramePool::new(64, 2000).unwrap();
+    let mut arrivals = Vec::new();
+    while arrivals.is_empty() {
+        sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
+    }
+    // CRC32c, bit by bit, over the packet with zeros in the checksum's place (RFC 9260, Appendix A).
+    frame[42..46].fill(0);
+    let step = |crc: u32, _| crc >> 1 ^ (if crc & 1 == 1 { 0x82f6_3b78 } else { 0 });
+    let crc = !frame[34..].iter().fold(!0u32, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step));
+    frame[42..46].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(pool.packet(arrivals[0].frame), frame);
 }

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         ("a_private_namespace_has_nothing_but_loopback", a_private_namespace_has_nothing_but_loopback),
         ("what_is_sent_over_a_cable_arrives_once_and_in_order", what_is_sent_over_a_cable_arrives_once_and_in_order),
         ("both_ends_stop_when_told_to", both_ends_stop_when_told_to),
+        ("sources_beyond_any_machine_end_on_time_and_when_told_to", sources_beyond_any_machine_end_on_time),
         ("impossible_orders_are_refused_with_the_reason", impossible_orders_are_refused_with_the_reason),
         (
             "what_the_kernels_htb_sends_arrives_and_is_what_it_counts",
@@ -118,6 +119,31 @@ fn both_ends_stop_when_told_to(_: &PrivateNamespace) {
         let received = receiver.run(&stop, |_| stop.store(true, Ordering::Relaxed)).unwrap();
         assert!(sent.join().unwrap().classes[0].sent_packets >= received.classes[0].received_packets);
     });
+}
+
+fn sources_beyond_any_machine_end_on_time(_: &PrivateNamespace) {
+    cable();
+    // 1.95 * 10^9 frames per second: no machine counts them as fast as they come.
+    let config = |millis| {
+        let sources = vec![source(3, Model::Greedy, PacketSize::Fixed(64))];
+        GeneratorConfig { greedy_rate: rate(1_000_000_000_000), ..generator(sources, millis) }
+    };
+    let report = Generator::open(config(200)).unwrap().run(&AtomicBool::new(false), |_| ()).unwrap();
+    println!("{report:?}");
+    let class = &report.classes[0];
+    assert_eq!(class.sent_packets + class.refused_packets + class.late_packets, class.offered_packets);
+    let missed = 0.2 - class.offered_bytes as f64 * 8.0 / 1e12;
+    assert!(report.unreached_s > 0.0 && (report.unreached_s - missed).abs() < 1e-6, "{missed}: {report:?}");
+    let generator = Generator::open(config(3_600_000)).unwrap();
+    let stop = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let sent = scope.spawn(|| generator.run(&stop, |_| ()).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        stop.store(true, Ordering::Relaxed);
+        sent.join().unwrap()
+    });
+    // It was told to end, and did not fall behind its own time.
+    assert_eq!(report.unreached_s, 0.0);
 }
 
 fn impossible_orders_are_refused_with_the_reason(_: &PrivateNamespace) {

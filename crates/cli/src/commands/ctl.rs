@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use fairlink_net::control;
+use fairlink_net::{ControlError, control};
 
 use crate::commands::gateway;
 use crate::failure::Failure;
@@ -33,6 +33,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         None => control::find().map_err(Failure::wrong)?,
     };
     match args.request {
-        Request::Stats => gateway::show(&control::stats(&path).map_err(Failure::wrong)?, out),
+        Request::Stats => {
+            let stats = control::stats(&path).map_err(|error| match error {
+                ControlError::NoAnswer { .. } => Failure::failed(error),
+                other => Failure::wrong(other),
+            })?;
+            gateway::show(&stats, out)
+        }
     }
 }

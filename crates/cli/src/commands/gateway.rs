@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// How the data thread waits: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
     #[arg(long, value_name = "MODE", default_value = "precise", value_parser = pacing)]
     pacing: Pacing,
-    /// Lost time that is made up for, such as 1ms [default: 1ms precise, 500us busy, 2ms eco].
+    /// Lost time that is made up for, such as 1ms [default: 20ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     catch_up: Option<Nanos>,
     /// Processor of the data thread: a number, `last`, or `any`.
@@ -56,6 +56,10 @@ pub(crate) struct Args {
     /// Do not forward frames from --out to --in.
     #[arg(long)]
     no_reverse: bool,
+    /// Start even on interfaces that another gateway uses, that a bridge has, that have IP addresses, or that are both ends of
+    /// one cable. Frames may then be doubled, or go round.
+    #[arg(long)]
+    force: bool,
     /// Turn off offloads that join packets (GRO, LRO) while the gateway runs.
     #[arg(long, conflicts_with = "ignore_offloads")]
     fix_offloads: bool,
@@ -100,6 +104,7 @@ impl Args {
         config.catch_up = self.catch_up;
         config.processor = self.cpu;
         config.reverse = !self.no_reverse;
+        config.force = self.force;
         config.offloads = match (self.fix_offloads, self.ignore_offloads) {
             (true, _) => OffloadPolicy::Fix,
             (_, true) => OffloadPolicy::Ignore,
@@ -194,6 +199,14 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
         out.line(format!("{} dropped: {}", class.name, reasons.join(", ")))?;
     }
+    if let Some(delay) = stats.delay_s {
+        let more = match stats.leaves_without_delays {
+            0 => String::new(),
+            leaves => format!(" ({leaves} of the classes count only here: one by one, the first 1024 are measured)"),
+        };
+        let [p50, p99, max] = [delay.p50, delay.p99, delay.max].map(human::time);
+        out.line(format!("delay of all: p50 {p50}, p99 {p99}, max {max}{more}"))?;
+    }
     if let Some(reverse) = stats.reverse {
         out.line(format!(
             "other direction: received {} = sent {} + dropped {} + waiting {}",
@@ -201,11 +214,15 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         ))?;
     }
     let time = stats.time;
-    let work = 1.0 - time.idle;
+    let work = 1.0 - time.idle - time.spinning;
     if work > 0.0 && time.sampled_turns > 0 {
         out.line(format!(
-            "data thread: {} of its time at work; of that the scheduler {}, classifying {}",
+            "data thread: {} of a processor; {} of its time at work, {} awake with nothing to do, {} asleep; of the work the \
+             scheduler {}, classifying {}",
+            human::percent(time.processor),
             human::percent(work),
+            human::percent(time.spinning),
+            human::percent(time.idle),
             human::percent(time.scheduler / work),
             human::percent(time.classify / work)
         ))?;

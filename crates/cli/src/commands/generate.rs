@@ -109,6 +109,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 
 fn text(report: &GeneratorReport, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("sent for {}", human::time(report.duration_s)))?;
+    if report.unreached_s > 0.0 {
+        out.line(format!(
+            "this machine fell behind: the last {} of the sources' time were not reached",
+            human::time(report.unreached_s)
+        ))?;
+    }
     let head = ["class", "offered", "sent", "refused by the kernel", "too late", "rate"];
     let rows = report.classes.iter().map(|class| {
         let counts = [class.offered_packets, class.sent_packets, class.refused_packets, class.late_packets];

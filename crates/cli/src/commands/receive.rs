@@ -24,7 +24,8 @@ pub(crate) struct Args {
     /// How long [default: until Ctrl-C].
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Nanos>,
-    /// The link file that the classes' names are in; without it, classes are shown by number.
+    /// The link file that the classes are in; only they are measured then. Without it, classes are shown by number, and the
+    /// first 65,536 are measured, delays of the first 512.
     #[arg(long, value_name = "LINK")]
     link: Option<PathBuf>,
     /// Clock that delays are measured by: monotonic (sender on this machine) or realtime (two machines whose clocks agree).
@@ -87,6 +88,18 @@ fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
     out.table(&head, rows.collect(), 1..head.len())?;
     if report.foreign_packets > 0 {
         out.line(format!("{} frames were not from a generator", report.foreign_packets))?;
+    }
+    if report.beyond_packets > 0 {
+        out.line(format!(
+            "{} frames were of classes that are not measured: not in the link file, or beyond the first 65,536",
+            report.beyond_packets
+        ))?;
+    }
+    if report.classes_without_delays > 0 {
+        out.line(format!(
+            "{} classes are counted without delays: the first 512 have them",
+            report.classes_without_delays
+        ))?;
     }
     if report.socket_drops > 0 {
         out.line(format!("{} frames came too fast for this receiver; they are part of the lost", report.socket_drops))?;

@@ -35,6 +35,15 @@ kill -INT $gateway
 wait $gateway
 kill -INT $receiver
 wait $receiver
+"$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/hup" --json > "$D/hup.json" 2> "$D/hup.log" & gateway=$!
+until_exists "$D/hup"
+kill -HUP $gateway
+kill -HUP $gateway || true
+wait $gateway
+(trap '' HUP; exec "$F" receive --in vd --duration 600ms --json) > "$D/nohup.json" & receiver=$!
+sleep 0.1
+kill -HUP $receiver
+wait $receiver
 "#;
 
 fn packets(amount: &Value) -> u64 {
@@ -81,6 +90,9 @@ fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
         assert_eq!((count("reordered_packets"), count("duplicate_packets")), (0, 0), "{arrived}");
         assert!(arrived["delay_s"]["p99"].is_f64(), "{arrived}");
     }
+    // A terminal that closes, which may say so twice, ends it like SIGTERM: with an account. Under nohup it ends nothing.
+    assert_eq!(json("hup.json")["balanced"], true, "{}", read("hup.log"));
+    assert!(json("nohup.json")["duration_s"].as_f64().expect("a number") >= 0.6, "{}", read("nohup.json"));
     let stats = json("stats.json");
     assert_eq!((&stats["scheduler"], &stats["link_bps"]), (&"hls".into(), &100_000_000.into()));
     assert!(read("stats.txt").contains("every packet is accounted for"), "{}", read("stats.txt"));
@@ -113,4 +125,16 @@ fn wrong_interfaces_and_sockets_are_refused_with_2() {
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
         assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
     }
+}
+
+#[test]
+fn the_shipped_file_for_a_gateway_is_sound_and_has_a_class_for_every_frame() {
+    let file = scenario("gateway-home.toml");
+    let check = fairlink(&["check", &file]);
+    assert_eq!((check.code, check.stderr.as_str()), (0, ""), "{}", check.stdout);
+    assert!(check.stdout.contains("voice") && check.stdout.contains("guests"), "{}", check.stdout);
+    // The file is taken; only the interface is missing.
+    let gateway = fairlink(&["gateway", &file, "--in", "nope0", "--out", "nope1"]);
+    assert_eq!(gateway.code, 2);
+    assert!(gateway.stderr.contains("interface nope0 does not exist"), "{}", gateway.stderr);
 }

@@ -15,13 +15,14 @@ pub struct Pacer {
     free_at: Nanos,
     /// What `free_at` leaves out, in units of (1 / rate) ns; below `rate`.
     fraction: u64,
+    forfeited: Nanos,
 }
 
 impl Pacer {
     /// An idle link. With a `catch_up` of zero the pace is exact only if the driver wakes exactly on time, as a simulator does.
     #[must_use]
     pub const fn new(rate: Rate, catch_up: Nanos) -> Self {
-        Self { rate, catch_up, free_at: Nanos::ZERO, fraction: 0 }
+        Self { rate, catch_up, free_at: Nanos::ZERO, fraction: 0, forfeited: Nanos::ZERO }
     }
 
     /// When the link has sent what it was given, rounded up.
@@ -44,7 +45,11 @@ impl Pacer {
 
     /// A packet of `len` bytes is given to the link at `now`; returns when its last bit has left.
     pub fn charge(&mut self, now: Nanos, len: u32) -> Nanos {
-        self.forgive(now.saturating_sub(self.catch_up));
+        let earliest = now.saturating_sub(self.catch_up);
+        if self.free_at < earliest {
+            self.forfeited = self.forfeited.saturating_add(earliest.saturating_sub(self.free_at));
+            self.forgive(earliest);
+        }
         let units = u128::from(len) * 8 * u128::from(NANOS_PER_SEC) + u128::from(self.fraction);
         let rate = u128::from(self.rate.bps());
         self.free_at = self.free_at.saturating_add(Nanos((units / rate).min(u128::from(u64::MAX)) as u64));
@@ -58,6 +63,13 @@ impl Pacer {
         self.free_at = self.free_at();
         self.fraction = 0;
         self.rate = rate;
+    }
+
+    /// Time in which there was something to send and the link was free, and that is not made up for: what lateness went
+    /// beyond `catch_up`, since the pacer was made.
+    #[must_use]
+    pub const fn forfeited(&self) -> Nanos {
+        self.forfeited
     }
 
     /// There was nothing to send at `now`: time before it is not made up for.
@@ -373,8 +385,13 @@ mod tests {
         assert_eq!(pacer.due(Nanos(8_000)), 1);
         assert_eq!(pacer.due(Nanos(12_000)), 501);
         assert_eq!(pacer.due(Nanos(1_000_000)), 1251);
+        assert_eq!(pacer.forfeited(), Nanos::ZERO);
         assert_eq!(pacer.charge(Nanos(1_000_000), 1000), Nanos(998_000));
+        // From 8 us, when the link was free, to 990 us, from where on it is made up for.
+        assert_eq!(pacer.forfeited(), Nanos(982_000));
         pacer.idle(Nanos(2_000_000));
         assert_eq!(pacer.due(Nanos(2_000_000)), 1);
+        // Nothing to send is no loss.
+        assert_eq!(pacer.forfeited(), Nanos(982_000));
     }
 }

@@ -67,12 +67,15 @@ pub struct GatewayConfig {
     pub memory_limit: u64,
     /// How the data thread waits.
     pub pacing: Pacing,
-    /// Lost time that the gateway makes up for; the default of `pacing` when absent.
+    /// Lost time that the gateway makes up for; 20 ms when absent.
     pub catch_up: Option<Nanos>,
     /// Where the data thread runs.
     pub processor: Processor,
     /// Whether frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
+    /// Whether to start though frames may be doubled or go round: on ports that another gateway, a bridge or the kernel's own
+    /// addresses use, or that are both ends of one cable.
+    pub force: bool,
     /// What to do about offloads.
     pub offloads: OffloadPolicy,
     /// What to do about frames longer than the link's largest.
@@ -111,6 +114,7 @@ impl GatewayConfig {
             catch_up: None,
             processor: Processor::default(),
             reverse: true,
+            force: false,
             offloads: OffloadPolicy::default(),
             long_frames: LongFrames::default(),
             sockets: AfPacketOptions::default(),

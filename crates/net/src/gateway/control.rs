@@ -9,10 +9,19 @@
 //! {"ok": false, "error": "..."}           (anything not understood)
 //! ```
 //!
-//! Unknown members of a request are ignored. One connection is served at a time; one that is silent for [`PATIENCE`] is
-//! closed. A request has at most [`LONGEST_LINE`] bytes.
+//! Unknown members of a request are ignored. Nobody waits long for anybody:
+//!
+//! * A connection has [`PATIENCE`] for each request, from its first byte to its last, and as long to take the answer. One that
+//!   needs longer is closed, however busy it looks.
+//! * A request has at most 64 KiB.
+//! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of the one whose time runs
+//!   out first.
+//! * A gateway that ends closes all of them at once.
+//! * A client that finds no answer gives up after 4 s, also where the gateway is stopped (SIGSTOP).
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+mod server;
+
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -21,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -30,14 +39,16 @@ use crate::gateway::remote::Remote;
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
 
-/// How long a connection may be silent.
+/// How long the other side of a connection has for a whole request, and to take a whole answer.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest request in bytes.
-pub const LONGEST_LINE: u64 = 64 * 1024;
 /// How long the data thread has for an answer.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How often the server looks whether it is to end.
+/// How often a client tries again to connect to a gateway that many others wait for.
 const NAP: Duration = Duration::from_millis(20);
+/// Longest answer in bytes: some 500,000 classes.
+const LONGEST_ANSWER: usize = 512 << 20;
+/// Connections that the kernel keeps until the server takes them.
+const BACKLOG: libc::c_int = 64;
 
 /// Why there is no control socket, or no answer from it.
 #[derive(Debug, Error)]
@@ -79,6 +90,17 @@ pub enum ControlError {
     Refused {
         /// What it said.
         message: String,
+    },
+    /// Somebody listens there and does not answer.
+    #[error(
+        "{path}: no answer within {} s; is the gateway stopped? (`ps` shows T; `kill -CONT PID` lets it go on)",
+        .waited.as_secs()
+    )]
+    NoAnswer {
+        /// The socket.
+        path: PathBuf,
+        /// How long was waited.
+        waited: Duration,
     },
     /// What came back is no answer.
     #[error("{path} does not answer as a gateway does: {source}")]
@@ -155,30 +177,69 @@ fn directories() -> Vec<PathBuf> {
     own.into_iter().chain([PathBuf::from("/run")]).collect()
 }
 
-/// Whether somebody listens there; a socket that may not be opened counts as served.
+/// Whether somebody listens there. A socket that may not be opened counts as served, and so does one that so many wait for that
+/// there is no room for another.
 fn is_served(path: &Path) -> bool {
-    match UnixStream::connect(path) {
+    match connect(path) {
         Ok(_) => true,
-        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+        Err(error) => matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::WouldBlock),
     }
 }
 
-/// Statistics of the gateway whose socket is at `path`.
+/// Connects without waiting: `WouldBlock` where there is no room for another connection now.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let socket = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    let (address, length) = address(path).ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?;
+    // SAFETY: `address` is readable for `length` bytes during the call, and its path ends with a zero.
+    sys::check(unsafe { libc::connect(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })?;
+    Ok(UnixStream::from(socket))
+}
+
+/// Statistics of the gateway whose socket is at `path`, within 4 s.
 ///
 /// # Errors
-/// [`ControlError`]: nobody there, no permission, or not a gateway.
+/// [`ControlError`]: nobody there, no permission, no answer in time, or not a gateway.
 pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
-    let system = |source| ControlError::System { path: path.to_owned(), source };
-    let mut stream = UnixStream::connect(path).map_err(system)?;
-    stream.set_read_timeout(Some(ANSWER + PATIENCE)).map_err(system)?;
-    stream.write_all(b"{\"cmd\":\"stats\"}\n").map_err(system)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(system)?;
+    let waited = ANSWER + PATIENCE;
+    let until = Instant::now() + waited;
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
+        _ => ControlError::System { path: path.to_owned(), source },
+    };
+    let line = ask(path, b"{\"cmd\":\"stats\"}\n", until).map_err(failed)?;
     let reply: Reply =
-        serde_json::from_str(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })?;
+        serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })?;
     match reply {
         Reply { stats: Some(stats), .. } => Ok(stats),
         Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
+    }
+}
+
+/// The line that answers `request`; `WouldBlock` or `TimedOut` where there is none by `until`.
+fn ask(path: &Path, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    let left = || match until.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        left => Ok(left),
+    };
+    let mut stream = loop {
+        match connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(NAP.min(left()?)),
+            connected => break connected?,
+        }
+    };
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(left()?))?;
+    stream.write_all(request)?;
+    let (mut line, mut part) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        // Set for each part, so that a byte now and then does not hold it up.
+        stream.set_read_timeout(Some(left()?))?;
+        let length = stream.read(&mut part)?;
+        let end = part[..length].iter().position(|&byte| byte == b'\n');
+        line.extend(&part[..end.unwrap_or(length)]);
+        if end.is_some() || length == 0 || line.len() > LONGEST_ANSWER {
+            return Ok(line);
+        }
     }
 }
 
@@ -209,7 +270,7 @@ impl Control {
             .name("fairlink-control".to_owned())
             .spawn({
                 let stop = Arc::clone(&stop);
-                move || serve(&listener, &remote, &stop)
+                move || server::serve(&listener, &remote, &stop)
             })
             .map_err(|source| ControlError::System { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), stop, thread: Some(thread) })
@@ -239,26 +300,35 @@ fn listen(path: &Path) -> Result<UnixListener, ControlError> {
     let socket = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).map_err(system)?;
     // SAFETY: takes no pointers. The file that `bind` makes inherits the socket's mode, so that it is never open to others.
     sys::check(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) }).map_err(system)?;
-    // SAFETY: a `sockaddr_un` is integers, for which all zeros is valid.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let bytes = path.as_os_str().as_bytes();
-    let limit = address.sun_path.len() - 1;
-    if bytes.len() > limit {
-        return Err(ControlError::PathTooLong { path: path.to_owned(), limit });
-    }
-    for (to, &from) in address.sun_path.iter_mut().zip(bytes) {
-        *to = from as libc::c_char;
-    }
-    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    let Some((address, length)) = address(path) else {
+        return Err(ControlError::PathTooLong { path: path.to_owned(), limit: MAX_PATH });
+    };
     // SAFETY: `address` is readable for `length` bytes during the call, and its path ends with a zero.
     sys::check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })
         .map_err(system)?;
     // SAFETY: takes no pointers.
-    sys::check(unsafe { libc::listen(socket.as_raw_fd(), 16) }).map_err(system)?;
+    sys::check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) }).map_err(system)?;
     let listener = UnixListener::from(socket);
     listener.set_nonblocking(true).map_err(system)?;
     Ok(listener)
+}
+
+/// Longest path of a socket in bytes.
+const MAX_PATH: usize = 107;
+
+/// The address of the socket at `path`, and its length; `None` if the path is too long.
+fn address(path: &Path) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: a `sockaddr_un` is integers, for which all zeros is valid.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > MAX_PATH {
+        return None;
+    }
+    for (to, &from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = from as libc::c_char;
+    }
+    Some((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
 }
 
 /// Removes the socket of a gateway that has died.
@@ -273,150 +343,5 @@ fn remove_stale(path: &Path) -> Result<(), ControlError> {
     std::fs::remove_file(path).map_err(system)
 }
 
-fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        match listener.accept() {
-            // Whatever goes wrong with one client ends that client's connection alone.
-            Ok((stream, _)) => drop(talk(stream, remote, stop)),
-            Err(_) => std::thread::sleep(NAP),
-        }
-    }
-}
-
-fn talk(stream: UnixStream, remote: &Remote, stop: &AtomicBool) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream);
-    while !stop.load(Ordering::Relaxed) {
-        let mut line = Vec::new();
-        let length = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
-        if length == 0 {
-            return Ok(());
-        }
-        let whole = line.ends_with(b"\n");
-        let reply = if whole || length < LONGEST_LINE as usize {
-            answer(&line, remote)
-        } else {
-            Reply::refusal(format!("a request is a line of at most {LONGEST_LINE} bytes"))
-        };
-        let mut text = serde_json::to_vec(&reply)?;
-        text.push(b'\n');
-        writer.write_all(&text)?;
-        if !whole {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-fn answer(line: &[u8], remote: &Remote) -> Reply {
-    let request: Request = match serde_json::from_slice(line) {
-        Ok(request) => request,
-        Err(error) => return Reply::refusal(format!("not a request such as {{\"cmd\": \"stats\"}}: {error}")),
-    };
-    match request.cmd.as_str() {
-        "stats" => match remote.stats(ANSWER) {
-            Ok(stats) => Reply { ok: true, error: None, stats: Some((*stats).clone()) },
-            Err(error) => Reply::refusal(error.to_string()),
-        },
-        other => Reply::refusal(format!("unknown command {other:?}; there is: stats")),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gateway::remote::Publisher;
-    use std::os::unix::fs::PermissionsExt;
-
-    /// A directory of this test's own, removed at the end.
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("fairlink-control-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-
-        fn socket(&self) -> PathBuf {
-            self.0.join("s")
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn ask(path: &Path, request: &[u8]) -> String {
-        let mut stream = UnixStream::connect(path).unwrap();
-        stream.write_all(request).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    #[test]
-    fn nonsense_gets_an_answer_that_says_what_a_request_is() {
-        let directory = Directory::new("nonsense");
-        let publisher = Publisher::default();
-        let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
-        for (request, part) in [
-            (&b"hello\n"[..], "not a request"),
-            (b"{}\n", "missing field"),
-            (b"{\"cmd\":\"dance\"}\n", "there is: stats"),
-            (b"\xff\xfe\n", "not a request"),
-            (b"{\"cmd\":\"dance\"}", "there is: stats"),
-        ] {
-            let text = ask(control.path(), request);
-            assert!(text.contains("\"ok\":false") && text.contains(part), "{text}");
-        }
-        let long = ask(control.path(), &vec![b' '; LONGEST_LINE as usize]);
-        assert!(long.contains("65536 bytes"), "{long}");
-    }
-
-    #[test]
-    fn a_gateway_that_ended_without_running_is_told_as_that() {
-        let directory = Directory::new("ended");
-        let publisher = Publisher::default();
-        let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
-        drop(publisher);
-        let error = stats(control.path()).unwrap_err();
-        assert_eq!(error.to_string(), "the gateway answers: the gateway never ran");
-    }
-
-    #[test]
-    fn only_the_owner_may_open_the_socket_and_it_goes_with_the_server() {
-        let directory = Directory::new("mode");
-        let publisher = Publisher::default();
-        let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
-        let mode = std::fs::metadata(directory.socket()).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        drop(control);
-        assert!(!directory.socket().exists());
-        assert!(matches!(stats(&directory.socket()), Err(ControlError::System { .. })));
-    }
-
-    #[test]
-    fn a_dead_gateways_socket_is_replaced_and_a_living_ones_is_not() {
-        let directory = Directory::new("stale");
-        drop(UnixListener::bind(directory.socket()).unwrap());
-        let publisher = Publisher::default();
-        let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
-        let second = Control::start(&directory.socket(), publisher.remote()).unwrap_err();
-        assert!(matches!(second, ControlError::InUse { .. }), "{second}");
-        drop(control);
-        std::fs::write(directory.socket(), "a user's file").unwrap();
-        let third = Control::start(&directory.socket(), publisher.remote()).unwrap_err();
-        assert!(matches!(third, ControlError::NotASocket { .. }), "{third}");
-        assert_eq!(std::fs::read(directory.socket()).unwrap(), b"a user's file");
-        let long = directory.0.join("x".repeat(200));
-        let fourth = Control::start(&long, publisher.remote()).unwrap_err();
-        assert!(matches!(fourth, ControlError::PathTooLong { .. }), "{fourth}");
-    }
-}
+mod tests;

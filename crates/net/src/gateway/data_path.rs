@@ -9,16 +9,20 @@
 //!
 //! A frame counts as sent when the output accepts it. Its place in the pool is free when the output gives it back.
 //!
+//! A turn fetches a batch. Where frames come faster than that, the kernel's buffer would overflow, and the kernel drops whatever
+//! comes, whoever sent it. So while much waits there, a turn goes on fetching and sheds: a frame of a class whose queue is long
+//! already is dropped as soon as its class is known, which costs little. A class that sends less than its share has no long
+//! queue. It loses nothing as long as frames can be fetched and classified as fast as they come.
+//!
 //! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
-use std::io;
-use std::ops::Range;
-
 use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
+use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
+use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit};
-use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition, Sent};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
 use crate::wire::classify::Classifier;
@@ -28,8 +32,9 @@ use crate::wire::parse::frame_key;
 
 /// Of so many working turns one is timed in detail. The number is a prime, so that it does not run in step with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
-/// A busy interface is tried again after this time.
-pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
+
+/// Most batches that one turn fetches in addition while it sheds.
+const SHED_BATCHES: usize = 16;
 
 /// Time spent in turns that were timed in detail, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,11 +58,16 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) labels: Labels,
     pub(crate) overhead: Overhead,
     pub(crate) counters: EdgeCounters,
+    pub(crate) queues: QueueLengths,
     /// `None`: the other direction is not forwarded.
     pub(crate) reverse: Option<ReverseStats>,
+    /// Whether so many frames wait in the kernel that those of classes with long queues are dropped at once.
+    shedding: bool,
     /// Whether frames are still fetched.
     pub(crate) receiving: bool,
-    pub(crate) output_busy: u64,
+    /// How the output takes frames, and how the input takes those of the other direction.
+    pub(crate) onward: Outlet,
+    pub(crate) backward: Outlet,
     pub(crate) sampled: Sampled,
     arrivals: Vec<Arrival>,
     intake: Vec<Packet>,
@@ -87,6 +97,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         labels: Labels,
         overhead: Overhead,
         counters: EdgeCounters,
+        queues: QueueLengths,
         reverse: bool,
     ) -> Self {
         Self {
@@ -98,9 +109,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             labels,
             overhead,
             counters,
+            queues,
             reverse: reverse.then(ReverseStats::default),
+            shedding: false,
             receiving: true,
-            output_busy: 0,
+            onward: Outlet::default(),
+            backward: Outlet::default(),
             sampled: Sampled::default(),
             arrivals: Vec::with_capacity(BATCH),
             intake: Vec::with_capacity(BATCH),
@@ -124,17 +138,21 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.sampling = self.working_turns.is_multiple_of(SAMPLE_EVERY);
         let before = self.sampled;
         self.reclaim();
-        if !self.outgoing.is_empty() {
+        if !self.outgoing.is_empty() && now >= self.onward.retry_at() {
             self.flush(now);
+        }
+        // More than the batch that is sent in a turn, so that it is the queues of those who send too much that grow.
+        for _ in 0..SHED_BATCHES {
+            if !self.shedding {
+                break;
+            }
+            self.take_in(now, driver);
         }
         let wake = if self.outgoing.is_empty() {
             driver.turn(now, self)
         } else {
-            let mut batch = std::mem::take(&mut self.intake);
-            self.receive(now, &mut batch);
-            driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
-            self.intake = batch;
-            Wake::At(now.saturating_add(BUSY_RETRY))
+            self.take_in(now, driver);
+            Wake::At(self.onward.retry_at())
         };
         let started = self.lap();
         if self.reverse.is_some() {
@@ -156,6 +174,14 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             Some(error) => Err(error),
             None => Ok((self.moved, wake)),
         }
+    }
+
+    /// Gives a batch of arrivals to the scheduler.
+    fn take_in<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) {
+        let mut batch = std::mem::take(&mut self.intake);
+        self.receive(now, &mut batch);
+        driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
+        self.intake = batch;
     }
 
     /// Takes frames that have left back into the pool.
@@ -199,9 +225,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.outgoing.len() as u64
     }
 
-    /// Whether frames wait for the input.
-    pub(crate) fn is_back_waiting(&self) -> bool {
-        !self.back.is_empty()
+    /// When an interface is to be asked again, because frames wait for it or it owns frames at `now`.
+    pub(crate) fn retry_at(&self, now: Nanos) -> Option<Nanos> {
+        let onward = (!self.outgoing.is_empty()).then(|| self.onward.retry_at());
+        let backward = (!self.back.is_empty()).then(|| self.backward.retry_at());
+        let sending = self.is_sending().then(|| now.saturating_add(BUSY_RETRY));
+        [onward, backward, sending].into_iter().flatten().min()
     }
 
     /// Whether an interface owns frames that it has accepted.
@@ -233,11 +262,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     }
 
     /// Hands over what is outgoing, as much as the output takes.
-    fn hand_over(&mut self) {
-        let Self { pool, output, clock, counters, outgoing, frames, .. } = self;
+    fn hand_over(&mut self, now: Nanos) {
+        let Self { pool, output, clock, counters, outgoing, frames, onward, .. } = self;
         frames.clear();
         frames.extend(outgoing.iter().map(|packet| packet.handle as u32));
-        let (done, error) = offer(output, pool, frames, |pool, outcome| match outcome {
+        let (done, error) = onward.offer(now, output, pool, frames, |pool, outcome| match outcome {
             Outcome::Accepted(range) => {
                 let now = clock.now();
                 for (packet, &frame) in outgoing[range.clone()].iter().zip(&frames[range]) {
@@ -250,7 +279,6 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 counters.refused(class, len, if too_long { Refusal::TooLong } else { Refusal::Other });
             }
         });
-        self.output_busy += u64::from(error.is_none() && done < self.outgoing.len());
         self.outgoing.drain(..done);
         self.moved |= done > 0;
         self.note(error);
@@ -275,98 +303,52 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             self.arrivals = arrivals;
         }
-        let Self { pool, input, back, .. } = self;
-        let (done, error) = offer(input, pool, back, |pool, outcome| match outcome {
-            Outcome::Accepted(range) => back[range].iter().for_each(|&frame| stats.sent.count(pool.info(frame).len)),
-            Outcome::Refused(index, _) => stats.dropped.count(pool.info(back[index]).len),
-        });
-        self.back.drain(..done);
-        self.moved |= done > 0;
-        self.note(error);
+        let Self { pool, input, back, backward, .. } = self;
+        if !back.is_empty() && now >= backward.retry_at() {
+            let (done, error) = backward.offer(now, input, pool, back, |pool, outcome| match outcome {
+                Outcome::Accepted(range) => {
+                    back[range].iter().for_each(|&frame| stats.sent.count(pool.info(frame).len));
+                }
+                Outcome::Refused(index, _) => {
+                    stats.dropped.count(pool.info(back[index]).len);
+                    stats.refused.count(pool.info(back[index]).len);
+                }
+            });
+            self.back.drain(..done);
+            self.moved |= done > 0;
+            self.note(error);
+        }
         self.reverse = Some(stats);
     }
 
-    /// Keeps the first error of a turn, which ends it.
-    fn note(&mut self, error: Option<BackendError>) {
-        if let Some(error) = error {
-            self.error.get_or_insert(error);
-        }
-    }
-}
-
-/// What became of frames that were offered to an interface, by their places among them.
-enum Outcome {
-    /// It has accepted these.
-    Accepted(Range<usize>),
-    /// It never takes this one, which goes back to the pool.
-    Refused(usize, io::Error),
-}
-
-/// Offers `frames` to `backend` in order, until it is busy or gone, and tells `account` what became of them. Returns how many
-/// were accepted or refused.
-fn offer(
-    backend: &mut impl Backend,
-    pool: &mut FramePool,
-    frames: &[u32],
-    mut account: impl FnMut(&FramePool, Outcome),
-) -> (usize, Option<BackendError>) {
-    let mut done = 0;
-    let mut gone = None;
-    while done < frames.len() {
-        let Sent { accepted, refused } = match backend.send(pool, &frames[done..]) {
-            Ok(sent) => sent,
-            Err(error) => {
-                gone = Some(error);
-                break;
-            }
-        };
-        account(pool, Outcome::Accepted(done..done + accepted));
-        done += accepted;
-        let Some(reason) = refused else { break };
-        account(pool, Outcome::Refused(done, reason));
-        pool.give_back(frames[done]);
-        done += 1;
-    }
-    // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
-    backend.reclaim(pool);
-    (done, gone)
-}
-
-impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
-    fn dropped(&mut self, _now: Nanos, packet: Packet, _reason: DropReason) {
-        self.pool.give_back(packet.handle as u32);
-    }
-
-    fn marked(&mut self, _now: Nanos, packet: &Packet) {
-        mark_congestion(self.pool.packet_mut(packet.handle as u32));
-    }
-}
-
-impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
-    fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
-        if !self.receiving {
-            return;
-        }
+    /// Fetches up to [`BATCH`] frames, finds their classes, and appends those that the scheduler is to have to `batch`. Returns how many
+    /// it fetched.
+    fn fetch(&mut self, now: Nanos, batch: &mut Vec<Packet>) -> usize {
         let started = self.lap();
         let mut arrivals = std::mem::take(&mut self.arrivals);
         let received = self.input.receive(&mut self.pool, now, BATCH, &mut arrivals);
         self.note(received.err());
         let fetched = self.lap();
-        self.moved |= !arrivals.is_empty();
+        let count = arrivals.len();
+        self.moved |= count > 0;
         for Arrival { frame, len, condition } in arrivals.drain(..) {
             let bytes = self.pool.packet(frame);
             let key = frame_key(bytes);
             let class = self.classifier.classify(&key);
-            let label = self.labels.of(class, &key, bytes);
             let unfit = match condition {
                 _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
+                Condition::Whole if self.shedding && self.queues.is_long(class) => Some(Unfit::Shed),
                 Condition::Whole => None,
                 Condition::TooLong => Some(Unfit::TooLong),
                 Condition::Checksum => Some(Unfit::Checksum),
             };
             let len = self.overhead.accounted(len);
             match unfit {
-                None => batch.push(Packet { handle: u64::from(frame) | label, len, class }),
+                None => {
+                    let label = self.labels.of(class, &key, bytes);
+                    self.queues.entered(class);
+                    batch.push(Packet { handle: u64::from(frame) | label, len, class });
+                }
                 Some(why) => {
                     self.counters.unfit(class, len, why);
                     self.pool.give_back(frame);
@@ -378,15 +360,46 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
             self.sampled.receive += fetched.saturating_sub(started).0;
             self.sampled.classify += self.clock.now().saturating_sub(fetched).0;
         }
+        count
+    }
+
+    /// Keeps the first error of a turn, which ends it.
+    fn note(&mut self, error: Option<BackendError>) {
+        if let Some(error) = error {
+            self.error.get_or_insert(error);
+        }
+    }
+}
+
+impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
+    fn dropped(&mut self, _now: Nanos, packet: Packet, _reason: DropReason) {
+        self.queues.left(packet.class);
+        self.pool.give_back(packet.handle as u32);
+    }
+
+    fn marked(&mut self, _now: Nanos, packet: &Packet) {
+        mark_congestion(self.pool.packet_mut(packet.handle as u32));
+    }
+}
+
+impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
+    fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
+        if !self.receiving {
+            self.shedding = false;
+            return;
+        }
+        // A batch that is not full has emptied the kernel's buffer.
+        self.shedding = self.fetch(now, batch) == BATCH && self.input.is_flooded();
     }
 
     fn transmit(&mut self, _now: Nanos, packet: Packet, _done: Nanos) {
+        self.queues.left(packet.class);
         self.outgoing.push(packet);
     }
 
-    fn flush(&mut self, _now: Nanos) {
+    fn flush(&mut self, now: Nanos) {
         let started = self.lap();
-        self.hand_over();
+        self.hand_over(now);
         if self.sampling {
             self.sampled.send += self.clock.now().saturating_sub(started).0;
         }

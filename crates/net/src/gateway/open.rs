@@ -5,14 +5,17 @@ use fairlink_core::{BuildError, Counters, Driver, Hierarchy, HierarchyError, Mem
 use thiserror::Error;
 
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
+use crate::gateway::ports;
+use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::{Gateway, RealPath};
-use crate::gateway::stats::{EdgeCounters, MemoryBound};
+use crate::gateway::stats::{EdgeCounters, MAX_HISTOGRAMS, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::BackendError;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, FramePoolError, HEADROOM};
 use crate::io::interface::{Interface, InterfaceError, OffloadsOff};
+use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
@@ -31,6 +34,49 @@ pub enum OpenError {
     SameInterface {
         /// The name given twice.
         name: String,
+    },
+    /// Another gateway forwards what this interface receives.
+    #[error(
+        "another gateway is already running on interface {name}: every frame would be forwarded twice; stop that one, or shape \
+         the other direction with --no-reverse at both (--force starts all the same)"
+    )]
+    Taken {
+        /// The interface.
+        name: String,
+    },
+    /// The kernel forwards what this interface receives.
+    #[error(
+        "interface {name} is a port of {master}, which forwards its frames too: they would be doubled, half of them unshaped; \
+         take it out with `ip link set {name} nomaster` (--force starts all the same)"
+    )]
+    Bridged {
+        /// The interface.
+        name: String,
+        /// The bridge, bond or the like.
+        master: String,
+    },
+    /// What is sent into one interface arrives at the other.
+    #[error(
+        "interfaces {input} and {output} are the two ends of one cable: frames would go round for ever; a gateway goes between \
+         two cables (--force starts all the same)"
+    )]
+    SameCable {
+        /// The input.
+        input: String,
+        /// The output.
+        output: String,
+    },
+    /// The kernel answers for addresses of a port.
+    #[error(
+        "interface {name} has the address {}: the kernel would also answer frames that the gateway forwards, and send its own \
+         past the scheduler; remove it with `ip address flush dev {name}` (--force starts all the same)",
+        .addresses.join(", ")
+    )]
+    Addressed {
+        /// The interface.
+        name: String,
+        /// Its addresses.
+        addresses: Vec<String>,
     },
     /// Offloads that join packets are on.
     #[error(
@@ -116,6 +162,7 @@ impl Gateway {
         let input = Interface::open(&config.input)?;
         let output = Interface::open(&config.output)?;
         let mut notes = Vec::new();
+        ports::check([&input, &output], config.force, &mut notes)?;
         for interface in [&input, &output] {
             look_at(interface, &mut notes);
         }
@@ -143,6 +190,11 @@ impl Gateway {
         let pool = FramePool::new(frames, frame_bytes)?;
         let processor = pick(config.processor)?;
 
+        let mut claims = Vec::new();
+        claims.extend(ports::claim(&input, config.force, &mut notes)?);
+        if config.reverse {
+            claims.extend(ports::claim(&output, config.force, &mut notes)?);
+        }
         let offloads = offloads(config.offloads, [&input, &output], &mut notes)?;
         let from = AfPacket::open(&input, &config.sockets)?;
         let to = AfPacket::open(&output, &config.sockets)?;
@@ -159,6 +211,14 @@ impl Gateway {
 
         let classifier = Classifier::new(&config.matches, config.default_class);
         let counters = EdgeCounters::new(config.tree.len(), config.tree.leaves());
+        let queues = QueueLengths::new(&config.tree);
+        let without_delays = EdgeCounters::without_histogram(config.tree.leaves().len());
+        if without_delays > 0 {
+            notes.push(format!(
+                "delays are measured one by one for the first {MAX_HISTOGRAMS} leaves; those of the other {without_delays} count \
+                 only in the link's"
+            ));
+        }
         let kernel = [&from, &to].map(AfPacket::kernel_buffer_bytes).map(|(a, b)| u64::from(a) + u64::from(b));
         let memory = MemoryBound {
             pool_frames: u64::from(frames),
@@ -167,10 +227,10 @@ impl Gateway {
             queue_packets: u64::from(queued),
             scheduler_bytes,
             classifier_bytes: classifier.memory_bytes() as u64,
-            counters_bytes: counters.memory_bytes() as u64 + Counters::memory(&config.tree),
+            counters_bytes: (counters.memory_bytes() + queues.memory_bytes()) as u64 + Counters::memory(&config.tree),
             kernel_bytes: kernel.iter().sum(),
         };
-        let catch_up = config.catch_up.unwrap_or(config.pacing.default_catch_up());
+        let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let data_path = RealPath::new(
@@ -182,21 +242,26 @@ impl Gateway {
             Labels::new(&config.tree),
             config.overhead,
             counters,
+            queues,
             config.reverse,
         );
-        Ok(Self { config, driver, data_path, offloads, memory, notes, processor, publisher: Publisher::default() })
+        Ok(Self {
+            config,
+            driver,
+            data_path,
+            offloads,
+            claims,
+            memory,
+            notes,
+            processor,
+            publisher: Publisher::default(),
+        })
     }
 }
 
 /// Notes on an interface that works, but perhaps not as expected.
 fn look_at(interface: &Interface, notes: &mut Vec<String>) {
     let name = &interface.name;
-    if interface.has_address {
-        notes.push(format!(
-            "{name} has an IP address, so the kernel also answers frames that the gateway forwards; a gateway's interfaces \
-             should have none (`ip address flush dev {name}`)"
-        ));
-    }
     if interface.driver == "veth" && (interface.offloads.tso || interface.offloads.gso) {
         notes.push(format!(
             "{name} is a veth: if its other end has tso or gso on, whole segments of up to 64 kB arrive as one frame and \

@@ -30,6 +30,17 @@ struct Answer {
     over: bool,
 }
 
+impl Answer {
+    /// The answer to this question; `None` as long as there may still come one.
+    fn to(&self, ticket: Ticket) -> Option<Result<Arc<GatewayStats>, RemoteError>> {
+        match &self.stats {
+            Some(stats) if self.number >= ticket.0 || self.over => Some(Ok(Arc::clone(stats))),
+            None if self.over => Some(Err(RemoteError::NeverRan)),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     asked: AtomicU64,
@@ -48,22 +59,32 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct Remote(Arc<Shared>);
 
+/// A question that was asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket(u64);
+
 impl Remote {
+    /// Asks without waiting for the answer.
+    pub(crate) fn ask(&self) -> Ticket {
+        Ticket(self.0.asked.fetch_add(1, Ordering::Release) + 1)
+    }
+
+    /// The answer, or `None` as long as there is none.
+    pub(crate) fn answer(&self, ticket: Ticket) -> Option<Result<Arc<GatewayStats>, RemoteError>> {
+        self.0.lock().to(ticket)
+    }
+
     /// Statistics as of now, or as of the end where the gateway has ended.
     ///
     /// # Errors
     /// [`RemoteError`].
     pub fn stats(&self, timeout: Duration) -> Result<Arc<GatewayStats>, RemoteError> {
-        let number = self.0.asked.fetch_add(1, Ordering::Release) + 1;
+        let ticket = self.ask();
         let answer = self.0.lock();
-        let waiting = |answer: &mut Answer| answer.number < number && !answer.over;
+        let waiting = |answer: &mut Answer| answer.to(ticket).is_none();
         let (answer, _) =
             self.0.told.wait_timeout_while(answer, timeout, waiting).unwrap_or_else(PoisonError::into_inner);
-        match &answer.stats {
-            Some(stats) if answer.number >= number || answer.over => Ok(Arc::clone(stats)),
-            None if answer.over => Err(RemoteError::NeverRan),
-            _ => Err(RemoteError::Timeout { waited: timeout }),
-        }
+        answer.to(ticket).unwrap_or(Err(RemoteError::Timeout { waited: timeout }))
     }
 }
 

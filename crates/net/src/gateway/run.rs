@@ -1,5 +1,6 @@
 //! A gateway at work: turns of the data path on one thread, the waiting between turns, and the account at the end.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -7,12 +8,13 @@ use fairlink_core::{Driver, Metered, Nanos, Scheduler, Wake};
 use thiserror::Error;
 
 use crate::gateway::config::GatewayConfig;
-use crate::gateway::data_path::{BUSY_RETRY, DataPath};
+use crate::gateway::data_path::DataPath;
+use crate::gateway::outlet::BUSY_RETRY;
 use crate::gateway::remote::{Publisher, Remote};
-use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
+use crate::gateway::stats::{EdgeCounters, GatewayStats, MemoryBound, TimeShares};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Backend, BackendError};
-use crate::io::clock::{Clock, MonotonicClock};
+use crate::io::clock::{self, Clock, MonotonicClock};
 use crate::io::interface::OffloadsOff;
 use crate::io::pacing::{self, Until};
 use crate::io::sys;
@@ -42,6 +44,9 @@ pub struct Gateway {
     pub(super) data_path: RealPath,
     /// Dropping them turns the offloads on again.
     pub(super) offloads: Vec<OffloadsOff>,
+    /// As long as they are kept, no other gateway receives from the same interfaces.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(super) claims: Vec<OwnedFd>,
     pub(super) memory: MemoryBound,
     pub(super) notes: Vec<String>,
     pub(super) processor: Option<usize>,
@@ -84,7 +89,7 @@ impl Gateway {
             let _ = sys::pin_thread(processor);
         }
         pacing::wake_punctually();
-        let mut time = Time { start: self.data_path.clock.now(), idle: 0 };
+        let mut time = Time { start: self.data_path.clock.now(), slept: 0, spun: 0, processor: clock::thread_cpu_ns() };
         let ended = self.forward(stop, &mut time);
         let stats = self.close(&time);
         self.publisher.publish(&stats);
@@ -118,25 +123,24 @@ impl Gateway {
             let (moved, wake) = self.data_path.turn(now, &mut self.driver)?;
             let end = self.data_path.clock.now();
             if !moved {
-                time.idle += end.saturating_sub(now).0;
+                time.spun += end.saturating_sub(now).0;
             }
-            let retry = self.data_path.is_back_waiting() || self.data_path.is_sending();
-            let retry = retry.then(|| end.saturating_add(BUSY_RETRY));
+            let retry = self.data_path.retry_at(end);
             let until = match wake {
-                _ if !self.data_path.is_flushed() => Until::TimeOnly(end.saturating_add(BUSY_RETRY)),
-                Wake::At(at) if at <= end => {
+                Wake::At(at) if at <= end && self.data_path.is_flushed() => {
                     now = end;
                     continue;
                 }
-                Wake::At(at) => Until::Time(retry.map_or(at, |retry| at.min(retry))),
-                Wake::OnArrival => retry.map_or(Until::Arrival, Until::Time),
+                Wake::At(at) if self.data_path.is_flushed() && retry.is_none_or(|retry| at <= retry) => Until::Time(at),
+                _ => retry.map_or(Until::Arrival, Until::Retry),
             };
             let input = self.data_path.receiving.then(|| self.data_path.input.readable()).flatten();
             let output = self.data_path.takes_reverse().then(|| self.data_path.output.readable()).flatten();
-            pacing::wait(self.config.pacing, &self.data_path.clock, until, [input, output])
+            let slept = pacing::wait(self.config.pacing, &self.data_path.clock, until, [input, output])
                 .map_err(|source| BackendError::System { interface: String::new(), what: "waiting", source })?;
             now = self.data_path.clock.now();
-            time.idle += now.saturating_sub(end).0;
+            time.slept += slept.0;
+            time.spun += now.saturating_sub(end).saturating_sub(slept).0;
         }
     }
 
@@ -185,10 +189,18 @@ impl Gateway {
             balanced: balanced && pool_agrees,
             kernel_dropped_packets: input.kernel_dropped + output.kernel_dropped,
             super_packets: input.super_packets + output.super_packets,
+            unreadable_packets: input.unreadable + output.unreadable,
             checksums_completed: input.checksums_completed + output.checksums_completed,
             vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
-            output_busy: data_path.output_busy,
+            output_busy: data_path.onward.busy,
+            waiting_for_carrier: [(&data_path.onward, &config.output), (&data_path.backward, &config.input)]
+                .into_iter()
+                .filter(|(outlet, _)| outlet.waits_for_carrier())
+                .map(|(_, name)| name.clone())
+                .collect(),
             delay_s: data_path.counters.delay(),
+            leaves_without_delays: EdgeCounters::without_histogram(config.tree.leaves().len()),
+            forfeited_s: driver.pacer().forfeited().0 as f64 / 1e9,
             reverse: data_path.reverse_stats(),
             time: time.shares(uptime, data_path),
             memory: *memory,
@@ -198,11 +210,14 @@ impl Gateway {
     }
 }
 
-/// When the thread started, and for how many nanoseconds it has had nothing to do.
+/// When the thread started, and for how many nanoseconds it slept, and was awake with nothing to do.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     start: Nanos,
-    idle: u64,
+    slept: u64,
+    spun: u64,
+    /// The processor's time that the thread had had when it started.
+    processor: u64,
 }
 
 impl Time {
@@ -210,15 +225,18 @@ impl Time {
         if uptime == Nanos::ZERO {
             return TimeShares::default();
         }
-        let idle = (self.idle as f64 / uptime.0 as f64).min(1.0);
+        let idle = (self.slept as f64 / uptime.0 as f64).min(1.0);
+        let spinning = (self.spun as f64 / uptime.0 as f64).min(1.0 - idle);
         let sampled = data_path.sampled;
         let parts = sampled.receive + sampled.classify + sampled.send + sampled.reverse;
         // What is left of the turns when the other parts are taken off.
         let scheduler = sampled.total.saturating_sub(parts);
         let all = (parts + scheduler).max(1) as f64;
-        let share = |part: u64| (1.0 - idle) * part as f64 / all;
+        let share = |part: u64| (1.0 - idle - spinning) * part as f64 / all;
         TimeShares {
             idle,
+            spinning,
+            processor: clock::thread_cpu_ns().saturating_sub(self.processor) as f64 / uptime.0 as f64,
             receive: share(sampled.receive),
             classify: share(sampled.classify),
             scheduler: share(scheduler),

@@ -19,6 +19,11 @@ pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 const DROP_KEYS: [&str; DropReason::ALL.len()] =
     ["queue_packets", "queue_bytes", "total_packets", TOO_LONG, "not_a_leaf", "congestion", "purged", "class_removed"];
 const TOO_LONG: &str = "too_long";
+const SHED: &str = "shed";
+const REFUSED: &str = "refused_by_interface";
+
+/// Less lost time than this is not worth a word in text.
+const FORFEITED_TO_TELL_S: f64 = 0.001;
 
 /// Why a frame was not given to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +34,13 @@ pub(crate) enum Unfit {
     Checksum,
     /// It does not fit into the pool's frames, or an offload has joined it.
     TooLong,
+    /// Frames came faster than they could be fetched, and its class had a long queue.
+    Shed,
 }
 
 impl Unfit {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 3] = ["runt", "checksum", TOO_LONG];
+    const KEYS: [&str; 4] = ["runt", "checksum", TOO_LONG, SHED];
 }
 
 /// Why the output did not take a frame that the scheduler had given away.
@@ -47,7 +54,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 2] = [TOO_LONG, "refused_by_interface"];
+    const KEYS: [&str; 2] = [TOO_LONG, REFUSED];
 }
 
 /// What one class's frames met before the scheduler got them and after it gave them away.
@@ -111,6 +118,11 @@ impl EdgeCounters {
     /// A packet of `len` accounted bytes was dropped behind the scheduler.
     pub(crate) fn refused(&mut self, class: ClassId, len: u32, why: Refusal) {
         self.classes[class.index()].refused[why as usize].count(len);
+    }
+
+    /// Leaves that have no histogram.
+    pub(crate) fn without_histogram(leaves: usize) -> u64 {
+        leaves.saturating_sub(MAX_HISTOGRAMS) as u64
     }
 
     /// Memory in bytes; it never grows.
@@ -207,7 +219,7 @@ pub struct ClassStats {
     /// What is still there.
     pub queued: Amount,
     /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `too_long`, `not_a_leaf`, `congestion`,
-    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `refused_by_interface`.
+    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
     #[serde(default)]
@@ -225,16 +237,26 @@ pub struct ReverseStats {
     pub sent: Amount,
     /// What was dropped: too long, unfit, or refused by the interface.
     pub dropped: Amount,
+    /// The part of `dropped` that the interface refused.
+    #[serde(default)]
+    pub refused: Amount,
     /// What is still there.
     pub waiting: Amount,
 }
 
-/// What the data thread did with its time, as parts of 1 that add up to 1. Idle time is measured. The rest is estimated from
-/// one working turn in 61, which is timed in detail.
+/// What the data thread did with its time, as parts of 1. All but `processor` add up to 1. The first three are measured. The
+/// rest is estimated from one working turn in 61, which is timed in detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeShares {
-    /// Waiting, or looking for frames where there were none.
+    /// Asleep.
     pub idle: f64,
+    /// Awake with nothing to do: waiting for the next moment to send, or looking for frames where there were none.
+    #[serde(default)]
+    pub spinning: f64,
+    /// Part of the time for which a processor worked for the data thread, as the kernel counts it. The rest it slept, or waited
+    /// for a processor.
+    #[serde(default)]
+    pub processor: f64,
     /// Fetching frames from the kernel.
     pub receive: f64,
     /// Reading headers and finding the class.
@@ -317,20 +339,34 @@ pub struct GatewayStats {
     pub kernel_dropped_packets: u64,
     /// Frames that an offload had joined, which were dropped as `too_long`. Turn GRO, LRO and the sender's TSO off.
     pub super_packets: u64,
+    /// Frames that the kernel threw away instead of handing them over, because an offload had joined them in a way that it
+    /// cannot describe (UDP fragmentation offload, of a guest behind a tap for example); not among the received.
+    #[serde(default)]
+    pub unreadable_packets: u64,
     /// Checksums that the sender had left to hardware and the gateway computed.
     pub checksums_completed: u64,
     /// VLAN tags that the kernel had taken out and the gateway put back.
     pub vlan_tags_restored: u64,
     /// Times that the output was busy and frames had to wait for it.
     pub output_busy: u64,
+    /// Interfaces without carrier that frames wait for.
+    #[serde(default)]
+    pub waiting_for_carrier: Vec<String>,
     /// Delay of all packets; `None` where nothing was sent.
     pub delay_s: Option<DelayStats>,
+    /// Leaves without a `delay_s` of their own, because only the first 1024 have one. Their delays count in the link's.
+    #[serde(default)]
+    pub leaves_without_delays: u64,
     /// The other direction; `None` where it is not forwarded.
     pub reverse: Option<ReverseStats>,
     /// What the data thread did with its time.
     pub time: TimeShares,
     /// The memory bound.
     pub memory: MemoryBound,
+    /// Link time lost while there was something to send, in seconds: beyond what `--catch-up` makes up for, because the data
+    /// thread came back late or the output took nothing.
+    #[serde(default)]
+    pub forfeited_s: f64,
     /// The most frames of the pool that were in use at once.
     pub pool_most_used: u64,
     /// Leaf classes, in the order of the link file.
@@ -368,10 +404,48 @@ impl std::fmt::Display for GatewayStats {
         if self.kernel_dropped_packets > 0 {
             write!(
                 f,
-                "; the kernel dropped {} before the gateway could fetch them (a larger receive buffer helps against \
-                 bursts, a faster processor against more)",
+                "; the kernel dropped {} before the gateway could fetch them: it got too little of a processor \
+                 (--cpu puts it on one that nobody else uses)",
                 self.kernel_dropped_packets
             )?;
+        }
+        let dropped = |reason| -> Amount {
+            self.classes.iter().filter_map(|class| class.dropped_by_reason.get(reason)).copied().sum()
+        };
+        let shed = dropped(SHED);
+        if shed.packets > 0 {
+            write!(
+                f,
+                "; frames came faster than this processor handles them: {} were shed early, of classes that had long queues",
+                shed.packets
+            )?;
+        }
+        let refused = dropped(REFUSED);
+        for (name, packets) in
+            [(&self.output, refused.packets), (&self.input, self.reverse.unwrap_or_default().refused.packets)]
+        {
+            if packets > 0 {
+                write!(f, "; {name} refused {packets} for good: is the mtu at its other end smaller?")?;
+            }
+        }
+        if self.unreadable_packets > 0 {
+            write!(
+                f,
+                "; the kernel threw away {} that an offload had joined in a way it cannot describe: turn ufo off where they \
+                 come from (a virtual machine's network device: `ethtool -K IF ufo off`, or guest_ufo=off)",
+                self.unreadable_packets
+            )?;
+        }
+        if self.forfeited_s >= FORFEITED_TO_TELL_S {
+            write!(
+                f,
+                "; {:.3} s of the link's time were lost beyond what is made up for: the data thread came back late, or {} took \
+                 nothing (a longer --catch-up makes up for more, --cpu gives the thread a processor of its own)",
+                self.forfeited_s, self.output
+            )?;
+        }
+        for name in &self.waiting_for_carrier {
+            write!(f, "; {name} has no carrier: frames wait for it (is its cable plugged in, and its other end up?)")?;
         }
         if self.super_packets > 0 {
             write!(

@@ -14,11 +14,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use fairlink_core::Nanos;
 
-use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Rest, Sent};
 use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 use crate::io::interface::Interface;
 use crate::io::packet_socket;
 use crate::io::sys;
+use crate::io::tagged_sender::TaggedSender;
 use crate::wire::checksum;
 use crate::wire::ethernet;
 
@@ -83,6 +84,10 @@ pub struct AfPacket {
     name: String,
     receiver: OwnedFd,
     sender: OwnedFd,
+    /// For frames that `sender` refuses as too long though they are so only by VLAN tags. `None` where this kernel has none.
+    tagged_sender: Option<TaggedSender>,
+    /// Longest frame that the interface carries, with two VLAN tags.
+    longest: usize,
     /// Frames waiting to be filled by the next call, in the order of its messages.
     armed: Vec<u32>,
     /// Frames that the kernel has copied and the pool has not got back yet; at most [`BATCH`].
@@ -139,6 +144,13 @@ impl AfPacket {
             name: interface.name.clone(),
             receiver,
             sender,
+            tagged_sender: TaggedSender::open(
+                interface.index,
+                interface.largest_frame() as usize,
+                options.qdisc_bypass,
+            )
+            .ok(),
+            longest: interface.largest_frame() as usize,
             armed: Vec::with_capacity(BATCH),
             left: Vec::with_capacity(BATCH),
             // SAFETY: both are plain data (integers and pointers) for which all zeros is valid.
@@ -247,27 +259,40 @@ impl Backend for AfPacket {
             message.msg_controllen = size_of::<Control>() as _;
             message.msg_flags = 0;
         }
-        // SAFETY: the first `count` messages were just set to point to a header, a control buffer and a frame each, all
-        // alive and not otherwise borrowed until the call returns; `armed` holds each frame once, so no two overlap.
-        let received = unsafe {
-            libc::recvmmsg(
-                self.receiver.as_raw_fd(),
-                arrays.messages.as_mut_ptr(),
-                count as _,
-                (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as _,
-                std::ptr::null_mut(),
-            )
-        };
-        if received < 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
-                // The kernel was out of memory for a moment; nothing was received.
-                _ if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
-                _ => Err(self.error("receiving", error)),
+        let mut unreadable = 0;
+        let received = loop {
+            // SAFETY: the first `count` messages were just set to point to a header, a control buffer and a frame each, all
+            // alive and not otherwise borrowed until the call returns; `armed` holds each frame once, so no two overlap. A
+            // call that fails leaves them as they are.
+            let received = unsafe {
+                libc::recvmmsg(
+                    self.receiver.as_raw_fd(),
+                    arrays.messages.as_mut_ptr(),
+                    count as _,
+                    (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as _,
+                    std::ptr::null_mut(),
+                )
             };
-        }
-        let received = received as usize;
+            if received >= 0 {
+                break Ok(received as usize);
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                // The frame in front was joined by an offload that a `virtio_net_hdr` cannot describe, such as the UDP
+                // fragmentation of a guest behind a tap. The kernel has thrown it away, and the next one is in front.
+                Some(libc::EINVAL) => {
+                    unreadable += 1;
+                    if unreadable == BATCH {
+                        break Ok(0);
+                    }
+                }
+                // Nothing there, or the kernel was out of memory for a moment.
+                Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break Ok(0),
+                _ => break Err(error),
+            }
+        };
+        self.counters.unreadable += unreadable as u64;
+        let received = received.map_err(|error| self.error("receiving", error))?;
         for index in 0..received {
             let frame = self.armed[index];
             let arrival = self.arrival(pool, now, index, frame);
@@ -275,6 +300,11 @@ impl Backend for AfPacket {
         }
         self.armed.drain(..received);
         Ok(())
+    }
+
+    fn is_flooded(&self) -> bool {
+        // A quarter is many milliseconds of what this machine can fetch, so that there is time to act.
+        packet_socket::waiting(&self.receiver).is_ok_and(|(waiting, limit)| waiting > limit / 4)
     }
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
@@ -292,9 +322,9 @@ impl Backend for AfPacket {
             message.msg_iovlen = 1;
         }
         let mut accepted = 0;
-        let refused = loop {
+        let rest = loop {
             if accepted == frames.len() {
-                break None;
+                break Rest::Busy;
             }
             // SAFETY: the messages up to the number of frames were just set to point to one packet each, all alive until the
             // call returns; the kernel only reads them.
@@ -310,23 +340,44 @@ impl Backend for AfPacket {
                 accepted += sent as usize;
                 continue;
             }
-            let error = io::Error::last_os_error();
+            let mut error = io::Error::last_os_error();
+            if error.raw_os_error() == Some(libc::EMSGSIZE)
+                && let Some(tagged_sender) = &mut self.tagged_sender
+                && let frame = pool.packet(frames[accepted])
+                && frame.len() <= self.longest
+                && ethernet::be16(frame, 12).is_some_and(ethernet::is_vlan)
+            {
+                match tagged_sender.send(frame) {
+                    Ok(()) => {
+                        accepted += 1;
+                        continue;
+                    }
+                    Err(why) => error = why,
+                }
+            }
             match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => break None,
+                // The socket's own buffer is full of frames that are still on their way out.
+                Some(libc::EAGAIN | libc::EINTR) => break Rest::Busy,
+                Some(libc::ENOBUFS | libc::ENOMEM) => break Rest::Unwilling(error),
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => {
                     return Err(self.error("sending", error));
                 }
                 // Frames before this one were accepted. The next call meets the same error and reports it.
-                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => break None,
-                _ => break Some(error),
+                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => break Rest::Busy,
+                _ => break Rest::Refused(error),
             }
         };
         self.left.extend_from_slice(&frames[..accepted]);
-        Ok(Sent { accepted, refused })
+        Ok(Sent { accepted, rest })
     }
 
     fn reclaim(&mut self, pool: &mut FramePool) {
         self.left.drain(..).for_each(|frame| pool.give_back(frame));
+    }
+
+    fn has_carrier(&self) -> bool {
+        // An interface that cannot be asked is gone, which the next call of `send` reports.
+        sys::interface_flags(&self.name).is_ok_and(|flags| flags & libc::IFF_RUNNING != 0)
     }
 
     fn owned(&self) -> usize {

@@ -40,8 +40,20 @@ pub struct Arrival {
 pub struct Sent {
     /// Frames accepted, from the front. They are the backend's now.
     pub accepted: usize,
-    /// Why the frame after those will never be accepted. If it is `None` and frames are left over, the interface is busy.
-    pub refused: Option<io::Error>,
+    /// What stands in the way of the frame after those, if there is one.
+    pub rest: Rest,
+}
+
+/// Why an interface has not accepted a frame.
+#[derive(Debug, Default)]
+pub enum Rest {
+    /// It has no room for any frame now.
+    #[default]
+    Busy,
+    /// It did not take this frame now. It may be full, or it may never take this one; the kernel does not say which.
+    Unwilling(io::Error),
+    /// It will never take this frame.
+    Refused(io::Error),
 }
 
 /// Why an interface can no longer be used.
@@ -87,6 +99,8 @@ pub struct BackendCounters {
     pub vlan_tags_restored: u64,
     /// Frames that an offload has joined, which are dropped as too long.
     pub super_packets: u64,
+    /// Frames that the kernel threw away because it cannot describe how an offload has joined them. They never arrive.
+    pub unreadable: u64,
 }
 
 /// One interface, both ways. Never blocks.
@@ -112,6 +126,9 @@ pub trait Backend {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
 
+    /// Whether so many frames wait in the kernel that it is about to drop some, because they come faster than they are fetched.
+    fn is_flooded(&self) -> bool;
+
     /// Accepts `frames` for sending, in order, as many as the interface takes now. From here on the backend owns those that
     /// it accepted. The others stay the caller's.
     ///
@@ -121,6 +138,9 @@ pub trait Backend {
 
     /// Gives the accepted frames that have left the machine back to `pool`, each once.
     fn reclaim(&mut self, pool: &mut FramePool);
+
+    /// Whether the interface has carrier: whether somebody is at the other end of its cable.
+    fn has_carrier(&self) -> bool;
 
     /// Frames that were accepted and not given back yet.
     fn owned(&self) -> usize;

@@ -57,9 +57,14 @@ pub(crate) fn realtime_offset_ns() -> u64 {
     best.1
 }
 
+/// Time for which a processor has worked for this thread, in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to for the whole call. Both clocks used exist on every Linux, so the call
+    // SAFETY: `time` is a valid timespec to write to for the whole call. The clocks used exist on every Linux, so the call
     // cannot fail, and `time` keeps its zeros if it did.
     unsafe { libc::clock_gettime(clock, &mut time) };
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)

@@ -2,11 +2,12 @@
 //! frames are, and which offloads would join several packets into one.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
 
 use crate::io::ethtool::{self, Offload};
-use crate::io::sys;
+use crate::io::{netlink, sys};
 use crate::wire::ethernet;
 
 /// What an interface is.
@@ -18,8 +19,14 @@ pub struct Interface {
     pub index: i32,
     /// Largest packet in bytes, the Ethernet header not counted.
     pub mtu: u32,
-    /// Whether it has an IP address, so that the kernel answers for it too.
-    pub has_address: bool,
+    /// Its IP addresses, for which the kernel answers too; those of IPv6 that every interface has (fe80::/10) left out.
+    pub addresses: Vec<IpAddr>,
+    /// Whether the host answers ARP requests that arrive here for addresses of its other interfaces.
+    pub answers_for_others: bool,
+    /// The bridge, bond or the like that it is a port of.
+    pub master: Option<String>,
+    /// Index of the interface in this network namespace that it is joined to: the other end of a veth, or what a VLAN sits on.
+    pub joined_to: Option<i32>,
     /// The driver, such as `veth`; empty where it does not say.
     pub driver: String,
     /// Which offloads are on.
@@ -113,11 +120,16 @@ impl Interface {
             return Err(InterfaceError::Down { name: name.to_owned() });
         }
         let mtu = sys::interface_mtu(name).map_err(failed("its mtu"))?;
+        let relations = netlink::relations(index).map_err(failed("its relations"))?;
+        let (addresses, others): (Vec<_>, Vec<_>) = addresses().into_iter().partition(|(owner, _)| owner == name);
         Ok(Self {
             name: name.to_owned(),
             index,
             mtu,
-            has_address: has_address(name),
+            addresses: addresses.into_iter().map(|(_, address)| address).collect(),
+            answers_for_others: others.iter().any(|(_, address)| address.is_ipv4()) && !ignores_arp(name),
+            master: relations.master.map(|master| sys::interface_name(master).unwrap_or_else(|_| master.to_string())),
+            joined_to: relations.link,
             driver: ethtool::driver(name),
             offloads: offloads(name).map_err(failed("its offloads"))?,
         })
@@ -135,38 +147,54 @@ impl Interface {
     }
 }
 
-/// Whether an IPv4 or a global IPv6 address is assigned to `name`.
-fn has_address(name: &str) -> bool {
+/// The addresses of this host that others may ask for, and the names of their interfaces: all but those of loopback and fe80::/10.
+fn addresses() -> Vec<(String, IpAddr)> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is a valid place for the list's head; on failure nothing is to be freed.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
-        return false;
+        return Vec::new();
     }
-    let mut found = false;
+    let mut found = Vec::new();
     let mut at = first;
     while !at.is_null() {
         // SAFETY: `at` is a node of the list that getifaddrs made, not freed before the end of this function.
         let entry = unsafe { &*at };
-        // SAFETY: `ifa_name` is a string ended by zero that lives as long as the list.
-        let entry_name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
-        if entry_name.to_bytes() == name.as_bytes() && !entry.ifa_addr.is_null() {
-            // SAFETY: a non-null `ifa_addr` points to a sockaddr, which starts with its family.
-            let family = libc::c_int::from(unsafe { (*entry.ifa_addr).sa_family });
-            found |= match family {
-                libc::AF_INET => true,
-                libc::AF_INET6 => {
-                    // SAFETY: the family says that this sockaddr is a sockaddr_in6; it may be unaligned for one.
-                    let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-                    address.sin6_addr.s6_addr[..2] != [0xfe, 0x80]
-                }
-                _ => false,
-            };
-        }
         at = entry.ifa_next;
+        if entry.ifa_addr.is_null() {
+            continue;
+        }
+        // SAFETY: a non-null `ifa_addr` points to a sockaddr, which starts with its family.
+        let address = match libc::c_int::from(unsafe { (*entry.ifa_addr).sa_family }) {
+            libc::AF_INET => {
+                // SAFETY: the family says that this sockaddr is a sockaddr_in; it may be unaligned for one.
+                let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+                IpAddr::V4(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)))
+            }
+            libc::AF_INET6 => {
+                // SAFETY: the family says that this sockaddr is a sockaddr_in6; it may be unaligned for one.
+                let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+                IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr))
+            }
+            _ => continue,
+        };
+        let local = matches!(address, IpAddr::V6(address) if address.segments()[0] & 0xffc0 == 0xfe80);
+        if !local && !address.is_loopback() {
+            // SAFETY: `ifa_name` is a string ended by zero that lives as long as the list.
+            let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+            found.push((name.to_string_lossy().into_owned(), address));
+        }
     }
     // SAFETY: the list was made by getifaddrs and no reference into it is left.
     unsafe { libc::freeifaddrs(first) };
     found
+}
+
+/// Whether ARP requests at `name` for addresses of other interfaces are not answered. The kernel takes the larger of two settings.
+fn ignores_arp(name: &str) -> bool {
+    ["all", name].into_iter().any(|which| {
+        let setting = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{which}/arp_ignore"));
+        setting.ok().and_then(|value| value.trim().parse::<u32>().ok()).is_some_and(|value| value > 0)
+    })
 }
 
 fn offloads(name: &str) -> io::Result<Offloads> {

@@ -55,6 +55,20 @@ fn set_buffer(socket: &OwnedFd, force: libc::c_int, plain: libc::c_int, bytes: u
     Ok(u32::try_from(actual).unwrap_or(0))
 }
 
+/// Bytes of frames that wait in the kernel for `socket`, and how many there may be, as the kernel accounts for them.
+pub(crate) fn waiting(socket: &OwnedFd) -> io::Result<(u32, u32)> {
+    let MemoryInfo([waiting, limit, ..]) = sys::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+    Ok((waiting, limit))
+}
+
+/// What `SO_MEMINFO` tells (linux/sock_diag.h): first what is allocated for reception, then how much may be.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct MemoryInfo([u32; 9]);
+
+// SAFETY: any bytes are integers.
+unsafe impl sys::Plain for MemoryInfo {}
+
 /// Frames that the kernel dropped since the last call because nobody fetched them in time.
 pub(crate) fn take_drops(socket: &OwnedFd) -> io::Result<u64> {
     // Reading resets the kernel's counter.

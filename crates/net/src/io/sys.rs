@@ -87,6 +87,17 @@ pub(crate) fn interface_index(name: &str) -> io::Result<i32> {
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
 
+/// Name of the interface with this index in the namespace of this thread.
+pub(crate) fn interface_name(index: i32) -> io::Result<String> {
+    let mut name = [0; libc::IFNAMSIZ];
+    // SAFETY: `name` has room for the longest name of an interface and its final zero.
+    let found = unsafe { libc::if_indextoname(index as libc::c_uint, name.as_mut_ptr()) };
+    if found.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte as u8)).collect())
+}
+
 /// Largest packet of the interface `name` in bytes, its Ethernet header not counted.
 pub(crate) fn interface_mtu(name: &str) -> io::Result<u32> {
     let answer = interface_request(libc::SIOCGIFMTU, name, |_| ())?;
@@ -134,6 +145,12 @@ pub(crate) fn allowed_processors() -> Vec<usize> {
     }
     // SAFETY: each number lies inside the set.
     (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// Waits until one of `fds` is ready, at most `timeout_ms`. How many are.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<usize> {
+    // SAFETY: `fds` holds as many valid entries as are said for the whole call.
+    Ok(check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) })? as usize)
 }
 
 /// Waits until `fd` can be read, at most `timeout_ms`. Whether it can.

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use fairlink_core::Nanos;
 
-use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Sent};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Rest, Sent};
 use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 
 /// See the module.
@@ -15,12 +15,22 @@ use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 pub(crate) struct VirtualLink {
     /// Frames that have arrived and were not fetched yet.
     pub(crate) incoming: VecDeque<Vec<u8>>,
+    /// Most frames that wait in `incoming`; `None` if any number. [`VirtualLink::arrive`] drops what is beyond.
+    pub(crate) buffer: Option<usize>,
+    /// Frames dropped for that.
+    pub(crate) overflow: u64,
     /// Frames that were sent.
     pub(crate) sent: Vec<Vec<u8>>,
     /// How many frames more it takes before it is busy; `None` if it is never busy.
     pub(crate) room: Option<usize>,
     /// Longest frame it sends, in bytes; `None` if any.
     pub(crate) longest: Option<usize>,
+    /// Frames that begin with one of these bytes are refused as a driver does that may be full, whenever they come.
+    pub(crate) unwilling: Vec<u8>,
+    /// Whether nobody is at its other end; it takes nothing then, and says so as above.
+    pub(crate) unplugged: bool,
+    /// How often it was asked to send.
+    pub(crate) tries: u64,
     /// Whether it has been taken away.
     pub(crate) gone: bool,
     /// Turns for which it owns a frame that it accepted. With 0 it gives a frame back as soon as it is asked.
@@ -40,6 +50,15 @@ struct Accepted {
 }
 
 impl VirtualLink {
+    /// A frame arrives. As a kernel does, it is dropped if there is no room.
+    pub(crate) fn arrive(&mut self, frame: Vec<u8>) {
+        if self.buffer.is_some_and(|buffer| self.incoming.len() >= buffer) {
+            self.overflow += 1;
+        } else {
+            self.incoming.push_back(frame);
+        }
+    }
+
     fn check(&self) -> Result<(), BackendError> {
         if self.gone {
             let source = io::Error::from(io::ErrorKind::NetworkDown);
@@ -85,8 +104,13 @@ impl Backend for VirtualLink {
         Ok(())
     }
 
+    fn is_flooded(&self) -> bool {
+        self.buffer.is_some_and(|buffer| self.incoming.len() > buffer / 4)
+    }
+
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
         self.check()?;
+        self.tries += 1;
         let mut accepted = 0;
         for &frame in frames {
             if self.room == Some(0) || self.accepted.len() == Self::MOST_OWNED as usize {
@@ -94,14 +118,17 @@ impl Backend for VirtualLink {
             }
             let packet = pool.packet(frame);
             if self.longest.is_some_and(|longest| packet.len() > longest) {
-                return Ok(Sent { accepted, refused: Some(io::Error::from_raw_os_error(libc::EMSGSIZE)) });
+                return Ok(Sent { accepted, rest: Rest::Refused(io::Error::from_raw_os_error(libc::EMSGSIZE)) });
+            }
+            if self.unplugged || packet.first().is_some_and(|first| self.unwilling.contains(first)) {
+                return Ok(Sent { accepted, rest: Rest::Unwilling(io::Error::from_raw_os_error(libc::ENOBUFS)) });
             }
             self.sent.push(packet.to_vec());
             self.accepted.push_back(Accepted { frame, leaves: self.turn + self.lag, bytes: packet.to_vec() });
             self.room = self.room.map(|room| room - 1);
             accepted += 1;
         }
-        Ok(Sent { accepted, refused: None })
+        Ok(Sent { accepted, rest: Rest::Busy })
     }
 
     fn reclaim(&mut self, pool: &mut FramePool) {
@@ -109,6 +136,10 @@ impl Backend for VirtualLink {
         while let Some(accepted) = self.accepted.pop_front_if(|accepted| accepted.leaves <= self.turn) {
             pool.give_back(accepted.frame);
         }
+    }
+
+    fn has_carrier(&self) -> bool {
+        !self.unplugged
     }
 
     fn owned(&self) -> usize {

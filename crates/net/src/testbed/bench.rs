@@ -197,7 +197,7 @@ fn measure(config: &GatewayBenchConfig, length: u32) -> Result<GatewayBenchResul
         (through, join(running))
     });
     let (through, passed) = (through?, passed?);
-    let busy = 1.0 - flooded.time.idle;
+    let busy = 1.0 - flooded.time.idle - flooded.time.spinning;
     let per_second = |packets: u64| packets as f64 / flooded.uptime_s;
     let of_work = |share: f64| if busy > 0.0 { share / busy } else { 0.0 };
     Ok(GatewayBenchResult {

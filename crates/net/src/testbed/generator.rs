@@ -6,7 +6,8 @@
 //!
 //! The generator sleeps between batches. So frames leave several at a time and up to [`GRAIN`] late, and are stamped with the
 //! time at which they leave. Where the machine was busy elsewhere, a packet that is overdue by more than [`LATE`] is counted
-//! and not sent.
+//! and not sent. Sources that offer more than this machine can even count are left behind: the run ends on time all the same, and
+//! the report says how much of the sources' time it did not reach.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +35,8 @@ pub(crate) const MAX_LANES: usize = 256;
 const BATCH: usize = 64;
 /// Longest sleep, so that the stop flag is seen.
 const NAP: Nanos = Nanos::from_millis(20);
+/// Arrivals between two looks at the clock and the stop flag.
+const STRIDE: u32 = 256;
 /// Time between two calls of the progress function.
 const PROGRESS: Nanos = Nanos::from_millis(200);
 
@@ -164,6 +167,9 @@ pub struct GeneratorReport {
     pub duration_s: f64,
     /// Number that frames of this run carried.
     pub run: u8,
+    /// The last part of the sources' time whose arrivals were not even counted, in seconds, because there were too many before
+    /// for this machine. Zero where it kept up, and where it was stopped.
+    pub unreached_s: f64,
     /// Per class that has a source, in the order of their numbers.
     pub classes: Vec<ClassSent>,
 }
@@ -219,6 +225,7 @@ pub struct Generator {
     lanes: Vec<Lane>,
     stride: usize,
     start_ns: Option<u64>,
+    duration: Nanos,
     run: u8,
     cpu: Option<usize>,
 }
@@ -290,11 +297,11 @@ impl Generator {
             .map(|priority| Lane::open(&interface, interface_index, priority, stride))
             .collect::<Result<_, _>>()?;
         let mix = TrafficMix::new(&offered(config.sources, config.greedy_rate), config.seed, config.duration)?;
-        let (start_ns, run, cpu) = (config.start_ns, config.run, config.cpu);
-        Ok(Self { interface, names: config.names, mix, class_of, classes, lanes, stride, start_ns, run, cpu })
+        let (start_ns, duration, run, cpu) = (config.start_ns, config.duration, config.run, config.cpu);
+        Ok(Self { interface, names: config.names, mix, class_of, classes, lanes, stride, start_ns, duration, run, cpu })
     }
 
-    /// Sends until `stop` is set or all sources have ended. `progress` is told a few times per second.
+    /// Sends until `stop` is set, all sources have ended, or the configured time is over by 20 ms. `progress` is told a few times per second.
     ///
     /// # Errors
     /// [`GeneratorError::System`] where the interface goes away or down.
@@ -316,7 +323,10 @@ impl Generator {
                 continue;
             }
             let now = Nanos(clock - start);
-            self.send_due(now)?;
+            self.send_due(start, now, stop)?;
+            if self.is_over(now) {
+                break;
+            }
             if now >= told + PROGRESS {
                 told = now;
                 progress(&self.progress(now));
@@ -326,15 +336,33 @@ impl Generator {
             std::thread::sleep(Duration::from_nanos(due.max(GRAIN).min(NAP).0));
         }
         let end = MonotonicClock::SHARED.now().0;
-        progress(&self.progress(Nanos(end.saturating_sub(start))));
-        Ok(self.report((end - begin) as f64 / 1e9))
+        let elapsed = Nanos(end.saturating_sub(start));
+        progress(&self.progress(elapsed));
+        let reached = self.mix.peek().filter(|_| self.is_over(elapsed));
+        let unreached = reached.map_or(Nanos::ZERO, |reached| self.duration.saturating_sub(reached));
+        Ok(self.report((end - begin) as f64 / 1e9, unreached))
     }
 
-    /// Sends what has arrived at the sources by `now`.
-    fn send_due(&mut self, now: Nanos) -> Result<(), GeneratorError> {
+    /// Whether the run has had its time, and as much more as an arrival may be late.
+    fn is_over(&self, now: Nanos) -> bool {
+        now > self.duration.saturating_add(LATE)
+    }
+
+    /// Sends what has arrived at the sources by `now`, which is the time since `start`. Arrivals may come faster than they can be
+    /// counted, so it ends where `stop` is set or the run is over.
+    fn send_due(&mut self, start: u64, now: Nanos, stop: &AtomicBool) -> Result<(), GeneratorError> {
+        let mut left = STRIDE;
         while self.mix.peek().is_some_and(|at| at <= now)
             && let Some(event) = self.mix.next()
         {
+            left -= 1;
+            if left == 0 {
+                left = STRIDE;
+                let elapsed = MonotonicClock::SHARED.now().0.saturating_sub(start);
+                if stop.load(Ordering::Relaxed) || self.is_over(Nanos(elapsed)) {
+                    break;
+                }
+            }
             // Greedy sources were made timed ones: nothing but packets comes.
             let What::Packet { len } = event.what else { continue };
             let position = self.class_of[event.source as usize];
@@ -399,7 +427,7 @@ impl Generator {
         }
     }
 
-    fn report(&self, duration_s: f64) -> GeneratorReport {
+    fn report(&self, duration_s: f64, unreached: Nanos) -> GeneratorReport {
         let mut classes: Vec<ClassSent> = self
             .classes
             .iter()
@@ -415,7 +443,7 @@ impl Generator {
             })
             .collect();
         classes.sort_by_key(|class| class.class);
-        GeneratorReport { duration_s, run: self.run, classes }
+        GeneratorReport { duration_s, run: self.run, unreached_s: unreached.0 as f64 / 1e9, classes }
     }
 }
 

@@ -35,7 +35,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub struct ReceiverConfig {
     /// The interface to listen at.
     pub interface: String,
-    /// Names of classes, for the report; a class without a name is shown by its number.
+    /// Names of classes, for the report. Where there are any, no other classes are measured. Where there are none, classes are
+    /// shown by their numbers, and the first 65,536 are measured.
     pub names: BTreeMap<ClassId, String>,
     /// Clock for delays.
     pub clock: DelayClock,
@@ -155,7 +156,7 @@ impl Receiver {
         let length = u64::try_from(self.config.window.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
         let end = self.config.duration.map(|duration| begin.saturating_add(duration.as_nanos() as u64));
         let mut window = start;
-        let mut tally = Tally::new(self.config.clock, &self.config.spans);
+        let mut tally = Tally::new(self.config.clock, &self.config.spans, self.config.names.clone());
         let mut buffers = Buffers::new();
         loop {
             let now = MonotonicClock::SHARED.now().0;
@@ -180,7 +181,7 @@ impl Receiver {
         }
         let drops = packet_socket::take_drops(&self.socket).map_err(|source| system("PACKET_STATISTICS", source))?;
         let duration_s = (MonotonicClock::SHARED.now().0 - begin) as f64 / 1e9;
-        Ok(tally.report(&self.config.names, duration_s, drops))
+        Ok(tally.report(duration_s, drops))
     }
 }
 

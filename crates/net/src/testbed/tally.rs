@@ -8,8 +8,11 @@ use serde::Serialize;
 
 use crate::wire::frame::Stamp;
 
-/// Most classes that one receiver measures. Frames of further classes count as foreign.
+/// Most classes that one receiver counts. Frames of further classes are [`ReceiverReport::beyond_packets`]. A class takes under
+/// 400 B, all together under 26 MB.
 pub(crate) const MAX_CLASSES: usize = 65_536;
+/// So many classes, the first ones, have delays. Delays take 139 kB per class, all together 72 MB.
+pub(crate) const MAX_DELAYS: usize = 512;
 /// The longest delay that the histogram tells apart, in us; the shortest is 1 us.
 const MAX_DELAY_US: u64 = 60_000_000;
 
@@ -59,7 +62,7 @@ pub struct ClassReport {
     pub received_bytes: u64,
     /// Mean rate in bit/s from the first to the last frame of any class.
     pub rate_bps: f64,
-    /// Delays; absent if no frame had one that the clock can tell.
+    /// Delays; absent if no frame had one that the clock can tell, and for classes beyond the first 512.
     pub delay_s: Option<Delays>,
     /// Frames missing between the first and the last received of each run.
     pub lost_packets: u64,
@@ -80,6 +83,11 @@ pub struct ReceiverReport {
     pub classes: Vec<ClassReport>,
     /// Frames that the generator did not send.
     pub foreign_packets: u64,
+    /// Frames of classes that are not measured: of numbers that `names` does not have, where it has any, or of classes beyond
+    /// the first 65,536. Memory does not grow with them, whoever sends them.
+    pub beyond_packets: u64,
+    /// Classes that are counted without delays, because only the first 512 have them.
+    pub classes_without_delays: u64,
     /// Frames that the kernel dropped because this receiver was too slow: they are part of the loss and not the network's.
     pub socket_drops: u64,
     /// Per span of [`crate::testbed::receiver::ReceiverConfig::spans`] what was received of each class.
@@ -174,13 +182,14 @@ struct Class {
     duplicates: u64,
     reordered: u64,
     negative: u64,
-    delays: Histogram<u64>,
+    delays: Option<Histogram<u64>>,
     delay_sum_us: f64,
 }
 
 impl Class {
-    fn new(stamp: &Stamp) -> Self {
-        let delays = Histogram::new_with_bounds(1, MAX_DELAY_US, 3).expect("constant bounds are valid");
+    fn new(stamp: &Stamp, with_delays: bool) -> Self {
+        let delays =
+            with_delays.then(|| Histogram::new_with_bounds(1, MAX_DELAY_US, 3).expect("constant bounds are valid"));
         Self {
             total: Amount::default(),
             sequence: Sequence::new(stamp.run, stamp.sequence),
@@ -206,7 +215,9 @@ impl Class {
         }
         self.total.count(bytes);
         if let Ok(delay) = u64::try_from(delay_ns) {
-            self.delays.saturating_record((delay / 1000).max(1));
+            if let Some(delays) = &mut self.delays {
+                delays.saturating_record((delay / 1000).max(1));
+            }
             self.delay_sum_us += delay as f64 / 1e3;
         } else {
             self.negative += 1;
@@ -214,22 +225,24 @@ impl Class {
     }
 
     fn report(&self, class: ClassId, name: Option<&String>, seconds: f64) -> ClassReport {
-        let count = self.delays.len();
-        let quantile = |q| self.delays.value_at_quantile(q) as f64 / 1e6;
+        let delays = |delays: &Histogram<u64>| {
+            let quantile = |q| delays.value_at_quantile(q) as f64 / 1e6;
+            Delays {
+                min: delays.min() as f64 / 1e6,
+                mean: self.delay_sum_us / delays.len() as f64 / 1e6,
+                p50: quantile(0.5),
+                p99: quantile(0.99),
+                p999: quantile(0.999),
+                max: delays.max() as f64 / 1e6,
+            }
+        };
         ClassReport {
             name: name.cloned().unwrap_or_else(|| class.0.to_string()),
             class: class.0,
             received_packets: self.total.packets,
             received_bytes: self.total.bytes,
             rate_bps: rate_bps(self.total, seconds),
-            delay_s: (count > 0).then(|| Delays {
-                min: self.delays.min() as f64 / 1e6,
-                mean: self.delay_sum_us / count as f64 / 1e6,
-                p50: quantile(0.5),
-                p99: quantile(0.99),
-                p999: quantile(0.999),
-                max: self.delays.max() as f64 / 1e6,
-            }),
+            delay_s: self.delays.as_ref().filter(|delays| !delays.is_empty()).map(delays),
             lost_packets: self.lost_before + self.sequence.missing,
             duplicate_packets: self.duplicates,
             reordered_packets: self.reordered,
@@ -242,8 +255,11 @@ impl Class {
 #[derive(Debug)]
 pub(crate) struct Tally {
     clock: DelayClock,
+    /// Names of classes; where there are any, no others are measured.
+    names: BTreeMap<ClassId, String>,
     classes: BTreeMap<ClassId, Class>,
     foreign: u64,
+    beyond: u64,
     window: BTreeMap<ClassId, Amount>,
     spans: Vec<((u64, u64), BTreeMap<ClassId, Amount>)>,
     /// Arrivals never go far back, so the search for a span starts at the last one found.
@@ -253,11 +269,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(clock: DelayClock, spans: &[(u64, u64)]) -> Self {
+    pub(crate) fn new(clock: DelayClock, spans: &[(u64, u64)], names: BTreeMap<ClassId, String>) -> Self {
         Self {
             clock,
+            names,
             classes: BTreeMap::new(),
             foreign: 0,
+            beyond: 0,
             window: BTreeMap::new(),
             spans: spans.iter().map(|&span| (span, BTreeMap::new())).collect(),
             span: 0,
@@ -272,9 +290,14 @@ impl Tally {
             self.foreign += 1;
             return;
         };
-        if self.classes.len() >= MAX_CLASSES && !self.classes.contains_key(&stamp.class) {
-            self.foreign += 1;
-            return;
+        if !self.classes.contains_key(&stamp.class) {
+            let unnamed = !self.names.is_empty() && !self.names.contains_key(&stamp.class);
+            let count = self.classes.len();
+            if unnamed || count >= MAX_CLASSES {
+                self.beyond += 1;
+                return;
+            }
+            self.classes.insert(stamp.class, Class::new(&stamp, count < MAX_DELAYS));
         }
         let delay_ns = match self.clock {
             DelayClock::Monotonic => monotonic_ns.wrapping_sub(stamp.monotonic_ns) as i64,
@@ -283,7 +306,9 @@ impl Tally {
                 i64::from(((realtime_ns / 1000) as u32).wrapping_sub(stamp.realtime_us) as i32) * 1000
             }
         };
-        self.classes.entry(stamp.class).or_insert_with(|| Class::new(&stamp)).see(&stamp, bytes, delay_ns);
+        if let Some(class) = self.classes.get_mut(&stamp.class) {
+            class.see(&stamp, bytes, delay_ns);
+        }
         self.window.entry(stamp.class).or_default().count(bytes);
         self.first_ns.get_or_insert(monotonic_ns);
         self.last_ns = self.last_ns.max(monotonic_ns);
@@ -304,21 +329,18 @@ impl Tally {
         std::mem::take(&mut self.window)
     }
 
-    pub(crate) fn report(
-        self,
-        names: &BTreeMap<ClassId, String>,
-        duration_s: f64,
-        socket_drops: u64,
-    ) -> ReceiverReport {
+    pub(crate) fn report(self, duration_s: f64, socket_drops: u64) -> ReceiverReport {
         let seconds = self.first_ns.map_or(0.0, |first| self.last_ns.saturating_sub(first) as f64 / 1e9);
         ReceiverReport {
             duration_s,
             classes: self
                 .classes
                 .iter()
-                .map(|(&class, state)| state.report(class, names.get(&class), seconds))
+                .map(|(&class, state)| state.report(class, self.names.get(&class), seconds))
                 .collect(),
             foreign_packets: self.foreign,
+            beyond_packets: self.beyond,
+            classes_without_delays: self.classes.len().saturating_sub(MAX_DELAYS) as u64,
             socket_drops,
             spans: self.spans.into_iter().map(|(_, counts)| counts).collect(),
         }
@@ -337,12 +359,16 @@ mod tests {
         frame
     }
 
+    fn tally(clock: DelayClock, spans: &[(u64, u64)]) -> Tally {
+        Tally::new(clock, spans, BTreeMap::new())
+    }
+
     fn order_of(numbers: &[u32]) -> (u64, u64, u64, u64) {
-        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        let mut tally = tally(DelayClock::Monotonic, &[]);
         for &number in numbers {
             tally.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
         }
-        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        let report = tally.report(1.0, 0);
         let class = report.class(ClassId(3)).unwrap();
         (class.received_packets, class.lost_packets, class.reordered_packets, class.duplicate_packets)
     }
@@ -364,19 +390,20 @@ mod tests {
 
     #[test]
     fn a_new_run_is_not_disorder() {
-        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        let mut tally = tally(DelayClock::Monotonic, &[]);
         for (run, number) in [(1, 0), (1, 1), (1, 4), (2, 0), (2, 1), (2, 3)] {
             tally.see(&frame(run, 3, number, 0, 0), 64, 1000, 0);
         }
-        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        let report = tally.report(1.0, 0);
         let class = &report.classes[0];
         assert_eq!((class.lost_packets, class.reordered_packets, class.duplicate_packets), (3, 0, 0));
     }
 
     #[test]
     fn delays_are_those_of_the_clock_chosen() {
-        let mut monotonic = Tally::new(DelayClock::Monotonic, &[]);
-        let mut realtime = Tally::new(DelayClock::Realtime, &[]);
+        let names = || BTreeMap::from([(ClassId(3), "A1".to_owned())]);
+        let mut monotonic = Tally::new(DelayClock::Monotonic, &[], names());
+        let mut realtime = Tally::new(DelayClock::Realtime, &[], names());
         let now_us: u64 = (7 << 32) + 100;
         for (number, delay_us) in (0..1000).map(|number| (number, 100 + u64::from(number))) {
             // The sender's 32 bits of microseconds wrapped between sending and receiving.
@@ -385,7 +412,7 @@ mod tests {
             realtime.see(&sent, 1000, 0, now_us * 1000);
         }
         for (tally, factor) in [(monotonic, 2.0), (realtime, 1.0)] {
-            let report = tally.report(&BTreeMap::from([(ClassId(3), "A1".to_owned())]), 1.0, 7);
+            let report = tally.report(1.0, 7);
             let delay = report.classes[0].delay_s.unwrap();
             let close = |value: f64, us: f64| (value / (us * factor / 1e6) - 1.0).abs() < 0.002;
             assert!(close(delay.min, 100.0) && close(delay.mean, 599.5) && close(delay.max, 1099.0), "{delay:?}");
@@ -396,30 +423,51 @@ mod tests {
 
     #[test]
     fn frames_from_the_future_are_counted_and_not_measured() {
-        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        let mut tally = tally(DelayClock::Monotonic, &[]);
         tally.see(&frame(1, 3, 0, 2000, 0), 64, 1000, 0);
-        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        let report = tally.report(1.0, 0);
         assert_eq!((report.classes[0].negative_delays, report.classes[0].delay_s), (1, None));
     }
 
     #[test]
     fn foreign_frames_are_counted_and_ignored() {
-        let mut tally = Tally::new(DelayClock::Monotonic, &[]);
+        let mut tally = tally(DelayClock::Monotonic, &[]);
         tally.see(&[0; 60], 60, 1, 1);
         tally.see(&[], 0, 1, 1);
-        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        let report = tally.report(1.0, 0);
         assert_eq!((report.foreign_packets, report.classes.len()), (2, 0));
     }
 
     #[test]
+    fn no_number_of_classes_that_a_stranger_makes_up_takes_more_than_the_stated_memory() {
+        let named = [ClassId(7), ClassId(150_000)].map(|class| (class, class.0.to_string()));
+        for names in [BTreeMap::new(), BTreeMap::from(named)] {
+            let (most, known) = if names.is_empty() { (MAX_CLASSES, false) } else { (2, true) };
+            let mut tally = Tally::new(DelayClock::Monotonic, &[], names);
+            for class in 0..200_000 {
+                tally.see(&frame(1, class, 0, 0, 0), 64, 1000, 0);
+            }
+            assert_eq!((tally.classes.len(), tally.window.len()), (most, most));
+            let histograms = tally.classes.values().filter_map(|class| class.delays.as_ref());
+            let bytes: usize = histograms.map(|delays| delays.distinct_values() * size_of::<u64>()).sum();
+            assert!(bytes <= 72_000_000 && most * size_of::<Class>() < 26_000_000, "{bytes}, {}", size_of::<Class>());
+            let report = tally.report(1.0, 0);
+            assert_eq!((report.beyond_packets, report.foreign_packets), (200_000 - most as u64, 0));
+            assert_eq!(report.classes_without_delays, most.saturating_sub(MAX_DELAYS) as u64);
+            // What has a name is measured, whatever came before it.
+            assert_eq!(report.class(ClassId(150_000)).is_some_and(|class| class.delay_s.is_some()), known);
+        }
+    }
+
+    #[test]
     fn each_frame_counts_in_the_span_it_arrives_in() {
-        let mut tally = Tally::new(DelayClock::Monotonic, &[(100, 200), (200, 300), (400, 500)]);
+        let mut tally = tally(DelayClock::Monotonic, &[(100, 200), (200, 300), (400, 500)]);
         for (number, at) in [99, 100, 199, 200, 250, 299, 300, 399, 450, 500].into_iter().enumerate() {
             tally.see(&frame(1, 3, number as u32, 0, 0), 1000, at, 0);
         }
         assert_eq!(tally.take_window()[&ClassId(3)], Amount { packets: 10, bytes: 10_000 });
         assert!(tally.take_window().is_empty());
-        let report = tally.report(&BTreeMap::new(), 1.0, 0);
+        let report = tally.report(1.0, 0);
         let packets: Vec<u64> = report.spans.iter().map(|span| span[&ClassId(3)].packets).collect();
         assert_eq!(packets, [2, 3, 1]);
         assert_eq!(report.classes[0].rate_bps, 10_000.0 * 8.0 / 401e-9);

@@ -1,17 +1,16 @@
 //! Virtual cables: pairs of virtual Ethernet interfaces, laid without any external program.
 //!
-//! Two rtnetlink messages are all that is needed, so they are written by hand here and not through a netlink library. Their
-//! layout is in rtnetlink(7) and `linux/if_link.h`.
+//! Two rtnetlink messages are all that is needed.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
 
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::ethtool::{self, Offload};
-use crate::io::sys;
+use crate::io::netlink::{INTERFACE_HEADER, NETLINK_HEADER, acknowledgement, address, attribute, request};
+use crate::io::{netlink, sys};
 
 /// Largest IP packet of both ends in bytes; the Ethernet header comes on top.
 const MTU: u32 = 1500;
@@ -33,9 +32,6 @@ const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
-
-const NETLINK_HEADER: usize = 16;
-const INTERFACE_HEADER: usize = 16;
 
 /// Lays virtual cables, each between two new interfaces of these names, and returns when all of them carry frames. Each end
 /// has one queue each way, so that frames stay in order, and no offloads.
@@ -80,14 +76,6 @@ fn new_pair_message(name: &str, peer: &str) -> Vec<u8> {
     message
 }
 
-/// Fills in the header of a message that is otherwise complete.
-fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
-    let length = message.len() as u32;
-    message[0..4].copy_from_slice(&length.to_ne_bytes());
-    message[4..6].copy_from_slice(&kind.to_ne_bytes());
-    message[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
-}
-
 fn push_interface(message: &mut Vec<u8>, name: &str) {
     let mut text = name.as_bytes().to_vec();
     text.push(0);
@@ -113,38 +101,6 @@ fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// Sends one rtnetlink request and waits for the answer.
-fn request(message: &[u8]) -> io::Result<Vec<u8>> {
-    let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
-    // SAFETY: the buffer is readable for its length; an unbound netlink socket sends to the kernel.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // More than all attributes of one interface take; what is cut off is not read.
-    let mut answer = vec![0u8; 32_768];
-    // SAFETY: the buffer is writable for its length.
-    let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
-    if received < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    answer.truncate(received as usize);
-    Ok(answer)
-}
-
-/// What an `NLMSG_ERROR` message says: its code is 0 for success and a negative error number otherwise.
-fn acknowledgement(answer: &[u8]) -> io::Result<()> {
-    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
-    let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
-    match (kind, code) {
-        (Some(kind), Some(0)) if kind == libc::NLMSG_ERROR as u16 => Ok(()),
-        (Some(kind), Some(code)) if kind == libc::NLMSG_ERROR as u16 => {
-            Err(io::Error::from_raw_os_error(code.saturating_neg()))
-        }
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink gave no acknowledgement")),
-    }
-}
-
 /// Waits until the interface carries frames: after it and its peer were set up, the kernel still drops what is sent until it
 /// has noticed the cable, a few milliseconds later.
 fn wait_until_running(name: &str) -> io::Result<()> {
@@ -162,26 +118,8 @@ fn wait_until_running(name: &str) -> io::Result<()> {
 
 /// Name of the interface's queueing discipline: `noop` as long as it drops everything.
 fn queueing_discipline(name: &str) -> io::Result<Vec<u8>> {
-    let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
-    message[NETLINK_HEADER + 4..NETLINK_HEADER + 8].copy_from_slice(&sys::interface_index(name)?.to_ne_bytes());
-    address(&mut message, libc::RTM_GETLINK, libc::NLM_F_REQUEST);
-    let answer = request(&message)?;
+    let answer = netlink::link(sys::interface_index(name)?)?;
     attribute(&answer, IFLA_QDISC)
         .map(|value| value.strip_suffix(b"\0").unwrap_or(value).to_vec())
         .ok_or_else(|| acknowledgement(&answer).err().unwrap_or_else(|| io::Error::from(io::ErrorKind::InvalidData)))
-}
-
-/// The value of the attribute `kind` of a message about an interface.
-fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
-    let mut rest = message.get(NETLINK_HEADER + INTERFACE_HEADER..)?;
-    loop {
-        let (&length, tail) = rest.split_first_chunk::<2>()?;
-        let (&found, _) = tail.split_first_chunk::<2>()?;
-        let length = usize::from(u16::from_ne_bytes(length));
-        let value = rest.get(4..length)?;
-        if u16::from_ne_bytes(found) == kind {
-            return Some(value);
-        }
-        rest = rest.get(length.next_multiple_of(4)..)?;
-    }
 }

@@ -1,4 +1,4 @@
-//! The Internet checksum (RFC 1071).
+//! The Internet checksum (RFC 1071), and SCTP's CRC32c (RFC 9260, Appendix A).
 
 /// The one's complement sum of `bytes` and `sum`. Bytes are summed in pairs; a last one alone counts as the first of a pair.
 /// There may be up to 2^32 bytes.
@@ -16,11 +16,23 @@ pub(crate) fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// Sums `bytes` from `start` on and puts the checksum at `offset` after `start`, where the sender has left the sum of the
-/// pseudo-header. Returns whether those places are inside the packet. If not, nothing is changed.
-pub(crate) fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
+/// Where SCTP's header has its checksum. No other protocol has one there, so the place tells which kind is asked for.
+const SCTP_OFFSET: u16 = 8;
+
+/// Computes the checksum of `bytes` from `start` on and puts it at `offset` after `start`. There the sender has left the sum of the
+/// pseudo-header, or for SCTP, which has none, anything. Returns whether those places are inside the packet. If not, nothing is
+/// changed.
+#[must_use]
+pub fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
     let Some(covered) = bytes.get_mut(usize::from(start)..) else { return false };
     let place = usize::from(offset);
+    if offset == SCTP_OFFSET {
+        let Some(field) = covered.get_mut(place..place + 4) else { return false };
+        field.fill(0);
+        let crc = crc32c(covered);
+        covered[place..place + 4].copy_from_slice(&crc.to_le_bytes());
+        return true;
+    }
     if place + 2 > covered.len() {
         return false;
     }
@@ -33,9 +45,50 @@ pub(crate) fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
     true
 }
 
+/// The CRC of `bytes` that SCTP and iSCSI use: Castagnoli's polynomial, the lowest bit first.
+fn crc32c(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let mut crc = byte as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                crc = crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
+                bit += 1;
+            }
+            table[byte] = crc;
+            byte += 1;
+        }
+        table
+    };
+    !bytes.iter().fold(!0, |crc, &byte| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sctp_gets_its_own_checksum_over_the_whole_packet() {
+        // The check value of CRC-32C, and those of RFC 3720, Appendix B.4.
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(&[0; 32]).to_le_bytes(), [0xaa, 0x36, 0x91, 0x8a]);
+        assert_eq!(crc32c(&[0xff; 32]).to_le_bytes(), [0x43, 0xab, 0xa8, 0x62]);
+        // Ports, tag, something in the checksum's place, and an INIT ACK's beginning.
+        let mut packet = vec![0xee; 34];
+        packet.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4, 9, 9, 9, 9, 2, 0, 0, 20, 7, 7, 7, 7]);
+        let before = packet.clone();
+        assert!(complete(&mut packet, 34, 8));
+        let mut zeroed = before[34..].to_vec();
+        zeroed[8..12].fill(0);
+        assert_eq!(packet[42..46], crc32c(&zeroed).to_le_bytes());
+        assert_eq!((&packet[..42], &packet[46..]), (&before[..42], &before[46..]));
+        // Three of the four bytes are not enough.
+        let mut short = before[..45].to_vec();
+        assert!(!complete(&mut short, 34, 8));
+        assert_eq!(short, before[..45]);
+    }
 
     #[test]
     fn an_unfinished_checksum_is_completed_from_the_pseudo_header_left_in_its_place() {

@@ -95,7 +95,7 @@ fn ip_header(bytes: &[u8]) -> Option<(usize, u8)> {
 
 /// Whether the frame in `bytes` is an IP packet that has ECT or CE.
 #[must_use]
-pub(crate) fn is_ecn_capable(bytes: &[u8]) -> bool {
+pub fn is_ecn_capable(bytes: &[u8]) -> bool {
     match ip_header(bytes) {
         Some((at, 4)) => bytes[at + 1] & CE != 0,
         Some((at, _)) => bytes[at + 1] >> 4 & CE != 0,
@@ -105,11 +105,13 @@ pub(crate) fn is_ecn_capable(bytes: &[u8]) -> bool {
 
 /// Sets CE in the frame in `bytes` if it [`is_ecn_capable`], and brings IPv4's checksum up to date. Returns whether
 /// it is.
-pub(crate) fn mark_congestion(bytes: &mut [u8]) -> bool {
+pub fn mark_congestion(bytes: &mut [u8]) -> bool {
     if !is_ecn_capable(bytes) {
         return false;
     }
     match ip_header(bytes) {
+        // Nothing changes, and a checksum of all ones would become one of zeros below.
+        Some((at, 4)) if bytes[at + 1] & CE == CE => {}
         Some((at, 4)) => {
             let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
             bytes[at + 1] |= CE;
@@ -200,6 +202,15 @@ mod tests {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1).unwrap()));
         tree.add(ClassId::ROOT, ClassConfig { queue, ecn, ..ClassConfig::default() }).unwrap();
         Labels::new(&tree.build().unwrap())
+    }
+
+    #[test]
+    fn a_frame_that_has_ce_already_is_left_as_it_is_whatever_its_checksum() {
+        let mut bytes = frame(false, 1, CE, 9, 7);
+        bytes[28..30].fill(0xff);
+        let before = bytes.clone();
+        assert!(mark_congestion(&mut bytes));
+        assert_eq!(bytes, before);
     }
 
     #[test]

@@ -57,6 +57,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         Labels::new(&tree),
         Overhead::NONE,
         EdgeCounters::new(tree.len(), tree.leaves()),
+        QueueLengths::new(&tree),
         reverse,
     );
     Bench {
@@ -95,6 +96,9 @@ impl Bench {
         let (totals, balanced) = GatewayStats::total(&classes);
         assert!(balanced, "{classes:?}");
         assert!(data_path.pool_agrees(scheduler.backlog().packets));
+        for &leaf in tree.leaves() {
+            assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets);
+        }
         assert_eq!(scheduler.check_invariants(), Ok(()));
         (classes, totals.map(|amount| amount.packets))
     }
@@ -163,7 +167,7 @@ fn a_busy_output_holds_frames_back_and_loses_none() {
         assert!(bench.data_path.outgoing_packets() <= 1);
     }
     assert_eq!(bench.totals(), [12, 3, 0, 9]);
-    assert!(bench.data_path.output_busy > 0 && !bench.data_path.is_flushed());
+    assert!(bench.data_path.onward.busy > 0 && !bench.data_path.is_flushed());
     bench.data_path.output.room = None;
     for _ in 0..20 {
         bench.turn(now);
@@ -208,8 +212,8 @@ fn the_other_direction_passes_unshaped_and_waits_for_a_busy_input() {
     let frames: Vec<_> = (0..200).map(|n| frame(9, n, 1400)).collect();
     bench.data_path.output.incoming.extend(frames.clone());
     bench.data_path.input.room = Some(100);
-    for _ in 0..10 {
-        bench.turn(0);
+    for millis in 0..10 {
+        bench.turn(millis * 1_000_000);
     }
     let stats = bench.data_path.reverse_stats().unwrap();
     assert_eq!((stats.sent.packets, stats.dropped.packets), (100, 0));
@@ -217,8 +221,8 @@ fn the_other_direction_passes_unshaped_and_waits_for_a_busy_input() {
     assert!(stats.waiting.packets <= BATCH as u64, "{stats:?}");
     assert_eq!(bench.data_path.output.incoming.len() as u64, 100 - stats.waiting.packets);
     bench.data_path.input.room = None;
-    for _ in 0..10 {
-        bench.turn(0);
+    for millis in 10..20 {
+        bench.turn(millis * 1_000_000);
     }
     assert_eq!(bench.data_path.input.sent, frames);
     assert_eq!(bench.totals(), [0; 4]);
@@ -258,6 +262,52 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
 }
 
 #[test]
+fn a_class_within_its_share_loses_nothing_while_another_floods_the_kernels_buffer() {
+    for scheduler in ["hls", "drr", "htb"] {
+        let mut bench = bench(scheduler, false);
+        bench.data_path.input.buffer = Some(2000);
+        // The link takes one frame per turn. One class sends a frame in every fifth turn. The other sends 400 short ones in every
+        // turn, more than six batches.
+        for millis in 0..500u32 {
+            for n in 0..400 {
+                if n == 200 && millis % 5 == 0 {
+                    bench.data_path.input.arrive(frame(5001, millis / 5, 100));
+                }
+                bench.data_path.input.arrive(frame(5002, 400 * millis + n, 64));
+            }
+            bench.turn(u64::from(millis) * 1_000_000);
+        }
+        let waiting = bench.data_path.input.incoming.len();
+        bench.totals();
+        let (classes, _) = bench.classes();
+        let (calm, flood) = (&classes[0], &classes[1]);
+        assert_eq!(bench.data_path.input.overflow, 0, "{scheduler}");
+        assert!(waiting < 2000, "{scheduler}: {waiting}");
+        assert_eq!(calm.dropped.packets, 0, "{scheduler}: {calm:?}");
+        assert!(calm.sent.packets >= 90, "{scheduler}: {calm:?}");
+        assert!(flood.dropped_by_reason["shed"].packets > 100_000, "{scheduler}: {flood:?}");
+        // What it still gets is what is left of the link.
+        assert!(flood.sent.packets >= 399, "{scheduler}: {flood:?}");
+    }
+}
+
+#[test]
+fn nothing_is_shed_while_the_kernel_has_room() {
+    let mut bench = bench("hls", false);
+    bench.data_path.input.buffer = Some(2000);
+    // Bursts that fill the queue, but no more than a quarter of the kernel's buffer at once.
+    for millis in 0..50u32 {
+        if millis % 10 == 0 {
+            (0..400).for_each(|n| bench.data_path.input.arrive(frame(5002, 400 * millis + n, 64)));
+        }
+        bench.turn(u64::from(millis) * 1_000_000);
+    }
+    let (classes, _) = bench.classes();
+    assert!(classes[1].dropped_by_reason.contains_key("queue_packets"), "{classes:?}");
+    assert!(!classes[1].dropped_by_reason.contains_key("shed"), "{classes:?}");
+}
+
+#[test]
 fn an_interface_that_goes_away_ends_the_turn_with_everything_accounted_for() {
     let mut bench = bench("hls", true);
     bench.data_path.input.incoming.extend((0..8).map(|n| frame(5002, n, 1000)));
@@ -293,8 +343,8 @@ fn an_interface_that_owns_all_it_may_is_busy_until_it_gives_back() {
     bench.data_path.output.incoming.extend(frames.clone());
     let most = VirtualLink::MOST_OWNED as usize;
     let mut owned = Vec::new();
-    for _ in 0..60 {
-        bench.turn(0);
+    for millis in 0..60 {
+        bench.turn(millis * 1_000_000);
         bench.totals();
         owned.push(bench.check_owners());
     }
@@ -314,7 +364,11 @@ fn an_end_takes_back_what_interfaces_own_and_what_waits_for_them() {
     for millis in 0..20 {
         bench.turn(millis * 1_000_000);
     }
-    assert!(bench.data_path.is_sending() && bench.data_path.is_back_waiting() && !bench.data_path.is_flushed());
+    assert!(
+        bench.data_path.is_sending()
+            && bench.data_path.retry_at(Nanos::ZERO).is_some()
+            && !bench.data_path.is_flushed()
+    );
     let pool = &mut bench.data_path.pool;
     bench.driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| pool.give_back(packet.handle as u32));
     assert!(bench.data_path.release());

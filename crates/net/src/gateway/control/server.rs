@@ -1,0 +1,187 @@
+//! The serving side: one thread, many connections, none of which it ever waits for.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::{ANSWER, PATIENCE, Reply, Request};
+use crate::gateway::remote::{Remote, RemoteError, Ticket};
+use crate::io::sys;
+
+/// Longest request in bytes.
+pub(super) const LONGEST_LINE: usize = 64 * 1024;
+/// Most connections at once.
+const MAX_CLIENTS: usize = 32;
+/// Longest wait, in ms, until the server looks whether it is to end.
+const NAP_MS: i32 = 20;
+/// The same while an answer of the data thread is due.
+const SHORT_NAP_MS: i32 = 1;
+/// Steps that one connection may take before the next has its turn.
+const STEPS: u32 = 8;
+
+/// Serves until `stop` is set.
+pub(super) fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool) {
+    let mut clients: Vec<Client> = Vec::with_capacity(MAX_CLIENTS);
+    while !stop.load(Ordering::Relaxed) {
+        let mut polls: Vec<libc::pollfd> = clients.iter().map(Client::waits_for).collect();
+        polls.push(libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+        let asked = clients.iter().any(|client| client.asked.is_some());
+        // An error would be a signal; then it looks again.
+        let _ = sys::poll(&mut polls, if asked { SHORT_NAP_MS } else { NAP_MS });
+        for _ in 0..MAX_CLIENTS {
+            let Ok((stream, _)) = listener.accept() else { break };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if clients.len() == MAX_CLIENTS
+                && let Some(first) = (0..clients.len()).min_by_key(|&client| clients[client].deadline)
+            {
+                clients.swap_remove(first);
+            }
+            clients.push(Client::new(stream));
+        }
+        // Whatever goes wrong with one client ends that client's connection alone.
+        clients.retain_mut(|client| client.go_on(remote).unwrap_or(false));
+    }
+}
+
+/// One connection.
+struct Client {
+    stream: UnixStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    written: usize,
+    /// A question to the data thread, and until when it may answer.
+    asked: Option<(Ticket, Instant)>,
+    /// When the connection is closed, if the client has not done its part by then.
+    deadline: Instant,
+    /// Nothing more will be read.
+    ending: bool,
+}
+
+impl Client {
+    fn new(stream: UnixStream) -> Self {
+        Self {
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            written: 0,
+            asked: None,
+            deadline: Instant::now() + PATIENCE,
+            ending: false,
+        }
+    }
+
+    /// What it waits for. A client that waits for the data thread waits for nothing of its own.
+    fn waits_for(&self) -> libc::pollfd {
+        let events = match (&self.asked, self.output.is_empty()) {
+            (Some(_), _) => 0,
+            (None, true) => libc::POLLIN,
+            (None, false) => libc::POLLOUT,
+        };
+        let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
+        libc::pollfd { fd, events, revents: 0 }
+    }
+
+    /// Does what can be done without waiting. Returns whether the connection stays.
+    fn go_on(&mut self, remote: &Remote) -> io::Result<bool> {
+        let now = Instant::now();
+        for _ in 0..STEPS {
+            if let Some((ticket, until)) = self.asked {
+                match remote.answer(ticket) {
+                    Some(Ok(stats)) => self.reply(&Reply { ok: true, error: None, stats: Some((*stats).clone()) }),
+                    Some(Err(error)) => self.reply(&Reply::refusal(error.to_string())),
+                    None if now >= until => {
+                        self.reply(&Reply::refusal(RemoteError::Timeout { waited: ANSWER }.to_string()))
+                    }
+                    None => return Ok(true),
+                }
+            }
+            let waits = if self.output.is_empty() { !self.read(remote)? } else { !self.write()? };
+            if self.ending && self.output.is_empty() && self.asked.is_none() {
+                return Ok(false);
+            }
+            if waits {
+                return Ok(now < self.deadline);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads on, and answers a request that is whole. Returns whether anything came.
+    fn read(&mut self, remote: &Remote) -> io::Result<bool> {
+        if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
+            let rest = self.input.split_off(end + 1);
+            let line = std::mem::replace(&mut self.input, rest);
+            self.request(&line, remote);
+            return Ok(true);
+        }
+        if self.input.len() >= LONGEST_LINE {
+            self.ending = true;
+            self.reply(&Reply::refusal(format!("a request is a line of at most {LONGEST_LINE} bytes")));
+            return Ok(true);
+        }
+        let mut part = [0; 4096];
+        let most = part.len().min(LONGEST_LINE - self.input.len());
+        match self.stream.read(&mut part[..most]) {
+            Ok(0) => {
+                self.ending = true;
+                let line = std::mem::take(&mut self.input);
+                if !line.is_empty() {
+                    self.request(&line, remote);
+                }
+                Ok(true)
+            }
+            Ok(length) => {
+                self.input.extend(&part[..length]);
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes on. Returns whether anything went.
+    fn write(&mut self) -> io::Result<bool> {
+        match self.stream.write(&self.output[self.written..]) {
+            Ok(length) => self.written += length,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        if self.written == self.output.len() {
+            (self.output, self.written) = (Vec::new(), 0);
+            self.deadline = Instant::now() + PATIENCE;
+        }
+        Ok(true)
+    }
+
+    fn request(&mut self, line: &[u8], remote: &Remote) {
+        let request: Request = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(error) => {
+                self.reply(&Reply::refusal(format!("not a request such as {{\"cmd\": \"stats\"}}: {error}")));
+                return;
+            }
+        };
+        match request.cmd.as_str() {
+            "stats" => {
+                let until = Instant::now() + ANSWER;
+                self.asked = Some((remote.ask(), until));
+                self.deadline = until + PATIENCE;
+            }
+            other => self.reply(&Reply::refusal(format!("unknown command {other:?}; there is: stats"))),
+        }
+    }
+
+    fn reply(&mut self, reply: &Reply) {
+        self.asked = None;
+        self.output = serde_json::to_vec(reply).unwrap_or_default();
+        self.output.push(b'\n');
+        self.written = 0;
+        self.deadline = Instant::now() + PATIENCE;
+    }
+}

@@ -1,0 +1,196 @@
+//! The sending side of one interface: when it is tried again after it took nothing, and when a frame that it does not take is
+//! given up.
+//!
+//! A kernel says `ENOBUFS` both where an interface is full for a moment and where its driver will never take this one frame,
+//! such as one that the other end of a cable is too small for. A full interface is worth waiting for. One frame that is never
+//! taken must not stop those behind it. The two are told apart by time and by what happens next:
+//!
+//! * A frame that is refused is tried again for the patience, [`PATIENCE`] at first. Then it is dropped and counted.
+//! * If the interface took other frames since the last drop, it was that frame and not the interface. The patience for the
+//!   next one is a quarter, and none once that is less than [`BUSY_RETRY`]. So a stream of such frames costs the others little.
+//! * If a refused frame is taken later, or more than [`ROW`] frames in a row are given up, it was the interface. The patience is
+//!   whole again.
+//! * Most frames that are never taken are too long for the other end. So while no frame as long as the shortest that was given up
+//!   has been taken, and shorter ones have, frames of that length and longer ones are given up at once, in a row or not.
+//!
+//! An interface without carrier, such as one whose cable is unplugged, takes nothing. No frame is given up for that: frames wait
+//! until there is carrier, and the queues behind them fill.
+
+use std::io;
+use std::ops::Range;
+
+use fairlink_core::Nanos;
+
+use crate::io::backend::{Backend, BackendError, Rest, Sent};
+use crate::io::frame_pool::FramePool;
+
+/// A busy interface is tried again after this time at first, then after twice that, and so on.
+pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
+/// Longest time between two tries of an interface that has carrier.
+const LONGEST_RETRY: Nanos = Nanos::from_millis(1);
+/// Longest time between two tries of an interface without carrier.
+const LONGEST_CARRIER_RETRY: Nanos = Nanos::from_millis(20);
+/// Longest time that one frame which an interface refuses holds up those behind it.
+pub(crate) const PATIENCE: Nanos = Nanos::from_millis(5);
+
+/// Frames given up in a row beyond which it is the interface that takes nothing.
+const ROW: u32 = 8;
+
+/// What became of frames that were offered to an interface, by their places among them.
+pub(crate) enum Outcome {
+    /// It has accepted these.
+    Accepted(Range<usize>),
+    /// It never takes this one, which goes back to the pool.
+    Refused(usize, io::Error),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    /// When the frame in front was refused first.
+    refused_since: Option<Nanos>,
+    patience: Nanos,
+    /// Frames given up since one was accepted.
+    row: u32,
+    /// The shortest frame given up, in bytes, while no frame of that length or longer has been accepted.
+    too_long: Option<u32>,
+    /// Whether shorter ones have been accepted since.
+    proved: bool,
+    pause: Nanos,
+    retry_at: Nanos,
+    carrier: bool,
+    /// Times that frames had to wait for the interface.
+    pub(crate) busy: u64,
+}
+
+impl Default for Outlet {
+    fn default() -> Self {
+        Self {
+            refused_since: None,
+            patience: PATIENCE,
+            row: 0,
+            too_long: None,
+            proved: false,
+            pause: BUSY_RETRY,
+            retry_at: Nanos::ZERO,
+            carrier: true,
+            busy: 0,
+        }
+    }
+}
+
+impl Outlet {
+    /// When the interface is to be tried again. It is in the past where nothing waits.
+    pub(crate) fn retry_at(&self) -> Nanos {
+        self.retry_at
+    }
+
+    /// Whether frames wait because the interface has no carrier.
+    pub(crate) fn waits_for_carrier(&self) -> bool {
+        !self.carrier
+    }
+
+    /// Offers `frames` to `backend` in order, until it is busy or gone, and tells `account` what became of them. Returns how
+    /// many were accepted or refused.
+    pub(crate) fn offer(
+        &mut self,
+        now: Nanos,
+        backend: &mut impl Backend,
+        pool: &mut FramePool,
+        frames: &[u32],
+        mut account: impl FnMut(&FramePool, Outcome),
+    ) -> (usize, Option<BackendError>) {
+        let mut done = 0;
+        let mut gone = None;
+        self.retry_at = Nanos::ZERO;
+        while done < frames.len() {
+            let Sent { accepted, rest } = match backend.send(pool, &frames[done..]) {
+                Ok(sent) => sent,
+                Err(error) => {
+                    gone = Some(error);
+                    break;
+                }
+            };
+            if accepted > 0 {
+                account(pool, Outcome::Accepted(done..done + accepted));
+                let longest = frames[done..done + accepted].iter().map(|&frame| pool.info(frame).len).max();
+                done += accepted;
+                self.took(longest.unwrap_or(0));
+            }
+            if done == frames.len() {
+                break;
+            }
+            let reason = match rest {
+                Rest::Busy => {
+                    self.pause(now, LONGEST_RETRY);
+                    break;
+                }
+                Rest::Unwilling(reason) => {
+                    let since = *self.refused_since.get_or_insert(now);
+                    let len = pool.info(frames[done]).len;
+                    self.carrier = backend.has_carrier();
+                    if !self.carrier || now.saturating_sub(since) < self.patience(len) {
+                        self.pause(now, if self.carrier { LONGEST_RETRY } else { LONGEST_CARRIER_RETRY });
+                        break;
+                    }
+                    self.give_up(len);
+                    reason
+                }
+                Rest::Refused(reason) => reason,
+            };
+            self.refused_since = None;
+            account(pool, Outcome::Refused(done, reason));
+            pool.give_back(frames[done]);
+            done += 1;
+        }
+        // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
+        backend.reclaim(pool);
+        (done, gone)
+    }
+
+    fn patience(&self, len: u32) -> Nanos {
+        if self.proved && self.too_long.is_some_and(|shortest| len >= shortest) {
+            Nanos::ZERO
+        } else if self.row >= ROW {
+            PATIENCE
+        } else {
+            self.patience
+        }
+    }
+
+    fn took(&mut self, longest: u32) {
+        if self.refused_since.take().is_some() {
+            self.patience = PATIENCE;
+        }
+        match self.too_long {
+            Some(shortest) if longest < shortest => self.proved = true,
+            _ => (self.too_long, self.proved) = (None, false),
+        }
+        self.row = 0;
+        self.carrier = true;
+        self.pause = BUSY_RETRY;
+    }
+
+    fn give_up(&mut self, len: u32) {
+        self.patience = match Nanos(self.patience.0 / 4) {
+            _ if self.row >= ROW => PATIENCE,
+            _ if self.row > 0 => self.patience,
+            shorter if shorter < BUSY_RETRY => Nanos::ZERO,
+            shorter => shorter,
+        };
+        self.row += 1;
+        if self.too_long.is_none_or(|shortest| len < shortest) {
+            (self.too_long, self.proved) = (Some(len), false);
+        }
+    }
+
+    fn pause(&mut self, now: Nanos, longest: Nanos) {
+        self.busy += 1;
+        self.pause = self.pause.min(longest);
+        self.retry_at = now.saturating_add(self.pause);
+        self.pause = Nanos(self.pause.0 * 2).min(longest);
+    }
+}
+
+#[cfg(test)]
+mod tests;

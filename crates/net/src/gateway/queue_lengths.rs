@@ -1,0 +1,56 @@
+//! How many packets of each class the scheduler has, as the data path sees them come and go. It tells which classes have long
+//! queues without asking the scheduler, which the data path does not own.
+
+use fairlink_core::{ClassId, Hierarchy};
+
+/// A queue is long from so many packets on, or from half of its limit where that is less. A class that sends less than its share
+/// has a few packets waiting, and a class that sends more has as many as its queue takes.
+const LONG: u32 = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct QueueLengths {
+    /// By class: packets with the scheduler, and from how many on that is long.
+    classes: Vec<(u32, u32)>,
+}
+
+impl QueueLengths {
+    /// Empty queues of the leaves of `tree`.
+    pub(crate) fn new(tree: &Hierarchy) -> Self {
+        let mut classes = vec![(0, LONG); tree.len()];
+        for &leaf in tree.leaves() {
+            classes[leaf.index()].1 = LONG.min(tree.config(leaf).limits.packets / 2).max(1);
+        }
+        Self { classes }
+    }
+
+    /// A packet of `class` is given to the scheduler.
+    #[inline]
+    pub(crate) fn entered(&mut self, class: ClassId) {
+        self.classes[class.index()].0 += 1;
+    }
+
+    /// A packet of `class` has come back from the scheduler, to be sent or dropped.
+    #[inline]
+    pub(crate) fn left(&mut self, class: ClassId) {
+        self.classes[class.index()].0 -= 1;
+    }
+
+    /// Whether the queue of `class` is long.
+    #[inline]
+    pub(crate) fn is_long(&self, class: ClassId) -> bool {
+        let (packets, long) = self.classes[class.index()];
+        packets >= long
+    }
+
+    /// Memory in bytes; it never grows.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.classes.capacity() * size_of::<(u32, u32)>()
+    }
+
+    /// Packets of `class` with the scheduler.
+    #[cfg(test)]
+    pub(crate) fn packets(&self, class: ClassId) -> u64 {
+        u64::from(self.classes[class.index()].0)
+    }
+}

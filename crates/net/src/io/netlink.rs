@@ -1,0 +1,95 @@
+//! What rtnetlink says of an interface. The few messages that are needed are written by hand here and not through a netlink
+//! library. Their layout is in rtnetlink(7) and `linux/if_link.h`.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use crate::io::sys;
+
+pub(crate) const NETLINK_HEADER: usize = 16;
+pub(crate) const INTERFACE_HEADER: usize = 16;
+
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINK_NETNSID: u16 = 37;
+
+/// How an interface hangs together with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relations {
+    /// Index of the bridge, bond or the like that it is a port of.
+    pub(crate) master: Option<i32>,
+    /// Index of the interface in this network namespace that it is joined to: the other end of a veth, or what a VLAN sits on.
+    pub(crate) link: Option<i32>,
+}
+
+/// The relations of the interface with this index.
+pub(crate) fn relations(index: i32) -> io::Result<Relations> {
+    let answer = link(index)?;
+    let number = |kind| Some(i32::from_ne_bytes(*attribute(&answer, kind)?.first_chunk()?)).filter(|&index| index > 0);
+    // With an id of a namespace the index is one of that namespace.
+    let elsewhere = attribute(&answer, IFLA_LINK_NETNSID).is_some();
+    Ok(Relations { master: number(IFLA_MASTER), link: number(IFLA_LINK).filter(|_| !elsewhere) })
+}
+
+/// The kernel's message about the interface with this index.
+pub(crate) fn link(index: i32) -> io::Result<Vec<u8>> {
+    let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
+    message[NETLINK_HEADER + 4..NETLINK_HEADER + 8].copy_from_slice(&index.to_ne_bytes());
+    address(&mut message, libc::RTM_GETLINK, libc::NLM_F_REQUEST);
+    request(&message)
+}
+
+/// Fills in the header of a message that is otherwise complete.
+pub(crate) fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
+    let length = message.len() as u32;
+    message[0..4].copy_from_slice(&length.to_ne_bytes());
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    message[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
+}
+
+/// Sends one rtnetlink request and waits for the answer.
+pub(crate) fn request(message: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    // SAFETY: the buffer is readable for its length; an unbound netlink socket sends to the kernel.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // More than all attributes of one interface take; what is cut off is not read.
+    let mut answer = vec![0u8; 32_768];
+    // SAFETY: the buffer is writable for its length.
+    let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    answer.truncate(received as usize);
+    Ok(answer)
+}
+
+/// What an `NLMSG_ERROR` message says: its code is 0 for success and a negative error number otherwise.
+pub(crate) fn acknowledgement(answer: &[u8]) -> io::Result<()> {
+    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+    let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
+    match (kind, code) {
+        (Some(kind), Some(0)) if kind == libc::NLMSG_ERROR as u16 => Ok(()),
+        (Some(kind), Some(code)) if kind == libc::NLMSG_ERROR as u16 => {
+            Err(io::Error::from_raw_os_error(code.saturating_neg()))
+        }
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink gave no acknowledgement")),
+    }
+}
+
+/// The value of the attribute `kind` of a message about an interface.
+pub(crate) fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut rest = message.get(NETLINK_HEADER + INTERFACE_HEADER..)?;
+    loop {
+        let (&length, tail) = rest.split_first_chunk::<2>()?;
+        let (&found, _) = tail.split_first_chunk::<2>()?;
+        let length = usize::from(u16::from_ne_bytes(length));
+        let value = rest.get(4..length)?;
+        if u16::from_ne_bytes(found) == kind {
+            return Some(value);
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+}
