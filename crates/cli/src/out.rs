@@ -4,6 +4,7 @@ pub(crate) mod picture;
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
+use std::path::Path;
 
 use console::{Term, measure_text_width};
 use fairlink_lab::table::lines;
@@ -120,6 +121,16 @@ impl Out {
         self.writer.write_all(bytes)?;
         Ok(())
     }
+}
+
+/// Makes a directory to write into, where there is none.
+pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
+    if path.exists() && !path.is_dir() {
+        let path = path.display();
+        return Err(Failure::wrong(format!("--out {path}: this is a file; name a directory, or one to be made")));
+    }
+    std::fs::create_dir_all(path)
+        .map_err(|error| Failure::wrong(format!("--out {}: the directory cannot be made: {error}", path.display())))
 }
 
 /// A message for the person at the terminal, to standard error. A closed one is no reason to stop.

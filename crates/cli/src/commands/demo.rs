@@ -208,6 +208,12 @@ fn simulate(
             }
         }
     }
+    if schedulers.is_empty() {
+        return Err(Failure::wrong(format!(
+            "--scheduler {KERNEL_HTB}: the kernel's HTB cannot be simulated; `htb` is ours, and without --simulate real packets \
+             are sent where that is possible ({why})"
+        )));
+    }
     let report = compare(scenario, &schedulers, Leniency::Ignore, 1, &OPTIONS, &mut ()).map_err(Failure::failed)?;
     let mut experiments = Vec::new();
     for run in report.runs {
