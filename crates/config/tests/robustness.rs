@@ -239,7 +239,7 @@ fn nothing_is_quoted_of_a_file_that_another_one_names_unless_it_looks_like_a_lin
         }
     }
     for said in render("[link]\nrate = 1mbit\n") {
-        assert!(said.contains(":2:9: error: this is not TOML") && said.contains("rate = 1mbit"), "{said}");
+        assert!(said.contains(":2:8: error: this is not TOML") && said.contains("rate = 1mbit"), "{said}");
     }
     std::fs::remove_file(&scenario).unwrap();
     std::fs::remove_file(&secret).unwrap();

@@ -193,8 +193,8 @@ fn text(
     let rows = rows.in_text(link)?;
     let info = link.info();
     let head = link.tree.link();
-    out.line(format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary))?;
-    out.line(format!(
+    out.paragraph(&format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary), 2)?;
+    let size = format!(
         "{}, {}, {}; frames up to {} B; at most {} packets queued; memory at most {}",
         human::count(link.tree.len() - 1, "class", "classes"),
         human::count(link.tree.leaves().len(), "leaf", "leaves"),
@@ -202,7 +202,8 @@ fn text(
         link.mtu,
         head.max_queued,
         show_memory(memory_bytes)
-    ))?;
+    );
+    out.paragraph(&size, 2)?;
     out.line("")?;
     let weights = promised.weights.iter().any(Option::is_some);
     let mut columns = vec!["class", "guarantee", "ceiling", "share, all busy"];
