@@ -190,7 +190,8 @@ impl Problems {
     pub fn lines(&self) -> String {
         let mut lines: String = self.all.iter().map(|problem| problem.line() + "\n").collect();
         if self.left_out > 0 {
-            lines += &format!("{}: {} more errors are not shown\n", self.source.name(), self.left_out);
+            let errors = if self.left_out == 1 { "error is" } else { "errors are" };
+            lines += &format!("{}: {} more {errors} not shown\n", self.source.name(), self.left_out);
         }
         lines
     }

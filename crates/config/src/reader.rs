@@ -333,6 +333,11 @@ impl<'a, 's> Table<'a, 's> {
         self.entry(key).map_or_else(|| self.span.clone(), |((key, _), offset)| moved(key.span(), offset))
     }
 
+    /// Whether all keys are among `known`.
+    pub(crate) fn has_only(&self, known: &[&str]) -> bool {
+        self.pieces.is_none() && self.table.keys().all(|key| known.contains(&key.get_ref().as_ref()))
+    }
+
     /// Reports keys that are not among `known`.
     pub(crate) fn only(&self, known: &[&str], log: &mut Log) {
         let tail = self.pieces.and_then(|pieces| pieces.tail.as_ref());
