@@ -41,10 +41,9 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
 
 pub(crate) fn cases(shape: Shape) -> impl Strategy<Value = (TreeSpec, Case)> {
     let traffic = prop::collection::vec((0u32..=1500, any::<u32>()), 20..60);
-    (trees(shape), ops(shape, 80), ops(shape, 60), traffic)
-        .prop_map(|(spec, before, after, traffic)| {
-            (spec, Case { before, after, traffic, liveness_steps: LIVENESS_STEPS })
-        })
+    (trees(shape), ops(shape, 80), ops(shape, 60), traffic).prop_map(|(spec, before, after, traffic)| {
+        (spec, Case { before, after, traffic, liveness_steps: LIVENESS_STEPS })
+    })
 }
 
 fn make(info: &'static SchedulerInfo, spec: &TreeSpec) -> Box<dyn Scheduler> {
