@@ -155,10 +155,12 @@ impl Scheduler for DrrPlus {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let Packet { class, len, .. } = packet;
+        // One that is listed only because its last packet is being sent is listed again when it gets the next.
         if let Some(Some(police)) = self.police.get_mut(class.index())
             && self.flows.takes(class, len)
             && police.breaks(self.now, len)
             && self.critical.remove(&mut self.flows, class.0)
+            && !self.flows.is_empty(class.0)
         {
             self.best_effort.push(&mut self.flows, class.0);
         }
@@ -171,6 +173,7 @@ impl Scheduler for DrrPlus {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
+        self.best_effort.settle(&mut self.flows);
         let packet = self.critical.next(&mut self.flows, now, drops);
         let packet = packet.or_else(|| self.best_effort.next(&mut self.flows, now, drops));
         packet.map_or(Dequeued::Idle, Dequeued::Packet)
@@ -195,7 +198,10 @@ impl Scheduler for DrrPlus {
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        self.flows.check(&[&self.critical.ring, &self.best_effort.ring], 0)?;
+        // After each packet both have settled, and one has sent.
+        let [critical, best_effort] = [&self.critical, &self.best_effort].map(|turns| turns.visited(&self.flows));
+        let visited = critical.or(best_effort);
+        self.flows.check_with(&[&self.critical.ring, &self.best_effort.ring], 0, visited)?;
         self.critical.check(&self.flows)?;
         self.best_effort.check(&self.flows)?;
         for (turns, critical) in [(&self.critical, true), (&self.best_effort, false)] {
@@ -203,6 +209,6 @@ impl Scheduler for DrrPlus {
                 return Err(format!("class {flow} is in the wrong ring"));
             }
         }
-        drr::check_idle(&self.flows)
+        drr::check_idle(&self.flows, visited)
     }
 }
