@@ -2,9 +2,11 @@
 
 mod head;
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
+use fairlink_core::schedulers::cbq::{self, Shortfall};
 use fairlink_core::{
     BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Overhead, Rate, SchedulerInfo, registry,
 };
@@ -344,7 +346,23 @@ impl LinkFile {
                 _ => problem,
             });
         }
+        if info.name == cbq::ANCESTOR_ONLY.name {
+            self.warn_of_shortfalls(&mut log);
+        }
         log.finish()
+    }
+
+    /// Says which leaf loses most of its guarantee under `cbq-ancestor-only`. What cannot be built is refused elsewhere.
+    fn warn_of_shortfalls(&self, log: &mut Log) {
+        let shortfalls = cbq::shortfalls(&self.tree).unwrap_or_default();
+        let lost = |short: &Shortfall| (short.guarantee.bps() - short.gets, Reverse(short.leaf));
+        let Some(&Shortfall { leaf, guarantee, gets }) = shortfalls.iter().max_by_key(|short| lost(short)) else {
+            return;
+        };
+        let name = self.names.name(leaf).to_owned();
+        let (scheduler, more) = (cbq::ANCESTOR_ONLY.name, shortfalls.len() - 1);
+        let kind = ProblemKind::Shortfall { name, scheduler, guarantee, gets, more };
+        log.warn(self.spans[leaf.index()].clone(), kind);
     }
 
     fn unsupported_kind(

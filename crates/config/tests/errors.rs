@@ -226,6 +226,11 @@ fn warnings_leave_the_file_usable() {
         ("ceiling below guarantee", "[[class]]\nname = 'a'\nguarantee = '5mbit'\nceiling = '4mbit'"),
         ("buffer below a packet", "[[class]]\nname = 'a'\nbuffer = '1kB'"),
         ("leaves without match", "[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\n[[class]]\nname = 'c'"),
+        (
+            "guarantees under ancestor-only",
+            "link.scheduler = 'cbq-ancestor-only'\n[[class]]\nname = 'a'\nguarantee = '35%'\npriority = 1\n\
+             [[class]]\nname = 'b'\nguarantee = '65%'\npriority = 2",
+        ),
         ("pool", "link.scheduler = 'htb'\n[[class]]\nname = 'a'\npool = 'uplinks'"),
     ]);
     let mut table = table(&borrowed(&cases), warnings);

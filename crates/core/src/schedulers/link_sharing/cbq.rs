@@ -55,7 +55,8 @@
 //! and isolated classes under ancestor-only are left out, because others borrow ahead of them. A bounded class gets no
 //! more than its rate and 2 %, and 10 % less with packets of mixed lengths. A class that is not a leaf does not always
 //! get its guarantee (\[hls\] Section VIII-B, experiment 1). What is borrowed is shared by the quanta of leaves,
-//! whoever lends (experiment 2).
+//! whoever lends (experiment 2). Under ancestor-only even leaves lose their guarantees where priorities differ or quanta
+//! are not in proportion to them: [`shortfalls`].
 //!
 //! **Overflow budget.** Times are below 2^85, idle times below 2^94 (2^20 B at 1 bit/s), maxidle below 2^101. Quanta are below 2^52.
 //!
@@ -73,6 +74,7 @@
 //! DIFFERENCE: minidle and minburst cannot be set.
 
 mod estimator;
+mod shortfall;
 #[cfg(test)]
 mod tests;
 
@@ -90,6 +92,8 @@ use crate::parts::{
     memory::{Stack, bytes_of, filled, slice},
 };
 use crate::queue::{LeafQueue, PacketSlab};
+pub use shortfall::{Shortfall, shortfalls};
+
 use estimator::{Estimator, Fine, MAX_BURST, duration, fine, rounded_up};
 
 /// What `cbq-formal` is and supports.

@@ -216,6 +216,34 @@ fn leaves_share_what_is_lent_to_them_by_weight_also_where_their_classes_lend_in_
 }
 
 #[test]
+fn under_ancestor_only_shortfalls_says_who_gets_how_much_less_than_guaranteed() {
+    // Of ns-2: 220, 804 and 0 kB/s with these priorities; 341 each with equal quanta.
+    let cases: [([u64; 3], [u8; 3], Option<u32>); 3] =
+        [([3, 32, 65], [1, 1, 2], None), ([45, 30, 15], [1, 1, 1], Some(1000)), ([3, 32, 65], [1, 1, 1], None)];
+    for (percents, priorities, quantum) in cases {
+        let mut tree = builder(8_192_000);
+        let leaves = [0, 1, 2].map(|n| {
+            let config = ClassConfig { priority: Some(priorities[n]), quantum, ..class(81_920 * percents[n]) };
+            tree.add(ClassId::ROOT, config).unwrap()
+        });
+        let tree = tree.build().unwrap();
+        let mut link = Link::new(&tree, Guideline::AncestorOnly);
+        link.run(Nanos::from_secs(1), &[1000], &leaves);
+        let rates = link.run(Nanos::from_secs(4), &[1000], &leaves);
+        let said = shortfalls(&tree).unwrap();
+        for (leaf, percent) in leaves.into_iter().zip(percents) {
+            let (got, guarantee) = (rates[leaf.index()], 81_920 * percent);
+            match said.iter().find(|said| said.leaf == leaf) {
+                Some(&Shortfall { gets, .. }) => {
+                    assert!(is_near(got, gets, 50) && got < guarantee, "{leaf:?}: {got}, {said:?}")
+                }
+                None => assert!(got >= guarantee / 100 * 98, "{leaf:?}: {got} of {guarantee}, {said:?}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn two_classes_of_1_and_99_percent_share_so_under_the_formal_guidelines() {
     let mut tree = builder(100 * MBIT);
     let [one, other] = [1, 99].map(|rate| tree.add(ClassId::ROOT, class(rate * MBIT)).unwrap());
