@@ -258,6 +258,12 @@ fn errors_of_scenarios_name_the_place_and_the_limit() {
         ("model of later", "class = 'b'\nmodel = 'on_off'\npacket = '1kB'"),
         ("no rate", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'"),
         ("two rates", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'\nrate = '1mbit'\npackets_per_second = 5"),
+        ("saturating without a rate", "class = 'b'\nmodel = 'saturating'\npacket = '1kB'"),
+        (
+            "saturating in packets",
+            "class = 'b'\nmodel = 'saturating'\npacket = '1kB'\nrate = '2gbit'\npackets_per_second = 5",
+        ),
+        ("saturating below the share", "class = 'b'\nmodel = 'saturating'\npacket = '1kB'\nrate = '999mbit'"),
         ("rate of greedy", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nrate = '1mbit'"),
         ("times of cbr", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'\nrate = '1mbit'\non = '1s'"),
         ("no packets", "class = 'b'\nmodel = 'poisson'\npacket = '1kB'\npackets_per_second = 0"),
