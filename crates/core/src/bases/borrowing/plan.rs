@@ -35,6 +35,9 @@ const DEEPEST: u64 = 1 << 50;
 /// **Depths.** Before a green leaf has its turn at level 0, every other leaf may have one: a quantum and a packet each. A
 /// bucket keeps what its rate brings in that time, with one more packet for each leaf and one of its own:
 /// L + rate * sum(Q_j + 2 L) / C. No less would keep the guarantees, see `Plan::guarantee_lag`.
+///
+/// DIFFERENCE: a leaf without a priority has that of the nearest class above it that has one. \[htb\] and \[cbq\] have each
+/// class state its own, and only leaves send.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Assured rates.

@@ -8,12 +8,15 @@
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | x bytes of data in some period T, the contract C_LC | `Police::contract` | bytes, ns |
-//! | the timer that starts when a packet arrives | `Police::until` | ns |
+//! | N_LC, what has arrived in (t, t + T) | `Police::arrived` | bytes |
+//! | the timer that starts when a packet arrives | the time of a `Slot`, and T | ns |
 //! | Q_i, D_i | `Deficit` | 2^-16 byte |
 //! | F | sum of all quanta | |
 //!
-//! **Contract.** A packet that arrives while no timer runs starts one. The class has broken its contract when more than
-//! its bytes arrive before the timer expires. Packets that are dropped for lack of room count. A latency-critical class
+//! **Contract.** A class keeps its contract as long as no more than x bytes arrive in any interval of length T, as \[drrpp\]
+//! Section 4.4.4 has it: N <= C for all t. What has arrived is remembered for a time T in [`SLOTS`] slots of T / [`SLOTS`].
+//! What comes within a slot counts as if it had come when the slot began. So a class that keeps its contract is never
+//! demoted, and one that sends more than x bytes within T - T / [`SLOTS`] always is. Packets that are dropped for lack of room count. A latency-critical class
 //! without a contract has the one that follows from its share: its quantum (or a largest packet, if that is more) in
 //! the time in which the link sends the round that this is its part of. A class with a contract is latency-critical
 //! whether or not it says so. Nobody checks whether the contracts together fit the link: classes that keep theirs come
@@ -22,15 +25,15 @@
 //! **Order.** Classes that keep their contract take turns as in [`drr`], and so do the best-effort classes. After each
 //! packet the former come first. A visit of a best-effort class goes on where it was interrupted.
 //!
-//! **Cost per packet.** That of `drr`. When a class is demoted, once for each, a walk over the latency-critical ones.
+//! **Cost per packet.** That of `drr`, and a slot that is forgotten for each that begins. When a class is demoted, once for each, a walk over the latency-critical ones.
 //! **Invariants.** Those of `drr` in both rings; a class with packets is in the ring of its kind.
 //! **Bounds.** A packet of a class that keeps its contract waits for one packet of a best-effort class at most, besides those of
 //! its own kind. A demoted class has the latency (3 F - 2 Q_LC) / r of DRR, which grows with the number of classes.
-//! **Overflow budget.** That of `drr`; a timer's bytes saturate.
+//! **Overflow budget.** That of `drr`; the bytes of an interval saturate.
 //! **Validation.** `drr` is the oracle for demoted classes; the rest is tested as stated here.
 //!
-//! DIFFERENCE: the text has a contract of x bytes in T and a timer that a second packet must not beat. That is a
-//! contract of one packet. Ours counts the bytes that arrive while the timer runs.
+//! DIFFERENCE: \[drrpp\] Section 2.5.4 has a timer that a second packet must not beat, which is a contract of one packet.
+//! Ours counts bytes in every interval, as Section 4.4.4 says, to within a slot.
 //! DIFFERENCE: "for good" is until the classes are configured anew or the queues are purged.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
@@ -63,31 +66,59 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(DrrPlus::new(tree)?),
 };
 
+/// Slots in which what a class sends is remembered for its contract's time.
+const SLOTS: usize = 32;
+
+/// What has arrived from a time on until the next slot began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    start: u64,
+    bytes: u64,
+}
+
 /// Holds one class to its contract.
 #[derive(Clone, Copy, Debug)]
 struct Police {
     contract: Contract,
-    /// When the timer that runs expires; none runs from then on.
-    until: Nanos,
-    /// Bytes that have arrived since it was started.
+    /// Its number among the classes with a contract, whose slots it has.
+    number: u32,
+    /// The oldest slot in use, and how many are.
+    oldest: u8,
+    used: u8,
+    /// Bytes in all of them.
     arrived: u64,
     broken: bool,
 }
 
 impl Police {
-    fn new(contract: Contract) -> Self {
-        Self { contract, until: Nanos::ZERO, arrived: 0, broken: false }
+    fn new(contract: Contract, number: u32) -> Self {
+        Self { contract, number, oldest: 0, used: 0, arrived: 0, broken: false }
     }
 
-    /// `len` bytes arrive; whether they break the contract, which they do once.
-    fn breaks(&mut self, now: Nanos, len: u32) -> bool {
-        if now >= self.until {
-            self.until = now.saturating_add(self.contract.every);
-            self.arrived = 0;
+    /// `len` bytes arrive, and `slots` are this class's; whether they break the contract, which they do once.
+    fn breaks(&mut self, slots: &mut [Slot; SLOTS], now: Nanos, len: u32) -> bool {
+        if self.broken {
+            return false;
         }
-        self.arrived = self.arrived.saturating_add(u64::from(len));
-        let broken = self.arrived > self.contract.bytes;
-        broken && !core::mem::replace(&mut self.broken, true)
+        let every = self.contract.every.0;
+        // Slots begin at least a part of the time apart, so that no more than `SLOTS` begin within it.
+        while self.used > 0 && now.0 - slots[usize::from(self.oldest)].start >= every {
+            self.arrived -= slots[usize::from(self.oldest)].bytes;
+            self.oldest = (self.oldest + 1) % SLOTS as u8;
+            self.used -= 1;
+        }
+        let newest = (usize::from(self.oldest + self.used) + SLOTS - 1) % SLOTS;
+        let len = u64::from(len);
+        if self.used > 0 && now.0 - slots[newest].start < every.div_ceil(SLOTS as u64) {
+            slots[newest].bytes += len;
+        } else {
+            slots[usize::from(self.oldest + self.used) % SLOTS] = Slot { start: now.0, bytes: len };
+            self.used += 1;
+        }
+        // As long as the contract is kept the sum is below it.
+        self.arrived = self.arrived.saturating_add(len);
+        self.broken = self.arrived > self.contract.bytes;
+        self.broken
     }
 }
 
@@ -121,6 +152,8 @@ fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Box<[Option<Con
 pub(crate) struct DrrPlus {
     flows: Flows<Deficit>,
     police: Box<[Option<Police>]>,
+    /// By number of the class with a contract.
+    slots: Box<[[Slot; SLOTS]]>,
     /// Latency-critical classes that keep their contract.
     critical: Turns,
     best_effort: Turns,
@@ -135,13 +168,20 @@ impl DrrPlus {
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let flows = drr::flows(tree)?;
         let contracts = contracts(tree, &flows)?;
-        let police = slice(tree.len(), |class| contracts[class].map(Police::new))?;
+        let mut numbers = 0..;
+        let police = slice(tree.len(), |class| Some(Police::new(contracts[class]?, numbers.next()?)))?;
+        let slots = filled(contracts.iter().flatten().count(), [Slot::default(); SLOTS])?;
         let (critical, best_effort) = (Turns::default(), Turns::default());
-        Ok(Self { flows, police, critical, best_effort, now: Nanos::ZERO })
+        Ok(Self { flows, police, slots, critical, best_effort, now: Nanos::ZERO })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        drr::memory(tree) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len())
+        let held = |leaf: &&ClassId| {
+            let config = tree.config(**leaf);
+            config.contract.is_some() || config.latency_critical
+        };
+        let slots = bytes_of::<[Slot; SLOTS]>(tree.leaves().iter().filter(held).count());
+        drr::memory(tree) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len()) + slots
     }
 
     /// Whether a class is latency-critical and has kept its contract so far.
@@ -158,7 +198,7 @@ impl Scheduler for DrrPlus {
         // One that is listed only because its last packet is being sent is listed again when it gets the next.
         if let Some(Some(police)) = self.police.get_mut(class.index())
             && self.flows.takes(class, len)
-            && police.breaks(self.now, len)
+            && police.breaks(&mut self.slots[police.number as usize], self.now, len)
             && self.critical.remove(&mut self.flows, class.0)
             && !self.flows.is_empty(class.0)
         {
@@ -192,7 +232,7 @@ impl Scheduler for DrrPlus {
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
         (self.critical, self.best_effort) = (Turns::default(), Turns::default());
         for police in self.police.iter_mut().flatten() {
-            *police = Police::new(police.contract);
+            *police = Police::new(police.contract, police.number);
         }
     }
 

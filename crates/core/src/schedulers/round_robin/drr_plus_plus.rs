@@ -40,6 +40,10 @@
 //!
 //! DIFFERENCE: Table 3.1 serves the latency-critical list while it is not empty, which would starve the rest. Table
 //! 3.5, Definition 4 and Figure 3.2 take turns, and so do we.
+//! DIFFERENCE: no transmit queues. The tables move packets to `TxQueue` and `PrioTxQueue` and give no size for them. Without
+//! one, all best-effort packets would be moved at once and leave in the order of a FIFO. Here the link takes each packet
+//! when it is free, and a visit is over when its last packet has been sent. A queue behind the scheduler adds what it holds
+//! to every delay.
 //! DIFFERENCE: several latency-critical classes; the text has one.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.

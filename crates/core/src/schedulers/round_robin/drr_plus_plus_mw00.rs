@@ -30,6 +30,13 @@
 //! round. The tables would give it that credit and the next round's at once.
 //! DIFFERENCE: a packet is sent when the credit covers it. Table 3.4 wants more credit than that (DC_i > Size(p)). The
 //! other tables do not.
+//! DIFFERENCE: no transmit queue of best-effort packets, as in [`drr_plus_plus`](crate::schedulers::drr_plus_plus), and
+//! work-conserving. In Table 3.4 a latency-critical packet whose credit does not cover it stays at the head of `PrioTxQueue` and
+//! keeps the packets in `TxQueue` from being sent; \[drrpp\] Section 2.5.4 calls DRR++ non-work-conserving. Rounds of the
+//! tables take no time on the link, so that the wait ends with the next round. Ours are paced by the link: it would be idle
+//! until a packet is sent, for ever. So packets with credit go first, and best-effort packets go while there are none.
+//! DIFFERENCE: no `FreeBuffer`. Table 3.3 calls it where no buffer is free and does not say whose packet gives way. Here each
+//! class has a queue of its own with its own limit, and what does not fit is dropped on arrival.
 //! DIFFERENCE: several latency-critical classes, in turn packet by packet, so that none waits behind another without credit.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
