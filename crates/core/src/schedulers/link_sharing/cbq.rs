@@ -81,6 +81,7 @@ mod tests;
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::ops::Range;
 
 use crate::bases::borrowing::{BorrowingTree, Plan, Standing};
 use crate::contract::{
@@ -378,13 +379,18 @@ impl Cbq {
         usize::from(highest).min(self.limits - 1)
     }
 
+    /// Where the turns of a priority and a limit are in `Cbq::turns`.
+    fn turns(&self, priority: u8, limit: usize) -> Range<usize> {
+        let first = (usize::from(priority) * self.limits + limit) * self.classes.len();
+        first..first + self.classes.len()
+    }
+
     /// The leaf whose turn it is among those of `priority` with lenders up to level `highest`.
     fn pick(&mut self, priority: u8, highest: u8) -> Option<u32> {
         let limit = self.limit(highest);
-        let classes = self.classes.len();
-        let turns = &mut self.turns[(usize::from(priority) * self.limits + limit) * classes..][..classes];
+        let turns = self.turns(priority, limit);
         loop {
-            let (leaf, begins) = self.borrowing.next_in_turn(priority, highest, turns)?;
+            let (leaf, begins) = self.borrowing.next_in_turn(priority, highest, &mut self.turns[turns.clone()])?;
             let index = self.classes[leaf as usize].leaf as usize;
             let allocation = &mut self.allocations[index * self.limits + limit];
             if begins && *allocation <= 0 {
@@ -393,12 +399,12 @@ impl Cbq {
             if *allocation > 0 {
                 return Some(leaf);
             }
-            self.borrowing.end_turn(leaf, turns);
+            self.borrowing.end_turn(leaf, &mut self.turns[turns.clone()]);
         }
     }
 
-    /// Charges `len` bytes that a leaf sent under a limit to its allocations under that and all higher ones.
-    fn charge(&mut self, leaf: u32, len: u32, limit: usize) {
+    /// Charges `len` bytes that a leaf sent in its turn under a limit to its allocations under that and all higher ones.
+    fn charge(&mut self, leaf: u32, len: u32, (priority, limit): (u8, usize)) {
         let index = self.classes[leaf as usize].leaf as usize;
         let Leaf { queue, quantum } = &self.leaves[index];
         let (least, empty) = (-*quantum - i64::from(self.max_packet), queue.is_empty());
@@ -409,15 +415,20 @@ impl Cbq {
         if empty {
             allocations.iter_mut().for_each(|allocation| *allocation = (*allocation).min(0));
         }
+        if allocations[limit] <= 0 {
+            // It would be found and passed over.
+            let turns = self.turns(priority, limit);
+            self.borrowing.end_turn(leaf, &mut self.turns[turns]);
+        }
     }
 
-    /// Sends the head of `leaf`, whose turn it was under a limit to the level of lenders; nothing if it has none, which is
+    /// Sends the head of `leaf`, whose turn it was among those of a priority under a limit to the level of lenders; nothing if it has none, which is
     /// never so.
-    fn send(&mut self, leaf: u32, highest: u8, drops: &mut dyn DropSink) -> Option<Packet> {
+    fn send(&mut self, leaf: u32, (priority, highest): (u8, u8), drops: &mut dyn DropSink) -> Option<Packet> {
         let known = &mut self.leaves[self.classes[leaf as usize].leaf as usize];
         let packet = known.queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops)?;
         let empty = known.queue.is_empty();
-        self.charge(leaf, packet.len, self.limit(highest));
+        self.charge(leaf, packet.len, (priority, self.limit(highest)));
         if empty {
             self.deactivate(leaf);
         }
@@ -475,8 +486,9 @@ impl Scheduler for Cbq {
             };
         };
         let highest = self.highest(lowest);
-        let leaf = (0..self.borrowing.priorities()).find_map(|priority| self.pick(priority, highest));
-        let packet = leaf.and_then(|leaf| self.send(leaf, highest, drops));
+        let mut priorities = 0..self.borrowing.priorities();
+        let picked = priorities.find_map(|priority| Some((self.pick(priority, highest)?, priority)));
+        let packet = picked.and_then(|(leaf, priority)| self.send(leaf, (priority, highest), drops));
         Dequeued::Packet(packet.expect("a leaf that is in a set has packets"))
     }
 
