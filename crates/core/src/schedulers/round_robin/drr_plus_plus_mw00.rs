@@ -175,16 +175,13 @@ impl Mw00 {
 impl Scheduler for Mw00 {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let class = packet.class;
-        if self.flows.push(now, packet, drops) != Some(true) {
+        // The one that is sending is still listed, with its credit of this round.
+        if self.flows.push(now, packet, drops) != Some(true) || self.sending() == Some(class.0) {
             return;
         }
         let Some(credited) = &mut self.credited[class.index()] else {
             return self.best_effort.push(&mut self.flows, class.0);
         };
-        if self.sending && self.ready.first(&self.flows) == Some(class.0) {
-            // It is still listed, with its credit of this round.
-            return;
-        }
         let deficit = self.flows.state_mut(class.0);
         if self.left == 0 {
             // The round is over. The next begins before anything else is sent, and brings its credit.
