@@ -143,8 +143,8 @@ proptest! {
 
 #[test]
 fn an_inner_class_whose_leaves_take_turns_falls_behind_without_bound() {
-    // Theorem 4 says 1,500 / 1 + 1,500 / 1 + 1,500 for A and B. One leaf of A has always a packet, of 100 bytes, and when it is
-    // visited it empties and forgets the rest of its quantum.
+    // Theorem 4 says 1,500 / 1 + 1,500 / 1 + 1,500 for A and B. One leaf of A has always a packet, of 100 bytes. When it has
+    // been sent the leaf is empty and forgets the rest of its quantum. Its next packet comes when another is being sent.
     let mut classes = Hierarchy::builder(LinkConfig { max_packet: L_MAX, ..LinkConfig::new(LINK) });
     let a = classes.add(ClassId::ROOT, ClassConfig::default()).unwrap();
     let b = classes.add(ClassId::ROOT, ClassConfig::default()).unwrap();
@@ -155,13 +155,14 @@ fn an_inner_class_whose_leaves_take_turns_falls_behind_without_bound() {
     let mut run = Run::new(&tree, &weights);
     run.put(turns[0], 100);
     (0..2).for_each(|_| run.put(b, L_MAX));
-    for _ in 0..100 {
-        for &leaf in &turns {
+    let mut last = turns[0];
+    for _ in 0..200 {
+        for &leaf in turns.iter().filter(|&&leaf| leaf != last) {
             if run.hdrr.class_backlog(leaf).packets == 0 {
                 run.put(leaf, 100);
             }
         }
-        run.send(|class| (class == b).then_some(L_MAX));
+        last = run.send(|class| (class == b).then_some(L_MAX));
     }
     let measured = run.fairness.alpha_between(a, b).unwrap();
     assert!(measured > whole(10 * 4_500), "{measured}");

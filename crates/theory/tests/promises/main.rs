@@ -9,7 +9,8 @@ mod watch;
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, SchedulerInfo, registry::SCHEDULERS,
+    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, SchedulerInfo, flow_bits,
+    registry::SCHEDULERS,
 };
 use fairlink_theory::promises::promised;
 use rand_chacha::ChaCha8Rng;
@@ -73,7 +74,7 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
     let waiting = vec![VecDeque::new(); tree.len()];
     let mut run = Run { info, tree: &tree, seed, habits, kept, waiting, closest: 0.0 };
     let lens: Vec<u32> = (0..tree.len()).map(|_| run.len(&mut random)).collect();
-    let (mut now, mut handle) = (Nanos::ZERO, 0);
+    let (mut now, mut next_number) = (Nanos::ZERO, 0u64);
     for _ in 0..PACKETS {
         for &leaf in tree.leaves() {
             let index = leaf.index();
@@ -97,6 +98,8 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
                 if run.habits[index] == Habit::Keeps && (!conforms || queued > 200) {
                     break;
                 }
+                // Packets of a class belong to several flows.
+                let handle = next_number | flow_bits(pick(&mut random, 6) as u32);
                 let mut lost = None;
                 let mut sink = |_: Nanos, packet: Packet, reason: DropReason| lost = Some((packet.handle, reason));
                 scheduler.enqueue(now, Packet { handle, len, class: leaf }, &mut sink);
@@ -104,7 +107,7 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
                 run.waiting[index].push_back((handle, now));
                 fairness.arrived(leaf, now);
                 worst_case.arrived(leaf);
-                handle += 1;
+                next_number += 1;
             }
         }
         let mut dropped = Vec::new();

@@ -96,10 +96,9 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
         work_conserving: WorkConserving::Always,
         cost: "O(log leaves)",
         promises: Promises {
-            fairness: None,
-            transmission_gap: None,
             // Theorem 1 and Corollary 1.
             delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+            ..Promises::NONE
         },
         memory: FqSds::memory,
         build,
