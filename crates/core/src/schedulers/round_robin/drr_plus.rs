@@ -14,9 +14,9 @@
 //! | F | sum of all quanta | |
 //!
 //! **Contract.** A class keeps its contract as long as no more than x bytes arrive in any interval of length T, as \[drrpp\]
-//! Section 4.4.4 has it: N <= C for all t. What has arrived is remembered for a time T in [`SLOTS`] slots of T / [`SLOTS`].
+//! Section 4.4.4 has it: N <= C for all t. What has arrived is remembered for a time T in `SLOTS` slots of T / `SLOTS`.
 //! What comes within a slot counts as if it had come when the slot began. So a class that keeps its contract is never
-//! demoted, and one that sends more than x bytes within T - T / [`SLOTS`] always is. Packets that are dropped for lack of room
+//! demoted, and one that sends more than x bytes within T - T / `SLOTS` always is. Packets that are dropped for lack of room
 //! count. A latency-critical class without a contract has the one that follows from its share: its quantum (or a largest packet, if that is more) in
 //! the time in which the link sends the round that this is its part of. A class with a contract is latency-critical
 //! whether or not it says so. Nobody checks whether the contracts together fit the link: classes that keep theirs come
@@ -29,7 +29,7 @@
 //! **Invariants.** Those of `drr` in both rings; a class with packets is in the ring of its kind.
 //! **Bounds.** A packet of a class that keeps its contract waits for one packet of a best-effort class at most, besides those of
 //! its own kind. Of each of these at most x_j + rho_j t bytes arrive in any time t before it is demoted, with rho_j = x_j / (T_j -
-//! T_j / [`SLOTS`]). So the link is through with all of them, and the packet has left, after
+//! T_j / `SLOTS`). So the link is through with all of them, and the packet has left, after
 //!
 //! > (sum of x_j + L) / (r - sum of rho_j)
 //!
