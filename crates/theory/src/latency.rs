@@ -239,7 +239,9 @@ mod tests {
         // Quanta of 1000, 2000 and 5000 B.
         assert_eq!(us("drr", 2, &plain), Some((2000 + 24_000 - 4000).into()));
         assert_eq!(us("drr", 2, &tree(Some(999))), None);
-        assert_eq!((us("wfq", 0, &plain), us("fifo", 2, &plain), us("rcsp", 2, &plain)), (None, None, None));
+        assert_eq!((us("wfq", 0, &plain), us("fifo", 2, &plain)), (None, None));
+        // All of one priority: a packet of each, and one under way.
+        assert_eq!(us("rcsp", 2, &plain), Some((2000 + 4000).into()));
     }
 
     #[test]
