@@ -233,10 +233,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     let (mut largest, mut moved) = (0.0f64, 0.0f64);
     head("\nAs in the paper, shown: A and B lend to A1 and B2. The kernel's shares are not judged here.");
     for (row, control) in ROWS.into_iter().zip(&control) {
-        let (kernel, ours) = match measure(&mut stage, row, false)? {
-            Ok(both) => both,
-            Err(why) => return Err(why.into()),
-        };
+        let (kernel, ours) = measure(&mut stage, row, false)??;
         show(row, &kernel, &ours);
         ceilings(row, [&kernel, &ours]);
         largest = largest.max(apart(&kernel, &ours));
