@@ -14,6 +14,12 @@ use checks::{CHECKS, Case, Op};
 use fairlink_core::{Feature, QueueKind, QueueLimits, registry::SCHEDULERS};
 use trees::{ClassSpec, Shape, TreeSpec};
 
+/// Steps before and after the turning point of a check, packets that a step brings, and packets that the check of liveness sends, at most.
+/// What goes wrong does so within a few: many short runs find more than few long ones.
+const OPS: usize = 24;
+const PACKETS: u8 = 12;
+const LIVENESS_STEPS: usize = 200;
+
 /// The fuzzer's bytes, and zeros after them.
 struct Bytes<'a>(&'a [u8]);
 
@@ -70,7 +76,7 @@ impl Bytes<'_> {
         let max_packet = if self.byte() % 4 == 0 { 1 + self.number() % (1 << 20) } else { 1500 };
         let (rate, max_queued) = (self.power_of_ten(12), 1 + u32::from(self.byte()));
         let mut spec = TreeSpec { rate, max_packet, max_queued, classes: vec![self.class(shape, quanta)] };
-        for _ in 0..self.byte() % 20 {
+        for _ in 0..self.byte() % 12 {
             let (below, class) = (self.byte(), self.class(shape, quanta));
             if below % 4 == 0 {
                 spec.classes.push(class);
@@ -84,7 +90,7 @@ impl Bytes<'_> {
     fn op(&mut self, shape: Shape) -> Op {
         match self.byte() % 24 {
             0..=7 => Op::Enqueue(vec![(self.byte().into(), self.len())]),
-            8 | 9 => Op::Enqueue((0..self.byte() % 40).map(|_| (self.byte().into(), self.len())).collect()),
+            8 | 9 => Op::Enqueue((0..self.byte() % PACKETS).map(|_| (self.byte().into(), self.len())).collect()),
             10 => Op::EnqueueAnywhere(self.number(), self.len()),
             11..=14 => Op::Dequeue,
             15 => Op::DequeueBatch(usize::from(self.byte() % 40), u64::from(self.number() >> 16)),
@@ -99,9 +105,10 @@ impl Bytes<'_> {
         }
     }
 
+    /// Those of the bytes up to the last `until`, and no more than [`OPS`].
     fn ops(&mut self, shape: Shape, until: usize) -> Vec<Op> {
         let mut ops = Vec::new();
-        while self.0.len() > until {
+        while self.0.len() > until && ops.len() < OPS {
             ops.push(self.op(shape));
         }
         ops
@@ -116,7 +123,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let spec = bytes.tree(shape);
     let traffic = (0..20).map(|_| (bytes.len().min(1500), bytes.byte().into())).collect();
     let before = bytes.ops(shape, bytes.0.len() / 2);
-    let case = Case { before, after: bytes.ops(shape, 0), traffic };
+    let case = Case { before, after: bytes.ops(shape, 0), traffic, liveness_steps: LIVENESS_STEPS };
     if let Err(error) = check(info, &spec, &case) {
         panic!("{}: {name}: {error}\n{spec:#?}\n{case:#?}", info.name);
     }

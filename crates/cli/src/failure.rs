@@ -36,11 +36,11 @@ impl Failure {
         let mut err = io::stderr().lock();
         match self {
             Self::Failed(error) => {
-                let _ = writeln!(err, "fairlink: {error:#}");
+                let _ = writeln!(err, "fairlink: {}", chain(&error));
                 ExitCode::from(1)
             }
             Self::Wrong(error) => {
-                let _ = writeln!(err, "fairlink: {error:#}");
+                let _ = writeln!(err, "fairlink: {}", chain(&error));
                 ExitCode::from(2)
             }
             Self::File(report) => {
@@ -52,6 +52,15 @@ impl Failure {
     }
 }
 
+/// An error and its causes, each said once: many say their cause themselves.
+fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said {
+        said if said.is_empty() => cause,
+        said if said.contains(&cause) => said,
+        said => format!("{said}: {cause}"),
+    })
+}
+
 /// Failures to write to standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
@@ -60,5 +69,19 @@ impl From<io::Error> for Failure {
         } else {
             Self::Failed(anyhow::Error::new(error).context("cannot write to standard output"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = || io::Error::from_raw_os_error(100);
+        let said = anyhow::Error::new(cause()).context(format!("interface eth0: {}", cause()));
+        assert_eq!(chain(&said), format!("interface eth0: {}", cause()));
+        let unsaid = anyhow::Error::new(cause()).context("interface eth0");
+        assert_eq!(chain(&unsaid), format!("interface eth0: {}", cause()));
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Finding {
 impl From<&Problem> for Finding {
     fn from(problem: &Problem) -> Self {
         let place = problem.location();
-        let message = problem.kind().to_string();
+        let message = problem.to_string();
         Self { file: place.file, line: place.line, column: place.column, message, help: problem.kind().help() }
     }
 }
@@ -50,9 +50,15 @@ pub(crate) fn warn(warnings: impl IntoIterator<Item = Problem>) {
     warnings.into_iter().for_each(|warning| report(&miette::Report::new(warning)));
 }
 
-/// Reads a link file for a computation that no scheduler takes part in: whatever only schedulers care about is left aside.
+/// Reads a link file for a computation that no scheduler takes part in: whatever only schedulers, queues and frames care about is
+/// left aside.
 pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, Failure> {
     let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
+    let concerns_the_tree = |warning: &Problem| {
+        let kind = warning.kind();
+        !concerns_frames(kind)
+            && !matches!(kind, ProblemKind::Unsupported { .. } | ProblemKind::Misplaced { key: "buffer" | "pool", .. })
+    };
     warn(std::mem::take(&mut link.warnings).into_iter().filter(concerns_the_tree));
     Ok(link)
 }
@@ -67,8 +73,9 @@ pub(crate) fn share_warning(link: &LinkFile) -> Result<Option<Problem>, Failure>
     Ok(wrong.map(|(class, error)| link.share_warning(class, error)))
 }
 
-fn concerns_the_tree(warning: &Problem) -> bool {
-    !matches!(warning.kind(), ProblemKind::Unsupported { .. } | ProblemKind::NoMatch { .. })
+/// Whether a warning is about which frames belong to which class, which nothing but a gateway and a check ask.
+pub(crate) fn concerns_frames(kind: &ProblemKind) -> bool {
+    matches!(kind, ProblemKind::NoMatch { .. } | ProblemKind::Misplaced { key: "default", .. })
 }
 
 /// The name of a class's parent; `None` below the link itself.

@@ -8,6 +8,7 @@
 mod args;
 mod cli;
 mod commands;
+mod examples;
 mod failure;
 mod human;
 mod interrupt;
@@ -17,7 +18,7 @@ mod rows;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{bench, check, completions, demo, explain, fluid, man, schedulers, sim};
@@ -27,7 +28,9 @@ use crate::failure::Failure;
 use crate::out::Out;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    // Neither returns where the command line is wrong.
+    let matches = examples::in_help(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let mut out = Out::new(cli.json);
     let done = run(cli, &mut out).and_then(|()| out.flush());
     match done {

@@ -4,6 +4,7 @@ pub(crate) mod picture;
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
+use std::path::Path;
 
 use console::{Term, measure_text_width};
 use fairlink_lab::table::lines;
@@ -39,6 +40,14 @@ impl Out {
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
         writeln!(self.writer, "{}", text.as_ref())?;
         Ok(())
+    }
+
+    /// A sentence or more. On a terminal that is too narrow for it, it goes on in the next line, set in by `hang`.
+    pub(crate) fn paragraph(&mut self, text: &str, hang: usize) -> Result<(), Failure> {
+        if !self.is_terminal() {
+            return self.line(text);
+        }
+        wrapped(text, self.canvas().width, hang).iter().try_for_each(|line| self.line(line))
     }
 
     /// A table; the columns `right` are numbers and stand to the right.
@@ -122,6 +131,38 @@ impl Out {
     }
 }
 
+/// Lines of at most `width` columns, all but the first set in by `hang`, broken between words. A word that is longer stays whole.
+fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
+    let indent = text.len() - text.trim_start().len();
+    let mut lines = vec![" ".repeat(indent)];
+    let mut empty = true;
+    for word in text.trim_start().split(' ') {
+        let line = lines.last().map_or(0, |line| measure_text_width(line));
+        if !empty && line + 1 + measure_text_width(word) > width {
+            lines.push(" ".repeat(hang));
+            empty = true;
+        }
+        if let Some(line) = lines.last_mut() {
+            if !empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        empty = false;
+    }
+    lines
+}
+
+/// Makes a directory to write into, where there is none.
+pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
+    if path.exists() && !path.is_dir() {
+        let path = path.display();
+        return Err(Failure::wrong(format!("--out {path}: this is a file; name a directory, or one to be made")));
+    }
+    std::fs::create_dir_all(path)
+        .map_err(|error| Failure::wrong(format!("--out {}: the directory cannot be made: {error}", path.display())))
+}
+
 /// A message for the person at the terminal, to standard error. A closed one is no reason to stop.
 pub(crate) fn note(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
@@ -130,4 +171,18 @@ pub(crate) fn note(text: impl AsRef<str>) {
 /// A finding in a file, to standard error, with the place drawn where there is a terminal for it.
 pub(crate) fn report(report: &miette::Report) {
     let _ = writeln!(io::stderr().lock(), "{report:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn text_is_broken_between_words_and_spaces_inside_it_stay() {
+        let text = "Quanta, in bytes: A1 1514, C 10094.";
+        assert_eq!(wrapped(text, 80, 2), [text]);
+        assert_eq!(wrapped(text, 30, 2), ["Quanta, in bytes: A1 1514, C", "  10094."]);
+        assert_eq!(wrapped("  a  much-too-long-word b", 8, 4), ["  a ", "    much-too-long-word", "    b"]);
+        assert_eq!(wrapped("", 8, 4), [""]);
+    }
 }

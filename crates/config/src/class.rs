@@ -37,6 +37,8 @@ const KEYS: [&str; 23] = [
     "match",
     "pool",
 ];
+/// Keys of most classes of large files. A class that sets no other is read without looking for the others, of which there are many.
+const USUAL: [&str; 5] = ["name", "parent", "guarantee", "weight", "ceiling"];
 /// Keys that only leaves may set.
 const LEAF_KEYS: [&str; 9] =
     ["latency_critical", "contract", "real_time", "max_delay", "leaky_bucket", "buffer", "queue", "ecn", "match"];
@@ -156,10 +158,13 @@ pub(crate) struct LinkFacts {
 
 /// Reads one class and adds it to `classes`. `None` where it has no usable name; everything that is wrong is in the log.
 pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClasses, log: &mut Log) -> Option<()> {
-    table.only(&KEYS, log);
-    let config = config(table, link, log);
+    let usual = table.has_only(&USUAL);
+    if !usual {
+        table.only(&KEYS, log);
+    }
+    let config = config(table, link, usual, log);
     let position = classes.all.len() as u32;
-    let matches = matches(table, log);
+    let matches = if usual { Vec::new() } else { matches(table, log) };
     let name = table.need("name", "name = \"...\"", log)?;
     let text = name.string("a name in quotes", log)?;
     if let Some(why) = refusal(text) {
@@ -171,11 +176,11 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
         Some((value.string("a name in quotes", log)?, Place::from(value.span())))
     };
     let parent = named("parent", log);
-    if let Some((pool, place)) = named("pool", log) {
+    if !usual && let Some((pool, place)) = named("pool", log) {
         classes.pools.push((position, pool.to_owned(), place));
     }
     let first = classes.features.len();
-    for (key, feature) in FEATURES {
+    for (key, feature) in FEATURES.into_iter().filter(|(key, _)| !usual || USUAL.contains(key)) {
         if let Some(value) = table.get(key)
             && !classes.features[first..].iter().any(|&(_, known, _)| known == feature)
         {
@@ -183,7 +188,8 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
         }
     }
     let share = table.get("guarantee").or_else(|| table.get("weight")).unwrap_or(name);
-    let leaf_only = LEAF_KEYS.iter().find_map(|&key| Some((position, key, table.get(key)?.span().into())));
+    let leaf_only =
+        LEAF_KEYS.iter().filter(|_| !usual).find_map(|&key| Some((position, key, table.get(key)?.span().into())));
     classes.leaf_only.extend(leaf_only);
     classes.matches.extend(matches.into_iter().map(|(made, span)| (position, made, span.into())));
     let parent = parent.map(|(name, place)| (classes.keep_parent(name), place));
@@ -195,7 +201,8 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     Some(())
 }
 
-fn config(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> ClassConfig {
+/// What a class sets; `usual` is whether it has the keys of [`USUAL`] alone.
+fn config(table: &Table<'_, '_>, link: LinkFacts, usual: bool, log: &mut Log) -> ClassConfig {
     table.not_both("guarantee", "weight", log);
     let rate = |key: &str, log: &mut Log| table.get(key)?.rate(link.rate, log);
     let guarantee = rate("guarantee", log);
@@ -206,11 +213,15 @@ fn config(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> ClassConfig 
     {
         log.warn(value.span(), ProblemKind::CeilingBelowGuarantee { ceiling, guarantee });
     }
+    let share = guarantee.map(Share::Guarantee).or(weight.map(Share::Weight));
+    if usual {
+        return ClassConfig { share, ceiling, ..ClassConfig::default() };
+    }
     let size = |key: &str, log: &mut Log| table.get(key)?.some_size(u64::MAX, log);
     let curve = |key: &'static str, log: &mut Log| curve(table, key, link, log);
     let flag = |key: &str, log: &mut Log| table.get(key).and_then(|value| value.boolean(log)).unwrap_or(false);
     ClassConfig {
-        share: guarantee.map(Share::Guarantee).or(weight.map(Share::Weight)),
+        share,
         ceiling,
         burst: size("burst", log),
         ceiling_burst: size("ceiling_burst", log),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Overhead, Rate, SchedulerInfo, registry,
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, registry,
 };
 use miette::{NamedSource, Severity};
 
@@ -19,7 +19,7 @@ use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
 use crate::reader::{self, Table, Value, unknown_word};
 use crate::tree::{self, Built};
-use crate::units::show_size;
+use crate::units::{show_bps, show_rate, show_size, show_time};
 
 /// The scheduler of a file that names none.
 pub const DEFAULT_SCHEDULER: &str = "hls";
@@ -155,10 +155,24 @@ impl LinkFile {
     fn read_from(other: &Source, path: &str, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         let path = Path::new(other.name()).parent().unwrap_or(Path::new("")).join(path);
         let source = reader::open(&path)?;
-        reader::document(&source, "a link file", |table, mut log| {
+        let read = reader::document(&source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);
             Self::from_table(table, options, log)
-        })
+        });
+        // Whoever wrote the name of a file need not be allowed to read it, and whoever runs this may be. So nothing of a file is
+        // quoted that another file names and that does not look like a link file.
+        let begins = |line: &str| ["[link]", "link =", "link=", "link."].iter().any(|start| line.starts_with(start));
+        let ours = || source.inner().lines().any(begins);
+        match read {
+            Err(problems) if !ours() => {
+                let place = problems.all().first().map(Problem::location);
+                let line = place.map_or(1, |place| place.line);
+                let empty = Source::new(NamedSource::new(source.name(), String::new()));
+                let kind = ProblemKind::NotALinkFile { by: other.name().to_owned(), line };
+                Err(Problems::one(Problem::error(&empty, None, kind)))
+            }
+            read => read,
+        }
     }
 
     /// Reads `[link]` and `[[class]]` of a document.
@@ -299,7 +313,8 @@ impl LinkFile {
                 (class, format!("\"{}\": {what} of {value} is outside {min} .. {max}", self.names.name(class)))
             }
             BuildError::Curve { class, what } => (class, format!("\"{}\" has {what}", self.names.name(class))),
-            BuildError::NotAdmitted { .. } | BuildError::OutOfMemory { .. } => (ClassId::ROOT, error.to_string()),
+            BuildError::NotAdmitted { fails_at } => return self.not_admitted(fails_at),
+            BuildError::OutOfMemory { .. } => (ClassId::ROOT, error.to_string()),
         };
         Problems::one(Problem::error(&self.source, self.span(class), ProblemKind::Refused { message }))
     }
@@ -313,6 +328,33 @@ impl LinkFile {
             percent: format!("{:+.1}", error * 100.0),
         };
         Problem::new(Severity::Warning, &self.source, self.span(class), kind)
+    }
+
+    /// Service curves that do not fit the link, from `fails_at` after all start: named is the class whose curve is steepest then.
+    fn not_admitted(&self, fails_at: Nanos) -> Problems {
+        let slope = |class: ClassId| {
+            let config = self.tree.config(class);
+            let slope = match config.real_time {
+                Some(curve) if fails_at < curve.d => curve.m1,
+                Some(curve) => curve.m2,
+                None => None,
+            };
+            slope.map_or(0, Rate::bps)
+        };
+        // The first of the steepest.
+        let steepest =
+            self.tree.leaves().iter().copied().rev().max_by_key(|&leaf| slope(leaf)).unwrap_or(ClassId::ROOT);
+        let from =
+            if fails_at == Nanos::ZERO { "at once".to_owned() } else { format!("from {} on", show_time(fails_at)) };
+        let message = format!(
+            "the real-time curves together ask for more than the {} that the link carries, {from} when all start together; \
+             \"{}\" asks for most then, {}",
+            show_rate(self.tree.link().rate),
+            self.names.name(steepest),
+            show_bps(slope(steepest))
+        );
+        let span = self.feature_span(steepest, Feature::ServiceCurves);
+        Problems::one(Problem::error(&self.source, span, ProblemKind::Refused { message }))
     }
 
     /// The place of a class's name in the file, in bytes; of the link, its table.

@@ -3,6 +3,7 @@
 //! A [`Problem`] is one finding; [`Problems`] are the errors for which a file was refused. Both are
 //! [`miette::Diagnostic`]s, and [`Problem::line`] gives the form `file:line:column: error: message; help`.
 
+mod excerpt;
 mod kind;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 
+use crate::problem::excerpt::Excerpt;
 pub use crate::problem::kind::ProblemKind;
 
 /// A place in a file, in bytes.
@@ -27,6 +29,8 @@ pub struct Problem {
     kind: ProblemKind,
     severity: Severity,
     source: Source,
+    /// What is shown of it.
+    excerpt: Excerpt,
     span: Option<Span>,
     also: Option<(Span, &'static str)>,
 }
@@ -46,7 +50,8 @@ impl Problem {
     pub(crate) fn new(severity: Severity, source: &Source, span: Option<Span>, kind: ProblemKind) -> Self {
         let len = source.inner().len();
         let span = span.map(|span| span.start.min(len)..span.end.min(len));
-        Self { kind, severity, source: Arc::clone(source), span, also: None }
+        let excerpt = Excerpt(Arc::clone(source));
+        Self { kind, severity, source: Arc::clone(source), excerpt, span, also: None }
     }
 
     pub(crate) fn error(source: &Source, span: Option<Span>, kind: ProblemKind) -> Self {
@@ -106,16 +111,29 @@ impl Problem {
             None => self.source.name().to_owned(),
         };
         match self.kind.help() {
-            Some(help) => format!("{place}: {severity}: {}; {help}", self.kind),
-            None => format!("{place}: {severity}: {}", self.kind),
+            Some(help) => format!("{place}: {severity}: {self}; {help}"),
+            None => format!("{place}: {severity}: {self}"),
         }
     }
 }
 
+/// What is wrong, without what to do. What a file says may be of any length; of a long message the middle is left out.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind.fmt(f)
+        f.write_str(&shortened(self.kind.to_string()))
     }
+}
+
+/// Characters of a message that are shown at most, less those of the mark in the place of what is left out.
+const LONGEST: usize = 600;
+
+fn shortened(text: String) -> String {
+    if text.len() <= LONGEST {
+        return text;
+    }
+    let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    let (Some(head), Some(tail)) = (ends.nth(LONGEST / 2), ends.rev().nth(LONGEST / 2)) else { return text };
+    format!("{} [...] {}", &text[..head], &text[tail..])
 }
 
 impl std::error::Error for Problem {}
@@ -130,13 +148,14 @@ impl Diagnostic for Problem {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.span.as_ref().map(|_| &self.source as &dyn SourceCode)
+        self.span.as_ref().map(|_| &self.excerpt as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let span = self.span.clone()?;
+        let marked = |span| excerpt::marked(self.source.inner(), span);
+        let span = marked(self.span.as_ref()?);
         let label = LabeledSpan::new_primary_with_span(Some(self.kind.label().to_owned()), span);
-        let also = self.also.as_ref().map(|(span, label)| LabeledSpan::at(span.clone(), *label));
+        let also = self.also.as_ref().map(|(span, label)| LabeledSpan::at(marked(span), *label));
         Some(Box::new(std::iter::once(label).chain(also)))
     }
 }
@@ -171,7 +190,8 @@ impl Problems {
     pub fn lines(&self) -> String {
         let mut lines: String = self.all.iter().map(|problem| problem.line() + "\n").collect();
         if self.left_out > 0 {
-            lines += &format!("{}: {} more errors are not shown\n", self.source.name(), self.left_out);
+            let errors = if self.left_out == 1 { "error is" } else { "errors are" };
+            lines += &format!("{}: {} more {errors} not shown\n", self.source.name(), self.left_out);
         }
         lines
     }

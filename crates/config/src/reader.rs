@@ -37,15 +37,26 @@ pub(crate) const MAX_FILE: u64 = 256 << 20;
 
 /// Reads a whole file.
 ///
+/// A pipe or a device may never end, and one that nobody writes to would not even open. So only ordinary files are read, and what the
+/// user has open already: standard input, and the descriptors by which a shell hands over the output of a command.
+///
 /// # Errors
-/// A file that cannot be read, is longer than [`MAX_FILE`], or is not UTF-8.
+/// A file that cannot be read, is no ordinary one, is longer than [`MAX_FILE`], or is not UTF-8.
 pub(crate) fn open(path: &std::path::Path) -> Result<Source, Problems> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
+    let handed_over = ["/dev/stdin", "/dev/fd/", "/proc/self/fd/"].iter().any(|known| name.starts_with(known));
+    let read = std::fs::metadata(path).and_then(|found| {
+        if !found.is_file() && !handed_over {
+            return Ok(None);
+        }
+        std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map(Some)
+    });
     let reason = match read {
-        Ok(len) if len as u64 <= MAX_FILE => return text(&name, bytes),
-        Ok(_) => format!("it is longer than {} MiB", MAX_FILE >> 20),
+        Ok(Some(len)) if len as u64 <= MAX_FILE => return text(&name, bytes),
+        Ok(Some(_)) => format!("it is longer than {} MiB", MAX_FILE >> 20),
+        Ok(None) if path.is_dir() => "it is a directory".to_owned(),
+        Ok(None) => "it is a pipe, a device or a socket, and no ordinary file; /dev/stdin is read as well".to_owned(),
         Err(error) => error.to_string(),
     };
     let source = Source::new(NamedSource::new(&name, String::new()));
@@ -320,6 +331,11 @@ impl<'a, 's> Table<'a, 's> {
     /// The place of a key itself.
     pub(crate) fn key_span(&self, key: &str) -> Span {
         self.entry(key).map_or_else(|| self.span.clone(), |((key, _), offset)| moved(key.span(), offset))
+    }
+
+    /// Whether all keys are among `known`.
+    pub(crate) fn has_only(&self, known: &[&str]) -> bool {
+        self.pieces.is_none() && self.table.keys().all(|key| known.contains(&key.get_ref().as_ref()))
     }
 
     /// Reports keys that are not among `known`.

@@ -502,3 +502,21 @@ fn errors_of_changes_name_the_place_the_limit_and_what_to_do() {
     ];
     insta::assert_snapshot!(table(&borrowed(&cases), refused));
 }
+
+#[test]
+fn service_curves_that_do_not_fit_name_the_class_that_asks_for_most_and_since_when() {
+    let text = "[link]\nrate = \"10mbit\"\nscheduler = \"sced\"\n\
+                [[class]]\nname = \"a\"\nreal_time = { rate = \"3mbit\" }\n\
+                [[class]]\nname = \"b\"\nreal_time = { m1 = \"FIRST\", d = \"3ms\", m2 = \"8mbit\" }\n";
+    let refused = |first: &str| {
+        let file = link(&text.replace("FIRST", first)).unwrap();
+        let error = file.info().build(&file.tree, Leniency::Refuse, fairlink_core::Members::new()).err().unwrap();
+        file.explain(&error).lines()
+    };
+    let said = refused("9mbit");
+    let expected = "bad.toml:9:13: error: the real-time curves together ask for more than the 10 Mbit/s that the link carries, at once \
+                    when all start together; \"b\" asks for most then, 9 Mbit/s\n";
+    assert_eq!(said, expected);
+    let later = refused("0bit");
+    assert!(later.contains("from 24 ms on when all start together; \"b\" asks for most then, 8 Mbit/s"), "{later}");
+}

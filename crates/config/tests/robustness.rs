@@ -190,10 +190,88 @@ fn bytes_that_are_not_text_are_refused_with_their_place() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
-fn a_file_without_end_is_refused() {
-    let problems = LinkFile::read("/dev/zero", &LENIENT).unwrap_err();
+fn a_file_that_is_too_long_is_refused() {
+    let path = std::env::temp_dir().join(format!("fairlink-long-{}.toml", std::process::id()));
+    // A hole: nothing is on the disk.
+    std::fs::File::create(&path).unwrap().set_len((256 << 20) + 1).unwrap();
+    let problems = LinkFile::read(&path, &LENIENT).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
     assert!(problems.lines().contains("it is longer than 256 MiB"), "{}", problems.lines());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_no_ordinary_file_is_refused_unopened() {
+    // A pipe that nobody writes to would not even open.
+    let pipe = std::env::temp_dir().join(format!("fairlink-pipe-{}", std::process::id()));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let said = LinkFile::read(&pipe, &LENIENT).unwrap_err().lines();
+    std::fs::remove_file(&pipe).unwrap();
+    assert!(said.contains("a pipe, a device or a socket"), "{said}");
+    for (path, why) in [("/dev/zero", "a pipe, a device or a socket"), ("/", "it is a directory")] {
+        let said = LinkFile::read(path, &LENIENT).unwrap_err().lines();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn nothing_is_quoted_of_a_file_that_another_one_names_unless_it_looks_like_a_link_file() {
+    let name = |kind: &str| std::env::temp_dir().join(format!("fairlink-{kind}-{}.toml", std::process::id()));
+    let [scenario, secret] = [name("scenario"), name("secret")];
+    let text = format!("link = \"{}\"\nduration = \"1s\"\n", secret.file_name().unwrap().display());
+    std::fs::write(&scenario, text).unwrap();
+    let render = |secret_text: &str| {
+        std::fs::write(&secret, secret_text).unwrap();
+        [LinkFile::read(&scenario, &LENIENT).unwrap_err(), Scenario::read(&scenario, &LENIENT).unwrap_err()].map(
+            |problems| {
+                let lines = problems.lines();
+                let mut picture = String::new();
+                let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none());
+                handler.render_report(&mut picture, &problems).unwrap();
+                lines + &picture
+            },
+        )
+    };
+    for hidden in ["root:$6$hunter2:19000:0:99999:7:::\n", "[registry]\ntoken = \"hunter2\"\n", "hunter2 = 1\n", ""] {
+        for said in render(hidden) {
+            assert!(!said.contains("hunter2") && !said.contains("token") && !said.contains("registry"), "{said}");
+            assert!(said.contains("names this file, and it is not a link file"), "{said}");
+        }
+    }
+    for said in render("[link]\nrate = 1mbit\n") {
+        assert!(said.contains(":2:8: error: this is not TOML") && said.contains("rate = 1mbit"), "{said}");
+    }
+    std::fs::remove_file(&scenario).unwrap();
+    std::fs::remove_file(&secret).unwrap();
+}
+
+#[test]
+fn a_line_of_megabytes_is_shown_in_part_and_read_no_more_than_a_few_times() {
+    let long = "A".repeat(2_000_000);
+    let matches = "'udp dst port 5', ".repeat(100_000);
+    let head = "[link]\nrate = '10mbit'\n[[class]]\nname = 'a'\n";
+    for line in [
+        format!("x = '{long}'"),
+        format!("guarantee = '{long}'"),
+        format!("{long} = 1"),
+        long.clone(),
+        "é".repeat(1_000_000),
+        format!("match = [{matches}]"),
+        format!("y = 1 # {long}"),
+    ] {
+        let problems = LinkFile::parse("long.toml", format!("{head}{line}\n"), &LENIENT).unwrap_err();
+        let mut picture = String::new();
+        let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none());
+        handler.render_report(&mut picture, &problems).unwrap();
+        let shown = problems.all().len();
+        assert!(
+            picture.contains("[long.toml:5:") && picture.len() < 6_000 * shown,
+            "{} {}",
+            picture.len(),
+            &picture[..300]
+        );
+        assert!(problems.lines().len() < 2_000 * shown, "{}", problems.lines().len());
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{scheduler, time};
 use crate::failure::Failure;
+use crate::human;
 use crate::out::Out;
 
 /// What to measure.
@@ -61,8 +62,11 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
         ProgressBar::new_spinner().with_style(ProgressStyle::with_template("{spinner} {msg}").expect("a template"));
     let report = bench::run(&plan, &mut |point| {
         bar.set_message(format!(
-            "{}: {} leaves, {} levels, {} B",
-            point.scheduler, point.leaves, point.levels, point.packet_bytes
+            "{}: {}, {}, {} B",
+            point.scheduler,
+            human::count(point.leaves, "leaf", "leaves"),
+            human::count(point.levels, "level", "levels"),
+            point.packet_bytes
         ));
         bar.tick();
     });
@@ -80,7 +84,7 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     }
     out.line("")?;
     let mut head = vec!["scheduler".to_owned(), "levels".to_owned(), "packet".to_owned()];
-    head.extend(plan.leaves.iter().map(|leaves| format!("{leaves} leaves")));
+    head.extend(plan.leaves.iter().map(|leaves| human::count(*leaves, "leaf", "leaves")));
     out.table(&head, rows(&plan, &report.results), 1..head.len())
 }
 
@@ -156,8 +160,10 @@ mod real {
 
     fn text(machine: &str, bench: &GatewayBench, out: &mut Out) -> Result<(), Failure> {
         out.line(format!(
-            "The gateway on one processor, {} with {} classes, pacing {}; sender and receiver on the same machine. Machine: {machine}.",
-            bench.scheduler, bench.classes, bench.pacing
+            "The gateway on one processor, {} with {}, pacing {}; sender and receiver on the same machine. Machine: {machine}.",
+            bench.scheduler,
+            human::count(bench.classes as usize, "class", "classes"),
+            bench.pacing
         ))?;
         out.line("")?;
         let head = [

@@ -16,6 +16,8 @@ use crate::failure::Failure;
 use crate::human;
 use crate::link::{Finding, indented, parent_name, share_warning, warn};
 use crate::out::Out;
+#[cfg(target_os = "linux")]
+use crate::out::note;
 use crate::rows::{Each, RowArgs, summary};
 
 mod bounds;
@@ -33,6 +35,10 @@ pub(crate) struct Args {
     /// Warn of what the scheduler cannot honour instead of refusing it.
     #[arg(long)]
     lenient: bool,
+    /// Refuse also what a gateway between interfaces with an mtu of 1500 would refuse.
+    #[cfg(target_os = "linux")]
+    #[arg(long)]
+    gateway: bool,
     #[command(flatten)]
     rows: RowArgs,
 }
@@ -95,6 +101,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let mut warnings = std::mem::take(&mut link.warnings);
     warnings.extend(share_warning(&link)?);
+    #[cfg(target_os = "linux")]
+    if args.gateway
+        && let Err(problems) = for_gateway(&link, leniency)?
+    {
+        return refuse(problems, None, out);
+    }
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
     let limits = Limits::honoured_by(link.info(), &link.tree);
     let busy = Allocation::within(limits, &link.tree, &Demand::uniform(&link.tree, Request::Unlimited));
@@ -113,6 +125,29 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     warn(warnings);
     text(&link, &promised, &busy, memory_bytes, &args.rows, out)
+}
+
+/// The longest frame of an Ethernet interface with an mtu of 1500, in bytes: 14 more, and two VLAN tags.
+#[cfg(target_os = "linux")]
+const ETHERNET_FRAME: u32 = 1500 + 14 + 2 * 4;
+
+/// Whether a gateway could run this file.
+#[cfg(target_os = "linux")]
+fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problems>, Failure> {
+    let mut config = match fairlink_net::GatewayConfig::from_link_file(link, "", "") {
+        Ok(config) => config,
+        Err(problems) => return Ok(Err(problems)),
+    };
+    config.leniency = leniency;
+    config.check(ETHERNET_FRAME.max(link.mtu)).map_err(Failure::wrong)?;
+    if link.mtu < ETHERNET_FRAME {
+        note(format!(
+            "note: an interface with an mtu of 1500 carries frames of 1514 B, with two VLAN tags of {ETHERNET_FRAME} B; the gateway takes \
+             them, and the bounds here are for {} B: write mtu = \"{ETHERNET_FRAME}B\" into [link]",
+            link.mtu
+        ));
+    }
+    Ok(Ok(()))
 }
 
 fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Result<(), Failure> {
@@ -154,8 +189,8 @@ fn text(
     let rows = rows.in_text(link)?;
     let info = link.info();
     let head = link.tree.link();
-    out.line(format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary))?;
-    out.line(format!(
+    out.paragraph(&format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary), 2)?;
+    let size = format!(
         "{}, {}, {}; frames up to {} B; at most {} packets queued; memory at most {}",
         human::count(link.tree.len() - 1, "class", "classes"),
         human::count(link.tree.leaves().len(), "leaf", "leaves"),
@@ -163,7 +198,8 @@ fn text(
         link.mtu,
         head.max_queued,
         show_memory(memory_bytes)
-    ))?;
+    );
+    out.paragraph(&size, 2)?;
     out.line("")?;
     let weights = promised.weights.iter().any(Option::is_some);
     let mut columns = vec!["class", "guarantee", "ceiling", "share, all busy"];
@@ -204,7 +240,7 @@ fn text(
         out.line("")?;
     }
     let in_words = Bounds::of(promised, link);
-    bounds::lines(promised, &in_words, info).iter().try_for_each(|line| out.line(line))?;
+    bounds::lines(promised, &in_words, info).iter().try_for_each(|line| out.paragraph(line, 18))?;
     if Admission::of(link).is_some() {
         out.line("admission         the service curves of all classes together stay below what the link carries, at all times")?;
     }

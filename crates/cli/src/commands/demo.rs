@@ -163,13 +163,14 @@ fn players(names: &[String]) -> Result<Vec<Player>, Failure> {
 
 fn introduce(piece: &Piece, scenario: &Scenario, out: &mut Out) -> Result<(), Failure> {
     let letter = piece.script.letter.map_or_else(String::new, |letter| format!(", scenario {letter}"));
-    out.line(format!("Experiment {} of the HLS paper{letter}: {}.", piece.number, piece.experiment.plays))?;
+    out.paragraph(&format!("Experiment {} of the HLS paper{letter}: {}.", piece.number, piece.experiment.plays), 2)?;
     let tree = &scenario.tree;
     let guarantees: Vec<_> = tree
         .classes()
         .map(|class| format!("{} {}", scenario.names[class.index()], tree.rate_all_busy(class) / 1_000_000))
         .collect();
-    out.line(format!("A link of {} Mbit/s; guarantees in Mbit/s: {}.", LINK_BPS / 1_000_000, guarantees.join(", ")))?;
+    let guarantees = guarantees.join(", ");
+    out.paragraph(&format!("A link of {} Mbit/s; guarantees in Mbit/s: {guarantees}.", LINK_BPS / 1_000_000), 2)?;
     out.line("")?;
     out.flush()
 }
@@ -207,6 +208,12 @@ fn simulate(
                 skipped.push(Skipped { scheduler: KERNEL_HTB.to_owned(), why });
             }
         }
+    }
+    if schedulers.is_empty() {
+        return Err(Failure::wrong(format!(
+            "--scheduler {KERNEL_HTB}: the kernel's HTB cannot be simulated; `htb` is ours, and without --simulate real packets \
+             are sent where that is possible ({why})"
+        )));
     }
     let report = compare(scenario, &schedulers, Leniency::Ignore, 1, &OPTIONS, &mut ()).map_err(Failure::failed)?;
     let mut experiments = Vec::new();

@@ -4,9 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Command;
+use clap_mangen::Man;
 
+use crate::examples::in_manual;
 use crate::failure::Failure;
-use crate::out::{Out, note};
+use crate::out::{Out, make_directory, note};
 
 /// Where to.
 #[derive(Debug, clap::Args)]
@@ -18,18 +20,29 @@ pub(crate) struct Args {
 
 /// Prints the page of `fairlink`, the whole command line, or writes those of all its commands.
 pub(crate) fn run(args: &Args, fairlink: Command, out: &mut Out) -> Result<(), Failure> {
+    let mut fairlink = fairlink.disable_help_subcommand(true);
+    fairlink.build();
     let Some(dir) = &args.out else {
-        let mut page = Vec::new();
-        clap_mangen::Man::new(fairlink).render(&mut page)?;
-        return out.raw(&page);
+        return out.raw(&page(&Man::new(fairlink.clone()), fairlink.get_name())?);
     };
-    fs::create_dir_all(dir)
-        .and_then(|()| clap_mangen::generate_to(fairlink, dir))
-        .map_err(|error| Failure::wrong(format!("cannot write to {}: {error}", dir.display())))?;
+    make_directory(dir)?;
+    let cannot = |error| Failure::wrong(format!("cannot write to {}: {error}", dir.display()));
+    for command in fairlink.get_subcommands().chain([&fairlink]).filter(|command| !command.is_hide_set()) {
+        let man = Man::new(command.clone());
+        fs::write(dir.join(man.get_filename()), page(&man, command.get_name())?).map_err(cannot)?;
+    }
     note(format!(
         "manual pages written to {}; read one with: man -l {}",
         dir.display(),
         dir.join("fairlink.1").display()
     ));
     Ok(())
+}
+
+/// The page of a command, with its examples.
+fn page(man: &Man, name: &str) -> Result<Vec<u8>, Failure> {
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    page.extend(in_manual(name).bytes());
+    Ok(page)
 }

@@ -53,26 +53,30 @@ pub(crate) fn run(out: &mut Out) -> Result<(), Failure> {
         return out.document(&List { schedulers: SCHEDULERS.iter().map(Entry::from).collect() });
     }
     let head = COLUMNS.iter().map(|&(title, _)| title);
-    let head: Vec<_> = ["name"].into_iter().chain(head).chain(["work-conserving", "promises", "cost"]).collect();
+    let head: Vec<_> = ["name"].into_iter().chain(head).collect();
     let rows = SCHEDULERS.iter().map(|info| {
         let mut row = vec![info.name.to_owned()];
         row.extend(COLUMNS.iter().map(|&(_, feature)| if info.supports(feature) { "yes" } else { "-" }.to_owned()));
-        row.extend([
-            info.work_conserving.as_str().to_owned(),
-            or_dash(&info.promises.names().collect::<Vec<_>>().join(", ").replace("transmission_gap", "gap")),
-            info.cost.to_owned(),
-        ]);
         row
     });
     out.table(&head, rows.collect(), 0..0)?;
-    out.line("")?;
-    let rows = SCHEDULERS.iter().map(|info| {
+    for info in SCHEDULERS {
         let others = info.features.iter().filter(|&feature| COLUMNS.iter().all(|(_, shown)| shown != feature));
         let others: Vec<_> = others.map(|feature| feature.as_str()).collect();
         let also = if others.is_empty() { String::new() } else { format!("; also honours {}", others.join(", ")) };
-        vec![info.name.to_owned(), or_dash(info.paper), format!("{}{also}", info.summary)]
-    });
-    out.table(&["name", "paper", "what it is"], rows.collect(), 0..0)
+        let paper = if info.paper.is_empty() { String::new() } else { format!(" [{}]", info.paper) };
+        let promises = info.promises.names().collect::<Vec<_>>().join(", ").replace('_', " ");
+        let promises = if promises.is_empty() { "no bounds".to_owned() } else { promises };
+        out.line("")?;
+        out.paragraph(&format!("{}{paper}: {}{also}", info.name, info.summary), 4)?;
+        let more = format!(
+            "    work-conserving: {}; promises {promises}; cost of a packet: {}",
+            info.work_conserving.as_str(),
+            info.cost
+        );
+        out.paragraph(&more, 4)?;
+    }
+    Ok(())
 }
 
 /// What most people choose by; a column each.
@@ -83,7 +87,3 @@ const COLUMNS: [(&str, Feature); 5] = [
     ("curves", Feature::ServiceCurves),
     ("latency", Feature::LatencyCritical),
 ];
-
-fn or_dash(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
-}

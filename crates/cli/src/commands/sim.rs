@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use fairlink_config::names::UnknownClass;
+use fairlink_config::problem::ProblemKind;
 use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
 use fairlink_core::{Leniency, Nanos, ReconfigureError, SchedulerInfo};
 use fairlink_lab::figures::rates::{self, PlotError};
@@ -17,8 +18,8 @@ use fairlink_sim::{Change, LinkPool, Links, Observer, Options, Report, SimError,
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
-use crate::link::{share_warning, warn};
-use crate::out::{Out, note};
+use crate::link::{concerns_frames, share_warning, warn};
+use crate::out::{Out, make_directory, note};
 use crate::rows::{MOST_ROWS, RowArgs};
 use crate::{human, interrupt};
 
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     };
     if let Some(dir) = &args.out {
         // Before the work, not after it.
-        std::fs::create_dir_all(dir).map_err(|error| Failure::wrong(format!("{}: {error}", dir.display())))?;
+        make_directory(dir)?;
     }
     let options = Options { window: args.out.is_some().then(|| window(file.duration)), settle: SETTLE };
     let watch = &mut Watch::new(schedulers.len() as u64 * u64::from(args.runs), file.duration)?;
@@ -187,8 +188,7 @@ fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
 /// Whether a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
 /// notes of its run.
 fn concerns_a_simulation(warning: &Problem) -> bool {
-    use fairlink_config::problem::ProblemKind::{NoMatch, Unsupported};
-    !matches!(warning.kind(), NoMatch { .. } | Unsupported { .. })
+    !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
 }
 
 fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, Failure> {

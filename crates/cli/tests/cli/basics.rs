@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::{Scratch, command, fairlink};
+use crate::{Scratch, command, fairlink, scenario};
 
 /// Every command but `help`, as `--help` lists them.
 fn commands() -> Vec<String> {
@@ -21,6 +21,7 @@ fn every_command_has_a_help_text_and_takes_json() {
     for name in &commands {
         let help = fairlink(&[name, "--help"]).quiet().stdout;
         assert!(help.contains("Usage: fairlink") && help.contains("--json"), "{name}: {help}");
+        assert!(help.contains("Examples:\n  fairlink "), "{name}: {help}");
     }
 }
 
@@ -45,7 +46,7 @@ fn there_is_a_manual_page_for_every_command() {
     assert_eq!((run.code, run.stdout.as_str()), (0, ""));
     for name in commands() {
         let page = fs::read_to_string(format!("{dir}/fairlink-{name}.1")).expect("a page");
-        assert!(page.contains("SYNOPSIS"), "{name}: {page}");
+        assert!(page.contains("SYNOPSIS") && page.contains(".SH EXAMPLES\n.TP\n\\fBfairlink "), "{name}: {page}");
     }
 }
 
@@ -54,6 +55,12 @@ fn a_directory_that_cannot_be_written_is_named() {
     let run = fairlink(&["man", "--out", "/dev/null/pages"]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("/dev/null/pages"), "{}", run.stderr);
+    let sim = scenario("exp2-H.toml");
+    for args in [&["man", "--out", "/etc/passwd"][..], &["sim", &sim, "--out", "/etc/passwd"]] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+        assert!(run.stderr.contains("--out /etc/passwd: this is a file; name a directory"), "{}", run.stderr);
+    }
 }
 
 #[test]
@@ -87,7 +94,8 @@ fn schedulers_are_listed_with_what_they_support() {
     let text = fairlink(&["schedulers"]).quiet().stdout;
     let json = fairlink(&["schedulers", "--json"]).quiet().json();
     let list = json["schedulers"].as_array().expect("a list");
-    assert_eq!(text.lines().count(), 2 * list.len() + 3);
+    // A row in the table, and two lines behind an empty one.
+    assert_eq!(text.lines().count(), 4 * list.len() + 1);
     assert!(list.iter().any(|entry| entry["name"] == "fifo"));
     for entry in list {
         let keys = ["hierarchy", "ceiling", "priority", "service_curves", "latency_class"];
@@ -96,5 +104,32 @@ fn schedulers_are_listed_with_what_they_support() {
         assert!(keys.iter().all(|&key| entry[key].is_string()), "{entry}");
         assert!(entry["bounds"].is_array(), "{entry}");
         assert!(text.contains(entry["name"].as_str().expect("text")));
+    }
+}
+
+#[test]
+fn only_those_who_have_frames_are_warned_of_a_default_that_is_never_used() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        "[link]\nrate = \"1gbit\"\ndefault = \"b\"\n[[class]]\nname = \"a\"\nmatch = \"any\"\n[[class]]\nname = \"b\"\n",
+    );
+    let text =
+        "link = \"link.toml\"\nduration = \"1ms\"\n[[source]]\nclass = \"a\"\nmodel = \"greedy\"\npacket = \"1000B\"\n";
+    let scenario = dir.write("scenario.toml", text);
+    fairlink(&["fluid", &link]).quiet();
+    fairlink(&["explain", &link, "--class", "a"]).quiet();
+    fairlink(&["sim", &scenario]).quiet();
+    let run = fairlink(&["check", &link]);
+    assert!(run.code == 0 && run.stderr.contains("is never used"), "{}", run.stderr);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_cause_is_said_once() {
+    for args in [&["receive", "--in", "no-such"][..], &["generate", &scenario("exp2-H.toml"), "--out", "no-such"]] {
+        let run = fairlink(args);
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        assert_eq!(run.stderr.matches("(os error").count(), 1, "{}", run.stderr);
     }
 }

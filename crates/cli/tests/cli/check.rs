@@ -240,7 +240,7 @@ fn a_wrong_file_exits_with_2_and_names_the_place() {
     assert_eq!((run.code, &json["valid"]), (2, &false.into()));
     assert_eq!((&json["errors"][0]["line"], &json["errors"][0]["column"]), (&5.into(), &13.into()));
     for (file, says) in
-        [("no-such-file.toml", "no-such-file.toml"), ("/dev/null", "/dev/null"), ("/", "Is a directory")]
+        [("no-such-file.toml", "no-such-file.toml"), ("/dev/null", "/dev/null"), ("/", "it is a directory")]
     {
         let run = fairlink(&["check", file]);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{file}");
@@ -310,4 +310,25 @@ fn the_share_when_all_are_busy_is_the_fluid_ideal_within_the_limits_that_the_sch
     assert_eq!([0, 1, 2, 3].map(gets), [6.5e7, 3e7, 3.5e7, 3.5e7].map(Some));
     let text = fairlink(&["check", &link]).quiet().stdout;
     assert!(text.contains("30 Mbit/s") && !text.contains("56.25"), "{text}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn check_refuses_for_a_gateway_what_a_gateway_refuses_of_the_file() {
+    fairlink(&["check", &scenario("gateway.toml"), "--gateway"]).quiet();
+    let dir = Scratch::new();
+    let two = "[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"\n";
+    for (name, text, says) in [
+        ("no-default", format!("[link]\nrate = \"10mbit\"\n{two}"), "frames that no class matches have nowhere to go"),
+        ("memory", format!("[link]\nrate = \"10mbit\"\nmemory = \"2MiB\"\ndefault = \"a\"\n{two}"), "a packet pool of"),
+    ] {
+        let link = dir.write(name, &text);
+        assert_eq!(fairlink(&["check", &link]).code, 0, "{name}");
+        let run = fairlink(&["check", &link, "--gateway"]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{name}");
+        assert!(run.stderr.contains(says), "{name}: {}", run.stderr);
+        // The gateway itself says the same of the file.
+        let run = fairlink(&["gateway", &link, "--in", "lo", "--out", "no-such"]);
+        assert!(run.code == 2, "{name}: {}", run.stderr);
+    }
 }

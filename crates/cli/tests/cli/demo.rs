@@ -98,3 +98,10 @@ fn a_demo_plays_real_packets_or_says_why_it_does_not() {
         println!("SKIPPED: {}: {}", skipped["scheduler"], skipped["why"]);
     }
 }
+
+#[test]
+fn the_kernel_s_htb_alone_is_not_simulated_in_silence() {
+    let run = fairlink(&["demo", "--simulate", "--scheduler", "kernel-htb"]);
+    assert_eq!(run.code, 2, "{}", run.stdout);
+    assert!(run.stderr.contains("the kernel's HTB cannot be simulated; `htb` is ours"), "{}", run.stderr);
+}

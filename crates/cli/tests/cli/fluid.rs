@@ -48,6 +48,27 @@ fn fluid_is_exact_and_respects_ceilings_whatever_the_scheduler_can_do() {
 }
 
 #[test]
+fn fluid_knows_classes_that_do_not_borrow_or_lend() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        "link = { rate = '100mbit', scheduler = 'cbq-formal' }\n\
+         class = [{ name = 'a', guarantee = '30mbit', isolated = true }, { name = 'b', guarantee = '20mbit', bounded = true },\n\
+                  { name = 'c', guarantee = '50mbit' }]",
+    );
+    let gets = |demand: &str| {
+        let json = fairlink(&["fluid", &link, "--json", "--demand", demand]).quiet().json();
+        ["a", "b", "c"].map(|name| class(&json, name)["allocation_bps"].as_f64().expect("a rate") / 1e6)
+    };
+    assert_eq!(gets("a=inf,b=inf,c=inf"), [30.0, 20.0, 50.0]);
+    assert_eq!(gets("b=inf,c=inf"), [0.0, 20.0, 50.0]);
+    assert_eq!(gets("a=inf,c=inf"), [30.0, 0.0, 70.0]);
+    assert_eq!(gets("b=inf"), [0.0, 20.0, 0.0]);
+    let text = fairlink(&["fluid", &link]).quiet().stdout;
+    assert!(text.contains("its own rate (isolated)") && text.contains("its own rate (bounded)"), "{text}");
+}
+
+#[test]
 fn explain_names_the_chain_of_limits() {
     let args = ["explain", &scenario("fig1.toml"), "--demand", "A1=inf,A2=inf,C=inf", "--class", "A1"];
     let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
@@ -57,6 +78,10 @@ fn explain_names_the_chain_of_limits() {
     let a = &json["steps"][1];
     assert_eq!((&a["idle_siblings"], &a["unsatisfied_siblings"]), (&json!(["B"]), &json!(["C"])));
     assert!((a["allocation_bps"].as_f64().expect("a number") - 3e9 / 7.0).abs() < 1.0, "{json}");
+    // Guarantees are multiplied by a number, which is no rate: A gets 300 Mbit/s times 10 / 7.
+    assert!((a["fair_share_per_weight"].as_f64().expect("a number") - 10.0 / 7.0).abs() < 1e-9, "{json}");
+    assert!((a["entitled_bps"].as_f64().expect("a number") - 3e9 / 7.0).abs() < 1.0, "{json}");
+    assert!(a.get("fair_share_bps").is_none());
     let text = fairlink(&args).quiet().stdout;
     assert_eq!(json["text"], text.as_str());
     assert!(text.contains("A1 is limited by A, then by the link."), "{text}");
@@ -72,6 +97,7 @@ fn a_wrong_demand_or_class_exits_with_2_and_says_what_is_wrong() {
         (&["fluid", &link, "--demand", "A1=5kbps"], "kbps"),
         (&["fluid", &link, "--demand", "A1=1mbit,A1=inf"], "twice"),
         (&["explain", &link, "--class", "A11"], "did you mean \"A1\""),
+        (&["explain", &link, "--class", "nope"], "there are: A, A1, A2, B, B1, B2, C"),
         (&["explain", &link], "--class"),
         (&["fluid"], "<LINK>"),
         (&["fluid", "no-such-file.toml"], "no-such-file.toml"),

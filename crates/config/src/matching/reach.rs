@@ -32,6 +32,11 @@ impl Reach {
             .filter(|(_, earlier)| earlier.covers(new))
             .map(|&(position, _)| position)
             .min();
+        self.seen += 1;
+        if covered_by.is_some() {
+            // Whatever it covers, the one that covers it does.
+            return covered_by;
+        }
         let shape = shape_of(new);
         let group = match self.groups.iter().position(|(known, _)| *known == shape) {
             Some(index) => &mut self.groups[index].1,
@@ -41,9 +46,8 @@ impl Reach {
             }
         };
         let key = project(new, &shape).expect("a match has its own shape");
-        group.entry(key).or_default().push((self.seen, *new));
-        self.seen += 1;
-        covered_by
+        group.entry(key).or_default().push((self.seen - 1, *new));
+        None
     }
 }
 

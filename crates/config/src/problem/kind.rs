@@ -15,6 +15,16 @@ pub enum ProblemKind {
         /// The system's reason.
         reason: String,
     },
+    /// A file that another one names as a link file, and that is none. Nothing of it is quoted.
+    #[error(
+        "{by} names this file, and it is not a link file: it has no line that begins with [link], and line {line} is wrong"
+    )]
+    NotALinkFile {
+        /// The file that names it.
+        by: String,
+        /// The first line that is wrong, from 1.
+        line: usize,
+    },
     /// The file holds bytes that are not text.
     #[error("byte {at} of the file is not UTF-8 text")]
     NotText {
@@ -359,6 +369,7 @@ impl ProblemKind {
         Some(match self {
             Self::ShareError { .. } => "keep the weights or guarantees of siblings within 1 : 100,000,000".to_owned(),
             Self::Unreadable { .. } => "check the path and the permissions".to_owned(),
+            Self::NotALinkFile { .. } => "check the path in link = \"...\"".to_owned(),
             Self::NotText { .. } => "save the file as UTF-8".to_owned(),
             Self::MissingKey { example, .. } => format!("write {example}"),
             Self::UnknownKey { suggestion, known, .. } | Self::UnknownWord { suggestion, known, .. } => {

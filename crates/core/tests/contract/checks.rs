@@ -11,7 +11,7 @@ use crate::trees::{ClassSpec, Shape, TreeSpec, classes, trees, weights};
 
 const YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
-/// Packets that `liveness` sends at most, on trees in which everybody's turn takes longer.
+/// Packets that `liveness` sends at most in this suite, on trees in which everybody's turn takes longer.
 const LIVENESS_STEPS: usize = 10_000;
 
 /// What a check is given besides a tree.
@@ -21,6 +21,8 @@ pub(crate) struct Case {
     pub(crate) after: Vec<Op>,
     /// Lengths of packets, and leaves that come and go.
     pub(crate) traffic: Vec<(u32, u32)>,
+    /// Packets that `liveness` sends at most.
+    pub(crate) liveness_steps: usize,
 }
 
 /// One check: what is wrong with a scheduler, if anything.
@@ -39,8 +41,9 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
 
 pub(crate) fn cases(shape: Shape) -> impl Strategy<Value = (TreeSpec, Case)> {
     let traffic = prop::collection::vec((0u32..=1500, any::<u32>()), 20..60);
-    (trees(shape), ops(shape, 80), ops(shape, 60), traffic)
-        .prop_map(|(spec, before, after, traffic)| (spec, Case { before, after, traffic }))
+    (trees(shape), ops(shape, 80), ops(shape, 60), traffic).prop_map(|(spec, before, after, traffic)| {
+        (spec, Case { before, after, traffic, liveness_steps: LIVENESS_STEPS })
+    })
 }
 
 fn make(info: &'static SchedulerInfo, spec: &TreeSpec) -> Box<dyn Scheduler> {
@@ -279,7 +282,7 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
         ensure!(waits <= patience, "{leaf:?} waited for {waits} B; {patience} B are enough");
         Ok(())
     };
-    for &(len, visitor) in case.traffic.iter().cycle().take(LIVENESS_STEPS) {
+    for &(len, visitor) in case.traffic.iter().cycle().take(case.liveness_steps) {
         if let Some(&(_, &leaf)) = visitors.get(visitor as usize % (visitors.len() + 1))
             && model.queued(leaf) == 0
         {

@@ -155,10 +155,7 @@ impl Gateway {
         if config.input == config.output {
             return Err(OpenError::SameInterface { name: config.input });
         }
-        let classes = config.matches.iter().map(|&(class, _)| class).chain([config.default_class]);
-        if let Some(class) = classes.into_iter().find(|&class| !config.tree.is_leaf(class)) {
-            return Err(OpenError::NotALeaf { name: config.name(class) });
-        }
+        check_classes(&config)?;
         let input = Interface::open(&config.input)?;
         let output = Interface::open(&config.output)?;
         let mut notes = Vec::new();
@@ -173,19 +170,8 @@ impl Gateway {
             ));
         }
         fit_largest_packet(&mut config, &input, &mut notes)?;
-        let queued = most_queued(&config.tree);
-        let needed = queued.saturating_add(RealPath::RESERVE);
-        let frames = config.pool_frames.unwrap_or(needed);
-        if frames < needed {
-            return Err(OpenError::PoolTooSmall { frames, queued, needed });
-        }
         let frame_bytes = input.largest_frame().max(output.largest_frame()).saturating_add(HEADROOM as u32);
-        let scheduler_bytes = (config.scheduler.memory)(&config.tree);
-        let needed = scheduler_bytes.saturating_add(FramePool::memory(frames, frame_bytes));
-        if needed > config.memory_limit {
-            let (scheduler, limit) = (config.scheduler.name, config.memory_limit);
-            return Err(OpenError::TooMuchMemory { scheduler, frames, needed, limit });
-        }
+        let Needs { queued, frames, scheduler_bytes } = Needs::of(&config, frame_bytes)?;
         let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new())?;
         let pool = FramePool::new(frames, frame_bytes)?;
         let processor = pick(config.processor)?;
@@ -256,6 +242,62 @@ impl Gateway {
             processor,
             publisher: Publisher::default(),
         })
+    }
+}
+
+impl GatewayConfig {
+    /// Finds out what [`Gateway::open`] would refuse whatever the interfaces are: classes that are not leaves, a packet pool that is too
+    /// small, too much memory, a tree that the scheduler refuses. `largest_frame` is the longest frame that the interfaces carry, in
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`Gateway::open`].
+    pub fn check(&self, largest_frame: u32) -> Result<(), OpenError> {
+        check_classes(self)?;
+        Needs::of(self, largest_frame.saturating_add(HEADROOM as u32))?;
+        self.scheduler.build(&self.tree, self.leniency, Members::new())?;
+        Ok(())
+    }
+}
+
+/// Frames belong to leaves.
+fn check_classes(config: &GatewayConfig) -> Result<(), OpenError> {
+    let mut classes = config.matches.iter().map(|&(class, _)| class).chain([config.default_class]);
+    match classes.find(|&class| !config.tree.is_leaf(class)) {
+        Some(class) => Err(OpenError::NotALeaf { name: config.name(class) }),
+        None => Ok(()),
+    }
+}
+
+/// What a gateway takes at most.
+struct Needs {
+    /// Packets in all queues.
+    queued: u32,
+    /// Frames in the packet pool.
+    frames: u32,
+    /// Of the scheduler.
+    scheduler_bytes: u64,
+}
+
+impl Needs {
+    /// Those for frames that take `frame_bytes` in the pool.
+    ///
+    /// # Errors
+    /// Where they are more than the pool, or all together, may be.
+    fn of(config: &GatewayConfig, frame_bytes: u32) -> Result<Self, OpenError> {
+        let queued = most_queued(&config.tree);
+        let needed = queued.saturating_add(RealPath::RESERVE);
+        let frames = config.pool_frames.unwrap_or(needed);
+        if frames < needed {
+            return Err(OpenError::PoolTooSmall { frames, queued, needed });
+        }
+        let scheduler_bytes = (config.scheduler.memory)(&config.tree);
+        let needed = scheduler_bytes.saturating_add(FramePool::memory(frames, frame_bytes));
+        if needed > config.memory_limit {
+            let (scheduler, limit) = (config.scheduler.name, config.memory_limit);
+            return Err(OpenError::TooMuchMemory { scheduler, frames, needed, limit });
+        }
+        Ok(Self { queued, frames, scheduler_bytes })
     }
 }
 

@@ -189,9 +189,9 @@ pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerIn
         let between = bounds.fairness_between.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
         let siblings = if fairness.leaves_only { "sibling leaves" } else { "siblings" };
         let unless = if has_ceilings(promised) { " and no ceiling at them or below them holds them back" } else { "" };
-        lines.push(format!("fairness          while two {siblings} stay backlogged{unless}, what they"));
         lines.push(format!(
-            "                  get per weight differs by {} per {} at most, {} at their rates{between}",
+            "fairness          while two {siblings} stay backlogged{unless}, what they get per weight differs by {} per {} at most, \
+             {} at their rates{between}",
             human::size(human::up(bytes)),
             if fairness.unit == WeightUnit::Bytes { "byte" } else { "visit" },
             human::time(human::up(seconds))

@@ -91,19 +91,20 @@ pub(super) fn outcome(outcome: &DemoOutcome, settle_s: f64, out: &mut Out) -> Re
     for run in runs {
         if let Some(quanta) = &run.quanta_bytes {
             let quanta: Vec<_> = quanta.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
-            out.line(format!("Quanta of {}, in bytes: {}.", title(&run.scheduler), quanta.join(", ")))?;
+            let quanta = format!("Quanta of {}, in bytes: {}.", title(&run.scheduler), quanta.join(", "));
+            out.paragraph(&quanta, 2)?;
         }
         if run.scheduler == KERNEL_HTB {
             WHY_KERNEL_HTB.iter().try_for_each(|line| out.line(line))?;
         }
         if let Some(accounting) = &run.accounting {
-            out.line(format!("Frames through {}: {}.", title(&run.scheduler), frames(accounting)))?;
+            out.paragraph(&format!("Frames through {}: {}.", title(&run.scheduler), frames(accounting)), 2)?;
         }
     }
     for skipped in &outcome.skipped {
-        out.line(format!("Left out: {}: {}.", title(&skipped.scheduler), skipped.why))?;
+        out.paragraph(&format!("Left out: {}: {}.", title(&skipped.scheduler), skipped.why), 2)?;
     }
-    closing(runs).map_or(Ok(()), |sentence| out.line(sentence))
+    closing(runs).map_or(Ok(()), |sentence| out.paragraph(&sentence, 2))
 }
 
 fn frames(accounting: &Accounting) -> String {

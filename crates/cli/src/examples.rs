@@ -1,0 +1,161 @@
+//! Examples of every command, which its help and its manual page end with.
+
+use std::fmt::Write as _;
+
+use clap::Command;
+
+/// Of each command: what to type, and what it does.
+const EXAMPLES: [(&str, &[(&str, &str)]); 14] = [
+    (
+        "fairlink",
+        &[
+            ("fairlink", "Play the demo: real packets in a private network namespace."),
+            ("fairlink check scenarios/fig1.toml", "See what a link file promises."),
+            ("fairlink sim scenarios/exp2-H.toml", "Simulate who gets what."),
+        ],
+    ),
+    (
+        "demo",
+        &[
+            ("fairlink demo --scheduler hls --scheduler kernel-htb", "Play two schedulers one after the other."),
+            ("fairlink demo --experiment 1 --simulate", "Play the other experiment in the simulator."),
+        ],
+    ),
+    (
+        "check",
+        &[
+            ("fairlink check scenarios/fig1.toml", "Shares, weights and bounds under the file's scheduler."),
+            ("fairlink check scenarios/fig1.toml --scheduler hdrr", "The same under another scheduler."),
+            ("fairlink check scenarios/gateway.toml --gateway", "Would a gateway take this file?"),
+            ("fairlink check big.toml --class office --json", "One class of a large file, for a program."),
+        ],
+    ),
+    (
+        "fluid",
+        &[
+            ("fairlink fluid scenarios/fig1.toml", "What everyone gets when all want all they can get."),
+            (
+                "fairlink fluid scenarios/fig1.toml --demand A1=inf,B2=inf,C=100mbit",
+                "What they get when only these three want something.",
+            ),
+        ],
+    ),
+    (
+        "explain",
+        &[(
+            "fairlink explain scenarios/fig1.toml --demand A1=inf,A2=inf --class A1",
+            "Why A1 gets what it gets, from the link down.",
+        )],
+    ),
+    (
+        "sim",
+        &[
+            ("fairlink sim scenarios/exp2-H.toml", "Simulate under the scheduler of the link file."),
+            (
+                "fairlink sim scenarios/exp2-H.toml --scheduler hls --scheduler drr --out plots",
+                "Two schedulers on the same arrivals, with rates against time as CSV and SVG in plots/.",
+            ),
+        ],
+    ),
+    (
+        "gateway",
+        &[
+            (
+                "fairlink gateway scenarios/gateway.toml --in eth1 --out eth0",
+                "Share what goes from eth1 to eth0; the other way passes unshaped.",
+            ),
+            (
+                "fairlink gateway scenarios/gateway.toml --in eth1 --out eth0 --fix-offloads",
+                "The same, and turn off what joins frames while it runs.",
+            ),
+        ],
+    ),
+    ("ctl", &[("fairlink ctl stats", "What the gateway has received, sent, dropped and queued, and for how long.")]),
+    ("generate", &[("fairlink generate scenarios/exp2-H.toml --out eth1", "Send a scenario as real frames.")]),
+    ("receive", &[("fairlink receive --in eth0", "Measure what comes from a generator, until Ctrl-C.")]),
+    (
+        "schedulers",
+        &[
+            ("fairlink schedulers", "All schedulers, what they honour and what they promise."),
+            ("fairlink schedulers --json", "The same for a program."),
+        ],
+    ),
+    (
+        "bench",
+        &[
+            ("fairlink bench", "What a packet costs under each scheduler on this machine."),
+            ("fairlink bench --gateway", "What the gateway does here: packets a second, and the delay that it adds."),
+        ],
+    ),
+    (
+        "completions",
+        &[(
+            "fairlink completions bash > ~/.local/share/bash-completion/completions/fairlink",
+            "Complete the command line in bash.",
+        )],
+    ),
+    (
+        "man",
+        &[
+            ("fairlink man --out man", "Write a page for each command into man/."),
+            ("man -l man/fairlink-check.1", "Read one of them."),
+        ],
+    ),
+];
+
+fn of(command: &str) -> &'static [(&'static str, &'static str)] {
+    EXAMPLES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, examples)| examples)
+}
+
+/// The command line with examples at the end of each help text.
+pub(crate) fn in_help(command: Command) -> Command {
+    let mut text = String::from("Examples:");
+    for (line, what) in of(command.get_name()) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {line}\n      {what}");
+    }
+    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let command = if of(command.get_name()).is_empty() { command } else { command.after_help(text) };
+    names.iter().fold(command, |command, name| command.mut_subcommand(name, in_help))
+}
+
+/// The section of a manual page.
+pub(crate) fn in_manual(command: &str) -> String {
+    // In roff, a hyphen that is typed is a minus, and a line must not begin with a dot or a quote.
+    let roff = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
+    let mut text = String::new();
+    for (line, what) in of(command) {
+        let _ = write!(text, ".TP\n\\fB{}\\fR\n\\&{}\n", roff(line), roff(what));
+    }
+    if text.is_empty() { text } else { format!(".SH EXAMPLES\n{text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::{CommandFactory, Parser};
+    use std::path::Path;
+
+    #[test]
+    fn every_command_has_examples_that_it_understands_and_files_that_are_there() {
+        let command = Cli::command();
+        let names = command.get_subcommands().map(|below| below.get_name()).chain([command.get_name()]);
+        for name in names {
+            assert!(!of(name).is_empty(), "{name} has no examples");
+            for (line, _) in of(name) {
+                let words: Vec<&str> = line.split_whitespace().take_while(|&word| word != ">").collect();
+                if words[0] != "fairlink" {
+                    continue;
+                }
+                assert!(name == "fairlink" || words.get(1) == Some(&name), "{line} is under {name}");
+                let parsed = Cli::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());
+                for file in words.iter().filter(|word| word.starts_with("scenarios/")) {
+                    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+                    assert!(path.exists(), "{line}: {file} is not there");
+                }
+            }
+        }
+    }
+}
