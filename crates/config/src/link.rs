@@ -4,11 +4,13 @@ mod head;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, registry,
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Shortfall,
+    registry,
 };
 use miette::{NamedSource, Severity};
 
@@ -402,7 +404,23 @@ impl LinkFile {
                 _ => problem,
             });
         }
+        self.warn_of_shortfalls(info, &mut log);
         log.finish()
+    }
+
+    /// Says which leaf loses most of its guarantee, under a scheduler that does not keep them all. What cannot be built is refused
+    /// elsewhere.
+    fn warn_of_shortfalls(&self, info: &SchedulerInfo, log: &mut Log) {
+        let Some(shortfalls) = info.promises.shortfalls else { return };
+        let shortfalls = shortfalls(&self.tree).unwrap_or_default();
+        let lost = |short: &Shortfall| (short.guarantee.bps() - short.gets, Reverse(short.leaf));
+        let Some(&Shortfall { leaf, guarantee, gets }) = shortfalls.iter().max_by_key(|short| lost(short)) else {
+            return;
+        };
+        let name = self.names.name(leaf).to_owned();
+        let (scheduler, more) = (info.name, shortfalls.len() - 1);
+        let kind = ProblemKind::Shortfall { name, scheduler, guarantee, gets, more };
+        log.add(Problem::new(Severity::Warning, &self.source, self.span(leaf), kind));
     }
 
     fn unsupported_kind(

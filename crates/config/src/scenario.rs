@@ -12,7 +12,7 @@ use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer, PoolSpec};
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source};
 use crate::reader::{self, Table, Value, unknown_word};
-use crate::units::{parse_thousandths, parse_time};
+use crate::units::{parse_thousandths, parse_time, show_bps, show_rate};
 
 const PLACE: &str = "[[source]]";
 const KEYS: [&str; 10] =
@@ -22,11 +22,13 @@ const KEYS: [&str; 10] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Greedy,
+    Saturating,
     Cbr,
     Poisson,
 }
 
-const MODELS: [(&str, Kind); 3] = [("greedy", Kind::Greedy), ("cbr", Kind::Cbr), ("poisson", Kind::Poisson)];
+const MODELS: [(&str, Kind); 4] =
+    [("greedy", Kind::Greedy), ("saturating", Kind::Saturating), ("cbr", Kind::Cbr), ("poisson", Kind::Poisson)];
 /// Models of the format that cannot be run here.
 const OTHER_MODELS: [&str; 7] = ["on_off", "mmpp", "pareto_on_off", "mpeg", "dar1", "trace", "script"];
 /// Lengths of packets of the format that cannot be made here.
@@ -170,6 +172,16 @@ fn source(table: &Table<'_, '_>, course: Course<'_>, log: &mut Log) -> Option<So
         Some(value) => active(value, duration, log),
         None => Some(Vec::new()),
     };
+    if let (Some((class, name, _)), Some(&Model::Saturating(rate))) = (&class, model.as_ref()) {
+        // A class that only a change brings has a share then.
+        let share = if class.index() < first.tree.len() { first.tree.rate_all_busy(*class) } else { 0 };
+        if rate.bps() < share {
+            let (key, help) = ("rate", "write more than the class can get, or use model = \"cbr\"");
+            let why =
+                format!("of {} does not saturate \"{name}\", whose share is {}", show_rate(rate), show_bps(share));
+            log.error(table.key_span(key), ProblemKind::Misplaced { key, why, help });
+        }
+    }
     if let (Some((class, name, span)), Some(active)) = (&class, &active) {
         let span = table.get("active").map_or_else(|| span.clone(), Value::span);
         course.check_active(*class, name, active, span, log);
@@ -209,6 +221,15 @@ fn model(table: &Table<'_, '_>, value: Value<'_, '_>, link: &LinkFile, log: &mut
             }
         }
         return Some(Model::Greedy);
+    }
+    if kind == Kind::Saturating {
+        if table.get("packets_per_second").is_some() {
+            let why = "says nothing to the model saturating".to_owned();
+            let (key, help) = ("packets_per_second", "write rate, above what the class can get");
+            log.error(table.key_span(key), ProblemKind::Misplaced { key, why, help });
+        }
+        let value = table.need("rate", "rate = \"110mbit\"", log)?;
+        return Some(Model::Saturating(value.rate(Some(link.tree.link().rate), log)?));
     }
     table.not_both("rate", "packets_per_second", log);
     if let Some(value) = table.get("rate") {

@@ -226,6 +226,11 @@ fn warnings_leave_the_file_usable() {
         ("ceiling below guarantee", "[[class]]\nname = 'a'\nguarantee = '5mbit'\nceiling = '4mbit'"),
         ("buffer below a packet", "[[class]]\nname = 'a'\nbuffer = '1kB'"),
         ("leaves without match", "[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\n[[class]]\nname = 'c'"),
+        (
+            "guarantees under ancestor-only",
+            "link.scheduler = 'cbq-ancestor-only'\n[[class]]\nname = 'a'\nguarantee = '35%'\npriority = 1\n\
+             [[class]]\nname = 'b'\nguarantee = '65%'\npriority = 2",
+        ),
         ("pool", "link.scheduler = 'htb'\n[[class]]\nname = 'a'\npool = 'uplinks'"),
     ]);
     let mut table = table(&borrowed(&cases), warnings);
@@ -253,6 +258,12 @@ fn errors_of_scenarios_name_the_place_and_the_limit() {
         ("model of later", "class = 'b'\nmodel = 'on_off'\npacket = '1kB'"),
         ("no rate", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'"),
         ("two rates", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'\nrate = '1mbit'\npackets_per_second = 5"),
+        ("saturating without a rate", "class = 'b'\nmodel = 'saturating'\npacket = '1kB'"),
+        (
+            "saturating in packets",
+            "class = 'b'\nmodel = 'saturating'\npacket = '1kB'\nrate = '2gbit'\npackets_per_second = 5",
+        ),
+        ("saturating below the share", "class = 'b'\nmodel = 'saturating'\npacket = '1kB'\nrate = '999mbit'"),
         ("rate of greedy", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nrate = '1mbit'"),
         ("times of cbr", "class = 'b'\nmodel = 'cbr'\npacket = '1kB'\nrate = '1mbit'\non = '1s'"),
         ("no packets", "class = 'b'\nmodel = 'poisson'\npacket = '1kB'\npackets_per_second = 0"),

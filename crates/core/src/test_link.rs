@@ -81,6 +81,69 @@ pub(crate) fn run(scheduler: &mut dyn Scheduler, arrivals: &[Arrival]) -> Vec<Se
     }
 }
 
+/// A link on which sending a packet takes its time, as `Send` does in the loops that papers write down. The oracles of round
+/// robin schedulers are such loops.
+#[derive(Debug)]
+pub(crate) struct Wire<'a> {
+    arrivals: &'a [Arrival],
+    next: usize,
+    now: u64,
+    /// By class id.
+    pub(crate) queues: Vec<VecDeque<Arrival>>,
+    served: Vec<Served>,
+}
+
+impl<'a> Wire<'a> {
+    /// A link for classes 1 to `classes`.
+    pub(crate) fn new(classes: usize, arrivals: &'a [Arrival]) -> Self {
+        let queues = alloc::vec![VecDeque::new(); classes + 1];
+        Self { arrivals, next: 0, now: 0, queues, served: Vec::new() }
+    }
+
+    /// Takes in one packet that has arrived by now: its class, and whether that had none.
+    pub(crate) fn take_in(&mut self) -> Option<(usize, bool)> {
+        let arrival = *self.arrivals.get(self.next).filter(|arrival| arrival.at <= self.now)?;
+        self.next += 1;
+        let queue = &mut self.queues[arrival.class as usize];
+        queue.push_back(arrival);
+        Some((arrival.class as usize, queue.len() == 1))
+    }
+
+    /// Sends the first packet of a class, to its last bit.
+    pub(crate) fn send(&mut self, class: usize) {
+        let Arrival { at: arrival, class, len } = self.queues[class].pop_front().unwrap();
+        let (start, end) = (self.now, self.now + u64::from(len) * NS_PER_BYTE);
+        self.served.push(Served { class, len, arrival, start, end });
+        self.now = end;
+    }
+
+    /// Waits for the next arrival; false where there is none.
+    pub(crate) fn wait(&mut self) -> bool {
+        self.arrivals.get(self.next).inspect(|arrival| self.now = arrival.at).is_some()
+    }
+
+    /// Length of the first packet of a class.
+    pub(crate) fn head(&self, class: usize) -> Option<u64> {
+        self.queues[class].front().map(|packet| u64::from(packet.len))
+    }
+
+    /// Whether no class has a packet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.iter().all(VecDeque::is_empty)
+    }
+
+    /// All that was sent, in order.
+    pub(crate) fn into_served(self) -> Vec<Served> {
+        self.served
+    }
+}
+
+/// The example that tells when a visit ends: class 1 has three packets at once, class 2 gets two while the first is sent.
+pub(crate) fn newcomer() -> Vec<Arrival> {
+    let packet = |class, at| Arrival { at, class, len: 1500 };
+    alloc::vec![packet(1, 0), packet(1, 0), packet(1, 0), packet(2, 200), packet(2, 200)]
+}
+
 /// Bursts, pauses and a load of about one, in classes 1 to `classes`.
 pub(crate) fn traffic(classes: u32, packets: usize) -> impl Strategy<Value = Vec<Arrival>> {
     let gap = prop_oneof![6 => Just(0u64), 5 => 0u64..15_000, 1 => 0u64..120_000];

@@ -3,10 +3,14 @@
 //! A paper has a file of its own, which says what all its experiments share. An experiment is an [`Experiment`] in that file and a
 //! line of [`EXPERIMENTS`]; whoever plays experiments finds them here.
 
-use fairlink_core::{HierarchyError, Nanos, Rate};
+use fairlink_core::{ClassId, Hierarchy, HierarchyError, Nanos, Rate};
 use fairlink_sim::Scenario;
+use fairlink_traffic::Model;
 
 pub mod hls;
+
+/// Packets that a queue holds at most where sources overload it; the rest is lost.
+const OVERLOADED_QUEUE: u32 = 20;
 
 /// All experiments, paper by paper.
 pub const EXPERIMENTS: &[Experiment] = &[hls::EXP1, hls::EXP2];
@@ -58,6 +62,28 @@ impl Script {
     /// A link so slow that the tree cannot be: its smallest part rounds to nothing.
     pub fn scenario(&self, rate: Rate, phase: Option<Nanos>) -> Result<Scenario, HierarchyError> {
         (self.make)(rate, phase)
+    }
+
+    /// The same with sources that arrive by clocks of their own in the place of greedy ones, each at 110 % of the link. A greedy
+    /// source has its next packet only when one leaves, which top-level sharing of CBQ takes for a sign of who is waiting.
+    ///
+    /// # Errors
+    /// As [`Script::scenario`].
+    pub fn overloaded(&self, rate: Rate, phase: Option<Nanos>) -> Result<Scenario, HierarchyError> {
+        let mut scenario = self.scenario(rate, phase)?;
+        let more = Rate::from_bps(rate.bps() / 10 * 11).unwrap_or(rate);
+        for source in scenario.sources.iter_mut().filter(|source| source.model == Model::Greedy) {
+            source.model = Model::Saturating(more);
+        }
+        // What is queued when a source stops is soon gone.
+        let mut short = Hierarchy::builder(scenario.tree.link());
+        for class in scenario.tree.classes() {
+            let mut config = *scenario.tree.config(class);
+            config.limits.packets = config.limits.packets.min(OVERLOADED_QUEUE);
+            short.add(scenario.tree.parent(class).unwrap_or(ClassId::ROOT), config)?;
+        }
+        scenario.tree = short.build()?;
+        Ok(scenario)
     }
 }
 

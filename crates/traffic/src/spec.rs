@@ -46,6 +46,10 @@ impl PacketSize {
 pub enum Model {
     /// Always has another packet: the class stays backlogged while the source is active.
     Greedy,
+    /// Packets at this mean rate, by a clock of their own, whatever becomes of them: meant to be above what the class gets.
+    /// The time after each is between half and one and a half of what it takes at the rate, at random, so that sources of one
+    /// rate do not march in step.
+    Saturating(Rate),
     /// Evenly spaced packets at this rate; of packets of varying size, each is followed by the time it takes at the rate.
     CbrRate(Rate),
     /// Evenly spaced packets, this many in 1000 s.
@@ -160,7 +164,7 @@ impl SourceSpec {
     fn packets_per_seconds(&self) -> Option<(u128, u128)> {
         match self.model {
             Model::Greedy => None,
-            Model::CbrRate(rate) | Model::PoissonRate(rate) => {
+            Model::Saturating(rate) | Model::CbrRate(rate) | Model::PoissonRate(rate) => {
                 let (bytes, lengths) = self.sum_of_lengths(|len| len);
                 Some((u128::from(rate.bps()) * lengths, 8 * bytes))
             }

@@ -80,17 +80,18 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let rate = Rate::from_bps(LINK_BPS).map_err(Failure::failed)?;
     let phase = args.phase.unwrap_or(piece.experiment.short_phase);
     let scenario = piece.script.scenario(rate, Some(phase)).map_err(Failure::failed)?;
+    let overloaded = piece.script.overloaded(rate, Some(phase)).map_err(Failure::failed)?;
     if !out.json {
         introduce(&piece, &scenario, out)?;
     }
     let outcome = if args.simulate {
-        simulate(&piece, &scenario, &players, "--simulate was given", out)?
+        simulate(&piece, &overloaded, &players, "--simulate was given", out)?
     } else {
         match real::stage() {
             Ok(stage) => real::play(stage, &plan(&piece, &scenario), &players, out)?,
             Err(why) => {
                 note(format!("Simulating, because real packets cannot be sent here: {why}"));
-                simulate(&piece, &scenario, &players, &why, out)?
+                simulate(&piece, &overloaded, &players, &why, out)?
             }
         }
     };

@@ -240,6 +240,24 @@ pub enum ProblemKind {
         /// How many other classes set it.
         more: usize,
     },
+    /// A scheduler under which a class loses its guarantee.
+    #[error(
+        "under {scheduler}, \"{name}\" gets {} of its {} while all classes are busy{}",
+        if *gets > 0 { show_bps(*gets) } else { "nothing".to_owned() }, show_rate(*guarantee),
+        if *more > 0 { format!("; {more} more get less than they should") } else { String::new() }
+    )]
+    Shortfall {
+        /// The class that loses most.
+        name: String,
+        /// The scheduler.
+        scheduler: &'static str,
+        /// Its guarantee, or its share by weight.
+        guarantee: Rate,
+        /// What it gets, in bit/s.
+        gets: u64,
+        /// How many others there are.
+        more: usize,
+    },
     /// A scheduler and its queues would take more memory than is allowed.
     #[error("{scheduler} for this tree takes {}, and {} are allowed", crate::units::show_memory(*needed), crate::units::show_memory(*limit))]
     TooLarge {
@@ -398,6 +416,11 @@ impl ProblemKind {
                 "lower buffer in [link], or the number of classes, or raise memory in [link] (memory = \"{}\")",
                 crate::units::memory_key(*needed)
             ),
+            Self::Shortfall { .. } => {
+                "it lets all classes borrow at all times, by priority and quantum alone: give all the same priority \
+                 and no quantum, or choose cbq-formal or cbq-top-level"
+                    .to_owned()
+            }
             Self::NoDefault => {
                 "write default = \"NAME\" into [link], or match = [\"any\"] into the last class".to_owned()
             }

@@ -11,7 +11,7 @@
 //! standing, moves itself between two sets of its parent, and takes all leaves below it along. A class whose set became
 //! empty leaves its parent's.
 //!
-//! **Turns** are the caller's. [`BorrowingTree::next`] takes turns over all leaves under a limit of levels.
+//! **Turns** are the caller's. [`BorrowingTree::next_in_turn`] takes turns over all leaves under a limit of levels.
 //! [`BorrowingTree::next_child`] takes them within a level, going down from the root, with what the caller keeps for
 //! each set by its [`BorrowingTree::number`].
 //!
@@ -26,7 +26,7 @@ use alloc::boxed::Box;
 use alloc::{format, string::String};
 use core::ops::Range;
 
-use crate::contract::{BuildError, ClassId, Hierarchy, MAX_DEPTH, OutOfMemory};
+use crate::contract::{BuildError, ClassId, Hierarchy, OutOfMemory};
 use crate::parts::{
     bitset,
     memory::{Stack, bytes_of, filled},
@@ -146,8 +146,7 @@ impl BorrowingTree {
     /// where there is no memory to find out.
     pub(crate) fn memory(tree: &Hierarchy) -> (u64, u64) {
         let Ok(levels) = levels(tree) else { return (u64::MAX / 4, u64::MAX / 16) };
-        let largest = tree.leaves().iter().map(|&leaf| plan::priority(tree, leaf)).max().unwrap_or(0);
-        let priorities = usize::from(largest) + 1;
+        let priorities = usize::from(Plan::priorities(tree));
         let (mut words, mut sets) = (bitset::words((usize::from(levels[0]) + 1) * priorities), 0);
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class)) {
             let own = (usize::from(levels[class.index()]) + 1) * priorities;
@@ -358,14 +357,23 @@ impl BorrowingTree {
         }
     }
 
-    /// The next backlogged leaf of `priority` whose lender is at `highest` or a lower level, in the order of the tree: from the leaf
-    /// `from` on, `from` included where `inclusive`, and from the first leaf on where none is left or there is no `from`.
+    /// The backlogged leaf of `priority` whose lender is at `highest` or a lower level and whose turn it is, and whether that
+    /// turn begins now. The leaves take turns in the order of the tree. A turn goes on until [`BorrowingTree::end_turn`].
+    ///
+    /// `turns` says by class where the turns stand among its children; all 0 at first. The caller has one for each
+    /// `priority` and `highest`. Turns below a class that cannot send for a while go on later where they stood. Otherwise
+    /// its first leaf would have a turn each time that it can.
     #[must_use]
-    pub(crate) fn next(&self, priority: u8, highest: u8, from: Option<u32>, inclusive: bool) -> Option<u32> {
+    pub(crate) fn next_in_turn(&self, priority: u8, highest: u8, turns: &mut [u32]) -> Option<(u32, bool)> {
         self.lowest()?;
         let search = Search { borrowing: self, priority, highest };
-        let beyond = from.and_then(|leaf| search.beyond(leaf, inclusive));
-        beyond.or_else(|| search.descend(ROOT, search.own(ROOT, false)))
+        search.descend(turns, ROOT, search.own(ROOT, false), true)
+    }
+
+    /// Ends the turn of `leaf`, which was found last.
+    pub(crate) fn end_turn(&self, leaf: u32, turns: &mut [u32]) {
+        let Node { parent, position, .. } = self.nodes[leaf as usize];
+        turns[parent as usize] = (position + 1) << 1;
     }
 
     /// Checks that every class is in its parent's sets exactly where it should be.
@@ -435,42 +443,33 @@ impl Search<'_> {
         levels.filter_map(|level| self.borrowing.next_child(class, level, self.priority, from)).min()
     }
 
-    /// The first leaf below `class`.
-    fn descend(&self, mut class: u32, mut own: bool) -> Option<u32> {
-        while self.borrowing.nodes[class as usize].level > 0 {
-            let position = self.next_child(class, own, 0)?;
-            class = self.borrowing.child(class, position);
-            own = self.own(class, own);
-        }
-        Some(class)
-    }
-
-    /// The first leaf after `leaf`, or that leaf itself.
-    fn beyond(&self, leaf: u32, inclusive: bool) -> Option<u32> {
-        let mut path = [ROOT; MAX_DEPTH + 1];
-        let mut depth = 0;
-        path[0] = leaf;
-        while path[depth] != ROOT {
-            path[depth + 1] = self.borrowing.parent(path[depth]);
-            depth += 1;
-        }
-        let mut own = [false; MAX_DEPTH + 2];
-        for at in (0..=depth).rev() {
-            own[at] = self.own(path[at], own[at + 1]);
-        }
-        let stops = |at: &usize| self.borrowing.standing(path[*at]) == Standing::Stops;
-        let open = (0..=depth).rev().find(stops).map_or(0, |at| at + 1);
-        if inclusive && open == 0 && own[0] && self.borrowing.offers(leaf, 0, self.priority) {
-            return Some(leaf);
-        }
-        for at in open.max(1)..=depth {
-            let from = self.borrowing.nodes[path[at - 1] as usize].position as usize + 1;
-            if let Some(position) = self.next_child(path[at], own[at], from) {
-                let child = self.borrowing.child(path[at], position);
-                return self.descend(child, self.own(child, own[at]));
+    /// The leaf below `class` whose turn it is, and whether its turn begins. `fresh` says whether `class` comes anew to its
+    /// parent's turn. If not, it has nothing to send once each of its children has had a turn.
+    ///
+    /// A turn is twice the position of the child from which on to look, and one more if that child has its turn.
+    fn descend(&self, turns: &mut [u32], class: u32, own: bool, fresh: bool) -> Option<(u32, bool)> {
+        let mut wraps = fresh && turns[class as usize] > 0;
+        loop {
+            let turn = turns[class as usize];
+            let Some(position) = self.next_child(class, own, turn as usize >> 1) else {
+                turns[class as usize] = 0;
+                if !core::mem::replace(&mut wraps, false) {
+                    return None;
+                }
+                continue;
+            };
+            let under_way = (position as u32) << 1 | 1;
+            let begins = turn != under_way;
+            let child = self.borrowing.child(class, position);
+            let found = match self.borrowing.level(child) {
+                0 => Some((child, begins)),
+                _ => self.descend(turns, child, self.own(child, own), begins),
+            };
+            turns[class as usize] = under_way + u32::from(found.is_none());
+            if found.is_some() {
+                return found;
             }
         }
-        None
     }
 }
 
@@ -489,29 +488,27 @@ mod tests {
         tree.build().unwrap()
     }
 
-    /// The leaves in the order of the tree.
-    fn in_order(tree: &Hierarchy, class: ClassId, into: &mut Vec<u32>) {
-        for &child in tree.children(class) {
-            in_order(tree, child, into);
-        }
-        if tree.is_leaf(class) {
-            into.push(class.0);
-        }
-    }
-
     proptest! {
         #[test]
-        fn a_search_finds_what_a_walk_over_all_leaves_finds(
+        fn in_turn_every_leaf_that_may_send_has_one_turn_before_any_has_another(
             parents in prop::collection::vec(any::<u32>(), 1..40),
-            steps in prop::collection::vec((any::<u32>(), 0u8..6, any::<u32>(), 0u8..5, any::<bool>()), 1..80),
+            steps in prop::collection::vec((any::<u32>(), 0u8..6, any::<u32>()), 1..80),
+            begun in prop::collection::vec(any::<u8>(), 40),
         ) {
             let tree = tree(&parents);
             let priorities: Vec<_> = (0..tree.len()).map(|class| (class % 3) as u8).collect();
             let mut borrowing = BorrowingTree::new(&tree, &priorities).unwrap();
-            let mut order = Vec::new();
-            in_order(&tree, ClassId::ROOT, &mut order);
+            let leaves: Vec<u32> = tree.leaves().iter().map(|leaf| leaf.0).collect();
             let mut backlogged = alloc::vec![false; tree.len()];
-            for (class, what, from, highest, inclusive) in steps {
+            // Turns that stand anywhere.
+            let limits = 6;
+            let turns = |class: usize| {
+                let children = tree.children(ClassId(class as u32)).len() as u32;
+                u32::from(begun[class % begun.len()]) % (2 * children + 1)
+            };
+            let start: Vec<u32> = (0..tree.len()).map(turns).collect();
+            let mut turns: Vec<_> = (0..limits * 3).map(|_| start.clone()).collect();
+            for (class, what, from) in steps {
                 let class = class % tree.len() as u32;
                 match what {
                     0 => borrowing.stand(class, Standing::Lends),
@@ -519,23 +516,40 @@ mod tests {
                     2 => borrowing.stand(class, Standing::Stays),
                     3 => borrowing.stand(class, Standing::Stops),
                     _ => {
-                        let leaf = order[class as usize % order.len()];
+                        let leaf = leaves[class as usize % leaves.len()];
                         backlogged[leaf as usize] = what == 4 || from > u32::MAX / 2;
                         borrowing.set_backlogged(leaf, backlogged[leaf as usize]);
                     }
                 }
                 borrowing.check().unwrap();
-                let from = from as usize % order.len();
-                for priority in 0..borrowing.priorities() {
-                    let found = borrowing.next(priority, highest, Some(order[from]), inclusive);
-                    let may = |leaf: u32| backlogged[leaf as usize]
-                        && priorities[leaf as usize] == priority
-                        && borrowing.lender_level(leaf).is_some_and(|level| level <= highest);
-                    let start = from + usize::from(!inclusive);
-                    let walk = (start..start + order.len()).map(|at| order[at % order.len()]).find(|&leaf| may(leaf));
-                    prop_assert_eq!(found, walk);
+                for (place, turns) in turns.iter_mut().enumerate() {
+                    let (priority, highest) = ((place % 3) as u8, (place / 3) as u8);
+                    let mut may: Vec<u32> = leaves.iter().copied().filter(|&leaf| {
+                        backlogged[leaf as usize]
+                            && priorities[leaf as usize] == priority
+                            && borrowing.lender_level(leaf).is_some_and(|level| level <= highest)
+                    }).collect();
+                    if priority >= borrowing.priorities() || may.is_empty() {
+                        prop_assert!(priority >= borrowing.priorities() || borrowing.next_in_turn(priority, highest, turns).is_none());
+                        continue;
+                    }
+                    // Turns that had begun below some class may end first.
+                    let mut next = |ends: bool| {
+                        let (leaf, _) = borrowing.next_in_turn(priority, highest, turns).unwrap();
+                        assert_eq!(borrowing.next_in_turn(priority, highest, turns), Some((leaf, false)));
+                        if ends { borrowing.end_turn(leaf, turns) }
+                        leaf
+                    };
+                    (0..2 * may.len()).for_each(|_| { next(true); });
+                    for _ in 0..2 {
+                        let mut round: Vec<_> = (0..may.len()).map(|_| next(true)).collect();
+                        round.sort_unstable();
+                        may.sort_unstable();
+                        prop_assert_eq!(&round, &may);
+                    }
+                    next(false);
                 }
-                let waiting = order.iter().filter(|&&leaf| backlogged[leaf as usize]);
+                let waiting = leaves.iter().filter(|&&leaf| backlogged[leaf as usize]);
                 let offers = waiting.filter_map(|&leaf| Some((borrowing.lender_level(leaf)?, priorities[leaf as usize])));
                 prop_assert_eq!(borrowing.lowest(), offers.min());
             }

@@ -10,8 +10,9 @@
 use alloc::vec::Vec;
 
 use super::hierarchy::Hierarchy;
+use super::info::BuildError;
 use super::packet::ClassId;
-use super::units::Nanos;
+use super::units::{Nanos, Rate};
 
 /// A fraction of two whole numbers; the denominator is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,11 +106,31 @@ pub struct Promises {
     pub transmission_gap: Option<TransmissionGap>,
     /// How long a packet may wait, if its class keeps to its traffic.
     pub delay: Option<Delay>,
+    /// Which leaves of a tree get less than their guarantees while all classes have packets; `None` where every leaf gets what it is
+    /// guaranteed.
+    pub shortfalls: Option<Shortfalls>,
+}
+
+/// Those of a tree.
+///
+/// # Errors
+/// As building the scheduler.
+pub type Shortfalls = fn(&Hierarchy) -> Result<Vec<Shortfall>, BuildError>;
+
+/// A leaf that gets less than its guarantee while all classes have packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The leaf.
+    pub leaf: ClassId,
+    /// Its guarantee, or its share by weight.
+    pub guarantee: Rate,
+    /// What it gets in bit/s; 0 for nothing.
+    pub gets: u64,
 }
 
 impl Promises {
     /// None at all.
-    pub const NONE: Self = Self { fairness: None, transmission_gap: None, delay: None };
+    pub const NONE: Self = Self { fairness: None, transmission_gap: None, delay: None, shortfalls: None };
 
     /// The kinds of promise, by the names that users read.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {

@@ -57,7 +57,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Priority],
     work_conserving: WorkConserving::Never,
     cost: "O(log leaves)",
-    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::LatencyRate(delays)) },
+    promises: Promises { delay: Some(Delay::LatencyRate(delays)), ..Promises::NONE },
     memory: Rcsp::memory,
     build: |tree, _| boxed(Rcsp::new(tree, Regulator::RateJitter)?),
 };

@@ -8,3 +8,6 @@ pub mod drr_plus_plus_mw00;
 pub mod hdrr;
 pub mod hrr;
 pub mod wrr;
+
+#[cfg(test)]
+mod tests;

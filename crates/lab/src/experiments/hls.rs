@@ -174,6 +174,24 @@ mod tests {
     }
 
     #[test]
+    fn cbq_shares_by_the_guarantees_of_classes_while_c_sends_and_sources_have_clocks_of_their_own() {
+        // Experiment 2, H: 8.6, 34 and 57 where sources refill their queues only when a packet leaves.
+        let script = EXP2.scripts.last().unwrap();
+        let scenario = script.overloaded(Rate::from_bps(100_000_000).unwrap(), Some(Nanos::from_secs(4))).unwrap();
+        for name in ["cbq-formal", "cbq-top-level"] {
+            let built = find(name).unwrap().build(&scenario.tree, Leniency::Ignore, Members::new()).unwrap();
+            let run = simulate(&scenario, name, built, &OPTIONS, &mut ()).unwrap();
+            for phase in [0, 2] {
+                let rates = mbps(&run.phases[phase], |class| class.settled_bps);
+                for (rate, expected) in [rates[0], rates[3], rates[4]].into_iter().zip([30.0, 30.0, 40.0]) {
+                    assert!((rate - expected).abs() < 1.0, "{name}: {rates:?}");
+                }
+            }
+            assert!(run.classes.iter().any(|class| class.dropped_packets > 0), "nothing is lost in silence");
+        }
+    }
+
+    #[test]
     fn drr_without_the_tree_does_not_split_evenly_what_c_leaves() {
         let run = run(EXP2.script("H").unwrap(), "drr", 100_000_000, Some(Nanos::from_millis(2000)));
         let rates = mbps(&run.phases[1], |class| class.settled_bps);

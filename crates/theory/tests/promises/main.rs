@@ -9,7 +9,7 @@ mod watch;
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo,
+    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo, flow_bits,
     registry::SCHEDULERS,
 };
 use fairlink_theory::promises::promised;
@@ -51,7 +51,7 @@ struct Run<'a> {
     kept: Vec<Option<Kept>>,
     waiting: Vec<VecDeque<(u64, Nanos)>>,
     /// How many packets have come.
-    handle: u64,
+    sent: u64,
     /// The closest that a delay came to its bound.
     closest: f64,
 }
@@ -86,7 +86,7 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
         lens: (0..tree.len()).map(|_| len(&mut random)).collect(),
         kept: bounds.iter().map(|bound| bound.as_ref().map(Kept::new)).collect(),
         waiting: vec![VecDeque::new(); tree.len()],
-        handle: 0,
+        sent: 0,
         closest: 0.0,
     };
     // Whether packets come while others are on the link, too, and so just miss their turn.
@@ -160,14 +160,16 @@ impl Run<'_> {
                 if self.habits[index] == Habit::Keeps && (!conforms || queued > 200) {
                     break;
                 }
+                // Packets of a class belong to several flows.
+                let handle = self.sent | flow_bits(pick(random, 6) as u32);
                 let mut lost = None;
                 let mut sink = |_: Nanos, packet: Packet, reason: DropReason| lost = Some((packet.handle, reason));
-                self.scheduler.enqueue(now, Packet { handle: self.handle, len, class: leaf }, &mut sink);
+                self.scheduler.enqueue(now, Packet { handle, len, class: leaf }, &mut sink);
                 assert!(lost.is_none(), "{} {}: {lost:?}", self.info.name, self.seed);
-                self.waiting[index].push_back((self.handle, now));
+                self.waiting[index].push_back((handle, now));
                 self.fairness.arrived(leaf, now);
                 self.worst_case.arrived(leaf);
-                self.handle += 1;
+                self.sent += 1;
             }
         }
     }

@@ -51,7 +51,11 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
             share: Some(share),
             ceiling: (may(Feature::Ceiling) && one_in(random, 6)).then(|| bps(random)),
             ceiling_burst: (may(Feature::CeilingBurst) && one_in(random, 6)).then(|| pick(random, 20_000)),
-            burst: one_in(random, 3).then(|| 1 + pick(random, 20_000)),
+            burst: match pick(random, 6) {
+                0 => Some(1 + pick(random, 1500)),
+                1 => Some(1 + pick(random, 20_000)),
+                _ => None,
+            },
             priority: (may(Feature::Priority) && one_in(random, 3)).then(|| pick(random, 4) as u8),
             quantum: (may(Feature::Quantum) && quanta).then(|| 1500 + pick(random, 20_000) as u32),
             contract: (may(Feature::Contract) && one_in(random, 3)).then(|| Contract {

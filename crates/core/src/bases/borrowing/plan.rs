@@ -35,6 +35,9 @@ const DEEPEST: u64 = 1 << 50;
 /// **Depths.** Before a green leaf has its turn at level 0, every other leaf may have one: a quantum and a packet each. A
 /// bucket keeps what its rate brings in that time, with one more packet for each leaf and one of its own:
 /// L + rate * sum(Q_j + 2 L) / C. No less would keep the guarantees, see `Plan::guarantee_lag`.
+///
+/// DIFFERENCE: a leaf without a priority has that of the nearest class above it that has one. \[htb\] and \[cbq\] have each
+/// class state its own, and only leaves send.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Assured rates.
@@ -84,6 +87,11 @@ impl Plan {
         Ok(Self { assured, quanta, priorities, round, link: link.rate, max_packet: link.max_packet })
     }
 
+    /// One more than the largest priority of a leaf of `tree`, as far as it can be built.
+    pub(crate) fn priorities(tree: &Hierarchy) -> u8 {
+        tree.leaves().iter().map(|&leaf| priority(tree, leaf)).max().unwrap_or(0).saturating_add(1)
+    }
+
     /// Bytes that one for `tree` takes, with what it takes to be built.
     pub(crate) const fn memory(tree: &Hierarchy) -> u64 {
         bytes_of::<(u128, u64, u64, u8)>(tree.len())
@@ -112,7 +120,7 @@ impl Plan {
 }
 
 /// The priority of a class: its own, else that of the nearest class above it that has one, else 0.
-pub(super) fn priority(tree: &Hierarchy, class: ClassId) -> u8 {
+fn priority(tree: &Hierarchy, class: ClassId) -> u8 {
     let mut at = Some(class);
     while let Some(class) = at {
         if let Some(priority) = tree.config(class).priority {

@@ -39,11 +39,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Hierarchy, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
-    promises: Promises {
-        fairness: Some(Fairness::WorstCase(worst_case_fairness)),
-        transmission_gap: None,
-        delay: None,
-    },
+    promises: Promises { fairness: Some(Fairness::WorstCase(worst_case_fairness)), ..Promises::NONE },
     memory: Composed::<Wf2qPlus>::hierarchical_memory,
     build: |tree, _| boxed(Composed::<Wf2qPlus>::hierarchical(tree)?),
 };

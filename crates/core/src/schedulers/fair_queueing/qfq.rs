@@ -88,8 +88,8 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     cost: "O(1)",
     promises: Promises {
         fairness: Some(Fairness::WorstCase(worst_case_fairness)),
-        transmission_gap: None,
         delay: Some(Delay::LatencyRate(delays)),
+        ..Promises::NONE
     },
     memory: Qfq::memory,
     build: |tree, _| boxed(Qfq::new(tree)?),

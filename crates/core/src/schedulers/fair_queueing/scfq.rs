@@ -43,10 +43,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     cost: "O(log leaves)",
     promises: Promises {
         fairness: Some(Fairness::PacketEach),
-        transmission_gap: None,
         delay: Some(Delay::LatencyRate(|tree| {
             late_by(tree, u64::from(tree.link().max_packet) * (tree.leaves().len() as u64 - 1))
         })),
+        ..Promises::NONE
     },
     memory: Composed::<Scfq>::flat_memory,
     build: |tree, _| boxed(Composed::<Scfq>::flat(tree)?),

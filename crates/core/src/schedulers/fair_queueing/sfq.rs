@@ -42,10 +42,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     cost: "O(log leaves)",
     promises: Promises {
         fairness: Some(Fairness::PacketEach),
-        transmission_gap: None,
         delay: Some(Delay::LatencyRate(|tree| {
             late_by(tree, u64::from(tree.link().max_packet) * tree.leaves().len() as u64)
         })),
+        ..Promises::NONE
     },
     memory: Composed::<Sfq>::flat_memory,
     build: |tree, _| boxed(Composed::<Sfq>::flat(tree)?),

@@ -22,6 +22,8 @@
 //! **Validation.** The example of \[drrpp\] Figure 2.1; equation (2.1) in plain arithmetic as an oracle; the latency
 //! L_i / rho_i + L_max / r of a latency-rate server.
 //!
+//! DIFFERENCE: Vtick counts for a byte and not for a packet, so that packets of any length get the class's rate.
+//! DIFFERENCE: rates are rounded down to 2^-16 bit/s. A class of the smallest possible share has one of at least that.
 //! DIFFERENCE: while stamps run ahead of the clock, each is computed from where they last met it, and not from the one
 //! before. So rounding does not add up.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
@@ -50,9 +52,8 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     promises: Promises {
-        fairness: None,
-        transmission_gap: None,
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+        ..Promises::NONE
     },
     memory: VirtualClock::memory,
     build: |tree, _| boxed(VirtualClock::new(tree)?),

@@ -51,8 +51,8 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     cost: "O(log leaves)",
     promises: Promises {
         fairness: Some(Fairness::WorstCase(worst_case_fairness)),
-        transmission_gap: None,
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+        ..Promises::NONE
     },
     memory: Composed::<Wf2qPlus>::flat_memory,
     build: |tree, _| boxed(Composed::<Wf2qPlus>::flat(tree)?),

@@ -54,9 +54,8 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     promises: Promises {
-        fairness: None,
-        transmission_gap: None,
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+        ..Promises::NONE
     },
     memory: Wfq::memory,
     build: |tree, _| boxed(Wfq::new(tree)?),

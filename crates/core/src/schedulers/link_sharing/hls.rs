@@ -117,6 +117,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         fairness: Some(Fairness::Rounds),
         transmission_gap: Some(TransmissionGap::TwoRounds),
         delay: Some(Delay::LatencyRate(urgent::delays)),
+        ..Promises::NONE
     },
     memory: Hls::memory,
     build: |tree, _| boxed(Hls::new(tree)?),

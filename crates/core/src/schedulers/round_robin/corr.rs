@@ -13,6 +13,9 @@
 //! | major cycle | `due` visits of `listed` | |
 //! | minor cycle | `fractions`, by what is missing to a slot | |
 //!
+//! A slot ends when its packet has been sent, as a visit of [`drr`](crate::schedulers::drr) does: only then does a class go to
+//! the end of the list, behind those that came meanwhile, or leave it.
+//!
 //! A slot is a packet of any length. The text says that CORR is for cells of one length. Where packets differ in length
 //! it shares packets and not bytes.
 //!
@@ -86,6 +89,17 @@ pub(crate) struct Corr {
     /// Slots of this cycle that are left.
     left: u64,
     cycle: u64,
+    sending: Sending,
+}
+
+/// Whose slot is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    Nobody,
+    /// The first of `listed`, in the major cycle.
+    First,
+    /// This class, which is in no list, in the minor cycle.
+    Minor(u32),
 }
 
 impl Corr {
@@ -110,6 +124,7 @@ impl Corr {
             cycle_slots: rates.div_ceil(SLOT as u64),
             left: 0,
             cycle: 0,
+            sending: Sending::Nobody,
         })
     }
 
@@ -130,44 +145,63 @@ impl Corr {
         self.left = self.cycle_slots;
     }
 
-    /// Gives a slot to a class, which is in no list then; its packet.
+    /// Gives a slot to a class; its packet.
     fn give_slot(&mut self, flow: u32, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         self.left -= 1;
-        let packet = self.flows.pop(flow, now, drops);
-        let (empty, cycle) = (self.flows.is_empty(flow), self.cycle);
-        let slots = self.flows.state_mut(flow);
-        slots.credit -= SLOT;
-        if empty {
-            slots.credit = slots.credit.min(0);
-            slots.cycle = cycle;
+        self.flows.state_mut(flow).credit -= SLOT;
+        self.flows.pop(flow, now, drops)
+    }
+
+    /// The class whose slot is under way.
+    fn sending(&self) -> Option<u32> {
+        match self.sending {
+            Sending::Nobody => None,
+            Sending::First => self.listed.first(&self.flows),
+            Sending::Minor(flow) => Some(flow),
         }
-        packet
+    }
+
+    /// What was being sent has been sent: its class goes where it belongs now.
+    fn settle(&mut self) {
+        let Some(flow) = self.sending() else { return };
+        if self.flows.is_empty(flow) {
+            let slots = self.flows.state_mut(flow);
+            slots.credit = slots.credit.min(0);
+            slots.cycle = self.cycle;
+        }
+        match core::mem::replace(&mut self.sending, Sending::Nobody) {
+            Sending::First => self.pass_first(flow),
+            _ if self.flows.is_empty(flow) => {}
+            _ => self.listed.push(&mut self.flows, flow),
+        }
+    }
+
+    /// The first of those that are due in the major cycle makes way where it has no whole slot coming, or no packet.
+    fn pass_first(&mut self, flow: u32) {
+        let credit = self.flows.state(flow).credit;
+        if self.flows.is_empty(flow) {
+            self.listed.pop(&mut self.flows);
+            self.due -= 1;
+        } else if credit < SLOT {
+            self.due -= 1;
+            if credit > 0 {
+                self.listed.pop(&mut self.flows);
+                self.fractions.set(flow, (SLOT - credit) as u128);
+            } else {
+                self.listed.rotate(&self.flows);
+            }
+        }
     }
 
     /// A slot of the major cycle, if one is left.
     fn major(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         while self.due > 0 && self.left > 0 {
             let flow = self.listed.first(&self.flows)?;
-            let mut packet = None;
             if self.flows.state(flow).credit >= SLOT {
-                packet = self.give_slot(flow, now, drops);
+                self.sending = Sending::First;
+                return self.give_slot(flow, now, drops);
             }
-            let credit = self.flows.state(flow).credit;
-            if self.flows.is_empty(flow) {
-                self.listed.pop(&mut self.flows);
-                self.due -= 1;
-            } else if credit < SLOT {
-                self.due -= 1;
-                if credit > 0 {
-                    self.listed.pop(&mut self.flows);
-                    self.fractions.set(flow, (SLOT - credit) as u128);
-                } else {
-                    self.listed.rotate(&self.flows);
-                }
-            }
-            if packet.is_some() {
-                return packet;
-            }
+            self.pass_first(flow);
         }
         None
     }
@@ -178,18 +212,15 @@ impl Corr {
             return None;
         }
         let (flow, _) = self.fractions.pop()?;
-        let packet = self.give_slot(flow, now, drops);
-        if !self.flows.is_empty(flow) {
-            self.listed.push(&mut self.flows, flow);
-        }
-        packet
+        self.sending = Sending::Minor(flow);
+        self.give_slot(flow, now, drops)
     }
 }
 
 impl Scheduler for Corr {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let flow = packet.class.0;
-        if self.flows.push(now, packet, drops) == Some(true) {
+        if self.flows.push(now, packet, drops) == Some(true) && self.sending() != Some(flow) {
             let cycle = self.cycle;
             let slots = self.flows.state_mut(flow);
             let earned = i128::from(slots.rate) * i128::from(cycle - slots.cycle);
@@ -200,6 +231,7 @@ impl Scheduler for Corr {
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.settle();
         for _ in 0..2 {
             if let Some(packet) = self.major(now, drops).or_else(|| self.minor(now, drops)) {
                 return Dequeued::Packet(packet);
@@ -225,26 +257,30 @@ impl Scheduler for Corr {
         self.flows.states_mut().for_each(|slots| (slots.credit, slots.cycle) = (0, 0));
         self.fractions.clear();
         self.listed = Ring::default();
-        (self.due, self.left, self.cycle) = (0, 0, 0);
+        (self.due, self.left, self.cycle, self.sending) = (0, 0, 0, Sending::Nobody);
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        self.flows.check(&[&self.listed], self.fractions.len())?;
+        let sending = self.sending();
+        let minor = matches!(self.sending, Sending::Minor(flow) if !self.flows.is_empty(flow));
+        self.flows.check_with(&[&self.listed], self.fractions.len() + usize::from(minor), sending)?;
         self.fractions.check()?;
         if self.due > self.listed.len() {
             return Err(format!("{} visits are due to {} classes", self.due, self.listed.len()));
         }
         for (place, flow) in (0..).zip(self.listed.iter(&self.flows)) {
             let credit = self.flows.state(flow).credit;
-            if credit <= -SLOT || place >= self.due && credit > 0 {
+            if credit <= -SLOT || place >= self.due && credit > 0 && sending != Some(flow) {
                 return Err(format!("class {flow} has been visited and has {credit} coming"));
             }
         }
         for flow in self.flows.leaves() {
             let Slots { credit, .. } = *self.flows.state(flow);
             let empty = self.flows.is_empty(flow);
-            if self.fractions.contains(flow) && (empty || credit <= 0 || credit >= SLOT) || empty && credit > 0 {
+            if self.fractions.contains(flow) && (empty || credit <= 0 || credit >= SLOT)
+                || empty && credit > 0 && sending != Some(flow)
+            {
                 return Err(format!("class {flow} has {credit} coming; empty: {empty}"));
             }
         }

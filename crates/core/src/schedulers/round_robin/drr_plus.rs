@@ -8,13 +8,16 @@
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | x bytes of data in some period T, the contract C_LC | `Police::contract` | bytes, ns |
-//! | the timer that starts when a packet arrives | `Police::until` | ns |
+//! | N_LC, what has arrived in (t, t + T) | `Police::arrived` | bytes |
+//! | the timer that starts when a packet arrives | the time of a `Slot`, and T | ns |
 //! | Q_i, D_i | `Deficit` | 2^-16 byte |
 //! | F | sum of all quanta | |
 //!
-//! **Contract.** A packet that arrives while no timer runs starts one. The class has broken its contract when more than
-//! its bytes arrive before the timer expires. Packets that are dropped for lack of room count. A latency-critical class
-//! without a contract has the one that follows from its share: its quantum (or a largest packet, if that is more) in
+//! **Contract.** A class keeps its contract as long as no more than x bytes arrive in any interval of length T, as \[drrpp\]
+//! Section 4.4.4 has it: N <= C for all t. What has arrived is remembered for a time T in [`SLOTS`] slots of T / [`SLOTS`].
+//! What comes within a slot counts as if it had come when the slot began. So a class that keeps its contract is never
+//! demoted, and one that sends more than x bytes within T - T / [`SLOTS`] always is. Packets that are dropped for lack of room
+//! count. A latency-critical class without a contract has the one that follows from its share: its quantum (or a largest packet, if that is more) in
 //! the time in which the link sends the round that this is its part of. A class with a contract is latency-critical
 //! whether or not it says so. Nobody checks whether the contracts together fit the link: classes that keep theirs come
 //! first.
@@ -22,26 +25,32 @@
 //! **Order.** Classes that keep their contract take turns as in [`drr`], and so do the best-effort classes. After each
 //! packet the former come first. A visit of a best-effort class goes on where it was interrupted.
 //!
-//! **Cost per packet.** That of `drr`. When a class is demoted, once for each, a walk over the latency-critical ones.
+//! **Cost per packet.** That of `drr`, and a slot that is forgotten for each that begins. When a class is demoted, once for each, a walk over the latency-critical ones.
 //! **Invariants.** Those of `drr` in both rings; a class with packets is in the ring of its kind.
 //! **Bounds.** A packet of a class that keeps its contract waits for one packet of a best-effort class at most, besides those of
-//! its own kind. A demoted class has the latency (3 F - 2 Q_LC) / r of DRR, which grows with the number of classes.
-//! **Overflow budget.** That of `drr`; a timer's bytes saturate.
+//! its own kind. Of each of these at most x_j + rho_j t bytes arrive in any time t before it is demoted, with rho_j = x_j / (T_j -
+//! T_j / [`SLOTS`]). So the link is through with all of them, and the packet has left, after
+//!
+//! > (sum of x_j + L) / (r - sum of rho_j)
+//!
+//! where the contracts leave anything of the link. A demoted class has the latency (3 F - 2 Q_LC) / r of DRR, which grows with the number of classes.
+//! **Overflow budget.** That of `drr`; the bytes of an interval saturate.
 //! **Validation.** `drr` is the oracle for demoted classes; the rest is tested as stated here.
 //!
-//! DIFFERENCE: the text has a contract of x bytes in T and a timer that a second packet must not beat. That is a
-//! contract of one packet. Ours counts the bytes that arrive while the timer runs.
+//! DIFFERENCE: \[drrpp\] Section 2.5.4 has a timer that a second packet must not beat, which is a contract of one packet.
+//! Ours counts bytes in every interval, as Section 4.4.4 says, to within a slot.
 //! DIFFERENCE: "for good" is until the classes are configured anew or the queues are purged.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, BuildError, ClassId, Contract, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed,
+    Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet,
+    PerWindow, Promises, Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
@@ -58,43 +67,95 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
-    promises: Promises { fairness: None, transmission_gap: None, delay: None },
+    promises: Promises { delay: Some(Delay::Windows(delays)), ..Promises::NONE },
     memory: DrrPlus::memory,
     build: |tree, _| boxed(DrrPlus::new(tree)?),
 };
+
+/// Slots in which what a class sends is remembered for its contract's time.
+const SLOTS: usize = 32;
+
+/// What has arrived from a time on until the next slot began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    start: u64,
+    bytes: u64,
+}
 
 /// Holds one class to its contract.
 #[derive(Clone, Copy, Debug)]
 struct Police {
     contract: Contract,
-    /// When the timer that runs expires; none runs from then on.
-    until: Nanos,
-    /// Bytes that have arrived since it was started.
+    /// Its number among the classes with a contract, whose slots it has.
+    number: u32,
+    /// The oldest slot in use, and how many are.
+    oldest: u8,
+    used: u8,
+    /// Bytes in all of them.
     arrived: u64,
     broken: bool,
 }
 
 impl Police {
-    fn new(contract: Contract) -> Self {
-        Self { contract, until: Nanos::ZERO, arrived: 0, broken: false }
+    fn new(contract: Contract, number: u32) -> Self {
+        Self { contract, number, oldest: 0, used: 0, arrived: 0, broken: false }
     }
 
-    /// `len` bytes arrive; whether they break the contract, which they do once.
-    fn breaks(&mut self, now: Nanos, len: u32) -> bool {
-        if now >= self.until {
-            self.until = now.saturating_add(self.contract.every);
-            self.arrived = 0;
+    /// `len` bytes arrive, and `slots` are this class's; whether they break the contract, which they do once.
+    fn breaks(&mut self, slots: &mut [Slot; SLOTS], now: Nanos, len: u32) -> bool {
+        if self.broken {
+            return false;
         }
-        self.arrived = self.arrived.saturating_add(u64::from(len));
-        let broken = self.arrived > self.contract.bytes;
-        broken && !core::mem::replace(&mut self.broken, true)
+        let every = self.contract.every.0;
+        // Slots begin at least a part of the time apart, so that no more than `SLOTS` begin within it.
+        while self.used > 0 && now.0 - slots[usize::from(self.oldest)].start >= every {
+            self.arrived -= slots[usize::from(self.oldest)].bytes;
+            self.oldest = (self.oldest + 1) % SLOTS as u8;
+            self.used -= 1;
+        }
+        let newest = (usize::from(self.oldest + self.used) + SLOTS - 1) % SLOTS;
+        let len = u64::from(len);
+        if self.used > 0 && now.0 - slots[newest].start < every.div_ceil(SLOTS as u64) {
+            slots[newest].bytes += len;
+        } else {
+            slots[usize::from(self.oldest + self.used) % SLOTS] = Slot { start: now.0, bytes: len };
+            self.used += 1;
+        }
+        // As long as the contract is kept the sum is below it.
+        self.arrived = self.arrived.saturating_add(len);
+        self.broken = self.arrived > self.contract.bytes;
+        self.broken
     }
 }
 
-/// The contract of each class, by id; none for best-effort classes.
-fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Box<[Option<Contract>]>, BuildError> {
+/// The bound of the header, for what a class may send under its contract.
+fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
+    let none = || alloc::vec![None; tree.len()];
+    let Ok(quanta) = drr::quanta(tree) else { return none() };
+    let Ok(contracts) = contracts(tree, |leaf| quanta[leaf.index()]) else { return none() };
+    let kept = || contracts.iter().flatten();
+    let most: u128 = kept().map(|contract| u128::from(contract.bytes)).sum();
+    // Bits per second, rounded up: below 2^64 * 2^33 * 2^5 each.
+    let rate = |contract: &Contract| {
+        let bits = u128::from(contract.bytes) * u128::from(8 * NANOS_PER_SEC) * SLOTS as u128;
+        bits.div_ceil((SLOTS - 1) as u128 * u128::from(contract.every.0))
+    };
+    let left = u128::from(tree.link().rate.bps()).checked_sub(kept().map(rate).sum()).filter(|&left| left > 0);
+    let Some(left) = left else { return none() };
+    let bits = (most + u128::from(tree.link().max_packet)) * u128::from(8 * NANOS_PER_SEC);
+    let Ok(delay) = u64::try_from(bits.div_ceil(left)) else { return none() };
+    let windowed = |contract: &Contract| Windowed {
+        amount: PerWindow::Bytes(contract.bytes),
+        every: contract.every,
+        delay: Nanos(delay),
+    };
+    contracts.iter().map(|contract| contract.as_ref().map(windowed)).collect()
+}
+
+/// The contract of each class, by id; none for best-effort classes. `quantum` is that of a leaf, in the unit of deficits.
+fn contracts(tree: &Hierarchy, quantum: impl Fn(ClassId) -> u64) -> Result<Box<[Option<Contract>]>, BuildError> {
     let mut contracts = filled(tree.len(), None)?;
-    let round: u128 = tree.leaves().iter().map(|leaf| u128::from(flows.state(leaf.0).quantum)).sum();
+    let round: u128 = tree.leaves().iter().map(|&leaf| u128::from(quantum(leaf))).sum();
     let link = tree.link();
     for &class in tree.leaves() {
         let config = tree.config(class);
@@ -103,7 +164,7 @@ fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Box<[Option<Con
             Some(Contract { bytes: 0, .. }) => return Err(outside("a contract's number of bytes")),
             Some(Contract { every: Nanos::ZERO, .. }) => return Err(outside("a contract's time in ns")),
             None if config.latency_critical => {
-                let quantum = flows.state(class.0).quantum;
+                let quantum = quantum(class);
                 let bytes = (quantum >> FRACTION_BITS).max(u64::from(link.max_packet));
                 // What the link sends in the time in which this is the class's part: below 2^41 * 2^20 * 2^41.
                 let part = (u128::from(bytes) * round).div_ceil(u128::from(quantum));
@@ -121,6 +182,8 @@ fn contracts(tree: &Hierarchy, flows: &Flows<Deficit>) -> Result<Box<[Option<Con
 pub(crate) struct DrrPlus {
     flows: Flows<Deficit>,
     police: Box<[Option<Police>]>,
+    /// By number of the class with a contract.
+    slots: Box<[[Slot; SLOTS]]>,
     /// Latency-critical classes that keep their contract.
     critical: Turns,
     best_effort: Turns,
@@ -134,14 +197,21 @@ impl DrrPlus {
     /// As [`drr::quanta`]; [`BuildError::Parameter`] for a contract of no bytes or no time.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let flows = drr::flows(tree)?;
-        let contracts = contracts(tree, &flows)?;
-        let police = slice(tree.len(), |class| contracts[class].map(Police::new))?;
+        let contracts = contracts(tree, |leaf| flows.state(leaf.0).quantum)?;
+        let mut numbers = 0..;
+        let police = slice(tree.len(), |class| Some(Police::new(contracts[class]?, numbers.next()?)))?;
+        let slots = filled(contracts.iter().flatten().count(), [Slot::default(); SLOTS])?;
         let (critical, best_effort) = (Turns::default(), Turns::default());
-        Ok(Self { flows, police, critical, best_effort, now: Nanos::ZERO })
+        Ok(Self { flows, police, slots, critical, best_effort, now: Nanos::ZERO })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        drr::memory(tree) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len())
+        let held = |leaf: &&ClassId| {
+            let config = tree.config(**leaf);
+            config.contract.is_some() || config.latency_critical
+        };
+        let slots = bytes_of::<[Slot; SLOTS]>(tree.leaves().iter().filter(held).count());
+        drr::memory(tree) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len()) + slots
     }
 
     /// Whether a class is latency-critical and has kept its contract so far.
@@ -155,10 +225,12 @@ impl Scheduler for DrrPlus {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let Packet { class, len, .. } = packet;
+        // One that is listed only because its last packet is being sent is listed again when it gets the next.
         if let Some(Some(police)) = self.police.get_mut(class.index())
             && self.flows.takes(class, len)
-            && police.breaks(self.now, len)
+            && police.breaks(&mut self.slots[police.number as usize], self.now, len)
             && self.critical.remove(&mut self.flows, class.0)
+            && !self.flows.is_empty(class.0)
         {
             self.best_effort.push(&mut self.flows, class.0);
         }
@@ -171,6 +243,7 @@ impl Scheduler for DrrPlus {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
+        self.best_effort.settle(&mut self.flows);
         let packet = self.critical.next(&mut self.flows, now, drops);
         let packet = packet.or_else(|| self.best_effort.next(&mut self.flows, now, drops));
         packet.map_or(Dequeued::Idle, Dequeued::Packet)
@@ -189,13 +262,16 @@ impl Scheduler for DrrPlus {
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
         (self.critical, self.best_effort) = (Turns::default(), Turns::default());
         for police in self.police.iter_mut().flatten() {
-            *police = Police::new(police.contract);
+            *police = Police::new(police.contract, police.number);
         }
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        self.flows.check(&[&self.critical.ring, &self.best_effort.ring], 0)?;
+        // After each packet both have settled, and one has sent.
+        let [critical, best_effort] = [&self.critical, &self.best_effort].map(|turns| turns.visited(&self.flows));
+        let visited = critical.or(best_effort);
+        self.flows.check_with(&[&self.critical.ring, &self.best_effort.ring], 0, visited)?;
         self.critical.check(&self.flows)?;
         self.best_effort.check(&self.flows)?;
         for (turns, critical) in [(&self.critical, true), (&self.best_effort, false)] {
@@ -203,6 +279,6 @@ impl Scheduler for DrrPlus {
                 return Err(format!("class {flow} is in the wrong ring"));
             }
         }
-        drr::check_idle(&self.flows)
+        drr::check_idle(&self.flows, visited)
     }
 }

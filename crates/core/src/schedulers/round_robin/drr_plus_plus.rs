@@ -40,6 +40,10 @@
 //!
 //! DIFFERENCE: Table 3.1 serves the latency-critical list while it is not empty, which would starve the rest. Table
 //! 3.5, Definition 4 and Figure 3.2 take turns, and so do we.
+//! DIFFERENCE: no transmit queues. The tables move packets to `TxQueue` and `PrioTxQueue` and give no size for them. Without
+//! one, all best-effort packets would be moved at once and leave in the order of a FIFO. Here the link takes each packet
+//! when it is free, and a visit is over when its last packet has been sent. A queue behind the scheduler adds what it holds
+//! to every delay.
 //! DIFFERENCE: several latency-critical classes; the text has one.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
@@ -69,7 +73,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
-    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::LatencyRate(delays)) },
+    promises: Promises { delay: Some(Delay::LatencyRate(delays)), ..Promises::NONE },
     memory: DrrPlusPlus::memory,
     build: |tree, _| boxed(DrrPlusPlus::new(tree)?),
 };
@@ -136,7 +140,7 @@ impl DrrPlusPlus {
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let (critical_turns, best_effort) = (Turns::default(), Turns::default());
         let (flows, is_critical) = (drr::flows(tree)?, critical(tree)?);
-        Ok(Self { flows, is_critical, critical: critical_turns, best_effort, due: 0, over: false })
+        Ok(Self { flows, is_critical, critical: critical_turns, best_effort, due: 0, over: true })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
@@ -151,14 +155,21 @@ impl DrrPlusPlus {
         }
         while self.due > 0 {
             let packet = self.critical.visit(&mut self.flows, now, drops);
-            self.due -= u32::from(!self.critical.is_visiting());
             if packet.is_some() {
                 return packet;
             }
+            self.due -= 1;
         }
         let packet = self.best_effort.visit(&mut self.flows, now, drops);
-        self.over = !self.best_effort.is_visiting();
+        self.over = packet.is_none();
         packet
+    }
+
+    /// What was being sent has been sent: a visit may be over, and with it the round.
+    #[inline]
+    fn settle(&mut self) {
+        self.due -= u32::from(self.critical.settle(&mut self.flows));
+        self.over |= self.best_effort.settle(&mut self.flows);
     }
 
     /// Does the rounds in which no class can send. No visit is under way, and a round begins.
@@ -193,8 +204,6 @@ impl DrrPlusPlus {
 impl Scheduler for DrrPlusPlus {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let class = packet.class;
-        // After a time without packets a round begins.
-        self.over |= self.flows.backlog().packets == 0;
         if self.flows.push(now, packet, drops) == Some(true) {
             let turns = if self.is_critical[class.index()] { &mut self.critical } else { &mut self.best_effort };
             turns.push(&mut self.flows, class.0);
@@ -203,7 +212,10 @@ impl Scheduler for DrrPlusPlus {
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.settle();
         if self.flows.backlog().packets == 0 {
+            // After a time without packets a round begins.
+            self.over = true;
             return Dequeued::Idle;
         }
         // What is left of one round, another, and one after those in which nobody can send.
@@ -230,18 +242,20 @@ impl Scheduler for DrrPlusPlus {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
         (self.critical, self.best_effort) = (Turns::default(), Turns::default());
-        (self.due, self.over) = (0, false);
+        (self.due, self.over) = (0, true);
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        self.flows.check(&[&self.critical.ring, &self.best_effort.ring], 0)?;
+        let [critical, best_effort] = [&self.critical, &self.best_effort].map(|turns| turns.visited(&self.flows));
+        let visited = critical.or(best_effort);
+        self.flows.check_with(&[&self.critical.ring, &self.best_effort.ring], 0, visited)?;
         self.critical.check(&self.flows)?;
         self.best_effort.check(&self.flows)?;
         if self.due > self.critical.ring.len() {
             return Err(format!("{} visits are due to {} classes", self.due, self.critical.ring.len()));
         }
-        if self.critical.is_visiting() && (self.best_effort.is_visiting() || self.due == 0) {
+        if critical.is_some() && (best_effort.is_some() || self.due == 0) {
             return Err(format!("two visits at once, or one that is not due ({} are)", self.due));
         }
         for (turns, critical) in [(&self.critical, true), (&self.best_effort, false)] {
@@ -249,6 +263,6 @@ impl Scheduler for DrrPlusPlus {
                 return Err(format!("class {flow} is in the wrong ring"));
             }
         }
-        drr::check_idle(&self.flows)
+        drr::check_idle(&self.flows, visited)
     }
 }

@@ -17,7 +17,8 @@
 //!
 //! **Cost per packet.** O(1) where every quantum is at least the largest packet, except that a new round walks the
 //! latency-critical classes that wait for it. Otherwise at most three walks over the active classes per call.
-//! **Invariants.** The credit of a class in `ready` covers its first packet, that of one in `waiting` does not. A
+//! **Invariants.** The credit of a class in `ready` covers its first packet, that of one in `waiting` does not; the one that is
+//! sending is looked at when its packet has been sent. A
 //! latency-critical class sends at most n Q_LC + L_max in a round.
 //! **Bounds.** None is stated for this form: after n Q_LC a latency-critical class waits for all n best-effort classes.
 //! **Overflow budget.** That of `drr`; n Q_LC saturates at 2^48 bytes.
@@ -29,6 +30,13 @@
 //! round. The tables would give it that credit and the next round's at once.
 //! DIFFERENCE: a packet is sent when the credit covers it. Table 3.4 wants more credit than that (DC_i > Size(p)). The
 //! other tables do not.
+//! DIFFERENCE: no transmit queue of best-effort packets, as in [`drr_plus_plus`](crate::schedulers::drr_plus_plus), and
+//! work-conserving. In Table 3.4 a latency-critical packet whose credit does not cover it stays at the head of `PrioTxQueue` and
+//! keeps the packets in `TxQueue` from being sent; \[drrpp\] Section 2.5.4 calls DRR++ non-work-conserving. Rounds of the
+//! tables take no time on the link, so that the wait ends with the next round. Ours are paced by the link: it would be idle
+//! until a packet is sent, for ever. So packets with credit go first, and best-effort packets go while there are none.
+//! DIFFERENCE: no `FreeBuffer`. Table 3.3 calls it where no buffer is free and does not say whose packet gives way. Here each
+//! class has a queue of its own with its own limit, and what does not fit is dropped on arrival.
 //! DIFFERENCE: several latency-critical classes, in turn packet by packet, so that none waits behind another without credit.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
@@ -71,8 +79,11 @@ pub(crate) struct Mw00 {
     flows: Flows<Deficit>,
     /// By class id: the round that a latency-critical class has its credit of; `None` for best-effort classes.
     credited: Box<[Option<u64>]>,
+    /// The first may be sending: see `sending`.
     ready: Ring,
     waiting: Ring,
+    /// Whether the packet under way is of the first of `ready`, which is listed anew when it has been sent.
+    sending: bool,
     best_effort: Turns,
     /// Best-effort classes that are still to be visited in this round.
     left: u32,
@@ -91,7 +102,7 @@ impl Mw00 {
         let credited = slice(tree.len(), |class| critical[class].then_some(0))?;
         let (flows, best_effort) = (drr::flows(tree)?, Turns::default());
         let (ready, waiting) = (Ring::default(), Ring::default());
-        Ok(Self { flows, credited, ready, waiting, best_effort, left: 0, classes: 1, round: 1 })
+        Ok(Self { flows, credited, ready, waiting, sending: false, best_effort, left: 0, classes: 1, round: 1 })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
@@ -101,11 +112,27 @@ impl Mw00 {
     /// Takes the next packet of the latency-critical classes that have credit for one.
     #[inline]
     fn take_critical(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
-        let flow = self.ready.pop(&mut self.flows)?;
+        let flow = self.ready.first(&self.flows)?;
         let packet = self.flows.pop(flow, now, drops)?;
         self.flows.state_mut(flow).credit -= need(packet.len);
-        self.list(flow);
+        self.sending = true;
         Some(packet)
+    }
+
+    /// What was being sent has been sent: its class goes where it belongs now.
+    #[inline]
+    fn settle(&mut self) {
+        if core::mem::replace(&mut self.sending, false)
+            && let Some(flow) = self.ready.pop(&mut self.flows)
+        {
+            self.list(flow);
+        }
+        self.left -= u32::from(self.best_effort.settle(&mut self.flows));
+    }
+
+    /// The latency-critical class whose packet is under way.
+    fn sending(&self) -> Option<u32> {
+        if self.sending { self.ready.first(&self.flows) } else { None }
     }
 
     /// Puts a latency-critical class that is in no ring where it belongs.
@@ -148,7 +175,8 @@ impl Mw00 {
 impl Scheduler for Mw00 {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let class = packet.class;
-        if self.flows.push(now, packet, drops) != Some(true) {
+        // The one that is sending is still listed, with its credit of this round.
+        if self.flows.push(now, packet, drops) != Some(true) || self.sending() == Some(class.0) {
             return;
         }
         let Some(credited) = &mut self.credited[class.index()] else {
@@ -168,6 +196,7 @@ impl Scheduler for Mw00 {
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.settle();
         if self.flows.backlog().packets == 0 {
             return Dequeued::Idle;
         }
@@ -177,11 +206,10 @@ impl Scheduler for Mw00 {
                 return Dequeued::Packet(packet);
             }
             while self.left > 0 {
-                let packet = self.best_effort.visit(&mut self.flows, now, drops);
-                self.left -= u32::from(!self.best_effort.is_visiting());
-                if let Some(packet) = packet {
+                if let Some(packet) = self.best_effort.visit(&mut self.flows, now, drops) {
                     return Dequeued::Packet(packet);
                 }
+                self.left -= 1;
             }
             let rounds = if pass == 1 { self.rounds_until_one_sends() } else { 1 };
             self.begin_rounds(rounds);
@@ -202,18 +230,20 @@ impl Scheduler for Mw00 {
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
         self.credited.iter_mut().flatten().for_each(|round| *round = 0);
         (self.ready, self.waiting, self.best_effort) = (Ring::default(), Ring::default(), Turns::default());
-        (self.left, self.classes, self.round) = (0, 1, 1);
+        (self.sending, self.left, self.classes, self.round) = (false, 0, 1, 1);
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        self.flows.check(&[&self.ready, &self.waiting, &self.best_effort.ring], 0)?;
+        let visited = self.best_effort.visited(&self.flows);
+        let sending = self.sending();
+        self.flows.check_with(&[&self.ready, &self.waiting, &self.best_effort.ring], 0, sending.or(visited))?;
         self.best_effort.check(&self.flows)?;
-        if self.left > self.best_effort.ring.len() || self.best_effort.is_visiting() && self.left == 0 {
+        if self.left > self.best_effort.ring.len() || visited.is_some() && self.left == 0 {
             return Err(format!("{} visits are due to {} classes", self.left, self.best_effort.ring.len()));
         }
         for (ring, ready) in [(&self.ready, true), (&self.waiting, false)] {
-            for flow in ring.iter(&self.flows) {
+            for flow in ring.iter(&self.flows).filter(|&flow| sending != Some(flow)) {
                 let (credit, len) = (self.flows.state(flow).credit, self.flows.head_len(flow).unwrap_or(0));
                 if (need(len) <= credit) != ready || self.credited[flow as usize] != Some(self.round) {
                     return Err(format!("class {flow} has a credit of {credit} of {:?}", self.credited[flow as usize]));

@@ -2,7 +2,8 @@
 //!
 //! The tree is mapped to one round over the leaves, in which the leaves of a class are interleaved with those of its
 //! siblings by their weights. A leaf's deficit grows by a fixed quantum at each visit. The visit sends what the deficit
-//! covers. What is left is kept while the leaf has packets.
+//! covers. What is left is kept while the leaf has packets. A visit ends when its last packet has been sent, as in
+//! [`drr`](crate::schedulers::drr): the leaf is put into the round again, or leaves it, behind those that came meanwhile.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -19,8 +20,8 @@
 //! smallest weight always comes first, because its tag is the oldest.
 //!
 //! **Cost per packet.** O(log n) of the children at each level per visit; a visit sends at least one packet.
-//! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets. 0 <= d_i < L_max between
-//! visits, 0 while a leaf is empty.
+//! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets or is being visited.
+//! 0 <= d_i < L_max between visits, 0 while a leaf is empty.
 //! **Bounds.** For whole weights, without a common divisor among siblings: between two visits of a child there are at most ceil(w_j
 //! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 / w_i + 1 / w_j for the numbers of visits while both have packets. From that
 //! follow Lemma 9, Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
@@ -62,7 +63,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     promises: Promises {
         fairness: Some(Fairness::Visits),
         transmission_gap: Some(TransmissionGap::LongestRound),
-        delay: None,
+        ..Promises::NONE
     },
     memory: Hdrr::memory,
     build: |tree, _| boxed(Hdrr::new(tree)?),
@@ -97,7 +98,7 @@ pub(crate) struct Hdrr {
     places: Box<[Place]>,
     inners: Stack<Inner>,
     quantum: u32,
-    /// The leaf that is being visited, whose next packet is covered; [`NIL`] between visits.
+    /// The leaf that is being visited, which may have no packet but the one under way; [`NIL`] between visits.
     visited: u32,
 }
 
@@ -171,6 +172,23 @@ impl Hdrr {
         }
     }
 
+    /// What was being sent has been sent: the visit under way is over where its leaf has no packet that the deficit covers.
+    #[inline]
+    fn settle(&mut self) {
+        let leaf = self.visited;
+        if leaf == NIL {
+            return;
+        }
+        let deficit = *self.flows.state(leaf);
+        match self.flows.head_len(leaf) {
+            Some(len) if len <= deficit => return,
+            Some(_) => {}
+            None => *self.flows.state_mut(leaf) = 0,
+        }
+        self.visited = NIL;
+        self.advance(leaf);
+    }
+
     /// The visit to a leaf is over: it and the classes above it are one visit further in the round, or out of it.
     fn advance(&mut self, leaf: u32) {
         let mut stays = !self.flows.is_empty(leaf);
@@ -193,30 +211,24 @@ impl Hdrr {
 impl Scheduler for Hdrr {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let leaf = packet.class.0;
-        if self.flows.push(now, packet, drops) == Some(true) {
+        if self.flows.push(now, packet, drops) == Some(true) && leaf != self.visited {
             self.activate(leaf);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
-        let leaf = if self.visited == NIL {
+        self.settle();
+        if self.visited == NIL {
             let Some(leaf) = self.choose() else { return Dequeued::Idle };
             *self.flows.state_mut(leaf) += self.quantum;
-            leaf
-        } else {
-            self.visited
-        };
+            self.visited = leaf;
+        }
+        let leaf = self.visited;
         let Some(packet) = self.flows.pop(leaf, now, drops) else {
             unreachable!("leaf {leaf} is visited and has no packet")
         };
-        let deficit = self.flows.state(leaf) - packet.len;
-        let next = self.flows.head_len(leaf);
-        *self.flows.state_mut(leaf) = if next.is_some() { deficit } else { 0 };
-        self.visited = if next.is_some_and(|len| len <= deficit) { leaf } else { NIL };
-        if self.visited == NIL {
-            self.advance(leaf);
-        }
+        *self.flows.state_mut(leaf) -= packet.len;
         Dequeued::Packet(packet)
     }
 
@@ -241,7 +253,7 @@ impl Scheduler for Hdrr {
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         let mut active = alloc::vec![false; self.places.len()];
-        for leaf in self.flows.leaves().filter(|&leaf| !self.flows.is_empty(leaf)) {
+        for leaf in self.flows.leaves().filter(|&leaf| !self.flows.is_empty(leaf) || leaf == self.visited) {
             let mut class = leaf;
             while class != NIL && !core::mem::replace(&mut active[class as usize], true) {
                 class = self.places[class as usize].parent;
@@ -261,8 +273,8 @@ impl Scheduler for Hdrr {
         for leaf in self.flows.leaves() {
             let (deficit, head) = (*self.flows.state(leaf), self.flows.head_len(leaf));
             let holds = match head {
+                _ if leaf == self.visited => deficit < 2 * self.quantum,
                 None => deficit == 0,
-                Some(len) if leaf == self.visited => deficit >= len,
                 Some(len) => deficit < len || deficit == 0,
             };
             if !holds {

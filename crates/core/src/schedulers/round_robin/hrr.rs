@@ -12,13 +12,17 @@
 //! | slot | the time of a largest packet on the link | |
 //! | slots per frame | `Slots::per_frame` | packets |
 //!
+//! **Order.** Classes of a list take turns packet by packet. A class goes to the end of its list, or leaves it, when its
+//! packet has been sent, as in [`drr`](crate::schedulers::drr): behind those that came meanwhile.
+//!
 //! **Slots.** A class is in the topmost list in which its share of a frame is at least `FEWEST` slots. It has the
 //! whole slots of that share, so it loses less than one in `FEWEST`. In the bottom list, below 2^-40 of the link, it
 //! has at least one. A slot is for a packet of any length up to the largest. So classes of small packets have bandwidth
 //! to spare that nobody else gets.
 //!
 //! **Cost per packet.** O(`LEVELS`).
-//! **Invariants.** A class with packets is in the `ready` ring of its level exactly while it has slots left in this frame.
+//! **Invariants.** A class with packets is in the `ready` ring of its level exactly while it has slots left in this frame;
+//! so is the one whose packet is under way.
 //! **Bounds.** No class sends more than its slots in a frame. A class that has packets throughout a frame has sent its
 //! slots one slot after the frame's end at the latest. Frames are multiples of one another and begin together. So
 //! serving shorter ones first meets the end of all, as long as they ask for no more than the link. The one slot is for
@@ -55,7 +59,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ActiveQueue],
     work_conserving: WorkConserving::Never,
     cost: "O(1)",
-    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Windows(delays)) },
+    promises: Promises { delay: Some(Delay::Windows(delays)), ..Promises::NONE },
     memory: Flows::<Slots>::memory,
     build: |tree, _| boxed(Hrr::new(tree)?),
 };
@@ -101,6 +105,8 @@ impl Level {
 pub(crate) struct Hrr {
     flows: Flows<Slots>,
     levels: [Level; LEVELS],
+    /// The level whose first ready class has the packet under way.
+    sending: Option<u8>,
     now: Nanos,
 }
 
@@ -156,7 +162,7 @@ impl Hrr {
             let (level, per_frame) = if tree.is_leaf(class) { slots(tree.share_all_busy(class)) } else { (0, 0) };
             Slots { per_frame, left: per_frame, frame: 0, level }
         })?;
-        Ok(Self { flows, levels: core::array::from_fn(level), now: Nanos::ZERO })
+        Ok(Self { flows, levels: core::array::from_fn(level), sending: None, now: Nanos::ZERO })
     }
 
     /// Brings the frames up to `now`: in a new one all classes have slots again.
@@ -171,6 +177,28 @@ impl Hrr {
         }
     }
 
+    /// The class whose packet is under way.
+    fn sending(&self) -> Option<u32> {
+        self.levels[usize::from(self.sending?)].ready.first(&self.flows)
+    }
+
+    /// What was being sent has been sent: its class goes to the end of where it belongs now.
+    fn settle(&mut self) {
+        let Some(level) = self.sending.take() else { return };
+        let Some(flow) = self.levels[usize::from(level)].ready.pop(&mut self.flows) else { return };
+        if !self.flows.is_empty(flow) {
+            self.list(flow);
+        }
+    }
+
+    /// Puts a class with packets that is in no ring at the end of where it belongs.
+    fn list(&mut self, flow: u32) {
+        let left = self.left(flow);
+        let level = &mut self.levels[usize::from(self.flows.state(flow).level)];
+        let ring = if left > 0 { &mut level.ready } else { &mut level.spent };
+        ring.push(&mut self.flows, flow);
+    }
+
     /// Slots that a class has left in the frame under way.
     fn left(&self, flow: u32) -> u64 {
         let slots = self.flows.state(flow);
@@ -182,33 +210,28 @@ impl Scheduler for Hrr {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.turn(now);
         let flow = packet.class.0;
-        if self.flows.push(now, packet, drops) == Some(true) {
-            let left = self.left(flow);
-            let level = &mut self.levels[usize::from(self.flows.state(flow).level)];
-            let ring = if left > 0 { &mut level.ready } else { &mut level.spent };
-            ring.push(&mut self.flows, flow);
+        if self.flows.push(now, packet, drops) == Some(true) && self.sending() != Some(flow) {
+            self.list(flow);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.turn(now);
+        self.settle();
         if self.flows.backlog().packets == 0 {
             return Dequeued::Idle;
         }
-        for index in 0..LEVELS {
-            let Some(flow) = self.levels[index].ready.pop(&mut self.flows) else { continue };
-            let left = self.left(flow) - 1;
-            let level = &mut self.levels[index];
+        for index in 0..LEVELS as u8 {
+            let level = &self.levels[usize::from(index)];
+            let Some(flow) = level.ready.first(&self.flows) else { continue };
+            let (left, number) = (self.left(flow) - 1, level.number);
             let slots = self.flows.state_mut(flow);
-            (slots.left, slots.frame) = (left, level.number);
+            (slots.left, slots.frame) = (left, number);
             let Some(packet) = self.flows.pop(flow, now, drops) else {
                 unreachable!("class {flow} is ready and empty")
             };
-            if !self.flows.is_empty(flow) {
-                let ring = if left > 0 { &mut level.ready } else { &mut level.spent };
-                ring.push(&mut self.flows, flow);
-            }
+            self.sending = Some(index);
             return Dequeued::Packet(packet);
         }
         let waiting = self.levels.iter().filter(|level| !level.spent.is_empty());
@@ -225,6 +248,7 @@ impl Scheduler for Hrr {
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.turn(now);
+        self.sending = None;
         self.flows.purge(now, drops);
         for slots in self.flows.states_mut() {
             (slots.left, slots.frame) = (slots.per_frame, 0);
@@ -240,10 +264,11 @@ impl Scheduler for Hrr {
             let level = &self.levels[at / 2];
             if at % 2 == 0 { &level.ready } else { &level.spent }
         });
-        self.flows.check(&rings, 0)?;
+        let sending = self.sending();
+        self.flows.check_with(&rings, 0, sending)?;
         for (index, level) in self.levels.iter().enumerate() {
             for (ring, ready) in [(&level.ready, true), (&level.spent, false)] {
-                for flow in ring.iter(&self.flows) {
+                for flow in ring.iter(&self.flows).filter(|&flow| sending != Some(flow)) {
                     let (left, slots) = (self.left(flow), self.flows.state(flow));
                     if (left > 0) != ready || left > slots.per_frame || usize::from(slots.level) != index {
                         return Err(format!("class {flow} has {left} slots left, {slots:?}; listed in {index}"));

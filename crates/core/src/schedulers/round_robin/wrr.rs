@@ -1,6 +1,7 @@
 //! `wrr`: weighted round robin, as \[drrpp\] Section 2.4.1 tells it. Flat.
 //!
-//! Each class with packets is visited once per round and sends as many packets as its weight says, or all that it has.
+//! Each class with packets is visited once per round and sends as many packets as its weight says, or all that it has. A
+//! visit ends when its last packet has been sent, as in [`drr`](crate::schedulers::drr).
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -11,7 +12,8 @@
 //! many.
 //!
 //! **Cost per packet.** O(1).
-//! **Invariants.** The ring holds exactly the classes with packets; only the first may have sent a part of its weight.
+//! **Invariants.** The ring holds exactly the classes with packets, and the one whose packet is under way. Only the first may
+//! have sent a part of its weight, or all of it.
 //! **Bounds.** In packets, |n_i / w_i - n_j / w_j| <= 1 while both classes have packets. In bytes there is none: as the text says, a
 //! class of large packets gets more than its weight.
 //! **Overflow budget.** Weights saturate at 2^64 packets.
@@ -76,7 +78,7 @@ pub(crate) fn weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
 #[derive(Debug)]
 struct Weight {
     packets: u64,
-    /// Packets that it has sent in the visit under way.
+    /// Packets that it has sent in the visit under way; 0 between visits.
     sent: u64,
 }
 
@@ -103,32 +105,44 @@ impl Wrr {
     fn memory(tree: &Hierarchy) -> u64 {
         Flows::<Weight>::memory(tree) + bytes_of::<(u128, u64)>(tree.leaves().len())
     }
+
+    /// The class whose visit is under way.
+    #[inline]
+    fn visited(&self) -> Option<u32> {
+        self.ring.first(&self.flows).filter(|&flow| self.flows.state(flow).sent > 0)
+    }
+
+    /// What was being sent has been sent: ends the visit under way where it was its last packet.
+    #[inline]
+    fn settle(&mut self) {
+        let Some(flow) = self.visited() else { return };
+        let empty = self.flows.is_empty(flow);
+        let weight = self.flows.state_mut(flow);
+        if empty || weight.sent == weight.packets {
+            weight.sent = 0;
+            if empty {
+                self.ring.pop(&mut self.flows);
+            } else {
+                self.ring.rotate(&self.flows);
+            }
+        }
+    }
 }
 
 impl Scheduler for Wrr {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let flow = packet.class.0;
-        if self.flows.push(now, packet, drops) == Some(true) {
+        if self.flows.push(now, packet, drops) == Some(true) && self.visited() != Some(flow) {
             self.ring.push(&mut self.flows, flow);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        self.settle();
         let Some(flow) = self.ring.first(&self.flows) else { return Dequeued::Idle };
         let Some(packet) = self.flows.pop(flow, now, drops) else { unreachable!("class {flow} is listed and empty") };
-        let empty = self.flows.is_empty(flow);
-        let weight = self.flows.state_mut(flow);
-        weight.sent += 1;
-        let over = empty || weight.sent == weight.packets;
-        if over {
-            weight.sent = 0;
-        }
-        if empty {
-            self.ring.pop(&mut self.flows);
-        } else if over {
-            self.ring.rotate(&self.flows);
-        }
+        self.flows.state_mut(flow).sent += 1;
         Dequeued::Packet(packet)
     }
 
@@ -148,11 +162,11 @@ impl Scheduler for Wrr {
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        self.flows.check(&[&self.ring], 0)?;
+        self.flows.check_with(&[&self.ring], 0, self.visited())?;
         let first = self.ring.first(&self.flows);
         for flow in self.flows.leaves() {
             let Weight { packets, sent } = *self.flows.state(flow);
-            if sent >= packets || sent > 0 && first != Some(flow) {
+            if sent > packets || sent > 0 && first != Some(flow) {
                 return Err(format!("class {flow} has sent {sent} of {packets} packets"));
             }
         }

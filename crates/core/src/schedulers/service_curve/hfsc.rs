@@ -57,6 +57,7 @@
 //! is moved up to where it is behind v_min by one packet of the slowest sibling at most. Otherwise it would pull v^s
 //! down for ever.
 //! DIFFERENCE: leaves of real-time only and upper limits are not in the paper.
+//! DIFFERENCE: a class without `link_share` shares by a line. The paper has it share by the curve of its guarantee, `real_time`.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -93,8 +94,8 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     cost: "O(levels * log children)",
     promises: Promises {
         fairness: Some(Fairness::VirtualTimes),
-        transmission_gap: None,
         delay: Some(Delay::Curves { lines: false }),
+        ..Promises::NONE
     },
     memory: Hfsc::memory,
     build: |tree, _| boxed(Hfsc::new(tree)?),

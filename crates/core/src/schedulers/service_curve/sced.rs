@@ -48,7 +48,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ServiceCurves, Feature::ActiveQueue],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
-    promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Curves { lines: true }) },
+    promises: Promises { delay: Some(Delay::Curves { lines: true }), ..Promises::NONE },
     memory: Sced::memory,
     build: |tree, _| boxed(Sced::new(tree)?),
 };

@@ -114,7 +114,7 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
         features,
         work_conserving: WorkConserving::Always,
         cost: "O(log leaves)",
-        promises: Promises { fairness: None, transmission_gap: None, delay: Some(Delay::LatencyRate(delays)) },
+        promises: Promises { delay: Some(Delay::LatencyRate(delays)), ..Promises::NONE },
         memory: FqSds::memory,
         build,
     }

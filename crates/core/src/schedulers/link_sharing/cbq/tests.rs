@@ -1,7 +1,7 @@
 //! CBQ against its guidelines, the experiments of [hls], and figures of ns-2 and of the kernel.
 
 use super::*;
-use crate::contract::{ClassConfig, HierarchyBuilder, LinkConfig, NANOS_PER_SEC, QueueLimits, Share};
+use crate::contract::{ClassConfig, HierarchyBuilder, LinkConfig, NANOS_PER_SEC, QueueLimits, Share, Shortfall};
 use crate::test_link::never;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -48,14 +48,19 @@ impl Link {
 
     /// Runs for `span`, in which all of `busy` always have packets, of `lens` in turn, and returns the rates of all classes in bit/s.
     fn run(&mut self, span: Nanos, lens: &[u32], busy: &[ClassId]) -> Vec<u64> {
+        let mut lens = lens.iter().cycle();
+        self.run_with(span, |_| *lens.next().unwrap(), busy)
+    }
+
+    /// The same with packets of a class of the length that `len` says.
+    fn run_with(&mut self, span: Nanos, mut len: impl FnMut(ClassId) -> u32, busy: &[ClassId]) -> Vec<u64> {
         let (start, end) = (self.now, self.now + span);
         let before = self.sent.clone();
-        let mut lens = lens.iter().cycle();
         while self.now < end {
             for &leaf in busy {
                 let mut full = false;
                 while !full {
-                    let packet = Packet { handle: 0, len: *lens.next().unwrap(), class: leaf };
+                    let packet = Packet { handle: 0, len: len(leaf), class: leaf };
                     self.cbq.enqueue(self.now, packet, &mut |_: Nanos, _: Packet, reason: DropReason| {
                         assert_eq!(reason, DropReason::QueuePackets);
                         full = true;
@@ -141,6 +146,8 @@ fn top_level_is_nearer_to_the_formal_guidelines_than_ancestor_only() {
 fn experiment_2(guideline: Guideline, one: u64, two: u64) -> ([u64; 3], [u64; 2]) {
     let (tree, [_, _, c, a1, _, _, b2]) = figure_1(one, two);
     let mut link = Link::new(&tree, guideline);
+    // Without the bursts at the start.
+    link.run(Nanos::from_secs(1), &[1000], &[a1, b2, c]);
     let with = link.run(Nanos::from_secs(1), &[1000], &[a1, b2, c]);
     link.run(Nanos::from_millis(200), &[1000], &[a1, b2]);
     let without = link.run(Nanos::from_secs(1), &[1000], &[a1, b2]);
@@ -167,6 +174,70 @@ fn without_c_the_split_of_a1_and_b2_follows_the_guarantees_of_leaves_as_in_the_k
                 for (rate, expected) in with.into_iter().zip([30, 30, 40]) {
                     assert!(is_near(rate, expected * MBIT, 50), "{guideline:?}: {splits:?}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn small_packets_do_not_borrow_more_than_large_ones() {
+    // ns-2: 33.2 and 66.7 percent of the link.
+    let mut tree = builder(1_500_000);
+    let [a, b] = [20, 40].map(|percent| tree.add(ClassId::ROOT, class(15_000 * percent)).unwrap());
+    let tree = tree.build().unwrap();
+    for guideline in GUIDELINES {
+        let mut link = Link::new(&tree, guideline);
+        link.run_with(Nanos::from_secs(1), |leaf| if leaf == a { 100 } else { 1000 }, &[a, b]);
+        let rates = link.run_with(Nanos::from_secs(20), |leaf| if leaf == a { 100 } else { 1000 }, &[a, b]);
+        assert!(
+            is_near(rates[a.index()], 500_000, 100) && is_near(rates[b.index()], MBIT, 100),
+            "{guideline:?}: {rates:?}"
+        );
+    }
+}
+
+#[test]
+fn leaves_share_what_is_lent_to_them_by_weight_also_where_their_classes_lend_in_turn() {
+    // A lends to A1 and A2, and B to B1 and B2, now the one and now the other.
+    let mut tree = builder(8_192_000);
+    let class = |percent: u64| class(81_920 * percent);
+    let [a, b] = [70, 30].map(|percent| tree.add(ClassId::ROOT, class(percent)).unwrap());
+    let [a1, a2] = [30, 32].map(|percent| tree.add(a, class(percent)).unwrap());
+    let [b1, b2] = [10, 17].map(|percent| tree.add(b, class(percent)).unwrap());
+    let tree = tree.build().unwrap();
+    for guideline in [Guideline::Formal, Guideline::TopLevel] {
+        let mut link = Link::new(&tree, guideline);
+        link.run(Nanos::from_secs(2), &[1000], &[a1, a2, b1, b2]);
+        let rates = link.run(Nanos::from_secs(10), &[1000], &[a1, a2, b1, b2]);
+        for (leaf, expected) in [(a1, 70 * 30 * 81_920 / 62), (a2, 70 * 32 * 81_920 / 62)] {
+            assert!(is_near(rates[leaf.index()], expected, 25), "{guideline:?}: {rates:?}");
+        }
+    }
+}
+
+#[test]
+fn under_ancestor_only_shortfalls_says_who_gets_how_much_less_than_guaranteed() {
+    // Of ns-2: 220, 804 and 0 kB/s with these priorities; 341 each with equal quanta.
+    let cases: [([u64; 3], [u8; 3], Option<u32>); 3] =
+        [([3, 32, 65], [1, 1, 2], None), ([45, 30, 15], [1, 1, 1], Some(1000)), ([3, 32, 65], [1, 1, 1], None)];
+    for (percents, priorities, quantum) in cases {
+        let mut tree = builder(8_192_000);
+        let leaves = [0, 1, 2].map(|n| {
+            let config = ClassConfig { priority: Some(priorities[n]), quantum, ..class(81_920 * percents[n]) };
+            tree.add(ClassId::ROOT, config).unwrap()
+        });
+        let tree = tree.build().unwrap();
+        let mut link = Link::new(&tree, Guideline::AncestorOnly);
+        link.run(Nanos::from_secs(1), &[1000], &leaves);
+        let rates = link.run(Nanos::from_secs(4), &[1000], &leaves);
+        let said = shortfalls(&tree).unwrap();
+        for (leaf, percent) in leaves.into_iter().zip(percents) {
+            let (got, guarantee) = (rates[leaf.index()], 81_920 * percent);
+            match said.iter().find(|said| said.leaf == leaf) {
+                Some(&Shortfall { gets, .. }) => {
+                    assert!(is_near(got, gets, 50) && got < guarantee, "{leaf:?}: {got}, {said:?}")
+                }
+                None => assert!(got >= guarantee / 100 * 98, "{leaf:?}: {got} of {guarantee}, {said:?}"),
             }
         }
     }
@@ -350,6 +421,29 @@ proptest! {
                 let least = guarantee * if flags { 85 } else { 95 } / 100;
                 let sent = rates[leaf.index()] + 4 * 8_000 / 2;
                 prop_assert!(sent >= least, "{:?}: {:?} {} of {}", guideline, leaf, rates[leaf.index()], guarantee);
+            }
+        }
+    }
+
+    #[test]
+    fn what_saturated_classes_borrow_is_shared_by_weight_in_bytes_whatever_the_packets(
+        leaves in prop::collection::vec((1u64..20, 50u32..=1000), 2..6),
+        percent in 20u64..=100,
+    ) {
+        let shape: Vec<_> = leaves.iter().map(|&(weight, _)| alloc::vec![(weight, false, false, true)]).collect();
+        let (tree, classes) = random_tree(&shape, percent, false);
+        let (busy, all): (Vec<_>, u64) = (classes.iter().map(|leaf| leaf.0).collect(), leaves.iter().map(|leaf| leaf.0).sum());
+        for guideline in GUIDELINES {
+            let mut link = Link::new(&tree, guideline);
+            let len = |leaf: ClassId| leaves[leaf.index() - 1].1;
+            link.run_with(Nanos::from_secs(1), len, &busy);
+            let rates = link.run_with(Nanos::from_secs(4), len, &busy);
+            for (leaf, (weight, _)) in busy.iter().zip(&leaves) {
+                let expected = 10 * MBIT * weight / all;
+                // Within 3 % and a quantum at each end.
+                let quantum = 1000 * weight / leaves.iter().map(|leaf| leaf.0).min().unwrap();
+                let off = rates[leaf.index()].abs_diff(expected);
+                prop_assert!(off <= expected / 33 + 2 * quantum * 8 / 4, "{:?}: {:?} of {:?}", guideline, rates, leaves);
             }
         }
     }

@@ -43,8 +43,9 @@ fn a_debt_is_paid_while_the_class_is_idle() {
     let debt = corr.flows.state(1).credit;
     assert!(debt < -SLOT * 7 / 10, "{debt}");
     for _ in 0..4 {
+        // Each packet has been sent before the next one comes.
         put(&mut corr, 2);
-        assert_eq!(take(&mut corr), Some(2));
+        assert_eq!((take(&mut corr), take(&mut corr)), (Some(2), None));
     }
     let cycles = corr.cycle as i64 - 1;
     put(&mut corr, 1);

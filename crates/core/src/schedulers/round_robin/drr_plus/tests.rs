@@ -25,10 +25,11 @@ fn take(drr: &mut DrrPlus) -> Option<(u32, u32)> {
 }
 
 #[test]
-fn the_packet_that_exceeds_the_contract_before_the_timer_expires_demotes_for_good() {
+fn the_packet_that_exceeds_the_contract_in_any_interval_demotes_for_good() {
     let mut drr = DrrPlus::new(&flat([contract(1_000, 1_000), weighted(1)])).unwrap();
+    // At 1,005 the 600 bytes of 5 are a thousand ns old. From 1,004 to 2,003 there are 1,000 bytes and one.
     for (at, len, keeps) in
-        [(5, 600, true), (1_004, 400, true), (1_005, 1_000, true), (2_004, 0, true), (2_004, 1, false)]
+        [(5, 600, true), (900, 400, true), (1_005, 600, true), (1_999, 400, true), (2_004, 0, true), (2_004, 1, false)]
     {
         put(&mut drr, at, 1, len);
         assert_eq!(drr.is_critical(ClassId(1)), keeps, "{len} B at {at}");
@@ -37,6 +38,43 @@ fn the_packet_that_exceeds_the_contract_before_the_timer_expires_demotes_for_goo
     assert!(!drr.is_critical(ClassId(1)), "no way back");
     drr.purge(Nanos::ZERO, &mut |_, _, _| {});
     assert!(drr.is_critical(ClassId(1)), "as if just made");
+}
+
+#[test]
+fn a_burst_across_the_end_of_a_timer_breaks_the_contract() {
+    // A timer of 1,000 ns that the first byte starts would expire between the two halves of the burst.
+    let mut drr = DrrPlus::new(&flat([contract(1_000, 1_000), weighted(1)])).unwrap();
+    for (at, len, keeps) in [(0, 1, true), (990, 999, true), (1_010, 2, false)] {
+        put(&mut drr, at, 1, len);
+        assert_eq!(drr.is_critical(ClassId(1)), keeps, "{len} B at {at}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn who_keeps_the_contract_in_every_interval_is_never_demoted_and_who_breaks_it_by_a_slot_always_is(
+        gaps in prop::collection::vec(prop_oneof![0u64..5, 0u64..300, 0u64..3_000], 1..120),
+        lens in prop::collection::vec(1u32..400, 120),
+        (bytes, every) in (1u64..3_000, 1u64..3_000),
+    ) {
+        let mut drr = DrrPlus::new(&flat([contract(bytes, every), weighted(1)])).unwrap();
+        let (mut at, mut arrivals) = (0, Vec::new());
+        for (&gap, &len) in gaps.iter().zip(&lens) {
+            at += gap;
+            arrivals.push((at, u64::from(len)));
+            put(&mut drr, at, 1, len);
+            let within = |span: u64| {
+                let since = |&(from, _): &(u64, u64)| arrivals.iter().filter(move |then| then.0 >= from && then.0 - from < span);
+                arrivals.iter().map(|first| since(first).map(|then| then.1).sum::<u64>()).max().unwrap()
+            };
+            if within(every) <= bytes {
+                prop_assert!(drr.is_critical(ClassId(1)), "keeps it at {at}");
+            }
+            if within(every - every.div_ceil(SLOTS as u64)) > bytes {
+                prop_assert!(!drr.is_critical(ClassId(1)), "breaks it at {at}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -58,7 +96,10 @@ fn without_a_contract_a_latency_critical_class_may_send_its_quantum_per_round() 
     let critical = |quantum| ClassConfig { latency_critical: true, quantum: Some(quantum), ..weighted(1) };
     let of = |own, other| {
         let tree = flat([critical(own), ClassConfig { latency_critical: false, ..critical(other) }]);
-        contracts(&tree, &drr::flows(&tree).unwrap()).unwrap()
+        {
+            let quanta = drr::quanta(&tree).unwrap();
+            contracts(&tree, |leaf| quanta[leaf.index()]).unwrap()
+        }
     };
     let every = |bytes: u64| Nanos(bytes * NS_PER_BYTE);
     assert_eq!(*of(2_000, 6_000), [None, Some(Contract { bytes: 2_000, every: every(8_000) }), None]);

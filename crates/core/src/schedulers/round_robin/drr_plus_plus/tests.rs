@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::ClassConfig;
-use crate::test_link::{Arrival, L_MAX, NS_PER_BYTE, Served, flat, never, order, pairs_within, run, traffic, weighted};
+use crate::test_link::{Arrival, L_MAX, NS_PER_BYTE, Served, Wire, flat, order, pairs_within, run, traffic, weighted};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -58,105 +58,74 @@ fn several_best_effort_classes_that_carry_deficits_exceed_theorem_2() {
     assert!(delay > theorem_2 && delay <= 2 * sigma + 2 * 1_500 + 9 * 1_500, "{delay}, {theorem_2}");
 }
 
-/// The algorithm written down in the plainest way, in bytes, one round after another.
-#[derive(Debug, Default)]
-struct Plain {
-    critical: VecDeque<usize>,
-    best_effort: VecDeque<usize>,
-    queues: Vec<VecDeque<u32>>,
+/// Tables 3.1 and 3.2 with the turns of Definition 4, in bytes. The first `number` classes are latency-critical.
+struct Paper<'a> {
+    wire: Wire<'a>,
+    /// Of the latency-critical and of the best-effort classes.
+    lists: [VecDeque<usize>; 2],
     credits: Vec<u64>,
-    quanta: Vec<u64>,
-    /// Visits of latency-critical classes left in this round; absent between rounds.
-    due: Option<usize>,
-    visiting: bool,
-    /// The first `number` classes are latency-critical.
+    quanta: &'a [u32],
     number: usize,
+    visited: usize,
 }
 
-impl Plain {
-    fn put(&mut self, class: usize, len: u32) {
-        if self.queues.iter().all(VecDeque::is_empty) {
-            self.due = None;
+impl Paper<'_> {
+    fn take_in(&mut self) {
+        while let Some((class, was_empty)) = self.wire.take_in() {
+            if was_empty && class != self.visited {
+                self.lists[usize::from(class > self.number)].push_back(class);
+            }
         }
-        if self.queues[class].is_empty() {
-            let list = if class <= self.number { &mut self.critical } else { &mut self.best_effort };
-            list.push_back(class);
-        }
-        self.queues[class].push_back(len);
     }
 
-    fn take(&mut self) -> Option<(usize, u32)> {
-        while !self.critical.is_empty() || !self.best_effort.is_empty() {
-            let due = *self.due.get_or_insert(self.critical.len());
-            let list = if due > 0 { &mut self.critical } else { &mut self.best_effort };
-            let Some(&class) = list.front() else {
-                self.due = None;
-                continue;
-            };
-            if !core::mem::replace(&mut self.visiting, true) {
-                self.credits[class] += self.quanta[class];
-            }
-            let covers = |queue: &VecDeque<u32>, credit| queue.front().is_some_and(|&len| u64::from(len) <= credit);
-            let mut sent = None;
-            if covers(&self.queues[class], self.credits[class]) {
-                sent = self.queues[class].pop_front();
-                self.credits[class] -= u64::from(sent.unwrap());
-            }
-            if !covers(&self.queues[class], self.credits[class]) {
-                self.visiting = false;
-                list.pop_front();
-                if self.queues[class].is_empty() {
-                    self.credits[class] = 0;
-                } else {
-                    list.push_back(class);
-                }
-                self.due = due.checked_sub(1);
-            }
-            if let Some(len) = sent {
-                return Some((class, len));
-            }
+    /// Serves the first class of a list once.
+    fn serve(&mut self, list: usize) {
+        let Some(class) = self.lists[list].pop_front() else { return };
+        self.visited = class;
+        self.credits[class] += u64::from(self.quanta[class - 1]);
+        while let Some(len) = self.wire.head(class).filter(|&len| len <= self.credits[class]) {
+            self.credits[class] -= len;
+            self.wire.send(class);
+            self.take_in();
         }
-        None
+        self.visited = 0;
+        if self.wire.head(class).is_some() {
+            self.lists[list].push_back(class);
+        } else {
+            self.credits[class] = 0;
+        }
+    }
+
+    fn run(mut self) -> Vec<Served> {
+        while !self.wire.is_empty() || self.wire.wait() {
+            self.take_in();
+            (0..self.lists[0].len()).for_each(|_| self.serve(0));
+            self.serve(1);
+        }
+        self.wire.into_served()
     }
 }
 
 proptest! {
     #[test]
     fn packets_leave_in_the_order_of_tables_3_1_and_3_2(
-        critical in prop::collection::vec(prop_oneof![1u32..50, 50u32..4_000], 0..4),
-        best_effort in prop::collection::vec(prop_oneof![1u32..50, 50u32..4_000], 0..6),
-        steps in prop::collection::vec((any::<prop::sample::Index>(), 0u32..3, 0u32..=L_MAX), 1..200),
+        (critical, best_effort, arrivals) in
+            (prop::collection::vec(prop_oneof![1u32..50, 50u32..4_000], 0..4), prop::collection::vec(prop_oneof![1u32..50, 50u32..4_000], 1..6))
+                .prop_flat_map(|(critical, best_effort)| {
+                    let classes = (critical.len() + best_effort.len()) as u32;
+                    (Just(critical), Just(best_effort), traffic(classes, 200))
+                }),
     ) {
         let quanta: Vec<u32> = critical.iter().chain(&best_effort).copied().collect();
-        prop_assume!(!quanta.is_empty());
-        let mut real = drr(&critical, &best_effort);
-        let mut plain = Plain {
-            queues: alloc::vec![VecDeque::new(); quanta.len() + 1],
+        let paper = Paper {
+            wire: Wire::new(quanta.len(), &arrivals),
+            lists: Default::default(),
             credits: alloc::vec![0; quanta.len() + 1],
-            quanta: core::iter::once(0).chain(quanta.iter().map(|&quantum| u64::from(quantum))).collect(),
+            quanta: &quanta,
             number: critical.len(),
-            ..Plain::default()
+            visited: 0,
         };
-        let take = |real: &mut DrrPlusPlus| {
-            real.check_invariants().unwrap();
-            match real.dequeue(Nanos::ZERO, &mut never) {
-                Dequeued::Packet(packet) => Some((packet.class.index(), packet.len)),
-                _ => None,
-            }
-        };
-        for (class, what, len) in steps {
-            if what == 0 {
-                prop_assert_eq!(take(&mut real), plain.take());
-            } else {
-                let class = 1 + class.index(quanta.len());
-                real.enqueue(Nanos::ZERO, Packet { handle: 0, len, class: ClassId(class as u32) }, &mut never);
-                plain.put(class, len);
-            }
-        }
-        while let Some(sent) = plain.take() {
-            prop_assert_eq!(take(&mut real), Some(sent));
-        }
-        prop_assert_eq!(take(&mut real), None);
+        prop_assert_eq!(run(&mut drr(&critical, &best_effort), &arrivals), paper.run());
     }
 }
 

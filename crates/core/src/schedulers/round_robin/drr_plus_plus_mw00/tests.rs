@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::schedulers::drr_plus_plus::tests::configs;
-use crate::test_link::{L_MAX, flat, never, order};
+use crate::test_link::{L_MAX, Served, Wire, flat, never, order, run, traffic};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -48,122 +48,127 @@ fn a_packet_with_credit_is_sent_next_also_in_the_middle_of_a_visit() {
     assert_eq!(rest, [(1, 600), (1, 400), (2, 1_000), (2, 1_000), (3, 1_000), (3, 1_000), (1, 300)]);
 }
 
-/// The algorithm written down in the plainest way, in bytes, one round after another.
-#[derive(Debug, Default)]
-struct Plain {
+/// Tables 3.3 and 3.4 without the transmit queue of best-effort packets, in bytes. The first `number` classes are
+/// latency-critical.
+struct Paper<'a> {
+    wire: Wire<'a>,
     ready: VecDeque<usize>,
     waiting: VecDeque<usize>,
     best_effort: VecDeque<usize>,
-    queues: Vec<VecDeque<u32>>,
     credits: Vec<u64>,
-    quanta: Vec<u64>,
-    left: usize,
-    visiting: bool,
-    /// The first `number` classes are latency-critical.
+    quanta: &'a [u32],
     number: usize,
+    /// The class whose packet is under way, and the best-effort class that is being visited.
+    sending: usize,
+    visited: usize,
+    /// Visits left in this round.
+    left: usize,
 }
 
-impl Plain {
+impl Paper<'_> {
     fn covered(&self, class: usize) -> bool {
-        self.queues[class].front().is_some_and(|&len| u64::from(len) <= self.credits[class])
+        self.wire.head(class).is_some_and(|len| len <= self.credits[class])
     }
 
-    fn put(&mut self, class: usize, len: u32) {
-        self.queues[class].push_back(len);
-        if self.queues[class].len() > 1 {
-            return;
+    fn take_in(&mut self) {
+        while let Some((class, was_empty)) = self.wire.take_in() {
+            if was_empty && class != self.sending && class != self.visited {
+                if self.left == 0 && class <= self.number {
+                    self.credits[class] = 0;
+                }
+                self.list(class);
+            }
         }
-        if class > self.number {
-            return self.best_effort.push_back(class);
-        }
-        if self.left == 0 {
-            self.credits[class] = 0;
-        }
-        let list = if self.covered(class) { &mut self.ready } else { &mut self.waiting };
+    }
+
+    fn list(&mut self, class: usize) {
+        let list = match (class <= self.number, self.covered(class)) {
+            (false, _) => &mut self.best_effort,
+            (true, true) => &mut self.ready,
+            (true, false) => &mut self.waiting,
+        };
         list.push_back(class);
     }
 
-    fn take(&mut self) -> Option<(usize, u32)> {
-        while self.queues.iter().any(|queue| !queue.is_empty()) {
-            if let Some(class) = self.ready.pop_front() {
-                let len = self.queues[class].pop_front().unwrap();
-                self.credits[class] -= u64::from(len);
-                if self.covered(class) {
-                    self.ready.push_back(class);
-                } else if !self.queues[class].is_empty() {
-                    self.waiting.push_back(class);
-                }
-                return Some((class, len));
-            }
-            if self.left == 0 {
-                self.left = self.best_effort.len();
-                for class in 1..=self.number {
-                    let quanta = self.quanta[class] * self.left.max(1) as u64;
-                    self.credits[class] = quanta + if self.queues[class].is_empty() { 0 } else { self.credits[class] };
-                }
-                for class in core::mem::take(&mut self.waiting) {
-                    let list = if self.covered(class) { &mut self.ready } else { &mut self.waiting };
-                    list.push_back(class);
-                }
-                continue;
-            }
-            let class = self.best_effort[0];
-            if !core::mem::replace(&mut self.visiting, true) {
-                self.credits[class] += self.quanta[class];
-            }
-            let mut sent = None;
-            if self.covered(class) {
-                sent = self.queues[class].pop_front();
-                self.credits[class] -= u64::from(sent.unwrap());
-            }
-            if !self.covered(class) {
-                self.visiting = false;
-                self.left -= 1;
-                self.best_effort.pop_front();
-                if self.queues[class].is_empty() {
-                    self.credits[class] = 0;
-                } else {
-                    self.best_effort.push_back(class);
-                }
-            }
-            if let Some(len) = sent {
-                return Some((class, len));
+    fn send(&mut self, class: usize) {
+        self.credits[class] -= self.wire.head(class).unwrap();
+        self.sending = class;
+        self.wire.send(class);
+        self.take_in();
+        self.sending = 0;
+    }
+
+    fn send_critical(&mut self) {
+        while let Some(class) = self.ready.pop_front() {
+            self.send(class);
+            if self.wire.head(class).is_some() {
+                self.list(class);
             }
         }
-        None
+    }
+
+    fn visit(&mut self) {
+        self.send_critical();
+        let Some(class) = self.best_effort.pop_front() else { return };
+        self.visited = class;
+        self.credits[class] += u64::from(self.quanta[class - 1]);
+        while self.covered(class) {
+            self.send_critical();
+            self.send(class);
+        }
+        (self.visited, self.left) = (0, self.left - 1);
+        if self.wire.head(class).is_some() {
+            self.best_effort.push_back(class);
+        } else {
+            self.credits[class] = 0;
+        }
+    }
+
+    fn run(mut self) -> Vec<Served> {
+        loop {
+            if self.wire.is_empty() {
+                if !self.wire.wait() {
+                    return self.wire.into_served();
+                }
+                self.take_in();
+            }
+            let visits = self.best_effort.len();
+            self.left = visits;
+            for class in 1..=self.number {
+                let quanta = u64::from(self.quanta[class - 1]) * visits.max(1) as u64;
+                self.credits[class] = quanta + if self.wire.head(class).is_none() { 0 } else { self.credits[class] };
+            }
+            core::mem::take(&mut self.waiting).into_iter().for_each(|class| self.list(class));
+            (0..visits).for_each(|_| self.visit());
+            self.send_critical();
+        }
     }
 }
 
 proptest! {
     #[test]
     fn packets_leave_in_the_order_of_tables_3_3_and_3_4(
-        critical in prop::collection::vec(prop_oneof![1u32..50, 50u32..4_000], 0..4),
-        best_effort in prop::collection::vec(prop_oneof![1u32..50, 50u32..4_000], 0..6),
-        steps in prop::collection::vec((any::<prop::sample::Index>(), 0u32..3, 0u32..=L_MAX), 1..200),
+        (critical, best_effort, arrivals) in
+            (prop::collection::vec(prop_oneof![1u32..50, 50u32..4_000], 0..4), prop::collection::vec(prop_oneof![1u32..50, 50u32..4_000], 1..6))
+                .prop_flat_map(|(critical, best_effort)| {
+                    let classes = (critical.len() + best_effort.len()) as u32;
+                    (Just(critical), Just(best_effort), traffic(classes, 200))
+                }),
     ) {
         let quanta: Vec<u32> = critical.iter().chain(&best_effort).copied().collect();
-        prop_assume!(!quanta.is_empty());
-        let mut real = mw00(&critical, &best_effort);
-        let mut plain = Plain {
-            queues: alloc::vec![VecDeque::new(); quanta.len() + 1],
+        let paper = Paper {
+            wire: Wire::new(quanta.len(), &arrivals),
+            ready: VecDeque::new(),
+            waiting: VecDeque::new(),
+            best_effort: VecDeque::new(),
             credits: alloc::vec![0; quanta.len() + 1],
-            quanta: core::iter::once(0).chain(quanta.iter().map(|&quantum| u64::from(quantum))).collect(),
+            quanta: &quanta,
             number: critical.len(),
-            ..Plain::default()
+            sending: 0,
+            visited: 0,
+            left: 0,
         };
-        for (class, what, len) in steps {
-            if what == 0 {
-                prop_assert_eq!(take(&mut real), plain.take());
-            } else {
-                let class = 1 + class.index(quanta.len());
-                put(&mut real, class, len);
-                plain.put(class, len);
-            }
-        }
-        while let Some(sent) = plain.take() {
-            prop_assert_eq!(take(&mut real), Some(sent));
-        }
-        prop_assert_eq!(take(&mut real), None);
+        prop_assert_eq!(run(&mut mw00(&critical, &best_effort), &arrivals), paper.run());
     }
 
     #[test]

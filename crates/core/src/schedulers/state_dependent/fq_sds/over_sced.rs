@@ -45,7 +45,7 @@ use crate::schedulers::sced;
 
 /// A scheduler of this family whose guarantees are service curves.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
-    let promises = Promises { fairness: None, transmission_gap: None, delay: Some(Delay::Curves { lines: true }) };
+    let promises = Promises { delay: Some(Delay::Curves { lines: true }), ..Promises::NONE };
     SchedulerInfo { promises, memory: FqSdsSced::memory, ..super::info(name, summary, features, build) }
 }
 
