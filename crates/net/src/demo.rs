@@ -10,7 +10,8 @@ use fairlink_core::{ClassId, Hierarchy, Nanos};
 use fairlink_traffic::SourceSpec;
 use serde::Serialize;
 
-/// Name under which the kernel's HTB is shown beside our schedulers.
+/// Name under which the kernel's HTB is shown beside our schedulers. Its shares depend on the quanta of leaves and on how much inner
+/// classes lend themselves, see `docs/traffic.md`.
 pub const KERNEL_HTB: &str = "kernel-htb";
 
 /// A phase of an experiment: between two changes of what sends.

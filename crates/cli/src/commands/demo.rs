@@ -1,5 +1,5 @@
 //! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and the kernel's HTB, with nothing to
-//! set up.
+//! set up. Why the kernel's HTB gives what it gives is told in `docs/traffic.md`.
 
 mod show;
 mod verdict;

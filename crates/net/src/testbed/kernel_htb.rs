@@ -6,7 +6,8 @@
 //!
 //! HTB shares what is left over by the quanta of the leaves. They are in proportion to the leaves' rates. The smallest is
 //! [`MIN_QUANTUM`], unless the largest would exceed [`MAX_QUANTUM`]. HTB's outcome depends on the quanta, so every comparison
-//! has to state them ([`KernelHtb::quanta`]).
+//! has to state them ([`KernelHtb::quanta`]). It does not depend on them alone: the kernel also passes over a class at the root while
+//! the class lends itself, as the head of `examples/oracle_htb.rs` explains.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

@@ -9,7 +9,7 @@ mod watch;
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, SchedulerInfo, flow_bits,
+    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo, flow_bits,
     registry::SCHEDULERS,
 };
 use fairlink_theory::promises::promised;
@@ -42,9 +42,16 @@ struct Run<'a> {
     info: &'a SchedulerInfo,
     tree: &'a Hierarchy,
     seed: u64,
+    scheduler: Box<dyn Scheduler>,
+    fairness: Fairness<'a>,
+    worst_case: WorstCase<'a>,
     habits: Vec<Habit>,
+    /// By class id: the length of its packets; 0 for any.
+    lens: Vec<u32>,
     kept: Vec<Option<Kept>>,
     waiting: Vec<VecDeque<(u64, Nanos)>>,
+    /// How many packets have come.
+    sent: u64,
     /// The closest that a delay came to its bound.
     closest: f64,
 }
@@ -57,10 +64,8 @@ const PACKETS: u64 = 1500;
 fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let tree = random_tree(info, &mut random);
-    let mut scheduler = info.build(&tree, Leniency::Refuse, Members::new()).ok()?;
+    let scheduler = info.build(&tree, Leniency::Refuse, Members::new()).ok()?;
     let promised = promised(info, &tree).expect("promises");
-    let mut fairness = Fairness::new(info, &tree, &promised);
-    let mut worst_case = WorstCase::new(info.name, &tree, &promised);
     let bounds = &promised.delays;
     let habits = (0..tree.len())
         .map(|index| match pick(&mut random, 8) {
@@ -70,22 +75,79 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
             _ => Habit::Silent,
         })
         .collect();
-    let kept = bounds.iter().map(|bound| bound.as_ref().map(Kept::new)).collect();
-    let waiting = vec![VecDeque::new(); tree.len()];
-    let mut run = Run { info, tree: &tree, seed, habits, kept, waiting, closest: 0.0 };
-    let lens: Vec<u32> = (0..tree.len()).map(|_| run.len(&mut random)).collect();
-    let (mut now, mut next_number) = (Nanos::ZERO, 0u64);
+    let mut run = Run {
+        info,
+        tree: &tree,
+        seed,
+        scheduler,
+        fairness: Fairness::new(info, &tree, &promised),
+        worst_case: WorstCase::new(info.name, &tree, &promised),
+        habits,
+        lens: (0..tree.len()).map(|_| len(&mut random)).collect(),
+        kept: bounds.iter().map(|bound| bound.as_ref().map(Kept::new)).collect(),
+        waiting: vec![VecDeque::new(); tree.len()],
+        sent: 0,
+        closest: 0.0,
+    };
+    // Whether packets come while others are on the link, too, and so just miss their turn.
+    let late = pick(&mut random, 2) == 0;
+    let mut now = Nanos::ZERO;
     for _ in 0..PACKETS {
-        for &leaf in tree.leaves() {
+        run.arrive(now, &mut random);
+        let mut dropped = Vec::new();
+        let mut sink = |_: Nanos, packet: Packet, _: DropReason| dropped.push(packet);
+        let next = run.scheduler.dequeue(now, &mut sink);
+        for packet in dropped {
+            // An active queue has dropped it: it has waited, and is not sent.
+            run.waiting[packet.class.index()].retain(|&(handle, _)| handle != packet.handle);
+            run.fairness.gone(packet.class);
+            run.worst_case.gone(packet.class);
+        }
+        match next {
+            Dequeued::Packet(packet) => {
+                let end = now.saturating_add(LINK.0.time_for(packet.len));
+                run.fairness.sent(&packet, now, end);
+                run.worst_case.sent(&packet);
+                run.left(&packet, end, bounds);
+                if late {
+                    // Mostly at its very beginning, which is the worst.
+                    let after = if pick(&mut random, 2) == 0 { 1 } else { pick(&mut random, (end - now).0.max(1)) };
+                    run.arrive(now.saturating_add(Nanos(after)).min(end), &mut random);
+                }
+                now = end;
+            }
+            // Somebody may send before that.
+            Dequeued::WaitUntil(wake) => now = wake.min(now.saturating_add(Nanos(1 + pick(&mut random, 2_000_000)))),
+            Dequeued::Idle => now = now.saturating_add(Nanos(1 + pick(&mut random, 2_000_000))),
+        }
+        run.fairness.look(now, seed);
+        run.worst_case.look(seed);
+    }
+    Some(run.closest)
+}
+
+/// The length that a leaf's packets have; 0 for any. Those who keep to their traffic send what it has room for.
+fn len(random: &mut ChaCha8Rng) -> u32 {
+    match pick(random, 4) {
+        0 | 1 => LINK.1,
+        2 => 1 + pick(random, LINK.1.into()) as u32,
+        _ => 0,
+    }
+}
+
+impl Run<'_> {
+    /// What the leaves send at `now`.
+    fn arrive(&mut self, now: Nanos, random: &mut ChaCha8Rng) {
+        for &leaf in self.tree.leaves() {
             let index = leaf.index();
-            let queued = scheduler.class_backlog(leaf).packets;
-            let len = if lens[index] > 0 { lens[index] } else { 1 + pick(&mut random, LINK.1.into()) as u32 };
-            let count = match run.habits[index] {
+            let queued = self.scheduler.class_backlog(leaf).packets;
+            let len = if self.lens[index] > 0 { self.lens[index] } else { 1 + pick(random, LINK.1.into()) as u32 };
+            let count = match self.habits[index] {
                 Habit::Keeps => 8,
                 Habit::Greedy => 3u64.saturating_sub(queued),
                 Habit::Bursts => {
-                    if pick(&mut random, 40) == 0 {
-                        1 + pick(&mut random, 6)
+                    if pick(random, 40) == 0 {
+                        1 + pick(random, 6)
                     } else {
                         0
                     }
@@ -93,57 +155,22 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
                 Habit::Silent => 0,
             };
             for _ in 0..count {
-                let conforms = run.kept[index].as_mut().is_none_or(|kept| kept.takes(now, len));
+                let conforms = self.kept[index].as_mut().is_none_or(|kept| kept.takes(now, len));
                 // Who keeps to his traffic sends in one go what he has saved for some time.
-                if run.habits[index] == Habit::Keeps && (!conforms || queued > 200) {
+                if self.habits[index] == Habit::Keeps && (!conforms || queued > 200) {
                     break;
                 }
                 // Packets of a class belong to several flows.
-                let handle = next_number | flow_bits(pick(&mut random, 6) as u32);
+                let handle = self.sent | flow_bits(pick(random, 6) as u32);
                 let mut lost = None;
                 let mut sink = |_: Nanos, packet: Packet, reason: DropReason| lost = Some((packet.handle, reason));
-                scheduler.enqueue(now, Packet { handle, len, class: leaf }, &mut sink);
-                assert!(lost.is_none(), "{} {seed}: {lost:?}", info.name);
-                run.waiting[index].push_back((handle, now));
-                fairness.arrived(leaf, now);
-                worst_case.arrived(leaf);
-                next_number += 1;
+                self.scheduler.enqueue(now, Packet { handle, len, class: leaf }, &mut sink);
+                assert!(lost.is_none(), "{} {}: {lost:?}", self.info.name, self.seed);
+                self.waiting[index].push_back((handle, now));
+                self.fairness.arrived(leaf, now);
+                self.worst_case.arrived(leaf);
+                self.sent += 1;
             }
-        }
-        let mut dropped = Vec::new();
-        let mut sink = |_: Nanos, packet: Packet, _: DropReason| dropped.push(packet);
-        let next = scheduler.dequeue(now, &mut sink);
-        for packet in dropped {
-            // An active queue has dropped it: it has waited, and is not sent.
-            run.waiting[packet.class.index()].retain(|&(handle, _)| handle != packet.handle);
-            fairness.gone(packet.class);
-            worst_case.gone(packet.class);
-        }
-        match next {
-            Dequeued::Packet(packet) => {
-                let started = now;
-                now = now.saturating_add(LINK.0.time_for(packet.len));
-                run.left(&packet, now, bounds);
-                fairness.sent(&packet, started, now);
-                worst_case.sent(&packet);
-            }
-            // Somebody may send before that.
-            Dequeued::WaitUntil(wake) => now = wake.min(now.saturating_add(Nanos(1 + pick(&mut random, 2_000_000)))),
-            Dequeued::Idle => now = now.saturating_add(Nanos(1 + pick(&mut random, 2_000_000))),
-        }
-        fairness.look(now, seed);
-        worst_case.look(seed);
-    }
-    Some(run.closest)
-}
-
-impl Run<'_> {
-    /// The length that a leaf's packets have; 0 for any. Those who keep to their traffic send what it has room for.
-    fn len(&self, random: &mut ChaCha8Rng) -> u32 {
-        match pick(random, 4) {
-            0 | 1 => LINK.1,
-            2 => 1 + pick(random, LINK.1.into()) as u32,
-            _ => 0,
         }
     }
 

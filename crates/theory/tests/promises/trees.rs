@@ -23,7 +23,9 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
     let count = 2 + pick(random, 12);
     // All siblings alike: weights, or guarantees that fit.
     let kind = pick(random, 3);
-    let (quanta, curves) = (pick(random, 2) == 0, pick(random, 2) == 0);
+    let (quanta, curves, guarantees) = (pick(random, 2) == 0, pick(random, 2) == 0, pick(random, 3) == 0);
+    // By class id, what of its guarantee its children have not got.
+    let mut left = vec![LINK.0.bps()];
     for _ in 0..count {
         let deep = may(Feature::Hierarchy) && pick(random, 2) == 0;
         let parent = if deep { parents[pick(random, parents.len() as u64) as usize] } else { ClassId::ROOT };
@@ -34,9 +36,19 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
             1 => 1 + pick(random, 2000),
             _ => 10u64.pow(pick(random, 7) as u32) * (1 + pick(random, 9)),
         };
+        let parents_left = &mut left[parent.index()];
+        let guarantee = (*parents_left * (1 + pick(random, 9)) / 20).max(1);
+        let guarantee = Rate::from_bps(guarantee).ok().filter(|_| guarantees && *parents_left > 1);
+        *parents_left -= guarantee.map_or(0, Rate::bps);
+        left.push(guarantee.map_or(0, Rate::bps));
+        let share = match guarantee {
+            Some(guarantee) => Share::Guarantee(guarantee),
+            None if guarantees => break,
+            None => Share::Weight(weight),
+        };
         let critical = may(Feature::LatencyCritical) && one_in(random, 4);
         let mut config = ClassConfig {
-            share: Some(Share::Weight(weight)),
+            share: Some(share),
             ceiling: (may(Feature::Ceiling) && one_in(random, 6)).then(|| bps(random)),
             ceiling_burst: (may(Feature::CeilingBurst) && one_in(random, 6)).then(|| pick(random, 20_000)),
             burst: match pick(random, 6) {

@@ -10,6 +10,12 @@ use crate::failure::Failure;
 use crate::out::Out;
 use crate::out::picture::{Bar, draw};
 
+/// What makes the shares of the kernel's HTB differ from the ideal.
+const WHY_KERNEL_HTB: [&str; 2] = [
+    "HTB lends what is left over by these quanta. The kernel's also passes over a",
+    "class at times while that class lends: scripts/oracle-htb, docs/traffic.md.",
+];
+
 /// How far a run has come, and what every class gets right now; redrawn in place.
 pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), Failure> {
     let names: Vec<String> = progress.classes.iter().map(|rate| plan.name(rate.class)).collect();
@@ -87,6 +93,9 @@ pub(super) fn outcome(outcome: &DemoOutcome, settle_s: f64, out: &mut Out) -> Re
             let quanta: Vec<_> = quanta.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
             let quanta = format!("Quanta of {}, in bytes: {}.", title(&run.scheduler), quanta.join(", "));
             out.paragraph(&quanta, 2)?;
+        }
+        if run.scheduler == KERNEL_HTB {
+            WHY_KERNEL_HTB.iter().try_for_each(|line| out.line(line))?;
         }
         if let Some(accounting) = &run.accounting {
             out.paragraph(&format!("Frames through {}: {}.", title(&run.scheduler), frames(accounting)), 2)?;

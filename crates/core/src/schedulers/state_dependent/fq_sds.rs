@@ -45,15 +45,15 @@
 //! DIFFERENCE: a share below 2^-20 bit/s, or 2^-40 of 1 Tbit/s, counts as that much.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
 use crate::bases::flows::Flows;
 use crate::contract::{
-    Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LeakyBucket, NANOS_PER_SEC,
-    Nanos, OutOfMemory, Packet, Promises, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving, boxed,
-    late_by,
+    Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, LeakyBucket,
+    NANOS_PER_SEC, Nanos, OutOfMemory, Packet, Promises, QueueLimits, Rate, Ratio, Scheduler, SchedulerInfo, Share,
+    WorkConserving, boxed, late_by,
 };
 use crate::parts::{
     heap::Heap,
@@ -72,17 +72,36 @@ const FRACTION_BITS: u32 = 16;
 /// Time that a byte takes at 1 bit/s, in 2^-16 ns.
 const TIME_PER_BIT_S: u128 = (8 * NANOS_PER_SEC as u128) << FRACTION_BITS;
 
-/// Time that a byte takes at the guarantee of a class, and the guarantee in whole bit/s, at least one. The divisor is
-/// the guarantee in parts of a bit/s. They are as small as they can be with the link's rate below 2^40 of them, but no
-/// smaller than 2^-20.
-fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
+/// The guarantee of a class as it is run with, and the number of parts that a bit/s has, as a power of two. Parts are as small as
+/// they can be with the link's rate below 2^40 of them, but no smaller than 2^-20.
+fn guarantee_in_parts(tree: &Hierarchy, class: ClassId) -> (u64, u32) {
     let link = tree.link().rate;
     let parts = ((1u64 << 40) / link.bps()).ilog2().min(20);
     let scaled = match tree.config(class).share {
         Some(Share::Guarantee(rate)) if tree.levels() == 1 => rate.bps() << parts,
         _ => ((u128::from(link.bps() << parts) * tree.share_all_busy(class)) >> 64).max(1) as u64,
     };
-    (Pace::new(TIME_PER_BIT_S << parts, scaled), Rate::from_bps((scaled >> parts).max(1)).unwrap_or(link))
+    (scaled, parts)
+}
+
+/// Time that a byte takes at the guarantee of a class, and the guarantee in whole bit/s, at least one.
+fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
+    let (scaled, parts) = guarantee_in_parts(tree, class);
+    let rate = Rate::from_bps((scaled >> parts).max(1)).unwrap_or(tree.link().rate);
+    (Pace::new(TIME_PER_BIT_S << parts, scaled), rate)
+}
+
+/// Theorem 1 and Corollary 1. The rate is the guarantee and not the share of a full link: what guarantees leave goes by the policy,
+/// which owes nobody anything.
+fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
+    let link = tree.link();
+    let mut servers = late_by(tree, link.max_packet.into());
+    for &leaf in tree.leaves() {
+        let (guarantee, parts) = guarantee_in_parts(tree, leaf);
+        let share = Ratio { numerator: guarantee.into(), denominator: u128::from(link.rate.bps() << parts) };
+        servers[leaf.index()] = servers[leaf.index()].map(|server| LatencyRate::new(share, server.late));
+    }
+    servers
 }
 
 /// A scheduler of this family whose guarantees are rates.
@@ -95,11 +114,7 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
         features,
         work_conserving: WorkConserving::Always,
         cost: "O(log leaves)",
-        promises: Promises {
-            // Theorem 1 and Corollary 1.
-            delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
-            ..Promises::NONE
-        },
+        promises: Promises { delay: Some(Delay::LatencyRate(delays)), ..Promises::NONE },
         memory: FqSds::memory,
         build,
     }

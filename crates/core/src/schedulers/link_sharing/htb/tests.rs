@@ -256,14 +256,15 @@ fn experiment_2(a1: u64, a2: u64, equal_quanta: Option<u32>) -> (f64, f64) {
 }
 
 #[test]
-fn without_c_the_split_of_a1_and_b2_follows_the_quanta_of_leaves_as_in_the_kernel() {
-    // By the kernel's HTB with quanta in proportion to rates: 49.8/50.2, 40.0/60.0, 34.0/66.0.
-    let split = [(140, 160), (100, 200), (60, 240)].map(|(a1, a2)| experiment_2(a1, a2, None));
-    for ((a1, b2), kernel) in split.into_iter().zip([49.8, 40.0, 34.0]) {
-        assert!((a1 - kernel).abs() <= 4.5, "{split:?}");
-        assert!(within(a1 + b2, 100.0, 0.01), "{split:?}");
+fn without_c_what_the_root_lends_is_split_by_the_quanta_of_leaves() {
+    // 30 each, and 40 by the quanta. The kernel's HTB gives the same where A and B lend nothing: 48.6, 43.1, 37.8. Where they lend, it
+    // passes them over at times: 47.0, 38.0, 32.9 (`scripts/oracle-htb`).
+    for (a1, a2) in [(140, 160), (100, 200), (60, 240)] {
+        let split = experiment_2(a1, a2, None);
+        let by_quanta = 30.0 + 40.0 * a1 as f64 / (a1 + a2) as f64;
+        assert!((split.0 - by_quanta).abs() <= 1.0, "{split:?}, {by_quanta}");
+        assert!(within(split.0 + split.1, 100.0, 0.01), "{split:?}");
     }
-    assert!(split[0].0 > split[1].0 + 3.0 && split[1].0 > split[2].0 + 3.0, "{split:?}");
 }
 
 #[test]
