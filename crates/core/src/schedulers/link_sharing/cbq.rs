@@ -40,7 +40,7 @@
 //! it.
 //!
 //! **Bounded and isolated classes.** A bounded class does not borrow. An isolated class does not borrow either, and
-//! nobody else gets what it leaves. The class above it lends so much less, and is not charged for what the isolated
+//! nobody else gets what it leaves. All classes above it lend so much less, and are not charged for what the isolated
 //! class sends.
 //!
 //! **Cost per packet.** O(levels^2) steps of O(log n) to the base 64, and O(log n) in a heap for each class that the packet made
@@ -207,8 +207,11 @@ impl Cbq {
         let link = tree.link();
         let mut rates = slice(tree.len(), |class| plan.assured[class].bps())?;
         for class in tree.classes().filter(|&class| tree.config(class).isolated) {
-            if let Some(parent) = tree.parent(class) {
-                rates[parent.index()] = rates[parent.index()].saturating_sub(plan.assured[class.index()].bps());
+            // Up to the next isolated class, all of which is kept from those above it.
+            let mut above = tree.parent(class);
+            while let Some(lender) = above {
+                rates[lender.index()] = rates[lender.index()].saturating_sub(plan.assured[class.index()].bps());
+                above = tree.parent(lender).filter(|_| !tree.config(lender).isolated);
             }
         }
         let borrowing = BorrowingTree::new(tree, &plan.priorities)?;

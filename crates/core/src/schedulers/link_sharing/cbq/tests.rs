@@ -286,6 +286,23 @@ fn an_isolated_class_gets_its_rate_and_what_it_leaves_is_nobodys() {
 }
 
 #[test]
+fn what_an_isolated_class_leaves_is_nobodys_however_deep_it_is() {
+    let mut tree = builder(100 * MBIT);
+    let top = tree.add(ClassId::ROOT, class(50 * MBIT)).unwrap();
+    let other = tree.add(ClassId::ROOT, class(50 * MBIT)).unwrap();
+    let isolated = tree.add(top, ClassConfig { isolated: true, ..class(30 * MBIT) }).unwrap();
+    let sibling = tree.add(top, class(20 * MBIT)).unwrap();
+    let tree = tree.build().unwrap();
+    for guideline in GUIDELINES {
+        for (busy, expected) in [(&[other][..], 70), (&[other, sibling], 70), (&[other, sibling, isolated], 100)] {
+            let rates = Link::new(&tree, guideline).run(Nanos::from_secs(1), &[1000], busy);
+            let all = rates[other.index()] + rates[sibling.index()] + rates[isolated.index()];
+            assert!(is_near(all, expected * MBIT, 30), "{guideline:?} {busy:?}: {rates:?}");
+        }
+    }
+}
+
+#[test]
 fn a_class_that_isolated_ones_are_entitled_to_all_of_lends_nothing() {
     let mut tree = builder(100 * MBIT);
     let top = tree.add(ClassId::ROOT, class(30 * MBIT)).unwrap();
