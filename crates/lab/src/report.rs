@@ -108,15 +108,13 @@ pub fn side_by_side(report: &Report, style: Style) -> String {
     join(lines(&head, rows, 2..head.len()), &within, style)
 }
 
-/// What each leaf sent, lost and waited in one run.
+/// What each leaf sent, lost and waited in one run. Where its lines would be longer than `width` columns, quantiles of the delay
+/// are left out: first p99.9, then p50, then p99.
 #[must_use]
-pub fn classes(run: &Run) -> String {
+pub fn classes(run: &Run, width: usize) -> String {
     let unit = RateUnit::for_link(run.link_bps);
-    let head = ["class", "offered", "sent", "dropped", "queued", "rate", "mean delay", "p50", "p99", "p99.9", "max"];
-    let head = head.map(|title| match title {
-        "rate" => unit.name.to_owned(),
-        title => title.into(),
-    });
+    let head = ["class", "offered", "sent", "dropped", "queued", unit.name, "mean delay", "p50", "p99", "p99.9", "max"];
+    let mut head = head.map(str::to_owned).to_vec();
     let rows = run.classes.iter().map(|class| {
         let delay = class.delay_s;
         let counts = [class.offered_packets, class.sent_packets, class.dropped_packets, class.queued_packets];
@@ -126,7 +124,20 @@ pub fn classes(run: &Run) -> String {
         row.extend([delay.mean, delay.p50, delay.p99, delay.p999, delay.max].map(time));
         row
     });
-    let rows: Vec<Vec<String>> = rows.collect();
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    for quantile in ["p99.9", "p50", "p99"] {
+        let columns = (0..head.len()).map(|column| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+        });
+        if columns.sum::<usize>() + 2 * (head.len() - 1) <= width {
+            break;
+        }
+        if let Some(column) = head.iter().position(|title| title == quantile) {
+            head.remove(column);
+            rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
+    }
     let plain = Style { colour: false, tolerance: 0.0 };
     let within = vec![true; rows.len()];
     join(lines(&head, rows, 1..head.len()), &within, plain)
@@ -244,6 +255,27 @@ mod tests {
             "B2        3648  3640        0       8    3.88     16.5 ms  19.2 ms  19.2 ms  19.2 ms  19.2 ms",
             "C         2096  2088        0       8    2.23     19.2 ms  19.2 ms  19.2 ms  19.2 ms  19.2 ms",
         ];
-        assert_eq!(classes(&report(&["fifo"]).runs[0]).lines().collect::<Vec<_>>(), expected);
+        assert_eq!(classes(&report(&["fifo"]).runs[0], usize::MAX).lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_table_of_classes_that_would_not_fit_leaves_quantiles_out() {
+        let run = &report(&["fifo"]).runs[0];
+        let head = |width| classes(run, width).lines().next().unwrap_or_default().to_owned();
+        assert_eq!(
+            head(93),
+            "class  offered  sent  dropped  queued  Mbit/s  mean delay      p50      p99    p99.9      max"
+        );
+        assert_eq!(head(92), "class  offered  sent  dropped  queued  Mbit/s  mean delay      p50      p99      max");
+        assert_eq!(head(80), "class  offered  sent  dropped  queued  Mbit/s  mean delay      p99      max");
+        assert_eq!(head(10), "class  offered  sent  dropped  queued  Mbit/s  mean delay      max");
+    }
+
+    #[test]
+    fn no_line_of_a_table_of_classes_is_longer_than_the_terminal_where_that_can_be() {
+        for width in [66, 75, 80, 84, 92] {
+            let text = classes(&report(&["fifo"]).runs[0], width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+        }
     }
 }

@@ -242,7 +242,8 @@ fn text(
     let in_words = Bounds::of(promised, link);
     bounds::lines(promised, &in_words, info).iter().try_for_each(|line| out.paragraph(line, 18))?;
     if Admission::of(link).is_some() {
-        out.line("admission         the service curves of all classes together stay below what the link carries, at all times")?;
+        let admitted = "admission         the service curves of all classes together stay below what the link carries, at all times";
+        out.paragraph(admitted, 18)?;
     }
     Ok(())
 }

@@ -233,24 +233,26 @@ fn text(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), Failure
     let style = Style { colour: out.colour(), tolerance: TOLERANCE };
     for run in &report.runs {
         out.line(format!("{}, seed {}", run.scheduler, run.seed))?;
-        run.notes.iter().try_for_each(|note| out.line(format!("  note: {note}")))?;
+        run.notes.iter().try_for_each(|note| out.paragraph(&format!("  note: {note}"), 8))?;
         out.line("")?;
-        out.raw(report::classes(run).as_bytes())?;
+        let width = if out.is_terminal() { out.canvas().width } else { usize::MAX };
+        out.raw(report::classes(run, width).as_bytes())?;
         out.line("")?;
     }
     let unit = RateUnit::for_link(report.runs[0].link_bps).name;
-    out.line(format!(
-        "Rates by phase in {unit}, the first {} s of a phase left out where it is longer",
-        SETTLE.0 as f64 / 1e9
-    ))?;
+    let settle = SETTLE.0 as f64 / 1e9;
+    out.paragraph(
+        &format!("Rates by phase in {unit}, the first {settle} s of a phase left out where it is longer"),
+        2,
+    )?;
     out.line("")?;
     match &report.runs[..] {
         [run] => out.raw(report::measured_against_ideal(&run.phases, run.link_bps, style).as_bytes())?,
         _ => out.raw(report::side_by_side(report, style).as_bytes())?,
     }
     out.line("")?;
-    out.raw(deviations.as_bytes())?;
-    left_out.iter().try_for_each(|text| out.line(format!("{text}; --all shows all, --class NAME one class")))
+    deviations.lines().try_for_each(|line| out.paragraph(line, 2))?;
+    left_out.iter().try_for_each(|text| out.paragraph(&format!("{text}; --all shows all, --class NAME one class"), 2))
 }
 
 /// A progress bar, where standard error is a terminal, and Ctrl-C.

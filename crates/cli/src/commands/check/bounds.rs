@@ -145,7 +145,7 @@ pub(super) fn columns(promised: &Promised) -> Vec<Column> {
         (fairness, ("off its part by", |bounds| size_up(bounds.fairness_bound_bytes))),
         (fairness, ("which is", |bounds| time_up(bounds.fairness_bound_s))),
         (worst_case, ("behind by", |bounds| size_up(bounds.worst_case_fairness_bytes))),
-        (has_ceilings(promised), ("next visit in", |bounds| time_up(bounds.transmission_gap_s))),
+        (has_ceilings(promised), ("next visit", |bounds| time_up(bounds.transmission_gap_s))),
         (delays, ("delay", |bounds| time_up(bounds.delay_bound_s))),
         (delays, ("for traffic of", |bounds| bounds.delay_bound_for.as_ref().map(BoundFor::text))),
     ];
@@ -218,7 +218,7 @@ pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerIn
     let delays = promised.delays.iter().any(Option::is_some);
     if delays {
         lines.push(
-            "delay             a packet has left after so long if its class never sends more than what stands beside it"
+            "delay             a packet that its queue has room for has left after so long if its class never sends more than what stands beside it"
                 .to_owned(),
         );
     }

@@ -11,10 +11,8 @@ use crate::out::Out;
 use crate::out::picture::{Bar, draw};
 
 /// What makes the shares of the kernel's HTB differ from the ideal.
-const WHY_KERNEL_HTB: [&str; 2] = [
-    "HTB lends what is left over by these quanta. The kernel's also passes over a",
-    "class at times while that class lends: scripts/oracle-htb, docs/traffic.md.",
-];
+const WHY_KERNEL_HTB: &str = "HTB lends what is left over by these quanta. The kernel's also passes over a class at times while that \
+                              class lends: scripts/oracle-htb, docs/traffic.md.";
 
 /// How far a run has come, and what every class gets right now; redrawn in place.
 pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), Failure> {
@@ -95,7 +93,7 @@ pub(super) fn outcome(outcome: &DemoOutcome, settle_s: f64, out: &mut Out) -> Re
             out.paragraph(&quanta, 2)?;
         }
         if run.scheduler == KERNEL_HTB {
-            WHY_KERNEL_HTB.iter().try_for_each(|line| out.line(line))?;
+            out.paragraph(WHY_KERNEL_HTB, 2)?;
         }
         if let Some(accounting) = &run.accounting {
             out.paragraph(&format!("Frames through {}: {}.", title(&run.scheduler), frames(accounting)), 2)?;

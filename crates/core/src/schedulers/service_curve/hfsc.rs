@@ -29,7 +29,7 @@
 //! **Upper limits.** `upper_limit` (or `ceiling`, which is a line) keeps a class out of link-sharing until its fit
 //! time. That is when its limit curve has reached its service (`limit.rs`). A class that becomes active starts with nothing saved.
 //! While it is active and waits for others, it saves up to a *burst*: `ceiling_burst`, or what the limit brings in the longest wait that
-//! it should have. Without that, each wait behind another packet would be lost, and the class would never get to
+//! it should have where there is room for it. Without that, each wait behind another packet would be lost, and the class would never get to
 //! its limit. So over any interval W(s, t] <= U(t - s) + burst + L_max by link-sharing. The
 //! fit time of an inner class is the later of its own and the earliest of its children's. Real-time service counts and
 //! is not held back: a guarantee goes first.

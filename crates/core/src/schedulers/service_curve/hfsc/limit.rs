@@ -47,14 +47,17 @@ fn shape(tree: &Hierarchy, class: ClassId) -> Result<Option<(Shape, u64)>, Build
     }
 }
 
-/// What a limit of `bps` brings in the longest time that `class` should wait for its turn while it is within its share: two largest
-/// packets of each child of every class above it, at that class's rate when all are busy; and two packets.
+/// What a limit of `bps` brings in the longest time that `class` should wait for its turn while there is room for it to send at its limit:
+/// two largest packets of each child of every class above it, at that class's rate; and two packets. The rate is that when all are busy,
+/// or `bps` where that is more, as the class above has to get that much for the room to be there. So the burst is at most two
+/// packets for each of these children, however small the share is, and a class makes up for no more than that after others kept it
+/// from its limit for long.
 fn default_burst(tree: &Hierarchy, class: ClassId, bps: u64) -> u64 {
     let largest = u128::from(tree.link().max_packet);
     let (mut burst, mut at) = (2 * largest, class);
     while let Some(parent) = tree.parent(at) {
         let packets = 2 * tree.children(parent).len() as u128 * largest;
-        burst += packets * u128::from(bps) / u128::from(tree.rate_all_busy(parent).max(1));
+        burst += packets * u128::from(bps) / u128::from(tree.rate_all_busy(parent).max(bps).max(1));
         at = parent;
     }
     u64::try_from(burst).unwrap_or(u64::MAX).min(LARGEST_BURST)

@@ -1,7 +1,7 @@
 //! H-FSC against \[hfsc\] Sections 2, 5 and 6.
 
 use super::*;
-use crate::contract::{ClassConfig, Rate, ServiceCurve};
+use crate::contract::{ClassConfig, LinkConfig, QueueLimits, Rate, ServiceCurve};
 use crate::parts::curve::{
     BYTE, TIME_BITS,
     tests::{Arrival, Sent, curve, fitting, rate, run, served_by, some_arrivals, some_curve, tree, worst_breach},
@@ -205,6 +205,23 @@ fn a_class_saves_nothing_for_its_ceiling_while_it_is_idle() {
     let starts: Vec<u64> = sent[1..].iter().map(|packet| packet.start).collect();
     assert_eq!(starts[0], 1_000 * MS);
     assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= 10 * MS), "{starts:?}");
+}
+
+#[test]
+fn a_class_that_others_kept_from_its_ceiling_for_long_makes_up_for_no_more_than_packets() {
+    // For a second it gets next to nothing of a share of next to nothing. Then it has the link alone, and a ceiling of half.
+    let half = Rate::from_bps(LINK / 2).unwrap();
+    let limited = ClassConfig { ceiling: Some(half), ..weighted(1) };
+    let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1_000, ..LinkConfig::new(rate(LINK)) });
+    for (parent, config) in [(0, weighted(1)), (0, weighted(100_000)), (1, limited), (1, weighted(1))] {
+        let limits = QueueLimits { packets: 1 << 16, bytes: u32::MAX };
+        tree.add(ClassId(parent), ClassConfig { limits, ..config }).unwrap();
+    }
+    let arrivals: Vec<Arrival> = backlog(0, 2, 1_000, 1_000).chain(backlog(0, 3, 1_000, 2_000)).collect();
+    let sent = run(&mut Hfsc::new(&tree.build().unwrap()).unwrap(), 1_000, &arrivals, 2_000 * MS);
+    // Two packets for each of two children on two levels at most, two more, and what is on the link.
+    let got = bytes(&sent, 3, 1_000 * MS, 2_000 * MS);
+    assert!((500_000..=500_000 + 11_000).contains(&got), "{got} B");
 }
 
 /// Queues packets of these classes and lengths now.
