@@ -142,10 +142,9 @@ struct Step {
     level: u8,
 }
 
-/// The way from the root to a leaf of a given priority.
-struct Path {
-    steps: [Step; MAX_DEPTH],
-    len: usize,
+/// A leaf whose turn it is. The way to it is in `Htb::path`.
+#[derive(Clone, Copy)]
+struct Turn {
     leaf: u32,
     /// Level of the lender.
     level: u8,
@@ -164,6 +163,9 @@ pub(crate) struct Htb {
     common: bool,
     /// By set, the position of the child whose turn it is.
     cursors: Box<[u32]>,
+    /// The way from the root to the leaf that was found last, and how long it is. It stands here so that nobody copies it.
+    path: [Step; MAX_DEPTH],
+    steps: usize,
     /// By class: when its assured bucket may be out of debt.
     yellow: Heap,
     /// By class: when its ceiling is out of debt, or its pool can be asked again.
@@ -188,6 +190,8 @@ impl Htb {
         let mut htb = Self {
             classes: Stack::with_room(tree.len())?,
             cursors: filled(borrowing.sets(), 0)?,
+            path: [Step::default(); MAX_DEPTH],
+            steps: 0,
             borrowing,
             leaves: Stack::with_room(tree.leaves().len())?,
             deficits: Box::default(),
@@ -367,24 +371,24 @@ impl Htb {
         end - self.leaves[index].deficits
     }
 
-    /// The way to the leaf whose turn it is among those whose lender is at `level` and that have `priority`; `None` when a class
-    /// was found on it that its pool denies.
-    fn descend(&mut self, level: u8, priority: u8) -> Option<Path> {
-        let mut path = Path { steps: [Step::default(); MAX_DEPTH], len: 0, leaf: 0, level, priority, distance: 0 };
-        let (mut class, mut at) = (0, level);
+    /// Finds the way to the leaf whose turn it is among those whose lender is at `level` and that have `priority`; `None` when a
+    /// class was found on it that its pool denies.
+    fn descend(&mut self, level: u8, priority: u8) -> Option<Turn> {
+        let (mut class, mut at, mut distance) = (0, level, 0);
+        self.steps = 0;
         loop {
             let set = self.borrowing.number(class, at, priority);
             let cursor = self.cursors[set] as usize;
             let Some(position) = self.borrowing.next_child(class, at, priority, cursor) else {
                 // The last of this round has left the set: those above move on, too, and we start again.
                 self.cursors[set] = 0;
-                self.move_on(&path);
-                (path.len, path.distance) = (0, 0);
-                (class, at) = (0, level);
+                self.move_on(priority);
+                (class, at, distance) = (0, level, 0);
+                self.steps = 0;
                 continue;
             };
-            path.steps[path.len] = Step { class, position: position as u32, level: at };
-            path.len += 1;
+            self.path[self.steps] = Step { class, position: position as u32, level: at };
+            self.steps += 1;
             let child = self.borrowing.child(class, position);
             let below = self.borrowing.level(child);
             if at == self.borrowing.level(class) {
@@ -392,22 +396,21 @@ impl Htb {
                 if class == 0 && self.classes[child as usize].pool != NIL && !self.ask(child) {
                     return None;
                 }
-                path.distance += 1;
+                distance += 1;
                 at = below;
             }
             if below == 0 {
-                path.leaf = child;
-                return Some(path);
+                return Some(Turn { leaf: child, level, priority, distance });
             }
             class = child;
         }
     }
 
-    /// Moves the cursor beyond the last step of `path`, at the end of a set also that of the set above.
-    fn move_on(&mut self, path: &Path) {
-        for &Step { class, position, level } in path.steps[..path.len].iter().rev() {
-            let set = self.borrowing.number(class, level, path.priority);
-            if self.borrowing.next_child(class, level, path.priority, position as usize + 1).is_some() {
+    /// Moves the cursor of `priority` beyond the last step of the path, at the end of a set also that of the set above.
+    fn move_on(&mut self, priority: u8) {
+        for &Step { class, position, level } in self.path[..self.steps].iter().rev() {
+            let set = self.borrowing.number(class, level, priority);
+            if self.borrowing.next_child(class, level, priority, position as usize + 1).is_some() {
                 self.cursors[set] = position + 1;
                 return;
             }
@@ -432,24 +435,24 @@ impl Htb {
         }
     }
 
-    /// Sends the head of the leaf at the end of `path`; nothing if it has none, which is never so.
-    fn send(&mut self, path: &Path, drops: &mut dyn DropSink) -> Option<Packet> {
-        let leaf = &mut self.leaves[self.classes[path.leaf as usize].leaf as usize];
-        let packet = leaf.queue.dequeue(&mut self.slab, ClassId(path.leaf), self.now, drops)?;
+    /// Sends the head of the leaf whose turn it is; nothing if it has none, which is never so.
+    fn send(&mut self, turn: Turn, drops: &mut dyn DropSink) -> Option<Packet> {
+        let leaf = &mut self.leaves[self.classes[turn.leaf as usize].leaf as usize];
+        let packet = leaf.queue.dequeue(&mut self.slab, ClassId(turn.leaf), self.now, drops)?;
         let emptied = leaf.queue.is_empty();
-        let deficit = &mut self.deficits[leaf.deficits + if self.common { 0 } else { path.distance }];
+        let deficit = &mut self.deficits[leaf.deficits + if self.common { 0 } else { turn.distance }];
         *deficit -= i64::from(packet.len);
         if *deficit < 0 {
             *deficit += leaf.quantum as i64;
-            self.move_on(path);
+            self.move_on(turn.priority);
         }
         if emptied {
-            self.deactivate(path.leaf);
+            self.deactivate(turn.leaf);
         }
-        let mut class = path.leaf;
+        let mut class = turn.leaf;
         while class != 0 {
             let known = &mut self.classes[class as usize];
-            if self.borrowing.level(class) >= path.level {
+            if self.borrowing.level(class) >= turn.level {
                 known.assured.refill(self.now);
                 known.assured.take(packet.len);
             }
@@ -491,8 +494,8 @@ impl Scheduler for Htb {
         self.turn_colours();
         // Each time round, a class is denied by its pool and taken out.
         while let Some((level, priority)) = self.borrowing.lowest() {
-            if let Some(path) = self.descend(level, priority) {
-                let packet = self.send(&path, drops);
+            if let Some(turn) = self.descend(level, priority) {
+                let packet = self.send(turn, drops);
                 return Dequeued::Packet(packet.expect("a leaf that is in a set has packets"));
             }
         }
