@@ -533,7 +533,7 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
     let classes = match document.pieces() {
         Some(pieces) => {
             let mut classes = RawClasses::with_room(pieces.estimate());
-            pieces.each(|value| read(value, &mut classes, log));
+            pieces.each(|class, at| read(Value::at("class", class, at), &mut classes, log));
             classes
         }
         None => {

@@ -2,9 +2,9 @@
 //!
 //! A line that begins with `[[class]]` is such a header unless it stands inside a string or a list of several lines. In that case the
 //! piece before it ends inside a string or a list, and does not parse. So a document is cut at every such line. Whenever a piece does
-//! not parse, or holds anything but classes, the pieces are not [sound](Pieces::are_sound) and the document has to be read as a whole. What is read from
-//! pieces is then what the whole document says: the first piece (the head) has no class, the last may be followed by other tables
-//! (the tail), and head and tail have no key in common.
+//! not parse, or holds anything but classes, the pieces are not [sound](Pieces::are_sound), and the document has to be read as a
+//! whole. Otherwise what is read from pieces is what the whole document says: the first piece (the head) has no class, the last
+//! may be followed by other tables (the tail), and head and tail have no key in common.
 
 use std::cell::Cell;
 
@@ -12,7 +12,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::problem::Span;
-use crate::reader::Value;
 
 const HEADER: &str = "[[class]]";
 
@@ -76,8 +75,8 @@ impl<'s> Pieces<'s> {
         self.sound.get()
     }
 
-    /// Hands over the classes in order, until a piece is not sound.
-    pub(crate) fn each(&self, mut read: impl FnMut(Value<'_, '_>)) {
+    /// Hands over the classes in order, each with where its piece begins, until a piece is not sound.
+    pub(crate) fn each(&self, mut read: impl FnMut(&Spanned<DeValue<'_>>, usize)) {
         let mut at = self.classes.start;
         while at < self.classes.end {
             let next = next_header(self.text, at + 1).map_or(self.classes.end, |next| next.min(self.classes.end));
@@ -86,7 +85,7 @@ impl<'s> Pieces<'s> {
                 piece.as_ref().and_then(|piece| piece.get_ref().iter().next().filter(|_| piece.get_ref().len() == 1));
             match entry.map(|(key, value)| (key.get_ref().as_ref(), value.get_ref())) {
                 Some(("class", DeValue::Array(classes))) => {
-                    classes.iter().for_each(|class| read(Value::at("class", class, at)));
+                    classes.iter().for_each(|class| read(class, at));
                 }
                 _ => return,
             }

@@ -1,11 +1,12 @@
 //! The contract: what a scheduler is, what it is built from, and what it is told and asked.
 //!
 //! [`scheduler`] says what a scheduler is; [`hierarchy`] and [`class`] what it is built from; [`info`] what it tells of itself, [`promises`]
-//! what it promises;
+//! what it promises, and [`error`] why it could not be made;
 //! [`packet`], [`amount`], [`units`] and [`overhead`] what is counted; [`lender`] whom a class may borrow from beyond its own link.
 
 pub mod amount;
 pub mod class;
+pub mod error;
 pub mod hierarchy;
 pub mod info;
 pub mod lender;
@@ -18,6 +19,7 @@ pub mod units;
 
 pub use amount::Amount;
 pub use class::*;
+pub use error::BuildError;
 pub use hierarchy::*;
 pub use info::*;
 pub use lender::{Lender, Members};

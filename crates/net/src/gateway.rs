@@ -8,6 +8,7 @@ pub(crate) mod config;
 pub mod control;
 mod data_path;
 mod open;
+mod open_error;
 mod outlet;
 mod ports;
 mod queue_lengths;
@@ -16,7 +17,7 @@ mod run;
 pub(crate) mod stats;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
-pub use open::OpenError;
+pub use open_error::OpenError;
 pub use remote::{Remote, RemoteError};
 pub use run::{Gateway, RunError};
 pub use stats::{ClassStats, DelayStats, GatewayStats, MemoryBound, ReverseStats, TimeShares};

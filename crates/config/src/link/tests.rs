@@ -100,7 +100,7 @@ fn a_file_of_ordinary_classes_is_read_in_pieces() {
         let text = format!("[link]\nrate = \"1gbit\"\n{classes}{end}");
         let pieces = crate::pieces::Pieces::cut(&text).expect("pieces");
         let mut count = 0;
-        pieces.each(|_| count += 1);
+        pieces.each(|_, _| count += 1);
         assert_eq!((count, pieces.estimate(), pieces.are_sound()), (100, 100, true));
         assert_eq!(pieces.tail.is_some(), !end.is_empty());
     }

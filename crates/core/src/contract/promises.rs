@@ -9,8 +9,8 @@
 
 use alloc::vec::Vec;
 
+use super::error::BuildError;
 use super::hierarchy::Hierarchy;
-use super::info::BuildError;
 use super::packet::ClassId;
 use super::units::{Nanos, Rate};
 

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::gateway::open::OpenError;
+use crate::gateway::open_error::OpenError;
 use crate::io::interface::Interface;
 use crate::io::sys;
 

@@ -80,8 +80,8 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
         tree: &tree,
         seed,
         scheduler,
-        fairness: Fairness::new(info, &tree, &promised),
-        worst_case: WorstCase::new(info.name, &tree, &promised),
+        fairness: Fairness::new(info, seed, &tree, &promised),
+        worst_case: WorstCase::new(info.name, seed, &tree, &promised),
         habits,
         lens: (0..tree.len()).map(|_| len(&mut random)).collect(),
         kept: bounds.iter().map(|bound| bound.as_ref().map(Kept::new)).collect(),
@@ -106,7 +106,7 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
         match next {
             Dequeued::Packet(packet) => {
                 let end = now.saturating_add(LINK.0.time_for(packet.len));
-                run.fairness.sent(&packet, now, end);
+                run.fairness.sent(&packet);
                 run.worst_case.sent(&packet);
                 run.left(&packet, end, bounds);
                 if late {
@@ -120,8 +120,8 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
             Dequeued::WaitUntil(wake) => now = wake.min(now.saturating_add(Nanos(1 + pick(&mut random, 2_000_000)))),
             Dequeued::Idle => now = now.saturating_add(Nanos(1 + pick(&mut random, 2_000_000))),
         }
-        run.fairness.look(now, seed);
-        run.worst_case.look(seed);
+        run.fairness.look();
+        run.worst_case.look();
     }
     Some(run.closest)
 }
@@ -167,7 +167,7 @@ impl Run<'_> {
                 self.scheduler.enqueue(now, Packet { handle, len, class: leaf }, &mut sink);
                 assert!(lost.is_none(), "{} {}: {lost:?}", self.info.name, self.seed);
                 self.waiting[index].push_back((handle, now));
-                self.fairness.arrived(leaf, now);
+                self.fairness.arrived(leaf);
                 self.worst_case.arrived(leaf);
                 self.sent += 1;
             }

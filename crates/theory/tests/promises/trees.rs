@@ -90,7 +90,7 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
             config.upper_limit = Some(ServiceCurve { m1: None, d: Nanos::ZERO, m2: Some(bps(random)) });
         }
         let class = tree.add(parent, config).expect("a class");
-        if tree_depth(&parents, class) {
+        if may_have_children(&parents, class) {
             parents.push(class);
         }
     }
@@ -98,7 +98,7 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
 }
 
 /// Whether `class` may have classes below it: half of them, by their number.
-fn tree_depth(parents: &[ClassId], class: ClassId) -> bool {
+fn may_have_children(parents: &[ClassId], class: ClassId) -> bool {
     parents.len() < 6 && class.0 % 2 == 1
 }
 

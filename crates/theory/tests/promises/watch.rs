@@ -64,9 +64,10 @@ struct Pair {
     range: Option<(f64, f64)>,
 }
 
-/// Watches siblings and visits.
+/// Watches siblings that are backlogged.
 pub(crate) struct Fairness<'a> {
     info: &'a SchedulerInfo,
+    seed: u64,
     tree: &'a Hierarchy,
     promised: &'a Promised,
     pairs: Vec<Pair>,
@@ -75,7 +76,7 @@ pub(crate) struct Fairness<'a> {
 }
 
 impl<'a> Fairness<'a> {
-    pub(crate) fn new(info: &'a SchedulerInfo, tree: &'a Hierarchy, promised: &'a Promised) -> Self {
+    pub(crate) fn new(info: &'a SchedulerInfo, seed: u64, tree: &'a Hierarchy, promised: &'a Promised) -> Self {
         let mut held_back: Vec<bool> =
             (0..tree.len()).map(|at| tree.config(ClassId(at as u32)).ceiling.is_some()).collect();
         for class in tree.classes().rev() {
@@ -92,10 +93,10 @@ impl<'a> Fairness<'a> {
                 pairs.extend(children[at + 1..].iter().map(|&other| Pair { siblings: (one, other), range: None }));
             }
         }
-        Self { info, tree, promised, pairs, served: vec![0.0; tree.len()], backlog: vec![0; tree.len()] }
+        Self { info, seed, tree, promised, pairs, served: vec![0.0; tree.len()], backlog: vec![0; tree.len()] }
     }
 
-    pub(crate) fn arrived(&mut self, leaf: ClassId, _: Nanos) {
+    pub(crate) fn arrived(&mut self, leaf: ClassId) {
         path(self.tree, leaf).for_each(|class| self.backlog[class.index()] += 1);
     }
 
@@ -117,12 +118,12 @@ impl<'a> Fairness<'a> {
         }
     }
 
-    pub(crate) fn sent(&mut self, packet: &Packet, _: Nanos, _: Nanos) {
+    pub(crate) fn sent(&mut self, packet: &Packet) {
         let classes: Vec<ClassId> = path(self.tree, packet.class).collect();
         for &class in &classes {
             self.served[class.index()] += f64::from(packet.len);
         }
-        self.look(Nanos::ZERO, 0);
+        self.look();
         for &class in &classes {
             self.backlog[class.index()] -= 1;
             if self.backlog[class.index()] == 0 {
@@ -132,7 +133,7 @@ impl<'a> Fairness<'a> {
     }
 
     /// Looks at all pairs.
-    pub(crate) fn look(&mut self, _: Nanos, seed: u64) {
+    pub(crate) fn look(&mut self) {
         let share = |class: ClassId| self.tree.share_all_busy(class) as f64;
         for Pair { siblings, range } in &mut self.pairs {
             let (one, other) = *siblings;
@@ -153,7 +154,12 @@ impl<'a> Fairness<'a> {
                         let of_class = fairness.of_classes.get(class.index()).copied().flatten();
                         let most = of_class.map_or(f64::INFINITY, |of_class| of_class.bytes);
                         let bytes = (*high - *low) * weight(class);
-                        assert!(bytes <= most * (1.0 + 1e-9), "{}: {class:?} {bytes} of {most} B", self.info.name);
+                        assert!(
+                            bytes <= most * (1.0 + 1e-9),
+                            "{}, tree {}: {class:?} {bytes} of {most} B",
+                            self.info.name,
+                            self.seed
+                        );
                     }
                     to_f64(&fairness.bytes_per_weight.value)
                 }
@@ -162,8 +168,9 @@ impl<'a> Fairness<'a> {
             };
             assert!(
                 *high - *low <= limit * (1.0 + 1e-9),
-                "{}, tree {seed}: {one:?} and {other:?} are {} of {limit} apart\n{:#?}",
+                "{}, tree {}: {one:?} and {other:?} are {} of {limit} apart\n{:#?}",
                 self.info.name,
+                self.seed,
                 *high - *low,
                 self.tree
             );
@@ -174,6 +181,7 @@ impl<'a> Fairness<'a> {
 /// Watches W_i(t1, t2) >= (rho_i / r) W(t1, t2) - index.
 pub(crate) struct WorstCase<'a> {
     name: &'a str,
+    seed: u64,
     tree: &'a Hierarchy,
     /// By class: the index; what the class is ahead of its share by, and the most of it since it is backlogged.
     classes: Vec<Option<(f64, f64, Option<f64>)>>,
@@ -181,9 +189,15 @@ pub(crate) struct WorstCase<'a> {
 }
 
 impl<'a> WorstCase<'a> {
-    pub(crate) fn new(name: &'a str, tree: &'a Hierarchy, promised: &Promised) -> Self {
+    pub(crate) fn new(name: &'a str, seed: u64, tree: &'a Hierarchy, promised: &Promised) -> Self {
         let index = |index: &Option<num_rational::BigRational>| Some((to_f64(index.as_ref()?), 0.0, None));
-        Self { name, tree, classes: promised.worst_case.iter().map(index).collect(), backlog: vec![0; tree.len()] }
+        Self {
+            name,
+            seed,
+            tree,
+            classes: promised.worst_case.iter().map(index).collect(),
+            backlog: vec![0; tree.len()],
+        }
     }
 
     pub(crate) fn arrived(&mut self, leaf: ClassId) {
@@ -210,13 +224,13 @@ impl<'a> WorstCase<'a> {
                 *ahead += f64::from(packet.len);
             }
         }
-        self.look(0);
+        self.look();
         for class in path(self.tree, packet.class) {
             self.backlog[class.index()] -= 1;
         }
     }
 
-    pub(crate) fn look(&mut self, seed: u64) {
+    pub(crate) fn look(&mut self) {
         for class in self.tree.classes() {
             let Some((index, ahead, most)) = &mut self.classes[class.index()] else { continue };
             if self.backlog[class.index()] == 0 {
@@ -227,8 +241,9 @@ impl<'a> WorstCase<'a> {
             *most = Some(highest);
             assert!(
                 highest - *ahead <= *index * (1.0 + 1e-9) + 1e-3,
-                "{}, tree {seed}: {class:?} is {} of {index} B behind\n{:#?}",
+                "{}, tree {}: {class:?} is {} of {index} B behind\n{:#?}",
                 self.name,
+                self.seed,
                 highest - *ahead,
                 self.tree
             );

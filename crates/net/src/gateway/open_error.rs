@@ -1,0 +1,134 @@
+//! Why a gateway cannot start.
+
+use fairlink_config::units::{memory_key, show_memory};
+use fairlink_core::{BuildError, HierarchyError, OutOfMemory};
+use thiserror::Error;
+
+use crate::io::backend::BackendError;
+use crate::io::frame_pool::FramePoolError;
+use crate::io::interface::InterfaceError;
+
+/// Why a gateway cannot start: something the user can set right.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// An interface cannot be used.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// An interface cannot be opened.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// Input and output are the same.
+    #[error("input and output are both {name}; a gateway goes between two interfaces")]
+    SameInterface {
+        /// The name given twice.
+        name: String,
+    },
+    /// Another gateway forwards what this interface receives.
+    #[error(
+        "another gateway is already running on interface {name}: every frame would be forwarded twice; stop that one, or shape \
+         the other direction with --no-reverse at both (--force starts all the same)"
+    )]
+    Taken {
+        /// The interface.
+        name: String,
+    },
+    /// The kernel forwards what this interface receives.
+    #[error(
+        "interface {name} is a port of {master}, which forwards its frames too: they would be doubled, half of them unshaped; \
+         take it out with `ip link set {name} nomaster` (--force starts all the same)"
+    )]
+    Bridged {
+        /// The interface.
+        name: String,
+        /// The bridge, bond or the like.
+        master: String,
+    },
+    /// What is sent into one interface arrives at the other.
+    #[error(
+        "interfaces {input} and {output} are the two ends of one cable: frames would go round for ever; a gateway goes between \
+         two cables (--force starts all the same)"
+    )]
+    SameCable {
+        /// The input.
+        input: String,
+        /// The output.
+        output: String,
+    },
+    /// The kernel answers for addresses of a port.
+    #[error(
+        "interface {name} has the address {}: the kernel would also answer frames that the gateway forwards, and send its own \
+         past the scheduler; remove it with `ip address flush dev {name}` (--force starts all the same)",
+        .addresses.join(", ")
+    )]
+    Addressed {
+        /// The interface.
+        name: String,
+        /// Its addresses.
+        addresses: Vec<String>,
+    },
+    /// Offloads that join packets are on.
+    #[error(
+        "interface {name} joins packets before the gateway sees them ({}); turn that off with `ethtool -K {name} {}`, or \
+         let the gateway do it while it runs (--fix-offloads)",
+        .offloads.join(", "),
+        .offloads.iter().map(|name| format!("{name} off")).collect::<Vec<_>>().join(" ")
+    )]
+    Offloads {
+        /// The interface.
+        name: String,
+        /// Those that are on.
+        offloads: Vec<&'static str>,
+    },
+    /// The scheduler cannot run with these classes.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A class that gets frames is not a leaf.
+    #[error("class {name} gets frames but is not a leaf; only classes without children have queues")]
+    NotALeaf {
+        /// Its name.
+        name: String,
+    },
+    /// The interfaces' frames are longer than any link may carry.
+    #[error("the interfaces' frames do not fit: {0}; lower their mtu")]
+    Frames(#[from] HierarchyError),
+    /// The packet pool is out of range.
+    #[error("{0}; lower the queue limits, or the interfaces' mtu")]
+    FramePool(#[from] FramePoolError),
+    /// The packet pool is smaller than what the queues may hold.
+    #[error("a packet pool of {frames} frames is too small: queues of up to {queued} packets need {needed}")]
+    PoolTooSmall {
+        /// The number asked for.
+        frames: u32,
+        /// Most packets that the queues may hold.
+        queued: u32,
+        /// The least number of frames.
+        needed: u32,
+    },
+    /// The scheduler and the packet pool would take more memory than is allowed.
+    #[error(
+        "{scheduler} and a packet pool of {frames} frames take {}, and {} are allowed; lower buffer in [link], or raise memory \
+         in [link] (memory = \"{}\")",
+        show_memory(*needed), show_memory(*limit), memory_key(*needed)
+    )]
+    TooMuchMemory {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// Frames in the pool.
+        frames: u32,
+        /// Bytes of both.
+        needed: u64,
+        /// Bytes that are allowed.
+        limit: u64,
+    },
+    /// There is no memory for the scheduler's counters or for a batch of packets.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+    /// There is no such processor, or this process may not use it.
+    #[error("processor {processor} cannot be used: {source}")]
+    Processor {
+        /// The number given.
+        processor: usize,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+}
