@@ -5,6 +5,7 @@ use std::path::Path;
 mod model;
 mod packet;
 mod source;
+mod trace;
 
 use fairlink_core::Nanos;
 use fairlink_traffic::SourceSpec;
