@@ -26,11 +26,16 @@ mod port;
 mod report;
 mod running;
 mod scenario;
+mod series;
+pub mod statistics;
 mod summary;
 
 pub use change::Change;
 pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use observe::Observer;
-pub use report::{ChangeRun, ClassRate, ClassRun, Delay, InnerRun, LinkRun, Phase, Report, Run, Window, Windows};
+pub use report::{
+    ChangeRun, ClassRate, ClassRun, Delay, Distribution, InnerRun, LeafWindow, LinkRun, Phase, Report, Run, Setting,
+    Window, Windows,
+};
 pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};
