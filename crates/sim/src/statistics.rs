@@ -12,6 +12,8 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+pub mod summary;
+
 /// The mean of a few independent values and how well it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
