@@ -38,15 +38,18 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Linear, unit: Unit::Plain, min, max }
     }
 
-    /// By powers of ten, from the power at or below `min` to that at or above `max`. What is not positive is not drawn.
+    /// By powers of ten, from the 1, 2 or 5 of a power at or below `min` to that at or above `max`. What is not positive is not drawn.
     #[must_use]
     pub fn log(label: impl Into<String>, min: f64, max: f64) -> Self {
         let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
         let min = if min.is_finite() && min > 0.0 { min.min(max) } else { max / 10.0 };
-        // A hair, so that a power of ten that is off by rounding is itself.
-        let low = (min.log10() + 1e-9).floor();
-        let high = (max.log10() - 1e-9).ceil().max(low + 1.0);
-        let [min, max] = [low, high].map(|power| 10f64.powf(power));
+        let above = |value: f64| {
+            let power = 10f64.powf(value.log10().floor());
+            [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|&nice| nice >= value * (1.0 - 1e-9))
+        };
+        let max = above(max).unwrap_or(max);
+        // What is below a value is one over what is above one over it.
+        let min = above(1.0 / min).map_or(min, |over| 1.0 / over).min(max / 10.0);
         Self { label: label.into(), scale: Scale::Log, unit: Unit::Plain, min, max }
     }
 
@@ -78,14 +81,13 @@ impl Axis {
         match &self.scale {
             Scale::Names(names) => names.iter().enumerate().map(|(n, name)| (n as f64 + 0.5, name.clone())).collect(),
             Scale::Log => {
-                let decades = (self.max / self.min).log10().round() as i32;
-                let low = self.min.log10().round() as i32;
-                let each = (decades as usize).div_ceil(most.max(1)).max(1);
-                let tick = |power: i32| {
-                    let value = 10f64.powi(power);
-                    (value, self.show(value, 0))
-                };
-                (low..=low + decades).step_by(each).map(tick).collect()
+                let (low, high) = self.powers();
+                let each = ((high - low).max(0) as usize).div_ceil(most.max(1)).max(1);
+                // Where there are few powers of ten, 2 and 5 have ticks as well.
+                let of: &[f64] = if high - low < 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+                let values = (low - 1..=high).filter(|power| (power - low) % each as i32 == 0 || of.len() > 1);
+                let values = values.flat_map(|power| of.iter().map(move |n| n * 10f64.powi(power)));
+                values.filter(|&value| self.holds(value)).map(|value| (value, self.show(value, 0))).collect()
             }
             Scale::Linear => {
                 let step = nice_step((self.max - self.min) / most.max(1) as f64);
@@ -102,8 +104,18 @@ impl Axis {
         if self.scale != Scale::Log || self.max / self.min > 1e7 {
             return Vec::new();
         }
-        let (low, high) = (self.min.log10().round() as i32, self.max.log10().round() as i32);
-        (low..high).flat_map(|power| (2..10).map(move |n| f64::from(n) * 10f64.powi(power))).collect()
+        let (low, high) = self.powers();
+        let values = (low - 1..=high).flat_map(|power| (2..10).map(move |n| f64::from(n) * 10f64.powi(power)));
+        values.filter(|&value| self.holds(value)).collect()
+    }
+
+    /// The first and the last power of ten on a logarithmic axis.
+    fn powers(&self) -> (i32, i32) {
+        ((self.min.log10() - 1e-9).ceil() as i32, (self.max.log10() + 1e-9).floor() as i32)
+    }
+
+    fn holds(&self, value: f64) -> bool {
+        (self.min * (1.0 - 1e-9)..=self.max * (1.0 + 1e-9)).contains(&value)
     }
 
     /// Whether it has names instead of numbers.
@@ -116,7 +128,7 @@ impl Axis {
             Unit::Time => time(value),
             Unit::Plain if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) => format!("{value:e}"),
             Unit::Plain if self.scale == Scale::Log => {
-                format!("{value:.*}", (-value.log10().round()).max(0.0) as usize)
+                format!("{value:.*}", (-(value.log10() + 1e-9).floor()).max(0.0) as usize)
             }
             Unit::Plain => format!("{value:.decimals$}"),
         }
@@ -157,8 +169,9 @@ mod tests {
         assert_eq!(shown(&Axis::linear("", 0.0, 30.0), 8), ["0", "5", "10", "15", "20", "25", "30"]);
         assert_eq!(shown(&Axis::linear("", 0.0, 1.05), 6), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(shown(&Axis::linear("", 0.0, 0.0), 2), ["0.0", "0.5", "1.0"]);
-        assert_eq!(shown(&Axis::log("", 3e-4, 0.9), 10), ["1e-4", "0.001", "0.01", "0.1", "1"]);
-        assert_eq!(shown(&Axis::log("", 2e-5, 0.02).of_time(), 10), ["10 us", "100 us", "1 ms", "10 ms", "100 ms"]);
+        assert_eq!(shown(&Axis::log("", 1e-4, 0.9), 10), ["1e-4", "0.001", "0.01", "0.1", "1"]);
+        assert_eq!(shown(&Axis::log("", 2e-5, 0.02).of_time(), 10), ["100 us", "1 ms", "10 ms"]);
+        assert_eq!(shown(&Axis::log("", 0.3, 4.0), 10), ["0.2", "0.5", "1", "2", "5"]);
         assert_eq!(shown(&Axis::names("", vec!["a".into(), "b".into()]), 1), ["a", "b"]);
         assert!(Axis::log("", 1.0, 1e30).ticks(8).len() <= 9);
     }

@@ -9,8 +9,9 @@ use super::svg::{Anchor, Stroke, Svg, text_width};
 
 /// Colours that remain distinct for most colour-blind readers (Okabe and Ito), without the yellow that white paper swallows, ordered
 /// so that neighbours differ in grey.
-const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#000000", "#56b4e9", "#d55e00", "#cc79a7", "#009e73"];
-const DASHES: [&str; 6] = ["", "9 4", "3 3", "12 3 3 3", "6 2", "2 5"];
+const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#00795a", "#cc79a7", "#8b3d00", "#56b4e9", "#000000"];
+/// No dots: those are what should be.
+const DASHES: [&str; 6] = ["", "9 4", "14 3 3 3", "5 3", "18 5", "8 3 3 3 3 3"];
 const MARKERS: [Marker; 7] = [
     Marker::Circle,
     Marker::Square,
@@ -79,7 +80,7 @@ impl Look {
     /// A thin black dotted line: what should be, such as an ideal or a bound.
     #[must_use]
     pub fn reference() -> Self {
-        Self { colour: "#000000", dash: "1.5 3", marker: None, width: 1.4, phase: 0 }
+        Self { colour: "#000000", dash: "1.6 3.4", marker: None, width: 1.6, phase: 0 }
     }
 
     /// As wide as becomes the `n`th of `count` lines that may coincide: the first is the widest.
@@ -372,6 +373,13 @@ impl Panel {
         label + 8.0
     }
 
+    /// Whether names along the x axis would run into each other in one row, and stand in two.
+    fn crowded(&self) -> bool {
+        let ticks = self.x.ticks(10);
+        let room = Frame::WIDTH / ticks.len().max(1) as f64;
+        self.x.has_names() && ticks.iter().any(|(_, text)| text_width(text, SIZE - 1.0) + 6.0 > room)
+    }
+
     fn draw_axes(&self, svg: &mut Svg, frame: &Frame<'_>) {
         let (left, right) = (LEFT, LEFT + Frame::WIDTH);
         for (value, text) in self.y.ticks((self.height / 45.0) as usize) {
@@ -386,8 +394,7 @@ impl Panel {
         }
         let ticks = self.x.ticks(10);
         let room = Frame::WIDTH / ticks.len().max(1) as f64;
-        // Names that would run into each other stand in two rows.
-        let crowded = self.x.has_names() && ticks.iter().any(|(_, text)| text_width(text, SIZE - 1.0) + 6.0 > room);
+        let crowded = self.crowded();
         for (n, (value, text)) in ticks.into_iter().enumerate() {
             if let Some(x) = frame.x(value) {
                 if !self.x.has_names() {
@@ -501,7 +508,7 @@ fn draw_spread(spread: &Spread, svg: &mut Svg, frame: &Frame<'_>) {
 
 /// Triangles below the axis with their texts, in as many rows as keeps them apart; where they end.
 fn draw_events(events: &[Event], svg: &mut Svg, frame: &Frame<'_>) -> f64 {
-    let below = frame.bottom + 24.0 + if frame.panel.x.has_names() { SIZE } else { 0.0 };
+    let below = frame.bottom + 24.0 + if frame.panel.crowded() { SIZE } else { 0.0 };
     let mut ends = [f64::NEG_INFINITY; EVENT_ROWS];
     let mut used = 0;
     let stroke = Stroke::full(FRAME, 1.0);

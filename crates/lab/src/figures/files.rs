@@ -72,9 +72,11 @@ pub fn write_runs(runs: &[Run], dir: &Path) -> Result<Vec<PathBuf>, FileError> {
                 false => (format!("{}{suffix}", run.scheduler), format!("{}{settings}", run.scheduler)),
             };
             files.write(&format!("{stem}.csv"), &over_time::rates_csv(windows))?;
-            files.write(&format!("{stem}.svg"), &over_time::rates(run, windows, &title).svg())?;
+            let rates = over_time::rates(run, windows, &format!("Rates under {title}"));
+            files.write(&format!("{stem}.svg"), &rates.svg())?;
             files.write(&format!("{stem}-series.csv"), &over_time::series_csv(windows))?;
-            files.write(&format!("{stem}-series.svg"), &over_time::series(run, windows, &title).svg())?;
+            let series = over_time::series(run, windows, &format!("Rates, delays, queues and drops under {title}"));
+            files.write(&format!("{stem}-series.svg"), &series.svg())?;
         }
         let mut schedulers: Vec<(String, Vec<Delays>)> = Vec::new();
         for runs in setting.chunk_by(|one, other| one.scheduler == other.scheduler) {

@@ -58,7 +58,7 @@ pub fn series_csv(windows: &Windows) -> String {
 #[must_use]
 pub fn rates(run: &Run, windows: &Windows, title: &str) -> Figure {
     let (leaves, more) = busiest(run, windows);
-    let mut figure = Figure::new(title, vec![rate_panel(run, windows, &leaves, true).high(400.0)]);
+    let mut figure = Figure::new(title, vec![rate_panel(run, windows, &leaves, "", true).high(400.0)]);
     figure.notes.extend(left_out(more));
     figure
 }
@@ -87,7 +87,7 @@ pub fn series(run: &Run, windows: &Windows, title: &str) -> Figure {
     };
     let seconds = |row: &Window| (row.end_s - row.start_s).max(1e-9);
     let panels = vec![
-        rate_panel(run, windows, &leaves, false).high(190.0),
+        rate_panel(run, windows, &leaves, "rate", false).high(190.0),
         panel("mean delay of the packets that left in a window", "delay", true, &|_, leaf| leaf.delay_mean_s),
         panel("longest delay of the packets that left in a window", "delay", true, &|_, leaf| leaf.delay_max_s),
         panel("mean length of the queue", "packets", false, &|_, leaf| Some(leaf.queue_mean_packets)),
@@ -122,11 +122,11 @@ fn steps(windows: &Windows, point: impl Fn(&Window) -> (f64, Option<f64>)) -> Ve
     points
 }
 
-fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], with_inner: bool) -> Panel {
+fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], title: &str, with_inner: bool) -> Panel {
     let unit = RateUnit::for_link(run.link_bps);
     let fastest = run.changes.iter().map(|change| change.link_bps).fold(run.link_bps, f64::max);
     let y = Axis::linear(format!("rate ({})", unit.name), 0.0, fastest / unit.bps * 1.05);
-    let mut panel = Panel::new("rate", time_axis(run), y);
+    let mut panel = Panel::new(title, time_axis(run), y);
     panel.borders = borders(run);
     let line = |column: usize, look: Look| {
         let point = |row: &Window| (row.start_s, Some(row.rates_bps[column] / unit.bps));

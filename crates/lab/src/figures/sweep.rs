@@ -113,7 +113,8 @@ pub fn figure(keys: &[Key], summaries: &[Summary], title: &str) -> Figure {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     let fastest = lines.iter().flat_map(|(_, points)| points).map(|(_, class)| class.rate_bps.mean).fold(0.0, f64::max);
-    let unit = RateUnit::for_link(fastest);
+    // At least one of the unit, where a link has ten.
+    let unit = RateUnit::for_link(10.0 * fastest);
     let panel = |title: &str, label: String, of_time: bool, size: f64, measure: Measure| {
         let mut top = 0.0f64;
         let mut series = Vec::new();
@@ -165,7 +166,7 @@ fn abscissa(key: &Key, summaries: &[Summary]) -> (Axis, Vec<f64>) {
     };
     let min = numbers.iter().copied().fold(f64::INFINITY, f64::min);
     let max = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let unit = RateUnit::for_link(max);
+    let unit = RateUnit::for_link(10.0 * max);
     let (label, size) = match key.quantity {
         Quantity::Rate => (format!("{} ({})", key.name, unit.name), unit.bps),
         Quantity::Size => (format!("{} (bytes)", key.name), 1.0),
