@@ -18,6 +18,8 @@ pub enum Quantity {
     Rate,
     /// Bytes.
     Size,
+    /// Packets.
+    Packets,
     /// Seconds.
     Time,
     /// A number without unit, or a text.
@@ -51,6 +53,7 @@ pub fn csv(keys: &[Key], summaries: &[Summary]) -> String {
         let unit = match quantity {
             Quantity::Rate => "_bps",
             Quantity::Size => "_bytes",
+            Quantity::Packets => "_packets",
             Quantity::Time => "_s",
             Quantity::Number => "",
         };
@@ -170,6 +173,7 @@ fn abscissa(key: &Key, summaries: &[Summary]) -> (Axis, Vec<f64>) {
     let (label, size) = match key.quantity {
         Quantity::Rate => (format!("{} ({})", key.name, unit.name), unit.bps),
         Quantity::Size => (format!("{} (bytes)", key.name), 1.0),
+        Quantity::Packets => (format!("{} (packets)", key.name), 1.0),
         Quantity::Time | Quantity::Number => (key.name.clone(), 1.0),
     };
     let [min, max] = [min / size, max / size];

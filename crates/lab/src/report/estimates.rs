@@ -148,6 +148,7 @@ fn of(key: &Key, setting: &fairlink_sim::Setting) -> String {
             format!("{} {unit}", trimmed(seconds / size))
         }
         (Quantity::Size, Some(bytes)) => format!("{} B", trimmed(bytes)),
+        (Quantity::Packets, Some(packets)) => format!("{} packets", trimmed(packets)),
         _ => shown(setting),
     }
 }

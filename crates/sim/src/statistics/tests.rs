@@ -32,8 +32,8 @@ fn an_interval_of_five_values_is_as_calculated_by_hand() {
     // Mean 3, s = sqrt(2.5), s / sqrt 5 = 0.707107.
     let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
     assert_eq!((estimate.mean, estimate.n), (3.0, 5));
-    assert!((estimate.ci95.unwrap() - 2.776_445 * 0.707_107).abs() < 1e-5);
-    assert!((estimate.ci95_normal.unwrap() - 1.96 * 0.707_107).abs() < 1e-5);
+    assert!((estimate.ci95.unwrap() - 2.776_445 * std::f64::consts::FRAC_1_SQRT_2).abs() < 1e-5);
+    assert!((estimate.ci95_normal.unwrap() - 1.96 * std::f64::consts::FRAC_1_SQRT_2).abs() < 1e-5);
 }
 
 #[test]

@@ -110,6 +110,9 @@ fn setting(text: &str) -> (Setting, Quantity) {
     if let Ok(bytes) = parse_size(text, u64::MAX) {
         return (Setting::Number(bytes as f64), Quantity::Size);
     }
+    if let Some(packets) = text.strip_suffix('p').and_then(|count| count.trim().parse().ok()) {
+        return (Setting::Whole(packets), Quantity::Packets);
+    }
     match parse_time(text) {
         Ok(time) => (Setting::Number(time.0 as f64 / 1e9), Quantity::Time),
         Err(_) => (Setting::Text(text.to_owned()), Quantity::Number),
