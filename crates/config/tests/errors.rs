@@ -149,6 +149,13 @@ fn errors_of_classes_name_the_place_and_the_limit() {
         ("curve without rate", "[[class]]\nname = 'a'\nreal_time = { burst = '160B', delay = '5ms' }"),
         ("curve too steep", "[[class]]\nname = 'a'\nreal_time = { burst = '1MB', delay = '1us', rate = '64kbit' }"),
         ("leaky bucket", "[[class]]\nname = 'a'\nleaky_bucket = { burst = '1kB', peak = '1mbit', rate = '2mbit' }"),
+        ("leaky buckets, none", "[[class]]\nname = 'a'\nleaky_bucket = []"),
+        (
+            "leaky buckets, one wrong",
+            "[[class]]\nname = 'a'\nleaky_bucket = [{ burst = '1kB', peak = '2mbit', rate = '1mbit' },\n\
+             { burst = '9kB', peak = '1mbit', rate = '2mbit' }, 'fast']",
+        ),
+        ("leaky buckets, too many", "[[class]]\nname = 'a'\nleaky_bucket = [1, 2, 3, 4, 5]"),
         ("buffer of zero", "[[class]]\nname = 'a'\nbuffer = '0p'"),
         ("buffer without unit", "[[class]]\nname = 'a'\nbuffer = 100"),
         ("buffer as a time without guarantee", "[[class]]\nname = 'a'\nbuffer = '50ms'"),
