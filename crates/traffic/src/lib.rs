@@ -16,10 +16,12 @@
 //! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program, and the
 //! function's page says which.
 
+mod curve;
 mod mix;
 mod source;
 mod spec;
 
+pub use curve::{ArrivalCurve, ArrivalLimit, CurveError, MAX_LIMITS};
 pub use mix::{Event, MixError, TrafficMix, What};
 pub use source::{Arrival, Source};
 pub use spec::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceError, SourceSpec};
