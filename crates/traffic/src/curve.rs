@@ -13,7 +13,8 @@
 //! length, of [`ArrivalLimit::Window`] and [`ArrivalLimit::Spacing`], are half open: of two packets exactly T apart each has an
 //! interval of its own.
 //!
-//! Everything is counted in whole bytes and nanoseconds; nothing is rounded.
+//! Everything is counted in whole bytes and nanoseconds. Nothing is rounded but the instant of a last bit on a line, up to the
+//! next nanosecond: so there may be what the line carries in a nanosecond more.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos, PerWindow, Rate, Ratio};
 
@@ -152,7 +153,9 @@ impl ArrivalLimit {
                 let average = steps(u128::from(over.0 / mean_gap.0.max(1)) * packet, over);
                 if min_gap == Nanos::ZERO { average } else { average.min(steps(packet, min_gap)) }
             }
-            Self::Line { rate } => u128::from(largest) + filled(rate.bps()),
+            Self::Line { rate } => {
+                u128::from(largest) + u128::from(rate.bps()) * (u128::from(span.0) + 1) / u128::from(8 * NANOS_PER_SEC)
+            }
         }
     }
 
@@ -171,7 +174,10 @@ impl ArrivalLimit {
                 let average = steps(u128::from(over.0 / mean_gap.0.max(1)) * packet, over);
                 [average, if min_gap == Nanos::ZERO { None } else { steps(packet, min_gap) }]
             }
-            Self::Line { rate } => [Some((largest.into(), Ratio::whole(rate.bps().into()))), None],
+            Self::Line { rate } => {
+                let nanosecond = rate.bps().div_ceil(8 * NANOS_PER_SEC);
+                [Some((u128::from(largest) + u128::from(nanosecond), Ratio::whole(rate.bps().into()))), None]
+            }
         }
     }
 }
@@ -216,6 +222,14 @@ impl ArrivalCurve {
             &[limit] => Ok(limit.into()),
             several => Ok(Self(Limits::Several(several.into()))),
         }
+    }
+
+    /// Checks that packets can pass for ever, which a curve made by [`ArrivalCurve::new`] lets them.
+    ///
+    /// # Errors
+    /// The first limit that lets nothing pass.
+    pub fn check(&self) -> Result<(), CurveError> {
+        self.limits().iter().try_for_each(|limit| limit.check())
     }
 
     /// The limits.

@@ -18,6 +18,7 @@
 
 mod curve;
 mod mix;
+pub mod shaping;
 mod source;
 mod spec;
 

@@ -201,7 +201,7 @@ fn the_delay_of_a_class_with_leaky_buckets_is_that_of_traffic_that_keeps_them_al
     let dir = Scratch::new();
     let link = |buckets: &str| {
         let text = format!(
-            "link = {{ rate = '8mbit', mtu = 1000, scheduler = 'fq-lto-lb' }}\n\
+            "link = {{ rate = '8mbit', mtu = '1000B', scheduler = 'fq-lto-lb' }}\n\
              class = [{{ name = 'a', guarantee = '2mbit', leaky_bucket = {buckets} }}, {{ name = 'b', guarantee = '6mbit' }}]"
         );
         dir.write("buckets.toml", &text)

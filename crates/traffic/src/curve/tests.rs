@@ -50,7 +50,7 @@ fn straight_lines_are_never_below_the_curve_and_touch_it_at_each_step() {
         for span in (0..40_000_000).step_by(7_919).chain([1_234_567, 3_333_333, 10_000_000]) {
             let most = curve.most_in(Nanos(span), 1500);
             assert!(most <= line(span), "{limit:?}, {span} ns: {most} of {}", line(span));
-            touched += u32::from(most == line(span));
+            touched += u32::from(line(span) - most <= 1);
         }
         assert!(touched >= 2, "{limit:?}");
     }
