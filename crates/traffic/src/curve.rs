@@ -256,6 +256,13 @@ impl ArrivalCurve {
         self.limits().iter().map(|limit| limit.longest()).min().unwrap_or(u64::MAX)
     }
 
+    /// The rate in the long run, in bit/s, with packets of `largest` bytes at most.
+    #[must_use]
+    pub fn long_run_bps(&self, largest: u32) -> f64 {
+        let rate = |(_, rate): (u128, Ratio)| rate.numerator as f64 / rate.denominator as f64;
+        self.lines(largest).map(rate).fold(f64::INFINITY, f64::min)
+    }
+
     /// The most bytes that arrive in a closed interval of the length `span`, in packets of `largest` bytes at most: exact for each limit,
     /// and the least of them.
     #[must_use]
