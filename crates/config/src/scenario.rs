@@ -4,6 +4,7 @@ use std::path::Path;
 
 mod model;
 mod packet;
+mod shape;
 mod source;
 mod trace;
 
