@@ -33,4 +33,4 @@ pub use changes::{Change, MAX_CHANGES};
 pub use link::{LinkFile, ReadOptions};
 pub use peers::{Peer, PoolSpec};
 pub use problem::{Problem, Problems};
-pub use scenario::Scenario;
+pub use scenario::{RouteSpec, Scenario};

@@ -1,6 +1,6 @@
 //! `[[peer]]` and `[[pool]]` of a scenario file: further links, and what links share.
 
-use fairlink_core::{ClassId, Feature, Pool, Rate, Share};
+use fairlink_core::{ClassId, Feature, Nanos, Pool, Rate, Share};
 use fairlink_traffic::SourceSpec;
 
 use crate::link::{LinkFile, ReadOptions};
@@ -18,6 +18,8 @@ pub struct Peer {
     pub name: String,
     /// The link. It runs under the scheduler of the scenario's first link, whatever its own file says.
     pub link: LinkFile,
+    /// How long a bit travels along it, for packets that go on to another link.
+    pub propagation: Nanos,
     /// Who sends over it, as [`Scenario::sources`](crate::Scenario::sources).
     pub sources: Vec<SourceSpec>,
 }
@@ -44,7 +46,8 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
     let mut peers: Vec<Peer> = Vec::new();
     for value in value.list(EXPECTED, log).unwrap_or_default() {
         let Some(table) = value.table(PEER, EXPECTED, log) else { continue };
-        table.only(&["name", "link", "class"], log);
+        table.only(&["name", "link", "class", "propagation"], log);
+        let propagation = table.get("propagation").and_then(|value| value.time(log)).unwrap_or(Nanos::ZERO);
         let name = named(
             &table,
             |name| {
@@ -60,7 +63,7 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
             log,
         );
         match LinkFile::inline_or_named(&table, &options, log) {
-            Ok(Some(link)) => peers.extend(name.map(|name| Peer { name, link, sources: Vec::new() })),
+            Ok(Some(link)) => peers.extend(name.map(|name| Peer { name, link, propagation, sources: Vec::new() })),
             Ok(None) => {}
             Err(problems) => log.add_all(problems),
         }

@@ -4,14 +4,18 @@ use std::path::Path;
 
 mod model;
 mod packet;
+mod route;
 mod shape;
 mod source;
 mod trace;
+
+pub use route::RouteSpec;
 
 use fairlink_core::Nanos;
 use fairlink_traffic::SourceSpec;
 use miette::NamedSource;
 
+use self::route::Network;
 use crate::changes::{self, Change, Course};
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer, PoolSpec};
@@ -42,6 +46,10 @@ pub struct Scenario {
     pub peers: Vec<Peer>,
     /// What classes of all of them share.
     pub pools: Vec<PoolSpec>,
+    /// How long a bit travels along the scenario's own link, for packets that go on to another.
+    pub propagation: Nanos,
+    /// Sources whose packets go over several links.
+    pub routes: Vec<RouteSpec>,
     /// What is doubtful but usable, of the scenario alone; [`LinkFile::warnings`] has the link's.
     pub warnings: Vec<Problem>,
 }
@@ -81,7 +89,8 @@ impl Scenario {
         let pools = peers::pools(table, &links, &mut log);
         let changes = changes::changes(table, &link, options, duration, &mut log);
         let course = Course { first: &link, changes: &changes, duration };
-        let sources = sources(table, course, &mut peers, &mut log);
+        let (sources, routes) = sources(table, course, &mut peers, &mut log);
+        let propagation = table.get("propagation").and_then(|value| value.time(&mut log)).unwrap_or(Nanos::ZERO);
         // Here a link is not alone.
         let alone = |problem: &Problem| matches!(problem.kind(), ProblemKind::Misplaced { key: "pool", .. });
         for link in std::iter::once(&mut link).chain(peers.iter_mut().map(|peer| &mut peer.link)) {
@@ -98,6 +107,8 @@ impl Scenario {
             changes,
             peers,
             pools,
+            propagation,
+            routes,
             warnings,
         })
     }
@@ -114,29 +125,48 @@ fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nano
     warmup
 }
 
-/// The sources of the scenario's own link; those of a peer go there.
-fn sources(document: &Table<'_, '_>, own: Course<'_>, peers: &mut [Peer], log: &mut Log) -> Vec<SourceSpec> {
+/// The sources of the scenario's own link; those of a peer go there. And the routes of all of them.
+fn sources(
+    document: &Table<'_, '_>,
+    own: Course<'_>,
+    peers: &mut [Peer],
+    log: &mut Log,
+) -> (Vec<SourceSpec>, Vec<RouteSpec>) {
     const EXPECTED: &str = "a table for each source: [[source]], in double brackets";
     let Some(value) = document.need("source", "[[source]] and below it class = \"...\"", log) else {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     };
     let tables = value.list(EXPECTED, log).unwrap_or_default();
     let mut sources = Vec::with_capacity(tables.len());
+    let mut routes = Vec::new();
     for value in tables {
         if let Some(table) = value.table(PLACE, EXPECTED, log) {
-            let Some(value) = table.get("link") else {
-                sources.extend(source::source(&table, own, log));
-                continue;
+            let place = match table.get("link") {
+                None => Some(0),
+                Some(value) => {
+                    let Some(name) = value.string("the name of a [[peer]] in quotes", log) else { continue };
+                    let place = peers.iter().position(|peer| peer.name == name);
+                    if place.is_none() {
+                        let names = peers.iter().map(|peer| peer.name.as_str());
+                        log.error(value.span(), unknown_word("[[peer]]", name, names));
+                    }
+                    place.map(|place| place + 1)
+                }
             };
-            let Some(name) = value.string("the name of a [[peer]] in quotes", log) else { continue };
-            if let Some(peer) = peers.iter_mut().find(|peer| peer.name == name) {
-                let course = Course { first: &peer.link, changes: &[], duration: own.duration };
-                peer.sources.extend(source::source(&table, course, log));
-            } else {
-                let names = peers.iter().map(|peer| peer.name.as_str());
-                log.error(value.span(), unknown_word("[[peer]]", name, names));
+            let Some(place) = place else { continue };
+            let course = match place.checked_sub(1) {
+                None => own,
+                Some(peer) => Course { first: &peers[peer].link, changes: &[], duration: own.duration },
+            };
+            let Some(spec) = source::source(&table, course, log) else { continue };
+            let count = place.checked_sub(1).map_or(sources.len(), |peer| peers[peer].sources.len());
+            let network = Network { own: own.first, peers };
+            routes.extend(route::route(&table, &network, ((place, count), &spec), &routes, log));
+            match place.checked_sub(1) {
+                None => sources.push(spec),
+                Some(peer) => peers[peer].sources.push(spec),
             }
         }
     }
-    sources
+    (sources, routes)
 }

@@ -606,3 +606,41 @@ fn service_curves_that_do_not_fit_name_the_class_that_asks_for_most_and_since_wh
     let later = refused("0bit");
     assert!(later.contains("from 24 ms on when all start together; \"b\" asks for most then, 8 Mbit/s"), "{later}");
 }
+
+#[test]
+fn routes_that_cannot_be_are_refused_with_their_place() {
+    const LINKS: &str = "duration = '10s'\nlink.rate = '1gbit'\n[[class]]\nname = 'a'\n[[peer]]\nname = 'p'\n\
+        link = { rate = '10mbit', mtu = '600B' }\nclass = [{ name = 'x' }]\n[[peer]]\nname = 'q'\nlink.rate = '10mbit'\n\
+        class = [{ name = 'y' }]\n";
+    let refusal = |rest: &str| {
+        let text = format!("{LINKS}{rest}");
+        let scenario = Scenario::parse("bad.toml", text, &ReadOptions::default());
+        scenario.err().map_or(String::new(), |problems| problems.lines())
+    };
+    let own = |rest: &str| format!("[[source]]\nclass = 'a'\nmodel = 'greedy'\npacket = '500B'\n{rest}\n");
+    assert_eq!(refusal(&own("route = ['p:x', 'q:y']\nregulator = { delay_jitter = ['1ms', '2ms'] }")), "");
+    let back = "[[source]]\nlink = 'q'\nclass = 'y'\nmodel = 'greedy'\npacket = '500B'\nroute = ['a']\n";
+    let circle = format!("{}{back}", own("route = ['p:x', 'q:y']"));
+    for (text, expected) in [
+        (own("route = ['p:z']"), "there is no class \"z\""),
+        (own("route = ['q']"), "there is no class \"q\""),
+        (own("route = []"), "\"route\" of a list of 0 is outside 1 class .. 1000"),
+        (
+            own("route = ['a']"),
+            "\"route\" leads from the scenario's own link back to it, alone or with the routes above",
+        ),
+        (circle, "\"route\" leads from the link \"q\" back to it, alone or with the routes above"),
+        (own("route = ['p:x']").replace("500B", "601B"), "a packet of 601 B is longer than the link's mtu of 600 B"),
+        (
+            own("route = ['p:x']\nregulator = { delay_jitter = [] }"),
+            "0 delays for 1 links before the last; write one for each",
+        ),
+        (
+            own("regulator = { delay_jitter = [] }"),
+            "\"regulator\" holds packets between two links, and the source has no route",
+        ),
+    ] {
+        let said = refusal(&text);
+        assert!(said.contains(expected) && said.starts_with("bad.toml:"), "{expected}: {said}");
+    }
+}

@@ -4,7 +4,7 @@ pub mod estimates;
 
 use std::fmt::Write;
 
-use fairlink_sim::{Phase, Report, Run};
+use fairlink_sim::{Delay, Phase, Report, Run};
 
 use crate::measure::{deviations, relative, worst};
 use crate::rate_unit::RateUnit;
@@ -139,6 +139,29 @@ pub fn classes(run: &Run, width: usize) -> String {
             head.remove(column);
             rows.iter_mut().for_each(|row| drop(row.remove(column)));
         }
+    }
+    let plain = Style { colour: false, tolerance: 0.0 };
+    let within = vec![true; rows.len()];
+    join(lines(&head, rows, 1..head.len()), &within, plain)
+}
+
+/// What became of the packets of each source that goes over several links: on its whole way, and at each link.
+#[must_use]
+pub fn routes(run: &Run) -> String {
+    let head = ["way", "offered", "arrived", "dropped", "mean delay", "p50", "p99", "p99.9", "max"];
+    let row = |name: String, [offered, arrived, dropped]: [u64; 3], delay: Delay| {
+        let mut row = vec![name, offered.to_string(), arrived.to_string(), dropped.to_string()];
+        row.extend([delay.mean, delay.p50, delay.p99, delay.p999, delay.max].map(time));
+        row
+    };
+    let mut rows = Vec::new();
+    for way in &run.routes {
+        let counts = [way.offered_packets, way.received_packets, way.dropped_packets];
+        rows.push(row(way.name.clone(), counts, way.delay_s));
+        rows.extend(way.hops.iter().map(|hop| {
+            let counts = [hop.arrived_packets, hop.sent_packets, hop.dropped_packets];
+            row(format!("  at {}", hop.class), counts, hop.delay_s)
+        }));
     }
     let plain = Style { colour: false, tolerance: 0.0 };
     let within = vec![true; rows.len()];

@@ -9,6 +9,7 @@ use crate::links::{self, Lenders, LinkPool, Links};
 use crate::observe::Observer;
 use crate::port::LinkPort;
 use crate::report::{Report, Run};
+use crate::routes::{self, Coming, Routes};
 use crate::running::{Rules, RunningLink};
 use crate::scenario::{Options, Scenario, SimError};
 
@@ -33,7 +34,9 @@ pub fn simulate(
     let phases = scenario.phases();
     let rules = Rules { info: None, leniency: Leniency::Refuse };
     check_changes(scenario, rules)?;
-    let mut link = [RunningLink::new(LinkPort::new(scenario, &phases, options, observer)?, scheduler, rules)?];
+    let routes = Routes::default();
+    let port = LinkPort::new(scenario, &phases, options, (&routes, 0), observer)?;
+    let mut link = [RunningLink::new(port, scheduler, rules)?];
     run(&mut link, scenario.duration).map_err(|(_, error)| error)?;
     link[0].summary(name, options, &scenario.ideals())
 }
@@ -87,8 +90,12 @@ pub fn compare_links(
             check_changes(scenario, rules).map_err(|error| links.of_link(link, error))?;
         }
     }
-    let ideals = links::ideals(&scenarios, &links.pools, &phases);
-    let comparison = Comparison { links, leniency, options, phases, ideals };
+    let routes = Routes::new(&links.routes, &scenarios)?;
+    let ideals = match routes.is_empty() {
+        true => links::ideals(&scenarios, &links.pools, &phases),
+        false => routes.ideals(&scenarios, &phases)?,
+    };
+    let comparison = Comparison { links, leniency, options, phases, ideals, routes };
     let mut report = Report { runs: Vec::new() };
     let seeds: Vec<u64> = scenarios.iter().map(|scenario| scenario.seed).collect();
     for info in schedulers {
@@ -122,6 +129,7 @@ struct Comparison<'a> {
     phases: Vec<Interval>,
     /// By link, phase and class, in bit/s.
     ideals: Vec<Vec<Vec<f64>>>,
+    routes: Routes<'a>,
 }
 
 impl Comparison<'_> {
@@ -138,7 +146,7 @@ impl Comparison<'_> {
         let observers = std::iter::once(observer).chain(others);
         let mut running = Vec::with_capacity(scenarios.len());
         for (link, ((scenario, members), observer)) in scenarios.iter().zip(members).zip(observers).enumerate() {
-            let started = self.start(info, scenario, members, observer);
+            let started = self.start(info, (scenario, link), members, observer);
             running.push(started.map_err(|error| self.links.of_link(link, error))?);
         }
         run(&mut running, scenarios[0].duration).map_err(|(link, error)| self.links.of_link(link, error))?;
@@ -153,6 +161,8 @@ impl Comparison<'_> {
             }
         }
         let mut run = merged.expect("there is a first link");
+        let visits: Vec<_> = running.iter().map(|running| running.port().visits()).collect();
+        run.routes = routes::runs(&self.routes, scenarios, &self.links.names(), &visits);
         if !info.supports(Feature::Pool) {
             let ignored = |pool: &LinkPool| format!("{} ignores the pool {}", info.name, pool.name);
             run.notes.extend(self.links.pools.iter().map(ignored));
@@ -163,14 +173,14 @@ impl Comparison<'_> {
     fn start<'r>(
         &'r self,
         info: &'static SchedulerInfo,
-        scenario: &'r Scenario,
+        (scenario, link): (&'r Scenario, usize),
         members: Lenders,
         observer: &'r mut dyn Observer,
     ) -> Result<RunningLink<'r>, SimError> {
         let scheduler = info
             .build(&scenario.tree, self.leniency, members)
             .map_err(|error| SimError::Build { scheduler: info.name, error })?;
-        let port = LinkPort::new(scenario, &self.phases, self.options, observer)?;
+        let port = LinkPort::new(scenario, &self.phases, self.options, (&self.routes, link), observer)?;
         RunningLink::new(port, scheduler, Rules { info: Some(info), leniency: self.leniency })
     }
 }
@@ -211,6 +221,11 @@ fn run(links: &mut [RunningLink<'_>], duration: Nanos) -> Result<(), (usize, Sim
         let next = links.iter().enumerate().filter_map(|(number, link)| Some((link.next()?, number))).min();
         let Some((now, number)) = next.filter(|&(at, _)| at < duration) else { return Ok(()) };
         links[number].turn(now).map_err(|error| (number, error))?;
+        // What leaves one link comes to another later than now.
+        let going: Vec<Coming> = links[number].port_mut().going().collect();
+        for coming in going {
+            links[coming.link].port_mut().expect(coming);
+        }
         turns += 1;
         if now >= progress_at || turns.is_multiple_of(PROGRESS_TURNS) {
             links[0].progress(now).map_err(|error| (0, error))?;

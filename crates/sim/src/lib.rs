@@ -25,6 +25,7 @@ mod measure;
 mod observe;
 mod port;
 mod report;
+mod routes;
 mod running;
 mod scenario;
 mod series;
@@ -37,7 +38,8 @@ pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use observe::Observer;
 pub use report::{
-    ChangeRun, ClassRate, ClassRun, Delay, Distribution, InnerRun, LeafWindow, LinkRun, Phase, Report, Run, Setting,
-    Window, Windows,
+    ChangeRun, ClassRate, ClassRun, Delay, Distribution, HopRun, InnerRun, LeafWindow, LinkRun, Phase, Report,
+    RouteRun, Run, Setting, Window, Windows,
 };
+pub use routes::{Hop, MAX_HOPS, Route};
 pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};

@@ -5,6 +5,7 @@ use fairlink_theory::request::{Demand, Request};
 use fairlink_traffic::Interval;
 
 use crate::report::{LinkRun, Run};
+use crate::routes::Route;
 use crate::scenario::{EXACT_CELLS, Scenario, SimError, solve};
 
 /// Links that share pools. Packets, times and lengths are each link's own; duration, warmup and seed are those of the first.
@@ -16,6 +17,8 @@ pub struct Links {
     pub further: Vec<(String, Scenario)>,
     /// What they share.
     pub pools: Vec<LinkPool>,
+    /// Sources whose packets go over several of the links.
+    pub routes: Vec<Route>,
 }
 
 /// A [`Pool`] to be, and who borrows from it.
@@ -37,7 +40,12 @@ pub(crate) type Lenders = Vec<(ClassId, Box<dyn Lender>)>;
 impl Links {
     /// One link, which shares nothing.
     pub(crate) fn alone(first: Scenario) -> Self {
-        Self { first, further: Vec::new(), pools: Vec::new() }
+        Self { first, further: Vec::new(), pools: Vec::new(), routes: Vec::new() }
+    }
+
+    /// What routes call the links; the first has the name of its root.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.first.names.first().cloned().into_iter().chain(self.further.iter().map(|(name, _)| name.clone())).collect()
     }
 
     /// All links as they run.

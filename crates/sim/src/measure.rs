@@ -4,7 +4,7 @@
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 use hdrhistogram::Histogram;
 
-use crate::report::Distribution;
+use crate::report::{Delay, Distribution};
 
 /// Bytes sent by each leaf in each of a row of spans of time. The bytes of a packet that is on the link when a span ends are
 /// divided in proportion, so that the spans add up to what was sent.
@@ -122,6 +122,19 @@ impl Delays {
     /// The longest in nanoseconds; `None` before the first packet.
     pub(crate) fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
+    }
+
+    /// Mean, quantiles and maximum in seconds.
+    pub(crate) fn summary(&self) -> Delay {
+        let seconds = |ns: u64| ns as f64 / NANOS_PER_SEC as f64;
+        let quantile = |quantile| self.quantile(quantile).map(seconds);
+        Delay {
+            mean: self.mean().map(|ns| ns / NANOS_PER_SEC as f64),
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: self.max().map(seconds),
+        }
     }
 
     /// The delay in nanoseconds that the fraction `quantile` of the packets did not exceed; `None` where it is not recorded.

@@ -1,6 +1,7 @@
 //! The link as the driver sees it: sources in front, measurements behind, packets under way between.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
 use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Overhead, Packet, Port, flow_bits};
@@ -9,6 +10,7 @@ use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
 use crate::change::Stage;
 use crate::measure::{Delays, Spans};
 use crate::observe::Observer;
+use crate::routes::{Coming, Journey, Routes, Visits};
 use crate::scenario::{Options, Scenario, SimError};
 use crate::series::Series;
 
@@ -23,8 +25,13 @@ struct Flight {
     class: ClassId,
     len: u32,
     source: u32,
+    /// Its place among the journeys; none where its way ends here.
+    journey: u32,
     under_way: bool,
 }
+
+/// The journey of a packet that has none.
+const NO_JOURNEY: u32 = u32::MAX;
 
 /// A source as the port sees it, with the scenario's class. Timed sources leave all of it unused.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +56,18 @@ pub(crate) struct LinkPort<'a> {
     refused: VecDeque<u32>,
     flights: Vec<Flight>,
     free: Vec<usize>,
+    routes: &'a Routes<'a>,
+    /// Which link this is.
+    link: usize,
+    /// By source: the number of its route. Empty where there are no routes.
+    routed: Vec<Option<u32>>,
+    journeys: Vec<Journey>,
+    free_journeys: Vec<u32>,
+    /// Packets on the way to this link, the first to come on top.
+    coming: BinaryHeap<Reverse<Coming>>,
+    /// Packets that go on to other links.
+    going: Vec<Coming>,
+    visits: Visits,
     overhead: Overhead,
     /// By id in the tree that is in force: the scenario's class.
     classes: Vec<ClassId>,
@@ -67,11 +86,12 @@ pub(crate) struct LinkPort<'a> {
 }
 
 impl<'a> LinkPort<'a> {
-    /// Ready to start. Averages are made of each of `phases`.
+    /// Link number `link`, ready to start. Averages are made of each of `phases`.
     pub(crate) fn new(
         scenario: &'a Scenario,
         phases: &'a [Interval],
         options: &Options,
+        (routes, link): (&'a Routes<'a>, usize),
         observer: &'a mut dyn Observer,
     ) -> Result<Self, SimError> {
         scenario.check(phases, options)?;
@@ -98,11 +118,20 @@ impl<'a> LinkPort<'a> {
             phases,
             observer,
             mix,
-            greedy: scenario.sources.iter().map(greedy).collect(),
+            // Packets of other links count as a source for each route.
+            greedy: scenario.sources.iter().map(greedy).chain((0..routes.len()).map(|_| Greedy::default())).collect(),
             refill: VecDeque::new(),
             refused: VecDeque::new(),
             flights: Vec::new(),
             free: Vec::new(),
+            routes,
+            link,
+            routed: if routes.is_empty() { Vec::new() } else { routes.of_link(link, scenario.sources.len()) },
+            journeys: Vec::new(),
+            free_journeys: Vec::new(),
+            coming: BinaryHeap::new(),
+            going: Vec::new(),
+            visits: Visits::new(routes, link),
             overhead: scenario.overhead,
             classes: Vec::new(),
             ids: Vec::new(),
@@ -163,12 +192,28 @@ impl<'a> LinkPort<'a> {
         // A vector that grew by doubling may have room for twice what it holds.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
         let delays = self.delays.len() as u64 * Delays::memory(self.delays.len());
-        flights + delays + self.spans.memory() + self.windows.as_ref().map_or(0, Series::memory)
+        flights + delays + self.visits.memory() + self.spans.memory() + self.windows.as_ref().map_or(0, Series::memory)
     }
 
     /// When a source does something next.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        self.mix.peek()
+        let coming = self.coming.peek().map(|Reverse(coming)| coming.at);
+        [self.mix.peek(), coming].into_iter().flatten().min()
+    }
+
+    /// Takes what goes on to other links since the last call.
+    pub(crate) fn going(&mut self) -> std::vec::Drain<'_, Coming> {
+        self.going.drain(..)
+    }
+
+    /// A packet is on its way here.
+    pub(crate) fn expect(&mut self, coming: Coming) {
+        self.coming.push(Reverse(coming));
+    }
+
+    /// What happened to the packets of each route here.
+    pub(crate) fn visits(&self) -> &Visits {
+        &self.visits
     }
 
     /// Whether a greedy source has a packet to add as soon as it is asked.
@@ -229,14 +274,67 @@ impl<'a> LinkPort<'a> {
         self.busy
     }
 
-    fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, batch: &mut Vec<Packet>) {
+    /// A packet of a source of this link.
+    fn emit(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, batch: &mut Vec<Packet>) {
+        let journey = match self.routed.get(source as usize).copied().flatten() {
+            None => NO_JOURNEY,
+            Some(route) => self.begin(Journey { route, hop: 0, born: now, eligible: now, frame: len }),
+        };
+        self.offer(now, source, class, len, journey, batch);
+    }
+
+    /// A packet that comes from another link.
+    fn arrive(&mut self, coming: Coming, batch: &mut Vec<Packet>) {
+        let journey = coming.journey();
+        let source = (self.scenario.sources.len() + journey.route as usize) as u32;
+        let place = self.begin(journey);
+        self.offer(coming.at, source, coming.class, journey.frame, place, batch);
+    }
+
+    fn begin(&mut self, journey: Journey) -> u32 {
+        if let Some(visit) = &mut self.visits.routes[journey.route as usize] {
+            visit.arrived += 1;
+        }
+        match self.free_journeys.pop() {
+            Some(place) => {
+                self.journeys[place as usize] = journey;
+                place
+            }
+            None => {
+                self.journeys.push(journey);
+                (self.journeys.len() - 1) as u32
+            }
+        }
+    }
+
+    /// A packet on a route leaves at `done`: it goes on, or it has arrived.
+    fn go_on(&mut self, flight: &Flight, done: Nanos) {
+        let journey = self.journeys[flight.journey as usize];
+        self.free_journeys.push(flight.journey);
+        // Links are few, and each numbers what leaves it.
+        let number = (self.moved << 16) | self.link as u64 & 0xffff;
+        let onward = self.routes.onward(journey, self.link, done, number);
+        let end = self.routes.end(self.link, done);
+        if let Some(visit) = &mut self.visits.routes[journey.route as usize] {
+            visit.sent += 1;
+            if done > self.scenario.warmup {
+                visit.delays.record(done - flight.arrived);
+                if let (None, Some(through)) = (&onward, &mut visit.through) {
+                    through.record(end - journey.born);
+                }
+            }
+        }
+        self.going.extend(onward);
+    }
+
+    fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, journey: u32, batch: &mut Vec<Packet>) {
         let len = self.overhead.accounted(len);
         self.observer.arrived(now, class, len);
         self.moved += 1;
         if let Some(windows) = &mut self.windows {
             windows.arrived(now, self.place[class.index()]);
         }
-        let flight = Flight { arrived: now, class, len, source, under_way: true };
+        let flight = Flight { arrived: now, class, len, source, journey, under_way: true };
         let handle = match self.free.pop() {
             Some(handle) => {
                 self.flights[handle] = flight;
@@ -261,7 +359,7 @@ impl<'a> LinkPort<'a> {
             for _ in queued..most.max(queued) {
                 let len = self.mix.greedy_len(source);
                 self.greedy[source as usize].queued += 1;
-                self.offer(now, source, class, len, batch);
+                self.emit(now, source, class, len, batch);
             }
         }
     }
@@ -294,6 +392,13 @@ impl<'a> LinkPort<'a> {
 impl DropSink for LinkPort<'_> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
         let Some(flight) = self.land(&packet) else { return };
+        if flight.journey != NO_JOURNEY {
+            let route = self.journeys[flight.journey as usize].route;
+            self.free_journeys.push(flight.journey);
+            if let Some(visit) = &mut self.visits.routes[route as usize] {
+                visit.dropped += 1;
+            }
+        }
         self.observer.dropped(now, flight.class, flight.len, reason);
         if let Some(windows) = &mut self.windows {
             windows.dropped(now, self.place[flight.class.index()]);
@@ -311,11 +416,17 @@ impl Port for LinkPort<'_> {
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
         // Packets that have left made room before anything that happens now.
         self.refill(now, batch);
-        while self.mix.peek().is_some_and(|at| at <= now) {
+        while let Some(next) = self.next_event().filter(|&at| at <= now) {
+            if self.coming.peek().is_some_and(|Reverse(coming)| coming.at == next) {
+                if let Some(Reverse(coming)) = self.coming.pop() {
+                    self.arrive(coming, batch);
+                }
+                continue;
+            }
             let Some(event) = self.mix.next() else { break };
             let source = event.source;
             match event.what {
-                What::Packet { len } => self.offer(now, source, event.class, len, batch),
+                What::Packet { len } => self.emit(now, source, event.class, len, batch),
                 What::GreedyStart => {
                     let greedy = &mut self.greedy[source as usize];
                     greedy.active = true;
@@ -338,6 +449,9 @@ impl Port for LinkPort<'_> {
         let (warm, end) = (self.scenario.warmup, self.scenario.duration);
         if done > warm {
             self.delays[place].record(done - flight.arrived);
+        }
+        if flight.journey != NO_JOURNEY {
+            self.go_on(&flight, done);
         }
         self.busy += done.min(end).saturating_sub(start.max(warm));
         self.spans.add(place, start, done, flight.len);

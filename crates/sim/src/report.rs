@@ -33,6 +33,9 @@ pub struct Run {
     /// The other links that ran beside it, if any; their classes follow its own everywhere, as `LINK:CLASS`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_links: Vec<LinkRun>,
+    /// The sources whose packets go over several links, if any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RouteRun>,
     /// The leaves, in the order of the tree, then those that only changes brought. A class that is a leaf before and after a
     /// change is one here, whatever became of it otherwise.
     pub classes: Vec<ClassRun>,
@@ -68,6 +71,40 @@ pub struct LinkRun {
     /// What its scheduler counted of itself, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
+}
+
+/// What became of the packets of a source that go over several links.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RouteRun {
+    /// What it is called.
+    pub name: String,
+    /// Packets that the source sent.
+    pub offered_packets: u64,
+    /// Packets given to the last link.
+    pub received_packets: u64,
+    /// Packets dropped at any link. The others are queued or between two links at the end.
+    pub dropped_packets: u64,
+    /// From the arrival at the first link to the end of the last, of packets that got there after the warmup.
+    pub delay_s: Delay,
+    /// The links in order.
+    pub hops: Vec<HopRun>,
+}
+
+/// What became of the packets of a source at one of several links.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HopRun {
+    /// The link.
+    pub link: String,
+    /// The leaf there.
+    pub class: String,
+    /// Packets that arrived.
+    pub arrived_packets: u64,
+    /// Packets given to the link.
+    pub sent_packets: u64,
+    /// Packets dropped.
+    pub dropped_packets: u64,
+    /// From the arrival to the last bit leaving, of packets that left after the warmup.
+    pub delay_s: Delay,
 }
 
 /// What a leaf did in a run. Packets and bytes are those of the whole run and add up: offered = sent + dropped + queued.
@@ -202,7 +239,7 @@ impl Distribution {
 
 /// Delays of a leaf's packets in seconds; `None` where there was no packet. Mean and maximum are exact to a nanosecond;
 /// percentiles are rounded up by at most 0.1 % (1 % in trees of more than 512 leaves; not recorded above 16,384 leaves).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Delay {
     /// Mean.
     pub mean: Option<f64>,

@@ -152,6 +152,16 @@ impl<'a> RunningLink<'a> {
         queued.packets
     }
 
+    /// The link's port.
+    pub(crate) fn port_mut(&mut self) -> &mut LinkPort<'a> {
+        &mut self.port
+    }
+
+    /// The link's port.
+    pub(crate) fn port(&self) -> &LinkPort<'a> {
+        &self.port
+    }
+
     /// Asks the observer whether to go on.
     pub(crate) fn progress(&mut self, now: Nanos) -> Result<(), SimError> {
         self.port.progress(now)

@@ -18,6 +18,8 @@ pub struct Scenario {
     pub names: Vec<String>,
     /// What the link adds to each frame of the sources when it accounts for it.
     pub overhead: Overhead,
+    /// How long a bit travels along the link, for packets that go on to another.
+    pub propagation: Nanos,
     /// The traffic. A source sends only while its class is a leaf.
     pub sources: Vec<SourceSpec>,
     /// How long the sources run; what is queued then stays queued.
@@ -122,6 +124,26 @@ pub enum SimError {
     ChangeOfPool {
         /// Its time.
         at: Nanos,
+    },
+    /// A change of a link that packets go on from, or come to.
+    #[error("a change at {at} of links in a row; only a link alone is changed")]
+    ChangeOfRoute {
+        /// When.
+        at: Nanos,
+    },
+    /// A route that cannot be.
+    #[error("route {route}: {what}")]
+    Route {
+        /// Its name.
+        route: String,
+        /// Why.
+        what: String,
+    },
+    /// Routes that lead in a circle.
+    #[error("routes lead from link {link} back to it")]
+    Circle {
+        /// One of the links, by its number.
+        link: usize,
     },
     /// A change that the scheduler refuses.
     #[error("the change at {at}: {scheduler}: {error}")]
@@ -341,9 +363,18 @@ impl Scenario {
     }
 
     fn demand_in(&self, stage: &Stage<'_>, at: Nanos) -> Demand {
+        self.demand_from(self.sources.iter(), stage, at)
+    }
+
+    /// What these sources ask for at the instant `at`, of a link that does not change.
+    pub(crate) fn demand_of<'a>(&self, sources: impl Iterator<Item = &'a SourceSpec>, at: Nanos) -> Demand {
+        self.demand_from(sources, &Stage::first(&self.tree, self.overhead, self.duration), at)
+    }
+
+    fn demand_from<'a>(&self, sources: impl Iterator<Item = &'a SourceSpec>, stage: &Stage<'_>, at: Nanos) -> Demand {
         let ids = stage.ids(self.names.len());
         let mut demand = Demand::uniform(stage.tree, Request::Rate(0));
-        for source in &self.sources {
+        for source in sources {
             if !source.is_active(at, self.duration) {
                 continue;
             }
@@ -431,6 +462,7 @@ mod tests {
             tree,
             names,
             overhead: Overhead::NONE,
+            propagation: Nanos::ZERO,
             sources,
             duration: end,
             warmup: Nanos::ZERO,

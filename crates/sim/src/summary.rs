@@ -66,6 +66,7 @@ pub(crate) fn summarise(
         link_bps: scenario.tree.link().rate.bps() as f64,
         link_utilisation: port.busy().0 as f64 / (end - warmup).0 as f64,
         further_links: Vec::new(),
+        routes: Vec::new(),
         classes: leaf_runs(port, &trees.leaves, accounts, &rates),
         inner_classes: trees.inner.iter().map(inner_run).collect(),
         phases: phases(port, &trees, options, ideals),

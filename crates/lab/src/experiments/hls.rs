@@ -85,6 +85,7 @@ fn scenario(parts: LeafParts, phases: &[Phase], rate: Rate, phase: Option<Nanos>
         tree: tree(parts, rate)?,
         names: NAMES.map(String::from).to_vec(),
         overhead: Overhead::NONE,
+        propagation: Nanos::ZERO,
         sources,
         duration: start,
         warmup: Nanos::ZERO,

@@ -21,7 +21,7 @@ fn poisson() -> Scenario {
 }
 
 fn links(first: Scenario) -> Links {
-    Links { first, further: Vec::new(), pools: Vec::<LinkPool>::new() }
+    Links { first, further: Vec::new(), pools: Vec::<LinkPool>::new(), routes: Vec::new() }
 }
 
 fn all(links: &Links, names: &[&str], repetitions: u64, threads: usize, options: &Options) -> Vec<Run> {

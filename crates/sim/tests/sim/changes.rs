@@ -388,7 +388,7 @@ fn beside_another_link_each_changes_alone() {
     let link = |changes| Scenario { changes, ..scenario(flat(10, &[1, 1]), greedy(), Nanos::from_secs(3)) };
     let first = link(vec![same(1000, &flat(10, &[1, 3]))]);
     let further = vec![("far".to_owned(), link(vec![same(2000, &flat(20, &[4, 1]))]))];
-    let links = Links { first, further, pools: Vec::new() };
+    let links = Links { first, further, pools: Vec::new(), routes: Vec::new() };
     let hls = [find("hls").unwrap()];
     let run = compare_links(&links, &hls, Leniency::Refuse, 1, &Options::default(), &mut ()).unwrap().runs.remove(0);
     let rates: Vec<Vec<f64>> = run
@@ -455,7 +455,7 @@ fn a_change_that_is_refused_fails_before_anything_runs() {
     assert_eq!(said, SimError::Names { names: 4, classes: 3 });
     let pool = LinkPool { name: "up".to_owned(), rate: rate(5_000_000), burst: 2_000, members: Vec::new() };
     let first = Scenario { changes: vec![same(500, &base.tree)], ..base.clone() };
-    let shared = Links { first, further: Vec::new(), pools: vec![pool] };
+    let shared = Links { first, further: Vec::new(), pools: vec![pool], routes: Vec::new() };
     let said = compare_links(&shared, &hfsc, Leniency::Ignore, 1, &Options::default(), &mut Silent).unwrap_err();
     assert_eq!(said, SimError::ChangeOfPool { at: Nanos::from_millis(500) });
 }

@@ -39,6 +39,7 @@ pub(crate) fn scenario(tree: Hierarchy, sources: Vec<SourceSpec>, duration: Nano
         tree,
         names,
         overhead: Overhead::NONE,
+        propagation: Nanos::ZERO,
         sources,
         duration,
         warmup: Nanos::ZERO,

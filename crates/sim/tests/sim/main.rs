@@ -7,3 +7,4 @@ mod delays;
 mod link;
 mod pools;
 mod random_trees;
+mod routes;

@@ -48,6 +48,7 @@ fn slots_of_2001() -> Links {
             burst: 2_000,
             members: vec![(0, top, rate(kbps(50))), (1, ClassId(1), rate(kbps(30)))],
         }],
+        routes: Vec::new(),
     }
 }
 
@@ -124,7 +125,7 @@ fn links_without_a_pool_run_as_each_would_alone() {
         let second = scenario(flat(2, &[1, 1]), vec![poisson(1), poisson(2)], Nanos::from_secs(1));
         first.sources.push(poisson(2));
         first.seed = seed;
-        Links { first, further: vec![("b".to_owned(), second)], pools: Vec::new() }
+        Links { first, further: vec![("b".to_owned(), second)], pools: Vec::new(), routes: Vec::new() }
     };
     let both = under("hls", &shared(5), Leniency::Refuse).unwrap();
     let alone = compare(&shared(5).first, &[find("hls").unwrap()], Leniency::Refuse, 1, &WINDOW, &mut ()).unwrap();

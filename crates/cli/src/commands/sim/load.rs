@@ -6,10 +6,10 @@ use std::path::Path;
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::units::{parse_rate, parse_size, parse_time};
-use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
+use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, RouteSpec, Scenario};
 use fairlink_core::{Leniency, SchedulerInfo};
 use fairlink_lab::figures::sweep::{Key, Quantity};
-use fairlink_sim::{Change, LinkPool, Links, Setting};
+use fairlink_sim::{Change, Hop, LinkPool, Links, Route, Setting};
 
 use crate::failure::Failure;
 use crate::link::{concerns_frames, share_warning, warn};
@@ -140,10 +140,11 @@ fn concerns_a_simulation(warning: &Problem) -> bool {
 }
 
 fn links(file: &Scenario) -> Links {
-    let scenario = |link: &LinkFile, sources: &[_]| fairlink_sim::Scenario {
+    let scenario = |link: &LinkFile, sources: &[_], propagation| fairlink_sim::Scenario {
         names: link.names.iter().map(str::to_owned).collect(),
         tree: link.tree.clone(),
         overhead: link.overhead,
+        propagation,
         sources: sources.to_vec(),
         duration: file.duration,
         warmup: file.warmup,
@@ -164,14 +165,25 @@ fn links(file: &Scenario) -> Links {
         burst: pool.burst,
         members: pool.members.clone(),
     };
+    let route = |route: &RouteSpec| Route {
+        name: route.name.clone(),
+        source: route.source,
+        hops: route.hops.iter().map(|&(link, class)| Hop { link, class }).collect(),
+        regulated: route.regulated.clone(),
+    };
     Links {
         first: fairlink_sim::Scenario {
             names: file.names.clone(),
             changes: file.changes.iter().map(change).collect(),
-            ..scenario(&file.link, &file.sources)
+            ..scenario(&file.link, &file.sources, file.propagation)
         },
-        further: file.peers.iter().map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources))).collect(),
+        further: file
+            .peers
+            .iter()
+            .map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources, peer.propagation)))
+            .collect(),
         pools: file.pools.iter().map(pool).collect(),
+        routes: file.routes.iter().map(route).collect(),
     }
 }
 

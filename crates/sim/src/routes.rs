@@ -1,0 +1,379 @@
+//! Packets that go over several links, one after the other: what such a source does, and what becomes of its packets.
+//!
+//! A packet arrives at the next link when its last bit has left the one before and has travelled along it (store and forward). The
+//! graph of links that routes make has no circle, so that the fluid ideal of a link depends only on links before it.
+//!
+//! A route may have a *delay-jitter regulator* in front of each link after the first ([drrpp] Section 2.3.5): it holds a packet until
+//! ET_j = ET_(j-1) + d_(j-1) + p_(j-1), where d is the delay that the link before promises at most, p its propagation, and ET at the
+//! first link the arrival. So each link sees the pattern in which the source sends.
+
+use fairlink_core::{ClassId, Nanos};
+use fairlink_theory::request::{Demand, Request};
+use fairlink_traffic::{Interval, SourceSpec};
+
+use crate::measure::Delays;
+use crate::report::{HopRun, RouteRun};
+use crate::scenario::{EXACT_CELLS, Scenario, SimError, solve};
+
+/// Most links of a route after its first.
+pub const MAX_HOPS: usize = 1000;
+
+/// Where the packets of a source go after its own link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// What a report calls it.
+    pub name: String,
+    /// The link of the source (0 is the first), and the source's index among those of that link.
+    pub source: (usize, usize),
+    /// The links after that one, in order, with the leaf there. At least one.
+    pub hops: Vec<Hop>,
+    /// The delay that each link but the last promises at most, where a delay-jitter regulator holds packets in front of the next.
+    pub regulated: Option<Vec<Nanos>>,
+}
+
+/// A link on a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The link; 0 is the first.
+    pub link: usize,
+    /// The leaf there.
+    pub class: ClassId,
+}
+
+/// A packet on its route, between two links or on one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Journey {
+    pub(crate) route: u32,
+    /// Which link of the route it is at or on the way to; 0 is the source's own.
+    pub(crate) hop: u32,
+    /// When it arrived at the first link.
+    pub(crate) born: Nanos,
+    /// When it may be taken for arrived at this link, whatever earlier links did.
+    pub(crate) eligible: Nanos,
+    /// Its length without what a link adds, in bytes.
+    pub(crate) frame: u32,
+}
+
+/// A packet on its way to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Coming {
+    pub(crate) at: Nanos,
+    /// Order among those that come at one instant.
+    pub(crate) number: u64,
+    pub(crate) link: usize,
+    pub(crate) class: ClassId,
+    route: u32,
+    hop: u32,
+    born: Nanos,
+    eligible: Nanos,
+    frame: u32,
+}
+
+impl Coming {
+    pub(crate) fn journey(&self) -> Journey {
+        Journey { route: self.route, hop: self.hop, born: self.born, eligible: self.eligible, frame: self.frame }
+    }
+}
+
+/// All routes of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes<'a> {
+    routes: &'a [Route],
+    /// By link: how long a bit travels along it.
+    propagation: Vec<Nanos>,
+}
+
+impl<'a> Routes<'a> {
+    /// The routes over these links.
+    ///
+    /// # Errors
+    /// A link or a leaf that is not there, a source with two routes, a circle.
+    pub(crate) fn new(routes: &'a [Route], scenarios: &[Scenario]) -> Result<Self, SimError> {
+        let refused = |route: &Route, what: String| SimError::Route { route: route.name.clone(), what };
+        let mut taken = Vec::new();
+        for route in routes {
+            let (link, source) = route.source;
+            if scenarios.get(link).is_none_or(|scenario| source >= scenario.sources.len()) {
+                return Err(refused(route, format!("there is no source {source} of link {link}")));
+            }
+            if taken.contains(&route.source) {
+                return Err(refused(route, format!("source {source} of link {link} has another route")));
+            }
+            taken.push(route.source);
+            if route.hops.is_empty() || route.hops.len() > MAX_HOPS {
+                let count = route.hops.len();
+                return Err(refused(route, format!("{count} links after the first; there can be 1 to {MAX_HOPS}")));
+            }
+            for &Hop { link, class } in &route.hops {
+                let leaf = |scenario: &Scenario| class.index() < scenario.tree.len() && scenario.tree.is_leaf(class);
+                if !scenarios.get(link).is_some_and(leaf) {
+                    return Err(refused(route, format!("class {} of link {link} is no leaf", class.0)));
+                }
+            }
+            if route.regulated.as_ref().is_some_and(|bounds| bounds.len() != route.hops.len()) {
+                return Err(refused(
+                    route,
+                    format!("{} delays; write one for each link but the last", route.hops.len()),
+                ));
+            }
+        }
+        if !routes.is_empty()
+            && let Some(change) = scenarios.iter().flat_map(|scenario| &scenario.changes).next()
+        {
+            return Err(SimError::ChangeOfRoute { at: change.at });
+        }
+        let routes = Self { routes, propagation: scenarios.iter().map(|scenario| scenario.propagation).collect() };
+        routes.order(scenarios.len())?;
+        Ok(routes)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Links of all routes, each as often as a route has it.
+    pub(crate) fn visits(&self) -> usize {
+        self.routes.iter().map(|route| route.hops.len() + 1).sum()
+    }
+
+    /// By source of `link`: the number of its route.
+    pub(crate) fn of_link(&self, link: usize, sources: usize) -> Vec<Option<u32>> {
+        let mut by_source = vec![None; sources];
+        for (number, route) in self.routes.iter().enumerate().filter(|(_, route)| route.source.0 == link) {
+            by_source[route.source.1] = Some(number as u32);
+        }
+        by_source
+    }
+
+    /// Where a packet goes that leaves a link at `done`; `None` where its route ends.
+    pub(crate) fn onward(&self, journey: Journey, link: usize, done: Nanos, number: u64) -> Option<Coming> {
+        let Journey { route, hop, born, eligible, frame } = journey;
+        let path = &self.routes[route as usize];
+        let next = path.hops.get(hop as usize)?;
+        let arrives = done.saturating_add(self.propagation[link]);
+        let expected = path.regulated.as_ref().map_or(Nanos::ZERO, |bounds| {
+            eligible.saturating_add(bounds[hop as usize]).saturating_add(self.propagation[link])
+        });
+        let at = arrives.max(expected);
+        let (link, class) = (next.link, next.class);
+        Some(Coming { at, number, link, class, route, hop: hop + 1, born, eligible: at, frame })
+    }
+
+    /// When a packet that leaves `link` at `done` has travelled along it.
+    pub(crate) fn end(&self, link: usize, done: Nanos) -> Nanos {
+        done.saturating_add(self.propagation[link])
+    }
+
+    /// The links in an order in which each route visits them.
+    ///
+    /// # Errors
+    /// [`SimError::Circle`].
+    fn order(&self, links: usize) -> Result<Vec<usize>, SimError> {
+        let mut after = vec![Vec::new(); links];
+        let mut before = vec![0usize; links];
+        for route in self.routes {
+            let mut from = route.source.0;
+            for hop in &route.hops {
+                after[from].push(hop.link);
+                before[hop.link] += 1;
+                from = hop.link;
+            }
+        }
+        let mut order: Vec<usize> = (0..links).filter(|&link| before[link] == 0).collect();
+        let mut next = 0;
+        while let Some(&link) = order.get(next) {
+            next += 1;
+            for &later in &after[link] {
+                before[later] -= 1;
+                if before[later] == 0 {
+                    order.push(later);
+                }
+            }
+        }
+        match (0..links).find(|&link| before[link] > 0) {
+            None => Ok(order),
+            Some(link) => Err(SimError::Circle { link }),
+        }
+    }
+
+    /// What max-min fairness gives, by link, phase and class, link by link in the order of the routes: a source asks of the next link
+    /// for what it gets on the one before.
+    // DIFFERENCE: no text has routes. Max-min fairness over all links at once would take from nobody what is lost at a later link.
+    pub(crate) fn ideals(&self, scenarios: &[Scenario], phases: &[Interval]) -> Result<Vec<Vec<Vec<f64>>>, SimError> {
+        let mut ideals = vec![Vec::new(); scenarios.len()];
+        // By phase and route: what it sends into its next link, in bit/s of frames; unlimited where absent.
+        let asks = |route: &Route, phase: &Interval| {
+            let scenario = &scenarios[route.source.0];
+            let source = &scenario.sources[route.source.1];
+            if source.is_active(phase.start, scenario.duration) {
+                source.mean_rate(|len| len).map(|bps| bps as f64)
+            } else {
+                Some(0.0)
+            }
+        };
+        let mut flows: Vec<Vec<Option<f64>>> =
+            phases.iter().map(|phase| self.routes.iter().map(|route| asks(route, phase)).collect()).collect();
+        for link in self.order(scenarios.len())? {
+            let scenario = &scenarios[link];
+            let visiting = self.visiting(link, scenarios);
+            let source_of = |route: usize| {
+                let (link, source) = self.routes[route].source;
+                &scenarios[link].sources[source]
+            };
+            let accounted = |source: &SourceSpec| {
+                source.packet.mean_accounted(|len| scenario.overhead.accounted(len)) / source.packet.mean().max(1.0)
+            };
+            let exact = scenario.tree.len() * phases.len() <= EXACT_CELLS;
+            let place = |at: Nanos| phases.iter().position(|phase| phase.start == at).unwrap_or(0);
+            let demand = |at: Nanos| {
+                let mut demand = self.own_demand(link, scenario, at);
+                for &(route, class) in &visiting {
+                    let more = flows[place(at)][route].map(|bps| bps * accounted(source_of(route)));
+                    let request = match (demand.get(class), more) {
+                        (Some(Request::Rate(rate)), Some(more)) => {
+                            Request::Rate(rate.saturating_add(more.round() as u64))
+                        }
+                        _ => Request::Unlimited,
+                    };
+                    let _ = demand.set(&scenario.tree, class, request);
+                }
+                demand
+            };
+            let solved = solve(&scenario.tree, phases, exact, demand);
+            let mut classes: Vec<ClassId> = visiting.iter().map(|&(_, class)| class).collect();
+            classes.sort_unstable();
+            classes.dedup();
+            for (phase, shares) in solved.iter().enumerate() {
+                let own = self.own_demand(link, scenario, phases[phase].start);
+                for &class in &classes {
+                    let members = visiting.iter().filter(|&&(_, other)| other == class).map(|&(route, _)| route);
+                    let members: Vec<usize> = members.collect();
+                    let local = match own.get(class) {
+                        Some(Request::Rate(rate)) => Some(rate as f64),
+                        _ => None,
+                    };
+                    let asked = |&route: &usize| flows[phase][route].map(|bps| bps * accounted(source_of(route)));
+                    let asked: Vec<Option<f64>> = members.iter().map(asked).chain([local]).collect();
+                    for (&route, part) in members.iter().zip(divided(shares[class.index()], &asked)) {
+                        flows[phase][route] = Some(part / accounted(source_of(route)));
+                    }
+                }
+            }
+            ideals[link] = solved;
+        }
+        Ok(ideals)
+    }
+
+    /// The routes that use `link`, and in which class.
+    fn visiting(&self, link: usize, scenarios: &[Scenario]) -> Vec<(usize, ClassId)> {
+        let mut visiting = Vec::new();
+        for (number, route) in self.routes.iter().enumerate() {
+            let (first, source) = route.source;
+            let start = Hop { link: first, class: scenarios[first].sources[source].class };
+            let here = std::iter::once(start).chain(route.hops.iter().copied()).filter(|hop| hop.link == link);
+            visiting.extend(here.map(|hop| (number, hop.class)));
+        }
+        visiting
+    }
+
+    /// What the sources of `link` that have no route ask for.
+    fn own_demand(&self, link: usize, scenario: &Scenario, at: Nanos) -> Demand {
+        let routed = self.of_link(link, scenario.sources.len());
+        let sources = scenario.sources.iter().zip(routed).filter(|(_, route)| route.is_none());
+        scenario.demand_of(sources.map(|(source, _)| source), at)
+    }
+}
+
+/// `total` divided so that nobody gets more than asked for (nothing says without limit) and otherwise all get the same.
+fn divided(total: f64, asked: &[Option<f64>]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..asked.len()).collect();
+    let ask = |member: usize| asked[member].unwrap_or(f64::INFINITY);
+    order.sort_by(|&one, &other| ask(one).total_cmp(&ask(other)));
+    let mut parts = vec![0.0; asked.len()];
+    let mut left = total;
+    for (done, &member) in order.iter().enumerate() {
+        parts[member] = ask(member).min(left / (asked.len() - done) as f64);
+        left -= parts[member];
+    }
+    parts
+}
+
+/// What is measured of the routes at one link.
+#[derive(Debug)]
+pub(crate) struct Visits {
+    /// By route: what happened to its packets here. Absent where the route does not come here.
+    pub(crate) routes: Vec<Option<Visit>>,
+}
+
+/// What happened to the packets of a route at one of its links.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) arrived: u64,
+    pub(crate) sent: u64,
+    pub(crate) dropped: u64,
+    /// From the arrival at this link to the last bit leaving.
+    pub(crate) delays: Delays,
+    /// From the arrival at the first link to the end of the last; only where this is the last.
+    pub(crate) through: Option<Delays>,
+}
+
+impl Visits {
+    /// Nothing yet, at `link`.
+    pub(crate) fn new(routes: &Routes<'_>, link: usize) -> Self {
+        let histograms = routes.visits() + routes.len();
+        let visit = |route: &Route| {
+            let here = route.source.0 == link || route.hops.iter().any(|hop| hop.link == link);
+            let last = route.hops.last().is_some_and(|hop| hop.link == link);
+            here.then(|| Visit {
+                arrived: 0,
+                sent: 0,
+                dropped: 0,
+                delays: Delays::new(histograms),
+                through: last.then(|| Delays::new(histograms)),
+            })
+        };
+        Self { routes: routes.routes.iter().map(visit).collect() }
+    }
+
+    /// Most bytes that this takes in memory.
+    pub(crate) fn memory(&self) -> u64 {
+        let of = |visit: &Visit| 1 + u64::from(visit.through.is_some());
+        let histograms: u64 = self.routes.iter().flatten().map(of).sum();
+        histograms * Delays::memory(histograms as usize)
+    }
+}
+
+/// What became of each route: `visits` are those of all links.
+pub(crate) fn runs(routes: &Routes<'_>, scenarios: &[Scenario], names: &[String], visits: &[&Visits]) -> Vec<RouteRun> {
+    let run = |(number, route): (usize, &Route)| {
+        let (first, source) = route.source;
+        let start = Hop { link: first, class: scenarios[first].sources[source].class };
+        let hops: Vec<Hop> = std::iter::once(start).chain(route.hops.iter().copied()).collect();
+        let visit = |hop: &Hop| visits[hop.link].routes[number].as_ref();
+        let hop_run = |hop: &Hop| {
+            let visit = visit(hop)?;
+            Some(HopRun {
+                link: names[hop.link].clone(),
+                class: scenarios[hop.link].names[hop.class.index()].clone(),
+                arrived_packets: visit.arrived,
+                sent_packets: visit.sent,
+                dropped_packets: visit.dropped,
+                delay_s: visit.delays.summary(),
+            })
+        };
+        let last = hops.last().and_then(visit);
+        RouteRun {
+            name: route.name.clone(),
+            offered_packets: visit(&start).map_or(0, |visit| visit.arrived),
+            received_packets: last.map_or(0, |visit| visit.sent),
+            dropped_packets: hops.iter().filter_map(visit).map(|visit| visit.dropped).sum(),
+            delay_s: last.and_then(|visit| visit.through.as_ref()).map(Delays::summary).unwrap_or_default(),
+            hops: hops.iter().filter_map(hop_run).collect(),
+        }
+    };
+    routes.routes.iter().enumerate().map(run).collect()
+}
