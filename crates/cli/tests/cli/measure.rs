@@ -67,7 +67,8 @@ fn schedulers_are_compared_run_by_run() {
     assert!((mean - pairs.iter().sum::<f64>() / 6.0).abs() < 1e-12);
     assert_eq!(difference["classes"][1]["delay_s"]["mean"]["different"], json!(true));
     let text = fairlink(&args).quiet().stdout;
-    assert!(text.contains("drr less fifo, run by run on the same arrivals") && text.contains("different"), "{text}");
+    assert!(text.contains("drr less fifo, run by run on the same arrivals") && text.contains(" ms *"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 86), "{text}");
 }
 
 #[test]
