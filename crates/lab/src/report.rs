@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(side_by_side(&report, PLAIN).lines().collect::<Vec<_>>(), expected);
         let expected = [
             "fifo, seed 1: link 100.00 % busy; furthest from the ideal: C by 16.80 % of its ideal in 0 .. 2.5 s; \
-             Jain's index at least 0.9835",
+             Jain's index at least 0.9834",
             "drr, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 71.47 % of its ideal in 0 .. 2.5 s; \
              Jain's index at least 0.7347",
             "hls, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 0.13 % of its ideal in 5 .. 7.5 s; \

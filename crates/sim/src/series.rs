@@ -26,7 +26,8 @@ struct Queue {
     since: Nanos,
 }
 
-/// Windows of a run, and what happened in them.
+/// Windows of a run, and what happened in them. What is called for each packet is not inlined: most runs have no windows, and are not to
+/// pay for them.
 #[derive(Debug)]
 pub(crate) struct Series {
     /// Bytes by window.
@@ -60,12 +61,14 @@ impl Series {
     }
 
     /// A packet is queued.
+    #[inline(never)]
     pub(crate) fn arrived(&mut self, now: Nanos, leaf: usize) {
         let packets = self.queues[leaf].packets.saturating_add(1);
         self.becomes(now, leaf, packets);
     }
 
     /// A packet of the queue is dropped.
+    #[inline(never)]
     pub(crate) fn dropped(&mut self, now: Nanos, leaf: usize) {
         let packets = self.queues[leaf].packets.saturating_sub(1);
         self.becomes(now, leaf, packets);
@@ -75,6 +78,7 @@ impl Series {
     }
 
     /// A packet of `len` bytes that arrived at `arrived` is taken from its queue at `now` and on the link from `start` to `done`.
+    #[inline(never)]
     pub(crate) fn sent(&mut self, now: Nanos, leaf: usize, arrived: Nanos, start: Nanos, done: Nanos, len: u32) {
         let packets = self.queues[leaf].packets.saturating_sub(1);
         self.becomes(now, leaf, packets);

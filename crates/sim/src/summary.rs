@@ -105,7 +105,7 @@ fn leaf_runs(port: &LinkPort<'_>, leaves: &[ClassId], accounts: &[(Counters, Amo
                 max: delays.max().map(|ns| seconds(Nanos(ns))),
             },
             counters: BTreeMap::new(),
-            delays: delays.distribution().filter(|_| distributions),
+            delays: if distributions { delays.distribution() } else { None },
         }
     };
     leaves.iter().zip(accounts).zip(port.delays()).map(leaf_run).collect()

@@ -123,18 +123,20 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if let Some(dir) = &args.out {
         write(args, &keys, &runs, dir)?;
     }
-    let mut of_all = summaries(&runs);
-    let mut pairs = differences(&runs);
+    // One run alone says nothing of others, and may be large.
+    let several = args.runs > 1 || !keys.is_empty();
+    let mut of_all = if several { summaries(&runs) } else { Vec::new() };
+    let mut pairs = if several { differences(&runs) } else { Vec::new() };
     if let Some(name) = args.rows.name() {
         only(name, &points[0].file.names, &mut runs, &mut of_all, &mut pairs)?;
     }
     if out.json {
-        let several = args.runs > 1;
+        let repeated = args.runs > 1;
         let shown = args.window.is_some();
         return out.document(&Document {
             runs: runs.iter().map(|run| RunDocument { run, windows: run.windows.as_ref().filter(|_| shown) }).collect(),
-            summary: several.then_some(&of_all),
-            differences: (several && !pairs.is_empty()).then_some(&pairs),
+            summary: repeated.then_some(&of_all),
+            differences: (repeated && !pairs.is_empty()).then_some(&pairs),
         });
     }
     if !keys.is_empty() {
@@ -297,7 +299,8 @@ impl<'a> Plan<'a> {
             longest = longest.max(found);
         }
         let warmup = Nanos((longest * 1e9).round() as u64);
-        note(format!("warm-up by MSER-5: {} left out of the averages{}", human::time(longest), settings(point)));
+        let found = format!("warm-up by MSER-5: {} left out of the averages{}", human::time(longest), settings(point));
+        progress.say(&found);
         Ok(warmup)
     }
 }

@@ -67,7 +67,8 @@ fn schedulers_are_compared_run_by_run() {
     assert!((mean - pairs.iter().sum::<f64>() / 6.0).abs() < 1e-12);
     assert_eq!(difference["classes"][1]["delay_s"]["mean"]["different"], json!(true));
     let text = fairlink(&args).quiet().stdout;
-    assert!(text.contains("drr less fifo, run by run on the same arrivals") && text.contains("different"), "{text}");
+    assert!(text.contains("drr less fifo, run by run on the same arrivals") && text.contains(" ms *"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 86), "{text}");
 }
 
 #[test]
@@ -108,6 +109,7 @@ fn a_sweep_runs_the_grid_and_names_the_settings_of_each_run() {
         .flat_map(|rate| [100, 200, 300].map(|n| json!({"link.rate": rate, "source.b.packets_per_second": n})))
         .collect();
     assert_eq!(settings, expected);
+    assert!(json.get("summary").is_none(), "one run each has no interval");
     let rates: Vec<f64> =
         json["runs"].as_array().expect("a list").iter().map(|run| run["link_bps"].as_f64().expect("one")).collect();
     assert_eq!(rates, [1e7, 1e7, 1e7, 2e7, 2e7, 2e7]);

@@ -315,13 +315,18 @@ impl Look {
             Marker::Triangle => shape(svg, &[(-1.1, 0.9), (1.1, 0.9), (0.0, -1.1)]),
             Marker::TriangleDown => shape(svg, &[(-1.1, -0.9), (1.1, -0.9), (0.0, 1.1)]),
             Marker::Diamond => shape(svg, &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
+            // On white, or they would be lost on a wide line of their colour.
             Marker::Cross => {
-                svg.line((x - r, y - r), (x + r, y + r), stroke);
-                svg.line((x - r, y + r), (x + r, y - r), stroke);
+                for stroke in [Stroke::full("#ffffff", 5.0), stroke] {
+                    svg.line((x - r, y - r), (x + r, y + r), stroke);
+                    svg.line((x - r, y + r), (x + r, y - r), stroke);
+                }
             }
             Marker::Plus => {
-                svg.line((x - 1.2 * r, y), (x + 1.2 * r, y), stroke);
-                svg.line((x, y - 1.2 * r), (x, y + 1.2 * r), stroke);
+                for stroke in [Stroke::full("#ffffff", 5.0), stroke] {
+                    svg.line((x - 1.2 * r, y), (x + 1.2 * r, y), stroke);
+                    svg.line((x, y - 1.2 * r), (x, y + 1.2 * r), stroke);
+                }
             }
         }
     }
@@ -365,7 +370,9 @@ impl Panel {
                 svg.line((x, frame.top), (x, frame.bottom), Stroke { colour: GREY, width: 1.0, dash: "2 4" });
             }
         }
-        self.series.iter().for_each(|series| draw_series(series, svg, &frame));
+        // Markers after all lines, so that none is covered.
+        self.series.iter().for_each(|series| draw_line(series, svg, &frame));
+        self.series.iter().for_each(|series| draw_markers(series, svg, &frame));
         self.spreads.iter().for_each(|spread| draw_spread(spread, svg, &frame));
         let ends = draw_events(&self.events, svg, &frame);
         let label = ends + SIZE + 8.0;
@@ -424,7 +431,8 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-fn draw_series(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
+/// The line of a series and its error bars.
+fn draw_line(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     let stroke = series.look.stroke();
     let placed: Vec<Option<(f64, f64)>> = series.points.iter().map(|&point| frame.at(point)).collect();
     for part in placed.split(Option::is_none) {
@@ -446,6 +454,11 @@ fn draw_series(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
             [low, high].into_iter().for_each(|y| svg.line((x - 5.0, y), (x + 5.0, y), full));
         }
     }
+}
+
+/// The markers of a series: at all points where they are few, or else along the line.
+fn draw_markers(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
+    let placed: Vec<Option<(f64, f64)>> = series.points.iter().map(|&point| frame.at(point)).collect();
     // The first marker of each series is elsewhere, so that series that coincide show theirs in turn.
     let few = series.points.len() <= 24 && series.join != Join::Steps || series.join == Join::Nothing;
     let mut next = LEFT + MARKER_EVERY * (0.25 + (series.look.phase % 7) as f64 / 7.0);

@@ -83,22 +83,21 @@ pub fn phases(summaries: &[Summary], link_bps: f64) -> String {
     text(&head, rows, 2)
 }
 
-/// A difference, and whether it is one: an interval that has zero in it shows none.
-fn paired(difference: Option<Paired>, show: impl Fn(Estimate) -> String) -> [String; 2] {
-    let Some(Paired { estimate, different }) = difference else { return ["-".into(), String::new()] };
-    let verdict = match different {
-        Some(true) => "different",
-        Some(false) => "not shown",
-        None => "",
-    };
-    [show(estimate), verdict.to_owned()]
+/// A difference, with a star where it is one: where the interval leaves out zero.
+fn paired(difference: Option<Paired>, show: impl Fn(Estimate) -> String) -> String {
+    let Some(Paired { estimate, different }) = difference else { return "-  ".into() };
+    let star = if different == Some(true) { '*' } else { ' ' };
+    format!("{} {star}", show(estimate))
 }
 
-/// A scheduler less another, leaf by leaf.
+/// A scheduler less another, leaf by leaf. A star says that the interval leaves out zero.
 #[must_use]
 pub fn differences(difference: &Difference, link_bps: f64) -> String {
     let unit = RateUnit::for_link(link_bps);
-    let head = ["class", unit.name, "", "mean delay", "", "p99", "", "lost", ""].map(str::to_owned);
+    let head = ["class", unit.name, "mean delay", "p99", "lost"].map(|title| match title {
+        "class" => title.to_owned(),
+        title => format!("{title}  "),
+    });
     let row = |class: &fairlink_sim::statistics::summary::ClassDifference| {
         let cells = [
             paired(class.rate_bps, |estimate| rate(estimate, unit)),
@@ -106,7 +105,7 @@ pub fn differences(difference: &Difference, link_bps: f64) -> String {
             paired(class.delay_s.p99, |estimate| delay(Some(estimate))),
             paired(class.lost, |estimate| lost(Some(estimate))),
         ];
-        [vec![class.name.clone()], cells.concat()].concat()
+        [vec![class.name.clone()], cells.to_vec()].concat()
     };
     text(&head, difference.classes.iter().map(row).collect(), 1)
 }
@@ -232,10 +231,7 @@ mod tests {
         let difference = Difference { scheduler, against, sweep, runs: 5, classes: vec![class] };
         let table = differences(&difference, 1e7);
         let words: Vec<&str> =
-            table.lines().nth(1).unwrap().split("  ").map(str::trim).filter(|w| !w.is_empty()).collect();
-        assert_eq!(
-            words,
-            ["A", "0.00 ± 0.00", "not shown", "-5.00 ± 1.00 ms", "different", "-", "0.00 ± 0.00 %", "not shown"]
-        );
+            table.lines().nth(1).unwrap().split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+        assert_eq!(words, ["A", "0.00 ± 0.00", "-5.00 ± 1.00 ms *", "-", "0.00 ± 0.00 %"]);
     }
 }

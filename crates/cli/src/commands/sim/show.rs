@@ -87,7 +87,8 @@ pub(super) fn summaries(
     }
     out.paragraph(INTERVALS, 2)?;
     if !differences.is_empty() {
-        out.paragraph("different: the interval leaves out zero, as it does by chance in one of 20 cases", 2)?;
+        out.paragraph("* different: the interval leaves out zero, as it does by chance in one of 20 cases", 2)?;
+        out.paragraph("Without *, these runs show no difference", 2)?;
     }
     let same = |summary: &&mut Summary| summary.classes.iter().all(|class| class.rate_bps.ci95 == Some(0.0));
     if summaries.iter_mut().all(|summary| same(&summary)) {

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::out::note;
 
 /// Steps of the bar per run.
 const STEPS: u64 = 200;
@@ -39,6 +40,11 @@ impl Progress {
             }
             if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
+    }
+
+    /// Says something while the bar is there.
+    pub(super) fn say(&self, text: &str) {
+        self.bar.suspend(|| note(text));
     }
 
     /// Takes the bar away.
