@@ -5,12 +5,15 @@
 //!
 //! Sources: IEEE 802.1Q (VLAN ids), RFC 791, RFC 8200, RFC 2474 and the RFCs named in [`dscp_name`].
 
+pub mod ethernet;
+mod frame;
 mod parse;
 mod reach;
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+pub use frame::{MAX_TAGS, frame_key, packet_key};
 pub use parse::{MatchError, MatchErrorKind};
 pub use reach::Reach;
 

@@ -6,6 +6,7 @@ mod model;
 mod packet;
 mod shape;
 mod source;
+mod trace;
 
 use fairlink_core::Nanos;
 use fairlink_traffic::SourceSpec;

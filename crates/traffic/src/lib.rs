@@ -17,11 +17,13 @@
 //! function's page says which.
 
 mod burstiness;
+mod capture;
 mod curve;
 mod error;
 mod fine;
 mod interval;
 mod length;
+pub mod measure;
 mod mix;
 mod models;
 mod random;
@@ -30,6 +32,7 @@ mod source;
 mod spec;
 
 pub use burstiness::{Burstiness, BurstinessCurve};
+pub use capture::{Accept, CaptureError, MAX_TRACE_PACKETS, Recorded, read_trace};
 pub use curve::{ArrivalCurve, ArrivalLimit, CurveError, MAX_LIMITS};
 pub use error::SourceError;
 pub use interval::Interval;
