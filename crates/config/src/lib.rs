@@ -4,6 +4,7 @@
 //! * [`link`]: link files.
 //! * [`scenario`]: scenario files.
 //! * [`demand`]: who wants how much, on a command line.
+//! * [`sweep`]: scenario files with other numbers.
 //! * [`problem`]: what is wrong with a file, and where.
 //! * [`names`]: names of classes.
 //! * [`units`]: rates, sizes and times.
@@ -24,6 +25,7 @@ mod pieces;
 pub mod problem;
 mod reader;
 pub mod scenario;
+pub mod sweep;
 mod tree;
 pub mod units;
 

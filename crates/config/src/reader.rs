@@ -86,6 +86,14 @@ fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Probl
     if log.has_errors() { Err(std::mem::replace(log, Log::new(log.source())).into_errors()) } else { Ok(table) }
 }
 
+/// Parses TOML, without looking at what it says.
+///
+/// # Errors
+/// All errors of syntax.
+pub(crate) fn toml(source: &Source) -> Result<Spanned<DeTable<'_>>, Problems> {
+    parse(source.inner(), &mut Log::new(source))
+}
+
 /// Reads a document with `read`: in pieces where it can be cut into them, else as a whole. What is wrong with its syntax is found as a
 /// whole.
 ///
