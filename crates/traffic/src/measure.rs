@@ -7,11 +7,9 @@
 //! | index of dispersion | variance over mean of the packets in windows of one length; 1 for Poisson arrivals |
 //! | autocorrelation | of the bytes in a window with those of the next |
 //! | Hurst parameter H | from windows that double: the variance of their mean falls as m^(2H - 2) with their length m (aggregated variance); 0.5 without long-range dependence |
-//! | sigma | [`Burstiness`] |
+//! | sigma | [`Burstiness`](crate::Burstiness) |
 
 use fairlink_core::Nanos;
-
-use crate::burstiness::Burstiness;
 
 /// Fewest windows of a length for its variance to count in the Hurst parameter.
 const FEWEST_WINDOWS: u64 = 32;
@@ -96,7 +94,6 @@ pub struct Arrivals {
     total_packets: u64,
     total_bytes: u64,
     longest: u32,
-    burstiness: Burstiness,
 }
 
 /// What was seen. What too short a run does not tell is `None`.
@@ -118,19 +115,15 @@ pub struct Seen {
     pub autocorrelation: Option<f64>,
     /// The Hurst parameter.
     pub hurst: Option<f64>,
-    /// Sigma in bytes, packet by packet.
-    pub sigma: u64,
-    /// Sigma in bytes, group by group, where there are groups.
-    pub sigma_of_groups: Option<u64>,
 }
 
 impl Arrivals {
-    /// Nothing has arrived yet. Windows have this length; `burstiness` says at which rate sigma is asked for.
+    /// Nothing has arrived yet. Windows have this length.
     ///
     /// # Panics
     /// When `window` is zero.
     #[must_use]
-    pub fn new(window: Nanos, burstiness: Burstiness) -> Self {
+    pub fn new(window: Nanos) -> Self {
         assert!(window > Nanos::ZERO, "a window lasts some time");
         Self {
             window,
@@ -143,7 +136,6 @@ impl Arrivals {
             total_packets: 0,
             total_bytes: 0,
             longest: 0,
-            burstiness,
         }
     }
 
@@ -155,7 +147,6 @@ impl Arrivals {
         self.total_packets += 1;
         self.total_bytes += u64::from(len);
         self.longest = self.longest.max(len);
-        self.burstiness.arrive(at, len);
     }
 
     /// What was seen in a run that ends at `end`. The window that is under way then is left out.
@@ -174,8 +165,6 @@ impl Arrivals {
             dispersion: packets.variance().filter(|_| packets.mean > 0.0).map(|variance| variance / packets.mean),
             autocorrelation: self.neighbours.correlation(),
             hurst: self.hurst(),
-            sigma: self.burstiness.sigma(),
-            sigma_of_groups: self.burstiness.sigma_of_groups(),
         }
     }
 
