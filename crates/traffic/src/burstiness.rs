@@ -6,7 +6,7 @@
 //!
 //! **Packet by packet** (the thesis: frame by frame, where a frame is a packet or comes at once) an interval is closed: what
 //! arrives at both of its ends counts.
-//! **Group by group** the thesis gives less for the same video, 31436 B in place of 45560 B. So a group counts as spread over its own time: what
+//! DIFFERENCE: **group by group** the thesis gives less for the same video, 31436 B in place of 45560 B. So a group counts as spread over its own time: what
 //! it brings, less what rho drains from its beginning to that of the next. Taken as a batch at its beginning it would never give less.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
