@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 14] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
     (
         "fairlink",
         &[
@@ -54,6 +54,19 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 14] = [
             (
                 "fairlink sim scenarios/exp2-H.toml --scheduler hls --scheduler drr --out plots",
                 "Two schedulers on the same arrivals, with rates against time as CSV and SVG in plots/.",
+            ),
+        ],
+    ),
+    (
+        "traffic",
+        &[
+            (
+                "fairlink traffic scenarios/thesis/mpeg.toml --runs 5 --rho 102%",
+                "Rates and burstiness of the sources alone.",
+            ),
+            (
+                "fairlink traffic scenarios/thesis/exponential.toml --rho 100%,110%,135%,200%",
+                "Burstiness against the rate that drains it.",
             ),
         ],
     ),

@@ -148,6 +148,15 @@ impl<'a> LinkPort<'a> {
         Ok(port)
     }
 
+    /// By class of the scenario, packets that shapers and policers of its sources have lost.
+    pub(crate) fn lost_at_sources(&self) -> Vec<u64> {
+        let mut lost = vec![0; self.scenario.names.len()];
+        for (index, source) in (0..).zip(&self.scenario.sources) {
+            lost[source.class.index()] += self.mix.lost(index).packets;
+        }
+        lost
+    }
+
     /// Another stage begins. The change `lost` these packets: of removed classes under their old id, others under the new one.
     pub(crate) fn change(&mut self, now: Nanos, stage: &Stage<'_>, lost: Vec<(Packet, DropReason)>) {
         let removed = |lost: &(Packet, DropReason)| lost.1 == DropReason::ClassRemoved;

@@ -112,10 +112,13 @@ pub struct HopRun {
 pub struct ClassRun {
     /// The leaf.
     pub name: String,
-    /// Packets that its sources sent.
+    /// Packets that its sources sent to the link.
     pub offered_packets: u64,
     /// Their bytes.
     pub offered_bytes: u64,
+    /// Packets that shapers and policers of its sources have lost, before they were offered. Left out where there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lost_at_source_packets: u64,
     /// Packets given to the link, the one on it at the end included.
     pub sent_packets: u64,
     /// Their bytes.
@@ -142,6 +145,11 @@ pub struct ClassRun {
     /// How the delays are distributed, where windows were asked for. Not part of the JSON.
     #[serde(skip)]
     pub delays: Option<Distribution>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl ClassRun {

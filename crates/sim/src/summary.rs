@@ -57,6 +57,10 @@ pub(crate) fn summarise(
     // While the link changes there are counters for two trees.
     let counters = trees.stages.iter().map(|stage| Counters::memory(stage.tree)).max().unwrap_or(0);
     let counters = counters * if scenario.changes.is_empty() { 1 } else { 2 } + 2 * size_of::<Counters>() as u64;
+    let classes = leaf_runs(port, &trees.leaves, accounts, &rates);
+    let lost: u64 = classes.iter().map(|class| class.lost_at_source_packets).sum();
+    let note =
+        || format!("{lost} packets were lost by the sources' own shapers and policers, before they were offered");
     Run {
         scheduler: name.to_owned(),
         seed: scenario.seed,
@@ -67,12 +71,12 @@ pub(crate) fn summarise(
         link_utilisation: port.busy().0 as f64 / (end - warmup).0 as f64,
         further_links: Vec::new(),
         routes: Vec::new(),
-        classes: leaf_runs(port, &trees.leaves, accounts, &rates),
+        classes,
         inner_classes: trees.inner.iter().map(inner_run).collect(),
         phases: phases(port, &trees, options, ideals),
         changes: Vec::new(),
         counters: BTreeMap::new(),
-        notes: Vec::new(),
+        notes: (lost > 0).then(note).into_iter().collect(),
         memory_bound_bytes: port.memory_bound() + counters,
         windows: port.windows().map(|series| windows(scenario, &trees, series)),
     }
@@ -80,6 +84,7 @@ pub(crate) fn summarise(
 
 fn leaf_runs(port: &LinkPort<'_>, leaves: &[ClassId], accounts: &[(Counters, Amount)], rates: &Rates) -> Vec<ClassRun> {
     let distributions = port.windows().is_some() && leaves.len() <= MAX_DISTRIBUTIONS;
+    let lost = port.lost_at_sources();
     let leaf_run = |((&class, (counters, queued)), delays): ((&ClassId, &(Counters, Amount)), &Delays)| {
         let dropped = counters.dropped_total();
         let quantile = |quantile| delays.quantile(quantile).map(|ns| seconds(Nanos(ns)));
@@ -88,6 +93,7 @@ fn leaf_runs(port: &LinkPort<'_>, leaves: &[ClassId], accounts: &[(Counters, Amo
             name: port.scenario().names[class.index()].clone(),
             offered_packets: counters.received.packets,
             offered_bytes: counters.received.bytes,
+            lost_at_source_packets: lost[class.index()],
             sent_packets: counters.sent.packets,
             sent_bytes: counters.sent.bytes,
             dropped_packets: dropped.packets,

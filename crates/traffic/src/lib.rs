@@ -23,6 +23,7 @@ mod error;
 mod fine;
 mod interval;
 mod length;
+pub mod measure;
 mod mix;
 mod models;
 mod random;

@@ -13,7 +13,7 @@ mod poisson;
 mod trace;
 mod uneven;
 
-use fairlink_core::{Nanos, QueueLimits, Rate};
+use fairlink_core::{NANOS_PER_SEC, Nanos, QueueLimits, Rate};
 
 pub use self::dar1::{Dar1, MAX_FRAME_PACKETS, Marginal};
 pub use self::even::MAX_BURST;
@@ -123,6 +123,33 @@ impl Model {
     #[must_use]
     pub const fn poisson(rate: Rate) -> Self {
         Self::Poisson(Pace::Rate(rate))
+    }
+
+    /// Its name in scenario files; of a shaped source, the sender's.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Greedy => "greedy",
+            Self::Saturating(_) => "saturating",
+            Self::Cbr { .. } => "cbr",
+            Self::Poisson(_) => "poisson",
+            Self::OnOff { on: OnTime::Exponential { .. }, .. } => "on_off",
+            Self::OnOff { on: OnTime::Pareto { .. }, .. } => "pareto_on_off",
+            Self::Mmpp(_) => "mmpp",
+            Self::Mpeg(_) => "mpeg",
+            Self::Dar1(_) => "dar1",
+            Self::Trace(_) => "trace",
+            Self::Shaped(shaped) => shaped.model.name(),
+        }
+    }
+
+    /// How long a group of pictures lasts, of video that has groups; rounded down.
+    #[must_use]
+    pub fn group(&self) -> Option<Nanos> {
+        match self.sender() {
+            Self::Mpeg(mpeg) => Some(Nanos(1000 * NANOS_PER_SEC / mpeg.groups_per_1000_s.max(1))),
+            _ => None,
+        }
     }
 
     /// Who sends, before any shaper.

@@ -1,0 +1,258 @@
+//! `fairlink traffic`: what the sources of a scenario send, without a link: how much, how evenly, and how much at once.
+
+use std::path::PathBuf;
+
+use fairlink_config::{ReadOptions, Scenario};
+use fairlink_core::{Leniency, Nanos};
+use fairlink_sim::statistics::Estimate;
+use fairlink_traffic::measure::{Arrivals, Seen};
+use fairlink_traffic::{BurstinessCurve, Model, Source, SourceSpec};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::link::warn;
+use crate::out::{Out, note};
+use crate::{args, human};
+
+/// Which sources, and what to measure.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The scenario file.
+    scenario: PathBuf,
+    /// Runs, with seeds from the scenario's own upwards. Numbers are means, with 95 % confidence intervals.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// The rates at which burstiness is measured: a rate, or part of a source's own mean rate such as 135%. Its class's guarantee
+    /// where absent, or its class's share when all are busy.
+    #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = rho)]
+    rho: Vec<Rho>,
+    /// The windows in which rates, dispersion and correlation are measured.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = some_time)]
+    window: Nanos,
+    /// The groups by which burstiness is measured beside packet by packet. A group of pictures for MPEG where absent.
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    group: Option<Nanos>,
+}
+
+/// A rate at which burstiness is measured.
+#[derive(Clone, Copy, Debug)]
+enum Rho {
+    Rate(u64),
+    /// Of the source's mean rate, in millionths.
+    OfMean(u64),
+}
+
+fn some_time(text: &str) -> Result<Nanos, String> {
+    match args::time(text)? {
+        Nanos::ZERO => Err("the time 0 is too short; write at least 1ns".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn rho(text: &str) -> Result<Rho, String> {
+    let Some(percent) = text.strip_suffix('%') else { return args::rate(text).map(|rate| Rho::Rate(rate.bps())) };
+    match percent.trim().parse::<f64>() {
+        Ok(percent) if (0.01..=1e6).contains(&percent) => Ok(Rho::OfMean((percent * 1e4).round() as u64)),
+        _ => {
+            Err(format!("{text} is no part of a mean rate from 0.01% to 1000000%; write 135%, or a rate such as 1mbit"))
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    runs: u32,
+    seed: u64,
+    duration_s: f64,
+    window_s: f64,
+    sources: Vec<Entry<'a>>,
+}
+
+/// What one source sends. What cannot be told, or is unlimited, is left out.
+#[derive(Serialize)]
+struct Entry<'a> {
+    /// Its place in the file, from 0.
+    source: usize,
+    class: &'a str,
+    model: &'static str,
+    shaped: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_bps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<Estimate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_bps: Option<Estimate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deviation_bps: Option<Estimate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dispersion: Option<Estimate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    autocorrelation: Option<Estimate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hurst: Option<Estimate>,
+    /// Of its own shaper or policer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_packets: Option<Estimate>,
+    sigma: Vec<Sigma>,
+}
+
+#[derive(Serialize)]
+struct Sigma {
+    rho_bps: u64,
+    bytes: Estimate,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_groups_bytes: Option<Estimate>,
+}
+
+/// Runs the sources and prints.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    // What a scheduler cannot honour makes no difference to what is sent to it.
+    let mut file = Scenario::read(&args.scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
+    warn(std::mem::take(&mut file.warnings));
+    if !file.peers.is_empty() {
+        note("only the sources of the scenario's own link are measured, not those of its peers");
+    }
+    let sources: Vec<Entry<'_>> =
+        (0..file.sources.len()).map(|index| entry(&file, index, args)).collect::<Result<_, _>>()?;
+    if out.json {
+        return out.document(&Document {
+            runs: args.runs,
+            seed: file.seed,
+            duration_s: seconds(file.duration),
+            window_s: seconds(args.window),
+            sources,
+        });
+    }
+    text(&file, args, &sources, out)
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
+}
+
+/// Measures one source in all runs. Each is as it would be among the others.
+fn entry<'a>(file: &'a Scenario, index: usize, args: &Args) -> Result<Entry<'a>, Failure> {
+    let spec = &file.sources[index];
+    let group = args.group.or_else(|| spec.model.group());
+    let greedy = spec.model == Model::Greedy;
+    let rates = if greedy { Vec::new() } else { rates(file, spec, &args.rho) };
+    let (mut seen, mut lost, mut sigmas) = (Vec::new(), Vec::new(), Vec::new());
+    for run in 0..if greedy { 0 } else { args.runs } {
+        let seed = file.seed.wrapping_add(run.into());
+        let mut source = Source::new(spec, seed, index as u32, file.duration).map_err(Failure::failed)?;
+        let mut arrivals = Arrivals::new(args.window);
+        let mut curve = match group {
+            Some(every) => BurstinessCurve::in_groups(&rates, every),
+            None => BurstinessCurve::at(&rates),
+        };
+        for packet in source.by_ref() {
+            arrivals.arrive(packet.at, packet.len);
+            curve.arrive(packet.at, packet.len);
+        }
+        seen.push(arrivals.seen(file.duration));
+        lost.push(source.lost().packets as f64);
+        sigmas.push(curve.points().collect::<Vec<_>>());
+    }
+    let of = |value: &dyn Fn(&Seen) -> Option<f64>| Estimate::of(&seen.iter().filter_map(value).collect::<Vec<f64>>());
+    let sigma = |(at, &rho_bps): (usize, &u64)| {
+        let groups: Vec<f64> = sigmas.iter().filter_map(|run| run[at].2).map(|bytes| bytes as f64).collect();
+        let bytes: Vec<f64> = sigmas.iter().map(|run| run[at].1 as f64).collect();
+        let of_groups_bytes = Estimate::of(&groups);
+        Some(Sigma { rho_bps, bytes: Estimate::of(&bytes)?, group_s: group.map(seconds), of_groups_bytes })
+    };
+    let shaped = matches!(spec.model, Model::Shaped(_));
+    Ok(Entry {
+        source: index,
+        class: &file.names[spec.class.index()],
+        model: spec.model.name(),
+        shaped,
+        expected_bps: spec.mean_rate(|len| len),
+        packets: of(&|seen| Some(seen.packets as f64)),
+        rate_bps: of(&|seen| Some(seen.rate_bps)),
+        deviation_bps: of(&|seen| seen.deviation_bps),
+        dispersion: of(&|seen| seen.dispersion),
+        autocorrelation: of(&|seen| seen.autocorrelation),
+        hurst: of(&|seen| seen.hurst),
+        lost_packets: Estimate::of(&lost).filter(|_| shaped),
+        sigma: rates.iter().enumerate().filter_map(sigma).collect(),
+    })
+}
+
+/// The rates at which the burstiness of a source is asked for, in bit/s.
+fn rates(file: &Scenario, spec: &SourceSpec, asked: &[Rho]) -> Vec<u64> {
+    let mean = spec.mean_rate(|len| len).unwrap_or(0);
+    let rate = |rho: &Rho| match *rho {
+        Rho::Rate(bps) => bps,
+        Rho::OfMean(millionths) => {
+            u64::try_from(u128::from(mean) * u128::from(millionths) / 1_000_000).unwrap_or(u64::MAX)
+        }
+    };
+    if asked.is_empty() {
+        let tree = &file.link.tree;
+        let share = |class: fairlink_core::ClassId| match tree.config(class).share {
+            Some(fairlink_core::Share::Guarantee(guarantee)) => guarantee.bps(),
+            _ => tree.rate_all_busy(class),
+        };
+        // A class that only a change brings has no share before it.
+        return vec![if spec.class.index() < tree.len() { share(spec.class) } else { mean }];
+    }
+    asked.iter().map(rate).collect()
+}
+
+fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> Result<(), Failure> {
+    let runs = human::count(args.runs as usize, "run", "runs");
+    let time = |time: Nanos| human::time(seconds(time));
+    out.line(format!("{runs} of {}, seeds from {}; windows of {}", time(file.duration), file.seed, time(args.window)))?;
+    out.line("")?;
+    let name = |entry: &Entry<'_>| vec![entry.source.to_string(), entry.class.to_owned()];
+    let number = |value: Option<Estimate>, show: &dyn Fn(f64) -> String| match value {
+        None => "-".to_owned(),
+        Some(Estimate { mean, ci95: Some(ci95), .. }) => format!("{} ± {}", show(mean), show(ci95)),
+        Some(Estimate { mean, .. }) => show(mean),
+    };
+    let plain = |value: f64| format!("{value:.3}");
+    let row = |entry: &Entry<'_>| {
+        let mut row = name(entry);
+        row.extend([
+            format!("{}{}", entry.model, if entry.shaped { ", shaped" } else { "" }),
+            number(entry.packets, &|packets| format!("{packets:.0}")),
+            number(entry.rate_bps, &human::rate),
+            number(entry.deviation_bps, &human::rate),
+            number(entry.dispersion, &plain),
+            number(entry.autocorrelation, &plain),
+            number(entry.hurst, &plain),
+            number(entry.lost_packets, &|packets| format!("{packets:.0}")),
+        ]);
+        row
+    };
+    let head = ["", "class", "model", "packets", "rate", "deviation", "dispersion", "lag 1", "Hurst", "lost"];
+    out.table(&head, sources.iter().map(row).collect(), 3..head.len())?;
+    out.line("")?;
+    let mut rows = Vec::new();
+    for entry in sources {
+        for sigma in &entry.sigma {
+            let mut row = name(entry);
+            row.push(human::rate(sigma.rho_bps as f64));
+            row.push(number(Some(sigma.bytes), &human::size));
+            row.push(number(sigma.of_groups_bytes, &human::size));
+            row.push(sigma.group_s.map_or_else(|| "-".to_owned(), human::time));
+            rows.push(row);
+        }
+    }
+    let head = ["", "class", "at the rate", "sigma", "by groups", "of"];
+    out.table(&head, rows, 2..head.len())?;
+    out.line("")?;
+    for line in [
+        "deviation: standard deviation of the rate in a window. dispersion: variance over mean of the packets in a window, 1 for Poisson",
+        "arrivals. lag 1: correlation of a window's bytes with the next one's. Hurst: 0.5 without long-range dependence. lost: by the source's",
+        "own shaper or policer. sigma: the most that ever comes in any time beyond the rate.",
+    ] {
+        out.line(line)?;
+    }
+    if sources.iter().any(|entry| entry.packets.is_none()) {
+        out.line("A greedy source always has another packet; what it sends is up to the link.")?;
+    }
+    Ok(())
+}

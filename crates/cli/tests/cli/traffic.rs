@@ -1,0 +1,97 @@
+//! `fairlink traffic`: the tables of the thesis by command, and what a source's own shaper does.
+
+use crate::{Scratch, fairlink, scenario};
+
+fn mean(value: &serde_json::Value) -> f64 {
+    value["mean"].as_f64().unwrap_or_else(|| panic!("no mean in {value}"))
+}
+
+#[test]
+fn exponential_traffic_has_the_rates_of_table_5_1_and_sigma_of_its_order() {
+    let args = ["traffic", &scenario("thesis/exponential.toml"), "--runs", "20", "--rho", "135%", "--json"];
+    let json = fairlink(&args).quiet().json();
+    // Packets per second, bytes of payload per second and sigma, as the table has them.
+    let table = [
+        (5, 1850, 8983),
+        (7, 2590, 7894),
+        (10, 3700, 12141),
+        (11, 4070, 10270),
+        (13, 4810, 5810),
+        (15, 5550, 4179),
+        (16, 5920, 4146),
+        (18, 6660, 3717),
+        (20, 7400, 3576),
+    ];
+    for (source, (lambda, payload, sigma)) in json["sources"].as_array().unwrap().iter().zip(table) {
+        // The table counts 370 B of a packet, and the header of 40 B is not among them.
+        let expected = f64::from(payload) / 370.0 * 410.0 * 8.0;
+        assert_eq!(source["expected_bps"].as_f64(), Some(expected), "{lambda}");
+        // Twenty runs of 100 s: the standard error is 1 % at most.
+        assert!((mean(&source["rate_bps"]) / expected - 1.0).abs() < 0.04, "{source}");
+        assert!((mean(&source["dispersion"]) - 1.0).abs() < 0.05, "{source}");
+        let found = mean(&source["sigma"][0]["bytes"]);
+        assert!((0.25..4.0).contains(&(found / f64::from(sigma))), "{lambda}: {found} for {sigma}");
+    }
+}
+
+#[test]
+fn mpeg_traffic_has_the_burstiness_of_the_thesis_frame_by_frame_and_group_by_group() {
+    let args = ["traffic", &scenario("thesis/mpeg.toml"), "--runs", "40", "--rho", "102%,135%", "--json"];
+    let source = &fairlink(&args).quiet().json()["sources"][0];
+    assert!((mean(&source["rate_bps"]) / 614_400.0 - 1.0).abs() < 0.01, "{source}");
+    let sigma = &source["sigma"][0];
+    let (frames, groups) = (mean(&sigma["bytes"]), mean(&sigma["of_groups_bytes"]));
+    assert!((frames / 45_560.0 - 1.0).abs() < 0.3 && (groups / 31_436.0 - 1.0).abs() < 0.3, "{sigma}");
+    // At the contract's rate an I picture and little more.
+    assert!((16_000.0..30_000.0).contains(&mean(&source["sigma"][1]["bytes"])), "{source}");
+}
+
+#[test]
+fn a_shaped_source_has_the_sigma_of_its_bucket_and_its_losses_are_counted() {
+    let dir = Scratch::new();
+    let source = "model = 'poisson'\npacket = '500B'\nrate = '900kbit'";
+    let file = dir.write(
+        "shaped.toml",
+        &format!(
+            "duration = '60s'\nlink = {{ rate = '10mbit' }}\nclass = [{{ name = 'a', guarantee = '1mbit' }}]\n\
+             [[source]]\nclass = 'a'\n{source}\n\
+             [[source]]\nclass = 'a'\n{source}\nshape = {{ burst = '2kB', rate = '1mbit' }}\n\
+             [[source]]\nclass = 'a'\n{source}\nshape = {{ burst = '2kB', rate = '1mbit' }}\nshape_queue = '3p'\n\
+             [[source]]\nclass = 'a'\n{source}\npolice = [{{ burst = '2kB', rate = '1mbit' }}, {{ line = '5mbit' }}]\n\
+             [[source]]\nclass = 'a'\nmodel = 'greedy'\npacket = '500B'\n"
+        ),
+    );
+    let json = fairlink(&["traffic", &file, "--json"]).quiet().json();
+    let sigma = |at: usize| mean(&json["sources"][at]["sigma"][0]["bytes"]);
+    let lost = |at: usize| mean(&json["sources"][at]["lost_packets"]);
+    // The guarantee is the rate at which sigma is asked for.
+    assert_eq!(json["sources"][0]["sigma"][0]["rho_bps"], 1_000_000);
+    assert!(sigma(0) > 4000.0 && json["sources"][0].get("lost_packets").is_none(), "{json}");
+    assert_eq!((sigma(1), sigma(2), lost(1)), (2000.0, 2000.0, 0.0));
+    assert!(sigma(3) <= 2000.0 && lost(2) > 100.0 && lost(3) > lost(2), "{json}");
+    assert!(json["sources"][4].get("packets").is_none(), "{json}");
+    let text = fairlink(&["traffic", &file, "--runs", "3"]).quiet().stdout;
+    assert!(text.contains("poisson, shaped") && text.contains('±') && text.contains("greedy source"), "{text}");
+    // The simulator gets the same packets, and the class is as bursty as its sources.
+    let sim = fairlink(&["sim", &file, "--json"]).json();
+    let class = &sim["runs"][0]["classes"][0];
+    assert!(class["offered_packets"].as_u64().unwrap() > 10_000, "{sim}");
+    assert_eq!(class["lost_at_source_packets"].as_f64(), Some(lost(2) + lost(3)));
+    let text = fairlink(&["sim", &file]).stdout;
+    assert!(text.contains("packets were lost by the sources' own shapers and policers"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_the_limit() {
+    let file = scenario("thesis/mpeg.toml");
+    for (args, words) in [
+        (["--rho", "0%"], "0.01%"),
+        (["--rho", "fast"], "fast"),
+        (["--window", "0s"], "at least 1ns"),
+        (["--group", "0ms"], "at least 1ns"),
+        (["--runs", "0"], "1..=10000"),
+    ] {
+        let run = fairlink(&["traffic", &file, args[0], args[1]]);
+        assert!(run.code == 2 && run.stderr.contains(words), "{args:?}: {}", run.stderr);
+    }
+}
