@@ -17,9 +17,11 @@
 //! function's page says which.
 
 mod mix;
+pub mod script;
 mod source;
 mod spec;
 
 pub use mix::{Event, MixError, TrafficMix, What};
+pub use script::{Script, ScriptError};
 pub use source::{Arrival, Source};
 pub use spec::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceError, SourceSpec};
