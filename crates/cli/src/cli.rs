@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, check, completions, demo, explain, fluid, man, sim};
+use crate::commands::{bench, check, completions, demo, explain, fluid, man, sim, tc};
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, receive};
 
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Explain(explain::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
+    /// Turn tc commands into a link file, or a link file into tc commands.
+    Tc(tc::Args),
     /// Share a real link: forward frames between two interfaces, one direction shaped by the link file.
     #[cfg(target_os = "linux")]
     Gateway(gateway::Args),

@@ -3,6 +3,7 @@
 //! # Modules
 //! * [`link`]: link files.
 //! * [`scenario`]: scenario files.
+//! * [`tc`]: commands of tc to a link file and back.
 //! * [`demand`]: who wants how much, on a command line.
 //! * [`problem`]: what is wrong with a file, and where.
 //! * [`names`]: names of classes.
@@ -15,6 +16,7 @@
 
 mod changes;
 mod class;
+mod classid;
 pub mod demand;
 pub mod link;
 pub mod matching;
@@ -24,10 +26,12 @@ mod pieces;
 pub mod problem;
 mod reader;
 pub mod scenario;
+pub mod tc;
 mod tree;
 pub mod units;
 
 pub use changes::{Change, MAX_CHANGES};
+pub use classid::Classid;
 pub use link::{LinkFile, ReadOptions};
 pub use peers::{Peer, PoolSpec};
 pub use problem::{Problem, Problems};

@@ -5,6 +5,7 @@ mod head;
 mod tests;
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use fairlink_core::{
 use miette::{NamedSource, Severity};
 
 use crate::class::{self, LinkFacts, Place, RawClasses};
+use crate::classid::Classid;
 use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
@@ -79,6 +81,8 @@ pub struct LinkFile {
     pub default_class: Option<ClassId>,
     /// Which root-level class borrows from which pool.
     pub pools: Vec<(ClassId, String)>,
+    /// Numbers of classes as in tc, each once and all of one major number, in the order of [`Classid`].
+    pub classids: Vec<(Classid, ClassId)>,
     /// What is doubtful but usable.
     pub warnings: Vec<Problem>,
     source: Source,
@@ -197,6 +201,7 @@ impl LinkFile {
         let head = Head::read(document, options, log)?;
         let mut classes = classes(document, head.rate, log);
         check_reach(&classes, log);
+        check_classids(&classes, log);
         if log.has_errors() {
             // Guarantees are not added up then: some may be missing because they could not be read.
             tree::check_names(&classes, log);
@@ -226,6 +231,9 @@ impl LinkFile {
         // Ids may be in another order than the file; the first of a class counts.
         features.sort_by_key(|&(class, ..)| class);
         let pools = classes.pools.iter().map(|(position, pool, _)| (id(*position), pool.clone())).collect();
+        let mut classids: Vec<_> =
+            classes.classids.iter().map(|&(position, number, _)| (number, id(position))).collect();
+        classids.sort_unstable();
         // The first match of the file counts.
         let matches = classes.matches.iter().map(|&(position, made, _)| (id(position), made)).collect();
         let mut file = Self {
@@ -238,6 +246,7 @@ impl LinkFile {
             matches,
             default_class: None,
             pools,
+            classids,
             warnings: Vec::new(),
             source,
             places,
@@ -357,6 +366,19 @@ impl LinkFile {
         );
         let span = self.feature_span(steepest, Feature::ServiceCurves);
         Problems::one(Problem::error(&self.source, span, ProblemKind::Refused { message }))
+    }
+
+    /// The class that has this number in tc.
+    #[must_use]
+    pub fn class_numbered(&self, number: Classid) -> Option<ClassId> {
+        let at = self.classids.binary_search_by_key(&number, |&(known, _)| known).ok()?;
+        Some(self.classids[at].1)
+    }
+
+    /// The number that a class has in tc.
+    #[must_use]
+    pub fn number_of(&self, class: ClassId) -> Option<Classid> {
+        self.classids.iter().find(|&&(_, owner)| owner == class).map(|&(number, _)| number)
     }
 
     /// The place of a class's name in the file, in bytes; of the link, its table.
@@ -557,6 +579,25 @@ fn check_reach(classes: &RawClasses, log: &mut Log) {
             let name = classes.name(*by as usize).to_owned();
             let kind = ProblemKind::Unreachable { earlier: earlier.to_string(), name };
             log.error_also(place.span(), kind, first.span(), "this comes first");
+        }
+    }
+}
+
+/// Reports numbers of classes that two have, and those of another major number than the first: one link is one queueing discipline.
+fn check_classids(classes: &RawClasses, log: &mut Log) {
+    let mut seen: HashMap<Classid, Place> = HashMap::new();
+    for &(_, number, place) in &classes.classids {
+        let (_, first, first_place) = classes.classids[0];
+        if number.major() != first.major() {
+            let why = format!("of {number} and {first} are of two queueing disciplines, and a link has one");
+            let help = "give all classes of a link the same number before the colon";
+            let kind = ProblemKind::Misplaced { key: "classid", why, help };
+            log.error_also(place.span(), kind, first_place.span(), "the first");
+        }
+        if let Some(first) = seen.insert(number, place) {
+            let why = format!("of {number} is another class's");
+            let kind = ProblemKind::Misplaced { key: "classid", why, help: "give each class a number of its own" };
+            log.error_also(place.span(), kind, first.span(), "first here");
         }
     }
 }

@@ -286,6 +286,20 @@ pub enum ProblemKind {
         /// How far, relative to the share.
         percent: String,
     },
+    /// What is wrong in a file of tc commands, or lost from it.
+    #[error("{what}")]
+    Tc {
+        /// What it is, in words.
+        what: String,
+        /// What to do.
+        help: Option<&'static str>,
+    },
+    /// What is wrong in a script of the traffic generator.
+    #[error("{error}")]
+    Script {
+        /// What it is.
+        error: fairlink_traffic::script::ScriptErrorKind,
+    },
     /// A match that cannot be read.
     #[error("the match is not understood: {error}")]
     Match {
@@ -395,6 +409,7 @@ impl ProblemKind {
             }
             Self::ModelNotHere { known, .. } => format!("these can: {known}"),
             Self::Unit { error, .. } => error.help(),
+            Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
             Self::DuplicateName { .. } => "rename one of them".to_owned(),
             Self::UnknownClass { suggestion, .. } => match suggestion {
@@ -448,6 +463,7 @@ impl ProblemKind {
             | Self::MixedShares { .. }
             | Self::CeilingBelowGuarantee { .. }
             | Self::Refused { .. }
+            | Self::Script { .. }
             | Self::Match { .. }
             | Self::NoMatch { .. } => return None,
         })

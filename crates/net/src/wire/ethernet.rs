@@ -13,11 +13,11 @@ pub(crate) const PROVIDER_VLAN: u16 = 0x88a8;
 /// What was used for an outer tag before 802.1ad.
 pub(crate) const OLD_PROVIDER_VLAN: u16 = 0x9100;
 /// IPv4.
-pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV4: u16 = fairlink_config::matching::IPV4_TYPE;
 /// IPv6.
-pub(crate) const IPV6: u16 = 0x86dd;
+pub(crate) const IPV6: u16 = fairlink_config::matching::IPV6_TYPE;
 /// A session of PPPoE.
-pub(crate) const PPPOE_SESSION: u16 = 0x8864;
+pub(crate) const PPPOE_SESSION: u16 = fairlink_config::matching::PPPOE_TYPE;
 
 // Protocols of PPP.
 /// IPv4 in a session of PPPoE.
