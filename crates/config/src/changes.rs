@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fairlink_core::{ClassId, Nanos, SchedulerInfo};
+use fairlink_core::{ClassId, Nanos, SchedulerInfo, Share};
 use fairlink_traffic::Interval;
 
 use crate::link::{LinkFile, ReadOptions, leaf, scheduler_named};
@@ -140,6 +140,25 @@ impl<'a> Course<'a> {
         }
         let later = self.changes.iter().find_map(|change| Some(change.classes[is_leaf(&change.link)?.index()]));
         later.or_else(|| leaf(&self.first.tree, &self.first.names, name, span, log))
+    }
+
+    /// What the class gets of the link in bit/s when all send; 0 for one that only a change brings.
+    pub(crate) fn share(&self, class: ClassId) -> u64 {
+        let tree = &self.first.tree;
+        if class.index() < tree.len() { tree.rate_all_busy(class) } else { 0 }
+    }
+
+    /// The class's guarantee in bit/s. Where it has none, what it gets of the link when all send.
+    pub(crate) fn guarantee(&self, class: ClassId) -> u64 {
+        let trees = std::iter::once((&self.first.tree, class)).chain(self.changes.iter().filter_map(|change| {
+            let id = change.classes.iter().position(|&other| other == class)?;
+            Some((&change.link.tree, ClassId(id as u32)))
+        }));
+        let mut there = trees.filter(|(tree, id)| id.index() < tree.len());
+        there.next().map_or(0, |(tree, id)| match tree.config(id).share {
+            Some(Share::Guarantee(rate)) => rate.bps(),
+            _ => tree.rate_all_busy(id),
+        })
     }
 
     /// Reports it at `span` where a source is active while its class is not there.

@@ -209,6 +209,23 @@ impl<'a, 's> Value<'a, 's> {
         value
     }
 
+    /// A number with or without decimals, without unit.
+    pub(crate) fn decimal(self, log: &mut Log) -> Option<f64> {
+        let text = match self.value.get_ref() {
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+            DeValue::Float(number) => number.as_str(),
+            _ => {
+                self.wrong_type("a number such as 2 or 0.5", log);
+                return None;
+            }
+        };
+        let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+        if number.is_none() {
+            self.wrong_type("a number such as 2 or 0.5", log);
+        }
+        number
+    }
+
     pub(crate) fn out_of_range(self, value: String, min: String, max: String, log: &mut Log) {
         log.error(self.span(), ProblemKind::OutOfRange { key: self.key.to_owned(), value, min, max });
     }

@@ -105,9 +105,9 @@ fn every_packet_is_accounted_for_classified_and_in_order(_: &PrivateNamespace) {
         config.pacing = pacing;
         let size = PacketSize::Uniform { min: 100, max: 1400, header: 42 };
         let sources = [
-            (1, Model::PoissonRate(rate(8_000_000)), size, Headers::udp(5001)),
-            (2, Model::PoissonRate(rate(8_000_000)), size, Headers::udp(5002)),
-            (3, Model::PoissonRate(rate(8_000_000)), size, Headers::udp(7)),
+            (1, Model::poisson(rate(8_000_000)), size.clone(), Headers::udp(5001)),
+            (2, Model::poisson(rate(8_000_000)), size.clone(), Headers::udp(5002)),
+            (3, Model::poisson(rate(8_000_000)), size, Headers::udp(7)),
         ];
         let (sent, stats, received) = run(config, generator(&sources, 700, 1));
         check(&sent, &stats, &received);
@@ -126,7 +126,7 @@ fn memory_stays_within_its_bound_under_ten_times_the_load(_: &PrivateNamespace) 
     let config = config(10_000_000, "hls");
     let fixed = PacketSize::Fixed(1000);
     // 10 Mbit/s of link, 102 Mbit/s offered.
-    let sources = [1, 2, 3].map(|class| (class, Model::Greedy, fixed, Headers::udp(5000 + class as u16)));
+    let sources = [1, 2, 3].map(|class| (class, Model::Greedy, fixed.clone(), Headers::udp(5000 + class as u16)));
     let (sent, stats, received) = run(config, generator(&sources, 1000, 34_000_000));
     check(&sent, &stats, &received);
     assert!(stats.dropped.packets > 0 && stats.queued.packets > 0);
@@ -148,7 +148,7 @@ fn vlan_tags_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
         (2, Headers { vlan: Some(7), dscp: 46, addresses: v6, transport: Transport::Tcp, ..base }),
         (3, Headers { vlan: Some(6), inner_vlan: Some(5), ..base }),
     ]
-    .map(|(class, headers)| (class, Model::CbrRate(rate(2_000_000)), PacketSize::Fixed(1000), headers));
+    .map(|(class, headers)| (class, Model::cbr(rate(2_000_000)), PacketSize::Fixed(1000), headers));
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let (sent, stats, received) = run(config, generator(&sources, 500, 1));
     check(&sent, &stats, &received);
@@ -170,7 +170,7 @@ fn the_other_direction_passes_unshaped(_: &PrivateNamespace) {
     // 1 Mbit/s forward; backwards 40 times as much.
     let gateway = Gateway::open(config(1_000_000, "hls")).unwrap();
     let receiver = Receiver::open(ReceiverConfig::new("gen")).unwrap();
-    let source = (1, Model::CbrRate(rate(40_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
+    let source = (1, Model::cbr(rate(40_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
     let generator = GeneratorConfig { interface: "sink".to_owned(), ..generator(&[source], 300, 1) };
     let generator = Generator::open(generator).unwrap();
     let (stop_gateway, stop_receiver) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -196,7 +196,7 @@ fn the_other_direction_passes_unshaped(_: &PrivateNamespace) {
 fn a_removed_interface_ends_the_run(_: &PrivateNamespace) {
     cables();
     let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
-    let source = (1, Model::CbrRate(rate(5_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
+    let source = (1, Model::cbr(rate(5_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
     let generator = Generator::open(generator(&[source], 400, 1)).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -220,7 +220,7 @@ fn a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets(_: &Private
     for dies in [false, true] {
         let gateway = Gateway::open(config(1_000_000, "hls")).unwrap();
         assert!(open().0 > before.0);
-        let source = (1, Model::CbrRate(rate(20_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
+        let source = (1, Model::cbr(rate(20_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
         let generator = Generator::open(generator(&[source], 300, 1)).unwrap();
         let stop = AtomicBool::new(false);
         let stats = std::thread::scope(|scope| {
@@ -303,7 +303,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
     let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
     let path = std::env::temp_dir().join(format!("fairlink-test-{}.sock", std::process::id()));
     let control = Control::start(&path, gateway.remote()).unwrap();
-    let source = (1, Model::CbrRate(rate(5_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
+    let source = (1, Model::cbr(rate(5_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
     let generator = Generator::open(generator(&[source], 200, 1)).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -76,7 +76,7 @@ fn until(remote: &Remote, become_so: impl Fn(&GatewayStats) -> bool) {
 /// Sends frames of these lengths, at a few hundred per second each, to UDP ports 5001 and 5002.
 fn send(from: &str, lengths: &[u32], millis: u64) {
     let source = |(class, &len): (u32, &u32)| {
-        let model = Model::CbrRate(rate(u64::from(len) * 8 * 300));
+        let model = Model::cbr(rate(u64::from(len) * 8 * 300));
         (class, model, PacketSize::Fixed(len), Headers::udp(5000 + class as u16))
     };
     let sources: Vec<_> = (1..).zip(lengths).map(source).collect();

@@ -84,8 +84,8 @@ fn what_is_sent_over_a_cable_arrives_once_and_in_order(_: &PrivateNamespace) {
     let mut interval = source(7, Model::Greedy, PacketSize::Fixed(1000));
     interval.active = vec![Interval { start: Nanos::from_millis(200), end: Nanos::from_millis(400) }];
     let sources = vec![
-        source(3, Model::CbrRate(rate(8_000_000)), PacketSize::Fixed(64)),
-        source(5, Model::PoissonRate(rate(20_000_000)), PacketSize::Uniform { min: 100, max: 1400, header: 42 }),
+        source(3, Model::cbr(rate(8_000_000)), PacketSize::Fixed(64)),
+        source(5, Model::poisson(rate(20_000_000)), PacketSize::Uniform { min: 100, max: 1400, header: 42 }),
         interval,
     ];
     let (sent, received) = run(generator(sources, 1000), ReceiverConfig::new("right"));

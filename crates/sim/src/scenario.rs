@@ -51,7 +51,7 @@ pub const MAX_WINDOW_RATES: u64 = 1 << 26;
 pub const MAX_PHASE_RATES: u64 = 1 << 23;
 
 /// Why a simulation did not take place or was not believed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
     /// A run of no time, or one that is all warmup.
     #[error("nothing is measured: the duration is {duration}, the warmup {warmup}")]
@@ -419,7 +419,7 @@ mod tests {
         let end = Nanos::from_millis(leaves + 1);
         let source = |n: u64| SourceSpec {
             class: tree.add(inner[n as usize % 3], weighted(1 + n * n)).unwrap(),
-            model: if n.is_multiple_of(5) { Model::CbrRate(Rate::from_bps(777 + n).unwrap()) } else { Model::Greedy },
+            model: if n.is_multiple_of(5) { Model::cbr(Rate::from_bps(777 + n).unwrap()) } else { Model::Greedy },
             packet: PacketSize::Fixed(1000),
             active: vec![Interval { start: Nanos::from_millis(n), end }],
         };

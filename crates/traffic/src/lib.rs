@@ -16,12 +16,25 @@
 //! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program, and the
 //! function's page says which.
 
+mod error;
+mod fine;
+mod interval;
+mod length;
 mod mix;
+mod models;
+mod random;
 pub mod script;
 mod source;
 mod spec;
 
+pub use error::SourceError;
+pub use interval::Interval;
+pub use length::{IMIX, MAX_MIX, PacketSize};
 pub use mix::{Event, MixError, TrafficMix, What};
+pub use models::{
+    Arrival, Dar1, MAX_BURST, MAX_FRAME_PACKETS, MAX_PICTURES, MAX_STATES, Marginal, MmppState, Model, Mpeg, OnTime,
+    Pace, Picture, Trace,
+};
 pub use script::{Script, ScriptError};
-pub use source::{Arrival, Source};
-pub use spec::{Interval, MAX_PACKETS_PER_SECOND, Model, PacketSize, SourceError, SourceSpec};
+pub use source::Source;
+pub use spec::{MAX_PACKETS_PER_SECOND, SourceSpec};

@@ -6,8 +6,9 @@ use std::collections::binary_heap::PeekMut;
 
 use fairlink_core::{ClassId, Nanos};
 
+use crate::error::SourceError;
 use crate::source::Source;
-use crate::spec::{SourceError, SourceSpec};
+use crate::spec::SourceSpec;
 
 /// What happens at a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +48,7 @@ pub struct TrafficMix {
 }
 
 /// A source that cannot run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("source {index}: {error}")]
 pub struct MixError {
     /// The index of the source, from 0.
@@ -122,7 +123,9 @@ fn next_packet(source: &mut Source) -> Option<(Nanos, What)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Interval, Model, PacketSize};
+    use crate::interval::Interval;
+    use crate::length::PacketSize;
+    use crate::models::Model;
 
     fn spec(class: u32, model: Model, active: &[(u64, u64)]) -> SourceSpec {
         let active =
@@ -132,11 +135,10 @@ mod tests {
 
     #[test]
     fn events_come_in_the_order_of_time_and_ties_in_the_order_of_sources() {
-        let one_a_second = Model::CbrPackets { per_1000_s: 1000 };
         let specs = [
-            spec(2, one_a_second, &[(1, 4)]),
+            spec(2, Model::cbr_packets(1000), &[(1, 4)]),
             spec(1, Model::Greedy, &[(0, 2), (2, 3), (5, 7)]),
-            spec(3, Model::CbrPackets { per_1000_s: 500 }, &[]),
+            spec(3, Model::cbr_packets(500), &[]),
         ];
         let mix = TrafficMix::new(&specs, 1, Nanos::from_secs(6)).unwrap();
         let seen: Vec<String> = mix
@@ -170,8 +172,8 @@ mod tests {
 
     #[test]
     fn a_source_sends_the_same_alone_and_among_others() {
-        let poisson = Model::PoissonPackets { per_1000_s: 3_000_000 };
-        let specs: Vec<SourceSpec> = (1..6).map(|class| spec(class, poisson, &[(1, 2), (4, 5)])).collect();
+        let poisson = Model::poisson_packets(3_000_000);
+        let specs: Vec<SourceSpec> = (1..6).map(|class| spec(class, poisson.clone(), &[(1, 2), (4, 5)])).collect();
         let end = Nanos::from_secs(9);
         let mut all = vec![Vec::new(); specs.len()];
         let mut last = Nanos::ZERO;

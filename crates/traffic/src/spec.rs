@@ -1,123 +1,26 @@
 //! What a source does, as plain data.
 
-use fairlink_core::{ClassId, MAX_PACKET, Nanos, Rate};
+use fairlink_core::{ClassId, MAX_PACKET, Nanos};
+
+use crate::error::SourceError;
+use crate::interval::Interval;
+use crate::length::PacketSize;
+use crate::models::{self, Model, Pace, Running};
 
 /// Most packets per second that a source may send on average: 64-byte packets at 1 Tbit/s.
 pub const MAX_PACKETS_PER_SECOND: u64 = 2_000_000_000;
 
-/// A span of time in which a source is active: from `start` up to, not including, `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interval {
-    /// First active instant.
-    pub start: Nanos,
-    /// First inactive instant; later than `start`.
-    pub end: Nanos,
-}
-
-/// How long packets are, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketSize {
-    /// Always the same.
-    Fixed(u32),
-    /// Uniform between `min` and `max`, both included, plus a fixed `header`.
-    Uniform {
-        /// Shortest payload.
-        min: u32,
-        /// Longest payload.
-        max: u32,
-        /// Added to every payload.
-        header: u32,
-    },
-}
-
-impl PacketSize {
-    /// Shortest and longest packet, in bytes; `None` where a length does not fit 32 bits.
-    #[must_use]
-    pub fn range(self) -> Option<(u32, u32)> {
-        match self {
-            Self::Fixed(len) => Some((len, len)),
-            Self::Uniform { min, max, header } => Some((min.checked_add(header)?, max.checked_add(header)?)),
-        }
-    }
-}
-
-/// When packets arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// Always has another packet: the class stays backlogged while the source is active.
-    Greedy,
-    /// Packets at this mean rate, by a clock of their own, whatever becomes of them: meant to be above what the class gets.
-    /// The time after each is between half and one and a half of what it takes at the rate, at random, so that sources of one
-    /// rate do not march in step.
-    Saturating(Rate),
-    /// Evenly spaced packets at this rate; of packets of varying size, each is followed by the time it takes at the rate.
-    CbrRate(Rate),
-    /// Evenly spaced packets, this many in 1000 s.
-    CbrPackets {
-        /// Packets per 1000 s.
-        per_1000_s: u64,
-    },
-    /// Poisson arrivals whose mean rate in bit/s is this.
-    PoissonRate(Rate),
-    /// Poisson arrivals, this many in 1000 s on average.
-    PoissonPackets {
-        /// Packets per 1000 s.
-        per_1000_s: u64,
-    },
-}
-
 /// One source of traffic.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SourceSpec {
     /// The leaf that its packets belong to.
     pub class: ClassId,
     /// When packets arrive.
     pub model: Model,
-    /// How long they are.
+    /// How long they are. Models that make frames cut them into packets of the longest length; a trace has lengths of its own.
     pub packet: PacketSize,
     /// When the source is active, in order and disjoint; the whole run when empty.
     pub active: Vec<Interval>,
-}
-
-/// Why a source cannot run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SourceError {
-    /// A packet of no bytes.
-    #[error("a packet of 0 B; the shortest packet has 1 B")]
-    EmptyPacket,
-    /// A packet longer than any link carries.
-    #[error("a packet of {len} B; the longest packet has {limit} B")]
-    PacketTooLong {
-        /// The longest packet asked for, in bytes.
-        len: u64,
-        /// The longest packet taken, in bytes.
-        limit: u32,
-    },
-    /// A range whose smallest value is above its largest.
-    #[error("packets of {min} B to {max} B: the shortest is longer than the longest")]
-    EmptyRange {
-        /// The shortest asked for, in bytes.
-        min: u32,
-        /// The longest asked for, in bytes.
-        max: u32,
-    },
-    /// No packets at all.
-    #[error("0 packets per second; leave the source out instead")]
-    NoPackets,
-    /// More packets than [`MAX_PACKETS_PER_SECOND`].
-    #[error("{packets_per_second} packets per second; the limit is {limit}")]
-    TooManyPackets {
-        /// Asked for, rounded down.
-        packets_per_second: u64,
-        /// [`MAX_PACKETS_PER_SECOND`].
-        limit: u64,
-    },
-    /// An interval that ends before it starts, or starts before the one before it has ended.
-    #[error("active from {} to {}: intervals must be in order, disjoint and not empty", .interval.start, .interval.end)]
-    Interval {
-        /// The interval.
-        interval: Interval,
-    },
 }
 
 impl SourceSpec {
@@ -126,29 +29,23 @@ impl SourceSpec {
     /// # Errors
     /// The first [`SourceError`] found.
     pub fn validate(&self) -> Result<(), SourceError> {
-        if let PacketSize::Uniform { min, max, .. } = self.packet
-            && min > max
-        {
-            return Err(SourceError::EmptyRange { min, max });
-        }
-        match self.packet.range() {
-            None => return Err(SourceError::PacketTooLong { len: u64::from(u32::MAX) + 1, limit: MAX_PACKET }),
-            Some((_, max)) if max > MAX_PACKET => {
-                return Err(SourceError::PacketTooLong { len: u64::from(max), limit: MAX_PACKET });
-            }
-            Some((0, _)) => return Err(SourceError::EmptyPacket),
-            Some(_) => {}
-        }
-        if let Some((packets, seconds)) = self.packets_per_seconds() {
-            if packets == 0 {
+        self.packet.validate()?;
+        Running::new(&self.model, &self.packet)?;
+        if let Some(per_second) = self.packets_per_second() {
+            if per_second <= 0.0 {
                 return Err(SourceError::NoPackets);
             }
-            if packets > u128::from(MAX_PACKETS_PER_SECOND) * seconds {
+            if per_second > MAX_PACKETS_PER_SECOND as f64 {
                 return Err(SourceError::TooManyPackets {
-                    packets_per_second: u64::try_from(packets / seconds).unwrap_or(u64::MAX),
+                    packets_per_second: per_second as u64,
                     limit: MAX_PACKETS_PER_SECOND,
                 });
             }
+        }
+        if let Some((_, len)) = self.lengths()
+            && len > MAX_PACKET
+        {
+            return Err(SourceError::PacketTooLong { len: len.into(), limit: MAX_PACKET });
         }
         let mut free = Nanos::ZERO;
         for &interval in &self.active {
@@ -160,36 +57,46 @@ impl SourceSpec {
         Ok(())
     }
 
-    /// The mean number of packets sent in a number of seconds, both scaled to be whole; `None` for a greedy source.
-    fn packets_per_seconds(&self) -> Option<(u128, u128)> {
-        match self.model {
-            Model::Greedy => None,
-            Model::Saturating(rate) | Model::CbrRate(rate) | Model::PoissonRate(rate) => {
-                let (bytes, lengths) = self.sum_of_lengths(|len| len);
-                Some((u128::from(rate.bps()) * lengths, 8 * bytes))
+    /// Mean number of packets per second while the source is active, where packets are even; while it is on, for sources that are
+    /// on and off. `None` where the model has frames, a trace, or no clock.
+    fn packets_per_second(&self) -> Option<f64> {
+        match &self.model {
+            Model::Saturating(rate) => Some(Pace::Rate(*rate).packets_per_second(&self.packet)),
+            Model::Cbr { pace, .. } | Model::Poisson(pace) | Model::OnOff { pace, .. } => {
+                Some(pace.packets_per_second(&self.packet))
             }
-            Model::CbrPackets { per_1000_s } | Model::PoissonPackets { per_1000_s } => {
-                Some((u128::from(per_1000_s), 1000))
-            }
+            Model::Mmpp(states) => Some(models::packets_per_second(states)),
+            Model::Greedy | Model::Mpeg(_) | Model::Dar1(_) | Model::Trace(_) => None,
         }
     }
 
-    /// The sum of `accounted` over all lengths, and the number of lengths.
-    fn sum_of_lengths(&self, accounted: impl Fn(u32) -> u32) -> (u128, u128) {
-        let Some((min, max)) = self.packet.range() else { return (0, 1) };
-        let sum = (min..=max).map(|len| u128::from(accounted(len))).sum();
-        (sum, u128::from(max - min) + 1)
+    /// Shortest and longest packet that the source sends, in bytes; `None` where a length does not fit 32 bits.
+    #[must_use]
+    pub fn lengths(&self) -> Option<(u32, u32)> {
+        match &self.model {
+            Model::Mpeg(mpeg) => mpeg.range(&self.packet),
+            Model::Dar1(_) => Some((1, self.packet.range()?.1)),
+            Model::Trace(trace) => Some(trace.range()),
+            _ => self.packet.range(),
+        }
     }
 
     /// The mean rate that the source asks of a link while it is active, in bit/s rounded to the nearest; `None` is
     /// unlimited. `accounted` is what the link counts for a frame of a length, both in bytes.
     #[must_use]
     pub fn mean_rate(&self, accounted: impl Fn(u32) -> u32) -> Option<u64> {
-        let (packets, seconds) = self.packets_per_seconds()?;
-        let (bytes, lengths) = self.sum_of_lengths(accounted);
-        // At most 10^12 * 2^20 packets of 8 * 2^20 * 2^20 bits for a source that was validated.
-        let (bits, parts) = (packets.saturating_mul(8 * bytes), seconds * lengths);
-        Some(u64::try_from(bits.saturating_add(parts / 2) / parts.max(1)).unwrap_or(u64::MAX))
+        let bytes_per_second = match &self.model {
+            Model::Greedy => return None,
+            Model::Mpeg(mpeg) => mpeg.bytes_per_second(&self.packet, accounted),
+            Model::Dar1(dar1) => dar1.bytes_per_second(&self.packet, accounted),
+            Model::Trace(trace) => trace.bytes_per_second(accounted),
+            Model::OnOff { on, off, .. } => {
+                let (on, off) = (on.mean().0 as f64, off.0 as f64);
+                self.packets_per_second()? * on / (on + off) * self.packet.mean_accounted(accounted)
+            }
+            _ => self.packets_per_second()? * self.packet.mean_accounted(accounted),
+        };
+        Some(libm::round(bytes_per_second * 8.0) as u64)
     }
 
     /// The intervals in which the source is active in a run that lasts until `end`: cut there, and the whole run when the
@@ -216,6 +123,7 @@ impl SourceSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlink_core::Rate;
 
     fn rate(bps: u64) -> Rate {
         Rate::from_bps(bps).unwrap()
@@ -240,20 +148,20 @@ mod tests {
         let too_long = SourceError::PacketTooLong { len: 1 << 32, limit: MAX_PACKET };
         assert_eq!(validate(Model::Greedy, uniform(1, u32::MAX, u32::MAX)), too_long);
         let fixed = PacketSize::Fixed(100);
-        assert_eq!(validate(Model::CbrPackets { per_1000_s: 0 }, fixed), SourceError::NoPackets);
+        assert_eq!(validate(Model::cbr_packets(0), fixed.clone()), SourceError::NoPackets);
         let too_many =
-            SourceError::TooManyPackets { packets_per_second: 18_446_744_073_709_551, limit: MAX_PACKETS_PER_SECOND };
-        assert_eq!(validate(Model::PoissonPackets { per_1000_s: u64::MAX }, fixed), too_many);
+            SourceError::TooManyPackets { packets_per_second: 18_446_744_073_709_552, limit: MAX_PACKETS_PER_SECOND };
+        assert_eq!(validate(Model::poisson_packets(u64::MAX), fixed.clone()), too_many);
         let too_many =
             SourceError::TooManyPackets { packets_per_second: 125_000_000_000, limit: MAX_PACKETS_PER_SECOND };
-        assert_eq!(validate(Model::CbrRate(Rate::MAX), PacketSize::Fixed(1)), too_many);
+        assert_eq!(validate(Model::cbr(Rate::MAX), PacketSize::Fixed(1)), too_many);
         let interval = |start, end| Interval { start: Nanos(start), end: Nanos(end) };
         for (active, wrong) in [
             (vec![interval(5, 5)], interval(5, 5)),
             (vec![interval(0, 5), interval(4, 6)], interval(4, 6)),
             (vec![interval(7, 9), interval(1, 2)], interval(1, 2)),
         ] {
-            let spec = SourceSpec { active, ..spec(Model::Greedy, fixed) };
+            let spec = SourceSpec { active, ..spec(Model::Greedy, fixed.clone()) };
             assert_eq!(spec.validate(), Err(SourceError::Interval { interval: wrong }));
         }
         let spec = SourceSpec { active: vec![interval(0, 5), interval(5, 6)], ..spec(Model::Greedy, fixed) };
@@ -263,15 +171,15 @@ mod tests {
     #[test]
     fn the_mean_rate_counts_what_the_link_accounts_for_each_packet() {
         let plain = |len| len;
-        let cbr = spec(Model::CbrRate(rate(1_000_000)), uniform(40, 700, 40));
+        let cbr = spec(Model::cbr(rate(1_000_000)), uniform(40, 700, 40));
         assert_eq!(cbr.mean_rate(plain), Some(1_000_000));
         // A mean packet of 410 B becomes one of 451 B.
         assert_eq!(cbr.mean_rate(|len| len + 41), Some(1_100_000));
-        let poisson = spec(Model::PoissonPackets { per_1000_s: 15_000 }, uniform(40, 700, 40));
+        let poisson = spec(Model::poisson_packets(15_000), uniform(40, 700, 40));
         assert_eq!(poisson.mean_rate(plain), Some(15 * 410 * 8));
         assert_eq!(spec(Model::Greedy, PacketSize::Fixed(1000)).mean_rate(plain), None);
         // A cell of 53 bytes for each started 48.
-        let cells = spec(Model::CbrPackets { per_1000_s: 1000 }, uniform(48, 49, 0));
+        let cells = spec(Model::cbr_packets(1000), uniform(48, 49, 0));
         assert_eq!(cells.mean_rate(|len| len.div_ceil(48) * 53), Some((53 + 106) * 8 / 2));
     }
 

@@ -283,7 +283,7 @@ fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str)
     let receiver = Receiver::open(ReceiverConfig::new(to))?;
     let source = SourceSpec {
         class: ClassId(1),
-        model: Model::CbrPackets { per_1000_s: DELAY_PPS * 1000 },
+        model: Model::cbr_packets(DELAY_PPS * 1000),
         packet: PacketSize::Fixed(length),
         active: Vec::new(),
     };

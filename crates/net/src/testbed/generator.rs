@@ -451,7 +451,7 @@ impl Generator {
 fn offered(mut sources: Vec<SourceSpec>, greedy_rate: Rate) -> Vec<SourceSpec> {
     for source in &mut sources {
         if source.model == Model::Greedy {
-            source.model = Model::CbrRate(greedy_rate);
+            source.model = Model::cbr(greedy_rate);
         }
     }
     sources

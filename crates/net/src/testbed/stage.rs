@@ -316,9 +316,13 @@ fn offered(plan: &DemoPlan, link: Rate) -> Vec<SourceSpec> {
         let share = link.bps() * GREEDY_PERCENT / 100 / greedy.len().max(1) as u64;
         let ideal = greedy.iter().map(|source| plan.ideal_bps(index, source.class)).fold(0.0, f64::max);
         let bps = share.max((ideal * IDEAL_PERCENT / 100.0) as u64).min(link.bps() * ONE_GREEDY_PERCENT / 100);
-        let model = Model::CbrRate(Rate::from_bps(bps.max(1)).unwrap_or(Rate::MAX));
+        let model = Model::cbr(Rate::from_bps(bps.max(1)).unwrap_or(Rate::MAX));
         let active = vec![Interval { start: phase.start, end: phase.end }];
-        sources.extend(greedy.into_iter().map(|source| SourceSpec { model, active: active.clone(), ..source.clone() }));
+        sources.extend(greedy.into_iter().map(|source| SourceSpec {
+            model: model.clone(),
+            active: active.clone(),
+            ..source.clone()
+        }));
     }
     sources
 }
@@ -411,7 +415,7 @@ mod tests {
     use super::*;
     use crate::demo::PlanPhase;
     use fairlink_core::{ClassConfig, LinkConfig};
-    use fairlink_traffic::PacketSize;
+    use fairlink_traffic::{Pace, PacketSize};
 
     #[test]
     fn queues_are_shortened_and_nothing_else_is_changed() {
@@ -443,7 +447,7 @@ mod tests {
             packet: PacketSize::Fixed(1000),
             active: vec![Interval { start: Nanos::from_secs(seconds.start), end: Nanos::from_secs(seconds.end) }],
         };
-        let cbr = source(8, Model::CbrRate(Rate::from_bps(5).unwrap()), 0..3);
+        let cbr = source(8, Model::cbr(Rate::from_bps(5).unwrap()), 0..3);
         let mut sources: Vec<SourceSpec> = (2..=5).map(|class| source(class, Model::Greedy, 0..1)).collect();
         sources.extend([source(1, Model::Greedy, 0..3), cbr.clone(), source(7, Model::Greedy, 2..3)]);
         // One that is always there.
@@ -462,7 +466,9 @@ mod tests {
         let seen: Vec<(u64, u32, u64)> = all[1..]
             .iter()
             .map(|source| match source.model {
-                Model::CbrRate(rate) => (source.active[0].start.0 / second.0, source.class.0, rate.bps() / 1_000_000),
+                Model::Cbr { pace: Pace::Rate(rate), .. } => {
+                    (source.active[0].start.0 / second.0, source.class.0, rate.bps() / 1_000_000)
+                }
                 _ => panic!("{source:?}"),
             })
             .collect();
@@ -473,6 +479,6 @@ mod tests {
         let mut plan = plan;
         plan.sources.extend((0..95).map(|_| source(6, Model::Greedy, 0..1)));
         let first = &offered(&plan, link)[1];
-        assert_eq!(first.model, Model::CbrRate(Rate::from_bps(60_000_000).unwrap()));
+        assert_eq!(first.model, Model::cbr(Rate::from_bps(60_000_000).unwrap()));
     }
 }

@@ -46,7 +46,12 @@ pub(crate) fn generator(
         names: Default::default(),
         sources: sources
             .iter()
-            .map(|&(class, model, packet, _)| SourceSpec { class: ClassId(class), model, packet, active: Vec::new() })
+            .map(|(class, model, packet, _)| SourceSpec {
+                class: ClassId(*class),
+                model: model.clone(),
+                packet: packet.clone(),
+                active: Vec::new(),
+            })
             .collect(),
         seed: 1,
         greedy_rate: rate(greedy_bps),

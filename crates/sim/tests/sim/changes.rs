@@ -160,8 +160,8 @@ fn nothing_is_lost_and_no_class_is_reordered_whatever_changes() {
         let mut random = Random(ChaCha8Rng::seed_from_u64(seed));
         let mut scenario = random_changes(&mut random, 5, 60, |random| match random.pick(0, 2) {
             0 => Model::Greedy,
-            1 => Model::CbrRate(rate(random.pick(500_000, 6_000_000))),
-            _ => Model::PoissonRate(rate(random.pick(500_000, 6_000_000))),
+            1 => Model::cbr(rate(random.pick(500_000, 6_000_000))),
+            _ => Model::poisson(rate(random.pick(500_000, 6_000_000))),
         });
         for change in &mut scenario.changes {
             let other = &SCHEDULERS[random.pick(0, SCHEDULERS.len() as u64 - 1) as usize];
@@ -230,7 +230,7 @@ fn a_change_to_the_same_link_changes_no_account() {
     };
     let (tree, _) = tree(10, &[(1, 0, class(4)), (2, 1, class(1)), (3, 1, class(3)), (4, 0, class(6))]);
     // Together 24 Mbit/s of 10 for 400 ms, and all of it is gone before the end.
-    let burst = |number| source(number, Model::CbrRate(rate(8_000_000)), 1000, &[(0, 400)]);
+    let burst = |number| source(number, Model::cbr(rate(8_000_000)), 1000, &[(0, 400)]);
     let plain = scenario(tree.clone(), vec![burst(2), burst(3), burst(4)], Nanos::from_secs(2));
     let changed = Scenario { changes: vec![same(150, &tree), same(300, &tree)], ..plain.clone() };
     let account = |run: &Run| -> Vec<_> {

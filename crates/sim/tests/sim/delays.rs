@@ -39,7 +39,7 @@ fn random_case(seed: u64, info: &SchedulerInfo, curves: bool) -> (Hierarchy, Vec
         tree.add(ClassId::ROOT, config).unwrap();
         let class = ClassId(index as u32 + 1);
         let (model, packet) = if constant {
-            (Model::CbrRate(rate(share * 9 / 10)), PacketSize::Fixed(len))
+            (Model::cbr(rate(share * 9 / 10)), PacketSize::Fixed(len))
         } else {
             (Model::Greedy, PacketSize::Fixed(1500))
         };

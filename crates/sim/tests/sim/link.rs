@@ -26,7 +26,7 @@ fn the_mean_delay_of_fifo_under_poisson_arrivals_is_pollaczek_khinchines() {
         let mean_bits = f64::from(min + max) * 4.0;
         let per_1000_s = (0.7 * 100e6 / mean_bits * 1000.0) as u64;
         let packet = PacketSize::Uniform { min, max, header: 0 };
-        let poisson = SourceSpec { packet, ..source(1, Model::PoissonPackets { per_1000_s }, 1, &[]) };
+        let poisson = SourceSpec { packet, ..source(1, Model::poisson_packets(per_1000_s), 1, &[]) };
         let seconds = 1_000_000_000 / per_1000_s;
         let mut tree = Hierarchy::builder(LinkConfig::new(rate(100_000_000)));
         let limits = QueueLimits { packets: 10_000, bytes: u32::MAX };
@@ -64,8 +64,8 @@ fn a_greedy_source_keeps_the_link_busy_without_a_gap() {
 #[test]
 fn delays_are_from_arrival_to_the_last_bit() {
     // 1000 B take 1 ms. Class 1 sends a packet at 0, 10, 20 .. 90 ms, class 2 at the same instants, after class 1.
-    let every_10_ms = Model::CbrPackets { per_1000_s: 100_000 };
-    let sources = vec![source(1, every_10_ms, 1000, &[]), source(2, every_10_ms, 500, &[(0, 50)])];
+    let every_10_ms = Model::cbr_packets(100_000);
+    let sources = vec![source(1, every_10_ms.clone(), 1000, &[]), source(2, every_10_ms, 500, &[(0, 50)])];
     let run = run(&scenario(flat(8, &[1, 1]), sources, Nanos::from_millis(100)), "fifo").unwrap();
     let delay = |class: usize| {
         let delay = run.classes[class].delay_s;
@@ -82,8 +82,8 @@ fn delays_are_from_arrival_to_the_last_bit() {
 
 #[test]
 fn every_packet_counts_with_what_the_link_adds() {
-    let every_10_ms = Model::CbrPackets { per_1000_s: 100_000 };
-    let sources = vec![source(1, every_10_ms, 1000, &[]), source(2, Model::Greedy, 64, &[])];
+    let every_10_ms = Model::cbr_packets(100_000);
+    let sources = vec![source(1, every_10_ms.clone(), 1000, &[]), source(2, Model::Greedy, 64, &[])];
     let mut scenario = scenario(flat(8, &[1, 1]), sources, Nanos::from_millis(100));
     scenario.overhead = Overhead::ETHERNET;
     let run = run(&scenario, "hls").unwrap();
@@ -110,8 +110,8 @@ fn mixed() -> Scenario {
     let uniform = PacketSize::Uniform { min: 40, max: 1400, header: 40 };
     let sources = vec![
         source(1, Model::Greedy, 1000, &[(0, 500)]),
-        SourceSpec { packet: uniform, ..source(2, Model::PoissonRate(rate(3_000_000)), 1, &[]) },
-        source(3, Model::CbrRate(rate(4_000_000)), 300, &[(100, 900)]),
+        SourceSpec { packet: uniform.clone(), ..source(2, Model::poisson(rate(3_000_000)), 1, &[]) },
+        source(3, Model::cbr(rate(4_000_000)), 300, &[(100, 900)]),
         SourceSpec { packet: uniform, ..source(3, Model::Greedy, 1, &[(700, 1000)]) },
     ];
     scenario(flat(10, &[3, 2, 1]), sources, Nanos::from_secs(1))
@@ -212,12 +212,12 @@ fn drops_are_counted_by_reason_and_add_up() {
         let limits = QueueLimits { packets, bytes };
         tree.add(ClassId::ROOT, ClassConfig { limits, ..weighted(1) }).unwrap();
     }
-    let twice = Model::CbrRate(rate(16_000_000));
+    let twice = Model::cbr(rate(16_000_000));
     let sources = vec![
         source(1, twice, 1000, &[]),
         source(2, Model::Greedy, 1000, &[]),
-        source(2, Model::CbrPackets { per_1000_s: 10_000 }, 501, &[]),
-        source(3, Model::CbrPackets { per_1000_s: 20_000 }, 1001, &[]),
+        source(2, Model::cbr_packets(10_000), 501, &[]),
+        source(3, Model::cbr_packets(20_000), 1001, &[]),
     ];
     let scenario = scenario(tree.build().unwrap(), sources, Nanos::from_secs(1));
     for info in SCHEDULERS {
@@ -249,7 +249,7 @@ fn a_greedy_source_that_was_refused_comes_back() {
     tree.add(ClassId::ROOT, weighted(1)).unwrap();
     tree.add(ClassId::ROOT, weighted(1)).unwrap();
     let sources =
-        vec![source(1, Model::CbrRate(rate(9_000_000)), 1000, &[]), source(2, Model::Greedy, 1000, &[(500, 1000)])];
+        vec![source(1, Model::cbr(rate(9_000_000)), 1000, &[]), source(2, Model::Greedy, 1000, &[(500, 1000)])];
     let scenario = scenario(tree.build().unwrap(), sources, Nanos::from_secs(1));
     for info in SCHEDULERS {
         let run = run(&scenario, info.name).unwrap();
@@ -398,8 +398,8 @@ fn a_greedy_source_goes_on_when_all_its_packets_are_dropped() {
 fn shared_class(queue: QueueKind, ecn: bool) -> Run {
     let mut tree = Hierarchy::builder(LinkConfig::new(rate(1_000_000)));
     tree.add(ClassId::ROOT, ClassConfig { queue, ecn, ..ClassConfig::default() }).unwrap();
-    let heavy = source(1, Model::CbrRate(rate(1_050_000)), 1000, &[]);
-    let light = source(1, Model::CbrRate(rate(8_000)), 100, &[]);
+    let heavy = source(1, Model::cbr(rate(1_050_000)), 1000, &[]);
+    let light = source(1, Model::cbr(rate(8_000)), 100, &[]);
     run(&scenario(tree.build().unwrap(), vec![heavy, light], Nanos::from_secs(30)), "hls").unwrap()
 }
 

@@ -35,7 +35,7 @@ fn slots_of_2001() -> Links {
     eth0.add(top, class(10)).unwrap();
     let mut eth1 = Hierarchy::builder(link);
     eth1.add(ClassId::ROOT, class(30)).unwrap();
-    let cbr = |at, kilobytes, active: &[(u64, u64)]| source(at, Model::CbrRate(rate(kbps(kilobytes))), 500, active);
+    let cbr = |at, kilobytes, active: &[(u64, u64)]| source(at, Model::cbr(rate(kbps(kilobytes))), 500, active);
     let duration = Nanos::from_secs(14);
     let first = vec![cbr(2, 90, &[(0, 9_000)]), cbr(3, 50, &[(4_000, 14_000)])];
     let further = vec![cbr(1, 70, &[(2_000, 14_000)])];
@@ -120,7 +120,7 @@ fn every_run_starts_with_pools_that_nobody_has_used() {
 fn links_without_a_pool_run_as_each_would_alone() {
     let shared = |seed| {
         let mut first = scenario(flat(1, &[1, 3]), vec![source(1, Model::Greedy, 700, &[])], Nanos::from_secs(2));
-        let poisson = |class| source(class, Model::PoissonRate(rate(400_000)), 300, &[]);
+        let poisson = |class| source(class, Model::poisson(rate(400_000)), 300, &[]);
         let second = scenario(flat(2, &[1, 1]), vec![poisson(1), poisson(2)], Nanos::from_secs(1));
         first.sources.push(poisson(2));
         first.seed = seed;

@@ -86,8 +86,8 @@ fn random_demand(random: &mut Random, tree: &Hierarchy, duration: Nanos) -> Vec<
                 let end = random.pick(start + 1, duration.0);
                 (Model::Greedy, vec![Interval { start: Nanos(start), end: Nanos(end) }])
             }
-            6 => (Model::CbrRate(rate(slow)), Vec::new()),
-            7 => (Model::PoissonRate(rate(slow)), Vec::new()),
+            6 => (Model::cbr(rate(slow)), Vec::new()),
+            7 => (Model::poisson(rate(slow)), Vec::new()),
             _ => continue,
         };
         sources.push(SourceSpec { class, model, packet: random_packet(random), active });

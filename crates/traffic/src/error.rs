@@ -1,0 +1,137 @@
+//! Why a source cannot run.
+
+use crate::interval::Interval;
+
+/// Why a source cannot run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SourceError {
+    /// A packet of no bytes.
+    #[error("a packet of 0 B; the shortest packet has 1 B")]
+    EmptyPacket,
+    /// A packet longer than any link carries.
+    #[error("a packet of {len} B; the longest packet has {limit} B")]
+    PacketTooLong {
+        /// The longest packet asked for, in bytes.
+        len: u64,
+        /// The longest packet taken, in bytes.
+        limit: u32,
+    },
+    /// A range whose smallest value is above its largest.
+    #[error("packets of {min} B to {max} B: the shortest is longer than the longest")]
+    EmptyRange {
+        /// The shortest asked for, in bytes.
+        min: u32,
+        /// The longest asked for, in bytes.
+        max: u32,
+    },
+    /// No packets at all.
+    #[error("0 packets per second; leave the source out instead")]
+    NoPackets,
+    /// More packets than [`MAX_PACKETS_PER_SECOND`](crate::MAX_PACKETS_PER_SECOND).
+    #[error("{packets_per_second} packets per second; the limit is {limit}")]
+    TooManyPackets {
+        /// Asked for, rounded down.
+        packets_per_second: u64,
+        /// [`MAX_PACKETS_PER_SECOND`](crate::MAX_PACKETS_PER_SECOND).
+        limit: u64,
+    },
+    /// No lengths of packets, or more than [`MAX_MIX`](crate::MAX_MIX).
+    #[error("{count} lengths of packets; there can be 1 to {limit}")]
+    Lengths {
+        /// How many there are.
+        count: usize,
+        /// [`MAX_MIX`](crate::MAX_MIX).
+        limit: usize,
+    },
+    /// A length that is never drawn.
+    #[error("a length of weight 0; leave it out")]
+    NoWeight,
+    /// An exponential mean that no distribution between its limits has.
+    #[error("an exponential mean of {mean} B; between its limits it can have {least} to {most} B")]
+    Mean {
+        /// The mean asked for, in bytes.
+        mean: u32,
+        /// The least possible, in bytes.
+        least: u32,
+        /// The largest possible, in bytes.
+        most: u32,
+    },
+    /// A lognormal distribution that lies outside its limits.
+    #[error(
+        "lognormal lengths of {mean} B with a deviation of {deviation} B hardly ever lie between {min} and {max} B"
+    )]
+    HardlyInside {
+        /// Mean, in bytes.
+        mean: u32,
+        /// Standard deviation, in bytes.
+        deviation: u32,
+        /// Shortest, in bytes.
+        min: u32,
+        /// Longest, in bytes.
+        max: u32,
+    },
+    /// A number outside its range.
+    #[error("{what} of {value}; it must be {must}")]
+    Parameter {
+        /// What it is.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+        /// What is possible.
+        must: &'static str,
+    },
+    /// A model without states, or with more than [`MAX_STATES`](crate::MAX_STATES).
+    #[error("{count} states; there can be 1 to {limit}")]
+    States {
+        /// How many there are.
+        count: usize,
+        /// [`MAX_STATES`](crate::MAX_STATES).
+        limit: usize,
+    },
+    /// Weights of next states that are not one for each state, or all zero.
+    #[error("state {state}: {count} weights of next states; write one for each of the {states}, not all zero")]
+    NextStates {
+        /// The state, from 0.
+        state: usize,
+        /// How many weights it has.
+        count: usize,
+        /// How many states there are.
+        states: usize,
+    },
+    /// A group of pictures that has none, or more than [`MAX_PICTURES`](crate::MAX_PICTURES).
+    #[error("a group of {count} pictures; there can be 1 to {limit}")]
+    Pictures {
+        /// How many there are.
+        count: usize,
+        /// [`MAX_PICTURES`](crate::MAX_PICTURES).
+        limit: usize,
+    },
+    /// A variance that no negative binomial distribution has.
+    #[error(
+        "a variance of {variance} packets^2 at a mean of {mean} packets a frame; that of a negative binomial distribution is \
+         above its mean: write shorter packets, a larger deviation_to_mean, or marginal = \"gamma\""
+    )]
+    Variance {
+        /// Mean number of packets of a frame.
+        mean: f64,
+        /// Variance of that number.
+        variance: f64,
+    },
+    /// Frames of more packets than [`MAX_FRAME_PACKETS`](crate::MAX_FRAME_PACKETS).
+    #[error("frames of up to {packets} packets; the limit is {limit}: write longer packets")]
+    FramePackets {
+        /// Packets of the longest frame.
+        packets: u64,
+        /// [`MAX_FRAME_PACKETS`](crate::MAX_FRAME_PACKETS).
+        limit: u32,
+    },
+    /// A trace without packets.
+    #[error("a trace without packets")]
+    EmptyTrace,
+    /// An interval that ends before it starts, or starts before the one before it has ended.
+    #[error("active from {} to {}: intervals must be in order, disjoint and not empty", .interval.start, .interval.end)]
+    Interval {
+        /// The interval.
+        interval: Interval,
+    },
+}

@@ -1,0 +1,185 @@
+//! When packets arrive: a file for each model.
+//!
+//! Each file has the model's parameters, which are plain data, and what runs it, a `Process`: it draws its times and lengths from
+//! random numbers that are handed in, and knows nothing of intervals of activity, shapers, or other sources.
+
+mod dar1;
+mod even;
+mod mmpp;
+mod mpeg;
+mod on_off;
+mod pace;
+mod poisson;
+mod trace;
+mod uneven;
+
+use fairlink_core::{Nanos, Rate};
+
+pub use self::dar1::{Dar1, MAX_FRAME_PACKETS, Marginal};
+pub use self::even::MAX_BURST;
+pub use self::mmpp::{MAX_STATES, MmppState};
+pub use self::mpeg::{MAX_PICTURES, Mpeg, Picture};
+pub use self::on_off::OnTime;
+pub use self::pace::Pace;
+pub use self::trace::Trace;
+
+use self::dar1::Dar1Frames;
+use self::even::Even;
+use self::mmpp::Mmpp;
+pub(crate) use self::mmpp::packets_per_second;
+use self::mpeg::Pictures;
+use self::on_off::OnOff;
+use self::pace::Gap;
+use self::poisson::Poisson;
+use self::trace::Replay;
+use self::uneven::Uneven;
+use crate::error::SourceError;
+use crate::length::{Lengths, PacketSize};
+use crate::random::Random;
+
+/// A packet's arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When.
+    pub at: Nanos,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+/// When packets arrive.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// Always has another packet: the class stays backlogged while the source is active.
+    Greedy,
+    /// Packets at this mean rate, by a clock of their own, whatever becomes of them: meant to be above what the class gets.
+    /// The time after each is between half and one and a half of what it takes at the rate, at random, so that sources of one
+    /// rate do not march in step.
+    Saturating(Rate),
+    /// Evenly spaced packets, or evenly spaced bursts.
+    Cbr {
+        /// How fast.
+        pace: Pace,
+        /// Packets that arrive together, back to back; 1 is usual.
+        burst: u32,
+    },
+    /// Poisson arrivals: exponentially distributed times between packets.
+    Poisson(Pace),
+    /// Evenly spaced packets in random on times, and nothing in exponentially distributed off times.
+    OnOff {
+        /// How fast while on.
+        pace: Pace,
+        /// How long it is on.
+        on: OnTime,
+        /// Mean off time.
+        off: Nanos,
+    },
+    /// A Poisson process whose rate depends on a state that changes at random (MMPP).
+    Mmpp(Vec<MmppState>),
+    /// Pictures of MPEG video.
+    Mpeg(Mpeg),
+    /// Frames of video conferences, whose lengths are a discrete autoregressive process of the first order (DAR(1)).
+    Dar1(Dar1),
+    /// The packets of a capture or a trace file.
+    Trace(Trace),
+}
+
+impl Model {
+    /// Evenly spaced packets at this `rate`.
+    #[must_use]
+    pub const fn cbr(rate: Rate) -> Self {
+        Self::Cbr { pace: Pace::Rate(rate), burst: 1 }
+    }
+
+    /// Evenly spaced packets, this many in 1000 s.
+    #[must_use]
+    pub const fn cbr_packets(per_1000_s: u64) -> Self {
+        Self::Cbr { pace: Pace::Packets { per_1000_s }, burst: 1 }
+    }
+
+    /// Poisson arrivals of this mean `rate`.
+    #[must_use]
+    pub const fn poisson(rate: Rate) -> Self {
+        Self::Poisson(Pace::Rate(rate))
+    }
+
+    /// Poisson arrivals, this many in 1000 s on average.
+    #[must_use]
+    pub const fn poisson_packets(per_1000_s: u64) -> Self {
+        Self::Poisson(Pace::Packets { per_1000_s })
+    }
+}
+
+/// What says when the packets of a source arrive.
+trait Process {
+    /// The source becomes active at `start`.
+    fn start(&mut self, start: Nanos, random: &mut Random);
+
+    /// The next packet, not before the one before it; `None` when there is none any more.
+    fn next(&mut self, random: &mut Random) -> Option<Arrival>;
+}
+
+/// A running model.
+#[derive(Clone, Debug)]
+pub(crate) enum Running {
+    /// Has no times of its own.
+    Greedy(Lengths),
+    Even(Even),
+    Uneven(Uneven),
+    Poisson(Poisson),
+    OnOff(Box<OnOff>),
+    Mmpp(Box<Mmpp>),
+    Pictures(Box<Pictures>),
+    Dar1(Box<Dar1Frames>),
+    Replay(Replay),
+}
+
+impl Running {
+    /// Runs `model` with packets of these lengths, which were checked.
+    pub(crate) fn new(model: &Model, packet: &PacketSize) -> Result<Self, SourceError> {
+        let lengths = Lengths::new(packet)?;
+        Ok(match model {
+            Model::Greedy => Self::Greedy(lengths),
+            Model::Saturating(rate) => Self::Uneven(Uneven::new(*rate, lengths)),
+            Model::Cbr { pace, burst } => Self::Even(Even::new(*pace, *burst, lengths)?),
+            Model::Poisson(pace) => Self::Poisson(Poisson::new(*pace, packet, lengths)),
+            Model::OnOff { pace, on, off } => Self::OnOff(Box::new(OnOff::new(*pace, *on, *off, packet, lengths)?)),
+            Model::Mmpp(states) => Self::Mmpp(Box::new(Mmpp::new(states, lengths)?)),
+            Model::Mpeg(mpeg) => Self::Pictures(Box::new(Pictures::new(mpeg, packet)?)),
+            Model::Dar1(dar1) => Self::Dar1(Box::new(Dar1Frames::new(dar1, packet)?)),
+            Model::Trace(trace) => Self::Replay(Replay::new(trace)),
+        })
+    }
+
+    /// The source becomes active at `start`.
+    pub(crate) fn start(&mut self, start: Nanos, random: &mut Random) {
+        match self {
+            Self::Greedy(_) => {}
+            Self::Even(process) => process.start(start, random),
+            Self::Uneven(process) => process.start(start, random),
+            Self::Poisson(process) => process.start(start, random),
+            Self::OnOff(process) => process.start(start, random),
+            Self::Mmpp(process) => process.start(start, random),
+            Self::Pictures(process) => process.start(start, random),
+            Self::Dar1(process) => process.start(start, random),
+            Self::Replay(process) => process.start(start, random),
+        }
+    }
+
+    /// The next packet; `None` where there is none any more, or never is by itself.
+    pub(crate) fn next(&mut self, random: &mut Random) -> Option<Arrival> {
+        match self {
+            Self::Greedy(_) => None,
+            Self::Even(process) => process.next(random),
+            Self::Uneven(process) => process.next(random),
+            Self::Poisson(process) => process.next(random),
+            Self::OnOff(process) => process.next(random),
+            Self::Mmpp(process) => process.next(random),
+            Self::Pictures(process) => process.next(random),
+            Self::Dar1(process) => process.next(random),
+            Self::Replay(process) => process.next(random),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
