@@ -11,25 +11,45 @@
 pub(crate) mod export;
 mod filter;
 pub(crate) mod import;
+mod kernel;
 mod options;
 mod read;
 mod setup;
 #[cfg(test)]
 mod tests;
-mod toml_text;
+pub(crate) mod toml_text;
 mod units;
 mod words;
 
 pub use export::{Exported, export};
-pub use import::{ImportOptions, Imported, import, import_file};
+pub use import::{ImportOptions, Imported};
 
-/// Default of HTB's `r2q`: a class's quantum is its rate in bytes per second divided by it.
-pub(crate) const R2Q: u64 = 10;
-/// Smallest quantum that the kernel chooses itself, in bytes.
-pub(crate) const MIN_QUANTUM: u64 = 1_000;
-/// Largest quantum that the kernel chooses itself, in bytes.
-pub(crate) const MAX_QUANTUM: u64 = 200_000;
-/// HTB and its filters count a frame with its Ethernet header, so that the usual mtu is this, in bytes.
-pub(crate) const FRAME: u32 = 1514;
-/// HTB has priorities 0 to 7.
-pub(crate) const MAX_PRIORITY: u64 = 7;
+use std::path::Path;
+
+use miette::NamedSource;
+
+use crate::link::{LinkFile, ReadOptions};
+use crate::problem::{Problems, Source};
+use crate::reader;
+
+/// Reads a file of tc commands.
+///
+/// # Errors
+/// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that was made.
+pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Imported, Problems> {
+    sound(&reader::open(path.as_ref())?, options)
+}
+
+/// Reads a text of tc commands; `name` is what errors call it.
+///
+/// # Errors
+/// As [`import_file`].
+pub fn import(name: &str, text: impl Into<String>, options: &ImportOptions) -> Result<Imported, Problems> {
+    sound(&Source::new(NamedSource::new(name, text.into())), options)
+}
+
+fn sound(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
+    let made = import::read(source, options)?;
+    LinkFile::parse(&made.name, made.text.clone(), &ReadOptions::default())?;
+    Ok(made)
+}

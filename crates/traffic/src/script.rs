@@ -26,6 +26,7 @@ use crate::spec::MAX_PACKETS_PER_SECOND;
 
 /// Largest number of a flow.
 pub const MAX_FLOW: u32 = 65_535;
+const COMMANDS: [&str; 5] = ["P", "S", "R", "i", "X"];
 /// Most errors of a script that are kept.
 const MAX_ERRORS: usize = 20;
 /// Longest name of an interface, in bytes: Linux's `IFNAMSIZ` less its final zero.
@@ -210,6 +211,15 @@ impl Script {
         reader.finish()
     }
 
+    /// Whether a text is meant as a script: its first line that says something begins with a time and one of the commands.
+    #[must_use]
+    pub fn is_one(text: &str) -> bool {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        let first = lines.map(|line| words(line, 0)).find(|words| !words.is_empty()).unwrap_or_default();
+        let is_time = |word: &Word<'_>| word.0.bytes().all(|byte| byte.is_ascii_digit());
+        first.first().is_some_and(is_time) && first.get(1).is_some_and(|(word, _)| COMMANDS.contains(word))
+    }
+
     /// The names of its interfaces, each once, in the order of the flows.
     #[must_use]
     pub fn interfaces(&self) -> Vec<&str> {
@@ -282,7 +292,7 @@ impl Reader {
             self.error(&whole, Kind::BehindEnd { end_line });
             return None;
         }
-        let known = |word: &str| ["P", "S", "R", "i", "X"].contains(&word);
+        let known = |word: &str| COMMANDS.contains(&word);
         if let Some((word, at)) = words.get(1).filter(|(word, _)| !known(word)) {
             self.error(at, Kind::UnknownCommand { word: (*word).to_owned() });
             return None;

@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::anyhow;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::problem::ProblemKind;
-use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
-use fairlink_core::{Leniency, Nanos, ReconfigureError, SchedulerInfo};
+use fairlink_config::{LinkFile, PoolSpec, Problem, Problems, ReadOptions, Scenario};
+use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError, SchedulerInfo};
 use fairlink_lab::figures::rates::{self, PlotError};
 use fairlink_lab::measure::{SETTLE, TOLERANCE, WINDOW};
 use fairlink_lab::rate_unit::RateUnit;
 use fairlink_lab::report::{self, Style};
 use fairlink_sim::{Change, LinkPool, Links, Observer, Options, Report, SimError, compare_links};
+use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::args::rate;
 use crate::failure::Failure;
 use crate::link::{concerns_frames, share_warning, warn};
 use crate::out::{Out, make_directory, note};
@@ -26,8 +28,14 @@ use crate::{human, interrupt};
 /// What to simulate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file.
+    /// The scenario file, or a script of the HTB text's generator together with --link.
     scenario: PathBuf,
+    /// The link of a script: a link file, or a file of tc commands that ends with .tc. It runs as long as the script.
+    #[arg(long, value_name = "FILE")]
+    link: Option<PathBuf>,
+    /// Rate of the links of a file of tc commands, which need not say it.
+    #[arg(long, value_name = "RATE", value_parser = rate, requires = "link")]
+    link_rate: Option<Rate>,
     /// Simulate this scheduler instead of the link file's own. Several of them run on the same arrivals, and what one of them
     /// cannot honour becomes a note.
     #[arg(long = "scheduler", value_name = "NAME")]
@@ -49,7 +57,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let leniency = if args.lenient || args.schedulers.len() > 1 { Leniency::Ignore } else { Leniency::Refuse };
     let options = ReadOptions { leniency, scheduler: args.schedulers.first().map(String::as_str) };
-    let mut file = Scenario::read(&args.scenario, &options)?;
+    let mut file = match &args.link {
+        None => Scenario::read(&args.scenario, &options).map_err(|problems| explain_script(args, problems))?,
+        Some(link) => {
+            let (file, notes) = Scenario::of_script(&args.scenario, link, args.link_rate, &options)?;
+            warn(notes);
+            file
+        }
+    };
     warn(std::mem::take(&mut file.warnings));
     warn(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
     warn(share_warning(&file.link)?);
@@ -126,6 +141,16 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         only(name, &file.names, &mut report)?;
     }
     if out.json { out.document(&report) } else { text(report, &args.rows, out) }
+}
+
+/// A script alone is not TOML, and needs a link.
+fn explain_script(args: &Args, problems: Problems) -> Failure {
+    match std::fs::read_to_string(&args.scenario) {
+        Ok(text) if Script::is_one(&text) => {
+            Failure::wrong(format!("{}: this is a script; name its link: --link FILE", args.scenario.display()))
+        }
+        _ => problems.into(),
+    }
 }
 
 /// Leaves one class in the report, and the whole link in its phases.

@@ -42,7 +42,7 @@ const MODELS: [(&str, Kind, &[&str]); 10] = [
 ];
 const COMMON: [&str; 5] = ["class", "link", "model", "packet", "active"];
 /// Models of the format that cannot be run here.
-const OTHER_MODELS: [&str; 4] = ["trace", "script", "request_response", "tcp"];
+const OTHER_MODELS: [&str; 3] = ["trace", "request_response", "tcp"];
 
 /// Exponent of the density of Pareto on times where the file has none ([sds] section IV).
 const PARETO_K: f64 = 2.5;

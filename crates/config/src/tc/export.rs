@@ -12,7 +12,7 @@ use crate::classid::Classid;
 use crate::link::LinkFile;
 use crate::matching::{IPV4_TYPE, IPV6_TYPE, IpVersion, Match, PPPOE_TYPE, PortRange, TCP, UDP};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::tc::{MAX_PRIORITY, MAX_QUANTUM};
+use crate::tc::kernel::{MAX_PRIORITY, MAX_QUANTUM};
 use crate::units::{show_bps, show_rate};
 
 /// Smallest quantum that is written where the file has none, in bytes: each turn of a class sends a frame.

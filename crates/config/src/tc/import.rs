@@ -5,15 +5,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use fairlink_core::Rate;
-use miette::{NamedSource, Severity};
+use miette::Severity;
 
 use crate::classid::Classid;
-use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
-use crate::reader;
+use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
+use crate::tc::read;
 use crate::tc::setup::{Class, Device, Filter, LeafQueue, RootKind};
 use crate::tc::toml_text::{comment, line, quoted};
-use crate::tc::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM, read};
 use crate::units::{show_bps, show_size};
 
 /// What tc commands leave open.
@@ -29,7 +28,9 @@ pub struct ImportOptions {
 /// A link file made of tc commands.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// Its text, which [`LinkFile::parse`] takes.
+    /// What errors call it.
+    pub name: String,
+    /// Its text, which [`LinkFile::parse`](crate::LinkFile::parse) takes.
     pub text: String,
     /// The devices in it: the first is the link, the others are its peers.
     pub devices: Vec<String>,
@@ -48,23 +49,16 @@ pub(super) fn lost(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>)
     notes.push(Problem::new(Severity::Warning, log.source(), Some(at.clone()), kind));
 }
 
-/// Reads a file of tc commands.
+/// Whether a file is one of tc commands: by its name, which ends with `.tc`.
+pub(crate) fn is_tc_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "tc")
+}
+
+/// Reads tc commands. The text that is made is not checked for what only the reader of link files finds.
 ///
 /// # Errors
 /// Everything that is wrong with it, at its place.
-pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Imported, Problems> {
-    of(&reader::open(path.as_ref())?, options)
-}
-
-/// Reads a text of tc commands; `name` is what errors call it.
-///
-/// # Errors
-/// As [`import_file`].
-pub fn import(name: &str, text: impl Into<String>, options: &ImportOptions) -> Result<Imported, Problems> {
-    of(&Source::new(NamedSource::new(name, text.into())), options)
-}
-
-pub(crate) fn of(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
+pub(crate) fn read(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
     let mut log = Log::new(source);
     let mut notes = Vec::new();
     let mut devices = read::setup(source.inner(), &mut log, &mut notes);
@@ -85,9 +79,9 @@ pub(crate) fn of(source: &Source, options: &ImportOptions) -> Result<Imported, P
     let text = writer.file(&devices);
     writer.log = continued(writer.log)?;
     writer.notes.sort_by_key(|note| note.span().map(|span| span.start));
-    let made = Imported { text, devices: devices.into_iter().map(|device| device.name).collect(), notes: writer.notes };
-    // Whatever the reader refuses is refused here. Its places are those of the text that was made.
-    LinkFile::parse(&format!("{} as imported", source.name()), made.text.clone(), &ReadOptions::default())?;
+    let name = format!("{} as imported", source.name());
+    let made =
+        Imported { name, text, devices: devices.into_iter().map(|device| device.name).collect(), notes: writer.notes };
     Ok(made)
 }
 

@@ -2,10 +2,10 @@
 
 use crate::problem::{Log, Problem, Span};
 use crate::tc::import::{lost, wrong};
+use crate::tc::kernel::{FRAME, R2Q};
 use crate::tc::setup::{RootKind, Settings};
 use crate::tc::units;
 use crate::tc::words::Word;
-use crate::tc::{FRAME, R2Q};
 
 /// Words of one command, from left to right.
 pub(super) struct Words<'w> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// A string in quotes.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
