@@ -20,9 +20,12 @@ mod tests;
 
 use std::ops::Range;
 
-use fairlink_core::{MAX_PACKET, Nanos, Rate};
+use fairlink_core::{ClassId, MAX_PACKET, Nanos, Rate};
 
-use crate::spec::MAX_PACKETS_PER_SECOND;
+use crate::interval::Interval;
+use crate::length::PacketSize;
+use crate::models::Model;
+use crate::spec::{MAX_PACKETS_PER_SECOND, SourceSpec};
 
 /// Largest number of a flow.
 pub const MAX_FLOW: u32 = 65_535;
@@ -67,6 +70,21 @@ impl Flow {
         let priority = self.priority?;
         let (major, minor) = ((priority >> 16) as u16, priority as u16);
         (major != 0 && minor != 0).then_some((major, minor))
+    }
+
+    /// What it sends as sources of `class`: one for each length and rate.
+    #[must_use]
+    pub fn sources(&self, class: ClassId) -> Vec<SourceSpec> {
+        let mut sources: Vec<SourceSpec> = Vec::new();
+        for piece in &self.pieces {
+            let (model, packet) = (Model::cbr(piece.rate), PacketSize::Fixed(piece.size));
+            let interval = Interval { start: piece.start, end: piece.end };
+            match sources.iter_mut().find(|source| source.model == model && source.packet == packet) {
+                Some(source) => source.active.push(interval),
+                None => sources.push(SourceSpec { class, model, packet, active: vec![interval] }),
+            }
+        }
+        sources
     }
 }
 

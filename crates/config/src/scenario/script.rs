@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_traffic::script::Flow;
-use fairlink_traffic::{Interval, Model, PacketSize, Script, SourceSpec};
+use fairlink_traffic::{Script, SourceSpec};
 use miette::NamedSource;
 
 use crate::changes::Course;
@@ -112,7 +112,7 @@ pub(super) fn sources(
                 continue;
             }
         };
-        let made = specs(flow, class);
+        let made = flow.sources(class);
         let longest = flow.pieces.iter().map(|piece| piece.size).max().unwrap_or(0);
         if longest > course.mtu() {
             let kind = ProblemKind::AboveMtu { bytes: longest.into(), mtu: course.mtu() };
@@ -156,20 +156,6 @@ fn class_of(flow: &Flow, link: &LinkFile) -> Result<ClassId, String> {
             link.source().name()
         )),
     }
-}
-
-/// A source for each length and rate.
-fn specs(flow: &Flow, class: ClassId) -> Vec<SourceSpec> {
-    let mut specs: Vec<SourceSpec> = Vec::new();
-    for piece in &flow.pieces {
-        let (model, packet) = (Model::cbr(piece.rate), PacketSize::Fixed(piece.size));
-        let interval = Interval { start: piece.start, end: piece.end };
-        match specs.iter_mut().find(|spec| spec.model == model && spec.packet == packet) {
-            Some(spec) => spec.active.push(interval),
-            None => specs.push(SourceSpec { class, model, packet, active: vec![interval] }),
-        }
-    }
-    specs
 }
 
 /// The latest end of the scripts of a scenario that has no duration of its own.
