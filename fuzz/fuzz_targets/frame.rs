@@ -5,9 +5,9 @@
 
 use std::sync::{LazyLock, Mutex};
 
-use fairlink_config::matching::Match;
+use fairlink_config::matching::{Match, frame_key};
 use fairlink_core::ClassId;
-use fairlink_net::{Classifier, complete_checksum, frame_key, is_ecn_capable, mark_congestion};
+use fairlink_net::{Classifier, complete_checksum, is_ecn_capable, mark_congestion};
 use libfuzzer_sys::fuzz_target;
 
 const RULES: [&str; 12] = [

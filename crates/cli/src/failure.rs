@@ -30,6 +30,16 @@ impl Failure {
         Self::Wrong(anyhow!("{message}"))
     }
 
+    /// The same, said of a part of the work.
+    pub(crate) fn within(self, what: String) -> Self {
+        match self {
+            Self::Failed(error) => Self::Failed(error.context(what)),
+            Self::Wrong(error) => Self::Wrong(error.context(what)),
+            Self::File(report) => Self::File(report.wrap_err(what)),
+            Self::ClosedPipe => Self::ClosedPipe,
+        }
+    }
+
     /// Tells the user, and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         // A closed standard error is no reason to panic.

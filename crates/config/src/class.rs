@@ -432,7 +432,7 @@ fn limits(table: &Table<'_, '_>, guarantee: Option<Rate>, log: &mut Log) -> Queu
     }
 }
 
-fn matches(table: &Table<'_, '_>, log: &mut Log) -> Vec<(Match, Span)> {
+pub(crate) fn matches(table: &Table<'_, '_>, log: &mut Log) -> Vec<(Match, Span)> {
     let Some(value) = table.get("match") else { return Vec::new() };
     // One match need not be in a list.
     let all = match value.value.get_ref().as_str() {

@@ -5,6 +5,7 @@
 //! * [`scenario`]: scenario files.
 //! * [`tc`]: commands of tc to a link file and back.
 //! * [`demand`]: who wants how much, on a command line.
+//! * [`sweep`]: scenario files with other numbers.
 //! * [`problem`]: what is wrong with a file, and where.
 //! * [`names`]: names of classes.
 //! * [`units`]: rates, sizes and times.
@@ -26,6 +27,7 @@ mod pieces;
 pub mod problem;
 mod reader;
 pub mod scenario;
+pub mod sweep;
 pub mod tc;
 mod tree;
 pub mod units;

@@ -5,12 +5,15 @@
 //!
 //! Sources: IEEE 802.1Q (VLAN ids), RFC 791, RFC 8200, RFC 2474 and the RFCs named in [`dscp_name`].
 
+pub mod ethernet;
+mod frame;
 mod parse;
 mod reach;
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+pub use frame::{MAX_TAGS, frame_key, packet_key};
 pub use parse::{MatchError, MatchErrorKind};
 pub use reach::Reach;
 
@@ -26,14 +29,6 @@ pub const ICMP6: u8 = 58;
 pub const MAX_VLAN: u16 = 4094;
 /// Smallest EtherType; smaller numbers in its place are lengths (IEEE 802.3 Section 3.2.6).
 pub const MIN_ETHERTYPE: u16 = 0x0600;
-/// EtherType of IPv4.
-pub const IPV4_TYPE: u16 = 0x0800;
-/// EtherType of IPv6.
-pub const IPV6_TYPE: u16 = 0x86dd;
-/// EtherType of a session of PPPoE, in which IP is looked at too (RFC 2516).
-pub const PPPOE_TYPE: u16 = 0x8864;
-/// EtherTypes of VLAN tags: 802.1Q, 802.1ad, and what was used for an outer tag before 802.1ad.
-pub const TAG_TYPES: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// EtherType of the HTB text's generator: the first that IEEE 802 sets apart for local experiments. The text calls its own
 /// `ETH_P_CUST` and gives no number.
 pub const SCRIPT_TYPE: u16 = 0x88b5;

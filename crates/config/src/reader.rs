@@ -45,22 +45,32 @@ pub(crate) const MAX_FILE: u64 = 256 << 20;
 pub(crate) fn open(path: &std::path::Path) -> Result<Source, Problems> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
-    let handed_over = ["/dev/stdin", "/dev/fd/", "/proc/self/fd/"].iter().any(|known| name.starts_with(known));
-    let read = std::fs::metadata(path).and_then(|found| {
-        if !found.is_file() && !handed_over {
-            return Ok(None);
-        }
-        std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map(Some)
-    });
+    let read = ordinary_file(path)
+        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| error.to_string()));
     let reason = match read {
-        Ok(Some(len)) if len as u64 <= MAX_FILE => return text(&name, bytes),
-        Ok(Some(_)) => format!("it is longer than {} MiB", MAX_FILE >> 20),
-        Ok(None) if path.is_dir() => "it is a directory".to_owned(),
-        Ok(None) => "it is a pipe, a device or a socket, and no ordinary file; /dev/stdin is read as well".to_owned(),
-        Err(error) => error.to_string(),
+        Ok(len) if len as u64 <= MAX_FILE => return text(&name, bytes),
+        Ok(_) => format!("it is longer than {} MiB", MAX_FILE >> 20),
+        Err(reason) => reason,
     };
     let source = Source::new(NamedSource::new(&name, String::new()));
     Err(Problems::one(Problem::error(&source, None, ProblemKind::Unreadable { reason })))
+}
+
+/// Opens an ordinary file, or what the user has open already.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn ordinary_file(path: &std::path::Path) -> Result<std::fs::File, String> {
+    let name = path.display().to_string();
+    let handed_over = ["/dev/stdin", "/dev/fd/", "/proc/self/fd/"].iter().any(|known| name.starts_with(known));
+    let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if path.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
+    if !found.is_file() && !handed_over {
+        return Err("it is a pipe, a device or a socket, and no ordinary file; /dev/stdin is read as well".to_owned());
+    }
+    std::fs::File::open(path).map_err(|error| error.to_string())
 }
 
 /// Parses TOML.
@@ -74,6 +84,14 @@ fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Probl
         log.error(span, ProblemKind::Toml { message: error.message().to_owned() });
     }
     if log.has_errors() { Err(std::mem::replace(log, Log::new(log.source())).into_errors()) } else { Ok(table) }
+}
+
+/// Parses TOML, without looking at what it says.
+///
+/// # Errors
+/// All errors of syntax.
+pub(crate) fn toml(source: &Source) -> Result<Spanned<DeTable<'_>>, Problems> {
+    parse(source.inner(), &mut Log::new(source))
 }
 
 /// Reads a document with `read`: in pieces where it can be cut into them, else as a whole. What is wrong with its syntax is found as a

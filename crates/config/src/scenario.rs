@@ -6,6 +6,7 @@ mod model;
 mod packet;
 mod script;
 mod source;
+mod trace;
 
 pub use script::{ScriptRun, read_script};
 

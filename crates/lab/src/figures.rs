@@ -1,3 +1,29 @@
-//! Figures of what was measured, for people and for programs; one file for each kind.
+//! Figures: what was measured, as SVG for people and CSV for programs.
+//!
+//! [`figure`] and [`axis`] are the pieces that every figure is made of. The other files make figures of runs.
 
-pub mod rates;
+pub mod axis;
+pub mod delays;
+pub mod figure;
+pub mod files;
+pub mod over_time;
+mod svg;
+pub mod sweep;
+
+/// Most series drawn in one plot. The CSV has all.
+pub const MAX_DRAWN: usize = 12;
+
+/// A field of a CSV file (RFC 4180).
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+/// A field of a number that there may not be.
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// What a figure says of series that it has no room for.
+fn left_out(count: usize) -> Option<String> {
+    (count > 0).then(|| format!("{count} more in the CSV"))
+}

@@ -1,5 +1,7 @@
 //! What simulations found, as text for people: measured rates beside ideal ones, and what each class sent, lost and waited.
 
+pub mod estimates;
+
 use std::fmt::Write;
 
 use fairlink_sim::{Phase, Report, Run};
@@ -146,14 +148,19 @@ pub fn classes(run: &Run, width: usize) -> String {
 /// A time in seconds with three digits and a unit; a dash for none.
 fn time(seconds: Option<f64>) -> String {
     let Some(seconds) = seconds else { return "-".into() };
-    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
-    let (size, unit) = units.into_iter().find(|&(size, _)| seconds >= size).unwrap_or((1e-9, "ns"));
+    let (size, unit) = time_unit(seconds);
     let value = seconds / size;
     let decimals = if value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
     format!("{value:.decimals$} {unit}")
 }
 
-/// One line for each run: how busy the link was, and the largest deviation from the ideal.
+/// The largest unit, and its length in seconds, of which `seconds` are at least one.
+fn time_unit(seconds: f64) -> (f64, &'static str) {
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
+    units.into_iter().find(|&(size, _)| seconds >= size).unwrap_or((1e-9, "ns"))
+}
+
+/// One line for each run: how busy the link was, the largest deviation from the ideal, and the smallest of Jain's indices of phases.
 #[must_use]
 pub fn runs(report: &Report) -> String {
     let mut text = String::new();
@@ -169,6 +176,11 @@ pub fn runs(report: &Report) -> String {
                 worst.class,
                 span(phase.start_s, phase.end_s)
             );
+        }
+        let indices = run.phases.iter().filter_map(fairlink_sim::Phase::jain_index);
+        if let Some(lowest) = indices.reduce(f64::min) {
+            // Rounded down, so that it is at least what is said.
+            let _ = write!(text, "; Jain's index at least {:.4}", (lowest * 1e4).floor() / 1e4);
         }
         text.push('\n');
     }
@@ -238,9 +250,12 @@ mod tests {
         ];
         assert_eq!(side_by_side(&report, PLAIN).lines().collect::<Vec<_>>(), expected);
         let expected = [
-            "fifo, seed 1: link 100.00 % busy; furthest from the ideal: C by 16.80 % of its ideal in 0 .. 2.5 s",
-            "drr, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 71.47 % of its ideal in 0 .. 2.5 s",
-            "hls, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 0.13 % of its ideal in 5 .. 7.5 s",
+            "fifo, seed 1: link 100.00 % busy; furthest from the ideal: C by 16.80 % of its ideal in 0 .. 2.5 s; \
+             Jain's index at least 0.9835",
+            "drr, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 71.47 % of its ideal in 0 .. 2.5 s; \
+             Jain's index at least 0.7347",
+            "hls, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 0.13 % of its ideal in 5 .. 7.5 s; \
+             Jain's index at least 0.9999",
         ];
         assert_eq!(runs(&report).lines().collect::<Vec<_>>(), expected);
     }

@@ -57,7 +57,6 @@ pub use {
     wire::classify::Classifier,
     wire::frame::{Addresses, Headers, Transport},
     wire::labels::{is_ecn_capable, mark_congestion},
-    wire::parse::frame_key,
 };
 
 /// Real packets need Linux, and this is another system.

@@ -3,7 +3,7 @@
 //! # Where to start
 //! A [`Scenario`] says what is simulated. [`simulate`] runs it under one scheduler, [`compare`] under several on the same
 //! arrivals; [`compare_links`] runs several links that share pools. A [`Change`] makes a link another one while it runs. A [`Run`]
-//! says what was measured.
+//! says what was measured. [`run_jobs`] makes many runs on several processors; [`statistics`] says what they show together.
 //!
 //! The loop around the scheduler, [`fairlink_core::Driver`], is the one that the gateway runs. Here its port is a link that
 //! always sends at exactly its rate, on a clock of whole nanoseconds that jumps from one event to the next.
@@ -17,6 +17,7 @@
 //! read a report, not a backtrace.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod change;
 mod engine;
 mod links;
@@ -26,11 +27,17 @@ mod port;
 mod report;
 mod running;
 mod scenario;
+mod series;
+pub mod statistics;
 mod summary;
 
+pub use batch::{Job, NoWarmup, Watch, pilot_window, run_jobs, warmup};
 pub use change::Change;
 pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use observe::Observer;
-pub use report::{ChangeRun, ClassRate, ClassRun, Delay, InnerRun, LinkRun, Phase, Report, Run, Window, Windows};
+pub use report::{
+    ChangeRun, ClassRate, ClassRun, Delay, Distribution, InnerRun, LeafWindow, LinkRun, Phase, Report, Run, Setting,
+    Window, Windows,
+};
 pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};

@@ -168,9 +168,11 @@ impl Run {
             windows.leaf.extend(other.leaf);
             for (row, other) in windows.rows.iter_mut().zip(other.rows) {
                 row.rates_bps.extend(other.rates_bps);
+                row.leaves.extend(other.leaves);
             }
         }
         let (link_bps, link_utilisation) = (other.link_bps, other.link_utilisation);
-        self.further_links.push(LinkRun { name: name.to_owned(), link_bps, link_utilisation });
+        let counters = other.counters;
+        self.further_links.push(LinkRun { name: name.to_owned(), link_bps, link_utilisation, counters });
     }
 }

@@ -1,8 +1,10 @@
 //! What is measured while a simulation runs: bytes by span of time, and delays. Memory is bounded by the number of leaves,
 //! not by the number of packets.
 
-use fairlink_core::Nanos;
+use fairlink_core::{NANOS_PER_SEC, Nanos};
 use hdrhistogram::Histogram;
+
+use crate::report::Distribution;
 
 /// Bytes sent by each leaf in each of a row of spans of time. The bytes of a packet that is on the link when a span ends are
 /// divided in proportion, so that the spans add up to what was sent.
@@ -127,6 +129,25 @@ impl Delays {
         let histogram = self.histogram.as_ref().filter(|_| self.count > 0)?;
         Some(histogram.value_at_quantile(quantile).min(self.max))
     }
+
+    /// How the delays are distributed; `None` where there are none or percentiles are not recorded.
+    pub(crate) fn distribution(&self) -> Option<Distribution> {
+        let histogram = self.histogram.as_ref().filter(|_| self.count > 0)?;
+        let mut points: Vec<(f64, u64)> = Vec::new();
+        let (mut below, mut wanted) = (0u64, 0.0);
+        for step in histogram.iter_recorded() {
+            below += step.count_since_last_iteration();
+            // The first value at or above each wanted share, and the last.
+            let share = below as f64 / self.count as f64;
+            if share >= wanted || below == self.count {
+                let value = step.value_iterated_to().min(self.max);
+                points.push((value as f64 / NANOS_PER_SEC as f64, below));
+                // Half a percent further, and in the tail a tenth of what is left.
+                wanted = share + (0.1 * (1.0 - share)).min(0.005);
+            }
+        }
+        Some(Distribution::new(points))
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +190,23 @@ mod tests {
                 let inside = spans.rows().filter(|&(start, end, _)| from <= start && end <= to);
                 prop_assert_eq!(spans.between(from, to), [inside.map(|(.., bytes)| bytes[0]).sum::<u64>()]);
             }
+        }
+    }
+
+    #[test]
+    fn a_distribution_has_few_points_and_its_quantiles_are_those_of_the_histogram() {
+        let mut delays = Delays::new(1);
+        assert_eq!(delays.distribution(), None);
+        // Squares: dense where short, with a long tail.
+        (1..=1_000_000u64).for_each(|n| delays.record(Nanos(n * n / 1_000)));
+        let distribution = delays.distribution().unwrap();
+        assert!(distribution.points().len() < 350, "{}", distribution.points().len());
+        assert_eq!((distribution.count(), distribution.quantile(1.0)), (1_000_000, Some(1.0)));
+        for share in [0.01f64, 0.25, 0.5, 0.75, 0.99, 0.999, 0.9999] {
+            let (kept, exact) = (distribution.quantile(share).unwrap(), share * share);
+            // Half a percent of the packets, or a tenth of the tail, may be told apart no better.
+            let later = (share + (0.1 * (1.0 - share)).min(0.005)).powi(2) * 1.001;
+            assert!((exact * 0.999..=later).contains(&kept), "{share}: {kept} {exact}");
         }
     }
 

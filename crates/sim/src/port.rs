@@ -10,6 +10,7 @@ use crate::change::Stage;
 use crate::measure::{Delays, Spans};
 use crate::observe::Observer;
 use crate::scenario::{Options, Scenario, SimError};
+use crate::series::Series;
 
 /// Packets that a greedy source keeps in its queue: enough that the class never looks idle to a scheduler, few enough that
 /// it is silent soon after it stops. Fewer where the queues hold less.
@@ -57,7 +58,7 @@ pub(crate) struct LinkPort<'a> {
     place: Vec<usize>,
     delays: Vec<Delays>,
     spans: Spans,
-    windows: Option<Spans>,
+    windows: Option<Series>,
     free_at: Nanos,
     busy: Nanos,
     /// Packets taken in or sent.
@@ -86,7 +87,7 @@ impl<'a> LinkPort<'a> {
             let mut cuts: Vec<_> = cuts.chain(stages.iter().map(|stage| stage.end)).collect();
             cuts.sort_unstable();
             cuts.dedup();
-            Spans::new(cuts, count)
+            Series::new(cuts, count)
         });
         let greedy = |source: &SourceSpec| match source.model {
             Model::Greedy => Greedy { class: Some(source.class), ..Greedy::default() },
@@ -162,7 +163,7 @@ impl<'a> LinkPort<'a> {
         // A vector that grew by doubling may have room for twice what it holds.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
         let delays = self.delays.len() as u64 * Delays::memory(self.delays.len());
-        flights + delays + self.spans.memory() + self.windows.as_ref().map_or(0, Spans::memory)
+        flights + delays + self.spans.memory() + self.windows.as_ref().map_or(0, Series::memory)
     }
 
     /// When a source does something next.
@@ -218,8 +219,8 @@ impl<'a> LinkPort<'a> {
         &self.spans
     }
 
-    /// Bytes by leaf in windows of equal length.
-    pub(crate) fn windows(&self) -> Option<&Spans> {
+    /// What happened in windows of equal length.
+    pub(crate) fn windows(&self) -> Option<&Series> {
         self.windows.as_ref()
     }
 
@@ -232,6 +233,9 @@ impl<'a> LinkPort<'a> {
         let len = self.overhead.accounted(len);
         self.observer.arrived(now, class, len);
         self.moved += 1;
+        if let Some(windows) = &mut self.windows {
+            windows.arrived(now, self.place[class.index()]);
+        }
         let flight = Flight { arrived: now, class, len, source, under_way: true };
         let handle = match self.free.pop() {
             Some(handle) => {
@@ -291,6 +295,9 @@ impl DropSink for LinkPort<'_> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
         let Some(flight) = self.land(&packet) else { return };
         self.observer.dropped(now, flight.class, flight.len, reason);
+        if let Some(windows) = &mut self.windows {
+            windows.dropped(now, self.place[flight.class.index()]);
+        }
         let greedy = self.greedy[flight.source as usize];
         if reason == DropReason::Congestion {
             self.refill.push_back((flight.source, greedy.most));
@@ -335,7 +342,7 @@ impl Port for LinkPort<'_> {
         self.busy += done.min(end).saturating_sub(start.max(warm));
         self.spans.add(place, start, done, flight.len);
         if let Some(windows) = &mut self.windows {
-            windows.add(place, start, done, flight.len);
+            windows.sent(now, place, flight.arrived, start, done, flight.len);
         }
         let greedy = self.greedy[flight.source as usize];
         if greedy.active {

@@ -34,7 +34,8 @@ pub struct Scenario {
 /// How a scenario is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Length of the windows in which rates are recorded against time; none are recorded when absent.
+    /// Length of the windows in which rates, delays, queues and drops are recorded against time. With them, each leaf's
+    /// distribution of delays is kept in the report. Nothing of that is recorded when absent.
     pub window: Option<Nanos>,
     /// Left out at the start of each phase in [`ClassRate::settled_bps`](crate::ClassRate::settled_bps).
     pub settle: Nanos,
@@ -44,8 +45,8 @@ pub struct Options {
 /// a simulation.
 pub(crate) const EXACT_CELLS: usize = 10_000;
 
-/// Most classes times windows that are recorded in one run; 8 bytes each, and as many again in the report.
-pub const MAX_WINDOW_RATES: u64 = 1 << 26;
+/// Most classes times windows that are recorded in one run; 48 bytes each, and some 60 more in the report.
+pub const MAX_WINDOW_RATES: u64 = 1 << 23;
 
 /// Most classes times averages of phases that are recorded in one run; about 100 bytes each in the report.
 pub const MAX_PHASE_RATES: u64 = 1 << 23;

@@ -1,13 +1,19 @@
 //! From the sums of a run to its report. Only here do integers become floats.
 
+use std::collections::BTreeMap;
+
 use fairlink_core::{Amount, ClassId, Counters, DropReason, Metered, NANOS_PER_SEC, Nanos, Scheduler};
 use fairlink_traffic::Interval;
 
 use crate::change::Stage;
 use crate::measure::{Delays, Spans};
 use crate::port::{LinkPort, settled};
-use crate::report::{ClassRate, ClassRun, Delay, InnerRun, Phase, Run, Window, Windows};
+use crate::report::{ClassRate, ClassRun, Delay, InnerRun, LeafWindow, Phase, Run, Window, Windows};
 use crate::scenario::{Options, Scenario};
+use crate::series::{Cell, Series};
+
+/// Most leaves whose distributions of delays are kept in a report; some 5 kB each.
+const MAX_DISTRIBUTIONS: usize = 512;
 
 /// By leaf, in the order of [`Scenario::roles`]: what has passed it, and what is queued. `gone` is, by class of the scenario, what
 /// passed classes before they were removed.
@@ -54,6 +60,7 @@ pub(crate) fn summarise(
     Run {
         scheduler: name.to_owned(),
         seed: scenario.seed,
+        sweep: BTreeMap::new(),
         duration_s: seconds(end),
         warmup_s: seconds(warmup),
         link_bps: scenario.tree.link().rate.bps() as f64,
@@ -63,13 +70,15 @@ pub(crate) fn summarise(
         inner_classes: trees.inner.iter().map(inner_run).collect(),
         phases: phases(port, &trees, options, ideals),
         changes: Vec::new(),
+        counters: BTreeMap::new(),
         notes: Vec::new(),
         memory_bound_bytes: port.memory_bound() + counters,
-        windows: port.windows().map(|spans| windows(scenario, &trees, spans)),
+        windows: port.windows().map(|series| windows(scenario, &trees, series)),
     }
 }
 
 fn leaf_runs(port: &LinkPort<'_>, leaves: &[ClassId], accounts: &[(Counters, Amount)], rates: &Rates) -> Vec<ClassRun> {
+    let distributions = port.windows().is_some() && leaves.len() <= MAX_DISTRIBUTIONS;
     let leaf_run = |((&class, (counters, queued)), delays): ((&ClassId, &(Counters, Amount)), &Delays)| {
         let dropped = counters.dropped_total();
         let quantile = |quantile| delays.quantile(quantile).map(|ns| seconds(Nanos(ns)));
@@ -94,6 +103,8 @@ fn leaf_runs(port: &LinkPort<'_>, leaves: &[ClassId], accounts: &[(Counters, Amo
                 p999: quantile(0.999),
                 max: delays.max().map(|ns| seconds(Nanos(ns))),
             },
+            counters: BTreeMap::new(),
+            delays: delays.distribution().filter(|_| distributions),
         }
     };
     leaves.iter().zip(accounts).zip(port.delays()).map(leaf_run).collect()
@@ -129,18 +140,34 @@ fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &[V
     port.phases().iter().zip(ideals).map(phase).collect()
 }
 
-fn windows(scenario: &Scenario, trees: &Trees<'_>, spans: &Spans) -> Windows {
+fn windows(scenario: &Scenario, trees: &Trees<'_>, series: &Series) -> Windows {
     let mut leaf = vec![false; scenario.names.len()];
     trees.leaves.iter().for_each(|class| leaf[class.index()] = true);
-    let row = |(start, end, bytes): (Nanos, Nanos, &[u64])| {
-        let Rates { leaves, inner } = trees.rates_of(&[(start, bytes)], end - start);
+    let row = |(start, end, bytes, cells): (Nanos, Nanos, &[u64], Vec<Cell>)| {
+        let Rates { leaves: rates, inner } = trees.rates_of(&[(start, bytes)], end - start);
+        let mut leaves = vec![LeafWindow::default(); scenario.names.len()];
+        for (class, cell) in trees.leaves.iter().zip(&cells) {
+            leaves[class.index()] = leaf_window(cell, end - start);
+        }
         Window {
             start_s: seconds(start),
             end_s: seconds(end),
-            rates_bps: leaves.into_iter().zip(inner).skip(1).map(|(leaf, inner)| leaf + inner).collect(),
+            rates_bps: rates.into_iter().zip(inner).skip(1).map(|(leaf, inner)| leaf + inner).collect(),
+            leaves: leaves.split_off(1),
         }
     };
-    Windows { names: scenario.names[1..].to_vec(), leaf: leaf.split_off(1), rows: spans.rows().map(row).collect() }
+    Windows { names: scenario.names[1..].to_vec(), leaf: leaf.split_off(1), rows: series.rows().map(row).collect() }
+}
+
+fn leaf_window(cell: &Cell, window: Nanos) -> LeafWindow {
+    LeafWindow {
+        sent_packets: cell.left,
+        dropped_packets: cell.dropped,
+        delay_mean_s: cell.delay_mean().map(|ns| ns / NANOS_PER_SEC as f64),
+        delay_max_s: (cell.left > 0).then(|| seconds(Nanos(cell.delay_max))),
+        queue_mean_packets: cell.queue_mean(window),
+        queue_max_packets: cell.queue_max,
+    }
 }
 
 /// The trees of a run, and which of the scenario's classes stands where in them.

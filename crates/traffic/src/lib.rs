@@ -16,6 +16,7 @@
 //! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program, and the
 //! function's page says which.
 
+mod capture;
 mod error;
 mod fine;
 mod interval;
@@ -27,6 +28,7 @@ pub mod script;
 mod source;
 mod spec;
 
+pub use capture::{Accept, CaptureError, MAX_TRACE_PACKETS, Recorded, read_trace};
 pub use error::SourceError;
 pub use interval::Interval;
 pub use length::{IMIX, MAX_MIX, PacketSize};

@@ -1,29 +1,35 @@
-//! `fairlink sim`: a scenario under one scheduler, or under several on the same arrivals.
+//! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it is or with other
+//! numbers.
 
-use std::ops::ControlFlow;
+mod load;
+mod show;
+mod watch;
+
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use fairlink_config::names::UnknownClass;
-use fairlink_config::problem::ProblemKind;
-use fairlink_config::{LinkFile, PoolSpec, Problem, Problems, ReadOptions, Scenario};
-use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError, SchedulerInfo};
-use fairlink_lab::figures::rates::{self, PlotError};
-use fairlink_lab::measure::{SETTLE, TOLERANCE, WINDOW};
-use fairlink_lab::rate_unit::RateUnit;
-use fairlink_lab::report::{self, Style};
-use fairlink_sim::{Change, LinkPool, Links, Observer, Options, Report, SimError, compare_links};
-use fairlink_traffic::Script;
-use indicatif::{ProgressBar, ProgressStyle};
+use fairlink_config::sweep::Sweep;
+use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError};
+use fairlink_lab::figures::files::{self, FileError};
+use fairlink_lab::figures::sweep::Key;
+use fairlink_lab::measure::{SETTLE, WINDOW};
+use fairlink_sim::statistics::summary::{Difference, Summary, differences, summaries};
+use fairlink_sim::{Job, MAX_WINDOW_RATES, Options, Report, Run, SimError, Windows, pilot_window, run_jobs, warmup};
+use serde::Serialize;
 
-use crate::args::rate;
+use self::load::{Point, Reading};
+use self::watch::Progress;
 use crate::failure::Failure;
-use crate::link::{concerns_frames, share_warning, warn};
 use crate::out::{Out, make_directory, note};
-use crate::rows::{MOST_ROWS, RowArgs};
-use crate::{human, interrupt};
+use crate::rows::RowArgs;
+use crate::{args, human};
+
+/// Most runs of a command.
+const MAX_RUNS: u64 = 100_000;
+/// Most classes times phases of all runs together; some 100 bytes each.
+const MAX_RESULTS: u64 = 1 << 23;
 
 /// What to simulate.
 #[derive(Debug, clap::Args)]
@@ -31,21 +37,35 @@ pub(crate) struct Args {
     /// The scenario file, or a script of the HTB text's generator together with --link.
     scenario: PathBuf,
     /// The link of a script: a link file, or a file of tc commands that ends with .tc. It runs as long as the script.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "sweeps")]
     link: Option<PathBuf>,
     /// Rate of the links of a file of tc commands, which need not say it.
-    #[arg(long, value_name = "RATE", value_parser = rate, requires = "link")]
+    #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
     link_rate: Option<Rate>,
     /// Simulate this scheduler instead of the link file's own. Several of them run on the same arrivals, and what one of them
     /// cannot honour becomes a note.
     #[arg(long = "scheduler", value_name = "NAME")]
     schedulers: Vec<String>,
-    /// Runs of each scheduler, with seeds from the scenario's own upwards.
+    /// Runs of each scheduler, with seeds from the scenario's own upwards. Of several, means are printed with 95 % confidence
+    /// intervals, and differences of schedulers run by run.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Write rates against time as CSV and SVG into this directory, which is made if it is missing.
+    /// Run with each of these values of a number of the scenario: seed=1,2,3 or link.rate=10mbit..50mbit..10mbit or
+    /// class.A1.burst=1kB..16kB..x2. Several --sweep make a grid.
+    #[arg(long = "sweep", value_name = "KEY=VALUES", value_parser = sweep)]
+    sweeps: Vec<Sweep>,
+    /// Leave this much out of averages from the start, instead of what the scenario says; `auto` finds it by MSER-5, in pilot runs.
+    #[arg(long, value_name = "TIME|auto", value_parser = warmup_of)]
+    warmup: Option<Warmup>,
+    /// Record rates, delays, queues and drops in windows of this length, for --out and --json.
+    #[arg(long, value_name = "TIME", value_parser = window_of)]
+    window: Option<Nanos>,
+    /// Write figures (SVG) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Runs made at a time; by default as many as there are processors. The outcome does not depend on it.
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
     /// Go on without what the scheduler cannot honour.
     #[arg(long)]
     lenient: bool,
@@ -53,70 +73,308 @@ pub(crate) struct Args {
     rows: RowArgs,
 }
 
+/// What is left out of averages.
+#[derive(Clone, Copy, Debug)]
+enum Warmup {
+    Auto,
+    Time(Nanos),
+}
+
+fn sweep(text: &str) -> Result<Sweep, String> {
+    Sweep::parse(text).map_err(|error| error.to_string())
+}
+
+fn warmup_of(text: &str) -> Result<Warmup, String> {
+    if text == "auto" { Ok(Warmup::Auto) } else { args::time(text).map(Warmup::Time) }
+}
+
+fn window_of(text: &str) -> Result<Nanos, String> {
+    let window = args::time(text)?;
+    if window == Nanos::ZERO { Err("a window of no time; write e.g. 100ms".to_owned()) } else { Ok(window) }
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    runs: Vec<RunDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a [Summary]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differences: Option<&'a [Difference]>,
+}
+
+/// A run, with its windows where they were asked for.
+#[derive(Serialize)]
+struct RunDocument<'a> {
+    #[serde(flatten)]
+    run: &'a Run,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    windows: Option<&'a Windows>,
+}
+
 /// Simulates and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let leniency = if args.lenient || args.schedulers.len() > 1 { Leniency::Ignore } else { Leniency::Refuse };
-    let options = ReadOptions { leniency, scheduler: args.schedulers.first().map(String::as_str) };
-    let mut file = match &args.link {
-        None => Scenario::read(&args.scenario, &options).map_err(|problems| explain_script(args, problems))?,
-        Some(link) => {
-            let (file, notes) = Scenario::of_script(&args.scenario, link, args.link_rate, &options)?;
-            warn(notes);
-            file
+    let reading = Reading { leniency, schedulers: &args.schedulers };
+    let (keys, points) = match args.sweeps.is_empty() {
+        true => {
+            let point = match &args.link {
+                None => reading.alone(&args.scenario)?,
+                Some(link) => reading.script(&args.scenario, link, args.link_rate)?,
+            };
+            (Vec::new(), vec![point])
         }
+        false => reading.swept(&args.scenario, &args.sweeps)?,
     };
-    warn(std::mem::take(&mut file.warnings));
-    warn(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
-    warn(share_warning(&file.link)?);
-    for peer in &mut file.peers {
-        warn(std::mem::take(&mut peer.link.warnings).into_iter().filter(concerns_a_simulation));
-    }
-    for change in &mut file.changes {
-        warn(std::mem::take(&mut change.link.warnings).into_iter().filter(concerns_a_simulation));
-    }
-    let schedulers = schedulers(&args.schedulers, &file, leniency)?;
-    let scenario = |link: &LinkFile, sources: &[_]| fairlink_sim::Scenario {
-        names: link.names.iter().map(str::to_owned).collect(),
-        tree: link.tree.clone(),
-        overhead: link.overhead,
-        sources: sources.to_vec(),
-        duration: file.duration,
-        warmup: file.warmup,
-        seed: file.seed,
-        changes: Vec::new(),
-    };
-    let change = |change: &fairlink_config::Change| Change {
-        at: change.at,
-        name: change.name.clone(),
-        scheduler: change.scheduler,
-        tree: change.link.tree.clone(),
-        overhead: change.link.overhead,
-        classes: change.classes.clone(),
-    };
-    let pool = |pool: &PoolSpec| LinkPool {
-        name: pool.name.clone(),
-        rate: pool.rate,
-        burst: pool.burst,
-        members: pool.members.clone(),
-    };
-    let links = Links {
-        first: fairlink_sim::Scenario {
-            names: file.names.clone(),
-            changes: file.changes.iter().map(change).collect(),
-            ..scenario(&file.link, &file.sources)
-        },
-        further: file.peers.iter().map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources))).collect(),
-        pools: file.pools.iter().map(pool).collect(),
-    };
+    let plan = Plan::new(args, &points, leniency)?;
     if let Some(dir) = &args.out {
         // Before the work, not after it.
         make_directory(dir)?;
     }
-    let options = Options { window: args.out.is_some().then(|| window(file.duration)), settle: SETTLE };
-    let watch = &mut Watch::new(schedulers.len() as u64 * u64::from(args.runs), file.duration)?;
-    let report = compare_links(&links, &schedulers, leniency, args.runs, &options, watch);
-    watch.bar.finish_and_clear();
-    let mut report = report.map_err(|error| match error {
+    let mut runs = plan.run()?;
+    if let Some(dir) = &args.out {
+        write(args, &keys, &runs, dir)?;
+    }
+    let mut of_all = summaries(&runs);
+    let mut pairs = differences(&runs);
+    if let Some(name) = args.rows.name() {
+        only(name, &points[0].file.names, &mut runs, &mut of_all, &mut pairs)?;
+    }
+    if out.json {
+        let several = args.runs > 1;
+        let shown = args.window.is_some();
+        return out.document(&Document {
+            runs: runs.iter().map(|run| RunDocument { run, windows: run.windows.as_ref().filter(|_| shown) }).collect(),
+            summary: several.then_some(&of_all),
+            differences: (several && !pairs.is_empty()).then_some(&pairs),
+        });
+    }
+    if !keys.is_empty() {
+        show::sweep(&keys, &runs, &mut of_all, &args.rows, out)
+    } else if args.runs > 1 {
+        show::summaries(&runs, &mut of_all, &mut pairs, &args.rows, out)
+    } else {
+        show::runs(Report { runs }, &args.rows, out)
+    }
+}
+
+fn write(args: &Args, keys: &[Key], runs: &[Run], dir: &std::path::Path) -> Result<(), Failure> {
+    let refused = |error: FileError| Failure::wrong(error);
+    let mut written = Vec::new();
+    if !keys.is_empty() {
+        let file = args.scenario.file_name().unwrap_or(args.scenario.as_os_str()).to_string_lossy();
+        let title = format!("{file} with other values of {}", keys[0].name);
+        written.extend(files::write_sweep(keys, &summaries(runs), &title, dir).map_err(refused)?);
+    }
+    written.extend(files::write_runs(runs, dir).map_err(refused)?);
+    written.iter().for_each(|path| note(format!("written: {}", path.display())));
+    Ok(())
+}
+
+/// All runs that are to be made.
+struct Plan<'a> {
+    points: &'a [Point],
+    leniency: Leniency,
+    repetitions: u64,
+    options: Options,
+    warmup: Option<Warmup>,
+    threads: usize,
+}
+
+impl<'a> Plan<'a> {
+    /// Checks that there is not too much to do.
+    fn new(args: &Args, points: &'a [Point], leniency: Leniency) -> Result<Self, Failure> {
+        let repetitions = u64::from(args.runs);
+        let runs = points.iter().map(|point| point.schedulers.len() as u64).sum::<u64>().saturating_mul(repetitions);
+        if runs > MAX_RUNS {
+            return Err(Failure::wrong(format!(
+                "{runs} runs (settings times schedulers times --runs); the limit is {MAX_RUNS}"
+            )));
+        }
+        let mut results = 0u64;
+        for point in points {
+            let each = classes(point).saturating_mul(point.links.first.phases().len() as u64 + 2);
+            results = results.saturating_add(each.saturating_mul(point.schedulers.len() as u64 * repetitions));
+        }
+        // One run alone is limited by itself.
+        if runs > 1 && results > MAX_RESULTS {
+            return Err(Failure::wrong(format!(
+                "{results} results to keep (classes times phases of all runs); the limit is {MAX_RESULTS}; make fewer \
+                 runs at a time"
+            )));
+        }
+        let window = match (args.window, &args.out) {
+            (Some(window), _) => Some(checked_window(window, points, repetitions)?),
+            (None, Some(_)) if args.sweeps.is_empty() => Some(default_window(points, repetitions)),
+            _ => None,
+        };
+        for point in points {
+            let duration = point.file.duration;
+            if let Some(Warmup::Time(warmup)) = args.warmup
+                && warmup >= duration
+            {
+                return Err(Failure::wrong(format!(
+                    "--warmup {}: nothing is left of a run of {}; take a shorter one",
+                    seconds(warmup),
+                    seconds(duration)
+                )));
+            }
+            let phases = point.links.first.phases().len();
+            if matches!(args.warmup, Some(Warmup::Auto)) && phases > 1 {
+                return Err(Failure::wrong(format!(
+                    "--warmup auto: the scenario has {phases} phases, and MSER-5 looks for one steady state; write \
+                     --warmup TIME"
+                )));
+            }
+        }
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Ok(Self {
+            points,
+            leniency,
+            repetitions,
+            options: Options { window, settle: SETTLE },
+            warmup: args.warmup,
+            threads: args.jobs.map_or(processors, NonZeroUsize::get),
+        })
+    }
+
+    /// Makes all runs, setting by setting, scheduler by scheduler and seed by seed.
+    fn run(&self) -> Result<Vec<Run>, Failure> {
+        let count = |point: &Point| point.schedulers.len() as u64 * self.repetitions;
+        let all: u64 = self.points.iter().map(count).sum();
+        let auto = matches!(self.warmup, Some(Warmup::Auto));
+        let progress = Progress::new(if auto { 2 * all } else { all })?;
+        let mut warmups = Vec::with_capacity(self.points.len());
+        for point in self.points {
+            warmups.push(match self.warmup {
+                None => None,
+                Some(Warmup::Time(time)) => Some(time),
+                Some(Warmup::Auto) => Some(self.found_warmup(point, &progress)?),
+            });
+        }
+        let mut jobs = Vec::new();
+        for (place, point) in self.points.iter().enumerate() {
+            for index in 0..point.schedulers.len() {
+                jobs.extend(self.jobs(place, index, warmups[place]));
+            }
+        }
+        let runs = self.make(&jobs, &self.options, &progress)?;
+        progress.end();
+        Ok(runs)
+    }
+
+    /// The runs of a setting under one of its schedulers.
+    fn jobs(
+        &self,
+        place: usize,
+        scheduler: usize,
+        warmup: Option<Nanos>,
+    ) -> impl Iterator<Item = (usize, Job<'a>)> + use<'a> {
+        let (point, leniency) = (&self.points[place], self.leniency);
+        (0..self.repetitions).map(move |repetition| {
+            let scheduler = point.schedulers[scheduler];
+            let Point { links, sweep, .. } = point;
+            (place, Job { links, scheduler, leniency, repetition, warmup, sweep })
+        })
+    }
+
+    /// Makes these runs, each with the place of its setting.
+    fn make(&self, jobs: &[(usize, Job<'_>)], options: &Options, progress: &Progress) -> Result<Vec<Run>, Failure> {
+        let watch = progress.watch(jobs.iter().map(|(_, job)| job.links.first.duration).collect());
+        let only: Vec<Job<'_>> = jobs.iter().map(|&(_, job)| job).collect();
+        run_jobs(&only, options, self.threads, &watch).map_err(|(index, error)| {
+            progress.end();
+            failure(error, &self.points[jobs[index].0])
+        })
+    }
+
+    /// The warm-up of a setting, the longest of all schedulers: they are compared over the same time.
+    fn found_warmup(&self, point: &Point, progress: &Progress) -> Result<Nanos, Failure> {
+        let place = self.points.iter().position(|other| std::ptr::eq(other, point)).unwrap_or(0);
+        let window = checked_window(pilot_window(point.file.duration), &self.points[place..=place], 1)?;
+        let options = Options { window: Some(window), settle: SETTLE };
+        let mut longest = 0.0f64;
+        for index in 0..point.schedulers.len() {
+            let jobs: Vec<_> = self.jobs(place, index, Some(Nanos::ZERO)).collect();
+            let pilots = self.make(&jobs, &options, progress)?;
+            let found = warmup(&pilots).map_err(|none| {
+                progress.end();
+                Failure::Failed(anyhow!(
+                    "--warmup auto: under {} the delay of class {} is steady at no time of the first half of the run \
+                     (MSER-5); make the run longer, or write --warmup TIME",
+                    none.scheduler,
+                    none.class
+                ))
+            })?;
+            longest = longest.max(found);
+        }
+        let warmup = Nanos((longest * 1e9).round() as u64);
+        note(format!("warm-up by MSER-5: {} left out of the averages{}", human::time(longest), settings(point)));
+        Ok(warmup)
+    }
+}
+
+fn settings(point: &Point) -> String {
+    let shown =
+        point.sweep.iter().map(|(key, value)| format!(" with {key}={}", fairlink_lab::figures::sweep::shown(value)));
+    shown.collect()
+}
+
+fn seconds(time: Nanos) -> String {
+    human::time(time.0 as f64 / 1e9)
+}
+
+/// Classes of all links of a setting.
+fn classes(point: &Point) -> u64 {
+    let further: usize = point.links.further.iter().map(|(_, scenario)| scenario.names.len()).sum();
+    (point.links.first.names.len() + further) as u64
+}
+
+/// Classes times windows of all runs, for windows of this length.
+fn window_rates(window: Nanos, points: &[Point], repetitions: u64) -> u64 {
+    let rates = points.iter().map(|point| {
+        let windows = point.file.duration.0.div_ceil(window.0) + point.file.changes.len() as u64;
+        let runs = point.schedulers.len() as u64 * repetitions;
+        windows.saturating_mul(classes(point)).saturating_mul(runs)
+    });
+    rates.fold(0, u64::saturating_add)
+}
+
+fn checked_window(window: Nanos, points: &[Point], repetitions: u64) -> Result<Nanos, Failure> {
+    let rates = window_rates(window, points, repetitions);
+    if rates > MAX_WINDOW_RATES {
+        return Err(Failure::wrong(format!(
+            "--window {}: {rates} windows times classes of all runs to keep; the limit is {MAX_WINDOW_RATES}; {} would do",
+            seconds(window),
+            seconds(fitting_window(window, points, repetitions))
+        )));
+    }
+    Ok(window)
+}
+
+/// `window`, or a longer one with a round number that there is room for.
+fn fitting_window(window: Nanos, points: &[Point], repetitions: u64) -> Nanos {
+    let mut window = window;
+    let longest = points.iter().map(|point| point.file.duration).max().unwrap_or(window);
+    while window < longest && window_rates(window, points, repetitions) > MAX_WINDOW_RATES {
+        // 1, 2, 5, 10 ...
+        let power = 10u64.pow(window.0.max(1).ilog10());
+        let next = [2 * power, 5 * power].into_iter().find(|&next| next > window.0);
+        window = Nanos(next.unwrap_or_else(|| power.saturating_mul(10)));
+    }
+    window
+}
+
+/// The paper's windows, or shorter ones where a run has few of them, or longer ones where they are too many.
+fn default_window(points: &[Point], repetitions: u64) -> Nanos {
+    let shortest = points.iter().map(|point| point.file.duration.0).min().unwrap_or(0);
+    fitting_window(WINDOW.min(Nanos((shortest / 50).max(1))), points, repetitions)
+}
+
+/// What went wrong with a run, as it is told.
+fn failure(error: SimError, point: &Point) -> Failure {
+    let file = &point.file;
+    let failure = match error {
         SimError::Build { error, .. } => file.link.explain(&error).into(),
         SimError::Change { index, error: ReconfigureError::Build(error), .. } => {
             file.changes[index].link.explain(&error).into()
@@ -125,189 +383,35 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             (SimError::Build { error, .. }, Some(peer)) => peer.link.explain(&error).into(),
             (error, _) => Failure::failed(SimError::Further { link, error: Box::new(error) }),
         },
-        SimError::Stopped { at } => {
-            Failure::Failed(anyhow!("interrupted at {} of simulated time", human::time(at.0 as f64 / 1e9)))
-        }
+        SimError::Stopped { at } => Failure::Failed(anyhow!("interrupted at {} of simulated time", seconds(at))),
         error => Failure::failed(error),
-    })?;
-    if let Some(dir) = &args.out {
-        let written = rates::write(&report, dir).map_err(|error| match error {
-            PlotError::File { .. } => Failure::wrong(error),
-            error => Failure::failed(error),
-        })?;
-        written.iter().for_each(|path| note(format!("written: {}", path.display())));
-    }
-    if let Some(name) = args.rows.name() {
-        only(name, &file.names, &mut report)?;
-    }
-    if out.json { out.document(&report) } else { text(report, &args.rows, out) }
-}
-
-/// A script alone is not TOML, and needs a link.
-fn explain_script(args: &Args, problems: Problems) -> Failure {
-    match std::fs::read_to_string(&args.scenario) {
-        Ok(text) if Script::is_one(&text) => {
-            Failure::wrong(format!("{}: this is a script; name its link: --link FILE", args.scenario.display()))
-        }
-        _ => problems.into(),
-    }
+    };
+    let settings = settings(point);
+    if settings.is_empty() { failure } else { failure.within(settings.trim_start().to_owned()) }
 }
 
 /// Leaves one class in the report, and the whole link in its phases.
-fn only(name: &str, names: &[String], report: &mut Report) -> Result<(), Failure> {
-    let further = report.runs.iter().flat_map(|run| &run.classes).any(|class| class.name == name);
+fn only(
+    name: &str,
+    names: &[String],
+    runs: &mut [Run],
+    summaries: &mut [Summary],
+    differences: &mut [Difference],
+) -> Result<(), Failure> {
+    let further = runs.iter().flat_map(|run| &run.classes).any(|class| class.name == name);
     if !further && !names.iter().any(|known| known == name) {
         let why = UnknownClass::among(name, names.iter().skip(1).map(String::as_str));
         return Err(Failure::wrong(format!("--class: {why}")));
     }
-    for run in &mut report.runs {
+    for run in runs {
         run.classes.retain(|class| class.name == name);
         run.inner_classes.retain(|class| class.name == name);
         run.phases.iter_mut().for_each(|phase| phase.classes.retain(|class| class.name == name));
     }
+    for summary in summaries {
+        summary.classes.retain(|class| class.name == name);
+        summary.phases.iter_mut().for_each(|phase| phase.classes.retain(|class| class.name == name));
+    }
+    differences.iter_mut().for_each(|difference| difference.classes.retain(|class| class.name == name));
     Ok(())
-}
-
-/// Drops what is too much to read, and says how much that is.
-fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
-    let mut left_out = Vec::new();
-    let leaves = report.runs[0].classes.len();
-    if !rows.shows(leaves) {
-        let mut shown = 0;
-        for run in &mut report.runs {
-            run.classes.retain(|class| class.offered_packets > 0);
-            run.classes.truncate(MOST_ROWS);
-            shown = shown.max(run.classes.len());
-        }
-        left_out.push(format!(
-            "{} not shown, first those to which nothing was sent",
-            human::count(leaves - shown, "leaf is", "leaves are")
-        ));
-    }
-    let busy = |phase: &fairlink_sim::Phase| {
-        phase.classes.iter().filter(|class| class.ideal_bps > 0.0 || class.settled_bps > 0.0).count()
-    };
-    let counts: Vec<usize> = report.runs[0].phases.iter().map(busy).collect();
-    if !rows.shows(counts.iter().sum()) {
-        let mut sum = 0;
-        let fits = |count: &&usize| {
-            sum += **count;
-            sum <= MOST_ROWS
-        };
-        let shown = counts.iter().take_while(fits).count().max(1);
-        for run in &mut report.runs {
-            run.phases.truncate(shown);
-            if shown == 1
-                && let Some(phase) = run.phases.first_mut()
-            {
-                phase.classes.truncate(MOST_ROWS);
-            }
-        }
-        if shown < counts.len() {
-            left_out.push(format!("{} not shown", human::count(counts.len() - shown, "phase is", "phases are")));
-        }
-    }
-    left_out
-}
-
-/// Whether a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
-/// notes of its run.
-fn concerns_a_simulation(warning: &Problem) -> bool {
-    !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
-}
-
-fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, Failure> {
-    let mut found: Vec<&'static SchedulerInfo> = Vec::new();
-    for name in names {
-        let (info, _) = file.link.for_scheduler(name, leniency)?;
-        for peer in &file.peers {
-            peer.link.for_scheduler(name, leniency)?;
-        }
-        for change in file.changes.iter().take_while(|change| change.scheduler.is_none()) {
-            change.link.for_scheduler(name, leniency)?;
-        }
-        if found.iter().all(|other| other.name != info.name) {
-            found.push(info);
-        }
-    }
-    if found.is_empty() {
-        found.push(file.link.info());
-    }
-    for info in &found {
-        file.link.check_memory(info)?;
-        file.peers.iter().try_for_each(|peer| peer.link.check_memory(info).map(|_| ()))?;
-        let mut runs = *info;
-        for change in &file.changes {
-            runs = change.scheduler.unwrap_or(runs);
-            change.link.check_memory(runs)?;
-        }
-    }
-    Ok(found)
-}
-
-/// The paper's windows, or shorter ones where a run has few of them.
-fn window(duration: Nanos) -> Nanos {
-    WINDOW.min(Nanos((duration.0 / 50).max(1)))
-}
-
-fn text(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
-    // Of all phases.
-    let deviations = report::runs(&report);
-    let left_out = shorten(&mut report, rows);
-    let report = &report;
-    let style = Style { colour: out.colour(), tolerance: TOLERANCE };
-    for run in &report.runs {
-        out.line(format!("{}, seed {}", run.scheduler, run.seed))?;
-        run.notes.iter().try_for_each(|note| out.paragraph(&format!("  note: {note}"), 8))?;
-        out.line("")?;
-        let width = if out.is_terminal() { out.canvas().width } else { usize::MAX };
-        out.raw(report::classes(run, width).as_bytes())?;
-        out.line("")?;
-    }
-    let unit = RateUnit::for_link(report.runs[0].link_bps).name;
-    let settle = SETTLE.0 as f64 / 1e9;
-    out.paragraph(
-        &format!("Rates by phase in {unit}, the first {settle} s of a phase left out where it is longer"),
-        2,
-    )?;
-    out.line("")?;
-    match &report.runs[..] {
-        [run] => out.raw(report::measured_against_ideal(&run.phases, run.link_bps, style).as_bytes())?,
-        _ => out.raw(report::side_by_side(report, style).as_bytes())?,
-    }
-    out.line("")?;
-    deviations.lines().try_for_each(|line| out.paragraph(line, 2))?;
-    left_out.iter().try_for_each(|text| out.paragraph(&format!("{text}; --all shows all, --class NAME one class"), 2))
-}
-
-/// A progress bar, where standard error is a terminal, and Ctrl-C.
-struct Watch {
-    bar: ProgressBar,
-    stop: Arc<AtomicBool>,
-    duration: Nanos,
-    done: u64,
-    last: Nanos,
-}
-
-impl Watch {
-    /// Steps of the bar per run.
-    const STEPS: u64 = 200;
-
-    fn new(runs: u64, duration: Nanos) -> Result<Self, Failure> {
-        let style = ProgressStyle::with_template("simulating {wide_bar} {percent} %").expect("a template");
-        let bar = ProgressBar::new(runs * Self::STEPS).with_style(style);
-        Ok(Self { bar, stop: interrupt::stop_flag()?, duration, done: 0, last: Nanos::ZERO })
-    }
-}
-
-impl Observer for Watch {
-    fn progress(&mut self, now: Nanos) -> ControlFlow<()> {
-        if now < self.last {
-            self.done += Self::STEPS;
-        }
-        self.last = now;
-        let share = u128::from(now.0) * u128::from(Self::STEPS) / u128::from(self.duration.0.max(1));
-        self.bar.set_position(self.done + share as u64);
-        if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
 }

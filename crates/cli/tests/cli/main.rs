@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod demo;
 mod fluid;
+mod measure;
 #[cfg(target_os = "linux")]
 mod packets;
 mod rows;

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use super::ethernet::{IPV4, IPV6, PPPOE_SESSION, is_vlan};
 use super::{
-    ICMP, ICMP6, IPV4_TYPE, IPV6_TYPE, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Match, PPPOE_TYPE, PortRange,
-    Prefix, TAG_TYPES, TCP, UDP, dscp_value,
+    ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Match, PortRange, Prefix, TCP, UDP, dscp_value,
 };
 
 /// Why a match was refused, and where in its text.
@@ -216,7 +216,7 @@ impl<'a> Parser<'a> {
             "ethertype" => {
                 let word = self.take("an EtherType such as 0x88b5")?;
                 let ethertype = self.number("EtherType", word, MIN_ETHERTYPE, u16::MAX)?;
-                if TAG_TYPES.contains(&ethertype) {
+                if is_vlan(ethertype) {
                     return Err(self.error(Kind::TagType { value: ethertype }, at));
                 }
                 self.set(|made| &mut made.ethertype, ethertype, "ethertype", at)
@@ -232,17 +232,17 @@ impl<'a> Parser<'a> {
     fn check_ethertype(&self) -> Result<(), MatchError> {
         let Some(ethertype) = self.made.ethertype else { return Ok(()) };
         let fits = match ethertype {
-            PPPOE_TYPE => true,
-            IPV4_TYPE => self.made.version != Some(IpVersion::V6),
-            IPV6_TYPE => self.made.version != Some(IpVersion::V4),
+            PPPOE_SESSION => true,
+            IPV4 => self.made.version != Some(IpVersion::V6),
+            IPV6 => self.made.version != Some(IpVersion::V4),
             _ => !self.made.needs_ip(),
         };
         if fits {
             return Ok(());
         }
         let other = match (ethertype, self.made.version) {
-            (IPV4_TYPE | IPV6_TYPE, Some(IpVersion::V4)) => "is IPv4",
-            (IPV4_TYPE | IPV6_TYPE, _) => "is IPv6",
+            (IPV4 | IPV6, Some(IpVersion::V4)) => "is IPv4",
+            (IPV4 | IPV6, _) => "is IPv6",
             _ => "is IP",
         };
         let one = format!("has the EtherType {ethertype:#06x}");

@@ -1,5 +1,6 @@
 //! The text form of a match, which frames it takes, what is refused, and when one match covers another.
 
+use super::ethernet::{IPV4, PPPOE_SESSION};
 use super::*;
 use proptest::prelude::*;
 
@@ -59,7 +60,7 @@ fn an_ethertype_is_that_behind_all_tags() {
     assert!(parse("ethertype 0x88b5").matches(&frame) && parse("vlan 5 and ethertype 0x88b5").matches(&frame));
     assert!(!parse("ethertype 0x88b6").matches(&frame) && !parse("vlan 6 ethertype 0x88b5").matches(&frame));
     assert!(!parse("ethertype 0x88b5").matches(&FrameKey::default()));
-    let ip = FrameKey { ethertype: Some(IPV4_TYPE), ..udp(5001) };
+    let ip = FrameKey { ethertype: Some(IPV4), ..udp(5001) };
     assert!(parse("ethertype 0x0800 udp dst port 5001").matches(&ip));
     assert!(!parse("ethertype 0x8864 udp").matches(&ip));
 }
@@ -167,7 +168,7 @@ fn any_match() -> impl Strategy<Value = Match> {
     let proto = prop::option::of(prop_oneof![Just(TCP), Just(UDP)]);
     let dscp = prop::option::weighted(0.3, 0u8..64);
     // The one type that goes with all other conditions.
-    let ethertype = prop::option::weighted(0.2, Just(PPPOE_TYPE));
+    let ethertype = prop::option::weighted(0.2, Just(PPPOE_SESSION));
     (vlan(), (vlan(), ethertype), addresses, proto, port.clone(), port, dscp).prop_map(
         |(vlan, (inner_vlan, ethertype), (version, src, dst), proto, sport, dport, dscp)| Match {
             vlan,
@@ -187,7 +188,7 @@ fn any_match() -> impl Strategy<Value = Match> {
 fn any_frame() -> impl Strategy<Value = FrameKey> {
     let vlan = || prop::option::of(0u16..3);
     let ports = prop::option::of((0u16..8, 0u16..8));
-    let ethertype = prop::option::of(prop_oneof![Just(PPPOE_TYPE), Just(IPV4_TYPE)]);
+    let ethertype = prop::option::of(prop_oneof![Just(PPPOE_SESSION), Just(IPV4)]);
     (
         vlan(),
         (vlan(), ethertype),

@@ -6,7 +6,7 @@ use fairlink_traffic::{
 };
 use toml::de::DeValue;
 
-use super::{PLACE, packet};
+use super::{PLACE, packet, trace};
 use crate::link::LinkFile;
 use crate::problem::{Log, ProblemKind};
 use crate::reader::{Table, Value, unknown_word};
@@ -25,10 +25,11 @@ pub(super) enum Kind {
     Markov,
     Mpeg,
     Dar1,
+    Trace,
 }
 
 /// Each model with its name and the keys that say something to it, beside [`COMMON`].
-const MODELS: [(&str, Kind, &[&str]); 10] = [
+const MODELS: [(&str, Kind, &[&str]); 11] = [
     ("greedy", Kind::Greedy, &[]),
     ("saturating", Kind::Saturating, &["rate"]),
     ("cbr", Kind::Cbr, &["rate", "packets_per_second", "burst"]),
@@ -38,11 +39,12 @@ const MODELS: [(&str, Kind, &[&str]); 10] = [
     ("mmpp", Kind::Mmpp, &["states"]),
     ("markov", Kind::Markov, &["utilisation", "on", "off"]),
     ("mpeg", Kind::Mpeg, &["gop", "gops_per_second", "i", "p", "b", "whole_frames"]),
+    ("trace", Kind::Trace, &["file", "match", "of_class", "repeat", "accept"]),
     ("dar1", Kind::Dar1, &["rate", "frames_per_second", "rho", "marginal", "peak_to_mean", "deviation_to_mean"]),
 ];
 const COMMON: [&str; 5] = ["class", "link", "model", "packet", "active"];
 /// Models of the format that cannot be run here.
-const OTHER_MODELS: [&str; 3] = ["trace", "request_response", "tcp"];
+const OTHER_MODELS: [&str; 2] = ["request_response", "tcp"];
 
 /// Exponent of the density of Pareto on times where the file has none ([sds] section IV).
 const PARETO_K: f64 = 2.5;
@@ -56,9 +58,9 @@ const DEVIATION: f64 = 0.57;
 const LONGEST_PICTURE: u32 = 1 << 20;
 
 impl Kind {
-    /// Whether the source sends frames, which need no length of packets: they are cut at the link's longest.
+    /// Whether packets need no length: video is cut at the link's longest, and a trace has lengths of its own.
     pub(super) fn has_own_lengths(self) -> bool {
-        matches!(self, Self::Mpeg)
+        matches!(self, Self::Mpeg | Self::Trace)
     }
 }
 
@@ -138,6 +140,7 @@ pub(super) fn model(
         Kind::Mmpp => states(table, log),
         Kind::Markov => markov(table, guarantee, log),
         Kind::Mpeg => mpeg(table, log),
+        Kind::Trace => trace::trace(table, log).map(Model::Trace),
         Kind::Dar1 => {
             let rate =
                 table.need("rate", "rate = \"1.5mbit\", the mean", log).and_then(|value| value.rate(link_rate, log));

@@ -10,7 +10,8 @@ use miette::Severity;
 
 use crate::classid::Classid;
 use crate::link::LinkFile;
-use crate::matching::{IPV4_TYPE, IPV6_TYPE, IpVersion, Match, PPPOE_TYPE, PortRange, TCP, UDP};
+use crate::matching::ethernet::{IPV4, IPV6, PPPOE_SESSION};
+use crate::matching::{IpVersion, Match, PortRange, TCP, UDP};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::tc::kernel::{MAX_PRIORITY, MAX_QUANTUM};
 use crate::units::{show_bps, show_rate};
@@ -366,9 +367,9 @@ fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
     }
     let mut wanted = *made;
     match made.ethertype {
-        Some(IPV4_TYPE) => wanted.version = Some(IpVersion::V4),
-        Some(IPV6_TYPE) => wanted.version = Some(IpVersion::V6),
-        Some(PPPOE_TYPE) if (Match { ethertype: None, ..*made }) != Match::ANY => {
+        Some(IPV4) => wanted.version = Some(IpVersion::V4),
+        Some(IPV6) => wanted.version = Some(IpVersion::V6),
+        Some(PPPOE_SESSION) if (Match { ethertype: None, ..*made }) != Match::ANY => {
             return Err("the inside of a session of PPPoE".to_owned());
         }
         Some(other) => return Ok(vec![(format!("{other:#06x}"), " match u32 0 0".to_owned())]),

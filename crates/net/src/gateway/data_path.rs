@@ -17,6 +17,7 @@
 //! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
+use fairlink_config::matching::{ethernet, frame_key};
 use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
@@ -26,9 +27,7 @@ use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
 use crate::wire::classify::Classifier;
-use crate::wire::ethernet;
 use crate::wire::labels::{Labels, mark_congestion};
-use crate::wire::parse::frame_key;
 
 /// Of so many working turns one is timed in detail. The number is a prime, so that it does not run in step with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;

@@ -12,6 +12,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use fairlink_config::matching::ethernet;
 use fairlink_core::Nanos;
 
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Rest, Sent};
@@ -21,7 +22,6 @@ use crate::io::packet_socket;
 use crate::io::sys;
 use crate::io::tagged_sender::TaggedSender;
 use crate::wire::checksum;
-use crate::wire::ethernet;
 
 /// How the sockets are set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::io::ethtool::{self, Offload};
 use crate::io::{netlink, sys};
-use crate::wire::ethernet;
+use fairlink_config::matching::ethernet;
 
 /// What an interface is.
 #[derive(Clone, Debug, PartialEq, Eq)]

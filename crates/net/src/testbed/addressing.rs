@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fairlink_config::matching::{FrameKey, IPV4_TYPE, IPV6_TYPE, IpVersion, Match, Prefix, TCP, UDP, v4_mapped};
+use fairlink_config::matching::ethernet::{IPV4, IPV6};
+use fairlink_config::matching::{FrameKey, IpVersion, Match, Prefix, TCP, UDP, v4_mapped};
 use fairlink_core::ClassId;
 
 use crate::wire::frame::{Addresses, Headers, Transport};
@@ -106,7 +107,7 @@ pub(crate) fn key_of(headers: &Headers) -> FrameKey {
     FrameKey {
         vlan,
         inner_vlan,
-        ethertype: Some(if version == IpVersion::V4 { IPV4_TYPE } else { IPV6_TYPE }),
+        ethertype: Some(if version == IpVersion::V4 { IPV4 } else { IPV6 }),
         version: Some(version),
         proto: if headers.transport == Transport::Tcp { TCP } else { UDP },
         src,
@@ -133,7 +134,7 @@ fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
         Some(IpVersion::V6) => &[IpVersion::V6],
     };
     // A frame of another EtherType has no choices.
-    let bare = wanted.ethertype.filter(|&ethertype| ethertype != IPV4_TYPE && ethertype != IPV6_TYPE);
+    let bare = wanted.ethertype.filter(|&ethertype| ethertype != IPV4 && ethertype != IPV6);
     let bare = bare.map(|ethertype| Headers {
         vlan: wanted.vlan.or(wanted.inner_vlan.map(|_| 1)),
         inner_vlan: wanted.inner_vlan,

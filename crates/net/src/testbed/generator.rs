@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fairlink_config::matching::ethernet;
 use fairlink_core::{ClassId, Nanos, Rate};
 use fairlink_traffic::{MixError, Model, SourceSpec, TrafficMix, What};
 use serde::Serialize;
@@ -22,7 +23,6 @@ use serde::Serialize;
 use crate::io::clock::{Clock, MonotonicClock, realtime_ns};
 use crate::io::packet_socket;
 use crate::io::sys;
-use crate::wire::ethernet;
 use crate::wire::frame::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
 
 /// Shortest sleep: arrivals within it leave together.

@@ -11,11 +11,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use etherparse::{LaxSlicedPacket, TransportSlice};
-use fairlink_config::matching::{TCP, UDP};
+use fairlink_config::matching::{TCP, UDP, ethernet};
 use fairlink_core::ClassId;
 
 use crate::wire::checksum;
-use crate::wire::ethernet;
 
 /// Length of the stamp in bytes.
 pub(crate) const STAMP: usize = 22;

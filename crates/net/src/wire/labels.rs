@@ -10,12 +10,11 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use fairlink_config::matching::FrameKey;
+use fairlink_config::matching::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
+use fairlink_config::matching::{FrameKey, MAX_TAGS};
 use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, QueueKind, flow_bits};
 
 use crate::wire::checksum;
-use crate::wire::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
-use crate::wire::parse::MAX_TAGS;
 
 /// The code point of a packet that has met congestion.
 const CE: u8 = 3;
@@ -130,8 +129,8 @@ pub fn mark_congestion(bytes: &mut [u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::parse::frame_key;
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
+    use fairlink_config::matching::frame_key;
     use fairlink_core::{ClassConfig, LinkConfig, Rate};
     use proptest::prelude::*;
 

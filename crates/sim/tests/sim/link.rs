@@ -276,7 +276,7 @@ fn what_cannot_be_simulated_is_refused() {
     assert_eq!(text, "source 0: a packet of 0 B; the shortest packet has 1 B");
     assert_eq!(error(&|_| (), Options { window: Some(Nanos::ZERO), ..plain }), SimError::EmptyWindow);
     let cells = error(&|_| (), Options { window: Some(Nanos(20)), ..plain }).to_string();
-    assert_eq!(cells, "150000000 rates to record (classes times windows); the limit is 67108864");
+    assert_eq!(cells, "150000000 rates to record (classes times windows); the limit is 8388608");
     let often = |s: &mut Scenario| {
         let switched = |n: u64| Interval { start: Nanos(2 * n), end: Nanos(2 * n + 1) };
         s.sources[0].active = (0..1_000_000).map(switched).collect();

@@ -1,5 +1,6 @@
 //! Tests of the simulator with the schedulers of the core, in one program so that they link once.
 
+mod batch;
 mod changes;
 mod common;
 mod delays;

@@ -9,12 +9,12 @@
 //!
 //! Only the first fragment of a datagram has ports. The others can match on addresses, protocol and code point.
 
-use fairlink_config::matching::{FrameKey, IpVersion, TCP, UDP, v4_mapped};
+use super::{FrameKey, IpVersion, TCP, UDP, v4_mapped};
 
-use crate::wire::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
+use super::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
 
 /// Most VLAN tags walked over.
-pub(crate) const MAX_TAGS: usize = 4;
+pub const MAX_TAGS: usize = 4;
 /// Most IPv6 extension headers walked over. If there are more, the protocol is the next one's number and there are no ports.
 const MAX_EXTENSIONS: usize = 8;
 
@@ -51,6 +51,18 @@ pub fn frame_key(bytes: &[u8]) -> FrameKey {
         IPV4 => ipv4(payload, &mut key),
         IPV6 => ipv6(payload, &mut key),
         PPPOE_SESSION => pppoe(payload, &mut key),
+        _ => {}
+    }
+    key
+}
+
+/// The key of the bare IP packet in `bytes`, of any content and length.
+#[must_use]
+pub fn packet_key(bytes: &[u8]) -> FrameKey {
+    let mut key = FrameKey::default();
+    match bytes.first().map(|first| first >> 4) {
+        Some(4) => ipv4(bytes, &mut key),
+        Some(6) => ipv6(bytes, &mut key),
         _ => {}
     }
     key
@@ -138,7 +150,7 @@ fn ports(payload: &[u8], key: &mut FrameKey) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::ethernet::{PROVIDER_VLAN, VLAN};
+    use crate::matching::ethernet::{PROVIDER_VLAN, VLAN};
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
     use proptest::prelude::*;
 

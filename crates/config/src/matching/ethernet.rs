@@ -1,37 +1,37 @@
 //! Numbers of Ethernet that reading, marking and writing frames share.
 
 /// Length of a header in bytes: two addresses and a type. An interface's mtu leaves it out.
-pub(crate) const HEADER: usize = 14;
+pub const HEADER: usize = 14;
 /// Length of a VLAN tag in bytes. An interface's mtu leaves it out too.
-pub(crate) const VLAN_TAG: usize = 4;
+pub const VLAN_TAG: usize = 4;
 
 // Types.
 /// A tag of 802.1Q.
-pub(crate) const VLAN: u16 = 0x8100;
+pub const VLAN: u16 = 0x8100;
 /// A tag of 802.1ad.
-pub(crate) const PROVIDER_VLAN: u16 = 0x88a8;
+pub const PROVIDER_VLAN: u16 = 0x88a8;
 /// What was used for an outer tag before 802.1ad.
-pub(crate) const OLD_PROVIDER_VLAN: u16 = 0x9100;
+pub const OLD_PROVIDER_VLAN: u16 = 0x9100;
 /// IPv4.
-pub(crate) const IPV4: u16 = fairlink_config::matching::IPV4_TYPE;
+pub const IPV4: u16 = 0x0800;
 /// IPv6.
-pub(crate) const IPV6: u16 = fairlink_config::matching::IPV6_TYPE;
+pub const IPV6: u16 = 0x86dd;
 /// A session of PPPoE.
-pub(crate) const PPPOE_SESSION: u16 = fairlink_config::matching::PPPOE_TYPE;
+pub const PPPOE_SESSION: u16 = 0x8864;
 
 // Protocols of PPP.
 /// IPv4 in a session of PPPoE.
-pub(crate) const PPP_IPV4: u16 = 0x0021;
+pub const PPP_IPV4: u16 = 0x0021;
 /// IPv6 in a session of PPPoE.
-pub(crate) const PPP_IPV6: u16 = 0x0057;
+pub const PPP_IPV6: u16 = 0x0057;
 
 /// Whether a frame of this type continues with a VLAN tag.
-pub(crate) const fn is_vlan(kind: u16) -> bool {
+pub const fn is_vlan(kind: u16) -> bool {
     matches!(kind, VLAN | PROVIDER_VLAN | OLD_PROVIDER_VLAN)
 }
 
 /// The number in network byte order at byte `at`, where the frame reaches that far.
 #[inline]
-pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+pub fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }

@@ -1,0 +1,221 @@
+//! From a scenario file, and what is swept in it, to what is simulated.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fairlink_config::problem::ProblemKind;
+use fairlink_config::sweep::{Sweep, Template};
+use fairlink_config::units::{parse_rate, parse_size, parse_time};
+use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, Scenario};
+use fairlink_core::{Leniency, Rate, SchedulerInfo};
+use fairlink_lab::figures::sweep::{Key, Quantity};
+use fairlink_sim::{Change, LinkPool, Links, Setting};
+
+use fairlink_traffic::Script;
+
+use crate::failure::Failure;
+use crate::link::{concerns_frames, share_warning, warn};
+
+/// Most settings of a sweep.
+pub(super) const MAX_SETTINGS: usize = 10_000;
+
+/// A scenario with one setting of what is swept.
+pub(super) struct Point {
+    /// What is swept, and how it is set here. Empty where nothing is.
+    pub(super) sweep: BTreeMap<String, Setting>,
+    pub(super) file: Scenario,
+    pub(super) links: Links,
+    pub(super) schedulers: Vec<&'static SchedulerInfo>,
+}
+
+/// How scenarios are read.
+pub(super) struct Reading<'a> {
+    pub(super) leniency: Leniency,
+    pub(super) schedulers: &'a [String],
+}
+
+impl Reading<'_> {
+    fn options(&self) -> ReadOptions<'_> {
+        ReadOptions { leniency: self.leniency, scheduler: self.schedulers.first().map(String::as_str) }
+    }
+
+    /// The scenario as it stands in its file.
+    pub(super) fn alone(&self, path: &Path) -> Result<Point, Failure> {
+        let file = Scenario::read(path, &self.options()).map_err(|problems| match std::fs::read_to_string(path) {
+            // A script alone is not TOML, and needs a link.
+            Ok(text) if Script::is_one(&text) => {
+                Failure::wrong(format!("{}: this is a script; name its link: --link FILE", path.display()))
+            }
+            _ => problems.into(),
+        })?;
+        self.point(file, BTreeMap::new(), true)
+    }
+
+    /// A script over a link.
+    pub(super) fn script(&self, script: &Path, link: &Path, rate: Option<Rate>) -> Result<Point, Failure> {
+        let (file, notes) = Scenario::of_script(script, link, rate, &self.options())?;
+        warn(notes);
+        self.point(file, BTreeMap::new(), true)
+    }
+
+    /// The scenario with every combination of values, the last key changing fastest, and the keys.
+    pub(super) fn swept(&self, path: &Path, sweeps: &[Sweep]) -> Result<(Vec<Key>, Vec<Point>), Failure> {
+        let template = Template::read(path)?;
+        template.check(sweeps).map_err(|error| Failure::wrong(format!("--sweep: {error}")))?;
+        let settings = sweeps.iter().map(|sweep| sweep.values.len()).try_fold(1usize, usize::checked_mul);
+        let settings = settings.filter(|&settings| settings <= MAX_SETTINGS).ok_or_else(|| {
+            let counts: Vec<String> = sweeps.iter().map(|sweep| sweep.values.len().to_string()).collect();
+            let counts = counts.join(" times ");
+            Failure::wrong(format!("--sweep: {counts} settings; the limit is {MAX_SETTINGS}; take fewer values"))
+        })?;
+        let mut keys = Vec::with_capacity(sweeps.len());
+        let mut known: Vec<Vec<Setting>> = Vec::with_capacity(sweeps.len());
+        for Sweep { key, values } in sweeps {
+            let read: Vec<(Setting, Quantity)> = values.iter().map(|value| setting(value)).collect();
+            for (n, (value, _)) in read.iter().enumerate() {
+                if read[..n].iter().any(|(other, _)| other == value) {
+                    return Err(Failure::wrong(format!("--sweep: {key}: the value {} stands there twice", values[n])));
+                }
+            }
+            let first = read[0].1;
+            let quantity = if read.iter().all(|&(_, other)| other == first) { first } else { Quantity::Number };
+            keys.push(Key { name: key.clone(), quantity });
+            known.push(read.into_iter().map(|(value, _)| value).collect());
+        }
+        let mut points = Vec::with_capacity(settings);
+        for number in 0..settings {
+            let mut rest = number;
+            let mut chosen = vec![0; sweeps.len()];
+            for (place, sweep) in chosen.iter_mut().zip(sweeps).rev() {
+                *place = rest % sweep.values.len();
+                rest /= sweep.values.len();
+            }
+            let texts: Vec<(&str, &str)> =
+                sweeps.iter().zip(&chosen).map(|(sweep, &n)| (sweep.key.as_str(), sweep.values[n].as_str())).collect();
+            let set = |((sweep, known), &n): ((&Sweep, &Vec<Setting>), &usize)| (sweep.key.clone(), known[n].clone());
+            let sweep = sweeps.iter().zip(&known).zip(&chosen).map(set).collect();
+            let with = || texts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
+            let read = Scenario::parse(template.name(), template.with(&texts), &self.options());
+            let point = read.map_err(Failure::from).and_then(|file| self.point(file, sweep, number == 0));
+            points.push(point.map_err(|failure| failure.within(format!("with {}", with())))?);
+        }
+        Ok((keys, points))
+    }
+
+    fn point(&self, mut file: Scenario, sweep: BTreeMap<String, Setting>, first: bool) -> Result<Point, Failure> {
+        let warnings = warnings(&mut file)?;
+        if first {
+            warn(warnings);
+        }
+        let schedulers = schedulers(self.schedulers, &file, self.leniency)?;
+        Ok(Point { sweep, links: links(&file), file, schedulers })
+    }
+}
+
+/// A value as JSON has it, and what it measures.
+fn setting(text: &str) -> (Setting, Quantity) {
+    if let Ok(whole) = text.parse() {
+        return (Setting::Whole(whole), Quantity::Number);
+    }
+    if let Some(number) = text.parse().ok().filter(|number: &f64| number.is_finite()) {
+        return (Setting::Number(number), Quantity::Number);
+    }
+    if let Ok(rate) = parse_rate(text, None) {
+        return (Setting::Number(rate.bps() as f64), Quantity::Rate);
+    }
+    if let Ok(bytes) = parse_size(text, u64::MAX) {
+        return (Setting::Number(bytes as f64), Quantity::Size);
+    }
+    if let Some(packets) = text.strip_suffix('p').and_then(|count| count.trim().parse().ok()) {
+        return (Setting::Whole(packets), Quantity::Packets);
+    }
+    match parse_time(text) {
+        Ok(time) => (Setting::Number(time.0 as f64 / 1e9), Quantity::Time),
+        Err(_) => (Setting::Text(text.to_owned()), Quantity::Number),
+    }
+}
+
+/// All that is doubtful and belongs here.
+fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, Failure> {
+    let mut warnings = std::mem::take(&mut file.warnings);
+    let links = file.peers.iter_mut().map(|peer| &mut peer.link);
+    let links = links.chain(file.changes.iter_mut().map(|change| &mut change.link));
+    let share = share_warning(&file.link)?;
+    warnings.extend(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
+    warnings.extend(share);
+    links.for_each(|link| {
+        warnings.extend(std::mem::take(&mut link.warnings).into_iter().filter(concerns_a_simulation));
+    });
+    Ok(warnings)
+}
+
+/// Whether a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
+/// notes of its run.
+fn concerns_a_simulation(warning: &Problem) -> bool {
+    !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
+}
+
+fn links(file: &Scenario) -> Links {
+    let scenario = |link: &LinkFile, sources: &[_]| fairlink_sim::Scenario {
+        names: link.names.iter().map(str::to_owned).collect(),
+        tree: link.tree.clone(),
+        overhead: link.overhead,
+        sources: sources.to_vec(),
+        duration: file.duration,
+        warmup: file.warmup,
+        seed: file.seed,
+        changes: Vec::new(),
+    };
+    let change = |change: &fairlink_config::Change| Change {
+        at: change.at,
+        name: change.name.clone(),
+        scheduler: change.scheduler,
+        tree: change.link.tree.clone(),
+        overhead: change.link.overhead,
+        classes: change.classes.clone(),
+    };
+    let pool = |pool: &PoolSpec| LinkPool {
+        name: pool.name.clone(),
+        rate: pool.rate,
+        burst: pool.burst,
+        members: pool.members.clone(),
+    };
+    Links {
+        first: fairlink_sim::Scenario {
+            names: file.names.clone(),
+            changes: file.changes.iter().map(change).collect(),
+            ..scenario(&file.link, &file.sources)
+        },
+        further: file.peers.iter().map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources))).collect(),
+        pools: file.pools.iter().map(pool).collect(),
+    }
+}
+
+fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, Failure> {
+    let mut found: Vec<&'static SchedulerInfo> = Vec::new();
+    for name in names {
+        let (info, _) = file.link.for_scheduler(name, leniency)?;
+        for peer in &file.peers {
+            peer.link.for_scheduler(name, leniency)?;
+        }
+        for change in file.changes.iter().take_while(|change| change.scheduler.is_none()) {
+            change.link.for_scheduler(name, leniency)?;
+        }
+        if found.iter().all(|other| other.name != info.name) {
+            found.push(info);
+        }
+    }
+    if found.is_empty() {
+        found.push(file.link.info());
+    }
+    for info in &found {
+        file.link.check_memory(info)?;
+        file.peers.iter().try_for_each(|peer| peer.link.check_memory(info).map(|_| ()))?;
+        let mut runs = *info;
+        for change in &file.changes {
+            runs = change.scheduler.unwrap_or(runs);
+            change.link.check_memory(runs)?;
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,192 @@
+//! What simulations found, as text.
+
+use fairlink_lab::figures::sweep::Key;
+use fairlink_lab::measure::{SETTLE, TOLERANCE};
+use fairlink_lab::rate_unit::RateUnit;
+use fairlink_lab::report::{self, Style, estimates};
+use fairlink_sim::statistics::summary::{Difference, Summary};
+use fairlink_sim::{Report, Run};
+
+use crate::failure::Failure;
+use crate::human;
+use crate::out::Out;
+use crate::rows::{MOST_ROWS, RowArgs};
+
+/// Every run by itself, and all of them against the ideal.
+pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
+    // Of all phases.
+    let deviations = report::runs(&report);
+    let left_out = shorten(&mut report, rows);
+    let report = &report;
+    let style = Style { colour: out.colour(), tolerance: TOLERANCE };
+    for run in &report.runs {
+        out.line(format!("{}, seed {}", run.scheduler, run.seed))?;
+        notes(run, out)?;
+        out.line("")?;
+        let width = if out.is_terminal() { out.canvas().width } else { usize::MAX };
+        out.raw(report::classes(run, width).as_bytes())?;
+        out.line("")?;
+    }
+    phases_follow(report.runs[0].link_bps, out)?;
+    match &report.runs[..] {
+        [run] => out.raw(report::measured_against_ideal(&run.phases, run.link_bps, style).as_bytes())?,
+        _ => out.raw(report::side_by_side(report, style).as_bytes())?,
+    }
+    out.line("")?;
+    deviations.lines().try_for_each(|line| out.paragraph(line, 2))?;
+    left_out.iter().try_for_each(|text| out.paragraph(&format!("{text}; --all shows all, --class NAME one class"), 2))
+}
+
+fn notes(run: &Run, out: &mut Out) -> Result<(), Failure> {
+    run.notes.iter().try_for_each(|note| out.paragraph(&format!("  note: {note}"), 8))
+}
+
+fn phases_follow(link_bps: f64, out: &mut Out) -> Result<(), Failure> {
+    let unit = RateUnit::for_link(link_bps).name;
+    let settle = SETTLE.0 as f64 / 1e9;
+    out.paragraph(
+        &format!("Rates by phase in {unit}, the first {settle} s of a phase left out where it is longer"),
+        2,
+    )?;
+    out.line("")
+}
+
+const INTERVALS: &str = "± is half of a 95 % confidence interval of the mean, by Student's t";
+
+/// Several runs of each scheduler: means and intervals, and differences of pairs.
+pub(super) fn summaries(
+    runs: &[Run],
+    summaries: &mut [Summary],
+    differences: &mut [Difference],
+    rows: &RowArgs,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let Some(first) = runs.first() else { return Ok(()) };
+    let left_out = shorten_summaries(summaries, differences, rows);
+    for summary in summaries.iter() {
+        out.line(format!("{}, mean of {} runs, seeds {} and up", summary.scheduler, summary.runs, first.seed))?;
+        let own = |run: &&Run| run.scheduler == summary.scheduler;
+        runs.iter().find(own).map_or(Ok(()), |run| notes(run, out))?;
+        out.line("")?;
+        out.raw(estimates::classes(summary, first.link_bps).as_bytes())?;
+        out.line("")?;
+    }
+    phases_follow(first.link_bps, out)?;
+    out.raw(estimates::phases(summaries, first.link_bps).as_bytes())?;
+    out.line("")?;
+    for difference in differences.iter() {
+        let Difference { scheduler, against, .. } = difference;
+        out.paragraph(&format!("{scheduler} less {against}, run by run on the same arrivals"), 2)?;
+        out.line("")?;
+        out.raw(estimates::differences(difference, first.link_bps).as_bytes())?;
+        out.line("")?;
+    }
+    out.paragraph(INTERVALS, 2)?;
+    if !differences.is_empty() {
+        out.paragraph("different: the interval leaves out zero, as it does by chance in one of 20 cases", 2)?;
+    }
+    let same = |summary: &&mut Summary| summary.classes.iter().all(|class| class.rate_bps.ci95 == Some(0.0));
+    if summaries.iter_mut().all(|summary| same(&summary)) {
+        out.paragraph("All runs gave the same rates: the seed changes nothing that shows in them", 2)?;
+    }
+    left_out.iter().try_for_each(|text| out.paragraph(text, 2))
+}
+
+/// One table of all settings.
+pub(super) fn sweep(
+    keys: &[Key],
+    runs: &[Run],
+    summaries: &mut [Summary],
+    rows: &RowArgs,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let Some(first) = runs.first() else { return Ok(()) };
+    let mut shown = &mut summaries[..];
+    let mut left_out = Vec::new();
+    let each = shown.first().map_or(0, |summary| summary.classes.len()).max(1);
+    if !rows.shows(each * shown.len()) {
+        let fit = (MOST_ROWS / each).max(1).min(shown.len());
+        left_out.push(format!(
+            "{} not shown; --all shows all, --class NAME one class of each",
+            human::count(shown.len() - fit, "setting or scheduler is", "settings or schedulers are")
+        ));
+        shown = &mut shown[..fit];
+        shown.iter_mut().for_each(|summary| summary.classes.truncate(MOST_ROWS));
+    }
+    let mut said: Vec<&str> = Vec::new();
+    for run in runs {
+        for note in &run.notes {
+            if !said.contains(&note.as_str()) && said.len() < 20 {
+                said.push(note);
+                out.paragraph(&format!("note: {note}"), 6)?;
+            }
+        }
+    }
+    out.raw(estimates::sweep(keys, shown, first.link_bps).as_bytes())?;
+    out.line("")?;
+    if shown.iter().any(|summary| summary.runs > 1) {
+        out.paragraph(INTERVALS, 2)?;
+    }
+    left_out.iter().try_for_each(|text| out.paragraph(text, 2))
+}
+
+/// Drops what is too much to read, and says how much that is.
+fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
+    let mut left_out = Vec::new();
+    let leaves = report.runs[0].classes.len();
+    if !rows.shows(leaves) {
+        let mut shown = 0;
+        for run in &mut report.runs {
+            run.classes.retain(|class| class.offered_packets > 0);
+            run.classes.truncate(MOST_ROWS);
+            shown = shown.max(run.classes.len());
+        }
+        left_out.push(format!(
+            "{} not shown, first those to which nothing was sent",
+            human::count(leaves - shown, "leaf is", "leaves are")
+        ));
+    }
+    let busy = |phase: &fairlink_sim::Phase| {
+        phase.classes.iter().filter(|class| class.ideal_bps > 0.0 || class.settled_bps > 0.0).count()
+    };
+    let counts: Vec<usize> = report.runs[0].phases.iter().map(busy).collect();
+    if !rows.shows(counts.iter().sum()) {
+        let mut sum = 0;
+        let fits = |count: &&usize| {
+            sum += **count;
+            sum <= MOST_ROWS
+        };
+        let shown = counts.iter().take_while(fits).count().max(1);
+        for run in &mut report.runs {
+            run.phases.truncate(shown);
+            if shown == 1
+                && let Some(phase) = run.phases.first_mut()
+            {
+                phase.classes.truncate(MOST_ROWS);
+            }
+        }
+        if shown < counts.len() {
+            left_out.push(format!("{} not shown", human::count(counts.len() - shown, "phase is", "phases are")));
+        }
+    }
+    left_out
+}
+
+/// As [`shorten`].
+fn shorten_summaries(summaries: &mut [Summary], differences: &mut [Difference], rows: &RowArgs) -> Option<String> {
+    let classes = summaries.iter().map(|summary| summary.classes.len()).max().unwrap_or(0);
+    let phases = summaries.iter().map(|summary| summary.phases.len()).max().unwrap_or(0);
+    let fit = (MOST_ROWS / classes.max(1)).max(1);
+    if rows.shows(classes * phases.max(1)) {
+        return None;
+    }
+    for summary in summaries {
+        summary.classes.truncate(MOST_ROWS);
+        summary.phases.truncate(fit);
+        summary.phases.iter_mut().for_each(|phase| phase.classes.truncate(MOST_ROWS));
+    }
+    differences.iter_mut().for_each(|difference| difference.classes.truncate(MOST_ROWS));
+    let leaves = human::count(classes.saturating_sub(MOST_ROWS), "leaf", "leaves");
+    let phases = human::count(phases.saturating_sub(fit), "phase", "phases");
+    Some(format!("{leaves} and {phases} not shown; --all shows all, --class NAME one class"))
+}

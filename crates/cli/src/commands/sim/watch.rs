@@ -1,0 +1,48 @@
+//! A progress bar for runs on several threads, where standard error is a terminal, and Ctrl-C.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fairlink_core::Nanos;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::failure::Failure;
+use crate::interrupt;
+
+/// Steps of the bar per run.
+const STEPS: u64 = 200;
+
+/// Shows how far all runs are.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    stop: Arc<AtomicBool>,
+}
+
+impl Progress {
+    /// Of so many runs.
+    pub(super) fn new(runs: u64) -> Result<Self, Failure> {
+        let style = ProgressStyle::with_template("simulating {wide_bar} {percent} %").expect("a template");
+        let bar = ProgressBar::new(runs.saturating_mul(STEPS)).with_style(style);
+        Ok(Self { bar, stop: interrupt::stop_flag()? })
+    }
+
+    /// What a batch of runs of these lengths reports to.
+    pub(super) fn watch(&self, durations: Vec<Nanos>) -> impl Fn(usize, Nanos) -> ControlFlow<()> + Sync {
+        let done: Vec<AtomicU64> = durations.iter().map(|_| AtomicU64::new(0)).collect();
+        move |job, now| {
+            let share = u128::from(now.0) * u128::from(STEPS) / u128::from(durations[job].0.max(1));
+            let share = (share as u64).min(STEPS);
+            let before = done[job].fetch_max(share, Ordering::Relaxed);
+            if share > before {
+                self.bar.inc(share - before);
+            }
+            if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

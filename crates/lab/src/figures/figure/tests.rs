@@ -1,0 +1,86 @@
+use super::*;
+
+fn panel() -> Panel {
+    Panel::new("a panel", Axis::linear("time (s)", 0.0, 10.0), Axis::linear("packets", 0.0, 5.0))
+}
+
+/// All numbers of the points of lines and polygons.
+fn coordinates(svg: &str) -> Vec<f64> {
+    let lists = svg.split("points=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    lists.flat_map(|list| list.split([' ', ','])).map(|number| number.parse().unwrap()).collect()
+}
+
+#[test]
+fn looks_differ_in_more_than_colour() {
+    for (n, m) in (0..7).flat_map(|n| (0..n).map(move |m| (n, m))) {
+        let (one, other) = (Look::nth(n), Look::nth(m));
+        assert!(one.colour != other.colour && one.marker != other.marker, "{n} {m}");
+    }
+    let all: Vec<Look> = (0..12).map(Look::nth).collect();
+    for (n, m) in (0..12).flat_map(|n| (0..n).map(move |m| (n, m))) {
+        assert!((all[n].dash, all[n].marker) != (all[m].dash, all[m].marker), "{n} {m}");
+    }
+}
+
+#[test]
+fn lines_that_coincide_have_their_markers_at_different_places_and_the_first_is_the_widest() {
+    let points: Vec<(f64, f64)> = (0..100).map(|n| (f64::from(n) / 10.0, 2.0)).collect();
+    let mut panel = panel();
+    panel.series = (0..3).map(|n| Series::steps(format!("s{n}"), points.clone(), Look::nth(n).layered(n, 3))).collect();
+    let widths: Vec<f64> = panel.series.iter().map(|series| series.look.width).collect();
+    assert!(widths[0] > widths[1] && widths[1] > widths[2], "{widths:?}");
+    let svg = Figure::new("", vec![panel]).svg();
+    // Circles are the markers of the first: its nine on the line and one in the legend.
+    assert!((8..=11).contains(&svg.matches("<circle").count()), "{}", svg.matches("<circle").count());
+}
+
+#[test]
+fn the_legend_stands_below_all_panels_and_names_each_series_once() {
+    let mut one = panel();
+    one.series = vec![Series::line("A", vec![(0.0, 1.0), (9.0, 2.0)], Look::nth(0))];
+    let svg = Figure::new("title", vec![one.clone(), one]).svg();
+    assert_eq!(svg.matches(">A</text>").count(), 1);
+    let y = |text: &str| -> f64 {
+        let before = svg.rfind(text).unwrap();
+        let line = &svg[svg[..before].rfind("<text").unwrap()..before];
+        line.split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+    };
+    assert!(y(">A<") > y(">time (s)<"));
+}
+
+#[test]
+fn nothing_is_drawn_outside_whatever_the_values() {
+    let mut panel = panel();
+    let wild = vec![(-1e9, 1e300), (0.0, f64::NAN), (3.0, -5.0), (f64::INFINITY, 1.0), (1e9, 1e9)];
+    panel.series = vec![Series::line("wild", wild.clone(), Look::nth(0)), Series::points("", wild, Look::nth(1))];
+    panel.borders = vec![-1.0, f64::NAN, 99.0];
+    panel.events = (0..40).map(|n| Event { x: f64::from(n) / 4.0, text: "R 100000".into() }).collect();
+    let svg = Figure::new("", vec![panel]).svg();
+    assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    assert!(coordinates(&svg).iter().all(|value| (0.0..=960.0).contains(value)));
+}
+
+#[test]
+fn events_stand_below_the_axis_in_rows_that_do_not_run_into_each_other() {
+    let mut panel = panel();
+    panel.events = vec![
+        Event { x: 1.0, text: "R flow 1".into() },
+        Event { x: 1.2, text: "R flow 2".into() },
+        Event { x: 9.0, text: "X".into() },
+    ];
+    let svg = Figure::new("", vec![panel]).svg();
+    let y = |text: &str| {
+        let line = svg.lines().find(|line| line.contains(&format!(">{text}<"))).unwrap();
+        line.split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse::<f64>().unwrap()
+    };
+    assert!(y("R flow 2") > y("R flow 1") && y("X") == y("R flow 1") && y("time (s)") > y("R flow 2"));
+}
+
+#[test]
+fn a_long_series_is_thinned_without_losing_its_extremes() {
+    let points: Vec<(f64, f64)> =
+        (0..100_000).map(|n| (f64::from(n) / 200.0, if n == 54_321 { 99.0 } else { 1.0 })).collect();
+    let thin = thinned(points);
+    assert!(thin.len() < 5_000 && thin.iter().any(|point| point.1 == 99.0), "{}", thin.len());
+    assert!(thin.windows(2).all(|pair| (pair[0].0 * 2.0).floor() <= (pair[1].0 * 2.0).floor()));
+}

@@ -1,0 +1,113 @@
+//! Figures of runs as files in a directory.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fairlink_sim::Run;
+use fairlink_sim::statistics::summary::Summary;
+
+use super::delays::{self, Delays};
+use super::over_time;
+use super::sweep::{self, Key};
+
+/// A file or directory that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", .path.display())]
+pub struct FileError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Why.
+    #[source]
+    pub error: io::Error,
+}
+
+/// Writes files into a directory.
+struct Files<'a> {
+    dir: &'a Path,
+    written: Vec<PathBuf>,
+}
+
+impl<'a> Files<'a> {
+    /// Makes the directory if it is not there.
+    fn new(dir: &'a Path) -> Result<Self, FileError> {
+        fs::create_dir_all(dir).map_err(|error| FileError { path: dir.to_owned(), error })?;
+        Ok(Self { dir, written: Vec::new() })
+    }
+
+    fn write(&mut self, name: &str, text: &str) -> Result<(), FileError> {
+        let path = self.dir.join(name);
+        fs::write(&path, text).map_err(|error| FileError { path: path.clone(), error })?;
+        self.written.push(path);
+        Ok(())
+    }
+}
+
+/// Writes what `runs` show against time and their delays into `dir`, which is made if it is not there, and returns the paths. Runs
+/// without [`windows`](fairlink_sim::Options::window) are passed over.
+///
+/// Files are named after the scheduler, after the seed where there are several, and after the number of the setting, from 1, where there
+/// are several: `hls.svg` and `hls.csv` have rates, `hls-series.svg` and `hls-series.csv` rates, delays, queues and drops,
+/// `hls-delays.svg` the distributions of delays. `delays.svg` compares the schedulers in box plots, `delays.csv` has all
+/// distributions. Delays of several seeds are put together.
+///
+/// # Errors
+/// [`FileError`]; files written before it stay.
+pub fn write_runs(runs: &[Run], dir: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut files = Files::new(dir)?;
+    let several_seeds = runs.iter().any(|run| run.seed != runs[0].seed && run.sweep == runs[0].sweep);
+    let several_settings = runs.iter().any(|run| run.sweep != runs[0].sweep);
+    for (number, setting) in runs.chunk_by(|one, other| one.sweep == other.sweep).enumerate() {
+        let suffix = if several_settings { format!("-setting{}", number + 1) } else { String::new() };
+        let settings: Vec<String> =
+            setting[0].sweep.iter().map(|(key, value)| format!(", {key} = {}", sweep::shown(value))).collect();
+        let settings = settings.concat();
+        for run in setting {
+            let Some(windows) = &run.windows else { continue };
+            let (stem, title) = match several_seeds {
+                true => (
+                    format!("{}{suffix}-seed{}", run.scheduler, run.seed),
+                    format!("{}, seed {}{settings}", run.scheduler, run.seed),
+                ),
+                false => (format!("{}{suffix}", run.scheduler), format!("{}{settings}", run.scheduler)),
+            };
+            files.write(&format!("{stem}.csv"), &over_time::rates_csv(windows))?;
+            let rates = over_time::rates(run, windows, &format!("Rates under {title}"));
+            files.write(&format!("{stem}.svg"), &rates.svg())?;
+            files.write(&format!("{stem}-series.csv"), &over_time::series_csv(windows))?;
+            let series = over_time::series(run, windows, &format!("Rates, delays, queues and drops under {title}"));
+            files.write(&format!("{stem}-series.svg"), &series.svg())?;
+        }
+        let mut schedulers: Vec<(String, Vec<Delays>)> = Vec::new();
+        for runs in setting.chunk_by(|one, other| one.scheduler == other.scheduler) {
+            let delays = delays::of_runs(&runs.iter().collect::<Vec<_>>());
+            if !delays.is_empty() {
+                schedulers.push((runs[0].scheduler.clone(), delays));
+            }
+        }
+        for (scheduler, delays) in &schedulers {
+            let title = format!("Delays under {scheduler}{settings}");
+            files.write(&format!("{scheduler}{suffix}-delays.svg"), &delays::distributions(delays, &title).svg())?;
+        }
+        if !schedulers.is_empty() {
+            let title = format!("Delays by class and scheduler{settings}");
+            files.write(&format!("delays{suffix}.svg"), &delays::boxes(&schedulers, &title).svg())?;
+            files.write(&format!("delays{suffix}.csv"), &delays::csv(&schedulers))?;
+        }
+    }
+    Ok(files.written)
+}
+
+/// Writes `sweep.csv` and `sweep.svg` into `dir`, which is made if it is not there, and returns the paths.
+///
+/// # Errors
+/// [`FileError`].
+pub fn write_sweep(keys: &[Key], summaries: &[Summary], title: &str, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut files = Files::new(dir)?;
+    files.write("sweep.csv", &sweep::csv(keys, summaries))?;
+    files.write("sweep.svg", &sweep::figure(keys, summaries, title).svg())?;
+    Ok(files.written)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Many runs on several processors, with the outcome of one.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use fairlink_core::{Leniency, Nanos, SchedulerInfo};
+
+use crate::engine::compare_links;
+use crate::links::Links;
+use crate::observe::Observer;
+use crate::report::{Run, Setting};
+use crate::scenario::{Options, SimError};
+use crate::statistics::{MSER_BATCH, mser5};
+
+/// One run to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// What is simulated.
+    pub links: &'a Links,
+    /// Under which scheduler.
+    pub scheduler: &'static SchedulerInfo,
+    /// What to do with what it cannot honour.
+    pub leniency: Leniency,
+    /// Which repetition this is, from 0: added to the scenario's seed.
+    pub repetition: u64,
+    /// What is left out of the averages, instead of what the scenario says.
+    pub warmup: Option<Nanos>,
+    /// What was set otherwise than in the scenario's file, for the report.
+    pub sweep: &'a BTreeMap<String, Setting>,
+}
+
+/// Is told of the progress of each job (by its index) in simulated time, from several threads, and whether to go on.
+pub type Watch<'a> = dyn Fn(usize, Nanos) -> ControlFlow<()> + Sync + 'a;
+
+/// Makes all runs, on `threads` threads at most, and returns them in the order of `jobs`: the same whatever `threads` is. Only the
+/// reports are kept.
+///
+/// # Errors
+/// The index of the first job that failed, and why. It too is the same whatever `threads` is, except after [`ControlFlow::Break`].
+pub fn run_jobs(
+    jobs: &[Job<'_>],
+    options: &Options,
+    threads: usize,
+    watch: &Watch<'_>,
+) -> Result<Vec<Run>, (usize, SimError)> {
+    let next = AtomicUsize::new(0);
+    // Jobs beyond the first that failed are not begun. Those before it are, so that the first one is always found.
+    let failed = AtomicUsize::new(usize::MAX);
+    let done: Mutex<Vec<Option<Result<Run, SimError>>>> = Mutex::new((0..jobs.len()).map(|_| None).collect());
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= jobs.len() || index > failed.load(Ordering::Relaxed) {
+                return;
+            }
+            let outcome = jobs[index].run(index, options, watch);
+            if outcome.is_err() {
+                failed.fetch_min(index, Ordering::Relaxed);
+            }
+            done.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(outcome);
+        }
+    };
+    let threads = threads.min(jobs.len());
+    if threads <= 1 {
+        work();
+    } else {
+        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    }
+    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut runs = Vec::with_capacity(jobs.len());
+    for (index, outcome) in done.into_iter().enumerate() {
+        match outcome {
+            Some(Ok(run)) => runs.push(run),
+            Some(Err(error)) => return Err((index, error)),
+            // Only what comes after a failure is left out, and that has been returned.
+            None => break,
+        }
+    }
+    Ok(runs)
+}
+
+impl Job<'_> {
+    fn run(&self, index: usize, options: &Options, watch: &Watch<'_>) -> Result<Run, SimError> {
+        let mut links = self.links.clone();
+        links.first.seed = links.first.seed.wrapping_add(self.repetition);
+        links.first.warmup = self.warmup.unwrap_or(links.first.warmup);
+        let observer = &mut Told { index, watch };
+        let report = compare_links(&links, &[self.scheduler], self.leniency, 1, options, observer)?;
+        let at = self.links.first.duration;
+        if watch(index, at).is_break() {
+            return Err(SimError::Stopped { at });
+        }
+        let mut run = report.runs.into_iter().next().ok_or(SimError::Stopped { at })?;
+        run.sweep.clone_from(self.sweep);
+        Ok(run)
+    }
+}
+
+/// Hands progress on.
+struct Told<'a> {
+    index: usize,
+    watch: &'a Watch<'a>,
+}
+
+impl Observer for Told<'_> {
+    fn progress(&mut self, now: Nanos) -> ControlFlow<()> {
+        (self.watch)(self.index, now)
+    }
+}
+
+/// Windows of the pilot runs that look for the warm-up.
+const PILOT_WINDOWS: u64 = 500;
+
+/// What there is no warm-up for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoWarmup {
+    /// The scheduler under which it was looked for.
+    pub scheduler: String,
+    /// The class whose delay is not steady in the second half of the run.
+    pub class: String,
+}
+
+/// Window of the pilot runs of a scenario of this length.
+#[must_use]
+pub fn pilot_window(duration: Nanos) -> Nanos {
+    Nanos((duration.0 / PILOT_WINDOWS).max(1))
+}
+
+/// The warm-up of pilot runs by MSER-5: repetitions of one scenario under one scheduler, made with windows of [`pilot_window`].
+///
+/// Looked at is the mean delay in each window, averaged over the repetitions, class by class; the longest warm-up of all classes is
+/// taken. Windows in which no packet of a class left are passed over. Classes that left packets in fewer than a tenth of the
+/// windows say nothing.
+///
+/// # Errors
+/// A class whose delay is steady at no time of the first half.
+pub fn warmup(pilots: &[Run]) -> Result<f64, NoWarmup> {
+    let Some(first) = pilots.first() else { return Ok(0.0) };
+    let windows: Vec<_> = pilots.iter().filter_map(|run| run.windows.as_ref()).collect();
+    let mut longest = 0.0f64;
+    let Some(shape) = windows.first() else { return Ok(0.0) };
+    for (column, name) in shape.names.iter().enumerate().filter(|&(column, _)| shape.leaf[column]) {
+        let mut ends = Vec::new();
+        let mut delays = Vec::new();
+        for (number, row) in shape.rows.iter().enumerate() {
+            let of = |run: &&crate::report::Windows| run.rows.get(number)?.leaves.get(column)?.delay_mean_s;
+            let known: Vec<f64> = windows.iter().filter_map(of).collect();
+            if !known.is_empty() {
+                ends.push(row.start_s);
+                delays.push(known.iter().sum::<f64>() / known.len() as f64);
+            }
+        }
+        if delays.len() < (PILOT_WINDOWS as usize / 10).max(10 * MSER_BATCH) {
+            continue;
+        }
+        let refused = || NoWarmup { scheduler: first.scheduler.clone(), class: name.clone() };
+        let cut = mser5(&delays).ok_or_else(refused)?;
+        longest = longest.max(if cut == 0 { 0.0 } else { ends[cut] });
+    }
+    Ok(longest)
+}
