@@ -75,14 +75,20 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
         "tc",
         &[
             ("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "The link file that these commands amount to."),
-            ("fairlink tc export scenarios/simple.toml --dev eth1", "The commands that set this link up in the kernel."),
+            (
+                "fairlink tc export scenarios/simple.toml --dev eth1",
+                "The commands that set this link up in the kernel.",
+            ),
         ],
     ),
     (
         "generate",
         &[
             ("fairlink generate scenarios/exp2-H.toml --out eth1", "Send a scenario as real frames."),
-            ("fairlink generate scenarios/htb/one-device.script --out eth1", "Send a script of the HTB text's generator."),
+            (
+                "fairlink generate scenarios/htb/one-device.script --out eth1",
+                "Send a script of the HTB text's generator.",
+            ),
         ],
     ),
     ("receive", &[("fairlink receive --in eth0", "Measure what comes from a generator, until Ctrl-C.")]),

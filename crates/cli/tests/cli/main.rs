@@ -10,6 +10,7 @@ mod measure;
 mod packets;
 mod rows;
 mod sim;
+mod tc;
 
 use std::fs;
 use std::path::{Path, PathBuf};
