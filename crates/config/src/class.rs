@@ -1,8 +1,8 @@
 //! One `[[class]]` of a link file.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Feature, LeakyBucket, MAX_WEIGHT, Nanos, QueueKind, QueueLimits, Rate,
-    ServiceCurve, Share,
+    ClassConfig, ClassId, Contract, Feature, LeakyBucket, LeakyBuckets, MAX_LEAKY_BUCKETS, MAX_WEIGHT, Nanos,
+    QueueKind, QueueLimits, Rate, ServiceCurve, Share,
 };
 
 use crate::classid::Classid;
@@ -257,7 +257,7 @@ fn config(table: &Table<'_, '_>, link: LinkFacts, usual: bool, log: &mut Log) ->
         link_share: curve("link_share", log),
         upper_limit: curve("upper_limit", log),
         max_delay: table.get("max_delay").and_then(|value| value.some_time(log)),
-        leaky_bucket: leaky_bucket(table, link, log),
+        leaky_buckets: leaky_buckets(table, link, log),
         limits: limits(table, guarantee, log),
         ecn: ecn(table, log),
         queue: table
@@ -290,9 +290,29 @@ fn contract(table: &Table<'_, '_>, log: &mut Log) -> Option<Contract> {
     Some(Contract { bytes: bytes?, every: every? })
 }
 
-fn leaky_bucket(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<LeakyBucket> {
-    let expected = "{ burst = \"10kB\", peak = \"2mbit\", rate = \"1mbit\" }";
-    let table = table.get("leaky_bucket")?.table("a leaky bucket", expected, log)?;
+/// A leaky bucket, or a list of them.
+fn leaky_buckets(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> LeakyBuckets {
+    let Some(value) = table.get("leaky_bucket") else { return LeakyBuckets::default() };
+    let all =
+        if value.is_list() { value.list("a list of leaky buckets", log).unwrap_or_default() } else { vec![value] };
+    let mut misplaced = |why: String, help| {
+        log.error(value.span(), ProblemKind::Misplaced { key: "leaky_bucket", why, help });
+        LeakyBuckets::default()
+    };
+    if all.is_empty() {
+        return misplaced("has no bucket".to_owned(), "leave it out, or write { burst, peak, rate }");
+    }
+    if all.len() > MAX_LEAKY_BUCKETS {
+        let why = format!("has {} buckets, and a class takes {MAX_LEAKY_BUCKETS} at most", all.len());
+        return misplaced(why, "leave out those that the others keep from ever being empty");
+    }
+    let buckets: Vec<LeakyBucket> = all.into_iter().filter_map(|value| leaky_bucket(value, link, log)).collect();
+    LeakyBuckets::new(&buckets).unwrap_or_default()
+}
+
+fn leaky_bucket(value: Value<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<LeakyBucket> {
+    let expected = "{ burst = \"10kB\", peak = \"2mbit\", rate = \"1mbit\" }, or a list of such";
+    let table = value.table("a leaky bucket", expected, log)?;
     table.only(&["burst", "peak", "rate"], log);
     let burst = table.need("burst", "burst = \"10kB\"", log).and_then(|value| value.some_size(u64::MAX, log));
     let peak = table.need("peak", "peak = \"2mbit\"", log);

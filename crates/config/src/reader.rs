@@ -276,6 +276,11 @@ impl<'a, 's> Value<'a, 's> {
         }
     }
 
+    /// Whether it is a list.
+    pub(crate) fn is_list(self) -> bool {
+        matches!(self.value.get_ref(), DeValue::Array(_))
+    }
+
     /// The elements of a list.
     pub(crate) fn list(self, expected: &'static str, log: &mut Log) -> Option<Vec<Value<'a, 's>>> {
         match self.value.get_ref() {

@@ -5,6 +5,7 @@ use std::path::Path;
 mod model;
 mod packet;
 mod script;
+mod shape;
 mod source;
 mod trace;
 

@@ -149,6 +149,13 @@ fn errors_of_classes_name_the_place_and_the_limit() {
         ("curve without rate", "[[class]]\nname = 'a'\nreal_time = { burst = '160B', delay = '5ms' }"),
         ("curve too steep", "[[class]]\nname = 'a'\nreal_time = { burst = '1MB', delay = '1us', rate = '64kbit' }"),
         ("leaky bucket", "[[class]]\nname = 'a'\nleaky_bucket = { burst = '1kB', peak = '1mbit', rate = '2mbit' }"),
+        ("leaky buckets, none", "[[class]]\nname = 'a'\nleaky_bucket = []"),
+        (
+            "leaky buckets, one wrong",
+            "[[class]]\nname = 'a'\nleaky_bucket = [{ burst = '1kB', peak = '2mbit', rate = '1mbit' },\n\
+             { burst = '9kB', peak = '1mbit', rate = '2mbit' }, 'fast']",
+        ),
+        ("leaky buckets, too many", "[[class]]\nname = 'a'\nleaky_bucket = [1, 2, 3, 4, 5]"),
         ("buffer of zero", "[[class]]\nname = 'a'\nbuffer = '0p'"),
         ("buffer without unit", "[[class]]\nname = 'a'\nbuffer = 100"),
         ("buffer as a time without guarantee", "[[class]]\nname = 'a'\nbuffer = '50ms'"),
@@ -298,7 +305,58 @@ fn errors_of_scenarios_name_the_place_and_the_limit() {
         ),
         ("packets backwards", "class = 'b'\nmodel = 'greedy'\npacket = { uniform = ['700B', '40B'] }"),
         ("one end of two", "class = 'b'\nmodel = 'greedy'\npacket = { uniform = ['700B'] }"),
-        ("shape", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { burst = '4kB', rate = '1mbit' }"),
+        (
+            "shape without rate",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { burst = '4kB' }",
+        ),
+        (
+            "shape of a shorter burst than the packets",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { burst = '999B', rate = '1mbit' }",
+        ),
+        (
+            "shape of nothing in a window",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { rate = '1bit', every = '1s' }",
+        ),
+        (
+            "shape of impossible gaps",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { xmin = '9ms', xave = '4ms', i = '1s', smax = '1kB' }",
+        ),
+        (
+            "shape of no packet in its interval",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { xmin = '1ms', xave = '4s', i = '1s', smax = '1kB' }",
+        ),
+        (
+            "shapes, one wrong",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = [{ burst = '4kB', rate = '1mbit' },\n{ line = '0bit' }, 5]",
+        ),
+        (
+            "shapes, none",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = []",
+        ),
+        (
+            "shape of two forms",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { line = '1mbit', burst = '4kB' }",
+        ),
+        (
+            "shape and police",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { line = '1mbit' }\npolice = { line = '1mbit' }",
+        ),
+        (
+            "greedy and police",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\npolice = { burst = '4kB', rate = '1mbit' }",
+        ),
+        (
+            "queue without shape",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape_queue = '9p'",
+        ),
+        (
+            "queue of a time",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { line = '1mbit' }\nshape_queue = '9ms'",
+        ),
+        (
+            "queue shorter than the packets",
+            "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nshape = { line = '1mbit' }\nshape_queue = '999B'",
+        ),
         ("empty interval", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nactive = ['5s..5s']"),
         ("no interval", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nactive = []"),
         ("not an interval", "class = 'b'\nmodel = 'greedy'\npacket = '1kB'\nactive = ['5s-6s', 5]"),

@@ -39,7 +39,7 @@ latency_critical = true
 contract = { bytes = "3kB", every = "1s" }
 real_time = { burst = "160B", delay = "5ms", rate = "64kbit" }
 max_delay = "10ms"
-leaky_bucket = { burst = "10kB", peak = "2mbit", rate = "1mbit" }
+leaky_bucket = [{ burst = "10kB", peak = "2mbit", rate = "1mbit" }, { burst = "4kB", peak = "2mbit", rate = "1.5mbit" }]
 buffer = "50ms"
 queue = "codel"
 ecn = true

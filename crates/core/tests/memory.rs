@@ -6,8 +6,8 @@ use std::alloc::System;
 use cap::Cap;
 use fairlink_core::registry::SCHEDULERS;
 use fairlink_core::{
-    BuildError, ClassConfig, ClassId, Contract, Feature, Hierarchy, HierarchyError, LeakyBucket, Leniency, LinkConfig,
-    Members, Nanos, QueueKind, QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share,
+    BuildError, ClassConfig, ClassId, Contract, Feature, Hierarchy, HierarchyError, LeakyBucket, LeakyBuckets,
+    Leniency, LinkConfig, Members, Nanos, QueueKind, QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share,
 };
 
 #[global_allocator]
@@ -51,7 +51,12 @@ fn config(info: &SchedulerInfo, random: &mut Random, classes: u64) -> ClassConfi
         real_time: asks(Feature::ServiceCurves).then_some(curve),
         link_share: asks(Feature::LinkCurves).then_some(curve),
         max_delay: asks(Feature::MaxDelay).then(|| Nanos::from_millis(5)),
-        leaky_bucket: asks(Feature::LeakyBucket).then(|| LeakyBucket { burst: 9000, peak: rate(RATE), rate: small }),
+        leaky_buckets: if asks(Feature::LeakyBucket) {
+            let bucket = |burst, rate| LeakyBucket { burst, peak: Rate::MAX, rate };
+            LeakyBuckets::new(&[bucket(9000, small), bucket(99_000, Rate::MIN)]).unwrap()
+        } else {
+            LeakyBuckets::default()
+        },
         ..ClassConfig::default()
     };
     if info.supports(Feature::ActiveQueue) && random.one_in(4) {

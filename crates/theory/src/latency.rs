@@ -13,9 +13,10 @@
 //! | F, phi | sum of all quanta, quantum of the class |
 
 use fairlink_core::{
-    ClassId, Delay, Hierarchy, LatencyRate, NANOS_PER_SEC, Nanos, PerWindow, QueueKind, Rate, Ratio, SchedulerInfo,
-    ServiceCurve, late_by,
+    ClassConfig, ClassId, Delay, Feature, Hierarchy, LatencyRate, NANOS_PER_SEC, Nanos, QueueKind, Rate, Ratio,
+    SchedulerInfo, ServiceCurve, late_by,
 };
+use fairlink_traffic::{ArrivalCurve, ArrivalLimit};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
@@ -34,46 +35,81 @@ pub fn latency_rate_delay(server: &LatencyRate, burst: u64, link: Rate) -> BigRa
 /// \[hfsc\] Theorem 2. `None` where the curve never gets to the burst.
 #[must_use]
 pub fn curve_delay(curve: &ServiceCurve, burst: u64, largest: u32, link: Rate) -> Option<BigRational> {
-    let slope = |rate: Option<Rate>| whole(rate.map_or(0, Rate::bps));
-    let d = BigRational::new(curve.d.0.into(), 1_000_000_000.into());
-    let (first, bits) = (slope(curve.m1) * &d, whole(burst) * BigInt::from(8));
-    let second = slope(curve.m2);
-    // Traffic of the rate m2 after the burst catches up with a first piece that is less steep: the curve is latest at the knee.
-    let reached = if bits <= first && curve.m1 >= curve.m2 {
-        bits / slope(curve.m1)
-    } else if second.is_zero() {
-        return None;
-    } else {
-        // What the second piece carries beyond the knee, or what the first one has ahead of the traffic there.
-        d + (bits - first) / second
-    };
-    Some(reached + seconds(whole(largest), link))
+    let traffic = ArrivalLimit::Bucket { burst, rate_bps: curve.m2.map_or(0, Rate::bps) }.into();
+    Some(horizontal(&traffic, largest, &Served::of(curve))? + seconds(whole(largest), link))
 }
 
-/// What a class may send at most for its delay bound to hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traffic {
-    /// Never more than a burst and a rate.
-    Bucket {
-        /// In bytes.
-        burst: u64,
-        /// In bit/s, rounded down.
-        rate_bps: u64,
-    },
-    /// So much in every interval of a length.
-    Window {
-        /// How much.
-        amount: PerWindow,
-        /// The length of the intervals.
-        every: Nanos,
-    },
+/// What a server gives at least: a line up to a time, and another beyond. Rates are in bit/s, the time in seconds.
+struct Served {
+    first: BigRational,
+    until: BigRational,
+    then: BigRational,
+}
+
+impl Served {
+    fn of(curve: &ServiceCurve) -> Self {
+        let slope = |rate: Option<Rate>| whole(rate.map_or(0, Rate::bps));
+        Self { first: slope(curve.m1), until: seconds_of(curve.d), then: slope(curve.m2) }
+    }
+
+    fn at(rate: BigRational) -> Self {
+        Self { first: rate.clone(), until: BigRational::zero(), then: rate }
+    }
+
+    /// When it has served `bits`; `None` for never.
+    fn time_of(&self, bits: &BigRational) -> Option<BigRational> {
+        let knee = &self.first * &self.until;
+        if *bits <= knee && !self.first.is_zero() {
+            Some(bits / &self.first)
+        } else if self.then.is_zero() {
+            None
+        } else {
+            Some(&self.until + (bits - knee) / &self.then)
+        }
+    }
+}
+
+/// The horizontal deviation of `traffic` and `served`, in seconds: how long after its arrival the last bit of a packet of at most `largest` bytes
+/// is served at the latest. `None` where there is no such time.
+///
+/// Both are made of straight lines, so that the largest distance is at a corner of one of them. Exact where the traffic's limits are token
+/// buckets and lines; from above where they rise in steps ([`ArrivalCurve::lines`]).
+fn horizontal(traffic: &ArrivalCurve, largest: u32, served: &Served) -> Option<BigRational> {
+    let line = |(bytes, rate): (u128, Ratio)| (whole(bytes) * BigInt::from(8), exact(rate));
+    let lines: Vec<(BigRational, BigRational)> = traffic.lines(largest).map(line).collect();
+    let slowest = lines.iter().map(|(_, rate)| rate).min()?;
+    if *slowest > served.then {
+        return None;
+    }
+    let mut corners = vec![BigRational::zero()];
+    // Where the line of a burst and a rate is at a height.
+    let mut meet = |above: BigRational, rate: BigRational| {
+        if !rate.is_zero() {
+            let at = above / rate;
+            if at > BigRational::zero() {
+                corners.push(at);
+            }
+        }
+    };
+    for (place, (burst, rate)) in lines.iter().enumerate() {
+        meet(&served.first * &served.until - burst, rate.clone());
+        for (other_burst, other_rate) in &lines[place + 1..] {
+            meet(other_burst - burst, rate - other_rate);
+        }
+    }
+    let mut longest = BigRational::zero();
+    for at in corners {
+        let arrived = lines.iter().map(|(burst, rate)| burst + rate * &at).min()?;
+        longest = longest.max(served.time_of(&arrived)? - at);
+    }
+    Some(longest)
 }
 
 /// A delay bound, and the traffic that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelayBound {
-    /// What the class may send.
-    pub traffic: Traffic,
+    /// What the class may send for the bound to hold, in bytes as the link counts them.
+    pub traffic: ArrivalCurve,
     late: Late,
 }
 
@@ -115,34 +151,62 @@ enum Server {
 }
 
 impl Server {
-    /// The bound for traffic with `burst`, where the class states one.
-    fn bound(self, burst: Option<u64>, largest: u32, link: Rate) -> Option<DelayBound> {
+    /// The bound for the traffic of a class with this `config`: that of its leaky buckets where they are `honoured` and the server carries
+    /// it, else for its burst.
+    fn bound(self, config: &ClassConfig, honoured: bool, largest: u32, link: Rate) -> Option<DelayBound> {
         let packet = || u64::from(largest);
+        if honoured && let Some(bound) = self.bound_for_buckets(config, largest, link) {
+            return Some(bound);
+        }
+        let bucket = |burst, rate_bps| ArrivalLimit::Bucket { burst, rate_bps }.into();
         match self {
             Self::Rate(server) => {
-                let burst = burst.unwrap_or_else(packet);
+                let burst = config.burst.unwrap_or_else(packet);
                 let rate_bps = floor_of(server.traffic, link);
-                let late = Late::Server { server, burst, link };
-                Some(DelayBound { traffic: Traffic::Bucket { burst, rate_bps }, late })
+                Some(DelayBound { traffic: bucket(burst, rate_bps), late: Late::Server { server, burst, link } })
             }
             Self::Curve(curve) => {
-                let burst = burst.or_else(|| first_piece(&curve)).unwrap_or_else(packet);
-                let rate_bps = curve.m2.map_or(0, Rate::bps);
+                let burst = config.burst.or_else(|| first_piece(&curve)).unwrap_or_else(packet);
                 let late = Late::Seconds(curve_delay(&curve, burst, largest, link)?);
-                Some(DelayBound { traffic: Traffic::Bucket { burst, rate_bps }, late })
+                Some(DelayBound { traffic: bucket(burst, curve.m2.map_or(0, Rate::bps)), late })
             }
             Self::Window(server) => {
-                let traffic = Traffic::Window { amount: server.amount, every: server.every };
-                let late = Late::Seconds(BigRational::new(server.delay.0.into(), NANOS_PER_SEC.into()));
+                let traffic = ArrivalLimit::Window { amount: server.amount, every: server.every }.into();
+                let late = Late::Seconds(seconds_of(server.delay));
                 Some(DelayBound { traffic, late })
             }
         }
     }
+
+    /// The bound for traffic that keeps the class's leaky buckets, with a packet at once at their peak rates, and its burst where it
+    /// has one. `None` without leaky buckets, and where the server does not carry such traffic.
+    fn bound_for_buckets(&self, config: &ClassConfig, largest: u32, link: Rate) -> Option<DelayBound> {
+        let (served, carried, late) = match self {
+            Self::Rate(server) => {
+                let rate = exact(server.share) * BigInt::from(link.bps());
+                (Served::at(rate), floor_of(server.traffic, link), seconds(exact(server.late), link))
+            }
+            Self::Curve(curve) => (Served::of(curve), curve.m2.map_or(0, Rate::bps), seconds(whole(largest), link)),
+            Self::Window(_) => return None,
+        };
+        let bucket = |burst, rate_bps| ArrivalLimit::Bucket { burst, rate_bps };
+        let buckets = || config.leaky_buckets.iter();
+        let mut limits: Vec<ArrivalLimit> = buckets().map(|own| bucket(own.burst, own.rate.bps())).collect();
+        let slowest = buckets().map(|own| own.rate.bps()).min()?;
+        limits.extend(buckets().map(|own| own.peak).min().map(|peak| bucket(largest.into(), peak.bps())));
+        match config.burst {
+            Some(burst) => limits.push(bucket(burst, carried)),
+            None if slowest > carried => return None,
+            None => {}
+        }
+        let traffic = ArrivalCurve::new(&limits).ok()?;
+        Some(DelayBound { late: Late::Seconds(horizontal(&traffic, largest, &served)? + late), traffic })
+    }
 }
 
 /// The delay bound of every class of `tree`, by class id, under the scheduler `info`: `None` where it promises none or where the
-/// bound is not known here. The traffic is that of the class's `burst`; where that is absent, of the first piece of a
-/// concave real-time curve, or of a largest packet at once. A class whose queue does not keep its packets in their order has no bound.
+/// bound is not known here. The traffic is that of the class's leaky buckets where the scheduler honours them and the class's rate carries
+/// it; else that of its `burst`; where that is absent, of the first piece of a concave real-time curve, or of a largest packet at once. A class whose queue does not keep its packets in their order has no bound.
 #[must_use]
 pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayBound>> {
     let link = tree.link();
@@ -163,10 +227,11 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
             }
         }
     }
+    let honoured = info.supports(Feature::LeakyBucket);
     let bound = |(index, server): (usize, Option<Server>)| {
         let config = tree.config(ClassId(index as u32));
         let in_order = config.queue != QueueKind::FqCoDel;
-        server.filter(|_| in_order)?.bound(config.burst, link.max_packet, link.rate)
+        server.filter(|_| in_order)?.bound(config, honoured, link.max_packet, link.rate)
     };
     servers.into_iter().enumerate().map(bound).collect()
 }
@@ -186,6 +251,10 @@ fn first_piece(curve: &ServiceCurve) -> Option<u64> {
     (curve.m1 > curve.m2 && bytes > 0).then(|| u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
+fn seconds_of(time: Nanos) -> BigRational {
+    BigRational::new(time.0.into(), NANOS_PER_SEC.into())
+}
+
 /// A ratio as an exact number.
 pub(crate) fn exact(Ratio { numerator, denominator }: Ratio) -> BigRational {
     BigRational::new(numerator.into(), denominator.into())
@@ -200,81 +269,4 @@ fn seconds(bytes: BigRational, link: Rate) -> BigRational {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use fairlink_core::{ClassConfig, LinkConfig, Nanos, Share};
-
-    fn rate(bps: u64) -> Rate {
-        Rate::from_bps(bps).unwrap()
-    }
-
-    /// 8 Mbit/s, so that a byte takes 1 us; weights 1, 2, 5.
-    fn tree(quantum: Option<u32>) -> Hierarchy {
-        let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1000, ..LinkConfig::new(rate(8_000_000)) });
-        for weight in [1, 2, 5] {
-            let share = Some(Share::Weight(weight));
-            let quantum = quantum.filter(|_| weight == 1);
-            tree.add(ClassId::ROOT, ClassConfig { share, quantum, ..ClassConfig::default() }).unwrap();
-        }
-        tree.build().unwrap()
-    }
-
-    #[test]
-    fn delays_are_what_the_formulas_say() {
-        let us = |name: &str, class: usize, tree: &Hierarchy| {
-            let info = fairlink_core::registry::find(name).unwrap();
-            delay_bounds(info, tree)[class].as_ref().map(|bound| {
-                let Traffic::Bucket { burst, rate_bps: 2_000_000 } = bound.traffic else { panic!("{bound:?}") };
-                let more = whole(500 - i64::try_from(burst).unwrap()) * BigInt::from(4);
-                (bound.seconds() * BigInt::from(1_000_000) + more).to_integer()
-            })
-        };
-        let plain = tree(None);
-        // The second has a quarter: 500 B take 2000 us.
-        for name in ["wfq", "wf2q+", "virtual-clock", "sced", "fq-ldf", "fq-lto-second", "fq-lto-lb-sced"] {
-            assert_eq!(us(name, 2, &plain), Some(3000.into()), "{name}");
-        }
-        assert_eq!(us("scfq", 2, &plain), Some(4000.into()));
-        assert_eq!(us("sfq", 2, &plain), Some(5000.into()));
-        // Quanta of 1000, 2000 and 5000 B.
-        assert_eq!(us("drr", 2, &plain), Some((2000 + 24_000 - 4000).into()));
-        assert_eq!(us("drr", 2, &tree(Some(999))), None);
-        assert_eq!((us("wfq", 0, &plain), us("fifo", 2, &plain)), (None, None));
-        // All of one priority: a packet of each, and one under way.
-        assert_eq!(us("rcsp", 2, &plain), Some((2000 + 4000).into()));
-    }
-
-    #[test]
-    fn drr_plus_plus_has_a_bound_for_latency_critical_classes() {
-        let mut classes = Hierarchy::builder(LinkConfig { max_packet: 1000, ..LinkConfig::new(rate(8_000_000)) });
-        for (quantum, latency_critical) in [(2000, true), (1000, false), (3000, false)] {
-            let config = ClassConfig { quantum: Some(quantum), latency_critical, ..ClassConfig::default() };
-            classes.add(ClassId::ROOT, config).unwrap();
-        }
-        let info = fairlink_core::registry::find("drr++").unwrap();
-        let bounds = delay_bounds(info, &classes.build().unwrap());
-        // R = 5000: 1000 B at 2/5 of the link, and 3000 * 1.5 + 3 * 1000 bytes.
-        let first = bounds[1].as_ref().unwrap();
-        assert_eq!(first.traffic, Traffic::Bucket { burst: 1000, rate_bps: 3_200_000 });
-        assert_eq!(first.seconds() * BigInt::from(1_000_000), whole(2_500 + 4_500 + 3_000));
-        assert_eq!(bounds[2..], [None, None]);
-    }
-
-    #[test]
-    fn the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for() {
-        let link = rate(10_000_000);
-        let ms = |curve: ServiceCurve, burst| {
-            curve_delay(&curve, burst, 4000, link).map(|delay| (delay * BigInt::from(1_000_000)).to_integer())
-        };
-        // Audio: 160 B in 5 ms, 64 kbit/s; and a packet of 4000 B, 3.2 ms.
-        let audio = ServiceCurve { m1: Some(rate(256_000)), d: Nanos::from_millis(5), m2: Some(rate(64_000)) };
-        assert_eq!(ms(audio, 160), Some(8_200.into()));
-        assert_eq!(ms(audio, 80), Some(5_700.into()));
-        assert_eq!(ms(audio, 320), Some(28_200.into()));
-        // Convex: nothing for 10 ms, then 5 Mbit/s.
-        let late = ServiceCurve { m1: None, d: Nanos::from_millis(10), m2: Some(rate(5_000_000)) };
-        assert_eq!(ms(late, 5000), Some(21_200.into()));
-        let ends = ServiceCurve { m1: Some(rate(256_000)), d: Nanos::from_millis(5), m2: None };
-        assert_eq!((ms(ends, 160), ms(ends, 161)), (Some(8_200.into()), None));
-    }
-}
+mod tests;

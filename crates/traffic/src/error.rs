@@ -1,5 +1,6 @@
 //! Why a source cannot run.
 
+use crate::curve::CurveError;
 use crate::interval::Interval;
 
 /// Why a source cannot run.
@@ -125,6 +126,33 @@ pub enum SourceError {
         /// [`MAX_FRAME_PACKETS`](crate::MAX_FRAME_PACKETS).
         limit: u32,
     },
+    /// A curve to which nothing can be held.
+    #[error("an arrival curve with {0}")]
+    Curve(#[from] CurveError),
+    /// Packets that never conform to the source's arrival curve.
+    #[error(
+        "packets of up to {len} B; the longest that its arrival curve ever lets through has {limit} B: raise the curve's burst, or shorten the packets"
+    )]
+    NeverConforms {
+        /// The longest packet, in bytes.
+        len: u32,
+        /// The longest that conforms, in bytes.
+        limit: u64,
+    },
+    /// A greedy source behind a policer, which would be dropped without end.
+    #[error("a greedy source cannot be policed: what is dropped it offers again at once; shape it, or give it a rate")]
+    GreedyPoliced,
+    /// A shaper whose queue holds no packet.
+    #[error("packets of up to {len} B before a shaper whose queue holds {bytes} B; the least is the longest packet")]
+    ShaperQueue {
+        /// The longest packet, in bytes.
+        len: u32,
+        /// What the queue holds, in bytes.
+        bytes: u32,
+    },
+    /// A shaper behind a shaper.
+    #[error("a source shaped twice; write both limits as one curve")]
+    ShapedTwice,
     /// A trace without packets.
     #[error("a trace without packets")]
     EmptyTrace,

@@ -16,7 +16,9 @@
 //! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program, and the
 //! function's page says which.
 
+mod burstiness;
 mod capture;
+mod curve;
 mod error;
 mod fine;
 mod interval;
@@ -25,17 +27,20 @@ mod mix;
 mod models;
 mod random;
 pub mod script;
+pub mod shaping;
 mod source;
 mod spec;
 
+pub use burstiness::{Burstiness, BurstinessCurve};
 pub use capture::{Accept, CaptureError, MAX_TRACE_PACKETS, Recorded, read_trace};
+pub use curve::{ArrivalCurve, ArrivalLimit, CurveError, MAX_LIMITS};
 pub use error::SourceError;
 pub use interval::Interval;
 pub use length::{IMIX, MAX_MIX, PacketSize};
 pub use mix::{Event, MixError, TrafficMix, What};
 pub use models::{
-    Arrival, Dar1, MAX_BURST, MAX_FRAME_PACKETS, MAX_PICTURES, MAX_STATES, Marginal, MmppState, Model, Mpeg, OnTime,
-    Pace, Picture, Trace,
+    Arrival, Dar1, Excess, MAX_BURST, MAX_FRAME_PACKETS, MAX_PICTURES, MAX_STATES, Marginal, MmppState, Model, Mpeg,
+    OnTime, Pace, Picture, Shaped, Trace,
 };
 pub use script::{Script, ScriptError};
 pub use source::Source;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use fairlink_core::{ClassId, Nanos};
+use fairlink_core::{Amount, ClassId, Nanos};
 
 use crate::error::SourceError;
 use crate::source::Source;
@@ -82,6 +82,15 @@ impl TrafficMix {
     #[must_use]
     pub fn peek(&self) -> Option<Nanos> {
         self.next.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// What the shaper or policer of source number `source` has lost so far.
+    ///
+    /// # Panics
+    /// When there is no such source.
+    #[must_use]
+    pub fn lost(&self, source: u32) -> Amount {
+        self.sources[source as usize].1.lost()
     }
 
     /// The length in bytes of the next packet of the greedy source number `source`.

@@ -13,7 +13,7 @@ mod poisson;
 mod trace;
 mod uneven;
 
-use fairlink_core::{Nanos, Rate};
+use fairlink_core::{Nanos, QueueLimits, Rate};
 
 pub use self::dar1::{Dar1, MAX_FRAME_PACKETS, Marginal};
 pub use self::even::MAX_BURST;
@@ -33,6 +33,7 @@ use self::pace::Gap;
 use self::poisson::Poisson;
 use self::trace::Replay;
 use self::uneven::Uneven;
+use crate::curve::ArrivalCurve;
 use crate::error::SourceError;
 use crate::length::{Lengths, PacketSize};
 use crate::random::Random;
@@ -81,6 +82,28 @@ pub enum Model {
     Dar1(Dar1),
     /// The packets of a capture or a trace file.
     Trace(Trace),
+    /// What another model sends, held to an arrival curve.
+    Shaped(Box<Shaped>),
+}
+
+/// A model behind a shaper or a policer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shaped {
+    /// Who sends; not itself shaped.
+    pub model: Model,
+    /// What it is held to.
+    pub curve: ArrivalCurve,
+    /// What becomes of what does not conform.
+    pub excess: Excess,
+}
+
+/// What becomes of packets that do not conform to a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// They wait in a queue of these limits, or in one that is never full.
+    Waits(Option<QueueLimits>),
+    /// They are dropped.
+    Drops,
 }
 
 impl Model {
@@ -100,6 +123,15 @@ impl Model {
     #[must_use]
     pub const fn poisson(rate: Rate) -> Self {
         Self::Poisson(Pace::Rate(rate))
+    }
+
+    /// Who sends, before any shaper.
+    #[must_use]
+    pub fn sender(&self) -> &Self {
+        match self {
+            Self::Shaped(shaped) => &shaped.model,
+            sender => sender,
+        }
     }
 
     /// Poisson arrivals, this many in 1000 s on average.
@@ -147,6 +179,8 @@ impl Running {
             Model::Mpeg(mpeg) => Self::Pictures(Box::new(Pictures::new(mpeg, packet)?)),
             Model::Dar1(dar1) => Self::Dar1(Box::new(Dar1Frames::new(dar1, packet)?)),
             Model::Trace(trace) => Self::Replay(Replay::new(trace)),
+            // The source holds the shaper: what waits in it outlives intervals of activity.
+            Model::Shaped(shaped) => return Self::new(&shaped.model, packet),
         })
     }
 

@@ -1,16 +1,18 @@
 //! One running source.
 //!
 //! Invariants: arrivals never decrease in time and lie inside an active interval. A source starts anew at each interval; one of
-//! constant rate and a saturating one start with a packet at its first instant.
+//! constant rate and a saturating one start with a packet at its first instant. What waits in a shaper when an interval ends still
+//! arrives, until the run ends.
 
 use std::vec::IntoIter;
 
-use fairlink_core::Nanos;
+use fairlink_core::{Amount, Nanos};
 
 use crate::error::SourceError;
 use crate::interval::Interval;
-use crate::models::{Arrival, Running};
+use crate::models::{Arrival, Excess, Model, Running};
 use crate::random::Random;
+use crate::shaping::{Policer, Shaper};
 use crate::spec::SourceSpec;
 
 /// A running source. As an iterator it yields the arrivals of a timed source. A greedy source yields none: whenever its class wants
@@ -18,9 +20,28 @@ use crate::spec::SourceSpec;
 #[derive(Clone, Debug)]
 pub struct Source {
     running: Running,
+    held: Option<Box<Held>>,
+    end: Nanos,
     random: Random,
     active: Option<Interval>,
     later: IntoIter<Interval>,
+}
+
+/// What holds a source to an arrival curve.
+#[derive(Clone, Debug)]
+enum Held {
+    Shaped(Shaper),
+    Policed(Policer),
+}
+
+impl Held {
+    /// When a packet that is sent at `at` arrives; `None` where it is lost.
+    fn arrive(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
+        match self {
+            Self::Shaped(shaper) => shaper.arrive(at, len).ok(),
+            Self::Policed(policer) => policer.arrive(at, len),
+        }
+    }
 }
 
 impl Source {
@@ -32,15 +53,32 @@ impl Source {
         spec.validate()?;
         let running = Running::new(&spec.model, &spec.packet)?;
         let later = spec.active_until(end).into_iter();
-        let mut source = Self { running, random: Random::new(seed, index), active: None, later };
+        let held = match &spec.model {
+            Model::Shaped(shaped) => Some(Box::new(match shaped.excess {
+                Excess::Waits(limits) => Held::Shaped(Shaper::new(&shaped.curve, limits)?),
+                Excess::Drops => Held::Policed(Policer::new(&shaped.curve)?),
+            })),
+            _ => None,
+        };
+        let mut source = Self { running, held, end, random: Random::new(seed, index), active: None, later };
         source.start_interval();
         Ok(source)
     }
 
-    /// Whether the source is greedy.
+    /// Whether the source is greedy. Behind a shaper it is not: it sends as fast as that lets it.
     #[must_use]
     pub fn is_greedy(&self) -> bool {
-        matches!(self.running, Running::Greedy(_))
+        matches!(self.running, Running::Greedy(_)) && self.held.is_none()
+    }
+
+    /// What the source's own shaper or policer has lost so far.
+    #[must_use]
+    pub fn lost(&self) -> Amount {
+        match self.held.as_deref() {
+            None => Amount::default(),
+            Some(Held::Shaped(shaper)) => shaper.lost(),
+            Some(Held::Policed(policer)) => policer.dropped(),
+        }
     }
 
     /// The interval that the source is in or waits for; `None` when it has ended.
@@ -69,19 +107,37 @@ impl Source {
     }
 }
 
+impl Source {
+    /// The next packet before any shaper.
+    fn send(&mut self) -> Option<Arrival> {
+        loop {
+            let interval = self.active?;
+            // A greedy source is silent here, and so is a trace that has ended: the next interval starts it anew.
+            let next = match (&self.running, self.held.as_deref()) {
+                (Running::Greedy(lengths), Some(Held::Shaped(shaper))) => {
+                    let at = interval.start.max(shaper.free_at());
+                    (at < interval.end).then(|| Arrival { at, len: lengths.draw(&mut self.random) })
+                }
+                (Running::Greedy(_), _) => return None,
+                _ => self.running.next(&mut self.random),
+            };
+            match next {
+                Some(arrival) if arrival.at < interval.end => return Some(arrival),
+                _ => self.start_interval(),
+            }
+        }
+    }
+}
+
 impl Iterator for Source {
     type Item = Arrival;
 
     fn next(&mut self) -> Option<Arrival> {
         loop {
-            let interval = self.active?;
-            // A greedy source is silent here, and so is a trace that has ended: the next interval starts it anew.
-            if self.is_greedy() {
-                return None;
-            }
-            match self.running.next(&mut self.random) {
-                Some(arrival) if arrival.at < interval.end => return Some(arrival),
-                _ => self.start_interval(),
+            let sent = self.send()?;
+            let Some(held) = &mut self.held else { return Some(sent) };
+            if let Some(at) = held.arrive(sent.at, sent.len) {
+                return (at < self.end).then_some(Arrival { at, ..sent });
             }
         }
     }

@@ -5,7 +5,7 @@ use fairlink_core::{ClassId, MAX_PACKET, Nanos};
 use crate::error::SourceError;
 use crate::interval::Interval;
 use crate::length::PacketSize;
-use crate::models::{self, Model, Pace, Running};
+use crate::models::{self, Excess, Model, Pace, Running};
 
 /// Most packets per second that a source may send on average: 64-byte packets at 1 Tbit/s.
 pub const MAX_PACKETS_PER_SECOND: u64 = 2_000_000_000;
@@ -47,6 +47,28 @@ impl SourceSpec {
         {
             return Err(SourceError::PacketTooLong { len: len.into(), limit: MAX_PACKET });
         }
+        if let Model::Shaped(shaped) = &self.model {
+            shaped.curve.check()?;
+            match (&shaped.model, shaped.excess) {
+                (Model::Shaped(_), _) => return Err(SourceError::ShapedTwice),
+                (Model::Greedy, Excess::Drops) => return Err(SourceError::GreedyPoliced),
+                _ => {}
+            }
+            let limit = shaped.curve.longest_packet();
+            if let Some((_, len)) = self.lengths() {
+                if u64::from(len) > limit {
+                    return Err(SourceError::NeverConforms { len, limit });
+                }
+                if let Excess::Waits(Some(queue)) = shaped.excess
+                    && (queue.bytes < len || queue.packets == 0)
+                {
+                    return Err(SourceError::ShaperQueue {
+                        len,
+                        bytes: if queue.packets == 0 { 0 } else { queue.bytes },
+                    });
+                }
+            }
+        }
         let mut free = Nanos::ZERO;
         for &interval in &self.active {
             if interval.start < free || interval.end <= interval.start {
@@ -60,20 +82,20 @@ impl SourceSpec {
     /// Mean number of packets per second while the source is active, where packets are even; while it is on, for sources that are
     /// on and off. `None` where the model has frames, a trace, or no clock.
     fn packets_per_second(&self) -> Option<f64> {
-        match &self.model {
+        match self.model.sender() {
             Model::Saturating(rate) => Some(Pace::Rate(*rate).packets_per_second(&self.packet)),
             Model::Cbr { pace, .. } | Model::Poisson(pace) | Model::OnOff { pace, .. } => {
                 Some(pace.packets_per_second(&self.packet))
             }
             Model::Mmpp(states) => Some(models::packets_per_second(states)),
-            Model::Greedy | Model::Mpeg(_) | Model::Dar1(_) | Model::Trace(_) => None,
+            Model::Greedy | Model::Mpeg(_) | Model::Dar1(_) | Model::Trace(_) | Model::Shaped(_) => None,
         }
     }
 
     /// Shortest and longest packet that the source sends, in bytes; `None` where a length does not fit 32 bits.
     #[must_use]
     pub fn lengths(&self) -> Option<(u32, u32)> {
-        match &self.model {
+        match self.model.sender() {
             Model::Mpeg(mpeg) => mpeg.range(&self.packet),
             Model::Dar1(_) => Some((1, self.packet.range()?.1)),
             Model::Trace(trace) => Some(trace.range()),
@@ -85,8 +107,28 @@ impl SourceSpec {
     /// unlimited. `accounted` is what the link counts for a frame of a length, both in bytes.
     #[must_use]
     pub fn mean_rate(&self, accounted: impl Fn(u32) -> u32) -> Option<u64> {
-        let bytes_per_second = match &self.model {
-            Model::Greedy => return None,
+        let offered = self.offered_bytes_per_second(&accounted);
+        let bytes = match &self.model {
+            Model::Shaped(shaped) => {
+                // No more than the curve lets through in the long run, which counts the frames themselves.
+                let curve = shaped.curve.long_run_bps(self.lengths().map_or(MAX_PACKET, |(_, longest)| longest)) / 8.0;
+                let frames = self.offered_bytes_per_second(&|len| len);
+                let per_byte = match (offered, frames) {
+                    (Some(offered), Some(frames)) if frames > 0.0 => offered / frames,
+                    _ => self.packet.mean_accounted(&accounted) / self.packet.mean_accounted(|len| len),
+                };
+                let through = frames.map_or(curve, |frames| frames.min(curve));
+                if through.is_infinite() { return None } else { through * per_byte }
+            }
+            _ => offered?,
+        };
+        Some(libm::round(bytes * 8.0) as u64)
+    }
+
+    /// Bytes per second that the sender offers while it is active; `None` is unlimited.
+    fn offered_bytes_per_second(&self, accounted: &dyn Fn(u32) -> u32) -> Option<f64> {
+        let bytes_per_second = match self.model.sender() {
+            Model::Greedy | Model::Shaped(_) => return None,
             Model::Mpeg(mpeg) => mpeg.bytes_per_second(&self.packet, accounted),
             Model::Dar1(dar1) => dar1.bytes_per_second(&self.packet, accounted),
             Model::Trace(trace) => trace.bytes_per_second(accounted),
@@ -96,7 +138,7 @@ impl SourceSpec {
             }
             _ => self.packets_per_second()? * self.packet.mean_accounted(accounted),
         };
-        Some(libm::round(bytes_per_second * 8.0) as u64)
+        Some(bytes_per_second)
     }
 
     /// The intervals in which the source is active in a run that lasts until `end`: cut there, and the whole run when the

@@ -197,6 +197,36 @@ fn delay_bounds_are_printed_for_schedulers_that_have_one() {
 }
 
 #[test]
+fn the_delay_of_a_class_with_leaky_buckets_is_that_of_traffic_that_keeps_them_all() {
+    let dir = Scratch::new();
+    let link = |buckets: &str| {
+        let text = format!(
+            "link = {{ rate = '8mbit', mtu = '1000B', scheduler = 'fq-lto-lb' }}\n\
+             class = [{{ name = 'a', guarantee = '2mbit', leaky_bucket = {buckets} }}, {{ name = 'b', guarantee = '6mbit' }}]"
+        );
+        dir.write("buckets.toml", &text)
+    };
+    let one = "{ burst = '10kB', peak = '8mbit', rate = '1mbit' }";
+    let file = link(&format!("[{one}, {{ burst = '4kB', peak = '8mbit', rate = '1.5mbit' }}]"));
+    let class = fairlink(&["check", &file, "--json"]).quiet().json()["classes"][0].clone();
+    // 1000 + 3000 * 6 / 6.5 bytes wait at the worst, at 2 Mbit/s, and a packet of the other class for 1 ms.
+    let expected = (1000.0 + 3000.0 * 6.0 / 6.5) * 8.0 / 2e6 + 0.001;
+    assert!((class["delay_bound_s"].as_f64().unwrap() - expected).abs() < 1e-12, "{class}");
+    let limits = serde_json::json!({ "all": [
+        { "burst_bytes": 10_000, "rate_bps": 1_000_000 },
+        { "burst_bytes": 4000, "rate_bps": 1_500_000 },
+        { "burst_bytes": 1000, "rate_bps": 8_000_000 },
+    ] });
+    assert_eq!(class["delay_bound_for"], limits);
+    let text = fairlink(&["check", &file]).quiet().stdout;
+    assert!(text.contains("10 kB + 1 Mbit/s, 4 kB + 1.5 Mbit/s, 1 kB + 8 Mbit/s"), "{text}");
+    // A long-run rate that the guarantee does not carry has no bound; what stands there says for which traffic.
+    let class =
+        fairlink(&["check", &link(&one.replace("1mbit", "3mbit")), "--json"]).quiet().json()["classes"][0].clone();
+    assert_eq!(class["delay_bound_for"], serde_json::json!({ "burst_bytes": 1000, "rate_bps": 2_000_000 }));
+}
+
+#[test]
 fn a_scheduler_without_bounds_promises_none() {
     let dir = Scratch::new();
     let link = dir.write("link.toml", "link = { rate = '1mbit', scheduler = 'fifo' }\nclass = [{ name = 'a' }]");

@@ -42,7 +42,7 @@ const MODELS: [(&str, Kind, &[&str]); 11] = [
     ("trace", Kind::Trace, &["file", "match", "of_class", "repeat", "accept"]),
     ("dar1", Kind::Dar1, &["rate", "frames_per_second", "rho", "marginal", "peak_to_mean", "deviation_to_mean"]),
 ];
-const COMMON: [&str; 5] = ["class", "link", "model", "packet", "active"];
+const COMMON: [&str; 8] = ["class", "link", "model", "packet", "active", "shape", "shape_queue", "police"];
 /// Models of the format that cannot be run here.
 const OTHER_MODELS: [&str; 2] = ["request_response", "tcp"];
 

@@ -4,7 +4,7 @@ use fairlink_core::Nanos;
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 use super::model::{self, Kind};
-use super::packet;
+use super::{packet, shape};
 use crate::changes::Course;
 use crate::problem::{Log, ProblemKind};
 use crate::reader::{Table, Value};
@@ -36,6 +36,7 @@ pub(super) fn source(table: &Table<'_, '_>, course: Course<'_>, log: &mut Log) -
         let span = table.get("active").map_or_else(|| span.clone(), Value::span);
         course.check_active(*class, name, active, span, log);
     }
+    let model = model.and_then(|model| shape::held(table, model, Some(first.tree.link().rate), log));
     let spec = SourceSpec { class: class?.0, model: model?, packet: packet?, active: active? };
     if let Err(error) = spec.validate() {
         log.error(table.span.clone(), ProblemKind::Refused { message: error.to_string() });

@@ -310,7 +310,7 @@ impl Writer<'_> {
             (config.real_time.is_some(), Feature::ServiceCurves),
             (config.link_share.is_some() || config.upper_limit.is_some(), Feature::LinkCurves),
             (config.max_delay.is_some(), Feature::MaxDelay),
-            (config.leaky_bucket.is_some(), Feature::LeakyBucket),
+            (!config.leaky_buckets.is_empty(), Feature::LeakyBucket),
             (self.link.pools.iter().any(|&(member, _)| member == class), Feature::Pool),
             (!self.cbq && (config.bounded || config.isolated), Feature::Borrowing),
             (self.cbq && config.ceiling.is_some() && !config.bounded, Feature::Ceiling),

@@ -79,6 +79,42 @@ pub struct LeakyBucket {
     pub rate: Rate,
 }
 
+/// Most leaky buckets of a class.
+pub const MAX_LEAKY_BUCKETS: usize = 4;
+
+/// The leaky buckets of a class, all of which its traffic keeps: none, or up to [`MAX_LEAKY_BUCKETS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeakyBuckets([Option<LeakyBucket>; MAX_LEAKY_BUCKETS]);
+
+impl LeakyBuckets {
+    /// These buckets; `None` where there are more than [`MAX_LEAKY_BUCKETS`].
+    #[must_use]
+    pub fn new(buckets: &[LeakyBucket]) -> Option<Self> {
+        let mut all = Self::default();
+        for (at, &bucket) in buckets.iter().enumerate() {
+            *all.0.get_mut(at)? = Some(bucket);
+        }
+        Some(all)
+    }
+
+    /// The buckets in their order.
+    pub fn iter(&self) -> impl Iterator<Item = LeakyBucket> + use<> {
+        self.0.into_iter().flatten()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0[0].is_none()
+    }
+}
+
+impl From<LeakyBucket> for LeakyBuckets {
+    fn from(bucket: LeakyBucket) -> Self {
+        Self([Some(bucket), None, None, None])
+    }
+}
+
 /// What a user says of one class. Each scheduler honours some of it and refuses the rest ([`Feature`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassConfig {
@@ -111,8 +147,8 @@ pub struct ClassConfig {
     pub upper_limit: Option<ServiceCurve>,
     /// FQ-LTO's delay objective.
     pub max_delay: Option<Nanos>,
-    /// FQ-LTO.LB's leaky bucket.
-    pub leaky_bucket: Option<LeakyBucket>,
+    /// FQ-LTO.LB's leaky buckets.
+    pub leaky_buckets: LeakyBuckets,
     /// Limits of a leaf's queue; ignored at inner classes.
     pub limits: QueueLimits,
     /// Discipline of a leaf's queue; ignored at inner classes.
@@ -151,7 +187,7 @@ pub enum Feature {
     LinkCurves,
     /// FQ-LTO's delay objective.
     MaxDelay,
-    /// FQ-LTO.LB's leaky bucket.
+    /// FQ-LTO.LB's leaky buckets.
     LeakyBucket,
     /// CoDel or FQ-CoDel at a leaf.
     ActiveQueue,

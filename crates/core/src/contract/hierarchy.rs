@@ -420,7 +420,7 @@ impl Hierarchy {
             (Feature::ServiceCurves, config.real_time.is_some()),
             (Feature::LinkCurves, config.link_share.is_some() || config.upper_limit.is_some()),
             (Feature::MaxDelay, config.max_delay.is_some()),
-            (Feature::LeakyBucket, config.leaky_bucket.is_some()),
+            (Feature::LeakyBucket, !config.leaky_buckets.is_empty()),
             (Feature::ActiveQueue, !inner && config.queue.is_active()),
         ]
         .into_iter()

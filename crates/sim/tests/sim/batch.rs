@@ -14,8 +14,8 @@ use crate::common::{flat, rate, scenario, source};
 /// Poisson traffic at 80 % of a link of 10 Mbit/s, packets of 1250 B (1 ms each), and a greedy class in the second half.
 fn poisson() -> Scenario {
     let sources = vec![
-        source(1, Model::PoissonRate(rate(5_000_000)), 1250, &[]),
-        source(2, Model::PoissonRate(rate(3_000_000)), 1250, &[]),
+        source(1, Model::poisson(rate(5_000_000)), 1250, &[]),
+        source(2, Model::poisson(rate(3_000_000)), 1250, &[]),
     ];
     scenario(flat(10, &[1, 1]), sources, Nanos::from_secs(5))
 }

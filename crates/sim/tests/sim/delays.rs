@@ -6,7 +6,7 @@ use fairlink_core::{
     registry::SCHEDULERS,
 };
 use fairlink_sim::{Options, simulate};
-use fairlink_theory::latency::{DelayBound, Traffic, delay_bounds};
+use fairlink_theory::latency::{DelayBound, delay_bounds};
 use fairlink_theory::to_f64;
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 use rand_chacha::ChaCha8Rng;
@@ -63,7 +63,7 @@ fn no_delay_exceeds_its_bound_under_any_scheduler_that_has_one() {
             for (leaf, measured) in scenario.tree.leaves().iter().zip(&run.classes) {
                 let source = scenario.sources.iter().find(|source| source.class == *leaf).unwrap();
                 // Bounds for so many packets or bytes in an interval are for other traffic.
-                let for_bursts = |bound: &&DelayBound| matches!(bound.traffic, Traffic::Bucket { .. });
+                let for_bursts = |bound: &&DelayBound| bound.traffic.as_bucket().is_some();
                 let bound = bounds[leaf.index()].as_ref().filter(for_bursts);
                 let (Some(bound), false) = (bound, matches!(source.model, Model::Greedy)) else { continue };
                 let bound = to_f64(&bound.seconds());

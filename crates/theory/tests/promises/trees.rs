@@ -1,8 +1,8 @@
 //! Random trees with whatever features a scheduler supports.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Feature, Hierarchy, LeakyBucket, LinkConfig, Nanos, QueueKind, QueueLimits, Rate,
-    SchedulerInfo, ServiceCurve, Share,
+    ClassConfig, ClassId, Contract, Feature, Hierarchy, LeakyBucket, LeakyBuckets, LinkConfig, Nanos, QueueKind,
+    QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share,
 };
 use rand_chacha::ChaCha8Rng;
 
@@ -63,11 +63,7 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
                 every: Nanos::from_millis(10 + pick(random, 100)),
             }),
             max_delay: (may(Feature::MaxDelay) && one_in(random, 3)).then(|| Nanos::from_millis(1 + pick(random, 100))),
-            leaky_bucket: (may(Feature::LeakyBucket) && one_in(random, 3)).then(|| LeakyBucket {
-                burst: 1500 + pick(random, 9000),
-                peak: LINK.0,
-                rate: bps(random),
-            }),
+            leaky_buckets: leaky_buckets(random, may(Feature::LeakyBucket)),
             latency_critical: critical,
             limits: QueueLimits { packets: 4000, bytes: u32::MAX },
             ecn: one_in(random, 2),
@@ -123,4 +119,21 @@ fn without_refused(info: &SchedulerInfo, tree: Hierarchy) -> Hierarchy {
         plain.add(tree.parent(class).expect("not the root"), config).expect("a class");
     }
     plain.build().expect("a tree")
+}
+
+/// One to three leaky buckets, or mostly none; with rates that a class's guarantee may or may not carry.
+fn leaky_buckets(random: &mut ChaCha8Rng, honoured: bool) -> LeakyBuckets {
+    if !honoured || pick(random, 2) == 0 {
+        return LeakyBuckets::default();
+    }
+    let count = 1 + pick(random, 3);
+    let bucket = |_| {
+        let rate = Rate::from_bps(20_000 + pick(random, 900_000)).expect("a rate");
+        LeakyBucket {
+            burst: u64::from(LINK.1) + pick(random, 20_000),
+            peak: if pick(random, 2) == 0 { LINK.0 } else { rate },
+            rate,
+        }
+    };
+    LeakyBuckets::new(&(0..count).map(bucket).collect::<Vec<_>>()).expect("few buckets")
 }

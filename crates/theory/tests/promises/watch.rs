@@ -3,15 +3,18 @@
 use std::collections::VecDeque;
 
 use fairlink_core::{ClassId, Fairness as Kind, Hierarchy, Nanos, Packet, PerWindow, SchedulerInfo};
-use fairlink_theory::latency::{DelayBound, Traffic};
+use fairlink_theory::latency::DelayBound;
 use fairlink_theory::promises::Promised;
 use fairlink_theory::to_f64;
+use fairlink_traffic::ArrivalLimit;
 
 use crate::path;
 use crate::trees::LINK;
 
 /// Holds a class to the traffic that its delay bound is for.
-pub(crate) enum Kept {
+pub(crate) struct Kept(Vec<Limit>);
+
+enum Limit {
     /// Tokens in bits times 10^9; the burst; bit/s; when they were counted.
     Bucket { tokens: u128, burst: u128, rate: u64, counted: Nanos },
     /// What was sent in the last interval.
@@ -20,40 +23,59 @@ pub(crate) enum Kept {
 
 impl Kept {
     pub(crate) fn new(bound: &DelayBound) -> Self {
-        match bound.traffic {
-            Traffic::Bucket { burst, rate_bps } => {
+        let limit = |limit: &ArrivalLimit| match *limit {
+            ArrivalLimit::Bucket { burst, rate_bps } => {
                 let burst = u128::from(burst) * 8_000_000_000;
-                Self::Bucket { tokens: burst, burst, rate: rate_bps, counted: Nanos::ZERO }
+                Limit::Bucket { tokens: burst, burst, rate: rate_bps, counted: Nanos::ZERO }
             }
-            Traffic::Window { amount, every } => Self::Window { amount, every, sent: VecDeque::new() },
-        }
+            ArrivalLimit::Window { amount, every } => Limit::Window { amount, every, sent: VecDeque::new() },
+            other => panic!("no bound is for {other:?}"),
+        };
+        Self(bound.traffic.limits().iter().map(limit).collect())
     }
 
     /// Whether a packet of `len` bytes may be sent at `now`; it counts as sent then.
     pub(crate) fn takes(&mut self, now: Nanos, len: u32) -> bool {
+        let fits = self.0.iter_mut().all(|limit| limit.fits(now, len));
+        if fits {
+            self.0.iter_mut().for_each(|limit| limit.count(now, len));
+        }
+        fits
+    }
+}
+
+impl Limit {
+    fn own(&self, len: u32) -> u128 {
+        match self {
+            Self::Bucket { .. } => u128::from(len) * 8_000_000_000,
+            Self::Window { amount: PerWindow::Packets(_), .. } => 1,
+            Self::Window { amount: PerWindow::Bytes(_), .. } => len.into(),
+        }
+    }
+
+    fn fits(&mut self, now: Nanos, len: u32) -> bool {
+        let own = self.own(len);
         match self {
             Self::Bucket { tokens, burst, rate, counted } => {
                 *tokens = (*tokens + u128::from(*rate) * u128::from((now - *counted).0)).min(*burst);
                 *counted = now;
-                let cost = u128::from(len) * 8_000_000_000;
-                let fits = cost <= *tokens;
-                *tokens -= if fits { cost } else { 0 };
-                fits
+                own <= *tokens
             }
             Self::Window { amount, every, sent } => {
                 while sent.front().is_some_and(|&(at, _)| at.saturating_add(*every) <= now) {
                     sent.pop_front();
                 }
-                let (most, own) = match amount {
-                    PerWindow::Packets(most) => (*most, 1),
-                    PerWindow::Bytes(most) => (*most, u64::from(len)),
-                };
-                let fits = sent.iter().map(|&(_, amount)| amount).sum::<u64>() + own <= most;
-                if fits {
-                    sent.push_back((now, own));
-                }
-                fits
+                let (PerWindow::Packets(most) | PerWindow::Bytes(most)) = *amount;
+                sent.iter().map(|&(_, amount)| u128::from(amount)).sum::<u128>() + own <= most.into()
             }
+        }
+    }
+
+    fn count(&mut self, now: Nanos, len: u32) {
+        let own = self.own(len);
+        match self {
+            Self::Bucket { tokens, .. } => *tokens -= own,
+            Self::Window { sent, .. } => sent.push_back((now, own as u64)),
         }
     }
 }

@@ -132,3 +132,73 @@ fn a_greedy_source_has_no_arrivals_of_its_own() {
     assert_eq!(greedy.next_len(), 1000);
     assert_eq!(greedy.interval(), Some(Interval { start: Nanos::ZERO, end: Nanos::from_secs(1) }));
 }
+
+fn held(model: Model, limit: crate::ArrivalLimit, excess: Excess) -> Model {
+    Model::Shaped(Box::new(crate::Shaped { model, curve: limit.into(), excess }))
+}
+
+/// 8 Mbit/s behind a burst of 3000 B: a packet of 1000 B each millisecond.
+const BUCKET: crate::ArrivalLimit = crate::ArrivalLimit::Bucket { burst: 3000, rate_bps: 8_000_000 };
+
+#[test]
+fn a_shaped_source_sends_what_its_model_sends_as_soon_as_the_curve_lets_it() {
+    let ms = |model: Model, active: &[(u64, u64)], end: u64| -> Vec<u64> {
+        let interval = |&(start, end)| Interval { start: Nanos::from_millis(start), end: Nanos::from_millis(end) };
+        let spec =
+            SourceSpec { class: ClassId(1), model, packet: FIXED, active: active.iter().map(interval).collect() };
+        let source = Source::new(&spec, 1, 0, Nanos::from_millis(end)).unwrap();
+        source.map(|arrival| arrival.at.0 / 1_000_000).collect()
+    };
+    // Five at once in every 20 ms.
+    let bursts = Model::Cbr { pace: crate::Pace::Packets { per_1000_s: 250_000 }, burst: 5 };
+    let shaped = held(bursts.clone(), BUCKET, Excess::Waits(None));
+    assert_eq!(ms(shaped.clone(), &[], 40), [0, 0, 0, 1, 2, 20, 20, 20, 21, 22]);
+    // What waits when the interval ends still comes, but not after the run.
+    assert_eq!(ms(shaped.clone(), &[(0, 1), (2, 3)], 40), [0, 0, 0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(ms(shaped, &[(0, 1), (2, 3)], 5), [0, 0, 0, 1, 2, 3, 4]);
+    let room = fairlink_core::QueueLimits { packets: 1, bytes: u32::MAX };
+    assert_eq!(ms(held(bursts.clone(), BUCKET, Excess::Waits(Some(room))), &[], 40), [0, 0, 0, 1, 20, 20, 20, 21]);
+    assert_eq!(ms(held(bursts, BUCKET, Excess::Drops), &[], 40), [0, 0, 0, 20, 20, 20]);
+    // A greedy source sends as fast as the shaper lets it.
+    let greedy = held(Model::Greedy, BUCKET, Excess::Waits(Some(room)));
+    assert_eq!(ms(greedy, &[(0, 3), (9, 10)], 40), [0, 0, 0, 1, 2, 3, 9, 9, 9, 10]);
+}
+
+#[test]
+fn what_a_source_loses_at_its_own_curve_is_counted() {
+    let bursts = Model::Cbr { pace: crate::Pace::Packets { per_1000_s: 250_000 }, burst: 5 };
+    let policed = held(bursts, BUCKET, Excess::Drops);
+    let mut source = source(policed, FIXED, 1, 0, Nanos::from_millis(40));
+    assert_eq!(source.by_ref().count(), 6);
+    assert_eq!((source.lost().packets, source.lost().bytes), (4, 4000));
+}
+
+#[test]
+fn a_source_that_its_curve_cannot_hold_is_refused_with_value_and_limit() {
+    let error = |model, packet| {
+        let spec = SourceSpec { class: ClassId(1), model, packet, active: Vec::new() };
+        spec.validate().unwrap_err().to_string()
+    };
+    let long = error(held(Model::Greedy, BUCKET, Excess::Waits(None)), PacketSize::Fixed(3001));
+    assert!(long.contains("3001 B") && long.contains("has 3000 B"), "{long}");
+    let room = fairlink_core::QueueLimits { packets: 9, bytes: 999 };
+    assert!(error(held(Model::Greedy, BUCKET, Excess::Waits(Some(room))), FIXED).contains("holds 999 B"));
+    assert!(error(held(Model::Greedy, BUCKET, Excess::Drops), FIXED).contains("cannot be policed"));
+    let twice = held(held(Model::Greedy, BUCKET, Excess::Waits(None)), BUCKET, Excess::Waits(None));
+    assert!(error(twice, FIXED).contains("one curve"));
+    let dry = crate::ArrivalLimit::Bucket { burst: 9000, rate_bps: 0 };
+    assert!(error(held(Model::Greedy, dry, Excess::Waits(None)), FIXED).contains("0 bit/s"));
+}
+
+#[test]
+fn the_mean_rate_of_a_shaped_source_is_at_most_that_of_its_curve() {
+    let rate = |model| {
+        let spec = SourceSpec { class: ClassId(1), model, packet: FIXED, active: Vec::new() };
+        (spec.mean_rate(|len| len), spec.mean_rate(|len| len + 250))
+    };
+    let waits = Excess::Waits(None);
+    assert_eq!(rate(held(Model::Greedy, BUCKET, waits)), (Some(8_000_000), Some(10_000_000)));
+    let cbr = |bps| Model::cbr(Rate::from_bps(bps).unwrap());
+    assert_eq!(rate(held(cbr(9_000_000), BUCKET, waits)), (Some(8_000_000), Some(10_000_000)));
+    assert_eq!(rate(held(cbr(4_000_000), BUCKET, waits)), (Some(4_000_000), Some(5_000_000)));
+}

@@ -2,10 +2,11 @@
 //! [`fairlink_theory::promises`].
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::{ClassId, Delay, PerWindow, SchedulerInfo};
-use fairlink_theory::latency::{DelayBound, Traffic};
+use fairlink_core::{ClassId, Delay, Nanos, PerWindow, SchedulerInfo};
+use fairlink_theory::latency::DelayBound;
 use fairlink_theory::promises::{Promised, RunWeight, WeightUnit, admission};
 use fairlink_theory::to_f64;
+use fairlink_traffic::{ArrivalCurve, ArrivalLimit};
 use serde::Serialize;
 
 use crate::human;
@@ -50,29 +51,72 @@ impl<'a> Bounds<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum BoundFor {
+    /// One limit.
+    One(Limit),
+    /// Traffic that keeps all of these.
+    All {
+        /// The limits.
+        all: Vec<Limit>,
+    },
+}
+
+/// One limit of the traffic.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Limit {
     /// Traffic of at most `burst_bytes` and `rate_bps` in any time.
     Bucket { burst_bytes: u64, rate_bps: u64 },
     /// At most `bytes` in any time of `every_s`.
     Bytes { bytes: u64, every_s: f64 },
     /// At most `packets` in any time of `every_s`.
     Packets { packets: u64, every_s: f64 },
+    /// Packets `min_gap_s` apart, `mean_gap_s` on average in any time of `every_s`, of at most `largest_bytes`.
+    Spacing { min_gap_s: f64, mean_gap_s: f64, every_s: f64, largest_bytes: u32 },
+    /// What a line of this rate brings.
+    Line { line_bps: u64 },
 }
 
-impl From<Traffic> for BoundFor {
-    fn from(traffic: Traffic) -> Self {
-        match traffic {
-            Traffic::Bucket { burst, rate_bps } => Self::Bucket { burst_bytes: burst, rate_bps },
-            Traffic::Window { amount: PerWindow::Bytes(bytes), every } => {
-                Self::Bytes { bytes, every_s: every.0 as f64 / 1e9 }
+impl From<&ArrivalCurve> for BoundFor {
+    fn from(traffic: &ArrivalCurve) -> Self {
+        match traffic.limits() {
+            &[limit] => Self::One(limit.into()),
+            several => Self::All { all: several.iter().map(|&limit| limit.into()).collect() },
+        }
+    }
+}
+
+impl From<ArrivalLimit> for Limit {
+    fn from(limit: ArrivalLimit) -> Self {
+        let seconds = |time: Nanos| time.0 as f64 / 1e9;
+        match limit {
+            ArrivalLimit::Bucket { burst, rate_bps } => Self::Bucket { burst_bytes: burst, rate_bps },
+            ArrivalLimit::Window { amount: PerWindow::Bytes(bytes), every } => {
+                Self::Bytes { bytes, every_s: seconds(every) }
             }
-            Traffic::Window { amount: PerWindow::Packets(packets), every } => {
-                Self::Packets { packets, every_s: every.0 as f64 / 1e9 }
+            ArrivalLimit::Window { amount: PerWindow::Packets(packets), every } => {
+                Self::Packets { packets, every_s: seconds(every) }
             }
+            ArrivalLimit::Spacing { min_gap, mean_gap, over, largest } => Self::Spacing {
+                min_gap_s: seconds(min_gap),
+                mean_gap_s: seconds(mean_gap),
+                every_s: seconds(over),
+                largest_bytes: largest,
+            },
+            ArrivalLimit::Line { rate } => Self::Line { line_bps: rate.bps() },
         }
     }
 }
 
 impl BoundFor {
+    fn text(&self) -> String {
+        match self {
+            Self::One(limit) => limit.text(),
+            Self::All { all } => all.iter().map(Limit::text).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+impl Limit {
     fn text(&self) -> String {
         match *self {
             Self::Bucket { burst_bytes, rate_bps } => {
@@ -82,6 +126,14 @@ impl BoundFor {
             Self::Packets { packets, every_s } => {
                 format!("{} in {}", human::count(packets as usize, "packet", "packets"), human::time(every_s))
             }
+            Self::Spacing { min_gap_s, mean_gap_s, every_s, largest_bytes } => format!(
+                "{} every {} ({} at least, over {})",
+                human::size(largest_bytes.into()),
+                human::time(mean_gap_s),
+                human::time(min_gap_s),
+                human::time(every_s)
+            ),
+            Self::Line { line_bps } => format!("a line of {}", human::rate(line_bps as f64)),
         }
     }
 }
@@ -120,7 +172,7 @@ impl ClassBounds {
             worst_case_fairness_bytes: promised.worst_case[index].as_ref().map(to_f64),
             transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
             delay_bound_s: delay.map(DelayBound::seconds_in_floats),
-            delay_bound_for: delay.map(|bound| bound.traffic.into()),
+            delay_bound_for: delay.map(|bound| (&bound.traffic).into()),
         }
     }
 }

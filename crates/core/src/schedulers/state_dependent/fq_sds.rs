@@ -25,7 +25,7 @@
 //! | --- | --- |
 //! | LDF | the largest Q_i / g_i |
 //! | LTO | the least D_i - Q_i / g_i; D_i is `max_delay`, or the time in which the guarantee empties the full buffer |
-//! | LTO.LB | among the classes whose free buffer is below Delta B_i, what their leaky bucket still lets them send: the least (free buffer) / P_i |
+//! | LTO.LB | among the classes whose free buffer is below Delta B_i, what their leaky buckets still let them send: the least (free buffer) / P_i |
 //!
 //! The `-second` form takes the second in that order, where there are two. So a class that fills its buffer on purpose
 //! gains nothing.
@@ -42,6 +42,8 @@
 //! "the least (free buffer) / P_i", as the prose has them.
 //! DIFFERENCE: LTO.LB says nothing of what to do when no class may overflow. Then all are candidates here.
 //! DIFFERENCE: without a leaky bucket a class may send its whole buffer at the link's rate.
+//! DIFFERENCE: with several leaky buckets, which the paper names and does not work out, B_i(tau, t) is the least of them. Then (4) makes
+//! Delta B_i what the emptiest still lets through, and P_i is the least of their peak rates.
 //! DIFFERENCE: a share below 2^-20 bit/s, or 2^-40 of 1 Tbit/s, counts as that much.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
@@ -115,7 +117,7 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
         work_conserving: WorkConserving::Always,
         cost: "O(log leaves)",
         promises: Promises { delay: Some(Delay::LatencyRate(delays)), ..Promises::NONE },
-        memory: FqSds::memory,
+        memory: FqSds::memory::<false>,
         build,
     }
 }
@@ -142,15 +144,19 @@ pub const LTO_SECOND: SchedulerInfo = info(
     |tree, _| build(tree, Policy::LeastTimeToOverflow, true),
 );
 /// What `fq-lto-lb` is and supports.
-pub const LTO_LB: SchedulerInfo =
-    info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree, _| {
+pub const LTO_LB: SchedulerInfo = SchedulerInfo {
+    memory: FqSds::memory::<true>,
+    ..info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree, _| {
         build(tree, Policy::LeakyBucket, false)
-    });
+    })
+};
 /// What `fq-lto-lb-second` is and supports.
-pub const LTO_LB_SECOND: SchedulerInfo =
-    info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree, _| {
+pub const LTO_LB_SECOND: SchedulerInfo = SchedulerInfo {
+    memory: FqSds::memory::<true>,
+    ..info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree, _| {
         build(tree, Policy::LeakyBucket, true)
-    });
+    })
+};
 
 fn build(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Box<dyn Scheduler>, BuildError> {
     boxed(FqSds::new(tree, policy, second)?)
@@ -179,13 +185,14 @@ fn free(backlog: Amount, limits: QueueLimits, max_packet: u32) -> u64 {
 }
 
 /// What decides on the excess, of a class whose queue has these limits.
-fn session(tree: &Hierarchy, class: ClassId, limits: QueueLimits) -> Session {
+fn session(tree: &Hierarchy, class: ClassId, limits: QueueLimits, excess: &mut Excess) -> Session {
     let (link, config) = (tree.link(), tree.config(class));
     let (pace, guarantee) = guarantee(tree, class);
     let buffer = u64::from(limits.bytes).min(u64::from(limits.packets) * u64::from(link.max_packet));
     let max_delay = config.max_delay.map_or(pace.distance(buffer), time);
     let whole = LeakyBucket { burst: buffer, peak: link.rate, rate: guarantee };
-    Session::new(pace, max_delay, config.leaky_bucket.unwrap_or(whole))
+    let buckets = if config.leaky_buckets.is_empty() { whole.into() } else { config.leaky_buckets };
+    excess.session(pace, max_delay, buckets)
 }
 
 fn time(now: Nanos) -> u128 {
@@ -216,6 +223,7 @@ impl FqSds {
     /// # Errors
     /// Where there is no memory for it.
     pub(crate) fn new(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Self, OutOfMemory> {
+        let mut excess = Excess::new(policy, second, tree)?;
         let class = |class| {
             let limits = limits(tree, class);
             Class {
@@ -223,7 +231,7 @@ impl FqSds {
                 waiting: TagQueue::default(),
                 released: TagQueue::default(),
                 next_release: Tag::default(),
-                session: session(tree, class, limits),
+                session: session(tree, class, limits, &mut excess),
             }
         };
         Ok(Self {
@@ -231,16 +239,16 @@ impl FqSds {
             tags: TagSlab::new(tree.link().max_queued)?,
             shaper: Heap::new(tree.len())?,
             server: Heap::new(tree.len())?,
-            excess: Excess::new(policy, second, tree.len())?,
+            excess,
             now: Nanos::ZERO,
         })
     }
 
-    fn memory(tree: &Hierarchy) -> u64 {
+    fn memory<const LEAKY_BUCKETS: bool>(tree: &Hierarchy) -> u64 {
         Flows::<Class>::fifo_memory(tree)
             + TagSlab::memory(tree.link().max_queued)
             + 2 * Heap::memory(tree.len())
-            + Excess::memory(tree.len())
+            + Excess::memory::<LEAKY_BUCKETS>(tree)
     }
 
     /// Moves what the shaper has released by `now` to the server.
@@ -288,7 +296,7 @@ impl Scheduler for FqSds {
         let takes = self.flows.takes(packet.class, len);
         if takes {
             // What is dropped for want of room has arrived, too.
-            self.excess.arrived(&mut self.flows.state_mut(index).session, self.now, len);
+            self.excess.arrived(&self.flows.state(index).session, self.now, len);
         }
         if self.flows.push(now, packet, drops).is_some() {
             let class = self.flows.state_mut(index);
@@ -344,7 +352,6 @@ impl Scheduler for FqSds {
             class.waiting.clear(&mut self.tags);
             class.released.clear(&mut self.tags);
             class.next_release = Tag::default();
-            class.session.reset();
         }
         self.shaper.clear();
         self.server.clear();

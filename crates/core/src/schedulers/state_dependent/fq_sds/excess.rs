@@ -3,8 +3,12 @@
 #[cfg(feature = "invariants")]
 use alloc::string::String;
 
-use crate::contract::{Amount, LeakyBucket, NANOS_PER_SEC, Nanos, OutOfMemory};
-use crate::parts::{heap::Heap, virtual_time::Pace};
+use crate::contract::{Amount, ClassId, Hierarchy, LeakyBuckets, NANOS_PER_SEC, Nanos, OutOfMemory};
+use crate::parts::{
+    heap::Heap,
+    memory::{Stack, bytes_of},
+    virtual_time::Pace,
+};
 
 use super::TIME_PER_BIT_S;
 
@@ -30,31 +34,20 @@ pub(super) struct Session {
     pub(super) pace: Pace,
     /// D_i, in 2^-16 ns.
     pub(super) max_delay: u128,
-    burst: Burst,
-    /// Time that a byte takes at the peak rate.
+    /// Where the class's buckets are among those of all classes.
+    buckets: (u32, u32),
+    /// Time that a byte takes at the peak rate, the least of all buckets.
     peak: Pace,
 }
 
-/// Delta B_i: what the class may still send at its peak rate, a bucket that arrivals empty and that never goes below zero.
+/// What a bucket still lets the class send at its peak rate: arrivals empty it, and it never goes below zero. Delta B_i is the least of
+/// the class's buckets.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     depth: u128,
     level: u128,
     rate: u128,
     updated: Nanos,
-}
-
-impl Session {
-    pub(super) fn new(pace: Pace, max_delay: u128, bucket: LeakyBucket) -> Self {
-        let depth = u128::from(bucket.burst) * LEVEL_PER_BYTE;
-        let burst = Burst { depth, level: depth, rate: bucket.rate.bps().into(), updated: Nanos::ZERO };
-        Self { pace, max_delay, burst, peak: Pace::new(TIME_PER_BIT_S, bucket.peak.bps()) }
-    }
-
-    /// As just made.
-    pub(super) fn reset(&mut self) {
-        self.burst.level = self.burst.depth;
-    }
 }
 
 impl Burst {
@@ -84,24 +77,65 @@ pub(super) struct Excess {
     /// Of the leaky-bucket policy: the classes that may overflow, in the same order, and the others by when they may.
     risky: Heap,
     safe: Heap,
+    /// The buckets of all classes, class by class.
+    bursts: Stack<Burst>,
+}
+
+/// Buckets of all classes of `tree`; a class that names none has one.
+fn buckets(tree: &Hierarchy) -> usize {
+    (0..tree.len()).map(|index| tree.config(ClassId(index as u32)).leaky_buckets.iter().count().max(1)).sum()
 }
 
 impl Excess {
-    pub(super) fn new(policy: Policy, second: bool, classes: usize) -> Result<Self, OutOfMemory> {
-        let more = if policy == Policy::LeakyBucket { classes } else { 0 };
-        Ok(Self { policy, second, order: Heap::new(classes)?, risky: Heap::new(more)?, safe: Heap::new(more)? })
+    pub(super) fn new(policy: Policy, second: bool, tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let (more, buckets) = if policy == Policy::LeakyBucket { (tree.len(), buckets(tree)) } else { (0, 0) };
+        Ok(Self {
+            policy,
+            second,
+            order: Heap::new(tree.len())?,
+            risky: Heap::new(more)?,
+            safe: Heap::new(more)?,
+            bursts: Stack::with_room(buckets)?,
+        })
     }
 
-    /// Bytes that one takes at most.
-    pub(super) const fn memory(classes: usize) -> u64 {
-        3 * Heap::memory(classes)
+    /// Bytes that one takes, of the leaky-bucket policy where `LEAKY_BUCKETS`.
+    pub(super) fn memory<const LEAKY_BUCKETS: bool>(tree: &Hierarchy) -> u64 {
+        let order = Heap::memory(tree.len());
+        if LEAKY_BUCKETS { 3 * order + bytes_of::<Burst>(buckets(tree)) } else { order }
     }
 
-    pub(super) fn arrived(&self, session: &mut Session, now: Nanos, len: u32) {
-        if self.policy == Policy::LeakyBucket {
-            session.burst.advance(now);
-            session.burst.level = session.burst.level.saturating_sub(u128::from(len) * LEVEL_PER_BYTE);
+    /// The state of a class whose traffic keeps all of `buckets`, of which there is at least one. Each class of the tree is
+    /// made once.
+    pub(super) fn session(&mut self, pace: Pace, max_delay: u128, buckets: LeakyBuckets) -> Session {
+        let first = self.bursts.len() as u32;
+        let mut peak = u64::MAX;
+        for bucket in buckets.iter() {
+            peak = peak.min(bucket.peak.bps());
+            if self.policy == Policy::LeakyBucket {
+                let depth = u128::from(bucket.burst) * LEVEL_PER_BYTE;
+                self.bursts.push(Burst { depth, level: depth, rate: bucket.rate.bps().into(), updated: Nanos::ZERO });
+            }
         }
+        Session { pace, max_delay, buckets: (first, self.bursts.len() as u32), peak: Pace::new(TIME_PER_BIT_S, peak) }
+    }
+
+    pub(super) fn arrived(&mut self, session: &Session, now: Nanos, len: u32) {
+        let (first, end) = session.buckets;
+        for burst in &mut self.bursts[first as usize..end as usize] {
+            burst.advance(now);
+            burst.level = burst.level.saturating_sub(u128::from(len) * LEVEL_PER_BYTE);
+        }
+    }
+
+    /// From when on all buckets of a class let it send more than `bytes`, if ever.
+    fn above(&self, session: &Session, bytes: u64) -> Option<u128> {
+        let (first, end) = session.buckets;
+        let mut latest = 0;
+        for burst in &self.bursts[first as usize..end as usize] {
+            latest = latest.max(burst.above(bytes)?);
+        }
+        Some(latest)
     }
 
     /// A class has `backlog` queued and room for `free` more bytes.
@@ -121,7 +155,7 @@ impl Excess {
         self.order.set(class, key);
         if self.policy == Policy::LeakyBucket {
             self.risky.remove(class);
-            match session.burst.above(free) {
+            match self.above(session, free) {
                 Some(at) => self.safe.set(class, at),
                 None => {
                     self.safe.remove(class);
@@ -153,6 +187,9 @@ impl Excess {
         self.order.clear();
         self.risky.clear();
         self.safe.clear();
+        for burst in self.bursts.iter_mut() {
+            burst.level = burst.depth;
+        }
     }
 
     #[cfg(feature = "invariants")]

@@ -46,7 +46,7 @@ use crate::schedulers::sced;
 /// A scheduler of this family whose guarantees are service curves.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
     let promises = Promises { delay: Some(Delay::Curves { lines: true }), ..Promises::NONE };
-    SchedulerInfo { promises, memory: FqSdsSced::memory, ..super::info(name, summary, features, build) }
+    SchedulerInfo { promises, memory: FqSdsSced::memory::<false>, ..super::info(name, summary, features, build) }
 }
 
 /// What `fq-ldf-sced` is and supports.
@@ -62,12 +62,15 @@ pub const LTO: SchedulerInfo = info(
     |tree, _| build(tree, Policy::LeastTimeToOverflow),
 );
 /// What `fq-lto-lb-sced` is and supports.
-pub const LTO_LB: SchedulerInfo = info(
-    "fq-lto-lb-sced",
-    "service curves; the rest to who may overflow first",
-    &[Feature::ServiceCurves, Feature::LeakyBucket],
-    |tree, _| build(tree, Policy::LeakyBucket),
-);
+pub const LTO_LB: SchedulerInfo = SchedulerInfo {
+    memory: FqSdsSced::memory::<true>,
+    ..info(
+        "fq-lto-lb-sced",
+        "service curves; the rest to who may overflow first",
+        &[Feature::ServiceCurves, Feature::LeakyBucket],
+        |tree, _| build(tree, Policy::LeakyBucket),
+    )
+};
 
 fn build(tree: &Hierarchy, policy: Policy) -> Result<Box<dyn Scheduler>, BuildError> {
     boxed(FqSdsSced::new(tree, policy)?)
@@ -100,24 +103,25 @@ impl FqSdsSced {
     /// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
     pub(crate) fn new(tree: &Hierarchy, policy: Policy) -> Result<Self, BuildError> {
         let shapes = sced::shapes(tree)?;
+        let mut excess = Excess::new(policy, false, tree)?;
         let class = |class: ClassId| {
             let limits = limits(tree, class);
             let deadlines = Curve::new(shapes[class.index()]);
-            Class { limits, deadlines, served: 0, session: session(tree, class, limits) }
+            Class { limits, deadlines, served: 0, session: session(tree, class, limits, &mut excess) }
         };
         Ok(Self {
             flows: Flows::of_fifos(tree, class)?,
             waiting: Heap::new(tree.len())?,
             eligible: Heap::new(tree.len())?,
-            excess: Excess::new(policy, false, tree.len())?,
+            excess,
             now: Nanos::ZERO,
         })
     }
 
-    fn memory(tree: &Hierarchy) -> u64 {
+    fn memory<const LEAKY_BUCKETS: bool>(tree: &Hierarchy) -> u64 {
         Flows::<Class>::fifo_memory(tree)
             + 2 * Heap::memory(tree.len())
-            + Excess::memory(tree.len())
+            + Excess::memory::<LEAKY_BUCKETS>(tree)
             + planning_memory(tree)
     }
 
@@ -156,7 +160,7 @@ impl Scheduler for FqSdsSced {
         let takes = self.flows.takes(packet.class, len);
         if takes {
             // What is dropped for want of room has arrived, too.
-            self.excess.arrived(&mut self.flows.state_mut(index).session, self.now, len);
+            self.excess.arrived(&self.flows.state(index).session, self.now, len);
         }
         if self.flows.push(now, packet, drops) == Some(true) {
             let class = self.flows.state_mut(index);
@@ -196,7 +200,6 @@ impl Scheduler for FqSdsSced {
         self.flows.purge(now, drops);
         for class in self.flows.states_mut() {
             (class.deadlines, class.served) = (Curve::new(class.deadlines.shape()), 0);
-            class.session.reset();
         }
         self.waiting.clear();
         self.eligible.clear();

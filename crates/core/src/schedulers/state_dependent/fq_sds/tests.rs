@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::contract::{ClassConfig, LinkConfig};
+use crate::contract::{ClassConfig, LeakyBuckets, LinkConfig};
 use crate::test_link::{
     Arrival, LINK, NS_PER_BYTE, Served, delays_are_bounded, flat, flat_traffic, never, run, weighted,
 };
@@ -120,7 +120,7 @@ fn lto_lb_gives_the_excess_to_who_may_overflow_first() {
         let rate = LINK.bps() / 10;
         let bucket = LeakyBucket { burst, peak: Rate::from_bps(peak).unwrap(), rate: Rate::from_bps(rate).unwrap() };
         let limits = QueueLimits { packets, bytes: u32::MAX };
-        ClassConfig { leaky_bucket: Some(bucket), limits, ..guarantee(4) }
+        ClassConfig { leaky_buckets: bucket.into(), limits, ..guarantee(4) }
     };
     // The first two may overflow, the second at a tenth of the peak rate; the third has sent nearly all that it may.
     let tree = link(&[with(10, 100_000, LINK.bps()), with(10, 100_000, LINK.bps() / 10), with(4, 4_000, LINK.bps())]);
@@ -136,6 +136,63 @@ fn lto_lb_gives_the_excess_to_who_may_overflow_first() {
     let filled = 4_000 * 8 * 10;
     assert_eq!(fq.excess.choose(Nanos(filled / 100)), Some(1));
     assert_eq!(fq.excess.choose(Nanos(filled * 10)), Some(3));
+}
+
+/// A class of a quarter of the link with room for `packets` of 1000 B, and these buckets.
+fn with_buckets(packets: u32, buckets: &[(u64, u64, u64)]) -> ClassConfig {
+    let rate = |bps| Rate::from_bps(bps).unwrap();
+    let bucket = |&(burst, peak, long_run)| LeakyBucket { burst, peak: rate(peak), rate: rate(long_run) };
+    let leaky_buckets = LeakyBuckets::new(&buckets.iter().map(bucket).collect::<Vec<_>>()).unwrap();
+    ClassConfig { leaky_buckets, limits: QueueLimits { packets, bytes: u32::MAX }, ..guarantee(4) }
+}
+
+#[test]
+fn of_several_leaky_buckets_the_emptiest_says_whether_a_class_may_overflow_and_the_least_peak_how_soon() {
+    let (link_rate, tenth) = (LINK.bps(), LINK.bps() / 10);
+    let wide = (100_000, link_rate, tenth);
+    let chosen = |third: &[(u64, u64, u64)], at| {
+        // The others may overflow, the second at a tenth of the peak rate.
+        let others = [with_buckets(10, &[wide]), with_buckets(10, &[(100_000, tenth, tenth)])];
+        let tree = link(&[others[0], others[1], with_buckets(4, third)]);
+        let mut fq = FqSds::new(&tree, Policy::LeakyBucket, false).unwrap();
+        assert_eq!(sent(&mut fq, &[1, 1, 1, 2, 2, 2, 3, 3, 3], 3), [1, 2, 3]);
+        fq.excess.choose(Nanos(at))
+    };
+    // It has sent 3000 of 4000 B, and has room for 2000.
+    assert_eq!(chosen(&[wide], 0), Some(3));
+    assert_eq!(chosen(&[(4_000, link_rate, tenth)], 0), Some(1));
+    assert_eq!(chosen(&[wide, (4_000, link_rate, tenth)], 0), Some(1));
+    assert_eq!(chosen(&[(4_000, link_rate, tenth), wide], 0), Some(1));
+    // When both are full again it comes first, but not before the slower one is.
+    let full = 4_000 * 8 * 10;
+    let (fast, slow) = ((4_000, link_rate, tenth), (4_000, link_rate, tenth / 10));
+    assert_eq!(chosen(&[fast, fast], full), Some(3));
+    assert_eq!(chosen(&[fast, slow], full / 10), Some(1));
+    assert_eq!(chosen(&[fast, slow], full * 10), Some(3));
+    // At a peak rate of a hundredth it would take longest.
+    assert_eq!(chosen(&[wide, (100_000, tenth / 10, tenth / 10)], 0), Some(1));
+}
+
+#[test]
+fn a_leaky_bucket_that_another_one_makes_idle_changes_nothing() {
+    let (link_rate, tenth) = (LINK.bps(), LINK.bps() / 10);
+    let run_with = |buckets: &[(u64, u64, u64)]| {
+        let tree = link(&[with_buckets(100, buckets), with_buckets(90, &[(85_000, link_rate, tenth)]), guarantee(4)]);
+        let mut state = 1u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut arrivals: Vec<Arrival> =
+            (0..3000).map(|_| Arrival { at: random(25_000_000), class: random(3) as u32 + 1, len: 1000 }).collect();
+        arrivals.sort_by_key(|arrival| arrival.at);
+        let served = run(&mut FqSds::new(&tree, Policy::LeakyBucket, false).unwrap(), &arrivals);
+        served.iter().map(|packet| (packet.class, packet.end)).collect::<Vec<_>>()
+    };
+    let one = (95_000, link_rate, tenth);
+    let alone = run_with(&[one]);
+    assert_eq!(alone, run_with(&[one, (96_000, link_rate, tenth), (95_000, link_rate, tenth * 2), one]));
+    assert_ne!(alone, run_with(&[one, (80_000, tenth, tenth / 50)]));
 }
 
 #[test]

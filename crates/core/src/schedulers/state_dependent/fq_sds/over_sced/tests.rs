@@ -99,7 +99,7 @@ fn a_leaky_bucket_names_who_may_overflow() {
         let bucket = LeakyBucket { burst, peak: link, rate: Rate::from_bps(link.bps() / 10).unwrap() };
         let limits = QueueLimits { packets, bytes: u32::MAX };
         let real_time = Some(curve(0, Nanos(1 << 40), link.bps() / 4));
-        ClassConfig { leaky_bucket: Some(bucket), limits, real_time, ..ClassConfig::default() }
+        ClassConfig { leaky_buckets: bucket.into(), limits, real_time, ..ClassConfig::default() }
     };
     let order = |second| {
         let tree = test_link::flat([with(10, 100_000), second]);

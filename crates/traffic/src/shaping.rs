@@ -1,0 +1,24 @@
+//! What holds a source to an arrival curve, and what tells whether it keeps one.
+//!
+//! * A [`Shaper`] delays packets until they conform. It is a queue, first in, first out.
+//! * A [`Policer`] drops what does not conform.
+//! * A [`Meter`] lets everything pass and counts what does not conform.
+//!
+//! All three are exact: they count in whole bytes and nanoseconds, and what does not come out even is carried over. What a policer drops, and
+//! what a meter finds beside the curve, uses nothing up.
+//!
+//! **Cost per packet.** A few steps for each limit of the curve. A window remembers the instants of the packets in its last interval; each is
+//! put in once and taken out once.
+//! **Memory.** Constant for buckets, gaps and lines. A window remembers at most [`MAX_REMEMBERED`] instants; a packet that would be one more
+//! does not conform before the oldest has left the window. A shaper with a limited queue remembers what waits in it.
+
+mod gate;
+mod meter;
+mod shaper;
+
+pub use gate::MAX_REMEMBERED;
+pub use meter::{Meter, Policer};
+pub use shaper::{Lost, Shaper};
+
+#[cfg(test)]
+mod tests;

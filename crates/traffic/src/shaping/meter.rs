@@ -1,0 +1,77 @@
+//! Meters and policers: what conforms to a curve, and what does not.
+
+use fairlink_core::{Amount, Nanos};
+
+use super::gate::Gate;
+use crate::curve::{ArrivalCurve, CurveError};
+
+/// Tells packets that conform to a curve from those that do not, and counts both. What does not conform uses nothing up: what is left
+/// without it keeps the curve.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    gate: Gate,
+    now: Nanos,
+    conforming: Amount,
+    excess: Amount,
+}
+
+impl Meter {
+    /// A meter for `curve`.
+    ///
+    /// # Errors
+    /// A curve that lets nothing pass.
+    pub fn new(curve: &ArrivalCurve) -> Result<Self, CurveError> {
+        curve.check()?;
+        Ok(Self { gate: Gate::new(curve), now: Nanos::ZERO, conforming: Amount::default(), excess: Amount::default() })
+    }
+
+    /// Whether a packet of `len` bytes that comes at `at` conforms. Times that go back count as the last one.
+    pub fn arrive(&mut self, at: Nanos, len: u32) -> bool {
+        self.now = self.now.max(at);
+        let conforms = self.gate.conforms(self.now, len);
+        if conforms {
+            self.gate.send(self.now, len);
+        }
+        let count = if conforms { &mut self.conforming } else { &mut self.excess };
+        count.packets += 1;
+        count.bytes += u64::from(len);
+        conforms
+    }
+
+    /// Packets and bytes that conformed.
+    #[must_use]
+    pub fn conforming(&self) -> Amount {
+        self.conforming
+    }
+
+    /// Packets and bytes that did not.
+    #[must_use]
+    pub fn excess(&self) -> Amount {
+        self.excess
+    }
+}
+
+/// Drops what does not conform to a curve.
+#[derive(Clone, Debug)]
+pub struct Policer(Meter);
+
+impl Policer {
+    /// A policer for `curve`.
+    ///
+    /// # Errors
+    /// A curve that lets nothing pass.
+    pub fn new(curve: &ArrivalCurve) -> Result<Self, CurveError> {
+        Meter::new(curve).map(Self)
+    }
+
+    /// When a packet of `len` bytes that comes at `at` goes on, which is at once; `None` where it is dropped.
+    pub fn arrive(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
+        self.0.arrive(at, len).then_some(at)
+    }
+
+    /// Packets and bytes that were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> Amount {
+        self.0.excess()
+    }
+}
