@@ -10,6 +10,7 @@
 
 pub(crate) mod export;
 mod filter;
+mod findings;
 pub(crate) mod import;
 mod kernel;
 mod options;

@@ -7,18 +7,17 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::{Log, Problem, Span};
-use crate::tc::import::{lost, wrong};
+use crate::tc::findings::{lost, wrong};
 use crate::tc::options::{Words, count};
-use crate::tc::read::Place;
 use crate::tc::setup::Filter;
 use crate::tc::words::Word;
 
 /// Conditions of the match language, or why there are none for what was asked.
 type Conditions = Result<Vec<String>, String>;
 
-/// Reads what stands behind the kind. `None` where it is left out or wrong, and notes or log say so.
+/// Reads what stands behind the kind, of a filter with this protocol and preference. `None` where it is left out or wrong, and notes or log say so.
 pub(super) fn read(
-    place: &Place<'_>,
+    (protocol_word, preference): (Option<&Word>, Option<u64>),
     kind: &Word,
     words: &mut Words<'_>,
     whole: &Span,
@@ -32,7 +31,7 @@ pub(super) fn read(
         return None;
     }
     let mut class = None;
-    let mut conditions: Conditions = protocol(place.protocol.map(|word| word.text.as_str()));
+    let mut conditions: Conditions = protocol(protocol_word.map(|word| word.text.as_str()));
     while let Some(word) = words.next() {
         match word.text.as_str() {
             "flowid" | "classid" => {
@@ -75,7 +74,7 @@ pub(super) fn read(
         Ok(conditions) => conditions.join(" "),
     };
     match Match::parse(&text) {
-        Ok(made) => Some(Filter { at: whole.clone(), preference: place.preference.unwrap_or(u64::MAX), class, made }),
+        Ok(made) => Some(Filter { at: whole.clone(), preference: preference.unwrap_or(u64::MAX), class, made }),
         Err(error) => {
             lost(whole, format!("a filter to {class} is left out: it says \"{text}\", and {error}"), log, notes);
             None

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use fairlink_core::Rate;
-use miette::Severity;
 
 use crate::classid::Classid;
-use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
+use crate::problem::{Log, Problem, Problems, Source, Span};
+use crate::tc::findings::{lost, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::read;
 use crate::tc::setup::{Class, Device, Filter, LeafQueue, RootKind};
@@ -36,17 +36,6 @@ pub struct Imported {
     pub devices: Vec<String>,
     /// What was lost or means something else now, in the order of the file.
     pub notes: Vec<Problem>,
-}
-
-/// Reports an error.
-pub(super) fn wrong(at: &Span, what: String, help: Option<&'static str>, log: &mut Log) {
-    log.error(at.clone(), ProblemKind::Tc { what, help });
-}
-
-/// Notes what is lost or changes its meaning.
-pub(super) fn lost(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>) {
-    let kind = ProblemKind::Tc { what, help: None };
-    notes.push(Problem::new(Severity::Warning, log.source(), Some(at.clone()), kind));
 }
 
 /// Whether a file is one of tc commands: by its name, which ends with `.tc`.

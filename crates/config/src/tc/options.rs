@@ -1,7 +1,7 @@
 //! The options of each kind of queueing discipline and class.
 
 use crate::problem::{Log, Problem, Span};
-use crate::tc::import::{lost, wrong};
+use crate::tc::findings::{lost, wrong};
 use crate::tc::kernel::{FRAME, R2Q};
 use crate::tc::setup::{RootKind, Settings};
 use crate::tc::units;

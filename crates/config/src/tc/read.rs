@@ -2,7 +2,7 @@
 
 use crate::classid::{Classid, hex};
 use crate::problem::{Log, Problem, Span};
-use crate::tc::import::{lost, wrong};
+use crate::tc::findings::{lost, wrong};
 use crate::tc::options::{self, Words};
 use crate::tc::setup::{Class, Device, LeafQueue, Root};
 use crate::tc::words::{self, Word};
@@ -33,13 +33,13 @@ enum Parent {
 
 /// What stands between the verb and the kind.
 #[derive(Default)]
-pub(super) struct Place<'w> {
+struct Place<'w> {
     device: Option<&'w Word>,
     parent: Option<Parent>,
     handle: Option<&'w Word>,
     classid: Option<Classid>,
-    pub(super) protocol: Option<&'w Word>,
-    pub(super) preference: Option<u64>,
+    protocol: Option<&'w Word>,
+    preference: Option<u64>,
 }
 
 /// One command. `None` where it is wrong, which is then in the log, or sets nothing up.
@@ -95,7 +95,7 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
                 lost(&whole, "a filter that is not at the root is left out".to_owned(), log, notes);
                 return None;
             }
-            let filter = filter::read(&place, kind, &mut words, &whole, log, notes)?;
+            let filter = filter::read((place.protocol, place.preference), kind, &mut words, &whole, log, notes)?;
             device.filters.push(filter);
             Some(())
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::problem::{Log, Span};
-use crate::tc::import::wrong;
+use crate::tc::findings::wrong;
 
 /// A word and where it, or the variable that it comes from, stands in the file.
 #[derive(Clone, Debug)]
