@@ -10,6 +10,7 @@ pub(crate) mod fluid;
 pub(crate) mod man;
 pub(crate) mod schedulers;
 pub(crate) mod sim;
+pub(crate) mod tc;
 pub(crate) mod traffic;
 
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
     (
         "fairlink",
         &[
@@ -84,7 +84,26 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
         ],
     ),
     ("ctl", &[("fairlink ctl stats", "What the gateway has received, sent, dropped and queued, and for how long.")]),
-    ("generate", &[("fairlink generate scenarios/exp2-H.toml --out eth1", "Send a scenario as real frames.")]),
+    (
+        "tc",
+        &[
+            ("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "The link file that these commands amount to."),
+            (
+                "fairlink tc export scenarios/simple.toml --dev eth1",
+                "The commands that set this link up in the kernel.",
+            ),
+        ],
+    ),
+    (
+        "generate",
+        &[
+            ("fairlink generate scenarios/exp2-H.toml --out eth1", "Send a scenario as real frames."),
+            (
+                "fairlink generate scenarios/htb/one-device.script --out eth1",
+                "Send a script of the HTB text's generator.",
+            ),
+        ],
+    ),
     ("receive", &[("fairlink receive --in eth0", "Measure what comes from a generator, until Ctrl-C.")]),
     (
         "schedulers",

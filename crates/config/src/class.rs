@@ -5,6 +5,7 @@ use fairlink_core::{
     QueueKind, QueueLimits, Rate, ServiceCurve, Share,
 };
 
+use crate::classid::Classid;
 use crate::matching::Match;
 use crate::names::{Names, refusal};
 use crate::problem::{Log, ProblemKind, Span};
@@ -12,7 +13,7 @@ use crate::reader::{Table, Value};
 use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
 
 pub(crate) const PLACE: &str = "[[class]]";
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "name",
     "parent",
     "guarantee",
@@ -36,6 +37,7 @@ const KEYS: [&str; 23] = [
     "ecn",
     "match",
     "pool",
+    "classid",
 ];
 /// Keys of most classes of large files. A class that sets no other is read without looking for the others, of which there are many.
 const USUAL: [&str; 5] = ["name", "parent", "guarantee", "weight", "ceiling"];
@@ -110,6 +112,8 @@ pub(crate) struct RawClasses {
     /// By position, in file order.
     pub(crate) matches: Vec<(u32, Match, Place)>,
     pub(crate) pools: Vec<(u32, String, Place)>,
+    /// By position, in file order.
+    pub(crate) classids: Vec<(u32, Classid, Place)>,
 }
 
 impl RawClasses {
@@ -123,6 +127,7 @@ impl RawClasses {
             leaf_only: Vec::new(),
             matches: Vec::new(),
             pools: Vec::new(),
+            classids: Vec::new(),
         }
     }
 
@@ -179,6 +184,10 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     if !usual && let Some((pool, place)) = named("pool", log) {
         classes.pools.push((position, pool.to_owned(), place));
     }
+    if !usual && let Some(value) = table.get("classid") {
+        let classid = classid(value, log)?;
+        classes.classids.push((position, classid, value.span().into()));
+    }
     let first = classes.features.len();
     for (key, feature) in FEATURES.into_iter().filter(|(key, _)| !usual || USUAL.contains(key)) {
         if let Some(value) = table.get(key)
@@ -199,6 +208,16 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     }
     classes.all.push(RawClass { config, name_at: name.span().into(), share_at: share.span().into(), parent });
     Some(())
+}
+
+fn classid(value: Value<'_, '_>, log: &mut Log) -> Option<Classid> {
+    let text = value.string("a class number as in tc: classid = \"1:2\"", log)?;
+    let classid = Classid::parse(text);
+    if classid.is_none() {
+        let why = format!("of {text:?} is no class number: MAJOR:MINOR, both hexadecimal from 1 to ffff");
+        log.error(value.span(), ProblemKind::Misplaced { key: "classid", why, help: "write it as in tc: \"1:2\"" });
+    }
+    classid
 }
 
 /// What a class sets; `usual` is whether it has the keys of [`USUAL`] alone.

@@ -3,6 +3,7 @@
 //! # Modules
 //! * [`link`]: link files.
 //! * [`scenario`]: scenario files.
+//! * [`tc`]: commands of tc to a link file and back.
 //! * [`demand`]: who wants how much, on a command line.
 //! * [`sweep`]: scenario files with other numbers.
 //! * [`problem`]: what is wrong with a file, and where.
@@ -16,6 +17,7 @@
 
 mod changes;
 mod class;
+mod classid;
 pub mod demand;
 pub mod link;
 pub mod matching;
@@ -26,10 +28,12 @@ pub mod problem;
 mod reader;
 pub mod scenario;
 pub mod sweep;
+pub mod tc;
 mod tree;
 pub mod units;
 
 pub use changes::{Change, MAX_CHANGES};
+pub use classid::Classid;
 pub use link::{LinkFile, ReadOptions};
 pub use peers::{Peer, PoolSpec};
 pub use problem::{Problem, Problems};

@@ -5,6 +5,7 @@ mod head;
 mod tests;
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,11 +16,13 @@ use fairlink_core::{
 use miette::{NamedSource, Severity};
 
 use crate::class::{self, LinkFacts, Place, RawClasses};
+use crate::classid::Classid;
 use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
 use crate::reader::{self, Table, Value, unknown_word};
+use crate::tc::import::{self, ImportOptions, is_tc_file};
 use crate::tree::{self, Built};
 use crate::units::{show_bps, show_rate, show_size, show_time};
 
@@ -79,6 +82,8 @@ pub struct LinkFile {
     pub default_class: Option<ClassId>,
     /// Which root-level class borrows from which pool.
     pub pools: Vec<(ClassId, String)>,
+    /// Numbers of classes as in tc, each once and all of one major number, in the order of [`Classid`].
+    pub classids: Vec<(Classid, ClassId)>,
     /// What is doubtful but usable.
     pub warnings: Vec<Problem>,
     source: Source,
@@ -98,6 +103,9 @@ impl LinkFile {
     /// # Errors
     /// Everything that is wrong with it, as far as one thing does not hide another.
     pub fn read(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+        if is_tc_file(path.as_ref()) {
+            return Self::from_tc(&reader::open(path.as_ref())?, &ImportOptions::default(), options);
+        }
         Self::from_source(reader::open(path.as_ref())?, options)
     }
 
@@ -114,6 +122,11 @@ impl LinkFile {
             table.only(&DOCUMENT_KEYS, &mut log);
             match table.get("link").and_then(|value| value.value.get_ref().as_str()) {
                 Some(path) if !log.has_errors() => Self::read_from(&source, path, options),
+                None if TcLink::is_in(table) => match Self::read_tc(table, options, &mut log) {
+                    Ok(Some(file)) if !log.has_errors() => Ok(file),
+                    Ok(_) => Err(log.into_errors()),
+                    Err(problems) => Err(problems),
+                },
                 _ => Self::from_table(table, options, log),
             }
         })
@@ -140,6 +153,9 @@ impl LinkFile {
             }
             return Self::read_from(log.source(), path, options).map(Some);
         }
+        if TcLink::is_in(table) {
+            return Self::read_tc(table, options, log);
+        }
         match Self::from_table(table, options, Log::new(log.source())) {
             Ok(link) => Ok(Some(link)),
             Err(problems) => {
@@ -157,6 +173,9 @@ impl LinkFile {
     fn read_from(other: &Source, path: &str, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         let path = Path::new(other.name()).parent().unwrap_or(Path::new("")).join(path);
         let source = reader::open(&path)?;
+        if is_tc_file(&path) {
+            return Self::from_named_tc(other, &source, &ImportOptions::default(), options);
+        }
         let read = reader::document(&source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);
             Self::from_table(table, options, log)
@@ -175,6 +194,41 @@ impl LinkFile {
             }
             read => read,
         }
+    }
+
+    /// The link of `link = { tc = "FILE" }`. `None` where that is wrong and the log says so.
+    ///
+    /// # Errors
+    /// What is wrong with the file named.
+    fn read_tc(table: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Result<Option<Self>, Problems> {
+        let Some(TcLink { path, import }) = TcLink::read(table, log) else { return Ok(None) };
+        let other = Arc::clone(log.source());
+        let path = Path::new(other.name()).parent().unwrap_or(Path::new("")).join(path);
+        Self::from_named_tc(&other, &reader::open(&path)?, &import, options).map(Some)
+    }
+
+    /// As [`LinkFile::from_tc`], of a file that another one names: nothing is quoted of one that has no line of tc.
+    fn from_named_tc(
+        other: &Source,
+        source: &Source,
+        import: &ImportOptions,
+        options: &ReadOptions<'_>,
+    ) -> Result<Self, Problems> {
+        let begins = |line: &str| ["tc qdisc ", "qdisc "].iter().any(|start| line.trim_start().starts_with(start));
+        if source.inner().lines().any(begins) {
+            return Self::from_tc(source, import, options);
+        }
+        let empty = Source::new(NamedSource::new(source.name(), String::new()));
+        let kind = ProblemKind::NotSuchAFile { by: other.name().to_owned(), what: "file of tc commands", line: 1 };
+        Err(Problems::one(Problem::error(&empty, None, kind)))
+    }
+
+    /// The first device of a file of tc commands, or the one asked for. What is lost becomes a warning.
+    fn from_tc(source: &Source, open: &ImportOptions, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+        let made = import::read(source, open)?;
+        let mut link = Self::parse(&made.name, made.text, options)?;
+        link.warnings.splice(0..0, made.notes);
+        Ok(link)
     }
 
     /// Reads `[link]` and `[[class]]` of a document.
@@ -197,6 +251,7 @@ impl LinkFile {
         let head = Head::read(document, options, log)?;
         let mut classes = classes(document, head.rate, log);
         check_reach(&classes, log);
+        check_classids(&classes, log);
         if log.has_errors() {
             // Guarantees are not added up then: some may be missing because they could not be read.
             tree::check_names(&classes, log);
@@ -226,6 +281,9 @@ impl LinkFile {
         // Ids may be in another order than the file; the first of a class counts.
         features.sort_by_key(|&(class, ..)| class);
         let pools = classes.pools.iter().map(|(position, pool, _)| (id(*position), pool.clone())).collect();
+        let mut classids: Vec<_> =
+            classes.classids.iter().map(|&(position, number, _)| (number, id(position))).collect();
+        classids.sort_unstable();
         // The first match of the file counts.
         let matches = classes.matches.iter().map(|&(position, made, _)| (id(position), made)).collect();
         let mut file = Self {
@@ -238,6 +296,7 @@ impl LinkFile {
             matches,
             default_class: None,
             pools,
+            classids,
             warnings: Vec::new(),
             source,
             places,
@@ -357,6 +416,19 @@ impl LinkFile {
         );
         let span = self.feature_span(steepest, Feature::ServiceCurves);
         Problems::one(Problem::error(&self.source, span, ProblemKind::Refused { message }))
+    }
+
+    /// The class that has this number in tc.
+    #[must_use]
+    pub fn class_numbered(&self, number: Classid) -> Option<ClassId> {
+        let at = self.classids.binary_search_by_key(&number, |&(known, _)| known).ok()?;
+        Some(self.classids[at].1)
+    }
+
+    /// The number that a class has in tc.
+    #[must_use]
+    pub fn number_of(&self, class: ClassId) -> Option<Classid> {
+        self.classids.iter().find(|&&(_, owner)| owner == class).map(|&(number, _)| number)
     }
 
     /// The place of a class's name in the file, in bytes; of the link, its table.
@@ -514,6 +586,33 @@ fn no_scheduler(name: &str) -> ProblemKind {
     unknown_word("scheduler", name, registry::SCHEDULERS.iter().map(|info| info.name))
 }
 
+/// `link = { tc = "FILE", device = "eth0", rate = "10mbit" }`.
+struct TcLink<'a> {
+    path: &'a str,
+    import: ImportOptions,
+}
+
+impl<'a> TcLink<'a> {
+    /// Whether the link of a document is one.
+    fn is_in(document: &Table<'_, '_>) -> bool {
+        let table = document.get("link").and_then(|value| value.value.get_ref().as_table());
+        table.is_some_and(|table| table.contains_key("tc"))
+    }
+
+    fn read(document: &Table<'a, '_>, log: &mut Log) -> Option<Self> {
+        let table = document.get("link")?.table("[link] with tc", "a table", log)?;
+        table.only(&["tc", "device", "rate"], log);
+        if let Some(span) = document.first_class() {
+            let why = "stand in the file of tc commands, which is named here".to_owned();
+            log.error(span, ProblemKind::Misplaced { key: "class", why, help: "leave them out, or leave tc out" });
+        }
+        let path = table.get("tc")?.string("the name of a file of tc commands in quotes", log)?;
+        let rate = table.get("rate").and_then(|value| value.rate(None, log));
+        let device = table.get("device").and_then(|value| value.string("the name of a device in quotes", log));
+        Some(Self { path, import: ImportOptions { rate, device: device.map(str::to_owned) } })
+    }
+}
+
 /// Four packets for each class of a large tree.
 fn default_queued(classes: usize) -> u32 {
     u32::try_from(classes.saturating_mul(4)).unwrap_or(u32::MAX).max(DEFAULT_QUEUED)
@@ -557,6 +656,25 @@ fn check_reach(classes: &RawClasses, log: &mut Log) {
             let name = classes.name(*by as usize).to_owned();
             let kind = ProblemKind::Unreachable { earlier: earlier.to_string(), name };
             log.error_also(place.span(), kind, first.span(), "this comes first");
+        }
+    }
+}
+
+/// Reports numbers of classes that two have, and those of another major number than the first: one link is one queueing discipline.
+fn check_classids(classes: &RawClasses, log: &mut Log) {
+    let mut seen: HashMap<Classid, Place> = HashMap::new();
+    for &(_, number, place) in &classes.classids {
+        let (_, first, first_place) = classes.classids[0];
+        if number.major() != first.major() {
+            let why = format!("of {number} and {first} are of two queueing disciplines, and a link has one");
+            let help = "give all classes of a link the same number before the colon";
+            let kind = ProblemKind::Misplaced { key: "classid", why, help };
+            log.error_also(place.span(), kind, first_place.span(), "the first");
+        }
+        if let Some(first) = seen.insert(number, place) {
+            let why = format!("of {number} is another class's");
+            let kind = ProblemKind::Misplaced { key: "classid", why, help: "give each class a number of its own" };
+            log.error_also(place.span(), kind, first.span(), "first here");
         }
     }
 }

@@ -27,6 +27,11 @@ pub const UDP: u8 = 17;
 pub const ICMP6: u8 = 58;
 /// Largest VLAN id that may be matched; 4095 is reserved.
 pub const MAX_VLAN: u16 = 4094;
+/// Smallest EtherType; smaller numbers in its place are lengths (IEEE 802.3 Section 3.2.6).
+pub const MIN_ETHERTYPE: u16 = 0x0600;
+/// EtherType of the HTB text's generator: the first that IEEE 802 sets apart for local experiments. The text calls its own
+/// `ETH_P_CUST` and gives no number.
+pub const SCRIPT_TYPE: u16 = 0x88b5;
 /// Largest DSCP value.
 pub const MAX_DSCP: u8 = 63;
 
@@ -46,6 +51,8 @@ pub struct FrameKey {
     pub vlan: Option<u16>,
     /// VLAN id of the second tag.
     pub inner_vlan: Option<u16>,
+    /// The EtherType behind all tags; `None` where the frame ends before it, or has too many tags.
+    pub ethertype: Option<u16>,
     /// `None` for a frame that carries no IP packet, or a malformed one; the fields below then match nothing.
     pub version: Option<IpVersion>,
     /// Protocol of the IP payload, after any IPv6 extension headers.
@@ -187,6 +194,8 @@ pub struct Match {
     pub vlan: Option<u16>,
     /// VLAN id of the second tag.
     pub inner_vlan: Option<u16>,
+    /// EtherType behind all VLAN tags.
+    pub ethertype: Option<u16>,
     /// IP version; set wherever a prefix is.
     pub version: Option<IpVersion>,
     /// Protocol of the IP payload.
@@ -208,6 +217,7 @@ impl Match {
     pub const ANY: Self = Self {
         vlan: None,
         inner_vlan: None,
+        ethertype: None,
         version: None,
         proto: None,
         src: None,
@@ -228,6 +238,7 @@ impl Match {
     pub fn matches(&self, frame: &FrameKey) -> bool {
         if self.vlan.is_some_and(|vlan| frame.vlan != Some(vlan))
             || self.inner_vlan.is_some_and(|vlan| frame.inner_vlan != Some(vlan))
+            || self.ethertype.is_some_and(|ethertype| frame.ethertype != Some(ethertype))
         {
             return false;
         }
@@ -260,6 +271,7 @@ impl Match {
         }
         same(self.vlan, other.vlan)
             && same(self.inner_vlan, other.inner_vlan)
+            && same(self.ethertype, other.ethertype)
             && same(self.version, other.version)
             && same(self.proto, other.proto)
             && same(self.dscp, other.dscp)
@@ -289,6 +301,7 @@ impl fmt::Display for Match {
         let mut words = Vec::new();
         words.extend(self.vlan.map(|vlan| format!("vlan {vlan}")));
         words.extend(self.inner_vlan.map(|vlan| format!("inner vlan {vlan}")));
+        words.extend(self.ethertype.map(|ethertype| format!("ethertype {ethertype:#06x}")));
         if self.src.is_none() && self.dst.is_none() {
             words.extend(self.version.map(|version| match version {
                 IpVersion::V4 => "ip".to_owned(),

@@ -5,13 +5,15 @@ use std::path::Path;
 mod model;
 mod packet;
 mod route;
+mod script;
 mod shape;
 mod source;
 mod trace;
 
 pub use route::RouteSpec;
+pub use script::{ScriptRun, read_script};
 
-use fairlink_core::Nanos;
+use fairlink_core::{Nanos, Rate};
 use fairlink_traffic::SourceSpec;
 use miette::NamedSource;
 
@@ -21,6 +23,9 @@ use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer, PoolSpec};
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source};
 use crate::reader::{self, Table, unknown_word};
+use crate::tc::import::is_tc_file;
+use crate::tc::toml_text::quoted;
+use crate::tc::{ImportOptions, import_file};
 
 const PLACE: &str = "[[source]]";
 
@@ -42,6 +47,8 @@ pub struct Scenario {
     pub names: Vec<String>,
     /// What becomes of the link while it runs, in the order of time. There are none where there are peers or pools.
     pub changes: Vec<Change>,
+    /// Its scripts of the HTB text's generator, whose flows are among the sources.
+    pub scripts: Vec<ScriptRun>,
     /// Links that run beside it.
     pub peers: Vec<Peer>,
     /// What classes of all of them share.
@@ -63,6 +70,31 @@ impl Scenario {
         Self::from_source(&reader::open(path.as_ref())?, options)
     }
 
+    /// A script of the HTB text's generator over a link: that of a link file, or of a file of tc commands (`.tc`), whose further devices
+    /// become peers. `rate` is that of the links of tc commands, which do not always say it.
+    ///
+    /// # Errors
+    /// What is wrong with either file, or does not fit together.
+    pub fn of_script(
+        script: &Path,
+        link: &Path,
+        rate: Option<Rate>,
+        options: &ReadOptions<'_>,
+    ) -> Result<(Self, Vec<Problem>), Problems> {
+        let mut notes = Vec::new();
+        let head = if is_tc_file(link) {
+            let made = import_file(link, &ImportOptions { rate, device: None })?;
+            notes = made.notes;
+            made.text
+        } else {
+            format!("link = {}\n", quoted(&link.display().to_string()))
+        };
+        let file = quoted(&script.display().to_string());
+        // Without a directory in its name, paths are looked for where the caller is.
+        let text = format!("{head}\n[[source]]\nmodel = \"script\"\nfile = {file}\n");
+        Ok((Self::parse("the script and its link", text, options)?, notes))
+    }
+
     /// Reads a scenario file's text; `name` is what errors call it, and the path beside which a link file is looked for.
     ///
     /// # Errors
@@ -77,8 +109,14 @@ impl Scenario {
 
     fn from_table(table: &Table<'_, '_>, options: &ReadOptions<'_>, mut log: Log) -> Result<Self, Problems> {
         table.only(&DOCUMENT_KEYS, &mut log);
-        let duration = table.need("duration", "duration = \"10s\"", &mut log);
-        let duration = duration.and_then(|value| value.some_time(&mut log));
+        let duration = match table.get("duration") {
+            None => script::latest_end(table, &log),
+            Some(_) => None,
+        };
+        let duration = duration.or_else(|| {
+            let duration = table.need("duration", "duration = \"10s\"", &mut log);
+            duration.and_then(|value| value.some_time(&mut log))
+        });
         let warmup = warmup(table, duration, &mut log);
         let seed = table.get("seed").and_then(|value| value.integer(0, u64::MAX, &mut log));
         let Some(mut link) = LinkFile::inline_or_named(table, options, &mut log)? else {
@@ -89,7 +127,7 @@ impl Scenario {
         let pools = peers::pools(table, &links, &mut log);
         let changes = changes::changes(table, &link, options, duration, &mut log);
         let course = Course { first: &link, changes: &changes, duration };
-        let (sources, routes) = sources(table, course, &mut peers, &mut log);
+        let Senders { sources, routes, scripts } = senders(table, course, &mut peers, &mut log);
         let propagation = table.get("propagation").and_then(|value| value.time(&mut log)).unwrap_or(Nanos::ZERO);
         // Here a link is not alone.
         let alone = |problem: &Problem| matches!(problem.kind(), ProblemKind::Misplaced { key: "pool", .. });
@@ -105,6 +143,7 @@ impl Scenario {
             seed: seed.unwrap_or(1),
             sources,
             changes,
+            scripts,
             peers,
             pools,
             propagation,
@@ -125,22 +164,28 @@ fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nano
     warmup
 }
 
-/// The sources of the scenario's own link; those of a peer go there. And the routes of all of them.
-fn sources(
-    document: &Table<'_, '_>,
-    own: Course<'_>,
-    peers: &mut [Peer],
-    log: &mut Log,
-) -> (Vec<SourceSpec>, Vec<RouteSpec>) {
+/// Who sends over the scenario's own link; the sources of a peer go there.
+#[derive(Default)]
+struct Senders {
+    sources: Vec<SourceSpec>,
+    /// Of all links.
+    routes: Vec<RouteSpec>,
+    scripts: Vec<ScriptRun>,
+}
+
+fn senders(document: &Table<'_, '_>, own: Course<'_>, peers: &mut [Peer], log: &mut Log) -> Senders {
     const EXPECTED: &str = "a table for each source: [[source]], in double brackets";
     let Some(value) = document.need("source", "[[source]] and below it class = \"...\"", log) else {
-        return (Vec::new(), Vec::new());
+        return Senders::default();
     };
     let tables = value.list(EXPECTED, log).unwrap_or_default();
-    let mut sources = Vec::with_capacity(tables.len());
-    let mut routes = Vec::new();
+    let mut senders = Senders::default();
     for value in tables {
         if let Some(table) = value.table(PLACE, EXPECTED, log) {
+            if script::is_script(&table) {
+                senders.sources.extend(script::sources(&table, own, peers, &mut senders.scripts, log));
+                continue;
+            }
             let place = match table.get("link") {
                 None => Some(0),
                 Some(value) => {
@@ -159,14 +204,14 @@ fn sources(
                 Some(peer) => Course { first: &peers[peer].link, changes: &[], duration: own.duration },
             };
             let Some(spec) = source::source(&table, course, log) else { continue };
-            let count = place.checked_sub(1).map_or(sources.len(), |peer| peers[peer].sources.len());
+            let count = place.checked_sub(1).map_or(senders.sources.len(), |peer| peers[peer].sources.len());
             let network = Network { own: own.first, peers };
-            routes.extend(route::route(&table, &network, ((place, count), &spec), &routes, log));
+            senders.routes.extend(route::route(&table, &network, ((place, count), &spec), &senders.routes, log));
             match place.checked_sub(1) {
-                None => sources.push(spec),
+                None => senders.sources.push(spec),
                 Some(peer) => peers[peer].sources.push(spec),
             }
         }
     }
-    (sources, routes)
+    senders
 }

@@ -49,6 +49,7 @@ pub use {
     testbed::kernel_htb::{KernelCount, KernelHtb, TcError},
     testbed::netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
     testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
+    testbed::scripted::{InterfaceReport, NoInterface, run_together, script_generators},
     testbed::stage::{DemoError, Sharer, Stage},
     testbed::tally::{ClassReport, DelayClock, Delays, ReceiverReport, rate_bps},
     testbed::veth::lay_cables,

@@ -7,6 +7,7 @@ pub(crate) mod generator;
 pub(crate) mod kernel_htb;
 pub(crate) mod netns;
 pub(crate) mod receiver;
+pub(crate) mod scripted;
 pub(crate) mod stage;
 pub(crate) mod tally;
 pub(crate) mod veth;

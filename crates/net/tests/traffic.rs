@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fairlink_config::tc::{ImportOptions, export, import};
+use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share};
 use fairlink_net::{
     Generator, GeneratorConfig, GeneratorError, GeneratorReport, Headers, KernelHtb, Lanes, PrivateNamespace, Receiver,
-    ReceiverConfig, ReceiverError, ReceiverReport, lay_cables,
+    ReceiverConfig, ReceiverError, ReceiverReport, lay_cables, run_together, script_generators,
 };
-use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
+use fairlink_traffic::{Interval, Model, PacketSize, Script, SourceSpec};
 
 fn main() -> ExitCode {
     support::main(&[
@@ -25,7 +27,168 @@ fn main() -> ExitCode {
             "what_the_kernels_htb_sends_arrives_and_is_what_it_counts",
             what_the_kernels_htb_sends_arrives_and_is_what_it_counts,
         ),
+        (
+            "the_kernel_takes_exported_commands_and_reads_them_back",
+            the_kernel_takes_exported_commands_and_reads_them_back,
+        ),
+        ("a_script_leaves_by_its_interfaces_and_says_what_would_block", a_script_leaves_by_its_interfaces),
     ])
+}
+
+/// Runs `tc`; `None` where there is none.
+fn tc(arguments: &[&str], input: &str) -> Option<String> {
+    use std::io::Write as _;
+    let program = ["/usr/sbin/tc", "/sbin/tc", "/usr/bin/tc", "/bin/tc"]
+        .into_iter()
+        .find(|path| std::path::Path::new(path).is_file());
+    let Some(program) = program else {
+        println!("SKIPPED: there is no tc");
+        return None;
+    };
+    let mut command = std::process::Command::new(program);
+    let piped = std::process::Stdio::piped;
+    let mut child = command.args(arguments).stdin(piped()).stdout(piped()).stderr(piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "tc: {}\n{input}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The oracle of `tc export`: what the kernel made of the commands, imported again, is the link file.
+fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) {
+    cable();
+    let text = "[link]\nrate = \"100mbit\"\nscheduler = \"htb\"\ndefault = \"c\"\n\
+                [[class]]\nname = \"top\"\nclassid = \"1:1\"\nguarantee = \"100mbit\"\nceiling = \"100mbit\"\n\
+                [[class]]\nname = \"a\"\nparent = \"top\"\nclassid = \"1:1f\"\nguarantee = \"30mbit\"\nceiling = \"50mbit\"\n\
+                burst = \"16kB\"\nceiling_burst = \"16kB\"\npriority = 1\nquantum = \"3000B\"\nbuffer = \"50p\"\n\
+                match = [\"udp dst port 5001\", \"ip src net 10.1.0.0/16\", \"ip dscp ef\", \"ethertype 0x88b5\"]\n\
+                [[class]]\nname = \"b\"\nparent = \"top\"\nguarantee = \"1.5mbit\"\nceiling = \"100mbit\"\nburst = \"16kB\"\n\
+                ceiling_burst = \"16kB\"\npriority = 7\nquantum = \"1514B\"\nmatch = [\"ip6 tcp dst port 1000-1002\"]\n\
+                [[class]]\nname = \"c\"\nparent = \"top\"\nguarantee = \"60mbit\"\nceiling = \"60mbit\"\nburst = \"16kB\"\n\
+                ceiling_burst = \"16kB\"\npriority = 0\nquantum = \"60kB\"\n";
+    let link = LinkFile::parse("l.toml", text, &ReadOptions::default()).unwrap();
+    let made = export(&link, "left").unwrap();
+    let batch: String =
+        made.text.lines().filter_map(|line| line.strip_prefix("tc ")).map(|line| format!("{line}\n")).collect();
+    if tc(&["-batch", "-"], &batch).is_none() {
+        return;
+    }
+    let shown = tc(&["class", "show", "dev", "left"], "").unwrap();
+    let class = |number: &str| {
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(&format!("class htb {number} ")))
+            .unwrap_or_else(|| panic!("{shown}"));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let value = |key: &str| words.iter().position(|word| *word == key).map(|at| words[at + 1].to_owned());
+        (value("rate"), value("ceil"), value("prio"))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(class("1:1f"), (some("30Mbit"), some("50Mbit"), some("1")));
+    // The quantum is in the detailed form.
+    let detailed = tc(&["-d", "class", "show", "dev", "left"], "").unwrap();
+    for quantum in ["quantum 3000 ", "quantum 1514 ", "quantum 60000 "] {
+        assert!(detailed.contains(quantum), "{quantum}: {detailed}");
+    }
+    // What the kernel shows, as commands: `class htb 1:1f parent 1:1 leaf 8001: prio 1 quantum 3000 rate ...`.
+    let mut commands = "tc qdisc add dev left root handle 1: htb default 3\n".to_owned();
+    for line in detailed.lines().filter(|line| line.starts_with("class htb ")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let value = |key: &str| words.iter().position(|word| *word == key).map(|at| words[at + 1]);
+        let parent = value("parent").map_or("1:", |parent| parent);
+        let mut command = format!("tc class add dev left parent {parent} classid {} htb", words[2]);
+        for key in ["rate", "ceil", "prio", "quantum"] {
+            if let Some(value) = value(key) {
+                command += &format!(" {key} {value}");
+            }
+        }
+        // Parents first: the kernel shows them in any order.
+        if parent == "1:" {
+            commands.insert_str(commands.find('\n').unwrap() + 1, &(command + "\n"))
+        } else {
+            commands += &(command + "\n")
+        }
+    }
+    for line in tc(&["filter", "show", "dev", "left"], "").unwrap().replace("\n  match ", " match ").lines() {
+        if let Some((head, matches)) = line.split_once(" *flowid ").or_else(|| line.split_once(" flowid ")) {
+            let word = |key: &str| head.split_whitespace().skip_while(|word| *word != key).nth(1).unwrap();
+            let mut rest = matches.split_whitespace();
+            let flow = rest.next().unwrap();
+            let matches = rest.filter(|word| *word != "not_in_hw").collect::<Vec<_>>().join(" ");
+            // `00060000/00ff0000 at 8` as `match u32 0x00060000 0x00ff0000 at 8`.
+            let matches = matches.split("match ").skip(1).map(|one| {
+                let (pair, at) = one.trim().split_once(' ').unwrap();
+                let (value, mask) = pair.split_once('/').unwrap();
+                format!(" match u32 0x{value} 0x{mask} {at}")
+            });
+            let (protocol, pref) = (word("protocol"), word("pref"));
+            // A number that has no name is shown in brackets.
+            let protocol = protocol.trim_matches(['[', ']']);
+            commands += &format!(
+                "tc filter add dev left parent 1: protocol {protocol} pref {pref} u32{} flowid {flow}\n",
+                matches.collect::<String>()
+            );
+        }
+    }
+    let made = import("the kernel", commands.clone(), &ImportOptions::default())
+        .unwrap_or_else(|error| panic!("{}\n{commands}", error.lines()));
+    let back = LinkFile::parse("back.toml", made.text, &ReadOptions::default()).unwrap();
+    for (class, number) in link.tree.classes().filter_map(|class| Some((class, link.number_of(class)?))) {
+        let other = back.class_numbered(number).unwrap();
+        let (ours, theirs) = (link.tree.config(class), back.tree.config(other));
+        assert_eq!(
+            (ours.share, ours.ceiling, ours.priority, ours.quantum),
+            (theirs.share, theirs.ceiling, theirs.priority, theirs.quantum)
+        );
+    }
+    // Those of IPv4 and of EtherTypes alone; import does not read the bytes of IPv6.
+    let of = |link: &LinkFile, name: &str| -> Vec<String> {
+        let class = link.names.id(name).unwrap();
+        link.matches.iter().filter(|(owner, _)| *owner == class).map(|(_, made)| made.to_string()).collect()
+    };
+    assert_eq!(
+        of(&back, "1:1f"),
+        ["udp dst port 5001", "src net 10.1.0.0/16", "ip dscp ef", "ethertype 0x88b5"].map(|text| {
+            // A port is one of IPv4 where the kernel shows bytes.
+            if text.starts_with("udp") { "ip udp dst port 5001".to_owned() } else { text.to_owned() }
+        })
+    );
+}
+
+/// Two interfaces, each with a queue; what the second one sends outgrows its socket.
+fn a_script_leaves_by_its_interfaces(_: &PrivateNamespace) {
+    lay_cables(&[("left", "right"), ("up", "down")]).unwrap();
+    let script = "0 i 1 up\n0 P 0 0x10002\n0 P 1 0x10002\n0 S 0 200\n0 S 1 1000\n0 R 0 20000\n0 R 1 2000000\n250 R 0 0\n600 X 0 0\n";
+    let script = Script::parse(script).unwrap();
+    // 10 kB/s behind a queue that is longer than a socket's buffer.
+    let slow = "qdisc add dev up root handle 1: htb\nclass add dev up parent 1: classid 1:2 htb rate 10kbps\nqdisc add dev up parent 1:2 pfifo limit 5000\n";
+    let has_tc = tc(&["-batch", "-"], slow).is_some();
+    let receivers = ["right", "down"].map(|interface| {
+        let config = ReceiverConfig { duration: Some(Duration::from_millis(1200)), ..ReceiverConfig::new(interface) };
+        Receiver::open(config).unwrap()
+    });
+    let stop = AtomicBool::new(false);
+    let (sent, received) = std::thread::scope(|scope| {
+        let stop = &stop;
+        let receivers = receivers.map(|receiver| scope.spawn(move || receiver.run(stop, |_| ()).unwrap()));
+        let configs = script_generators(&script, Some("left"), 3, None).unwrap();
+        let generators: Vec<_> =
+            configs.into_iter().map(|config| (config.interface.clone(), Generator::open(config).unwrap())).collect();
+        let sent = run_together(generators, stop, |_| ()).unwrap();
+        (sent, receivers.map(|thread| thread.join().unwrap()))
+    });
+    assert_eq!(sent.iter().map(|sent| sent.interface.as_str()).collect::<Vec<_>>(), ["left", "up"]);
+    let (left, up) = (&sent[0].report.classes[0], &sent[1].report.classes[0]);
+    assert_eq!((left.name.as_str(), up.name.as_str()), ("flow 0", "flow 1"));
+    // 250 ms of 100 packets per second.
+    assert_eq!((left.offered_packets, left.offered_packets - left.late_packets), (25, left.sent_packets));
+    assert_eq!((left.blocked_sends, left.blocked_s), (0, 0.0));
+    assert_eq!(received[0].classes[0].received_packets, left.sent_packets);
+    assert_eq!(up.offered_packets, up.sent_packets + up.refused_packets + up.late_packets);
+    if has_tc {
+        assert!(up.blocked_sends >= 1 && up.blocked_s > 0.0 && up.refused_packets > 0, "{up:?}");
+    }
+    assert_eq!(script_generators(&script, None, 3, None).unwrap_err().flow, 0);
 }
 
 fn rate(bps: u64) -> Rate {

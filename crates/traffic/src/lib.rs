@@ -27,6 +27,7 @@ pub mod measure;
 mod mix;
 mod models;
 mod random;
+pub mod script;
 pub mod shaping;
 mod source;
 mod spec;
@@ -42,5 +43,6 @@ pub use models::{
     Arrival, Dar1, Excess, MAX_BURST, MAX_FRAME_PACKETS, MAX_PICTURES, MAX_STATES, Marginal, MmppState, Model, Mpeg,
     OnTime, Pace, Picture, Shaped, Trace,
 };
+pub use script::{Script, ScriptError};
 pub use source::Source;
 pub use spec::{MAX_PACKETS_PER_SECOND, SourceSpec};

@@ -2,10 +2,16 @@
 
 use std::path::PathBuf;
 
+use fairlink_config::scenario::read_script;
 use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::{ClassId, Leniency, Nanos, Rate};
-use fairlink_net::{Generator, GeneratorConfig, GeneratorReport, Lanes, default_matches, headers_for};
+use fairlink_net::{
+    Generator, GeneratorConfig, GeneratorProgress, GeneratorReport, InterfaceReport, Lanes, default_matches,
+    headers_for, run_together, script_generators,
+};
+use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use crate::args::{rate, time};
 use crate::failure::Failure;
@@ -16,11 +22,12 @@ use crate::out::{Out, note};
 /// What to send where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file. Packet lengths are those of whole Ethernet frames without check sequence.
+    /// The scenario file, or a script of the HTB text's generator. Packet lengths are those of whole Ethernet frames without check
+    /// sequence.
     scenario: PathBuf,
-    /// Interface to send out of.
+    /// Interface to send out of. Flows of a script that name one with `i` leave by that.
     #[arg(long = "out", value_name = "IF")]
-    output: String,
+    output: Option<String>,
     /// How long to send [default: the scenario's duration].
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Nanos>,
@@ -37,6 +44,9 @@ pub(crate) struct Args {
 
 impl Args {
     fn config(&self) -> Result<GeneratorConfig, Failure> {
+        let Some(output) = self.output.clone() else {
+            return Err(Failure::wrong("a scenario needs the interface to send out of: --out IF"));
+        };
         // Traffic is the same whatever a scheduler can honour.
         let file = Scenario::read(&self.scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
         if let Some(peer) = file.peers.first() {
@@ -72,7 +82,7 @@ impl Args {
         };
         let link_bps = link.tree.link().rate.bps();
         Ok(GeneratorConfig {
-            interface: self.output.clone(),
+            interface: output,
             classes: classes.iter().copied().map(headers).collect::<Result<_, Failure>>()?,
             names: classes.iter().map(|&class| (class, name(class).to_owned())).collect(),
             sources: file.sources,
@@ -91,20 +101,61 @@ impl Args {
 
 /// Sends and reports.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    if std::fs::read_to_string(&args.scenario).is_ok_and(|text| Script::is_one(&text)) {
+        return script(args, out);
+    }
     let config = args.config()?;
     let duration_s = config.duration.0 as f64 / 1e9;
     let generator = Generator::open(config).map_err(Failure::wrong)?;
     let stop = stop_flag()?;
-    // Draws only where standard error is a terminal.
-    let style = ProgressStyle::with_template("sending {wide_bar} {msg}").expect("a template");
-    let bar = ProgressBar::new((duration_s * 10.0) as u64).with_style(style);
-    let report = generator.run(&stop, |progress| {
-        bar.set_position((progress.elapsed_s * 10.0) as u64);
-        bar.set_message(format!("{} frames", progress.sent_packets));
-    });
+    let bar = progress_bar(duration_s);
+    let report = generator.run(&stop, |progress| show(&bar, progress));
     bar.finish_and_clear();
     let report = report.map_err(Failure::failed)?;
     if out.json { out.document(&report) } else { text(&report, out) }
+}
+
+/// Sends a script: each flow out of its interface, all at once.
+fn script(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let script = read_script(&args.scenario)?;
+    let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
+    let configs = configs.map_err(|error| Failure::wrong(format!("{error}: --out IF")))?;
+    let duration_s = configs.iter().map(|config| config.duration.0).max().unwrap_or(0) as f64 / 1e9;
+    let opened = configs.into_iter().map(|config| {
+        let config = GeneratorConfig { cpu: args.cpu, ..config };
+        Ok((config.interface.clone(), Generator::open(config).map_err(Failure::wrong)?))
+    });
+    let generators = opened.collect::<Result<Vec<_>, Failure>>()?;
+    let stop = stop_flag()?;
+    let bar = progress_bar(duration_s);
+    let reports = run_together(generators, &stop, |progress| show(&bar, progress));
+    bar.finish_and_clear();
+    let interfaces = reports.map_err(Failure::failed)?;
+    if out.json {
+        return out.document(&ScriptReport { interfaces });
+    }
+    for InterfaceReport { interface, report } in &interfaces {
+        out.line(format!("{interface}:"))?;
+        text(report, out)?;
+    }
+    Ok(())
+}
+
+/// What became of a script.
+#[derive(Serialize)]
+struct ScriptReport {
+    interfaces: Vec<InterfaceReport>,
+}
+
+/// Draws only where standard error is a terminal.
+fn progress_bar(duration_s: f64) -> ProgressBar {
+    let style = ProgressStyle::with_template("sending {wide_bar} {msg}").expect("a template");
+    ProgressBar::new((duration_s * 10.0) as u64).with_style(style)
+}
+
+fn show(bar: &ProgressBar, progress: &GeneratorProgress) {
+    bar.set_position((progress.elapsed_s * 10.0) as u64);
+    bar.set_message(format!("{} frames", progress.sent_packets));
 }
 
 fn text(report: &GeneratorReport, out: &mut Out) -> Result<(), Failure> {
@@ -124,5 +175,18 @@ fn text(report: &GeneratorReport, out: &mut Out) -> Result<(), Failure> {
         row.push(human::rate(if seconds > 0.0 { class.sent_bytes as f64 * 8.0 / seconds } else { 0.0 }));
         row
     });
-    out.table(&head, rows.collect(), 1..head.len())
+    out.table(&head, rows.collect(), 1..head.len())?;
+    for class in report.classes.iter().filter(|class| class.blocked_sends > 0) {
+        out.paragraph(
+            &format!(
+                "{}: {} would have blocked, for {} in all: its frames fill the socket's buffer before the queue below drops any, and \
+                 its timing is not the source's; shorten that queue (pfifo limit 5)",
+                class.name,
+                human::count(class.blocked_sends as usize, "send", "sends"),
+                human::time(class.blocked_s)
+            ),
+            2,
+        )?;
+    }
+    Ok(())
 }

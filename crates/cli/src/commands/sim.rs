@@ -9,10 +9,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
+use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::sweep::Sweep;
-use fairlink_core::{Leniency, Nanos, ReconfigureError};
-use fairlink_lab::figures::files::{self, FileError};
+use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError};
+use fairlink_lab::figures::figure::Event;
+use fairlink_lab::figures::files::{self, FileError, Marks};
 use fairlink_lab::figures::sweep::Key;
 use fairlink_lab::measure::{SETTLE, WINDOW};
 use fairlink_sim::statistics::summary::{Difference, Summary, differences, summaries};
@@ -34,8 +36,14 @@ const MAX_RESULTS: u64 = 1 << 23;
 /// What to simulate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file.
+    /// The scenario file, or a script of the HTB text's generator together with --link.
     scenario: PathBuf,
+    /// The link of a script: a link file, or a file of tc commands that ends with .tc. It runs as long as the script.
+    #[arg(long, value_name = "FILE", conflicts_with = "sweeps")]
+    link: Option<PathBuf>,
+    /// Rate of the links of a file of tc commands, which need not say it.
+    #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
+    link_rate: Option<Rate>,
     /// Simulate this scheduler instead of the link file's own. Several of them run on the same arrivals, and what one of them
     /// cannot honour becomes a note.
     #[arg(long = "scheduler", value_name = "NAME")]
@@ -111,7 +119,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let leniency = if args.lenient || args.schedulers.len() > 1 { Leniency::Ignore } else { Leniency::Refuse };
     let reading = Reading { leniency, schedulers: &args.schedulers };
     let (keys, points) = match args.sweeps.is_empty() {
-        true => (Vec::new(), vec![reading.alone(&args.scenario)?]),
+        true => {
+            let point = match &args.link {
+                None => reading.alone(&args.scenario)?,
+                Some(link) => reading.script(&args.scenario, link, args.link_rate)?,
+            };
+            (Vec::new(), vec![point])
+        }
         false => reading.swept(&args.scenario, &args.sweeps)?,
     };
     let plan = Plan::new(args, &points, leniency)?;
@@ -121,7 +135,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let mut runs = plan.run()?;
     if let Some(dir) = &args.out {
-        write(args, &keys, &runs, dir)?;
+        write(args, &keys, &runs, &marks(&points[0].file), dir)?;
     }
     // One run alone says nothing of others, and may be large.
     let several = args.runs > 1 || !keys.is_empty();
@@ -148,7 +162,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-fn write(args: &Args, keys: &[Key], runs: &[Run], dir: &std::path::Path) -> Result<(), Failure> {
+fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path::Path) -> Result<(), Failure> {
     let refused = |error: FileError| Failure::wrong(error);
     let mut written = Vec::new();
     if !keys.is_empty() {
@@ -156,9 +170,34 @@ fn write(args: &Args, keys: &[Key], runs: &[Run], dir: &std::path::Path) -> Resu
         let title = format!("{file} with other values of {}", keys[0].name);
         written.extend(files::write_sweep(keys, &summaries(runs), &title, dir).map_err(refused)?);
     }
-    written.extend(files::write_runs(runs, dir).map_err(refused)?);
+    written.extend(files::write_runs(runs, marks, dir).map_err(refused)?);
     written.iter().for_each(|path| note(format!("written: {}", path.display())));
     Ok(())
+}
+
+/// The `R` commands of a scenario's scripts, as the HTB text has them below its x axis: flow and new rate.
+fn marks(file: &Scenario) -> Marks {
+    let rates = file.scripts.iter().flat_map(|run| &run.script.rates);
+    let text = |flow: u32, bytes_per_second: u64| match bytes_per_second {
+        0 => format!("{flow}: off"),
+        bytes => format!("{flow}: {} kB/s", bytes as f64 / 1000.0),
+    };
+    let events =
+        rates.map(|event| Event { x: event.at.0 as f64 / 1e9, text: text(event.flow, event.bytes_per_second) });
+    let flows = file.scripts.iter().flat_map(|run| &run.flows).map(|&(flow, link, class)| {
+        let name = match link.checked_sub(1).map(|peer| &file.peers[peer]) {
+            None => file.names[class.index()].clone(),
+            Some(peer) => format!("{}:{}", peer.name, peer.link.names.name(class)),
+        };
+        format!("flow {flow} is {name}")
+    });
+    let flows: Vec<String> = flows.collect();
+    let note = if flows.is_empty() {
+        String::new()
+    } else {
+        format!("Below the axis: each R of the script; {}.", flows.join(", "))
+    };
+    Marks { events: events.collect(), note }
 }
 
 /// All runs that are to be made.

@@ -10,6 +10,7 @@ mod measure;
 mod packets;
 mod rows;
 mod sim;
+mod tc;
 mod traffic;
 
 use std::fs;

@@ -45,6 +45,7 @@ pub fn frame_key(bytes: &[u8]) -> FrameKey {
         kind = next;
         at += 4;
     }
+    key.ethertype = Some(kind);
     let payload = bytes.get(at..).unwrap_or_default();
     match kind {
         IPV4 => ipv4(payload, &mut key),
@@ -160,6 +161,7 @@ mod tests {
         let mut ids = packet.vlan_ids().into_iter();
         key.vlan = ids.next().map(|id| id.value());
         key.inner_vlan = ids.next().map(|id| id.value());
+        key.ethertype = Some(packet.ether_payload()?.ether_type.0);
         match packet.net? {
             NetSlice::Ipv4(ip) => {
                 let header = ip.header();
@@ -345,7 +347,8 @@ mod tests {
         frame.extend(PPPOE_SESSION.to_be_bytes());
         frame.extend([0x11, 0, 0, 7, 0, 40, 0, 0x21]);
         frame.extend(&inner[14..]);
-        assert_eq!(frame_key(&frame), frame_key(&inner));
+        let ethertype = Some(PPPOE_SESSION);
+        assert_eq!(frame_key(&frame), FrameKey { ethertype, ..frame_key(&inner) });
         frame[15] = 0xa7;
         assert_eq!(frame_key(&frame).version, None);
     }
@@ -369,6 +372,7 @@ mod tests {
             assert_eq!(key.vlan, (tags >= 1).then_some(5));
             assert_eq!(key.inner_vlan, (tags >= 2).then_some(5));
             assert_eq!(key.dport, (tags <= 4).then_some(2), "{tags} tags");
+            assert_eq!(key.ethertype, (tags <= 4).then_some(IPV4), "{tags} tags");
         }
         for extensions in 0..300 {
             let mut frame = vec![2; 12];

@@ -5,7 +5,10 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use super::{ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, Match, PortRange, Prefix, TCP, UDP, dscp_value};
+use super::ethernet::{IPV4, IPV6, PPPOE_SESSION, is_vlan};
+use super::{
+    ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Match, PortRange, Prefix, TCP, UDP, dscp_value,
+};
 
 /// Why a match was refused, and where in its text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -25,7 +28,7 @@ pub enum MatchErrorKind {
     Empty,
     /// A word that begins no condition.
     #[error(
-        "\"{word}\" begins no condition; these do: any, ip, ip6, tcp, udp, icmp, icmp6, proto, src, dst, dscp, vlan, inner vlan"
+        "\"{word}\" begins no condition; these do: any, ip, ip6, tcp, udp, icmp, icmp6, proto, src, dst, dscp, vlan, inner vlan, ethertype"
     )]
     UnknownWord {
         /// The word.
@@ -76,6 +79,14 @@ pub enum MatchErrorKind {
         len: u8,
         /// With these bits cleared.
         prefix: String,
+    },
+    /// A tag's EtherType, which is never the one behind all tags.
+    #[error(
+        "the EtherType {value:#06x} is a VLAN tag's, and the one behind all tags counts; write \"vlan\" and its id"
+    )]
+    TagType {
+        /// The EtherType.
+        value: u16,
     },
     /// The same condition twice.
     #[error("{what} is given twice; every condition must hold, so say it once, or write two matches")]
@@ -151,6 +162,7 @@ impl<'a> Parser<'a> {
         }
         loop {
             self.condition()?;
+            self.check_ethertype()?;
             if self.next == self.words.len() {
                 return Ok(());
             }
@@ -201,11 +213,40 @@ impl<'a> Parser<'a> {
                 let vlan = self.vlan()?;
                 self.set(|made| &mut made.inner_vlan, vlan, "inner vlan", at)
             }
+            "ethertype" => {
+                let word = self.take("an EtherType such as 0x88b5")?;
+                let ethertype = self.number("EtherType", word, MIN_ETHERTYPE, u16::MAX)?;
+                if is_vlan(ethertype) {
+                    return Err(self.error(Kind::TagType { value: ethertype }, at));
+                }
+                self.set(|made| &mut made.ethertype, ethertype, "ethertype", at)
+            }
             "src" | "dst" => self.side(word == "src", at),
             "port" | "net" | "host" => Err(self.error(Kind::NoDirection { word: word.to_owned() }, at)),
             "any" => Err(self.error(Kind::AnyNotAlone, at)),
             _ => Err(self.error(Kind::UnknownWord { word: word.to_owned() }, at)),
         }
+    }
+
+    /// Whether what was asked of the IP packet can be in a frame of this EtherType.
+    fn check_ethertype(&self) -> Result<(), MatchError> {
+        let Some(ethertype) = self.made.ethertype else { return Ok(()) };
+        let fits = match ethertype {
+            PPPOE_SESSION => true,
+            IPV4 => self.made.version != Some(IpVersion::V6),
+            IPV6 => self.made.version != Some(IpVersion::V4),
+            _ => !self.made.needs_ip(),
+        };
+        if fits {
+            return Ok(());
+        }
+        let other = match (ethertype, self.made.version) {
+            (IPV4 | IPV6, Some(IpVersion::V4)) => "is IPv4",
+            (IPV4 | IPV6, _) => "is IPv6",
+            _ => "is IP",
+        };
+        let one = format!("has the EtherType {ethertype:#06x}");
+        Err(self.error(Kind::Contradiction { one, other: other.to_owned() }, self.next - 1))
     }
 
     fn side(&mut self, src: bool, at: usize) -> Result<(), MatchError> {

@@ -58,6 +58,7 @@ fn shape_of(of: &Match) -> Match {
     Match {
         vlan: of.vlan.map(|_| 0),
         inner_vlan: of.inner_vlan.map(|_| 0),
+        ethertype: of.ethertype.map(|_| 0),
         version: of.version,
         proto: of.proto.map(|_| 0),
         src: of.src.map(|prefix| super::Prefix { version: prefix.version, bits: 0, len: prefix.len }),
@@ -92,6 +93,7 @@ fn project(of: &Match, shape: &Match) -> Option<Match> {
     Some(Match {
         vlan: keep(of.vlan, shape.vlan)?,
         inner_vlan: keep(of.inner_vlan, shape.inner_vlan)?,
+        ethertype: keep(of.ethertype, shape.ethertype)?,
         version: keep(of.version, shape.version)?,
         proto: keep(of.proto, shape.proto)?,
         src: prefix(of.src, shape.src)?,

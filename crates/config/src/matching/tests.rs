@@ -1,5 +1,6 @@
 //! The text form of a match, which frames it takes, what is refused, and when one match covers another.
 
+use super::ethernet::{IPV4, PPPOE_SESSION};
 use super::*;
 use proptest::prelude::*;
 
@@ -54,6 +55,17 @@ fn a_frame_without_ip_meets_only_vlan_conditions() {
 }
 
 #[test]
+fn an_ethertype_is_that_behind_all_tags() {
+    let frame = FrameKey { vlan: Some(5), ethertype: Some(0x88b5), ..FrameKey::default() };
+    assert!(parse("ethertype 0x88b5").matches(&frame) && parse("vlan 5 and ethertype 0x88b5").matches(&frame));
+    assert!(!parse("ethertype 0x88b6").matches(&frame) && !parse("vlan 6 ethertype 0x88b5").matches(&frame));
+    assert!(!parse("ethertype 0x88b5").matches(&FrameKey::default()));
+    let ip = FrameKey { ethertype: Some(IPV4), ..udp(5001) };
+    assert!(parse("ethertype 0x0800 udp dst port 5001").matches(&ip));
+    assert!(!parse("ethertype 0x8864 udp").matches(&ip));
+}
+
+#[test]
 fn a_later_fragment_meets_no_port_condition() {
     let fragment = FrameKey { sport: None, dport: None, ..udp(0) };
     assert!(parse("udp").matches(&fragment));
@@ -92,6 +104,12 @@ fn errors_name_the_place_and_the_limit() {
         "dscp 64",
         "vlan 4095",
         "inner 5",
+        "ethertype 0x05ff",
+        "ethertype arp",
+        "ethertype 0x8100",
+        "ethertype 0x88b5 udp",
+        "ip ethertype 0x86dd",
+        "ethertype 0x0800 dst net 2001:db8::/32",
         "any udp",
         "udp any",
         "and",
@@ -149,10 +167,13 @@ fn any_match() -> impl Strategy<Value = Match> {
     let vlan = || prop::option::weighted(0.3, 0u16..3);
     let proto = prop::option::of(prop_oneof![Just(TCP), Just(UDP)]);
     let dscp = prop::option::weighted(0.3, 0u8..64);
-    (vlan(), vlan(), addresses, proto, port.clone(), port, dscp).prop_map(
-        |(vlan, inner_vlan, (version, src, dst), proto, sport, dport, dscp)| Match {
+    // The one type that goes with all other conditions.
+    let ethertype = prop::option::weighted(0.2, Just(PPPOE_SESSION));
+    (vlan(), (vlan(), ethertype), addresses, proto, port.clone(), port, dscp).prop_map(
+        |(vlan, (inner_vlan, ethertype), (version, src, dst), proto, sport, dport, dscp)| Match {
             vlan,
             inner_vlan,
+            ethertype,
             version: version.or(src.or(dst).map(|prefix| prefix.version())),
             proto,
             src,
@@ -167,8 +188,17 @@ fn any_match() -> impl Strategy<Value = Match> {
 fn any_frame() -> impl Strategy<Value = FrameKey> {
     let vlan = || prop::option::of(0u16..3);
     let ports = prop::option::of((0u16..8, 0u16..8));
-    (vlan(), vlan(), 0u8..3, prop_oneof![Just(TCP), Just(UDP), Just(ICMP)], any::<[bool; 3]>(), ports, 0u8..64)
-        .prop_map(|(vlan, inner_vlan, version, proto, bits, ports, dscp)| {
+    let ethertype = prop::option::of(prop_oneof![Just(PPPOE_SESSION), Just(IPV4)]);
+    (
+        vlan(),
+        (vlan(), ethertype),
+        0u8..3,
+        prop_oneof![Just(TCP), Just(UDP), Just(ICMP)],
+        any::<[bool; 3]>(),
+        ports,
+        0u8..64,
+    )
+        .prop_map(|(vlan, (inner_vlan, ethertype), version, proto, bits, ports, dscp)| {
             let address = |bit: bool| match version {
                 1 => (u128::from(bit) << 127).to_be_bytes(),
                 _ => v4_mapped([if bit { 128 } else { 0 }, 0, 0, u8::from(bits[2])]),
@@ -176,6 +206,7 @@ fn any_frame() -> impl Strategy<Value = FrameKey> {
             FrameKey {
                 vlan,
                 inner_vlan,
+                ethertype,
                 version: [Some(IpVersion::V4), Some(IpVersion::V6), None][usize::from(version)],
                 proto,
                 src: address(bits[0]),

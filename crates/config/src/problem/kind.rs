@@ -25,6 +25,16 @@ pub enum ProblemKind {
         /// The first line that is wrong, from 1.
         line: usize,
     },
+    /// A file of another kind than the file that names it says. Nothing of it is quoted.
+    #[error("{by} names this file, and it is no {what}: line {line} is wrong")]
+    NotSuchAFile {
+        /// The file that names it.
+        by: String,
+        /// What it should be.
+        what: &'static str,
+        /// The first line that is wrong, from 1.
+        line: usize,
+    },
     /// The file holds bytes that are not text.
     #[error("byte {at} of the file is not UTF-8 text")]
     NotText {
@@ -286,6 +296,20 @@ pub enum ProblemKind {
         /// How far, relative to the share.
         percent: String,
     },
+    /// What is wrong in a file of tc commands, or lost from it.
+    #[error("{what}")]
+    Tc {
+        /// What it is, in words.
+        what: String,
+        /// What to do.
+        help: Option<&'static str>,
+    },
+    /// What is wrong in a script of the traffic generator.
+    #[error("{error}")]
+    Script {
+        /// What it is.
+        error: fairlink_traffic::script::ScriptErrorKind,
+    },
     /// A match that cannot be read.
     #[error("the match is not understood: {error}")]
     Match {
@@ -388,6 +412,7 @@ impl ProblemKind {
             Self::ShareError { .. } => "keep the weights or guarantees of siblings within 1 : 100,000,000".to_owned(),
             Self::Unreadable { .. } => "check the path and the permissions".to_owned(),
             Self::NotALinkFile { .. } => "check the path in link = \"...\"".to_owned(),
+            Self::NotSuchAFile { .. } => "check the path that is written there".to_owned(),
             Self::NotText { .. } => "save the file as UTF-8".to_owned(),
             Self::MissingKey { example, .. } => format!("write {example}"),
             Self::UnknownKey { suggestion, known, .. } | Self::UnknownWord { suggestion, known, .. } => {
@@ -395,6 +420,7 @@ impl ProblemKind {
             }
             Self::ModelNotHere { known, .. } => format!("these can: {known}"),
             Self::Unit { error, .. } => error.help(),
+            Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
             Self::DuplicateName { .. } => "rename one of them".to_owned(),
             Self::UnknownClass { suggestion, .. } => match suggestion {
@@ -448,6 +474,7 @@ impl ProblemKind {
             | Self::MixedShares { .. }
             | Self::CeilingBelowGuarantee { .. }
             | Self::Refused { .. }
+            | Self::Script { .. }
             | Self::Match { .. }
             | Self::NoMatch { .. } => return None,
         })

@@ -45,7 +45,7 @@ const MODELS: [(&str, Kind, &[&str]); 11] = [
 const COMMON: [&str; 10] =
     ["class", "link", "route", "regulator", "model", "packet", "active", "shape", "shape_queue", "police"];
 /// Models of the format that cannot be run here.
-const OTHER_MODELS: [&str; 3] = ["script", "request_response", "tcp"];
+const OTHER_MODELS: [&str; 2] = ["request_response", "tcp"];
 
 /// Exponent of the density of Pareto on times where the file has none ([sds] section IV).
 const PARETO_K: f64 = 2.5;

@@ -8,6 +8,7 @@ use fairlink_sim::Run;
 use fairlink_sim::statistics::summary::Summary;
 
 use super::delays::{self, Delays};
+use super::figure::{Event, Figure};
 use super::over_time;
 use super::sweep::{self, Key};
 
@@ -43,17 +44,36 @@ impl<'a> Files<'a> {
     }
 }
 
+/// What happened during runs, marked in figures against time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Marks {
+    /// Marked below the x axis of each panel.
+    pub events: Vec<Event>,
+    /// A sentence below the legend; nothing where empty.
+    pub note: String,
+}
+
+impl Marks {
+    fn on(&self, mut figure: Figure) -> Figure {
+        figure.panels.iter_mut().for_each(|panel| panel.events.clone_from(&self.events));
+        if !self.note.is_empty() {
+            figure.notes.insert(0, self.note.clone());
+        }
+        figure
+    }
+}
+
 /// Writes what `runs` show against time and their delays into `dir`, which is made if it is not there, and returns the paths. Runs
 /// without [`windows`](fairlink_sim::Options::window) are passed over.
 ///
 /// Files are named after the scheduler, after the seed where there are several, and after the number of the setting, from 1, where there
-/// are several: `hls.svg` and `hls.csv` have rates, `hls-series.svg` and `hls-series.csv` rates, delays, queues and drops,
+/// are several. `marks` are in figures against time: `hls.svg` and `hls.csv` have rates, `hls-series.svg` and `hls-series.csv` rates, delays, queues and drops,
 /// `hls-delays.svg` the distributions of delays. `delays.svg` compares the schedulers in box plots, `delays.csv` has all
 /// distributions. Delays of several seeds are put together.
 ///
 /// # Errors
 /// [`FileError`]; files written before it stay.
-pub fn write_runs(runs: &[Run], dir: &Path) -> Result<Vec<PathBuf>, FileError> {
+pub fn write_runs(runs: &[Run], marks: &Marks, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
     let several_seeds = runs.iter().any(|run| run.seed != runs[0].seed && run.sweep == runs[0].sweep);
     let several_settings = runs.iter().any(|run| run.sweep != runs[0].sweep);
@@ -72,11 +92,11 @@ pub fn write_runs(runs: &[Run], dir: &Path) -> Result<Vec<PathBuf>, FileError> {
                 false => (format!("{}{suffix}", run.scheduler), format!("{}{settings}", run.scheduler)),
             };
             files.write(&format!("{stem}.csv"), &over_time::rates_csv(windows))?;
-            let rates = over_time::rates(run, windows, &format!("Rates under {title}"));
+            let rates = marks.on(over_time::rates(run, windows, &format!("Rates under {title}")));
             files.write(&format!("{stem}.svg"), &rates.svg())?;
             files.write(&format!("{stem}-series.csv"), &over_time::series_csv(windows))?;
             let series = over_time::series(run, windows, &format!("Rates, delays, queues and drops under {title}"));
-            files.write(&format!("{stem}-series.svg"), &series.svg())?;
+            files.write(&format!("{stem}-series.svg"), &marks.on(series).svg())?;
         }
         let mut schedulers: Vec<(String, Vec<Delays>)> = Vec::new();
         for runs in setting.chunk_by(|one, other| one.scheduler == other.scheduler) {

@@ -125,7 +125,10 @@ fn steps(windows: &Windows, point: impl Fn(&Window) -> (f64, Option<f64>)) -> Ve
 fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], title: &str, with_inner: bool) -> Panel {
     let unit = RateUnit::for_link(run.link_bps);
     let fastest = run.changes.iter().map(|change| change.link_bps).fold(run.link_bps, f64::max);
-    let y = Axis::linear(format!("rate ({})", unit.name), 0.0, fastest / unit.bps * 1.05);
+    // A link of which little is used would press all lines to the bottom.
+    let highest = windows.rows.iter().flat_map(|row| &row.rates_bps).copied().fold(0.0, f64::max);
+    let top = if highest > 0.0 && highest < fastest / 3.0 { highest * 1.1 } else { fastest * 1.05 };
+    let y = Axis::linear(format!("rate ({})", unit.name), 0.0, top / unit.bps);
     let mut panel = Panel::new(title, time_axis(run), y);
     panel.borders = borders(run);
     let line = |column: usize, look: Look| {

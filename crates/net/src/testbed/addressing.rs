@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use fairlink_config::matching::ethernet::{IPV4, IPV6};
 use fairlink_config::matching::{FrameKey, IpVersion, Match, Prefix, TCP, UDP, v4_mapped};
 use fairlink_core::ClassId;
 
@@ -95,13 +96,18 @@ fn class_of(headers: &Headers, matches: &[(ClassId, Match)], default: Option<Cla
 /// What a classifier sees of frames with these headers.
 #[must_use]
 pub(crate) fn key_of(headers: &Headers) -> FrameKey {
+    let (vlan, inner_vlan) = (headers.vlan, headers.vlan.and(headers.inner_vlan));
+    if let Some(ethertype) = headers.bare {
+        return FrameKey { vlan, inner_vlan, ethertype: Some(ethertype), ..FrameKey::default() };
+    }
     let (version, src, dst) = match headers.addresses {
         Addresses::V4(src, dst) => (IpVersion::V4, v4_mapped(src.octets()), v4_mapped(dst.octets())),
         Addresses::V6(src, dst) => (IpVersion::V6, src.octets(), dst.octets()),
     };
     FrameKey {
-        vlan: headers.vlan,
-        inner_vlan: headers.vlan.and(headers.inner_vlan),
+        vlan,
+        inner_vlan,
+        ethertype: Some(if version == IpVersion::V4 { IPV4 } else { IPV6 }),
         version: Some(version),
         proto: if headers.transport == Transport::Tcp { TCP } else { UDP },
         src,
@@ -127,6 +133,14 @@ fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
         Some(IpVersion::V4) => &[IpVersion::V4],
         Some(IpVersion::V6) => &[IpVersion::V6],
     };
+    // A frame of another EtherType has no choices.
+    let bare = wanted.ethertype.filter(|&ethertype| ethertype != IPV4 && ethertype != IPV6);
+    let bare = bare.map(|ethertype| Headers {
+        vlan: wanted.vlan.or(wanted.inner_vlan.map(|_| 1)),
+        inner_vlan: wanted.inner_vlan,
+        bare: Some(ethertype),
+        ..Headers::udp(FIRST_PORT)
+    });
     // An earlier match may have taken one of these ports. It has hardly taken all of them.
     let ports = move |range: Option<fairlink_config::matching::PortRange>, free: [u16; 3]| match range {
         None => free.to_vec(),
@@ -134,7 +148,7 @@ fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
     };
     let sources = ports(wanted.sport, [5000, 45_000, 9]);
     let destinations = ports(wanted.dport, [FIRST_PORT + offset, 40_000 + offset, 9]);
-    transports.iter().flat_map(move |&transport| {
+    bare.into_iter().chain(transports.iter().flat_map(move |&transport| {
         let (sources, destinations) = (sources.clone(), destinations.clone());
         versions.iter().flat_map(move |&version| {
             let (sources, destinations) = (sources.clone(), destinations.clone());
@@ -150,7 +164,7 @@ fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
                 destinations.clone().into_iter().map(move |port| Headers { ports: (source, port), ..plain })
             })
         })
-    })
+    }))
 }
 
 fn addresses(version: IpVersion, src: Option<Prefix>, dst: Option<Prefix>) -> Addresses {
@@ -195,11 +209,13 @@ mod tests {
             (7, "dst net 2001:db8::/32"),
             (8, "inner vlan 9"),
             (9, "tcp"),
+            (10, "ethertype 0x88b5"),
+            (11, "ethertype 0x88b6 vlan 8"),
         ]);
-        for class in 1..=10 {
+        for class in 1..=12 {
             let class = ClassId(class);
-            let headers = headers_for(class, &all, Some(ClassId(10))).unwrap();
-            assert_eq!(class_of(&headers, &all, Some(ClassId(10))), Some(class), "{headers:?}");
+            let headers = headers_for(class, &all, Some(ClassId(12))).unwrap();
+            assert_eq!(class_of(&headers, &all, Some(ClassId(12))), Some(class), "{headers:?}");
             assert!(FrameTemplate::new(&headers).min_len() <= 106);
         }
         let plain = headers_for(ClassId(1), &all, None).unwrap();

@@ -140,7 +140,7 @@ pub enum GeneratorError {
 }
 
 /// What was sent of one class. Arrivals of the sources are sent, refused or late.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassSent {
     /// Its name, or its number where it has none.
     pub name: String,
@@ -158,6 +158,11 @@ pub struct ClassSent {
     pub refused_packets: u64,
     /// Arrivals not sent because this generator was too late.
     pub late_packets: u64,
+    /// How often a send would have blocked, because the socket's buffer was full of frames that wait in the kernel. The frames are
+    /// among the refused ones.
+    pub blocked_sends: u64,
+    /// How long, in seconds: from each such send to the next one that the kernel takes, or the end.
+    pub blocked_s: f64,
 }
 
 /// What was sent.
@@ -202,6 +207,8 @@ struct Class {
     sent: (u64, u64),
     refused: u64,
     late: u64,
+    /// Sends that would have blocked, and for how long, in ns.
+    blocked: (u64, u64),
 }
 
 /// One socket and the frames that leave through it next.
@@ -211,6 +218,8 @@ struct Lane {
     /// Class and length of each.
     pending: Vec<(usize, u32)>,
     frames: Vec<u8>,
+    /// The class whose send would have blocked, and since when by `CLOCK_MONOTONIC`, while it would still.
+    blocked: Option<(usize, u64)>,
 }
 
 /// A generator that is ready to send.
@@ -270,7 +279,16 @@ impl Generator {
                     let template = FrameTemplate::new(headers);
                     let id = source.class;
                     positions.insert(id, classes.len());
-                    classes.push(Class { id, template, lane, offered: (0, 0), sent: (0, 0), refused: 0, late: 0 });
+                    classes.push(Class {
+                        id,
+                        template,
+                        lane,
+                        offered: (0, 0),
+                        sent: (0, 0),
+                        refused: 0,
+                        late: 0,
+                        blocked: (0, 0),
+                    });
                     classes.len() - 1
                 }
             };
@@ -337,6 +355,11 @@ impl Generator {
         }
         let end = MonotonicClock::SHARED.now().0;
         let elapsed = Nanos(end.saturating_sub(start));
+        for lane in &mut self.lanes {
+            if let Some((position, since)) = lane.blocked.take() {
+                self.classes[position].blocked.1 += end.saturating_sub(since);
+            }
+        }
         progress(&self.progress(elapsed));
         let reached = self.mix.peek().filter(|_| self.is_over(elapsed));
         let unreached = reached.map_or(Nanos::ZERO, |reached| self.duration.saturating_sub(reached));
@@ -384,7 +407,7 @@ impl Generator {
 
     /// Sends the pending frames of a lane. Those that the kernel has no room for are counted as refused.
     fn flush(&mut self, lane: usize) -> Result<(), GeneratorError> {
-        let Lane { socket, pending, frames } = &mut self.lanes[lane];
+        let Lane { socket, pending, frames, blocked } = &mut self.lanes[lane];
         if pending.is_empty() {
             return Ok(());
         }
@@ -403,8 +426,31 @@ impl Generator {
             class.sent.1 += u64::from(len);
         }
         let lengths = pending.iter().map(|&(_, len)| len as usize);
-        let result = send_batch(socket, frames, self.stride, lengths);
-        let sent = result.as_ref().copied().unwrap_or(0);
+        let count = pending.len();
+        let mut sent = 0;
+        let result = loop {
+            match send_batch(socket, &mut frames[sent * self.stride..], self.stride, lengths.clone().skip(sent)) {
+                Ok((more, stopped)) => {
+                    sent += more;
+                    if sent == count || stopped.is_some() {
+                        break Ok(stopped);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        if sent > 0
+            && let Some((position, since)) = blocked.take()
+        {
+            self.classes[position].blocked.1 += monotonic_ns.saturating_sub(since);
+        }
+        if let Ok(Some(Stopped::WouldBlock)) = result
+            && blocked.is_none()
+        {
+            let position = pending[sent].0;
+            self.classes[position].blocked.0 += 1;
+            *blocked = Some((position, monotonic_ns));
+        }
         // Sequence numbers count sent frames, so that the number of a refused frame is used again.
         for (position, len) in pending.drain(..).skip(sent) {
             let class = &mut self.classes[position];
@@ -440,6 +486,8 @@ impl Generator {
                 sent_bytes: class.sent.1,
                 refused_packets: class.refused,
                 late_packets: class.late,
+                blocked_sends: class.blocked.0,
+                blocked_s: class.blocked.1 as f64 / 1e9,
             })
             .collect();
         classes.sort_by_key(|class| class.class);
@@ -471,18 +519,27 @@ impl Lane {
                 .map_err(failed("SO_PRIORITY"))?;
         }
         packet_socket::bind(&socket, index, 0).map_err(failed("bind"))?;
-        Ok(Self { socket, pending: Vec::with_capacity(BATCH), frames: vec![0; BATCH * stride] })
+        Ok(Self { socket, pending: Vec::with_capacity(BATCH), frames: vec![0; BATCH * stride], blocked: None })
     }
 }
 
+/// Why the kernel takes no more frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    /// The socket's buffer is full: a send would block.
+    WouldBlock,
+    /// The queue below it has dropped the frame.
+    Dropped,
+}
+
 /// Sends one frame of each length from the slots of `stride` bytes in `frames`, at most [`BATCH`]. Returns how many the kernel
-/// took, which is fewer where it has no more room.
+/// took, and why no more where it took none of them.
 fn send_batch(
     socket: &OwnedFd,
     frames: &mut [u8],
     stride: usize,
     lengths: impl Iterator<Item = usize>,
-) -> io::Result<usize> {
+) -> io::Result<(usize, Option<Stopped>)> {
     // SAFETY: all zeros are a valid `iovec` (empty) and a valid `mmsghdr` (no name, no buffers).
     let (mut vectors, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -502,9 +559,10 @@ fn send_batch(
             libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as libc::c_uint, libc::MSG_DONTWAIT as _)
         };
         match sys::check(sent) {
-            Ok(sent) => return Ok(sent as usize),
+            Ok(sent) => return Ok((sent as usize, None)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => return Ok(0),
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok((0, Some(Stopped::WouldBlock))),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok((0, Some(Stopped::Dropped))),
             Err(error) => return Err(error),
         }
     }

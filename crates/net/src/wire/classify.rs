@@ -140,7 +140,8 @@ fn hash(key: &FrameKey) -> u64 {
         | u64::from(key.proto) << 48
         | u64::from(key.dscp) << 56;
     let mut mixed = small;
-    for word in [word(&key.src, 0), word(&key.src, 8), word(&key.dst, 0), word(&key.dst, 8), port(key.inner_vlan)] {
+    let kind = port(key.inner_vlan) | port(key.ethertype) << 16;
+    for word in [word(&key.src, 0), word(&key.src, 8), word(&key.dst, 0), word(&key.dst, 8), kind] {
         mixed = (mixed.rotate_left(23) ^ word).wrapping_mul(FACTOR);
     }
     mixed ^ mixed >> 32
@@ -164,7 +165,7 @@ mod tests {
         let prefix = || (0u8..4, 22u8..33).prop_map(|(last, len)| Prefix::v4(Ipv4Addr::new(10, 0, last, last), len));
         let general = (
             option(0.2, 0u16..3),
-            option(0.1, 0u16..3),
+            (option(0.1, 0u16..3), option(0.1, 0x88b4u16..0x88b7)),
             option(0.6, prop_oneof![Just(UDP), Just(TCP), Just(1u8)]),
             option(0.2, prefix()),
             option(0.2, prefix()),
@@ -172,9 +173,9 @@ mod tests {
             option(0.4, port()),
             option(0.2, 0u8..3),
         )
-            .prop_map(|(vlan, inner_vlan, proto, src, dst, sport, dport, dscp)| {
+            .prop_map(|(vlan, (inner_vlan, ethertype), proto, src, dst, sport, dport, dscp)| {
                 let version = (src.is_some() || dst.is_some()).then_some(IpVersion::V4);
-                Match { vlan, inner_vlan, version, proto, src, dst, sport, dport, dscp }
+                Match { vlan, inner_vlan, ethertype, version, proto, src, dst, sport, dport, dscp }
             });
         let by_port = (any::<bool>(), port()).prop_map(|(tcp, dport)| Match {
             proto: Some(if tcp { TCP } else { UDP }),
@@ -188,22 +189,24 @@ mod tests {
         let address = || (0u8..4, 0u8..4).prop_map(|(c, d)| v4_mapped([10, 0, c, d]));
         (
             proptest::option::of(0u16..3),
-            proptest::option::of(0u16..3),
+            (proptest::option::of(0u16..3), proptest::option::of(0x88b4u16..0x88b7)),
             0u8..4,
             prop_oneof![Just(UDP), Just(TCP), Just(1u8)],
             (address(), address()),
             (proptest::option::weighted(0.9, 0u16..16), proptest::option::weighted(0.9, 0u16..16)),
             0u8..3,
         )
-            .prop_map(|(vlan, inner_vlan, version, proto, (src, dst), (sport, dport), dscp)| match version {
-                0 => FrameKey { vlan, inner_vlan, ..FrameKey::default() },
-                1 => {
-                    let version = Some(IpVersion::V6);
-                    FrameKey { vlan, inner_vlan, version, proto, src, dst, sport, dport, dscp }
-                }
-                _ => {
-                    let version = Some(IpVersion::V4);
-                    FrameKey { vlan, inner_vlan, version, proto, src, dst, sport, dport, dscp }
+            .prop_map(|(vlan, (inner_vlan, ethertype), version, proto, (src, dst), (sport, dport), dscp)| {
+                match version {
+                    0 => FrameKey { vlan, inner_vlan, ethertype, ..FrameKey::default() },
+                    1 => {
+                        let version = Some(IpVersion::V6);
+                        FrameKey { vlan, inner_vlan, ethertype, version, proto, src, dst, sport, dport, dscp }
+                    }
+                    _ => {
+                        let version = Some(IpVersion::V4);
+                        FrameKey { vlan, inner_vlan, ethertype, version, proto, src, dst, sport, dport, dscp }
+                    }
                 }
             })
     }

@@ -1,5 +1,5 @@
 //! The frames that the generator sends and the receiver knows. They have an Ethernet header, up to two VLAN tags, IPv4 or IPv6,
-//! UDP or TCP, and a stamp of [`STAMP`] bytes. The stamp says which class the frame belongs to, its number in that class, and
+//! UDP or TCP (or none of these, but an EtherType of their own), and a stamp of [`STAMP`] bytes. The stamp says which class the frame belongs to, its number in that class, and
 //! when it was sent.
 //!
 //! The length of a frame, wherever traffic is generated, is that of the whole Ethernet frame without the frame check sequence.
@@ -54,6 +54,8 @@ pub struct Headers {
     pub vlan: Option<u16>,
     /// Inner VLAN number, 0 to 4095; ignored where there is no outer one.
     pub inner_vlan: Option<u16>,
+    /// EtherType of frames that carry no IP: the stamp follows the Ethernet header. All below counts only where there is none.
+    pub bare: Option<u16>,
     /// Source and destination of the IP header.
     pub addresses: Addresses,
     /// DSCP, 0 to 63.
@@ -77,6 +79,7 @@ impl Headers {
             mac: (DEFAULT_DESTINATION, DEFAULT_SOURCE),
             vlan: None,
             inner_vlan: None,
+            bare: None,
             addresses: Addresses::V4(Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)),
             dscp: 0,
             transport: Transport::Udp,
@@ -134,9 +137,11 @@ impl Stamp {
     /// The stamp of a frame that the generator sent; `None` for any other. The frame may be cut off behind the stamp.
     #[must_use]
     pub(crate) fn read(frame: &[u8]) -> Option<Self> {
-        match LaxSlicedPacket::from_ethernet(frame).ok()?.transport? {
-            TransportSlice::Udp(udp) => Self::from_bytes(udp.payload()),
-            TransportSlice::Tcp(tcp) => Self::from_bytes(tcp.payload()),
+        let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
+        match (&packet.transport, &packet.net) {
+            (Some(TransportSlice::Udp(udp)), _) => Self::from_bytes(udp.payload()),
+            (Some(TransportSlice::Tcp(tcp)), _) => Self::from_bytes(tcp.payload()),
+            (None, None) => Self::from_bytes(packet.ether_payload()?.payload),
             _ => None,
         }
     }
@@ -147,6 +152,8 @@ impl Stamp {
 pub(crate) struct FrameTemplate {
     /// All headers, lengths and checksums zero.
     headers: Vec<u8>,
+    /// Whether the stamp follows the Ethernet header; what follows here means nothing then.
+    bare: bool,
     ip: usize,
     transport: usize,
     is_tcp: bool,
@@ -168,6 +175,11 @@ impl FrameTemplate {
                 bytes.extend(ethernet::VLAN.to_be_bytes());
                 bytes.extend((inner & 0xfff).to_be_bytes());
             }
+        }
+        if let Some(ethertype) = headers.bare {
+            bytes.extend(ethertype.to_be_bytes());
+            let ip = bytes.len();
+            return Self { headers: bytes, bare: true, ip, transport: ip, is_tcp: false, is_v6: false };
         }
         let protocol = if headers.transport == Transport::Tcp { TCP } else { UDP };
         let traffic_class = headers.dscp << 2;
@@ -195,10 +207,11 @@ impl FrameTemplate {
             // Sequence and acknowledgement 0; header length and the ACK flag; window; checksum and urgent pointer.
             Transport::Tcp => bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]),
         }
-        Self { headers: bytes, ip, transport, is_tcp: headers.transport == Transport::Tcp, is_v6 }
+        Self { headers: bytes, bare: false, ip, transport, is_tcp: headers.transport == Transport::Tcp, is_v6 }
     }
 
-    /// Length in bytes of the shortest frame that can carry the stamp: 64 for UDP over IPv4 without VLAN tags.
+    /// Length in bytes of the shortest frame that can carry the stamp: 36 for an EtherType alone, 64 for UDP over IPv4, without VLAN
+    /// tags.
     #[must_use]
     pub(crate) fn min_len(&self) -> usize {
         self.headers.len() + STAMP
@@ -221,6 +234,9 @@ impl FrameTemplate {
         frame[..start].fill(0);
         frame[..payload].copy_from_slice(&self.headers);
         frame[payload..payload + STAMP].copy_from_slice(&stamp.to_bytes());
+        if self.bare {
+            return;
+        }
         // At most MAX_FRAME.
         let ip_len = (frame.len() - self.ip) as u16;
         let segment_len = (frame.len() - self.transport) as u16;
@@ -282,6 +298,7 @@ mod tests {
                 mac,
                 vlan,
                 inner_vlan: vlan.and(inner_vlan),
+                bare: None,
                 addresses,
                 dscp,
                 transport: if tcp { Transport::Tcp } else { Transport::Udp },
@@ -356,6 +373,20 @@ mod tests {
             template.write(&mut frame, &stamp(1, 2));
             frame[at] = with;
             let _ = Stamp::read(&frame[..length]);
+        }
+    }
+
+    #[test]
+    fn a_frame_of_an_ethertype_of_its_own_carries_the_stamp_behind_its_header() {
+        for (vlan, min) in [(None, 36), (Some(5), 40)] {
+            let template = FrameTemplate::new(&Headers { bare: Some(0x88b5), vlan, ..Headers::udp(1) });
+            assert_eq!((template.min_len(), template.link_header()), (min, min - STAMP));
+            let mut frame = vec![7; 1000];
+            template.write(&mut frame, &stamp(4, 5));
+            assert_eq!(frame[min - STAMP - 2..min - STAMP], [0x88, 0xb5]);
+            assert_eq!(Stamp::read(&frame), Some(stamp(4, 5)));
+            assert_eq!(Stamp::read(&frame[..min]), Some(stamp(4, 5)));
+            assert_eq!(Stamp::read(&frame[..min - 1]), None);
         }
     }
 

@@ -7,9 +7,11 @@ use fairlink_config::problem::ProblemKind;
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::units::{parse_rate, parse_size, parse_time};
 use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, RouteSpec, Scenario};
-use fairlink_core::{Leniency, SchedulerInfo};
+use fairlink_core::{Leniency, Rate, SchedulerInfo};
 use fairlink_lab::figures::sweep::{Key, Quantity};
 use fairlink_sim::{Change, Hop, LinkPool, Links, Route, Setting};
+
+use fairlink_traffic::Script;
 
 use crate::failure::Failure;
 use crate::link::{concerns_frames, share_warning, warn};
@@ -39,7 +41,21 @@ impl Reading<'_> {
 
     /// The scenario as it stands in its file.
     pub(super) fn alone(&self, path: &Path) -> Result<Point, Failure> {
-        self.point(Scenario::read(path, &self.options())?, BTreeMap::new(), true)
+        let file = Scenario::read(path, &self.options()).map_err(|problems| match std::fs::read_to_string(path) {
+            // A script alone is not TOML, and needs a link.
+            Ok(text) if Script::is_one(&text) => {
+                Failure::wrong(format!("{}: this is a script; name its link: --link FILE", path.display()))
+            }
+            _ => problems.into(),
+        })?;
+        self.point(file, BTreeMap::new(), true)
+    }
+
+    /// A script over a link.
+    pub(super) fn script(&self, script: &Path, link: &Path, rate: Option<Rate>) -> Result<Point, Failure> {
+        let (file, notes) = Scenario::of_script(script, link, rate, &self.options())?;
+        warn(notes);
+        self.point(file, BTreeMap::new(), true)
     }
 
     /// The scenario with every combination of values, the last key changing fastest, and the keys.

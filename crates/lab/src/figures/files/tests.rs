@@ -103,15 +103,15 @@ fn each_run_is_written_under_its_own_name() {
         (1, vec!["fifo.csv", "hls.svg", "hls-series.csv", "hls-delays.svg", "delays.svg", "delays.csv"]),
         (2, vec!["fifo-seed1.csv", "hls-seed2.svg", "hls-seed2-series.svg", "hls-delays.svg"]),
     ] {
-        let written = write_runs(&report(&OPTIONS, runs).runs, &dir).unwrap();
+        let written = write_runs(&report(&OPTIONS, runs).runs, &Marks::default(), &dir).unwrap();
         assert_eq!(written.len(), 8 * runs as usize + 2 + 2);
         let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
         assert!(written.iter().all(|path| fs::metadata(path).unwrap().len() > 100));
     }
-    assert_eq!(write_runs(&report(&Options::default(), 1).runs, &dir).unwrap(), [] as [PathBuf; 0]);
+    assert_eq!(write_runs(&report(&Options::default(), 1).runs, &Marks::default(), &dir).unwrap(), [] as [PathBuf; 0]);
     let file = dir.join("fifo.csv");
-    let error = write_runs(&report(&OPTIONS, 1).runs, &file).unwrap_err();
+    let error = write_runs(&report(&OPTIONS, 1).runs, &Marks::default(), &file).unwrap_err();
     assert_eq!(error.path, file);
     fs::remove_dir_all(dir).unwrap();
 }

@@ -1,0 +1,85 @@
+//! `fairlink tc`: tc commands to a link file and back.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use fairlink_config::tc::{ImportOptions, export, import_file};
+use fairlink_config::{LinkFile, Problem, ReadOptions};
+use fairlink_core::{Leniency, Rate};
+use serde::Serialize;
+
+use crate::args::rate;
+use crate::failure::Failure;
+use crate::link::{Finding, warn};
+use crate::out::Out;
+
+/// Which way.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    way: Way,
+}
+
+#[derive(Debug, Subcommand)]
+enum Way {
+    /// Print the link file that tc commands amount to: HTB or CBQ with the queues and filters below it.
+    Import(ImportArgs),
+    /// Print the tc commands that set a link file up, in HTB or, for a file of CBQ, in CBQ.
+    Export(ExportArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ImportArgs {
+    /// The file of tc commands: a script, or input of `tc -batch`.
+    file: PathBuf,
+    /// Rate of the link [default: cbq's bandwidth; of htb what the classes of the root may send together].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<Rate>,
+    /// Import this device alone [default: all; those after the first become peers].
+    #[arg(long, value_name = "IF")]
+    dev: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ExportArgs {
+    /// The link file.
+    link: PathBuf,
+    /// The device in the commands.
+    #[arg(long, value_name = "IF", default_value = "eth0")]
+    dev: String,
+}
+
+#[derive(Serialize)]
+struct Document {
+    /// The link file, or the commands.
+    text: String,
+    devices: Vec<String>,
+    /// What is lost or means something else.
+    notes: Vec<Finding>,
+}
+
+/// Converts and prints: the text to standard output, what is lost to standard error.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    match &args.way {
+        Way::Import(args) => {
+            let options = ImportOptions { rate: args.rate, device: args.dev.clone() };
+            let made = import_file(&args.file, &options)?;
+            show(made.text, made.devices, made.notes, out)
+        }
+        Way::Export(args) => {
+            let mut link = LinkFile::read(&args.link, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
+            warn(std::mem::take(&mut link.warnings));
+            let made = export(&link, &args.dev)?;
+            show(made.text, vec![args.dev.clone()], made.notes, out)
+        }
+    }
+}
+
+fn show(text: String, devices: Vec<String>, notes: Vec<Problem>, out: &mut Out) -> Result<(), Failure> {
+    if out.json {
+        let notes = notes.iter().map(Finding::from).collect();
+        return out.document(&Document { text, devices, notes });
+    }
+    warn(notes);
+    out.raw(text.as_bytes())
+}

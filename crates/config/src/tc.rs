@@ -1,0 +1,56 @@
+//! Commands of tc to a link file and back: HTB, CBQ, the queues below them, and filters as far as the match language reaches.
+//!
+//! `docs/tc.md` is the users' reference. Source of the commands that must be read: \[htb\], whose lines are of 2001; source of units
+//! and defaults: tc(8), tc-htb(8), tc-cbq-details(7), tc-u32(8).
+//!
+//! * [`import`]: text of tc commands to the text of a link file.
+//! * [`export`]: a link file to tc commands.
+//!
+//! Both name what is lost or changes its meaning, at its place.
+
+pub(crate) mod export;
+mod filter;
+mod findings;
+pub(crate) mod import;
+mod kernel;
+mod options;
+mod read;
+mod setup;
+#[cfg(test)]
+mod tests;
+pub(crate) mod toml_text;
+mod units;
+mod words;
+
+pub use export::{Exported, export};
+pub use import::{ImportOptions, Imported};
+
+use std::path::Path;
+
+use miette::NamedSource;
+
+use crate::link::{LinkFile, ReadOptions};
+use crate::problem::{Problems, Source};
+use crate::reader;
+
+/// Reads a file of tc commands.
+///
+/// # Errors
+/// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that was made.
+pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Imported, Problems> {
+    sound(&reader::open(path.as_ref())?, options)
+}
+
+/// Reads a text of tc commands; `name` is what errors call it.
+///
+/// # Errors
+/// As [`import_file`].
+pub fn import(name: &str, text: impl Into<String>, options: &ImportOptions) -> Result<Imported, Problems> {
+    sound(&Source::new(NamedSource::new(name, text.into())), options)
+}
+
+fn sound(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
+    let made = import::read(source, options)?;
+    LinkFile::parse(&made.name, made.text.clone(), &ReadOptions::default())?;
+    Ok(made)
+}

@@ -1,0 +1,302 @@
+//! Filters, as far as the match language reaches: `u32` on the fields that it names and on the words that the kernel shows for them,
+//! `flower` and `matchall`. Whatever else a filter asks is not left out of the match, which would then take other frames: the whole
+//! filter is left out, and said to be.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::classid::Classid;
+use crate::matching::Match;
+use crate::problem::{Log, Problem, Span};
+use crate::tc::findings::{lost, wrong};
+use crate::tc::options::{Words, count};
+use crate::tc::setup::Filter;
+use crate::tc::words::Word;
+
+/// Conditions of the match language, or why there are none for what was asked.
+type Conditions = Result<Vec<String>, String>;
+
+/// Reads what stands behind the kind, of a filter with this protocol and preference. `None` where it is left out or wrong, and notes or log say so.
+pub(super) fn read(
+    (protocol_word, preference): (Option<&Word>, Option<u64>),
+    kind: &Word,
+    words: &mut Words<'_>,
+    whole: &Span,
+    log: &mut Log,
+    notes: &mut Vec<Problem>,
+) -> Option<Filter> {
+    const KINDS: [&str; 10] = ["u32", "flower", "matchall", "fw", "basic", "route", "bpf", "cgroup", "flow", "tcindex"];
+    if !KINDS.contains(&kind.text.as_str()) {
+        let why = format!("there is no kind of filter \"{}\"; there are: {}", kind.text, KINDS.join(", "));
+        wrong(&kind.at, why, None, log);
+        return None;
+    }
+    let mut class = None;
+    let mut conditions: Conditions = protocol(protocol_word.map(|word| word.text.as_str()));
+    while let Some(word) = words.next() {
+        match word.text.as_str() {
+            "flowid" | "classid" => {
+                class = Some(words.read(word, Classid::parse, "write 1:2, hexadecimal", log)?);
+            }
+            "action" | "police" => {
+                let why = format!("what \"{}\" of this filter does has no counterpart", word.text);
+                lost(&word.at, why, log, notes);
+                let target =
+                    words.rest().windows(2).find(|pair| ["flowid", "classid"].contains(&pair[0].text.as_str()));
+                class = class.or_else(|| Classid::parse(&target?[1].text));
+            }
+            option => {
+                let more = match kind.text.as_str() {
+                    "u32" => u32_option(option, words),
+                    "flower" => flower_option(option, words),
+                    "matchall" if ["skip_hw", "skip_sw"].contains(&option) => Ok(Vec::new()),
+                    "matchall" => Err(format!("\"{option}\" of matchall")),
+                    "fw" => Err("a mark of the firewall, which no frame carries".to_owned()),
+                    other => Err(format!("\"{other}\"")),
+                };
+                conditions = join(conditions, more);
+            }
+        }
+    }
+    if kind.text == "fw" && conditions.is_ok() {
+        conditions = Err("a mark of the firewall, which no frame carries".to_owned());
+    }
+    let Some(class) = class else {
+        lost(whole, "a filter that names no class is left out".to_owned(), log, notes);
+        return None;
+    };
+    let text = match &conditions {
+        Err(what) => {
+            let why = format!("a filter to {class} is left out: the match language has nothing like {what}");
+            lost(whole, why, log, notes);
+            return None;
+        }
+        Ok(conditions) if conditions.is_empty() => "any".to_owned(),
+        Ok(conditions) => conditions.join(" "),
+    };
+    match Match::parse(&text) {
+        Ok(made) => Some(Filter { at: whole.clone(), preference: preference.unwrap_or(u64::MAX), class, made }),
+        Err(error) => {
+            lost(whole, format!("a filter to {class} is left out: it says \"{text}\", and {error}"), log, notes);
+            None
+        }
+    }
+}
+
+fn join(all: Conditions, more: Conditions) -> Conditions {
+    let (mut all, more) = (all?, more?);
+    for condition in more {
+        if !all.contains(&condition) {
+            all.push(condition);
+        }
+    }
+    Ok(all)
+}
+
+fn protocol(name: Option<&str>) -> Conditions {
+    let number = match name {
+        None | Some("all") => return Ok(Vec::new()),
+        Some("ip" | "ipv4") => return Ok(vec!["ip".to_owned()]),
+        Some("ipv6" | "ip6") => return Ok(vec!["ip6".to_owned()]),
+        Some("arp") => 0x0806,
+        Some("ppp_ses") => 0x8864,
+        Some("802.1q" | "802.1Q" | "802.1ad" | "802.1AD") => return Err("a VLAN tag of any number".to_owned()),
+        Some(other) => match count(other) {
+            Some(0x0800) => return Ok(vec!["ip".to_owned()]),
+            Some(0x86dd) => return Ok(vec!["ip6".to_owned()]),
+            Some(number) => number,
+            None => return Err(format!("the protocol \"{other}\"")),
+        },
+    };
+    Ok(vec![format!("ethertype {number:#06x}")])
+}
+
+/// The next word, or what is missing.
+fn word<'w>(words: &mut Words<'w>, what: &str) -> Result<&'w str, String> {
+    words.next().map(|word| word.text.as_str()).ok_or_else(|| format!("{what} without a value"))
+}
+
+fn number(words: &mut Words<'_>, what: &str) -> Result<u32, String> {
+    let text = word(words, what)?;
+    let value = count(text).or_else(|| u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 8));
+    value.and_then(|value| u32::try_from(value).ok()).ok_or_else(|| format!("{what} {text}"))
+}
+
+fn u32_option(option: &str, words: &mut Words<'_>) -> Conditions {
+    if option != "match" {
+        // What the kernel shows of a filter, and what changes nothing.
+        if ["ht", "link", "hashkey", "divisor", "offset", "sample", "mark", "indev", "at", "key"].contains(&option) {
+            words.next();
+        }
+        return Err(format!("\"{option}\" of u32"));
+    }
+    let space = word(words, "match")?;
+    match space {
+        "ip" | "ip6" => address_field(space, words),
+        "tcp" | "udp" => {
+            let field = word(words, space)?;
+            let side = match field {
+                "src" | "dst" => field,
+                other => return Err(format!("\"{space} {other}\" of u32")),
+            };
+            let (value, mask) = (number(words, field)?, number(words, field)?);
+            ports(side, value, mask)
+        }
+        "u32" | "u16" | "u8" => {
+            let (value, mask) = (number(words, space)?, number(words, space)?);
+            let mut at = 0;
+            let mut next_header = false;
+            if words.peek() == Some("at") {
+                words.next();
+                let text = word(words, "at")?;
+                let (base, offset) = match text.strip_prefix("nexthdr+") {
+                    Some(offset) => (true, offset),
+                    None => (false, text),
+                };
+                next_header = base;
+                at = count(offset).and_then(|at| u32::try_from(at).ok()).ok_or_else(|| format!("\"at {text}\""))?;
+            }
+            let bits = match space {
+                "u32" => 32,
+                "u16" => 16,
+                _ => 8,
+            };
+            if mask == 0 {
+                return Ok(Vec::new());
+            }
+            let shift = 32u32.checked_sub(bits + at % 4 * 8).ok_or_else(|| format!("\"at {at}\" of {space}"))?;
+            if bits < 32 && (value | mask) >> bits != 0 {
+                return Err(format!("{space} {value:#x} {mask:#x}"));
+            }
+            // As a word of IPv4 without options.
+            let word_at = at - at % 4 + if next_header { 20 } else { 0 };
+            raw_word(value << shift, mask << shift, word_at)
+        }
+        other => Err(format!("\"match {other}\" of u32")),
+    }
+}
+
+fn address_field(space: &str, words: &mut Words<'_>) -> Conditions {
+    let field = word(words, space)?;
+    let with_space = |condition: String| Ok(vec![space.to_owned(), condition]);
+    match field {
+        "src" | "dst" => {
+            let text = word(words, field)?;
+            with_space(format!("{field} {}", prefix(text, space == "ip6")?))
+        }
+        "protocol" => match (number(words, field)?, number(words, field)?) {
+            (_, 0) => Ok(Vec::new()),
+            (value, 0xff) if value < 256 => with_space(format!("proto {value}")),
+            (value, mask) => Err(format!("protocol {value} under the mask {mask:#x}")),
+        },
+        "sport" | "dport" => {
+            let (value, mask) = (number(words, field)?, number(words, field)?);
+            let mut conditions = ports(if field == "sport" { "src" } else { "dst" }, value, mask)?;
+            conditions.insert(0, space.to_owned());
+            Ok(conditions)
+        }
+        "tos" | "dsfield" | "precedence" | "priority" => {
+            let (value, mask) = (number(words, field)?, number(words, field)?);
+            let mut conditions = code_point(value, mask)?;
+            conditions.insert(0, space.to_owned());
+            Ok(conditions)
+        }
+        other => Err(format!("\"{space} {other}\" of u32")),
+    }
+}
+
+/// What the kernel makes of the fields of IPv4.
+fn raw_word(value: u32, mask: u32, at: u32) -> Conditions {
+    let one = |condition: String| Ok(vec!["ip".to_owned(), condition]);
+    let length = mask.leading_ones();
+    let is_prefix = length == mask.count_ones();
+    match (at, mask) {
+        (12 | 16, _) if is_prefix => {
+            let side = if at == 12 { "src" } else { "dst" };
+            one(format!("{side} net {}/{length}", Ipv4Addr::from(value & mask)))
+        }
+        (8, 0x00ff_0000) => one(format!("proto {}", value >> 16 & 0xff)),
+        (0, _) if mask & 0xff00_ffff == 0 => {
+            let mut conditions = code_point(value >> 16, mask >> 16)?;
+            conditions.insert(0, "ip".to_owned());
+            Ok(conditions)
+        }
+        (20, _) if mask & 0xffff == 0 => ports("src", value >> 16, mask >> 16),
+        (20, _) if mask >> 16 == 0 => ports("dst", value, mask),
+        _ => Err(format!("the word {value:#010x} under the mask {mask:#010x} at byte {at}")),
+    }
+}
+
+/// Host bits are cleared, as tc does.
+fn prefix(text: &str, v6: bool) -> Result<String, String> {
+    let wrong = || format!("the address {text}");
+    let (address, length) = text.split_once('/').unwrap_or((text, if v6 { "128" } else { "32" }));
+    let length: u32 = length.parse().map_err(|_| wrong())?;
+    if v6 {
+        let address: Ipv6Addr = address.parse().map_err(|_| wrong())?;
+        let mask = u128::MAX.checked_shl(128u32.checked_sub(length).ok_or_else(wrong)?).unwrap_or(0);
+        Ok(format!("net {}/{length}", Ipv6Addr::from(u128::from(address) & mask)))
+    } else {
+        let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
+        let mask = u32::MAX.checked_shl(32u32.checked_sub(length).ok_or_else(wrong)?).unwrap_or(0);
+        Ok(format!("net {}/{length}", Ipv4Addr::from(u32::from(address) & mask)))
+    }
+}
+
+fn ports(side: &str, value: u32, mask: u32) -> Conditions {
+    let free = !mask & 0xffff;
+    if mask == 0 {
+        return Ok(Vec::new());
+    }
+    // A mask that begins with ones is a range.
+    if mask > 0xffff || value > 0xffff || (free + 1).count_ones() != 1 {
+        return Err(format!("the port {value:#x} under the mask {mask:#x}"));
+    }
+    let first = value & mask;
+    let last = first | free;
+    Ok(vec![if first == last { format!("{side} port {first}") } else { format!("{side} port {first}-{last}") }])
+}
+
+fn code_point(value: u32, mask: u32) -> Conditions {
+    match mask {
+        0 => Ok(Vec::new()),
+        // The two bits of ECN are not in it.
+        0xfc if value <= 0xff => Ok(vec![format!("dscp {}", value >> 2)]),
+        _ => Err(format!("the type of service {value:#x} under the mask {mask:#x}, which is not 0xfc")),
+    }
+}
+
+fn flower_option(option: &str, words: &mut Words<'_>) -> Conditions {
+    let one = |condition: String| Ok(vec![condition]);
+    match option {
+        "skip_hw" | "skip_sw" => Ok(Vec::new()),
+        "ip_proto" => {
+            let text = word(words, option)?;
+            one(match text {
+                "tcp" | "udp" | "icmp" => text.to_owned(),
+                "icmpv6" => "icmp6".to_owned(),
+                other => format!("proto {}", count(other).ok_or_else(|| format!("ip_proto {other}"))?),
+            })
+        }
+        "src_ip" | "dst_ip" => {
+            let text = word(words, option)?;
+            one(format!("{} {}", &option[..3], prefix(text, text.contains(':'))?))
+        }
+        "src_port" | "dst_port" => {
+            let text = word(words, option)?;
+            one(format!("{} port {text}", &option[..3]))
+        }
+        "ip_tos" => {
+            let text = word(words, option)?;
+            let (value, mask) = text.split_once('/').unwrap_or((text, "0xff"));
+            let hex = |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+            match (hex(value), hex(mask)) {
+                (Some(value), Some(mask)) => code_point(value, mask),
+                _ => Err(format!("ip_tos {text}")),
+            }
+        }
+        "vlan_id" => one(format!("vlan {}", word(words, option)?)),
+        "cvlan_id" => one(format!("inner vlan {}", word(words, option)?)),
+        "vlan_ethtype" | "cvlan_ethtype" => protocol(Some(word(words, option)?)),
+        other => Err(format!("\"{other}\" of flower")),
+    }
+}

@@ -1,0 +1,445 @@
+//! Text of tc commands to the text of a link file.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use fairlink_core::Rate;
+
+use crate::classid::Classid;
+use crate::problem::{Log, Problem, Problems, Source, Span};
+use crate::tc::findings::{lost, wrong};
+use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
+use crate::tc::read;
+use crate::tc::setup::{Class, Device, Filter, LeafQueue, RootKind};
+use crate::tc::toml_text::{comment, line, quoted};
+use crate::units::{show_bps, show_size};
+
+/// What tc commands leave open.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// The rate of every link. Without it that of CBQ's `bandwidth`; under HTB, which names none, what the classes at the root may
+    /// send together.
+    pub rate: Option<Rate>,
+    /// The only device to import; without it all of them, the first as the file's own link.
+    pub device: Option<String>,
+}
+
+/// A link file made of tc commands.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// What errors call it.
+    pub name: String,
+    /// Its text, which [`LinkFile::parse`](crate::LinkFile::parse) takes.
+    pub text: String,
+    /// The devices in it: the first is the link, the others are its peers.
+    pub devices: Vec<String>,
+    /// What was lost or means something else now, in the order of the file.
+    pub notes: Vec<Problem>,
+}
+
+/// Whether a file is one of tc commands: by its name, which ends with `.tc`.
+pub(crate) fn is_tc_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "tc")
+}
+
+/// Reads tc commands. The text that is made is not checked for what only the reader of link files finds.
+///
+/// # Errors
+/// Everything that is wrong with it, at its place.
+pub(crate) fn read(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
+    let mut log = Log::new(source);
+    let mut notes = Vec::new();
+    let mut devices = read::setup(source.inner(), &mut log, &mut notes);
+    log = continued(log)?;
+    if let Some(wanted) = &options.device {
+        let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+        let why = format!("there is no device {wanted} here; there are: {}", names.join(", "));
+        devices.retain(|device| device.name == *wanted);
+        if devices.is_empty() {
+            wrong(&(0..0), why, Some("name one of them"), &mut log);
+        }
+    } else if devices.is_empty() {
+        let why = "this sets up no device".to_owned();
+        wrong(&(0..0), why, Some("write tc qdisc add dev eth0 root handle 1: htb, and classes below it"), &mut log);
+    }
+    let pools = pools(&mut devices, &mut log);
+    let mut writer = Writer { source, log, notes, pools, rate: options.rate };
+    let text = writer.file(&devices);
+    writer.log = continued(writer.log)?;
+    writer.notes.sort_by_key(|note| note.span().map(|span| span.start));
+    let name = format!("{} as imported", source.name());
+    let made =
+        Imported { name, text, devices: devices.into_iter().map(|device| device.name).collect(), notes: writer.notes };
+    Ok(made)
+}
+
+/// Goes on where there is no error yet.
+fn continued(log: Log) -> Result<Log, Problems> {
+    if log.has_errors() { Err(log.into_errors()) } else { Ok(log) }
+}
+
+/// A slot: bandwidth that classes of several devices borrow.
+#[derive(Debug)]
+struct Slot {
+    rate: u64,
+    burst: Option<u64>,
+}
+
+/// What owners of slots become: the pool, whose members are their children and the classes that name the slot.
+fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
+    let mut pools = BTreeMap::new();
+    for device in devices.iter_mut() {
+        let owners: Vec<(Classid, u64)> =
+            device.classes.iter().filter_map(|class| Some((class.id, class.set.slot?))).collect();
+        for (owner, slot) in owners {
+            let class = device.class(owner).expect("just listed");
+            let at = class.at.clone();
+            if class.parent.is_some() || device.is_leaf(owner) {
+                let why = format!("the class {owner} owns slot {slot} and is not at the root with classes below it");
+                wrong(&at, why, Some("give the slot to a class of the root that has children"), log);
+                continue;
+            }
+            let found = Slot { rate: class.set.rate.unwrap_or(0), burst: class.set.burst };
+            if pools.insert(slot, found).is_some() {
+                wrong(&at, format!("slot {slot} has an owner already"), Some("give it one owner"), log);
+            }
+            for child in device.classes.iter_mut().filter(|class| class.parent == Some(owner)) {
+                child.parent = None;
+                child.set.pslot = Some(slot);
+            }
+            device.classes.retain(|class| class.id != owner);
+        }
+    }
+    for class in devices.iter().flat_map(|device| &device.classes) {
+        let Some(slot) = class.set.pslot else { continue };
+        if !pools.contains_key(&slot) {
+            wrong(&class.at, format!("slot {slot} has no owner"), Some("write slot at a class of another device"), log);
+        } else if class.parent.is_some() {
+            wrong(
+                &class.at,
+                format!("the class {} is not at the root", class.id),
+                Some("write pslot at the root"),
+                log,
+            );
+        }
+    }
+    pools
+}
+
+struct Writer<'s> {
+    source: &'s Source,
+    log: Log,
+    notes: Vec<Problem>,
+    pools: BTreeMap<u64, Slot>,
+    rate: Option<Rate>,
+}
+
+impl Writer<'_> {
+    fn lost(&mut self, at: &Span, what: String) {
+        lost(at, what, &self.log, &mut self.notes);
+    }
+
+    fn file(&mut self, devices: &[Device]) -> String {
+        let mut text = comment(&format!("From {} by `fairlink tc import`.", self.source.name()));
+        for (index, device) in devices.iter().enumerate() {
+            self.device(device, index > 0, &mut text);
+        }
+        for (slot, pool) in &self.pools {
+            text += "\n[[pool]]\n";
+            line(&mut text, "name", &pool_name(*slot));
+            line(&mut text, "rate", &rate_key(pool.rate));
+            line(&mut text, "burst", &size_key(pool.burst.unwrap_or_else(|| default_burst(pool.rate))));
+        }
+        text
+    }
+
+    fn device(&mut self, device: &Device, is_peer: bool, text: &mut String) {
+        let Some(root) = &device.root else {
+            let at = device.filters.first().map_or(0..0, |filter| filter.at.clone());
+            let why = format!("{} has neither htb nor cbq at its root", device.name);
+            wrong(&at, why, Some("add it: tc qdisc add dev eth0 root handle 1: htb"), &mut self.log);
+            return;
+        };
+        if device.classes.is_empty() {
+            let why = format!("{} has no class", device.name);
+            wrong(
+                &root.at,
+                why,
+                Some("add one: tc class add dev eth0 parent 1: classid 1:1 htb rate 1mbit"),
+                &mut self.log,
+            );
+            return;
+        }
+        self.check_sums(device);
+        let bandwidth = match root.kind {
+            RootKind::Cbq { bandwidth, .. } => Some(bandwidth),
+            RootKind::Htb { .. } => None,
+        };
+        let (rate, why) = match (self.rate, bandwidth) {
+            (Some(rate), _) => (rate.bps(), "as asked for"),
+            (None, Some(bandwidth)) => (bandwidth, "cbq's bandwidth"),
+            (None, None) => {
+                (needed(device), "what the classes of the root may send together; htb names no rate of the link")
+            }
+        };
+        if bandwidth.is_none() && self.rate.is_none() {
+            let why = format!("htb does not say what {} carries; taken for it: {}", device.name, show_bps(rate));
+            self.lost(&root.at, format!("{why}, which the classes of the root may send together"));
+        }
+        if rate < needed(device) {
+            let why =
+                format!("the classes at the root of {} may send {} together", device.name, show_bps(needed(device)));
+            self.lost(&root.at, format!("{why}, more than the link's {}", show_bps(rate)));
+        }
+        text.push('\n');
+        if is_peer {
+            text.push_str("[[peer]]\n");
+            line(text, "name", &device.name);
+            text.push('\n');
+        }
+        let (link, class) = if is_peer { ("[peer.link]", "[[peer.class]]") } else { ("[link]", "[[class]]") };
+        writeln!(text, "{link:<26}# {}", device.name).expect("writing to a string does not fail");
+        writeln!(text, "{:<26}# {why}", format!("rate = {}", quoted(&rate_key(rate)))).expect("as above");
+        line(text, "scheduler", if bandwidth.is_some() { "cbq-top-level" } else { "htb" });
+        writeln!(text, "{:<26}# a frame with its Ethernet header", format!("mtu = \"{FRAME}B\"")).expect("as above");
+        self.overhead(device, text);
+        if let RootKind::Htb { default, .. } = root.kind {
+            self.default(device, default, text);
+        }
+        for (class_of, filters) in self.in_order(device) {
+            text.push('\n');
+            let line_number = self.source.inner()[..class_of.at.start].matches('\n').count() + 1;
+            writeln!(text, "{class:<26}# line {line_number}").expect("as above");
+            self.class(device, class_of, &filters, text);
+        }
+    }
+
+    /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together, so that a
+    /// filter may come to stand before another's.
+    fn in_order<'d>(&mut self, device: &'d Device) -> Vec<(&'d Class, Vec<&'d Filter>)> {
+        let mut useful: Vec<&Filter> = Vec::new();
+        for filter in &device.filters {
+            if device.class(filter.class).is_none() {
+                self.lost(&filter.at, format!("a filter to {}, which is no class, is left out", filter.class));
+            } else if !device.is_leaf(filter.class) {
+                self.lost(&filter.at, format!("a filter to {}, which has classes below it, is left out", filter.class));
+            } else if let Some(earlier) = useful.iter().find(|earlier| earlier.made.covers(&filter.made)) {
+                let why =
+                    format!("an earlier filter to {} takes all of this filter's frames; it is left out", earlier.class);
+                self.lost(&filter.at, why);
+            } else {
+                useful.push(filter);
+            }
+        }
+        let first = |class: &Class| useful.iter().position(|filter| filter.class == class.id).unwrap_or(0);
+        let mut classes: Vec<_> = device.classes.iter().collect();
+        // Stable: those without a filter stay first, in file order.
+        classes.sort_by_key(|class| {
+            let has = useful.iter().any(|filter| filter.class == class.id);
+            (has, first(class))
+        });
+        let in_order: Vec<(&Class, Vec<&Filter>)> = classes
+            .into_iter()
+            .map(|class| (class, useful.iter().copied().filter(|filter| filter.class == class.id).collect()))
+            .collect();
+        let written: Vec<&Filter> = in_order.iter().flat_map(|(_, filters)| filters.iter().copied()).collect();
+        let place = |wanted: &Filter| useful.iter().position(|filter| std::ptr::eq(*filter, wanted));
+        for (index, filter) in written.iter().enumerate() {
+            let overtaken =
+                written[..index].iter().find(|earlier| place(earlier) > place(filter) && earlier.class != filter.class);
+            if let Some(by) = overtaken {
+                let why = format!(
+                    "\"{}\" of {} comes before this filter now; a frame that both take goes to {} instead of {}",
+                    by.made, by.class, by.class, filter.class
+                );
+                self.lost(&filter.at, why);
+            }
+        }
+        in_order
+    }
+
+    fn overhead(&mut self, device: &Device, text: &mut String) {
+        let leaves = || device.classes.iter().filter(|class| device.is_leaf(class.id));
+        let Some(first) = leaves().next().map(|class| class.set.overhead) else { return };
+        match leaves().find(|class| class.set.overhead != first) {
+            Some(other) => {
+                let why =
+                    "classes have different overheads, and a link file has one for the link; none is taken".to_owned();
+                self.lost(&other.at, why);
+            }
+            None if first > 0 => line(text, "overhead", &format!("{first}B")),
+            None => {}
+        }
+    }
+
+    fn default(&mut self, device: &Device, default: Option<u16>, text: &mut String) {
+        let root = device.root.as_ref().expect("checked by the caller");
+        let named = default.and_then(|minor| Classid::new(root.major, minor));
+        match named {
+            Some(class) if device.class(class).is_some() && device.is_leaf(class) => {
+                line(text, "default", &class.to_string())
+            }
+            Some(class) => {
+                let why = format!(
+                    "the default class {class} is no leaf of {}: htb sends such frames at once, past all classes",
+                    device.name
+                );
+                self.lost(&root.at, format!("{why}; here there is no default"));
+            }
+            None if !device.filters.is_empty() => {
+                let why = "htb has no default class: it sends frames that no filter takes at once, past all classes"
+                    .to_owned();
+                self.lost(&root.at, format!("{why}; a gateway needs a default here"));
+            }
+            None => {}
+        }
+    }
+
+    fn class(&mut self, device: &Device, class: &Class, filters: &[&Filter], text: &mut String) {
+        let root = device.root.as_ref().expect("checked by the caller");
+        let set = &class.set;
+        let rate = set.rate.expect("checked when it was read");
+        line(text, "name", &class.id.to_string());
+        line(text, "classid", &class.id.to_string());
+        if let Some(parent) = class.parent {
+            line(text, "parent", &parent.to_string());
+        }
+        line(text, "guarantee", &rate_key(rate));
+        match root.kind {
+            RootKind::Htb { r2q, .. } => self.htb_class(device, class, rate, r2q, text),
+            RootKind::Cbq { avpkt, .. } => self.cbq_class(device, class, avpkt, text),
+        }
+        if let Some(slot) = set.pslot {
+            line(text, "pool", &pool_name(slot));
+        }
+        if let Some(queue) = device.queues.iter().find(|queue| queue.parent == class.id) {
+            self.queue(device, class, queue, text);
+        }
+        let matches: Vec<String> = filters.iter().map(|filter| quoted(&filter.made.to_string())).collect();
+        if !matches.is_empty() {
+            writeln!(text, "match = [{}]", matches.join(", ")).expect("writing to a string does not fail");
+        }
+    }
+
+    fn htb_class(&mut self, device: &Device, class: &Class, rate: u64, r2q: u64, text: &mut String) {
+        let set = &class.set;
+        let ceil = set.ceil.unwrap_or(rate);
+        let ceiling = if class.parent.is_none() && set.pslot.is_none() && ceil > rate {
+            let why = format!(
+                "a class of the root borrows from nobody: its ceil of {} is its rate of {}",
+                show_bps(ceil),
+                show_bps(rate)
+            );
+            self.lost(&class.at, why);
+            rate
+        } else {
+            ceil
+        };
+        line(text, "ceiling", &rate_key(ceiling));
+        line(text, "burst", &size_key(set.burst.unwrap_or_else(|| default_burst(rate))));
+        line(text, "ceiling_burst", &size_key(set.cburst.unwrap_or_else(|| default_burst(ceil))));
+        if !device.is_leaf(class.id) {
+            if set.priority.is_some() || set.quantum.is_some() {
+                self.lost(&class.at, "\"prio\" and \"quantum\" count at leaves alone".to_owned());
+            }
+            return;
+        }
+        let priority = set.priority.unwrap_or(0);
+        if priority > MAX_PRIORITY {
+            self.lost(&class.at, format!("htb takes prio {priority} for {MAX_PRIORITY}, its last"));
+        }
+        writeln!(text, "priority = {}", priority.min(MAX_PRIORITY)).expect("writing to a string does not fail");
+        let by_rate = (rate / 8 / r2q).clamp(MIN_QUANTUM, MAX_QUANTUM);
+        let quantum = set.quantum.unwrap_or(by_rate);
+        let why = if set.quantum.is_some() { "" } else { "# as the kernel chooses it: rate / r2q" };
+        writeln!(text, "{:<26}{why}", format!("quantum = {}", quoted(&size_key(quantum)))).expect("as above");
+    }
+
+    fn cbq_class(&mut self, device: &Device, class: &Class, avpkt: u64, text: &mut String) {
+        let set = &class.set;
+        let avpkt = set.avpkt.unwrap_or(avpkt);
+        if set.bounded {
+            text.push_str("bounded = true\n");
+        }
+        if set.isolated {
+            text.push_str("isolated = true\n");
+        }
+        if let Some(packets) = set.maxburst {
+            line(text, "burst", &size_key((packets * avpkt).max(1)));
+        }
+        if let Some(priority) = set.priority {
+            writeln!(text, "priority = {}", priority.min(255)).expect("writing to a string does not fail");
+        }
+        // Weights have no unit: the smallest is worth an average packet.
+        let smallest =
+            device.classes.iter().filter(|class| device.is_leaf(class.id)).filter_map(|class| class.set.weight).min();
+        if let (Some(weight), Some(smallest), true) = (set.weight, smallest, device.is_leaf(class.id)) {
+            let quantum = u128::from(avpkt) * u128::from(weight) / u128::from(smallest.max(1));
+            let quantum = u64::try_from(quantum).unwrap_or(u64::MAX).clamp(1, u64::from(u32::MAX));
+            let quantum = format!("quantum = {}", quoted(&size_key(quantum)));
+            writeln!(text, "{quantum:<26}# by its weight").expect("writing to a string does not fail");
+        }
+    }
+
+    fn queue(&mut self, device: &Device, class: &Class, queue: &LeafQueue, text: &mut String) {
+        if !device.is_leaf(class.id) {
+            self.lost(&queue.at, format!("{} has classes below it, and its queue is left out", class.id));
+            return;
+        }
+        if let Some(buffer) = &queue.buffer {
+            line(text, "buffer", buffer);
+        }
+        if queue.queue != "fifo" {
+            line(text, "queue", queue.queue);
+        }
+        if queue.ecn {
+            text.push_str("ecn = true\n");
+        }
+    }
+
+    /// Whether rates fit below each other, which tc does not ask.
+    fn check_sums(&mut self, device: &Device) {
+        for parent in &device.classes {
+            let children = device.classes.iter().filter(|class| class.parent == Some(parent.id));
+            let sum: u128 = children.filter_map(|class| class.set.rate).map(u128::from).sum();
+            let rate = parent.set.rate.unwrap_or(0);
+            if sum > u128::from(rate) {
+                let sum = show_bps(u64::try_from(sum).unwrap_or(u64::MAX));
+                let why = format!(
+                    "the classes below {} have rates of {sum} together, more than its {}; a guarantee can be kept only up to that",
+                    parent.id,
+                    show_bps(rate)
+                );
+                wrong(&parent.at, why, Some("raise its rate, or lower theirs"), &mut self.log);
+            }
+        }
+    }
+}
+
+/// What the classes of the root may send together, in bit/s.
+fn needed(device: &Device) -> u64 {
+    let roots = || device.classes.iter().filter(|class| class.parent.is_none());
+    let sum = roots().filter_map(|class| class.set.rate).fold(0, u64::saturating_add);
+    let borrowed = roots().filter(|class| class.set.pslot.is_some()).filter_map(|class| class.set.ceil).max();
+    sum.max(borrowed.unwrap_or(0))
+}
+
+/// The burst that tc takes where none is written, in bytes: 1600, and what the rate brings in a tick of the kernel's clock, 1 ns.
+fn default_burst(bps: u64) -> u64 {
+    1600 + bps / 8 / 1_000_000_000
+}
+
+/// A rate as a value of a link file.
+fn rate_key(bps: u64) -> String {
+    show_bps(bps).replace(' ', "").replace("/s", "")
+}
+
+/// A size as a value of a link file.
+fn size_key(bytes: u64) -> String {
+    if bytes.is_multiple_of(1000) { show_size(bytes).replace(' ', "") } else { format!("{bytes}B") }
+}
+
+fn pool_name(slot: u64) -> String {
+    format!("slot {slot}")
+}

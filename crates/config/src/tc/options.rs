@@ -1,0 +1,305 @@
+//! The options of each kind of queueing discipline and class.
+
+use crate::problem::{Log, Problem, Span};
+use crate::tc::findings::{lost, wrong};
+use crate::tc::kernel::{FRAME, R2Q};
+use crate::tc::setup::{RootKind, Settings};
+use crate::tc::units;
+use crate::tc::words::Word;
+
+/// Words of one command, from left to right.
+pub(super) struct Words<'w> {
+    words: &'w [Word],
+    next: usize,
+}
+
+impl<'w> Words<'w> {
+    pub(super) fn new(words: &'w [Word]) -> Self {
+        Self { words, next: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> Option<&'w Word> {
+        self.next += 1;
+        self.words.get(self.next - 1)
+    }
+
+    pub(super) fn peek(&self) -> Option<&'w str> {
+        self.words.get(self.next).map(|word| word.text.as_str())
+    }
+
+    pub(super) fn back(&mut self) {
+        self.next -= 1;
+    }
+
+    pub(super) fn rest(&mut self) -> &'w [Word] {
+        let rest = &self.words[self.next.min(self.words.len())..];
+        self.next = self.words.len();
+        rest
+    }
+
+    /// All of the command.
+    pub(super) fn span(&self) -> Span {
+        match (self.words.first(), self.words.last()) {
+            (Some(first), Some(last)) => first.at.start..last.at.end.max(first.at.end),
+            _ => 0..0,
+        }
+    }
+
+    /// The word behind `of`.
+    pub(super) fn value(&mut self, of: &Word, log: &mut Log) -> Option<&'w Word> {
+        let value = self.next();
+        if value.is_none() {
+            wrong(&of.at, format!("\"{}\" has no value", of.text), Some("write one behind it"), log);
+        }
+        value
+    }
+
+    /// The word behind `of`, read by `read`; `example` shows what it takes.
+    pub(super) fn read<T>(
+        &mut self,
+        of: &Word,
+        read: impl Fn(&str) -> Option<T>,
+        example: &'static str,
+        log: &mut Log,
+    ) -> Option<T> {
+        let value = self.value(of, log)?;
+        let found = read(&value.text);
+        if found.is_none() {
+            wrong(&value.at, format!("\"{}\" takes no \"{}\"", of.text, value.text), Some(example), log);
+        }
+        found
+    }
+}
+
+const RATE: &str =
+    "write a rate as tc does, such as 100kbit, 12500bps or 800000; a share in % needs the device, which is not asked";
+const SIZE: &str = "write a size as tc does, such as 2k, 1600b or 1514";
+const COUNT: &str = "write a whole number";
+
+pub(super) fn count(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// A rate that a class can have: tc refuses zero.
+fn some_rate(text: &str) -> Option<u64> {
+    units::rate(text).filter(|&bps| bps > 0)
+}
+
+fn some_size(text: &str) -> Option<u64> {
+    units::size(text).filter(|&bytes| bytes > 0)
+}
+
+/// What follows a word that is not known is not looked at.
+fn unknown(word: &Word, of: &str, known: &str, words: &mut Words<'_>, log: &mut Log) {
+    words.rest();
+    wrong(&word.at, format!("{of} has no option \"{}\"; it has: {known}", word.text), None, log);
+}
+
+/// The options of a queueing discipline at the root.
+pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Option<RootKind> {
+    match kind.text.as_str() {
+        "htb" => {
+            let (mut default, mut r2q) = (None, R2Q);
+            while let Some(word) = words.next() {
+                match word.text.as_str() {
+                    "default" => {
+                        let minor = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+                        let found =
+                            words.read(word, minor, "write the number behind the class's colon, hexadecimal", log);
+                        default = found.filter(|&minor| minor != 0);
+                    }
+                    "r2q" => r2q = words.read(word, count, COUNT, log).filter(|&r2q| r2q > 0).unwrap_or(R2Q),
+                    "direct_qlen" | "debug" => {
+                        words.value(word, log);
+                        lost(&word.at, format!("\"{}\" of htb has no counterpart", word.text), log, notes);
+                    }
+                    // Of 2001; the kernel finds it itself since.
+                    "depth" => {
+                        words.value(word, log);
+                    }
+                    "offload" => lost(&word.at, "\"offload\" of htb has no counterpart".to_owned(), log, notes),
+                    _ => unknown(
+                        word,
+                        "the queueing discipline htb",
+                        "default, r2q, direct_qlen, depth, debug, offload",
+                        words,
+                        log,
+                    ),
+                }
+            }
+            Some(RootKind::Htb { default, r2q })
+        }
+        "cbq" => {
+            let (mut bandwidth, mut avpkt) = (None, None);
+            while let Some(word) = words.next() {
+                match word.text.as_str() {
+                    "bandwidth" => bandwidth = words.read(word, some_rate, RATE, log),
+                    "avpkt" => avpkt = words.read(word, some_size, SIZE, log),
+                    "cell" | "mpu" | "ewma" | "allot" => {
+                        words.value(word, log);
+                        lost(&word.at, format!("\"{}\" of cbq has no counterpart", word.text), log, notes);
+                    }
+                    _ => unknown(
+                        word,
+                        "the queueing discipline cbq",
+                        "bandwidth, avpkt, cell, mpu, ewma, allot",
+                        words,
+                        log,
+                    ),
+                }
+            }
+            if bandwidth.is_none() && !log.has_errors() {
+                wrong(
+                    &kind.at,
+                    "cbq has no \"bandwidth\"".to_owned(),
+                    Some("write cbq bandwidth 10mbit avpkt 1000"),
+                    log,
+                );
+            }
+            Some(RootKind::Cbq { bandwidth: bandwidth?, avpkt: avpkt.unwrap_or(u64::from(FRAME)) })
+        }
+        other => {
+            let why = format!("a link file has nothing like \"{other}\" at the root of a device");
+            wrong(&kind.at, why, Some("only htb and cbq can be imported"), log);
+            None
+        }
+    }
+}
+
+/// The options of a class.
+pub(super) fn class(kind: RootKind, words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Settings {
+    match kind {
+        RootKind::Htb { .. } => htb_class(words, log, notes),
+        RootKind::Cbq { .. } => cbq_class(words, log, notes),
+    }
+}
+
+fn htb_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Settings {
+    const KNOWN: &str = "rate, ceil, burst, cburst, prio, quantum, mtu, mpu, overhead, linklayer, slot, pslot";
+    let mut set = Settings::default();
+    while let Some(word) = words.next() {
+        match word.text.as_str() {
+            "rate" => set.rate = words.read(word, some_rate, RATE, log),
+            "ceil" => set.ceil = words.read(word, some_rate, RATE, log),
+            "burst" | "buffer" | "maxburst" => set.burst = words.read(word, some_size, SIZE, log),
+            "cburst" | "cbuffer" | "cmaxburst" => set.cburst = words.read(word, some_size, SIZE, log),
+            "prio" => set.priority = words.read(word, count, COUNT, log),
+            "quantum" => set.quantum = words.read(word, some_size, SIZE, log),
+            "overhead" => set.overhead = words.read(word, count, COUNT, log).unwrap_or(0),
+            "slot" => set.slot = words.read(word, count, COUNT, log),
+            "pslot" => set.pslot = words.read(word, count, COUNT, log),
+            "mtu" | "mpu" | "linklayer" => {
+                words.value(word, log);
+                let why = format!(
+                    "\"{}\" of a class has no counterpart; overhead in [link] can be ethernet or atm",
+                    word.text
+                );
+                lost(&word.at, why, log, notes);
+            }
+            _ => unknown(word, "a class of htb", KNOWN, words, log),
+        }
+    }
+    set
+}
+
+fn cbq_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Settings {
+    const KNOWN: &str = "bandwidth, rate, weight, prio, avpkt, maxburst, bounded, isolated, allot, cell, minburst, minidle, ewma, mpu, \
+                         split, defmap, estimator";
+    let mut set = Settings::default();
+    while let Some(word) = words.next() {
+        match word.text.as_str() {
+            "rate" => set.rate = words.read(word, some_rate, RATE, log),
+            "weight" => set.weight = words.read(word, some_rate, "write a number, or a rate such as 1mbit", log),
+            "prio" => set.priority = words.read(word, count, COUNT, log),
+            "avpkt" => set.avpkt = words.read(word, some_size, SIZE, log),
+            "maxburst" => set.maxburst = words.read(word, count, COUNT, log),
+            "bounded" => set.bounded = true,
+            "isolated" => set.isolated = true,
+            // That of the link, said once more.
+            "bandwidth" => {
+                words.read(word, some_rate, RATE, log);
+            }
+            "allot" | "cell" | "minburst" | "minidle" | "ewma" | "mpu" | "split" | "defmap" => {
+                words.value(word, log);
+                lost(&word.at, format!("\"{}\" of cbq has no counterpart", word.text), log, notes);
+            }
+            "estimator" | "est" => {
+                words.value(word, log);
+                words.value(word, log);
+                lost(&word.at, "\"estimator\" of cbq has no counterpart".to_owned(), log, notes);
+            }
+            _ => unknown(word, "a class of cbq", KNOWN, words, log),
+        }
+    }
+    set
+}
+
+/// What a link file has of a queue below a class: its word for it, the length, and whether it marks.
+pub(super) type Queue = (&'static str, Option<String>, bool);
+
+/// The options of a queue below a class; `None` where it is nothing that a class can have, and the log says so.
+pub(super) fn queue(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Option<Queue> {
+    match kind.text.as_str() {
+        kind @ ("pfifo" | "bfifo") => {
+            let mut buffer = None;
+            while let Some(word) = words.next() {
+                match word.text.as_str() {
+                    "limit" if kind == "pfifo" => {
+                        buffer = words.read(word, count, COUNT, log).map(|limit| format!("{}p", limit.max(1)));
+                    }
+                    "limit" => buffer = words.read(word, some_size, SIZE, log).map(|limit| format!("{limit}B")),
+                    _ => unknown(word, kind, "limit", words, log),
+                }
+            }
+            Some(("fifo", buffer, false))
+        }
+        name @ ("codel" | "fq_codel") => {
+            let fair = name == "fq_codel";
+            let word_of = if fair { "fq_codel" } else { "codel" };
+            // Defaults of tc-fq_codel(8) and tc-codel(8).
+            let (mut limit, mut ecn) = (if fair { 10_240 } else { 1_000 }, fair);
+            while let Some(word) = words.next() {
+                match word.text.as_str() {
+                    "limit" => limit = words.read(word, count, COUNT, log).unwrap_or(limit),
+                    "ecn" => ecn = true,
+                    "noecn" => ecn = false,
+                    "target" | "interval" => {
+                        let ours = if word.text == "target" { 5_000_000 } else { 100_000_000 };
+                        let time = words.read(word, units::time, "write a time such as 5ms", log);
+                        if time.is_some_and(|time| time != ours) {
+                            lost(&word.at, format!("\"{}\" is {} ms here", word.text, ours / 1_000_000), log, notes);
+                        }
+                    }
+                    "flows" | "quantum" | "memory_limit" | "ce_threshold" | "drop_batch" => {
+                        words.value(word, log);
+                        lost(&word.at, format!("\"{}\" of {word_of} has no counterpart", word.text), log, notes);
+                    }
+                    _ => unknown(
+                        word,
+                        word_of,
+                        "limit, target, interval, ecn, noecn, flows, quantum, memory_limit",
+                        words,
+                        log,
+                    ),
+                }
+            }
+            Some((word_of, Some(format!("{}p", limit.max(1))), ecn))
+        }
+        "sfq" | "red" | "gred" | "sfb" | "tbf" | "netem" | "cake" | "fq" | "fq_pie" | "pie" | "choke" | "hhf"
+        | "pfifo_fast" | "noqueue" => {
+            words.rest();
+            let why = format!("the queue {} becomes a fifo of 1000 packets", kind.text);
+            lost(&kind.at, why, log, notes);
+            None
+        }
+        other => {
+            let why = format!("\"{other}\" below a class is nothing that a link file has");
+            let help = "there are: pfifo, bfifo, codel, fq_codel; queues such as sfq become a fifo; classes are of one queueing discipline";
+            wrong(&kind.at, why, Some(help), log);
+            None
+        }
+    }
+}
