@@ -7,7 +7,7 @@ use fairlink_traffic::Interval;
 
 use crate::links::{self, Lenders, LinkPool, Links};
 use crate::observe::Observer;
-use crate::port::LinkPort;
+use crate::port::{Heard, LinkPort};
 use crate::report::{Report, Run};
 use crate::routes::{self, Coming, Routes};
 use crate::running::{Rules, RunningLink};
@@ -225,6 +225,10 @@ fn run(links: &mut [RunningLink<'_>], duration: Nanos) -> Result<(), (usize, Sim
         let going: Vec<Coming> = links[number].port_mut().going().collect();
         for coming in going {
             links[coming.link].port_mut().expect(coming);
+        }
+        let heard: Vec<Heard> = links[number].port_mut().heard().collect();
+        for heard in heard {
+            links[heard.link].port_mut().hear(heard);
         }
         turns += 1;
         if now >= progress_at || turns.is_multiple_of(PROGRESS_TURNS) {

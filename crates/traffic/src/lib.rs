@@ -18,6 +18,7 @@
 
 mod burstiness;
 mod capture;
+mod closed;
 mod curve;
 mod error;
 mod fine;
@@ -34,6 +35,7 @@ mod spec;
 
 pub use burstiness::{Burstiness, BurstinessCurve};
 pub use capture::{Accept, CaptureError, MAX_TRACE_PACKETS, Recorded, read_trace};
+pub use closed::{ClosedReport, CongestionControl, Flow, RequestResponse, Tcp, Transactions};
 pub use curve::{ArrivalCurve, ArrivalLimit, CurveError, MAX_LIMITS};
 pub use error::SourceError;
 pub use interval::Interval;
