@@ -57,7 +57,7 @@ enum Next {
 
 #[derive(Clone, Debug)]
 enum Sender {
-    Open(Source),
+    Open(Box<Source>),
     Closed(Box<Closed>),
 }
 
@@ -111,7 +111,7 @@ impl TrafficMix {
                 next_packet(&mut source)
             };
             mix.next.extend(first.map(|(at, next)| Reverse((at, index as u32, next))));
-            mix.sources.push((spec.class, Sender::Open(source)));
+            mix.sources.push((spec.class, Sender::Open(Box::new(source))));
         }
         Ok(mix)
     }
