@@ -225,13 +225,21 @@ impl<'a> LinkPort<'a> {
 
     /// When a source does something next.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let coming = self.coming.peek().map(|Reverse(coming)| coming.at);
-        [self.mix.peek(), coming].into_iter().flatten().min()
+        let own = self.mix.peek();
+        match self.coming.peek() {
+            None => own,
+            Some(Reverse(coming)) => Some(own.map_or(coming.at, |own| own.min(coming.at))),
+        }
     }
 
     /// Takes what goes on to other links since the last call.
     pub(crate) fn going(&mut self) -> std::vec::Drain<'_, Coming> {
         self.going.drain(..)
+    }
+
+    /// Whether something goes on to another link, or a source is to hear of something.
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.going.is_empty() || !self.heard.is_empty()
     }
 
     /// Takes what sources are to hear since the last call.
