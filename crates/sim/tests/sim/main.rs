@@ -4,6 +4,7 @@ mod batch;
 mod changes;
 mod closed;
 mod common;
+mod crossings;
 mod delays;
 mod link;
 mod pools;
