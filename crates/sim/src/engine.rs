@@ -59,7 +59,7 @@ pub fn compare(
 }
 
 /// As [`compare`], for several links that share pools. All links run under the same scheduler. The observer is told of the packets of
-/// the first link, and of the progress of all.
+/// the first link, those that it brings for [`further`](Observer::further) links of theirs, and it alone of the progress of all.
 ///
 /// # Errors
 /// The first [`SimError`]; of a further link as [`SimError::Further`].
@@ -141,8 +141,9 @@ impl Comparison<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Run, SimError> {
         let members = self.links.members(scenarios)?;
-        let mut silent = vec![(); scenarios.len()];
-        let others = silent.iter_mut().map(|silent| silent as &mut dyn Observer);
+        let mut further = observer.further();
+        further.resize_with(scenarios.len() - 1, || Box::new(()));
+        let others = further.iter_mut().map(|further| &mut **further);
         let observers = std::iter::once(observer).chain(others);
         let mut running = Vec::with_capacity(scenarios.len());
         for (link, ((scenario, members), observer)) in scenarios.iter().zip(members).zip(observers).enumerate() {

@@ -32,11 +32,11 @@ mod series;
 pub mod statistics;
 mod summary;
 
-pub use batch::{Job, NoWarmup, Watch, pilot_window, run_jobs, warmup};
+pub use batch::{Job, NoWarmup, Observers, Watch, pilot_window, run_jobs, warmup};
 pub use change::Change;
 pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
-pub use observe::Observer;
+pub use observe::{Fate, Observer, PacketSeen};
 pub use report::{
     ChangeRun, ClassRate, ClassRun, Delay, Distribution, HopRun, InnerRun, LeafWindow, LinkRun, Phase, Report,
     RouteRun, Run, Setting, Window, Windows,

@@ -9,7 +9,7 @@ use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::change::Stage;
 use crate::measure::{Delays, Spans};
-use crate::observe::Observer;
+use crate::observe::{Fate, Observer, PacketSeen};
 use crate::routes::{Coming, Journey, Routes, Visits};
 use crate::scenario::{Options, Scenario, SimError};
 use crate::series::Series;
@@ -24,10 +24,21 @@ struct Flight {
     arrived: Nanos,
     class: ClassId,
     len: u32,
+    /// Its length as its source sent it.
+    frame: u32,
+    /// Its place in the order of arrival.
+    number: u64,
     source: u32,
     /// Its place among the journeys; none where its way ends here.
     journey: u32,
     under_way: bool,
+}
+
+impl Flight {
+    fn seen(&self) -> PacketSeen {
+        let Self { number, class, arrived, frame, len, .. } = *self;
+        PacketSeen { number, class, arrived, frame, len }
+    }
 }
 
 /// The journey of a packet that has none.
@@ -82,6 +93,8 @@ pub(crate) struct LinkPort<'a> {
     busy: Nanos,
     /// Packets taken in or sent.
     moved: u64,
+    /// Packets taken in.
+    taken: u64,
     error: Option<SimError>,
 }
 
@@ -142,6 +155,7 @@ impl<'a> LinkPort<'a> {
             free_at: Nanos::ZERO,
             busy: Nanos::ZERO,
             moved: 0,
+            taken: 0,
             error: None,
         };
         port.enter(&stages[0]);
@@ -337,13 +351,17 @@ impl<'a> LinkPort<'a> {
     }
 
     fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, journey: u32, batch: &mut Vec<Packet>) {
-        let len = self.overhead.accounted(len);
+        let frame = len;
+        let len = self.overhead.accounted(frame);
         self.observer.arrived(now, class, len);
         self.moved += 1;
         if let Some(windows) = &mut self.windows {
             windows.arrived(now, self.place[class.index()]);
         }
-        let flight = Flight { arrived: now, class, len, source, journey, under_way: true };
+        let number = self.taken;
+        self.taken += 1;
+        let flight = Flight { arrived: now, class, len, frame, number, source, journey, under_way: true };
+        self.observer.came(&flight.seen());
         let handle = match self.free.pop() {
             Some(handle) => {
                 self.flights[handle] = flight;
@@ -409,6 +427,7 @@ impl DropSink for LinkPort<'_> {
             }
         }
         self.observer.dropped(now, flight.class, flight.len, reason);
+        self.observer.went(&flight.seen(), Fate::Dropped { at: now, reason });
         if let Some(windows) = &mut self.windows {
             windows.dropped(now, self.place[flight.class.index()]);
         }
@@ -454,6 +473,7 @@ impl Port for LinkPort<'_> {
         let start = now.max(self.free_at);
         let done = done.max(start);
         self.free_at = done;
+        self.observer.went(&flight.seen(), Fate::Sent { start, done });
         let place = self.place[flight.class.index()];
         let (warm, end) = (self.scenario.warmup, self.scenario.duration);
         if done > warm {

@@ -11,6 +11,7 @@ mod packets;
 mod rows;
 mod sim;
 mod tc;
+mod trace;
 mod traffic;
 
 use std::fs;

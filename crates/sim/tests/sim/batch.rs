@@ -31,7 +31,7 @@ fn all(links: &Links, names: &[&str], repetitions: u64, threads: usize, options:
         for repetition in 0..repetitions {
             let scheduler = find(name).unwrap();
             let leniency = Leniency::Ignore;
-            jobs.push(Job { links, scheduler, leniency, repetition, warmup: None, sweep: &none });
+            jobs.push(Job { links, scheduler, leniency, repetition, warmup: None, sweep: &none, observers: None });
         }
     }
     run_jobs(&jobs, options, threads, &|_, _| ControlFlow::Continue(())).unwrap()
@@ -57,8 +57,15 @@ fn the_first_job_that_fails_is_named_whatever_the_number_of_threads() {
     bad.first.warmup = bad.first.duration;
     let none = BTreeMap::new();
     let fifo = find("fifo").unwrap();
-    let job =
-        |links| Job { links, scheduler: fifo, leniency: Leniency::Refuse, repetition: 0, warmup: None, sweep: &none };
+    let job = |links| Job {
+        links,
+        scheduler: fifo,
+        leniency: Leniency::Refuse,
+        repetition: 0,
+        warmup: None,
+        sweep: &none,
+        observers: None,
+    };
     let jobs = [job(&good), job(&good), job(&bad), job(&good), job(&bad)];
     for threads in [1, 2, 5] {
         let watch = |_: usize, _: Nanos| ControlFlow::Continue(());
@@ -79,6 +86,7 @@ fn a_watcher_ends_all_jobs() {
         repetition,
         warmup: None,
         sweep: &none,
+        observers: None,
     };
     let jobs: Vec<_> = (0..50).map(job).collect();
     let calls = AtomicUsize::new(0);
