@@ -22,6 +22,7 @@ mod change;
 mod engine;
 mod links;
 mod measure;
+mod metrics;
 mod observe;
 mod port;
 mod report;
@@ -38,7 +39,7 @@ pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use observe::{Fate, Observer, PacketSeen};
 pub use report::{
-    ChangeRun, ClassRate, ClassRun, Delay, Distribution, HopRun, InnerRun, LeafWindow, LinkRun, Phase, Report,
+    ChangeRun, ClassMetrics, ClassRate, ClassRun, Delay, Distribution, HopRun, InnerRun, LeafWindow, LinkRun, Measured, Phase, Report,
     RouteRun, Run, Setting, Window, Windows,
 };
 pub use routes::{Hop, MAX_HOPS, Route};

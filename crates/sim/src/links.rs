@@ -169,6 +169,7 @@ impl Run {
             phase.inner_classes.extend(other.inner_classes);
         }
         self.changes.extend(other.changes);
+        self.metrics.extend(other.metrics);
         self.notes.extend(other.notes);
         self.memory_bound_bytes += other.memory_bound_bytes;
         if let (Some(windows), Some(other)) = (&mut self.windows, other.windows) {

@@ -9,6 +9,7 @@ use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::change::Stage;
 use crate::measure::{Delays, Spans};
+use crate::metrics::Metrics;
 use crate::observe::{Fate, Observer, PacketSeen};
 use crate::routes::{Coming, Journey, Routes, Visits};
 use crate::scenario::{Options, Scenario, SimError};
@@ -89,6 +90,7 @@ pub(crate) struct LinkPort<'a> {
     delays: Vec<Delays>,
     spans: Spans,
     windows: Option<Series>,
+    metrics: Option<Box<Metrics<'a>>>,
     free_at: Nanos,
     busy: Nanos,
     /// Packets taken in or sent.
@@ -152,6 +154,7 @@ impl<'a> LinkPort<'a> {
             delays: (0..count).map(|_| Delays::new(count)).collect(),
             spans: Spans::new(cuts(scenario, phases, options), count),
             windows,
+            metrics: None,
             free_at: Nanos::ZERO,
             busy: Nanos::ZERO,
             moved: 0,
@@ -160,6 +163,16 @@ impl<'a> LinkPort<'a> {
         };
         port.enter(&stages[0]);
         Ok(port)
+    }
+
+    /// Measures what a scheduler promises, from the start on.
+    pub(crate) fn measure(&mut self, metrics: Metrics<'a>) {
+        self.metrics = Some(Box::new(metrics));
+    }
+
+    /// What is measured of what the scheduler promises.
+    pub(crate) fn metrics(&self) -> Option<&Metrics<'a>> {
+        self.metrics.as_deref()
     }
 
     /// By class of the scenario, packets that shapers and policers of its sources have lost.
@@ -355,6 +368,9 @@ impl<'a> LinkPort<'a> {
         let len = self.overhead.accounted(frame);
         self.observer.arrived(now, class, len);
         self.moved += 1;
+        if let Some(metrics) = &mut self.metrics {
+            metrics.arrived(now, class, len);
+        }
         if let Some(windows) = &mut self.windows {
             windows.arrived(now, self.place[class.index()]);
         }
@@ -428,6 +444,9 @@ impl DropSink for LinkPort<'_> {
         }
         self.observer.dropped(now, flight.class, flight.len, reason);
         self.observer.went(&flight.seen(), Fate::Dropped { at: now, reason });
+        if let Some(metrics) = &mut self.metrics {
+            metrics.dropped(now, flight.class, flight.len);
+        }
         if let Some(windows) = &mut self.windows {
             windows.dropped(now, self.place[flight.class.index()]);
         }
@@ -474,6 +493,9 @@ impl Port for LinkPort<'_> {
         let done = done.max(start);
         self.free_at = done;
         self.observer.went(&flight.seen(), Fate::Sent { start, done });
+        if let Some(metrics) = &mut self.metrics {
+            metrics.sent(flight.arrived, start, done, flight.class, flight.len);
+        }
         let place = self.place[flight.class.index()];
         let (warm, end) = (self.scenario.warmup, self.scenario.duration);
         if done > warm {

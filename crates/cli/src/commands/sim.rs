@@ -64,6 +64,9 @@ pub(crate) struct Args {
     /// Record rates, delays, queues and drops in windows of this length, for --out and --json.
     #[arg(long, value_name = "TIME", value_parser = window_of)]
     window: Option<Nanos>,
+    /// Measure what the scheduler promises, and print the worst of each class beside its bound. It makes runs slower.
+    #[arg(long)]
+    metrics: bool,
     /// Write figures (SVG) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -275,7 +278,7 @@ impl<'a> Plan<'a> {
             points,
             leniency,
             repetitions,
-            options: Options { window, settle: SETTLE },
+            options: Options { window, settle: SETTLE, metrics: args.metrics },
             warmup: args.warmup,
             threads: args.jobs.map_or(processors, NonZeroUsize::get),
         })
@@ -339,7 +342,7 @@ impl<'a> Plan<'a> {
     fn found_warmup(&self, point: &Point, progress: &Progress) -> Result<Nanos, Failure> {
         let place = self.points.iter().position(|other| std::ptr::eq(other, point)).unwrap_or(0);
         let window = checked_window(pilot_window(point.file.duration), &self.points[place..=place], 1)?;
-        let options = Options { window: Some(window), settle: SETTLE };
+        let options = Options { window: Some(window), settle: SETTLE, metrics: false };
         let mut longest = 0.0f64;
         for index in 0..point.schedulers.len() {
             let jobs: Vec<_> = self.jobs(place, index, Some(Nanos::ZERO)).collect();
@@ -454,6 +457,7 @@ fn only(
     for run in runs {
         run.classes.retain(|class| class.name == name);
         run.inner_classes.retain(|class| class.name == name);
+        run.metrics.retain(|class| class.name == name);
         run.phases.iter_mut().for_each(|phase| phase.classes.retain(|class| class.name == name));
     }
     for summary in summaries {

@@ -40,7 +40,7 @@ fn all(links: &Links, names: &[&str], repetitions: u64, threads: usize, options:
 #[test]
 fn runs_are_the_same_for_any_number_of_threads_and_those_of_a_comparison() {
     let (links, names) = (links(poisson()), ["fifo", "drr", "hls"]);
-    let options = Options { window: Some(Nanos::from_millis(100)), settle: Nanos::ZERO };
+    let options = Options { window: Some(Nanos::from_millis(100)), settle: Nanos::ZERO, metrics: false };
     let one = all(&links, &names, 4, 1, &options);
     for threads in [2, 3, 7, 100] {
         assert_eq!(all(&links, &names, 4, threads, &options), one, "{threads}");
@@ -169,7 +169,7 @@ fn the_warmup_is_the_time_in_which_a_queue_fills() {
     let sources = vec![source(1, Model::Saturating(rate(13_000_000)), 1250, &[])];
     let mut first = scenario(flat(10, &[1]), sources, Nanos::from_secs(40));
     let window = Some(fairlink_sim::pilot_window(first.duration));
-    let options = Options { window, settle: Nanos::ZERO };
+    let options = Options { window, settle: Nanos::ZERO, metrics: false };
     let pilots = all(&links(first.clone()), &["fifo"], 3, 1, &options);
     let limit = first.tree.config(first.tree.leaves()[0]).limits.packets;
     let fills = f64::from(limit) * 1250.0 * 8.0 / 3e6;
