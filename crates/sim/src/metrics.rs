@@ -153,16 +153,18 @@ impl<'a> Metrics<'a> {
             let index = class.index();
             let leaf = self.tree.is_leaf(class);
             let has_delay = self.delays[index].is_some();
-            let of_leaf = |measured: f64, bound: Option<f64>| (leaf && has_delay).then(|| Measured::new(measured, bound));
-            let burst = self.bursts[index].iter().max_by_key(|(burst, _, allowed)| {
-                i128::from(burst.sigma()) - allowed.map_or(0, i128::from)
-            });
+            let of_leaf =
+                |measured: f64, bound: Option<f64>| (leaf && has_delay).then(|| Measured::new(measured, bound));
+            let burst = self.bursts[index]
+                .iter()
+                .max_by_key(|(burst, _, allowed)| i128::from(burst.sigma()) - allowed.map_or(0, i128::from));
             // Whether traffic keeps to windows is not measured.
             let buckets = |bound: &DelayBound| {
                 bound.traffic.limits().iter().all(|limit| matches!(limit, ArrivalLimit::Bucket { .. }))
             };
             let known = self.promised.delays[index].as_ref().filter(|bound| buckets(bound));
-            let conforms = self.bursts[index].iter().all(|(burst, _, allowed)| allowed.is_none_or(|most| burst.sigma() <= most));
+            let conforms =
+                self.bursts[index].iter().all(|(burst, _, allowed)| allowed.is_none_or(|most| burst.sigma() <= most));
             let bound = known.map(DelayBound::seconds_in_floats);
             let index_bound = self.promised.worst_case[index].as_ref().map(to_f64);
             ClassMetrics {
@@ -170,7 +172,7 @@ impl<'a> Metrics<'a> {
                 fairness_bytes: fairness[index].map(|bytes| Measured::new(bytes, self.fairness_bound(class))),
                 worst_case_bytes: Some(Measured::new(worst_case.worst(class), index_bound)),
                 transmission_gap_s: of_leaf(seconds(self.gaps.of(class)), self.gap_bound(class)),
-                gps_lag_bytes: of_leaf(gps.worst(class), None),
+                gps_lag_bytes: of_leaf(gps.worst(class), self.gps_bound()),
                 hmm_lag_bytes: hmm.as_ref().map(|hmm| Measured::new(hmm.worst(class), None)),
                 deadline_miss_s: self.deadlines.worst(class).map(|miss| Measured::new(seconds(miss), curves)),
                 burst_bytes: burst.filter(|_| has_delay).map(|(burst, _, allowed)| {
@@ -212,6 +214,11 @@ impl<'a> Metrics<'a> {
             Some(seconds) => Some(seconds),
             None => (!below(leaf)).then(|| to_f64(&gap.seconds)),
         }
+    }
+
+    /// \[pgps\] Theorem 2.
+    fn gps_bound(&self) -> Option<f64> {
+        self.info.filter(|info| info.promises.follows_gps).map(|_| self.tree.link().max_packet.into())
     }
 
     /// \[hfsc\] Theorem 2: where all curves are admitted, no deadline is missed by more than a largest packet takes.

@@ -128,7 +128,9 @@ pub enum SimError {
         at: Nanos,
     },
     /// A change of a link on which promises are measured.
-    #[error("a change at {at}: what a scheduler promises is measured on a link that stays as it is; make a scenario of each part")]
+    #[error(
+        "a change at {at}: what a scheduler promises is measured on a link that stays as it is; make a scenario of each part"
+    )]
     ChangeOfMeasured {
         /// When.
         at: Nanos,

@@ -1,4 +1,4 @@
-//! By how much deadlines of service curves are missed: \[hfsc\] Section 2, \[sced\], measured while packets flow.
+//! By how much deadlines of service curves are missed: \[hfsc\] Sections 2.1 and 2.2 (SCED), measured while packets flow.
 //!
 //! A class with the curve S is guaranteed that at any time t there is a start a of one of its backlogged periods with w(t) >= w(a) + S(t - a), where
 //! w is what it was served. So a packet with which w reaches W is due when D(t) = min over a of w(a) + S(t - a) reaches W.

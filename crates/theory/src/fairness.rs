@@ -136,12 +136,7 @@ impl<'a> FairnessMeter<'a> {
         Self::among(tree, Cow::Owned(weights), limit, compared)
     }
 
-    fn among(
-        tree: &'a Hierarchy,
-        weights: Cow<'a, Weights>,
-        limit: usize,
-        compared: impl Fn(ClassId) -> bool,
-    ) -> Self {
+    fn among(tree: &'a Hierarchy, weights: Cow<'a, Weights>, limit: usize, compared: impl Fn(ClassId) -> bool) -> Self {
         weights.assert_for(tree);
         let places = vec![Vec::new(); tree.len()];
         let backlogged = vec![0; tree.len()];

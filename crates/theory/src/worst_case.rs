@@ -1,4 +1,4 @@
-//! The worst-case fairness index of \[wf2q\], measured while packets flow: by how many bytes a backlogged class was behind its share of what the link
+//! The worst-case fairness index of \[hpfq\], measured while packets flow: by how many bytes a backlogged class was behind its share of what the link
 //! sent meanwhile.
 //!
 //! What a class is ahead of its share by, own_i - share_i W, falls while others send and rises when it sends itself. So the largest fall within a

@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod fluid;
 mod measure;
+mod metrics;
 #[cfg(target_os = "linux")]
 mod packets;
 mod rows;

@@ -5,6 +5,7 @@ mod changes;
 mod common;
 mod delays;
 mod link;
+mod metrics;
 mod pools;
 mod random_trees;
 mod routes;

@@ -24,7 +24,11 @@ fn a_packet_is_due_when_the_lowest_curve_of_any_start_reaches_it() {
     for _ in 0..400 {
         let mut bps = || Rate::from_bps(random.random_range(100_000..4_000_000)).ok();
         let (m1, m2) = (bps(), bps());
-        let curve = ServiceCurve { m1: m1.filter(|_| random.random_bool(0.8)), d: Nanos(random.random_range(1..9_000_000)), m2 };
+        let curve = ServiceCurve {
+            m1: m1.filter(|_| random.random_bool(0.8)),
+            d: Nanos(random.random_range(1..9_000_000)),
+            m2,
+        };
         convex += u32::from(curve.m1 < curve.m2);
         let mut meter = DeadlineMeter::new(&tree(curve), false);
         let (mut now, mut queued) = (0u64, 0u64);

@@ -140,7 +140,8 @@ fn the_lag_behind_hmm_is_that_of_a_fluid_system_in_small_steps_and_of_inner_clas
         meter.end(Nanos(end));
         let known = RefCell::new(BTreeMap::new());
         let solve = |busy: &[bool]| {
-            let request = |&leaf: &ClassId| (leaf, if busy[leaf.index()] { Request::Unlimited } else { Request::Rate(0) });
+            let request =
+                |&leaf: &ClassId| (leaf, if busy[leaf.index()] { Request::Unlimited } else { Request::Rate(0) });
             let demand = Demand::new(&tree, tree.leaves().iter().map(request)).unwrap();
             // The exact solver, not the one that is used.
             let exact = crate::hmm::Allocation::solve(&tree, &demand);

@@ -30,12 +30,13 @@ fn it_is_the_most_that_any_interval_shows() {
                 meter.arrived(leaf);
                 queue.push(leaf);
             } else {
-                let (leaf, len) = (queue.swap_remove(random.random_range(0..queue.len())), random.random_range(40..1500));
+                let (leaf, len) =
+                    (queue.swap_remove(random.random_range(0..queue.len())), random.random_range(40..1500));
                 meter.sent(leaf, len);
                 path(leaf).for_each(|class| state[class.index()].0 += u64::from(len));
             }
-            for class in 0..tree.len() {
-                state[class].1 = queue.iter().any(|&leaf| path(leaf).any(|at| at.index() == class));
+            for (class, (_, backlogged)) in state.iter_mut().enumerate() {
+                *backlogged = queue.iter().any(|&leaf| path(leaf).any(|at| at.index() == class));
             }
             history.push(state);
         }
