@@ -11,7 +11,7 @@ pub const SETTLE: Nanos = Nanos(NANOS_PER_SEC / 2);
 pub const WINDOW: Nanos = Nanos(NANOS_PER_SEC / 5);
 
 /// How the experiments are measured.
-pub const OPTIONS: Options = Options { window: Some(WINDOW), settle: SETTLE };
+pub const OPTIONS: Options = Options { window: Some(WINDOW), settle: SETTLE, metrics: false };
 
 /// The largest deviation from the ideal, relative to it, that counts as hierarchical max-min fair.
 pub const TOLERANCE: f64 = 0.02;

@@ -1,6 +1,7 @@
 //! What simulations found, as text for people: measured rates beside ideal ones, and what each class sent, lost and waited.
 
 pub mod estimates;
+pub mod metrics;
 
 use std::fmt::Write;
 

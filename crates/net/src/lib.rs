@@ -55,7 +55,7 @@ pub use {
     testbed::veth::lay_cables,
     wire::checksum::complete as complete_checksum,
     wire::classify::Classifier,
-    wire::frame::{Addresses, Headers, Transport},
+    wire::frame::{Addresses, Headers, PlainFrames, Transport},
     wire::labels::{is_ecn_capable, mark_congestion},
 };
 

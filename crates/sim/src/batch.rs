@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use fairlink_core::{Leniency, Nanos, SchedulerInfo};
+use fairlink_core::{ClassId, DropReason, Leniency, Nanos, SchedulerInfo};
 
 use crate::engine::compare_links;
 use crate::links::Links;
-use crate::observe::Observer;
+use crate::observe::{Fate, Observer, PacketSeen};
 use crate::report::{Run, Setting};
 use crate::scenario::{Options, SimError};
 use crate::statistics::{MSER_BATCH, mser5};
 
 /// One run to be made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// What is simulated.
     pub links: &'a Links,
@@ -30,7 +30,12 @@ pub struct Job<'a> {
     pub warmup: Option<Nanos>,
     /// What was set otherwise than in the scenario's file, for the report.
     pub sweep: &'a BTreeMap<String, Setting>,
+    /// Who else watches its packets.
+    pub observers: Option<&'a Observers<'a>>,
 }
+
+/// Makes the observer of a run.
+pub type Observers<'a> = dyn Fn() -> Box<dyn Observer> + Sync + 'a;
 
 /// Is told of the progress of each job (by its index) in simulated time, from several threads, and whether to go on.
 pub type Watch<'a> = dyn Fn(usize, Nanos) -> ControlFlow<()> + Sync + 'a;
@@ -87,7 +92,8 @@ impl Job<'_> {
         let mut links = self.links.clone();
         links.first.seed = links.first.seed.wrapping_add(self.repetition);
         links.first.warmup = self.warmup.unwrap_or(links.first.warmup);
-        let observer = &mut Told { index, watch };
+        let packets = self.observers.map_or_else(|| Box::new(()) as Box<dyn Observer>, |make| make());
+        let observer = &mut Told { index, watch, packets };
         let report = compare_links(&links, &[self.scheduler], self.leniency, 1, options, observer)?;
         let at = self.links.first.duration;
         if watch(index, at).is_break() {
@@ -99,15 +105,43 @@ impl Job<'_> {
     }
 }
 
-/// Hands progress on.
+/// Hands progress on to one, and all to another.
 struct Told<'a> {
     index: usize,
     watch: &'a Watch<'a>,
+    packets: Box<dyn Observer>,
 }
 
 impl Observer for Told<'_> {
+    fn arrived(&mut self, now: Nanos, class: ClassId, len: u32) {
+        self.packets.arrived(now, class, len);
+    }
+
+    fn dropped(&mut self, now: Nanos, class: ClassId, len: u32, reason: DropReason) {
+        self.packets.dropped(now, class, len, reason);
+    }
+
+    fn sent(&mut self, now: Nanos, done: Nanos, class: ClassId, len: u32) {
+        self.packets.sent(now, done, class, len);
+    }
+
+    fn came(&mut self, packet: &PacketSeen) {
+        self.packets.came(packet);
+    }
+
+    fn went(&mut self, packet: &PacketSeen, fate: Fate) {
+        self.packets.went(packet, fate);
+    }
+
+    fn further(&mut self) -> Vec<Box<dyn Observer>> {
+        self.packets.further()
+    }
+
     fn progress(&mut self, now: Nanos) -> ControlFlow<()> {
-        (self.watch)(self.index, now)
+        match self.packets.progress(now) {
+            ControlFlow::Continue(()) => (self.watch)(self.index, now),
+            stop => stop,
+        }
     }
 }
 

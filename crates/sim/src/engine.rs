@@ -6,6 +6,7 @@ use fairlink_core::{BuildError, Feature, Leniency, NANOS_PER_SEC, Nanos, Schedul
 use fairlink_traffic::Interval;
 
 use crate::links::{self, Lenders, LinkPool, Links};
+use crate::metrics::{Metrics, MetricsError};
 use crate::observe::Observer;
 use crate::port::{Heard, LinkPort};
 use crate::report::{Report, Run};
@@ -35,7 +36,8 @@ pub fn simulate(
     let rules = Rules { info: None, leniency: Leniency::Refuse };
     check_changes(scenario, rules)?;
     let routes = Routes::default();
-    let port = LinkPort::new(scenario, &phases, options, (&routes, 0), observer)?;
+    let mut port = LinkPort::new(scenario, &phases, options, (&routes, 0), observer)?;
+    measure(&mut port, scenario, options, (None, name), false)?;
     let mut link = [RunningLink::new(port, scheduler, rules)?];
     run(&mut link, scenario.duration).map_err(|(_, error)| error)?;
     link[0].summary(name, options, &scenario.ideals())
@@ -59,7 +61,7 @@ pub fn compare(
 }
 
 /// As [`compare`], for several links that share pools. All links run under the same scheduler. The observer is told of the packets of
-/// the first link, and of the progress of all.
+/// the first link, those that it brings for [`further`](Observer::further) links of theirs, and it alone of the progress of all.
 ///
 /// # Errors
 /// The first [`SimError`]; of a further link as [`SimError::Further`].
@@ -141,8 +143,9 @@ impl Comparison<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Run, SimError> {
         let members = self.links.members(scenarios)?;
-        let mut silent = vec![(); scenarios.len()];
-        let others = silent.iter_mut().map(|silent| silent as &mut dyn Observer);
+        let mut further = observer.further();
+        further.resize_with(scenarios.len() - 1, || Box::new(()));
+        let others = further.iter_mut().map(|further| &mut **further);
         let observers = std::iter::once(observer).chain(others);
         let mut running = Vec::with_capacity(scenarios.len());
         for (link, ((scenario, members), observer)) in scenarios.iter().zip(members).zip(observers).enumerate() {
@@ -180,9 +183,27 @@ impl Comparison<'_> {
         let scheduler = info
             .build(&scenario.tree, self.leniency, members)
             .map_err(|error| SimError::Build { scheduler: info.name, error })?;
-        let port = LinkPort::new(scenario, &self.phases, self.options, (&self.routes, link), observer)?;
+        let mut port = LinkPort::new(scenario, &self.phases, self.options, (&self.routes, link), observer)?;
+        // What is borrowed from a pool is no part of any bound.
+        let bounds = self.links.pools.is_empty();
+        measure(&mut port, scenario, self.options, (Some(info), info.name), bounds)?;
         RunningLink::new(port, scheduler, Rules { info: Some(info), leniency: self.leniency })
     }
+}
+
+/// Measures what the scheduler promises, where that is asked for.
+fn measure<'a>(
+    port: &mut LinkPort<'a>,
+    scenario: &'a Scenario,
+    options: &Options,
+    (info, name): (Option<&'static SchedulerInfo>, &str),
+    bounds: bool,
+) -> Result<(), SimError> {
+    if options.metrics {
+        let refused = |error: MetricsError| SimError::Promises { scheduler: name.to_owned(), what: error.to_string() };
+        port.measure(Metrics::new(&scenario.tree, info, bounds).map_err(refused)?);
+    }
+    Ok(())
 }
 
 /// What schedulers go on without: `info`, and those that changes bring.

@@ -22,6 +22,7 @@ mod change;
 mod engine;
 mod links;
 mod measure;
+mod metrics;
 mod observe;
 mod port;
 mod report;
@@ -32,14 +33,14 @@ mod series;
 pub mod statistics;
 mod summary;
 
-pub use batch::{Job, NoWarmup, Watch, pilot_window, run_jobs, warmup};
+pub use batch::{Job, NoWarmup, Observers, Watch, pilot_window, run_jobs, warmup};
 pub use change::Change;
 pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
-pub use observe::Observer;
+pub use observe::{Fate, Observer, PacketSeen};
 pub use report::{
-    ChangeRun, ClassRate, ClassRun, ClosedRun, Delay, Distribution, HopRun, InnerRun, LeafWindow, LinkRun, Phase,
-    Report, RouteRun, Run, Setting, Window, Windows,
+    ChangeRun, ClassMetrics, ClassRate, ClassRun, ClosedRun, Delay, Distribution, HopRun, InnerRun, LeafWindow,
+    LinkRun, Measured, Phase, Report, RouteRun, Run, Setting, Window, Windows,
 };
 pub use routes::{Hop, MAX_HOPS, Route};
 pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};

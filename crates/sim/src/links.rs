@@ -170,6 +170,7 @@ impl Run {
         }
         self.closed.extend(other.closed);
         self.changes.extend(other.changes);
+        self.metrics.extend(other.metrics);
         self.notes.extend(other.notes);
         self.memory_bound_bytes += other.memory_bound_bytes;
         if let (Some(windows), Some(other)) = (&mut self.windows, other.windows) {

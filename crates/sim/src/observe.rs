@@ -22,12 +22,61 @@ pub trait Observer {
         let _ = (now, done, class, len);
     }
 
+    /// A packet is handed to the scheduler; told after [`Observer::arrived`].
+    fn came(&mut self, packet: &PacketSeen) {
+        let _ = packet;
+    }
+
+    /// A packet has left the scheduler. Those that never do are queued at the end.
+    fn went(&mut self, packet: &PacketSeen, fate: Fate) {
+        let _ = (packet, fate);
+    }
+
+    /// Observers of the further links, in their order; links beyond them are not watched. Asked once before each run.
+    fn further(&mut self) -> Vec<Box<dyn Observer>> {
+        Vec::new()
+    }
+
     /// Called about two hundred times in a run, evenly over its simulated time, and more often in long runs, for progress
     /// bars. [`ControlFlow::Break`] ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
     fn progress(&mut self, now: Nanos) -> ControlFlow<()> {
         let _ = now;
         ControlFlow::Continue(())
     }
+}
+
+/// A packet at a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketSeen {
+    /// Its place in the order of arrival at the link, from 0.
+    pub number: u64,
+    /// Its class.
+    pub class: ClassId,
+    /// When it was handed to the scheduler.
+    pub arrived: Nanos,
+    /// Its length in bytes as its source sent it.
+    pub frame: u32,
+    /// Its length in bytes as the link accounts for it.
+    pub len: u32,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The link sent it.
+    Sent {
+        /// When its first bit left.
+        start: Nanos,
+        /// When its last bit left.
+        done: Nanos,
+    },
+    /// It was dropped.
+    Dropped {
+        /// When.
+        at: Nanos,
+        /// Why.
+        reason: DropReason,
+    },
 }
 
 /// Nobody watches.

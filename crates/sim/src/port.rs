@@ -9,7 +9,8 @@ use fairlink_traffic::{ClosedReport, Interval, Model, SourceSpec, TrafficMix, Wh
 
 use crate::change::Stage;
 use crate::measure::{Delays, Spans};
-use crate::observe::Observer;
+use crate::metrics::Metrics;
+use crate::observe::{Fate, Observer, PacketSeen};
 use crate::routes::{Coming, Journey, Routes, Visits};
 use crate::scenario::{Options, Scenario, SimError};
 use crate::series::Series;
@@ -24,6 +25,10 @@ struct Flight {
     arrived: Nanos,
     class: ClassId,
     len: u32,
+    /// Its length as its source sent it.
+    frame: u32,
+    /// Its place in the order of arrival.
+    number: u64,
     source: u32,
     /// Its place among the journeys; none where its way ends here.
     journey: u32,
@@ -31,6 +36,13 @@ struct Flight {
     tag: u32,
     marked: bool,
     under_way: bool,
+}
+
+impl Flight {
+    fn seen(&self) -> PacketSeen {
+        let Self { number, class, arrived, frame, len, .. } = *self;
+        PacketSeen { number, class, arrived, frame, len }
+    }
 }
 
 /// The journey of a packet that has none.
@@ -96,10 +108,13 @@ pub(crate) struct LinkPort<'a> {
     delays: Vec<Delays>,
     spans: Spans,
     windows: Option<Series>,
+    metrics: Option<Box<Metrics<'a>>>,
     free_at: Nanos,
     busy: Nanos,
     /// Packets taken in or sent.
     moved: u64,
+    /// Packets taken in.
+    taken: u64,
     error: Option<SimError>,
 }
 
@@ -158,13 +173,25 @@ impl<'a> LinkPort<'a> {
             delays: (0..count).map(|_| Delays::new(count)).collect(),
             spans: Spans::new(cuts(scenario, phases, options), count),
             windows,
+            metrics: None,
             free_at: Nanos::ZERO,
             busy: Nanos::ZERO,
             moved: 0,
+            taken: 0,
             error: None,
         };
         port.enter(&stages[0]);
         Ok(port)
+    }
+
+    /// Measures what a scheduler promises, from the start on.
+    pub(crate) fn measure(&mut self, metrics: Metrics<'a>) {
+        self.metrics = Some(Box::new(metrics));
+    }
+
+    /// What is measured of what the scheduler promises.
+    pub(crate) fn metrics(&self) -> Option<&Metrics<'a>> {
+        self.metrics.as_deref()
     }
 
     /// By class of the scenario, packets that shapers and policers of its sources have lost.
@@ -394,13 +421,21 @@ impl<'a> LinkPort<'a> {
         (journey, tag): (u32, u32),
         batch: &mut Vec<Packet>,
     ) {
-        let len = self.overhead.accounted(len);
+        let frame = len;
+        let len = self.overhead.accounted(frame);
         self.observer.arrived(now, class, len);
         self.moved += 1;
+        if let Some(metrics) = &mut self.metrics {
+            metrics.arrived(now, class, len);
+        }
         if let Some(windows) = &mut self.windows {
             windows.arrived(now, self.place[class.index()]);
         }
-        let flight = Flight { arrived: now, class, len, source, journey, tag, marked: false, under_way: true };
+        let number = self.taken;
+        self.taken += 1;
+        let flight =
+            Flight { arrived: now, class, len, frame, number, source, journey, tag, marked: false, under_way: true };
+        self.observer.came(&flight.seen());
         let handle = match self.free.pop() {
             Some(handle) => {
                 self.flights[handle] = flight;
@@ -472,6 +507,10 @@ impl DropSink for LinkPort<'_> {
             }
         }
         self.observer.dropped(now, flight.class, flight.len, reason);
+        self.observer.went(&flight.seen(), Fate::Dropped { at: now, reason });
+        if let Some(metrics) = &mut self.metrics {
+            metrics.dropped(now, flight.class, flight.len);
+        }
         if let Some(windows) = &mut self.windows {
             windows.dropped(now, self.place[flight.class.index()]);
         }
@@ -520,6 +559,10 @@ impl Port for LinkPort<'_> {
         let start = now.max(self.free_at);
         let done = done.max(start);
         self.free_at = done;
+        self.observer.went(&flight.seen(), Fate::Sent { start, done });
+        if let Some(metrics) = &mut self.metrics {
+            metrics.sent(flight.arrived, start, done, flight.class, flight.len);
+        }
         let place = self.place[flight.class.index()];
         let (warm, end) = (self.scenario.warmup, self.scenario.duration);
         if done > warm {

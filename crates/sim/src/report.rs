@@ -53,6 +53,9 @@ pub struct Run {
     /// What the scheduler counted of itself, by name, such as rounds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
+    /// What was measured of what the scheduler promises, by class, where [`Options::metrics`](crate::Options::metrics) asks for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<ClassMetrics>,
     /// What the scheduler could not honour and ran without, and what changes did, in words.
     pub notes: Vec<String>,
     /// Most bytes that the packets under way and the measurements can take in memory while the simulation runs, the
@@ -343,6 +346,63 @@ pub struct InnerRun {
     pub name: String,
     /// Mean rate after the warmup.
     pub rate_bps: f64,
+}
+
+/// What was measured beside its bound. Both are about the whole run, the warmup included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// The worst that happened.
+    pub measured: f64,
+    /// What the scheduler promises, where it does and where it is computed.
+    pub bound: Option<f64>,
+    /// The bound less what was measured: below zero where it was exceeded.
+    pub margin: Option<f64>,
+}
+
+impl Measured {
+    /// This, beside that.
+    pub(crate) fn new(measured: f64, bound: Option<f64>) -> Self {
+        Self { measured, bound, margin: bound.map(|bound| bound - measured) }
+    }
+
+    /// The worse of two runs.
+    #[must_use]
+    pub fn worse(self, other: Self) -> Self {
+        if other.measured > self.measured { other } else { self }
+    }
+
+    /// Whether the bound was exceeded by more than rounding.
+    #[must_use]
+    pub fn is_exceeded(&self) -> bool {
+        self.bound.is_some_and(|bound| self.measured > bound * (1.0 + 1e-9) + 2e-9)
+    }
+}
+
+/// What was measured of what a scheduler promises to a class. docs/measuring.md has the definitions.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassMetrics {
+    /// The class.
+    pub name: String,
+    /// Definition 1 of \[hls\]: how far it was from its part of what a sibling got while both were backlogged. Not of classes with limits.
+    pub fairness_bytes: Option<Measured>,
+    /// How far it was behind its share of what the link sent while it was backlogged.
+    pub worst_case_bytes: Option<Measured>,
+    /// Definition 2 of \[hls\], between packets instead of visits: a bound that is exceeded may hold all the same. Of leaves.
+    pub transmission_gap_s: Option<Measured>,
+    /// How far it was behind fluid GPS of all leaves. Of leaves.
+    pub gps_lag_bytes: Option<Measured>,
+    /// How far it was behind fluid hierarchical max-min sharing. Not in trees of more than 1,024 classes.
+    pub hmm_lag_bytes: Option<Measured>,
+    /// By how much a deadline of its service curve was missed. Of leaves with a curve.
+    pub deadline_miss_s: Option<Measured>,
+    /// The burstiness sigma of what it was sent, beside the burst that its delay bound is for, or its own.
+    pub burst_bytes: Option<Measured>,
+    /// The rate at which sigma is measured, in bit/s.
+    pub burst_rate_bps: Option<u64>,
+    /// The longest delay. Without a bound where more came than it is for.
+    pub delay_s: Option<Measured>,
+    /// Whether what it was sent is what its delay bound is for; `None` where it has none.
+    pub conforms: Option<bool>,
 }
 
 /// A change of a link while it ran.

@@ -41,6 +41,8 @@ pub struct Options {
     pub window: Option<Nanos>,
     /// Left out at the start of each phase in [`ClassRate::settled_bps`](crate::ClassRate::settled_bps).
     pub settle: Nanos,
+    /// Whether what the scheduler promises is measured: [`Run::metrics`](crate::Run::metrics).
+    pub metrics: bool,
 }
 
 /// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers. For more it would take longer than many
@@ -124,6 +126,22 @@ pub enum SimError {
     ChangeOfPool {
         /// Its time.
         at: Nanos,
+    },
+    /// A change of a link on which promises are measured.
+    #[error(
+        "a change at {at}: what a scheduler promises is measured on a link that stays as it is; make a scenario of each part"
+    )]
+    ChangeOfMeasured {
+        /// When.
+        at: Nanos,
+    },
+    /// What a scheduler promises could not be computed.
+    #[error("what {scheduler} promises: {what}")]
+    Promises {
+        /// The scheduler's name.
+        scheduler: String,
+        /// Why.
+        what: String,
     },
     /// A change of a link that packets go on from, or come to.
     #[error("a change at {at} of links in a row; only a link alone is changed")]
@@ -249,6 +267,11 @@ impl Scenario {
             return Err(SimError::EmptyWindow);
         }
         self.check_changes()?;
+        if let Some(change) = self.changes.first()
+            && options.metrics
+        {
+            return Err(SimError::ChangeOfMeasured { at: change.at });
+        }
         self.check_sources()?;
         let classes = self.names.len() as u64;
         let limited = |what, columns: u64, limit| {

@@ -77,6 +77,7 @@ pub(crate) fn summarise(
         phases: phases(port, &trees, options, ideals),
         changes: Vec::new(),
         counters: BTreeMap::new(),
+        metrics: port.metrics().map_or_else(Vec::new, |metrics| metrics.report(end, &scenario.names)),
         notes: (lost > 0).then(note).into_iter().collect(),
         memory_bound_bytes: port.memory_bound() + counters,
         windows: port.windows().map(|series| windows(scenario, &trees, series)),

@@ -18,11 +18,14 @@
 //!
 //! Cost: per service, one update for each sibling that is compared with the leaf or an ancestor of it.
 
+use std::borrow::Cow;
+
 use fairlink_core::{ClassId, Hierarchy, Rate};
 use num_bigint::BigInt;
 use num_rational::{BigRational, Ratio};
 
 use crate::bounds::{WorstPair, worst};
+use crate::to_f64;
 use crate::weights::Weights;
 
 /// Two siblings and how far the one was ahead of the other.
@@ -82,7 +85,7 @@ struct Place {
 #[derive(Clone, Debug)]
 pub struct FairnessMeter<'a> {
     tree: &'a Hierarchy,
-    weights: &'a Weights,
+    weights: Cow<'a, Weights>,
     pairs: Vec<Pair>,
     /// By class.
     places: Vec<Vec<Place>>,
@@ -94,6 +97,9 @@ pub struct FairnessMeter<'a> {
 impl<'a> FairnessMeter<'a> {
     /// Compares every pair of siblings up to this many of them, 130,816 pairs (16 MB) per parent.
     pub const ALL_PAIRS_UP_TO: usize = 512;
+
+    /// Pairs of all parents together in [`FairnessMeter::within_memory`].
+    const MOST_PAIRS: usize = 1 << 17;
 
     /// A meter of a tree in which nothing is backlogged. Siblings are all compared with one another up to
     /// [`FairnessMeter::ALL_PAIRS_UP_TO`] of them; among more, each is compared with those 1, 2, 4, 8 ... places further on,
@@ -112,12 +118,32 @@ impl<'a> FairnessMeter<'a> {
     /// When `weights` were made for a tree of another size.
     #[must_use]
     pub fn with_all_pairs_up_to(tree: &'a Hierarchy, weights: &'a Weights, limit: usize) -> Self {
+        Self::among(tree, Cow::Borrowed(weights), limit, |_| true)
+    }
+
+    /// The same among classes that are `compared`, with as many pairs as fit into 16 MB.
+    ///
+    /// # Panics
+    /// When `weights` were made for a tree of another size.
+    #[must_use]
+    pub fn within_memory(tree: &'a Hierarchy, weights: Weights, compared: impl Fn(ClassId) -> bool) -> Self {
+        let mut limit = Self::ALL_PAIRS_UP_TO;
+        let parents = || (0..tree.len()).map(|index| tree.children(ClassId(index as u32)).len());
+        let pairs = |limit| parents().filter(move |&children| children <= limit).map(|n| n * n.saturating_sub(1) / 2);
+        while limit > 2 && pairs(limit).sum::<usize>() > Self::MOST_PAIRS {
+            limit /= 2;
+        }
+        Self::among(tree, Cow::Owned(weights), limit, compared)
+    }
+
+    fn among(tree: &'a Hierarchy, weights: Cow<'a, Weights>, limit: usize, compared: impl Fn(ClassId) -> bool) -> Self {
         weights.assert_for(tree);
         let places = vec![Vec::new(); tree.len()];
         let backlogged = vec![0; tree.len()];
         let mut meter = Self { tree, weights, pairs: Vec::new(), places, backlogged, exact: true };
         for index in 0..tree.len() {
-            let children = tree.children(ClassId(index as u32));
+            let of_parent = tree.children(ClassId(index as u32)).iter().copied();
+            let children: Vec<ClassId> = of_parent.filter(|&child| compared(child)).collect();
             if children.len() <= limit {
                 for (at, &i) in children.iter().enumerate() {
                     children[at + 1..].iter().for_each(|&j| meter.compare(i, j));
@@ -136,7 +162,7 @@ impl<'a> FairnessMeter<'a> {
 
     fn compare(&mut self, i: ClassId, j: ClassId) {
         let pair = self.pairs.len() as u32;
-        self.pairs.push(Pair::new(self.weights, i, j));
+        self.pairs.push(Pair::new(&self.weights, i, j));
         self.places[i.index()].push(Place { pair, side: 0 });
         self.places[j.index()].push(Place { pair, side: 1 });
     }
@@ -224,10 +250,25 @@ impl<'a> FairnessMeter<'a> {
     pub fn alpha_between(&self, i: ClassId, j: ClassId) -> Option<BigRational> {
         let place = |place: &&Place| self.pairs[place.pair as usize].other(place.side.into()) == j;
         let place = self.places.get(i.index())?.iter().find(place)?;
-        Some(self.pairs[place.pair as usize].unfairness(self.weights))
+        Some(self.pairs[place.pair as usize].unfairness(&self.weights))
+    }
+
+    /// By class, how many bytes it was at most from its part of what a sibling got; `None` for classes that are not compared.
+    #[must_use]
+    pub fn bytes_of_classes(&self) -> Vec<Option<f64>> {
+        let mut bytes: Vec<Option<f64>> = vec![None; self.tree.len()];
+        for pair in &self.pairs {
+            let apart = to_f64(&pair.unfairness(&self.weights));
+            for class in pair.classes {
+                let own = apart * to_f64(&self.weights.bytes(class));
+                let most = &mut bytes[class.index()];
+                *most = Some(most.map_or(own, |most| most.max(own)));
+            }
+        }
+        bytes
     }
 
     fn measured(&self) -> impl Iterator<Item = WorstPair> {
-        self.pairs.iter().map(|pair| WorstPair { classes: pair.classes.into(), value: pair.unfairness(self.weights) })
+        self.pairs.iter().map(|pair| WorstPair { classes: pair.classes.into(), value: pair.unfairness(&self.weights) })
     }
 }

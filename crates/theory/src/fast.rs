@@ -19,6 +19,9 @@ use crate::request::{Demand, Request};
 
 const NO_LIMIT: u64 = u64::MAX;
 
+/// The rate that [`Solver::scaled`] brings links to: requests stay below 2^41.
+const SCALED_BPS: u64 = 1_000_000_000_000;
+
 /// What is read of one class when solving, side by side in memory.
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -72,6 +75,19 @@ impl Solver {
         let order = Vec::with_capacity(widest);
         let uses = if limits.keeps() { zeros.clone() } else { Vec::new() };
         Self { nodes, children, wanted: zeros.clone(), claim: zeros.clone(), uses, allocation: zeros, order }
+    }
+
+    /// A solver for a link that is faster than that of `tree` by a factor, limits included, so that rounding to whole bit/s takes less; its rate, and
+    /// the factor.
+    pub(crate) fn scaled(tree: &Hierarchy) -> (Self, Rate, u64) {
+        let rate = tree.link().rate;
+        let factor = (SCALED_BPS / rate.bps()).max(1);
+        let capacity = Rate::from_bps(rate.bps() * factor).unwrap_or(rate);
+        let factor = capacity.bps() / rate.bps();
+        let mut solver = Self::new(tree);
+        let limits = solver.nodes.iter_mut().map(|node| &mut node.limit).filter(|limit| **limit != NO_LIMIT);
+        limits.for_each(|limit| *limit = limit.saturating_mul(factor));
+        (solver, capacity, factor)
     }
 
     /// What every class gets of a link of rate `capacity`, in bit/s, by class id, the root first.

@@ -12,6 +12,7 @@
 //! * [`promises`]: all bounds of a scheduler for a tree, found by what it says of itself.
 //! * [`explain`]: why a class gets what it gets.
 //! * [`fairness`], [`gap`]: how far a scheduler did stray, \[hls\] Definitions 1 and 2, measured.
+//! * [`fluid`], [`worst_case`], [`deadlines`]: how far a link was behind fluid ideals, shares and service curves, measured.
 //!
 //! Rates are in bit/s. What is exact is a [`BigRational`]; [`to_f64`] and [`floor_bps`] turn it
 //! into what is printed.
@@ -25,9 +26,11 @@
 
 pub mod bounds;
 pub mod curves;
+pub mod deadlines;
 pub mod explain;
 pub mod fairness;
 pub mod fast;
+pub mod fluid;
 pub mod gap;
 pub mod hmm;
 pub mod latency;
@@ -36,6 +39,7 @@ pub mod maxmin;
 pub mod promises;
 pub mod request;
 pub mod weights;
+pub mod worst_case;
 
 use num_rational::BigRational;
 use num_traits::ToPrimitive;

@@ -64,6 +64,8 @@ pub struct GapBound {
 pub struct Promised {
     /// By class id, where the scheduler runs with weights that were changed to fit a round.
     pub weights: Vec<Option<RunWeight>>,
+    /// The same weights, exact: those that shares are to be measured with.
+    pub run: Option<Weights>,
     /// Between siblings.
     pub fairness: Option<FairnessBound>,
     /// By class id, the worst-case fairness index: how many bytes a backlogged class may be behind its share of what the link has
@@ -146,7 +148,7 @@ fn rounds(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, Promi
         below_ceilings: bounds.transmission_gaps_below_ceilings(rate),
         longest_round: Some(bounds.longest_round(rate)),
     });
-    Ok(Promised { weights, fairness, transmission_gap, ..none })
+    Ok(Promised { weights, run: Some(units), fairness, transmission_gap, ..none })
 }
 
 /// The weights as run, in bytes, and how far each share is from the one written.
@@ -189,7 +191,7 @@ fn visits(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, Promi
         below_ceilings: vec![None; tree.len()],
         longest_round: None,
     });
-    Ok(Promised { weights, fairness, transmission_gap, ..none })
+    Ok(Promised { weights, run: Some(visits), fairness, transmission_gap, ..none })
 }
 
 /// The admission test of \[hfsc\] Section 2.1, where `info` guarantees curves and a class of `tree` has one: the time in seconds after which

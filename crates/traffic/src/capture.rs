@@ -145,7 +145,8 @@ pub fn read_trace(
 ) -> Result<Trace, CaptureError> {
     let mut reader = BufReader::with_capacity(1 << 16, reader);
     let start: Vec<u8> = reader.fill_buf()?.iter().take(4).copied().collect();
-    let mut packets = Packets { accept, take: &mut take, all: Vec::new(), seen: 0, last: Nanos::ZERO };
+    let mut packets =
+        Packets { accept, take: &mut take, all: Vec::new(), seen: 0, first: Nanos(u64::MAX), last: Nanos::ZERO };
     match start[..] {
         // The magic numbers of pcap in microseconds and nanoseconds, in both orders of bytes.
         [0xa1, 0xb2, 0xc3, 0xd4] | [0xd4, 0xc3, 0xb2, 0xa1] | [0xa1, 0xb2, 0x3c, 0x4d] | [0x4d, 0x3c, 0xb2, 0xa1] => {
@@ -156,11 +157,11 @@ pub fn read_trace(
         _ if first_line_has(reader.buffer(), b"arrival_s") => csv(reader, &mut packets)?,
         _ => return Err(CaptureError::Unknown),
     }
-    let Packets { all, seen, .. } = packets;
+    let Packets { all, seen, first, .. } = packets;
     if all.is_empty() {
         return Err(CaptureError::NothingTaken { packets: seen });
     }
-    Ok(Trace::new(all, repeat)?)
+    Ok(Trace::since(first, all, repeat)?)
 }
 
 /// What is read so far.
@@ -170,6 +171,8 @@ struct Packets<'a> {
     all: Vec<Arrival>,
     /// Packets seen, taken or not.
     seen: u64,
+    /// The time of the earliest packet, taken or not.
+    first: Nanos,
     last: Nanos,
 }
 
@@ -202,7 +205,7 @@ impl Packets<'_> {
         if len == 0 {
             return Err(CaptureError::Format { packet, what: "it has no bytes".to_owned() });
         }
-        self.last = at;
+        (self.first, self.last) = (self.first.min(at), at);
         self.seen += 1;
         if (self.take)(recorded) {
             if self.all.len() == MAX_TRACE_PACKETS {

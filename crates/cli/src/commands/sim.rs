@@ -3,6 +3,7 @@
 
 mod load;
 mod show;
+mod trace;
 mod watch;
 
 use std::num::NonZeroUsize;
@@ -22,6 +23,7 @@ use fairlink_sim::{Job, MAX_WINDOW_RATES, Options, Report, Run, SimError, Window
 use serde::Serialize;
 
 use self::load::{Point, Reading};
+use self::trace::Traces;
 use self::watch::Progress;
 use crate::failure::Failure;
 use crate::out::{Out, make_directory, note};
@@ -62,9 +64,16 @@ pub(crate) struct Args {
     /// Record rates, delays, queues and drops in windows of this length, for --out and --json.
     #[arg(long, value_name = "TIME", value_parser = window_of)]
     window: Option<Nanos>,
+    /// Measure what the scheduler promises, and print the worst of each class beside its bound. It makes runs slower.
+    #[arg(long)]
+    metrics: bool,
     /// Write figures (SVG) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with scheduler,
+    /// seed and link in its name.
+    #[arg(long, value_name = "FILE", conflicts_with = "sweeps")]
+    trace: Option<PathBuf>,
     /// Runs made at a time; by default as many as there are processors. The outcome does not depend on it.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -133,7 +142,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         // Before the work, not after it.
         make_directory(dir)?;
     }
-    let mut runs = plan.run()?;
+    let traces = match &args.trace {
+        Some(file) => Some(Traces::begin(file, &points[0], plan.repetitions)?),
+        None => None,
+    };
+    let outcome = plan.run(traces.as_ref());
+    if let Some(traces) = traces {
+        traces.end(outcome.is_ok())?;
+    }
+    let mut runs = outcome?;
     if let Some(dir) = &args.out {
         write(args, &keys, &runs, &marks(&points[0].file), dir)?;
     }
@@ -261,14 +278,14 @@ impl<'a> Plan<'a> {
             points,
             leniency,
             repetitions,
-            options: Options { window, settle: SETTLE },
+            options: Options { window, settle: SETTLE, metrics: args.metrics },
             warmup: args.warmup,
             threads: args.jobs.map_or(processors, NonZeroUsize::get),
         })
     }
 
     /// Makes all runs, setting by setting, scheduler by scheduler and seed by seed.
-    fn run(&self) -> Result<Vec<Run>, Failure> {
+    fn run(&self, traces: Option<&Traces>) -> Result<Vec<Run>, Failure> {
         let count = |point: &Point| point.schedulers.len() as u64 * self.repetitions;
         let all: u64 = self.points.iter().map(count).sum();
         let auto = matches!(self.warmup, Some(Warmup::Auto));
@@ -287,6 +304,10 @@ impl<'a> Plan<'a> {
                 jobs.extend(self.jobs(place, index, warmups[place]));
             }
         }
+        let observers = traces.map(Traces::observers).unwrap_or_default();
+        for ((_, job), observers) in jobs.iter_mut().zip(&observers) {
+            job.observers = Some(&**observers);
+        }
         let runs = self.make(&jobs, &self.options, &progress)?;
         progress.end();
         Ok(runs)
@@ -303,7 +324,7 @@ impl<'a> Plan<'a> {
         (0..self.repetitions).map(move |repetition| {
             let scheduler = point.schedulers[scheduler];
             let Point { links, sweep, .. } = point;
-            (place, Job { links, scheduler, leniency, repetition, warmup, sweep })
+            (place, Job { links, scheduler, leniency, repetition, warmup, sweep, observers: None })
         })
     }
 
@@ -321,7 +342,7 @@ impl<'a> Plan<'a> {
     fn found_warmup(&self, point: &Point, progress: &Progress) -> Result<Nanos, Failure> {
         let place = self.points.iter().position(|other| std::ptr::eq(other, point)).unwrap_or(0);
         let window = checked_window(pilot_window(point.file.duration), &self.points[place..=place], 1)?;
-        let options = Options { window: Some(window), settle: SETTLE };
+        let options = Options { window: Some(window), settle: SETTLE, metrics: false };
         let mut longest = 0.0f64;
         for index in 0..point.schedulers.len() {
             let jobs: Vec<_> = self.jobs(place, index, Some(Nanos::ZERO)).collect();
@@ -436,6 +457,7 @@ fn only(
     for run in runs {
         run.classes.retain(|class| class.name == name);
         run.inner_classes.retain(|class| class.name == name);
+        run.metrics.retain(|class| class.name == name);
         run.phases.iter_mut().for_each(|phase| phase.classes.retain(|class| class.name == name));
     }
     for summary in summaries {

@@ -6,11 +6,13 @@ mod check;
 mod demo;
 mod fluid;
 mod measure;
+mod metrics;
 #[cfg(target_os = "linux")]
 mod packets;
 mod rows;
 mod sim;
 mod tc;
+mod trace;
 mod traffic;
 
 use std::fs;

@@ -106,6 +106,8 @@ pub struct Promises {
     pub transmission_gap: Option<TransmissionGap>,
     /// How long a packet may wait, if its class keeps to its traffic.
     pub delay: Option<Delay>,
+    /// \[pgps\] Theorem 2: whether no leaf is ever more than a largest packet behind what fluid GPS has served of it.
+    pub follows_gps: bool,
     /// Which leaves of a tree get less than their guarantees while all classes have packets; `None` where every leaf gets what it is
     /// guaranteed.
     pub shortfalls: Option<Shortfalls>,
@@ -130,7 +132,8 @@ pub struct Shortfall {
 
 impl Promises {
     /// None at all.
-    pub const NONE: Self = Self { fairness: None, transmission_gap: None, delay: None, shortfalls: None };
+    pub const NONE: Self =
+        Self { fairness: None, transmission_gap: None, delay: None, follows_gps: false, shortfalls: None };
 
     /// The kinds of promise, by the names that users read.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {

@@ -234,12 +234,17 @@ impl FrameTemplate {
         frame[..start].fill(0);
         frame[..payload].copy_from_slice(&self.headers);
         frame[payload..payload + STAMP].copy_from_slice(&stamp.to_bytes());
+        self.seal(frame, payload + STAMP);
+    }
+
+    /// Writes lengths and checksums of a frame that has zeros from `end` on.
+    fn seal(&self, frame: &mut [u8], end: usize) {
         if self.bare {
             return;
         }
-        // At most MAX_FRAME.
-        let ip_len = (frame.len() - self.ip) as u16;
-        let segment_len = (frame.len() - self.transport) as u16;
+        let whole = |len: usize| u16::try_from(len).unwrap_or(u16::MAX);
+        let ip_len = whole(frame.len() - self.ip);
+        let segment_len = whole(frame.len() - self.transport);
         if self.is_v6 {
             frame[self.ip + 4..self.ip + 6].copy_from_slice(&segment_len.to_be_bytes());
         } else {
@@ -253,14 +258,47 @@ impl FrameTemplate {
             frame[self.transport + 4..self.transport + 6].copy_from_slice(&segment_len.to_be_bytes());
             self.transport + 6
         };
-        // The pseudo header: addresses, protocol, length (RFC 768, RFC 8200 Section 8.1). Zeros behind the stamp add nothing.
+        // The pseudo header: addresses, protocol, length (RFC 768, RFC 8200 Section 8.1). Zeros behind the end add nothing.
         let addresses = if self.is_v6 { self.ip + 8 } else { self.ip + 12 };
         let protocol = u64::from(if self.is_tcp { TCP } else { UDP });
         let pseudo = checksum::sum(protocol + u64::from(segment_len), &frame[addresses..self.transport]);
-        let sum = !checksum::sum(u64::from(pseudo), &frame[self.transport..payload + STAMP]);
+        let sum = !checksum::sum(u64::from(pseudo), &frame[self.transport..end]);
         // A UDP checksum of 0 would mean that there is none.
         let sum = if sum == 0 && !self.is_tcp { 0xffff } else { sum };
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Makes the frames that stand for packets of a simulation: headers and zeros.
+#[derive(Clone, Debug)]
+pub struct PlainFrames(FrameTemplate);
+
+impl PlainFrames {
+    /// Frames with these headers.
+    #[must_use]
+    pub fn new(headers: &Headers) -> Self {
+        Self(FrameTemplate::new(headers))
+    }
+
+    /// Frames of an EtherType set apart for experiments (IEEE 802, 0x88b5), without IP.
+    #[must_use]
+    pub fn bare() -> Self {
+        Self::new(&Headers { bare: Some(0x88b5), ..Headers::udp(0) })
+    }
+
+    /// Writes a frame over `frame`, which holds zeros. A frame shorter than its headers has the first bytes of them. In one of more than 65,535 B, IP
+    /// and UDP say 65,535 B.
+    pub fn write(&self, frame: &mut [u8]) {
+        let Self(template) = self;
+        let headers = template.headers.len();
+        if frame.len() >= headers {
+            frame[..headers].copy_from_slice(&template.headers);
+            template.seal(frame, headers);
+        } else {
+            let mut whole = template.headers.clone();
+            template.seal(&mut whole, headers);
+            frame.copy_from_slice(&whole[..frame.len()]);
+        }
     }
 }
 
@@ -304,6 +342,23 @@ mod tests {
                 transport: if tcp { Transport::Tcp } else { Transport::Udp },
                 ports,
             })
+    }
+
+    #[test]
+    fn a_frame_of_a_simulated_packet_has_any_length() {
+        let plain = PlainFrames::new(&Headers::udp(5001));
+        for len in [0usize, 13, 14, 41, 42, 60, 1514, 70_000] {
+            let mut frame = vec![0; len];
+            plain.write(&mut frame);
+            if (42..65_000).contains(&len) {
+                let packet = SlicedPacket::from_ethernet(&frame).unwrap();
+                let Some(TransportSlice::Udp(udp)) = packet.transport else { panic!("no UDP") };
+                assert_eq!((udp.destination_port(), udp.payload().len()), (5001, len - 42));
+            }
+        }
+        let mut frame = [0; 60];
+        PlainFrames::bare().write(&mut frame);
+        assert_eq!(frame[12..16], [0x88, 0xb5, 0, 0]);
     }
 
     proptest! {

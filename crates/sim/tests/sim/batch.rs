@@ -31,7 +31,7 @@ fn all(links: &Links, names: &[&str], repetitions: u64, threads: usize, options:
         for repetition in 0..repetitions {
             let scheduler = find(name).unwrap();
             let leniency = Leniency::Ignore;
-            jobs.push(Job { links, scheduler, leniency, repetition, warmup: None, sweep: &none });
+            jobs.push(Job { links, scheduler, leniency, repetition, warmup: None, sweep: &none, observers: None });
         }
     }
     run_jobs(&jobs, options, threads, &|_, _| ControlFlow::Continue(())).unwrap()
@@ -40,7 +40,7 @@ fn all(links: &Links, names: &[&str], repetitions: u64, threads: usize, options:
 #[test]
 fn runs_are_the_same_for_any_number_of_threads_and_those_of_a_comparison() {
     let (links, names) = (links(poisson()), ["fifo", "drr", "hls"]);
-    let options = Options { window: Some(Nanos::from_millis(100)), settle: Nanos::ZERO };
+    let options = Options { window: Some(Nanos::from_millis(100)), settle: Nanos::ZERO, metrics: false };
     let one = all(&links, &names, 4, 1, &options);
     for threads in [2, 3, 7, 100] {
         assert_eq!(all(&links, &names, 4, threads, &options), one, "{threads}");
@@ -57,8 +57,15 @@ fn the_first_job_that_fails_is_named_whatever_the_number_of_threads() {
     bad.first.warmup = bad.first.duration;
     let none = BTreeMap::new();
     let fifo = find("fifo").unwrap();
-    let job =
-        |links| Job { links, scheduler: fifo, leniency: Leniency::Refuse, repetition: 0, warmup: None, sweep: &none };
+    let job = |links| Job {
+        links,
+        scheduler: fifo,
+        leniency: Leniency::Refuse,
+        repetition: 0,
+        warmup: None,
+        sweep: &none,
+        observers: None,
+    };
     let jobs = [job(&good), job(&good), job(&bad), job(&good), job(&bad)];
     for threads in [1, 2, 5] {
         let watch = |_: usize, _: Nanos| ControlFlow::Continue(());
@@ -79,6 +86,7 @@ fn a_watcher_ends_all_jobs() {
         repetition,
         warmup: None,
         sweep: &none,
+        observers: None,
     };
     let jobs: Vec<_> = (0..50).map(job).collect();
     let calls = AtomicUsize::new(0);
@@ -161,7 +169,7 @@ fn the_warmup_is_the_time_in_which_a_queue_fills() {
     let sources = vec![source(1, Model::Saturating(rate(13_000_000)), 1250, &[])];
     let mut first = scenario(flat(10, &[1]), sources, Nanos::from_secs(40));
     let window = Some(fairlink_sim::pilot_window(first.duration));
-    let options = Options { window, settle: Nanos::ZERO };
+    let options = Options { window, settle: Nanos::ZERO, metrics: false };
     let pilots = all(&links(first.clone()), &["fifo"], 3, 1, &options);
     let limit = first.tree.config(first.tree.leaves()[0]).limits.packets;
     let fills = f64::from(limit) * 1250.0 * 8.0 / 3e6;

@@ -38,7 +38,7 @@ fn same(at_ms: u64, tree: &Hierarchy) -> Change {
 }
 
 fn under(name: &str, scenario: &Scenario, watch: &mut dyn Observer) -> Result<Run, SimError> {
-    let options = Options { window: Some(Nanos::from_millis(70)), settle: Nanos::from_millis(100) };
+    let options = Options { window: Some(Nanos::from_millis(70)), settle: Nanos::from_millis(100), metrics: false };
     let Report { mut runs } = compare(scenario, &[find(name).unwrap()], Leniency::Ignore, 1, &options, watch)?;
     Ok(runs.remove(0))
 }

@@ -119,7 +119,7 @@ fn mixed() -> Scenario {
 
 fn json(scenario: &Scenario, runs: u32) -> String {
     let all: Vec<_> = SCHEDULERS.iter().collect();
-    let options = Options { window: Some(Nanos::from_millis(70)), settle: Nanos::from_millis(50) };
+    let options = Options { window: Some(Nanos::from_millis(70)), settle: Nanos::from_millis(50), metrics: false };
     let report = compare(scenario, &all, Leniency::Refuse, runs, &options, &mut ()).unwrap();
     assert!(report.runs.iter().all(|run| run.windows.as_ref().unwrap().rows.len() == 15));
     serde_json::to_string(&report).unwrap()
@@ -168,7 +168,7 @@ fn the_json_has_the_documented_shape() {
 #[test]
 fn the_windows_add_up_to_what_was_sent() {
     let scenario = mixed();
-    let options = Options { window: Some(Nanos::from_millis(70)), settle: Nanos::ZERO };
+    let options = Options { window: Some(Nanos::from_millis(70)), settle: Nanos::ZERO, metrics: false };
     let fifo = find("fifo").unwrap();
     let report = compare(&scenario, &[fifo], Leniency::Refuse, 1, &options, &mut ()).unwrap();
     let windows = report.runs[0].windows.as_ref().unwrap();

@@ -7,6 +7,7 @@ mod common;
 mod crossings;
 mod delays;
 mod link;
+mod metrics;
 mod pools;
 mod random_trees;
 mod routes;

@@ -52,7 +52,7 @@ fn slots_of_2001() -> Links {
     }
 }
 
-const WINDOW: Options = Options { window: Some(Nanos(NANOS_PER_SEC / 2)), settle: Nanos::ZERO };
+const WINDOW: Options = Options { window: Some(Nanos(NANOS_PER_SEC / 2)), settle: Nanos::ZERO, metrics: false };
 
 fn under(name: &str, shared: &Links, leniency: Leniency) -> Result<Run, SimError> {
     let info: &'static SchedulerInfo = find(name).unwrap();

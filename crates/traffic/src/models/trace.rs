@@ -1,6 +1,7 @@
 //! Packets as they were recorded: their times and lengths, from a capture or a trace file.
 //!
-//! The first packet comes when the source becomes active, and the others at their distances from it.
+//! What was recorded first comes when the source becomes active, and all others at their distances from it. Of a part of a recording, such
+//! as the packets of one class, the first comes as much later as it did.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::random::Random;
 /// Recorded packets. A clone shares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// In the order of time, the first at zero.
+    /// In the order of time, counted from the beginning of the recording.
     packets: Arc<[Arrival]>,
     shortest: u32,
     longest: u32,
@@ -26,10 +27,21 @@ impl Trace {
     ///
     /// # Errors
     /// [`SourceError::EmptyTrace`]; a packet without bytes.
-    pub fn new(mut packets: Vec<Arrival>, repeat: bool) -> Result<Self, SourceError> {
+    pub fn new(packets: Vec<Arrival>, repeat: bool) -> Result<Self, SourceError> {
+        let first = packets.iter().map(|packet| packet.at).min().unwrap_or_default();
+        Self::since(first, packets, repeat)
+    }
+
+    /// A part of a recording that began at `origin`, which is moved to time zero instead of the first packet.
+    ///
+    /// # Errors
+    /// As [`Trace::new`].
+    pub(crate) fn since(origin: Nanos, mut packets: Vec<Arrival>, repeat: bool) -> Result<Self, SourceError> {
+        if packets.is_empty() {
+            return Err(SourceError::EmptyTrace);
+        }
         packets.sort_by_key(|packet| packet.at);
-        let Some(&Arrival { at: first, .. }) = packets.first() else { return Err(SourceError::EmptyTrace) };
-        packets.iter_mut().for_each(|packet| packet.at = packet.at - first);
+        packets.iter_mut().for_each(|packet| packet.at = packet.at.saturating_sub(origin));
         let lengths = packets.iter().map(|packet| packet.len);
         let (shortest, longest) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
         if shortest == 0 {
@@ -38,7 +50,7 @@ impl Trace {
         Ok(Self { packets: packets.into(), shortest, longest, repeat })
     }
 
-    /// The packets, the first at time zero.
+    /// The packets, the beginning of the recording at time zero.
     #[must_use]
     pub fn packets(&self) -> &[Arrival] {
         &self.packets
@@ -50,7 +62,7 @@ impl Trace {
         (self.shortest, self.longest)
     }
 
-    /// From the first packet to where it would come again.
+    /// From the beginning to where it would come again.
     #[must_use]
     pub fn period(&self) -> Nanos {
         let (last, count) = (self.packets.last().map_or(Nanos::ZERO, |last| last.at), self.packets.len() as u64);

@@ -3,9 +3,9 @@
 use fairlink_lab::figures::sweep::Key;
 use fairlink_lab::measure::{SETTLE, TOLERANCE};
 use fairlink_lab::rate_unit::RateUnit;
-use fairlink_lab::report::{self, Style, estimates};
+use fairlink_lab::report::{self, Style, estimates, metrics};
 use fairlink_sim::statistics::summary::{Difference, Summary};
-use fairlink_sim::{Report, Run};
+use fairlink_sim::{ClassMetrics, Report, Run};
 
 use crate::failure::Failure;
 use crate::human;
@@ -30,6 +30,9 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
             out.raw(report::closed(run).as_bytes())?;
             out.line("")?;
         }
+        if !run.metrics.is_empty() {
+            promises(&run.metrics, run.link_bps, rows, out)?;
+        }
         if !run.routes.is_empty() {
             out.raw(report::routes(run).as_bytes())?;
             out.line("")?;
@@ -43,6 +46,30 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
     out.line("")?;
     deviations.lines().try_for_each(|line| out.paragraph(line, 2))?;
     left_out.iter().try_for_each(|text| out.paragraph(&format!("{text}; --all shows all, --class NAME one class"), 2))
+}
+
+/// What was measured of what a scheduler promises.
+fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
+    let most = if rows.shows(classes.len()) { classes.len() } else { MOST_ROWS };
+    let shown = &classes[..most.min(classes.len())];
+    out.raw(metrics::metrics(shown, link_bps, out.colour()).as_bytes())?;
+    out.line("")?;
+    let beyond: Vec<&str> =
+        shown.iter().filter(|class| class.conforms == Some(false)).map(|class| class.name.as_str()).collect();
+    if !beyond.is_empty() {
+        let text = format!(
+            "Sent more than the bound on its delay is for: {}. The bound does not hold for that, and is left out",
+            beyond.join(", ")
+        );
+        out.paragraph(&text, 2)?;
+        out.line("")?;
+    }
+    if shown.len() < classes.len() {
+        let left_out = human::count(classes.len() - shown.len(), "class is", "classes are");
+        out.paragraph(&format!("{left_out} not shown; --all shows all, --class NAME one class"), 2)?;
+        out.line("")?;
+    }
+    Ok(())
 }
 
 fn notes(run: &Run, out: &mut Out) -> Result<(), Failure> {
@@ -78,6 +105,12 @@ pub(super) fn summaries(
         out.line("")?;
         out.raw(estimates::classes(summary, first.link_bps).as_bytes())?;
         out.line("")?;
+        let worst = metrics::worst_of(runs.iter().filter(own));
+        if !worst.is_empty() {
+            out.paragraph("The worst of all runs:", 2)?;
+            out.line("")?;
+            promises(&worst, first.link_bps, rows, out)?;
+        }
     }
     phases_follow(first.link_bps, out)?;
     out.raw(estimates::phases(summaries, first.link_bps).as_bytes())?;

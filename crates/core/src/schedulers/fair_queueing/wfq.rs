@@ -55,6 +55,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     cost: "O(log leaves)",
     promises: Promises {
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+        follows_gps: true,
         ..Promises::NONE
     },
     memory: Wfq::memory,
