@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 17] = [
     (
         "fairlink",
         &[
@@ -68,6 +68,16 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
                 "fairlink traffic scenarios/thesis/exponential.toml --rho 100%,110%,135%,200%",
                 "Burstiness against the rate that drains it.",
             ),
+        ],
+    ),
+    (
+        "clock",
+        &[
+            (
+                "fairlink clock stamps.csv --make --jump 200s:5ms --jump 350s:-3ms --out plots",
+                "Make up two clocks, and find their skew, drift and jumps again.",
+            ),
+            ("fairlink clock measured.csv --reference receive", "Where the sender's clock was set back."),
         ],
     ),
     (

@@ -14,6 +14,7 @@
 //! # Unsafe code
 //! The whole project's unsafe code lives here, at system calls. Each block says why it is sound.
 
+mod clock_report;
 mod demo;
 #[cfg(target_os = "linux")]
 mod gateway;
@@ -24,6 +25,7 @@ mod testbed;
 #[cfg(target_os = "linux")]
 mod wire;
 
+pub use clock_report::{ClockReport, JumpReport, KnownValue, SampledDelays, StretchReport};
 pub use demo::{
     Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, PlanPhase,
     Skipped,

@@ -24,9 +24,13 @@
 
 mod envelope;
 mod fit;
+mod sample;
+mod stamps;
 pub mod synthetic;
 
 pub use envelope::OneWay;
+pub use sample::{Corrected, SAMPLE, Sample};
+pub use stamps::{Reference, StampError, read_stamps, write_stamps};
 
 /// A value and the half-width of its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

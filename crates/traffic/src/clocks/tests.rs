@@ -1,5 +1,5 @@
 use super::synthetic::{Queueing, Synthetic};
-use super::{Clocks, Known, OneWay};
+use super::{Clocks, Known, OneWay, SAMPLE, Sample};
 
 const RUNS: u64 = 40;
 /// So many of the runs at least have the true value within the stated uncertainty. It is stated for 95 %, and 40 runs scatter.
@@ -170,4 +170,28 @@ fn the_same_seed_makes_the_same_stamps() {
     let mean = beyond.iter().sum::<f64>() / beyond.len() as f64;
     assert!((0.7e-3..1.5e-3).contains(&mean), "{mean}");
     assert!(beyond.iter().all(|&delay| delay > -2e-9));
+}
+
+#[test]
+fn corrected_delays_are_those_beyond_the_shortest() {
+    let jumps = vec![(200.0, 5e-3), (350.0, -30e-3)];
+    let of = Synthetic { drift: 2e-8, jumps, ..plain(Queueing::Exponential(1e-3)) };
+    let mut one_way = OneWay::default();
+    let mut sample = Sample::new(0);
+    for (sent, received) in of.stamps(600.0, 7) {
+        one_way.see(sent, received - sent as i64);
+        sample.see(sent, received - sent as i64);
+    }
+    let (clocks, first) = (one_way.clocks().unwrap(), one_way.first_ns().unwrap());
+    let corrected = sample.corrected(&clocks, first).unwrap();
+    // Packets next to the jumps are left out.
+    assert!((SAMPLE as u64 - 100..SAMPLE as u64).contains(&corrected.packets), "{corrected:?}");
+    // Exponential with mean 1 ms.
+    let close = |value: f64, expected: f64, part: f64| (value / expected - 1.0).abs() < part;
+    assert!(close(corrected.mean, 1e-3, 0.05) && close(corrected.p50, 2f64.ln() * 1e-3, 0.05), "{corrected:?}");
+    assert!(close(corrected.p99, 100f64.ln() * 1e-3, 0.1), "{corrected:?}");
+    assert!(corrected.min > -20e-6 && corrected.max < 20e-3, "{corrected:?}");
+    let raw = sample.raw().unwrap();
+    assert!(raw.mean - of.offset_s > 5e-3 && raw.max - raw.min > 25e-3, "{raw:?}");
+    assert_eq!(Sample::new(0).corrected(&clocks, first), None);
 }
