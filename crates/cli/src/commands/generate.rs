@@ -94,6 +94,7 @@ impl Args {
             start_ns: None,
             run: self.run,
             lanes: Lanes::Shared,
+            kernel_stamps: false,
             cpu: self.cpu,
         })
     }
