@@ -107,6 +107,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 17] = [
     (
         "generate",
         &[
+            (
+                "fairlink generate --tcp 192.0.2.1:5201 --connections 4 --congestion-control reno",
+                "Send by four TCP connections of the kernel.",
+            ),
             ("fairlink generate scenarios/exp2-H.toml --out eth1", "Send a scenario as real frames."),
             (
                 "fairlink generate scenarios/htb/one-device.script --out eth1",
@@ -114,7 +118,17 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 17] = [
             ),
         ],
     ),
-    ("receive", &[("fairlink receive --in eth0", "Measure what comes from a generator, until Ctrl-C.")]),
+    (
+        "receive",
+        &[
+            ("fairlink receive --in eth0", "Measure what comes from a generator, until Ctrl-C."),
+            (
+                "fairlink receive --in eth0 --clock realtime",
+                "From another machine: its clock is compared with this one's.",
+            ),
+            ("fairlink receive --tcp 5201", "Be the other end of `generate --tcp`."),
+        ],
+    ),
     (
         "schedulers",
         &[

@@ -17,12 +17,12 @@ use crate::io::sys;
 use crate::testbed::departures::{Quantiles, Times};
 
 /// Most connections of one client.
-pub const MAX_CONNECTIONS: u32 = 64;
+const MAX_CONNECTIONS: u32 = 64;
 /// Most connections that a server serves at once, and that it reports.
 const MAX_SERVED: usize = 256;
 const MAX_REPORTED: usize = 4096;
 /// Longest request and response, in bytes.
-pub const MAX_EXCHANGE: u32 = 64 << 20;
+const MAX_EXCHANGE: u32 = 64 << 20;
 /// Bytes at the start of a connection: magic, length of requests and of responses; both 0 where only one side sends.
 const HELLO: usize = 12;
 const MAGIC: [u8; 4] = *b"FLT1";
@@ -38,9 +38,9 @@ const CHUNK: usize = 64 << 10;
 /// Requests and responses, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpExchange {
-    /// Bytes of a request, 1 to [`MAX_EXCHANGE`].
+    /// Bytes of a request, 1 to 64 MiB.
     pub request: u32,
-    /// Bytes of a response, 1 to [`MAX_EXCHANGE`].
+    /// Bytes of a response, 1 to 64 MiB.
     pub response: u32,
     /// Time between a response and the next request.
     pub think: Nanos,
@@ -51,7 +51,7 @@ pub struct TcpExchange {
 pub struct TcpConfig {
     /// Where the server listens.
     pub to: SocketAddr,
-    /// Connections, 1 to [`MAX_CONNECTIONS`].
+    /// Connections, 1 to 64.
     pub connections: u32,
     /// The kernel's congestion control, such as `cubic` or `reno`; its own choice when absent.
     pub congestion_control: Option<String>,
@@ -218,11 +218,7 @@ impl TcpClient {
     ///
     /// # Errors
     /// [`TcpError::System`]. A connection that breaks is told in the report.
-    pub fn run(
-        self,
-        stop: &AtomicBool,
-        mut progress: impl FnMut(f64, u64),
-    ) -> Result<TcpClientReport, TcpError> {
+    pub fn run(self, stop: &AtomicBool, mut progress: impl FnMut(f64, u64)) -> Result<TcpClientReport, TcpError> {
         let begin = Instant::now();
         let end = begin + Duration::from_nanos(self.config.duration.0);
         let (written, exchange) = (AtomicU64::new(0), self.config.exchange);
@@ -479,12 +475,13 @@ impl TcpServer {
         std::thread::scope(|scope| {
             let mut threads: Vec<std::thread::ScopedJoinHandle<'_, Option<TcpReceived>>> = Vec::new();
             let mut told = begin;
-            let mut ended = |thread: std::thread::ScopedJoinHandle<'_, Option<TcpReceived>>| {
-                match thread.join().expect("a connection does not panic") {
-                    None => refused += 1,
-                    Some(_) if connections.len() >= MAX_REPORTED => beyond += 1,
-                    Some(report) => connections.push(report),
-                }
+            let mut ended = |thread: std::thread::ScopedJoinHandle<'_, Option<TcpReceived>>| match thread
+                .join()
+                .expect("a connection does not panic")
+            {
+                None => refused += 1,
+                Some(_) if connections.len() >= MAX_REPORTED => beyond += 1,
+                Some(report) => connections.push(report),
             };
             let mut full = 0;
             while !over() {
