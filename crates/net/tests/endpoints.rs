@@ -80,7 +80,7 @@ fn what_sources_lose_and_what_is_padded_is_reported(_: &PrivateNamespace) {
     lay_cables(&[("gen", "sink")]).unwrap();
     // Packets of 40 to 90 B, of which those below 64 B are padded; and three times what a policer lets through.
     let packets = (0..51).map(|n| Arrival { at: Nanos::from_millis(4 * n), len: 40 + n as u32 }).collect();
-    let trace = Model::Trace(Trace::new(packets, false).unwrap().into());
+    let trace = Model::Trace(Trace::new(packets, false).unwrap());
     let limit = ArrivalLimit::Bucket { rate_bps: 1_000_000, burst: 2000 };
     let policed = Model::Shaped(Box::new(Shaped {
         model: Model::cbr(rate(3_000_000)),
@@ -181,7 +181,7 @@ fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
 
     // In the simulator the recording arrives as it was: its lengths, and its gaps to the nanosecond.
     let trace = read_trace(std::fs::File::open(&first).unwrap(), Accept::default(), false, |_| true).unwrap();
-    let model = Model::Trace(trace.into());
+    let model = Model::Trace(trace);
     let spec = SourceSpec { class: ClassId(1), model: model.clone(), packet: PacketSize::Fixed(1), active: Vec::new() };
     let arrivals: Vec<(u64, u32)> =
         Source::new(&spec, 1, 0, Nanos::from_secs(9)).unwrap().map(|arrival| (arrival.at.0, arrival.len)).collect();
