@@ -5,6 +5,8 @@ mod bench;
 mod check;
 mod clock;
 mod demo;
+#[cfg(target_os = "linux")]
+mod endpoints;
 mod fluid;
 mod measure;
 #[cfg(target_os = "linux")]
