@@ -22,19 +22,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = address, conflicts_with_all = ["scenario", "output"])]
     pub(super) tcp: Option<SocketAddr>,
     /// TCP connections, 1 to 64.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "tcp", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "tcp", conflicts_with = "scenario", value_parser = clap::value_parser!(u32).range(1..=64))]
     connections: u32,
     /// The kernel's congestion control for them, such as cubic or reno [default: the kernel's].
-    #[arg(long, value_name = "NAME", requires = "tcp")]
+    #[arg(long, value_name = "NAME", requires = "tcp", conflicts_with = "scenario")]
     congestion_control: Option<String>,
     /// Ask and wait for answers instead of sending all the time: bytes of each request.
-    #[arg(long, value_name = "SIZE", requires = "tcp", requires = "response", value_parser = size)]
+    #[arg(long, value_name = "SIZE", requires = "tcp", conflicts_with = "scenario", requires = "response", value_parser = size)]
     request: Option<u32>,
     /// Bytes of each response.
-    #[arg(long, value_name = "SIZE", requires = "request", value_parser = size)]
+    #[arg(long, value_name = "SIZE", requires = "request", conflicts_with = "scenario", value_parser = size)]
     response: Option<u32>,
     /// Time between a response and the next request.
-    #[arg(long, value_name = "TIME", default_value = "0s", requires = "request", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "0s", requires = "request", conflicts_with = "scenario", value_parser = time)]
     think: Nanos,
 }
 
