@@ -4,7 +4,7 @@ pub mod estimates;
 
 use std::fmt::Write;
 
-use fairlink_sim::{Delay, Phase, Report, Run};
+use fairlink_sim::{ClosedRun, Delay, Phase, Report, Run};
 
 use crate::measure::{deviations, relative, worst};
 use crate::rate_unit::RateUnit;
@@ -143,6 +143,53 @@ pub fn classes(run: &Run, width: usize) -> String {
     let plain = Style { colour: false, tolerance: 0.0 };
     let within = vec![true; rows.len()];
     join(lines(&head, rows, 1..head.len()), &within, plain)
+}
+
+/// What the sources did that hear of their packets: one table for those with a window, one for those with requests.
+#[must_use]
+pub fn closed(run: &Run) -> String {
+    let unit = RateUnit::for_link(run.link_bps);
+    let (mut windows, mut requests) = (Vec::new(), Vec::new());
+    for closed in &run.closed {
+        match closed {
+            ClosedRun::Tcp {
+                class,
+                goodput_bps,
+                sent_packets,
+                lost_packets,
+                marks,
+                timeouts,
+                mean_rtt_s,
+                max_rtt_s,
+                ..
+            } => {
+                let mut row = vec![class.clone(), unit.show(*goodput_bps)];
+                row.extend([sent_packets, lost_packets, marks, timeouts].map(|count| count.to_string()));
+                row.extend([*mean_rtt_s, *max_rtt_s].map(|seconds| time(Some(seconds))));
+                windows.push(row);
+            }
+            ClosedRun::RequestResponse { class, answered, answered_per_second, repeated, mean_s, max_s } => {
+                let rate = format!("{answered_per_second:.1}");
+                let mut row = vec![class.clone(), answered.to_string(), rate, repeated.to_string()];
+                row.extend([*mean_s, *max_s].map(|seconds| time(Some(seconds))));
+                requests.push(row);
+            }
+        }
+    }
+    let plain = Style { colour: false, tolerance: 0.0 };
+    let mut tables = Vec::new();
+    if !windows.is_empty() {
+        let goodput = format!("goodput {}", unit.name);
+        let head = ["window source", &goodput, "sent", "lost", "marked", "timeouts", "mean rtt", "max"];
+        let within = vec![true; windows.len()];
+        tables.push(join(lines(&head, windows, 1..head.len()), &within, plain));
+    }
+    if !requests.is_empty() {
+        let head = ["requests", "answered", "per second", "sent again", "mean time", "max"];
+        let within = vec![true; requests.len()];
+        tables.push(join(lines(&head, requests, 1..head.len()), &within, plain));
+    }
+    tables.join("\n")
 }
 
 /// What became of the packets of each source that goes over several links: on its whole way, and at each link.

@@ -7,7 +7,7 @@ use fairlink_traffic::Interval;
 
 use crate::links::{self, Lenders, LinkPool, Links};
 use crate::observe::Observer;
-use crate::port::LinkPort;
+use crate::port::{Heard, LinkPort};
 use crate::report::{Report, Run};
 use crate::routes::{self, Coming, Routes};
 use crate::running::{Rules, RunningLink};
@@ -218,18 +218,31 @@ fn run(links: &mut [RunningLink<'_>], duration: Nanos) -> Result<(), (usize, Sim
     let mut progress_at = progress_step;
     let mut turns = 0u64;
     loop {
-        let next = links.iter().enumerate().filter_map(|(number, link)| Some((link.next()?, number))).min();
+        let next = match links {
+            [alone] => alone.next().map(|at| (at, 0)),
+            _ => links.iter().enumerate().filter_map(|(number, link)| Some((link.next()?, number))).min(),
+        };
         let Some((now, number)) = next.filter(|&(at, _)| at < duration) else { return Ok(()) };
         links[number].turn(now).map_err(|error| (number, error))?;
-        // What leaves one link comes to another later than now.
-        let going: Vec<Coming> = links[number].port_mut().going().collect();
-        for coming in going {
-            links[coming.link].port_mut().expect(coming);
+        if links[number].port().has_messages() {
+            exchange(links, number);
         }
         turns += 1;
         if now >= progress_at || turns.is_multiple_of(PROGRESS_TURNS) {
             links[0].progress(now).map_err(|error| (0, error))?;
             progress_at = Nanos((now.0 / progress_step.0).saturating_add(1).saturating_mul(progress_step.0));
         }
+    }
+}
+
+/// What has left link `number` goes on to other links, where it comes later than now, and sources hear of what has arrived.
+fn exchange(links: &mut [RunningLink<'_>], number: usize) {
+    let going: Vec<Coming> = links[number].port_mut().going().collect();
+    for coming in going {
+        links[coming.link].port_mut().expect(coming);
+    }
+    let heard: Vec<Heard> = links[number].port_mut().heard().collect();
+    for heard in heard {
+        links[heard.link].port_mut().hear(heard);
     }
 }

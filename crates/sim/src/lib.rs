@@ -38,8 +38,8 @@ pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use observe::Observer;
 pub use report::{
-    ChangeRun, ClassRate, ClassRun, Delay, Distribution, HopRun, InnerRun, LeafWindow, LinkRun, Phase, Report,
-    RouteRun, Run, Setting, Window, Windows,
+    ChangeRun, ClassRate, ClassRun, ClosedRun, Delay, Distribution, HopRun, InnerRun, LeafWindow, LinkRun, Phase,
+    Report, RouteRun, Run, Setting, Window, Windows,
 };
 pub use routes::{Hop, MAX_HOPS, Route};
 pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};

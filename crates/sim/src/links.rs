@@ -168,6 +168,7 @@ impl Run {
             phase.classes.extend(other.classes);
             phase.inner_classes.extend(other.inner_classes);
         }
+        self.closed.extend(other.closed);
         self.changes.extend(other.changes);
         self.notes.extend(other.notes);
         self.memory_bound_bytes += other.memory_bound_bytes;

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
 use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Overhead, Packet, Port, flow_bits};
-use fairlink_traffic::{Interval, Model, SourceSpec, TrafficMix, What};
+use fairlink_traffic::{ClosedReport, Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::change::Stage;
 use crate::measure::{Delays, Spans};
@@ -27,11 +27,27 @@ struct Flight {
     source: u32,
     /// Its place among the journeys; none where its way ends here.
     journey: u32,
+    /// By which its source knows it again, where that hears of its packets.
+    tag: u32,
+    marked: bool,
     under_way: bool,
 }
 
 /// The journey of a packet that has none.
 const NO_JOURNEY: u32 = u32::MAX;
+/// The tag of a packet whose source does not ask for it.
+pub(crate) const NO_TAG: u32 = u32::MAX;
+
+/// A packet that reached its receiver, and whose source hears of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    /// The link of the source, and its index there.
+    pub(crate) link: usize,
+    pub(crate) source: u32,
+    pub(crate) tag: u32,
+    pub(crate) at: Nanos,
+    pub(crate) marked: bool,
+}
 
 /// A source as the port sees it, with the scenario's class. Timed sources leave all of it unused.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +83,8 @@ pub(crate) struct LinkPort<'a> {
     coming: BinaryHeap<Reverse<Coming>>,
     /// Packets that go on to other links.
     going: Vec<Coming>,
+    /// Packets whose sources hear that they have arrived.
+    heard: Vec<Heard>,
     visits: Visits,
     overhead: Overhead,
     /// By id in the tree that is in force: the scenario's class.
@@ -131,6 +149,7 @@ impl<'a> LinkPort<'a> {
             free_journeys: Vec::new(),
             coming: BinaryHeap::new(),
             going: Vec::new(),
+            heard: Vec::new(),
             visits: Visits::new(routes, link),
             overhead: scenario.overhead,
             classes: Vec::new(),
@@ -206,13 +225,36 @@ impl<'a> LinkPort<'a> {
 
     /// When a source does something next.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let coming = self.coming.peek().map(|Reverse(coming)| coming.at);
-        [self.mix.peek(), coming].into_iter().flatten().min()
+        let own = self.mix.peek();
+        match self.coming.peek() {
+            None => own,
+            Some(Reverse(coming)) => Some(own.map_or(coming.at, |own| own.min(coming.at))),
+        }
     }
 
     /// Takes what goes on to other links since the last call.
     pub(crate) fn going(&mut self) -> std::vec::Drain<'_, Coming> {
         self.going.drain(..)
+    }
+
+    /// Whether something goes on to another link, or a source is to hear of something.
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.going.is_empty() || !self.heard.is_empty()
+    }
+
+    /// Takes what sources are to hear since the last call.
+    pub(crate) fn heard(&mut self) -> std::vec::Drain<'_, Heard> {
+        self.heard.drain(..)
+    }
+
+    /// A source of this link hears of a packet.
+    pub(crate) fn hear(&mut self, heard: Heard) {
+        self.mix.arrived(heard.source, heard.tag, heard.at, heard.marked);
+    }
+
+    /// What a source of this link did that hears of its packets.
+    pub(crate) fn closed(&self, source: u32) -> Option<ClosedReport> {
+        self.mix.closed(source)
     }
 
     /// A packet is on its way here.
@@ -284,12 +326,14 @@ impl<'a> LinkPort<'a> {
     }
 
     /// A packet of a source of this link.
-    fn emit(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, batch: &mut Vec<Packet>) {
+    fn emit(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, tag: u32, batch: &mut Vec<Packet>) {
         let journey = match self.routed.get(source as usize).copied().flatten() {
             None => NO_JOURNEY,
-            Some(route) => self.begin(Journey { route, hop: 0, born: now, eligible: now, frame: len }),
+            Some(route) => {
+                self.begin(Journey { route, hop: 0, born: now, eligible: now, frame: len, tag, marked: false })
+            }
         };
-        self.offer(now, source, class, len, journey, batch);
+        self.offer(now, source, class, len, (journey, tag), batch);
     }
 
     /// A packet that comes from another link.
@@ -297,7 +341,7 @@ impl<'a> LinkPort<'a> {
         let journey = coming.journey();
         let source = (self.scenario.sources.len() + journey.route as usize) as u32;
         let place = self.begin(journey);
-        self.offer(coming.at, source, coming.class, journey.frame, place, batch);
+        self.offer(coming.at, source, coming.class, journey.frame, (place, journey.tag), batch);
     }
 
     fn begin(&mut self, journey: Journey) -> u32 {
@@ -318,7 +362,8 @@ impl<'a> LinkPort<'a> {
 
     /// A packet on a route leaves at `done`: it goes on, or it has arrived.
     fn go_on(&mut self, flight: &Flight, done: Nanos) {
-        let journey = self.journeys[flight.journey as usize];
+        let mut journey = self.journeys[flight.journey as usize];
+        journey.marked |= flight.marked;
         self.free_journeys.push(flight.journey);
         // Links are few, and each numbers what leaves it.
         let number = (self.moved << 16) | self.link as u64 & 0xffff;
@@ -333,17 +378,29 @@ impl<'a> LinkPort<'a> {
                 }
             }
         }
+        if onward.is_none() && flight.tag != NO_TAG {
+            let (link, source) = self.routes.source(journey.route);
+            self.heard.push(Heard { link, source: source as u32, tag: flight.tag, at: end, marked: journey.marked });
+        }
         self.going.extend(onward);
     }
 
-    fn offer(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, journey: u32, batch: &mut Vec<Packet>) {
+    fn offer(
+        &mut self,
+        now: Nanos,
+        source: u32,
+        class: ClassId,
+        len: u32,
+        (journey, tag): (u32, u32),
+        batch: &mut Vec<Packet>,
+    ) {
         let len = self.overhead.accounted(len);
         self.observer.arrived(now, class, len);
         self.moved += 1;
         if let Some(windows) = &mut self.windows {
             windows.arrived(now, self.place[class.index()]);
         }
-        let flight = Flight { arrived: now, class, len, source, journey, under_way: true };
+        let flight = Flight { arrived: now, class, len, source, journey, tag, marked: false, under_way: true };
         let handle = match self.free.pop() {
             Some(handle) => {
                 self.flights[handle] = flight;
@@ -368,7 +425,7 @@ impl<'a> LinkPort<'a> {
             for _ in queued..most.max(queued) {
                 let len = self.mix.greedy_len(source);
                 self.greedy[source as usize].queued += 1;
-                self.emit(now, source, class, len, batch);
+                self.emit(now, source, class, len, NO_TAG, batch);
             }
         }
     }
@@ -399,6 +456,12 @@ impl<'a> LinkPort<'a> {
 }
 
 impl DropSink for LinkPort<'_> {
+    fn marked(&mut self, _now: Nanos, packet: &Packet) {
+        if let Some(flight) = self.flights.get_mut(packet.handle as u32 as usize) {
+            flight.marked = true;
+        }
+    }
+
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
         let Some(flight) = self.land(&packet) else { return };
         if flight.journey != NO_JOURNEY {
@@ -435,7 +498,10 @@ impl Port for LinkPort<'_> {
             let Some(event) = self.mix.next() else { break };
             let source = event.source;
             match event.what {
-                What::Packet { len } => self.emit(now, source, event.class, len, batch),
+                What::Packet { len } => {
+                    self.emit(now, source, event.class, len, event.tag.unwrap_or(NO_TAG), batch);
+                }
+                What::Nothing => {}
                 What::GreedyStart => {
                     let greedy = &mut self.greedy[source as usize];
                     greedy.active = true;
@@ -461,6 +527,10 @@ impl Port for LinkPort<'_> {
         }
         if flight.journey != NO_JOURNEY {
             self.go_on(&flight, done);
+        } else if flight.tag != NO_TAG {
+            let Flight { source, tag, marked, .. } = flight;
+            let at = done.saturating_add(self.scenario.propagation);
+            self.heard.push(Heard { link: self.link, source, tag, at, marked });
         }
         self.busy += done.min(end).saturating_sub(start.max(warm));
         self.spans.add(place, start, done, flight.len);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use fairlink_traffic::ClosedReport;
 use serde::{Serialize, Serializer};
 
 /// The outcome of a command: one [`Run`] for each scheduler and seed.
@@ -33,6 +34,9 @@ pub struct Run {
     /// The other links that ran beside it, if any; their classes follow its own everywhere, as `LINK:CLASS`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_links: Vec<LinkRun>,
+    /// The sources that hear of their packets, if any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<ClosedRun>,
     /// The sources whose packets go over several links, if any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteRun>,
@@ -71,6 +75,77 @@ pub struct LinkRun {
     /// What its scheduler counted of itself, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
+}
+
+/// What a source did that hears of its packets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "model", rename_all = "snake_case")]
+pub enum ClosedRun {
+    /// A source with a window.
+    Tcp {
+        /// Its class.
+        class: String,
+        /// Mean rate of what was heard of, over the whole run, in bit/s of frames.
+        goodput_bps: f64,
+        /// Packets sent.
+        sent_packets: u64,
+        /// Packets heard of.
+        delivered_packets: u64,
+        /// Packets taken for lost.
+        lost_packets: u64,
+        /// Marks of congestion.
+        marks: u64,
+        /// How often nothing was heard for a timeout.
+        timeouts: u64,
+        /// Largest window, in packets.
+        largest_window: f64,
+        /// Mean time from sending a packet to hearing of it.
+        mean_rtt_s: f64,
+        /// Longest such time.
+        max_rtt_s: f64,
+    },
+    /// Requests and responses.
+    RequestResponse {
+        /// Its class.
+        class: String,
+        /// Requests that were answered.
+        answered: u64,
+        /// The same in each second of the run.
+        answered_per_second: f64,
+        /// Requests that were sent again.
+        repeated: u64,
+        /// Mean time from the first packet of a request to the end of its response.
+        mean_s: f64,
+        /// Longest such time.
+        max_s: f64,
+    },
+}
+
+impl ClosedRun {
+    pub(crate) fn new(class: String, report: ClosedReport, duration_s: f64) -> Self {
+        match report {
+            ClosedReport::Tcp(flow) => Self::Tcp {
+                class,
+                goodput_bps: flow.delivered_bytes as f64 * 8.0 / duration_s,
+                sent_packets: flow.sent_packets,
+                delivered_packets: flow.delivered_packets,
+                lost_packets: flow.lost_packets,
+                marks: flow.marks,
+                timeouts: flow.timeouts,
+                largest_window: flow.largest_window,
+                mean_rtt_s: flow.mean_rtt_s,
+                max_rtt_s: flow.max_rtt_s,
+            },
+            ClosedReport::RequestResponse(transactions) => Self::RequestResponse {
+                class,
+                answered: transactions.answered,
+                answered_per_second: transactions.answered as f64 / duration_s,
+                repeated: transactions.repeated,
+                mean_s: transactions.mean_s,
+                max_s: transactions.max_s,
+            },
+        }
+    }
 }
 
 /// What became of the packets of a source that go over several links.

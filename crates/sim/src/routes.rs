@@ -52,6 +52,10 @@ pub(crate) struct Journey {
     pub(crate) eligible: Nanos,
     /// Its length without what a link adds, in bytes.
     pub(crate) frame: u32,
+    /// By which its source knows it again.
+    pub(crate) tag: u32,
+    /// Whether it has met congestion at a link before.
+    pub(crate) marked: bool,
 }
 
 /// A packet on its way to a link.
@@ -67,11 +71,14 @@ pub(crate) struct Coming {
     born: Nanos,
     eligible: Nanos,
     frame: u32,
+    tag: u32,
+    marked: bool,
 }
 
 impl Coming {
     pub(crate) fn journey(&self) -> Journey {
-        Journey { route: self.route, hop: self.hop, born: self.born, eligible: self.eligible, frame: self.frame }
+        let Self { route, hop, born, eligible, frame, tag, marked, .. } = *self;
+        Journey { route, hop, born, eligible, frame, tag, marked }
     }
 }
 
@@ -151,7 +158,7 @@ impl<'a> Routes<'a> {
 
     /// Where a packet goes that leaves a link at `done`; `None` where its route ends.
     pub(crate) fn onward(&self, journey: Journey, link: usize, done: Nanos, number: u64) -> Option<Coming> {
-        let Journey { route, hop, born, eligible, frame } = journey;
+        let Journey { route, hop, born, eligible, frame, tag, marked } = journey;
         let path = &self.routes[route as usize];
         let next = path.hops.get(hop as usize)?;
         let arrives = done.saturating_add(self.propagation[link]);
@@ -160,7 +167,12 @@ impl<'a> Routes<'a> {
         });
         let at = arrives.max(expected);
         let (link, class) = (next.link, next.class);
-        Some(Coming { at, number, link, class, route, hop: hop + 1, born, eligible: at, frame })
+        Some(Coming { at, number, link, class, route, hop: hop + 1, born, eligible: at, frame, tag, marked })
+    }
+
+    /// The link of a route's source, and the source's index there.
+    pub(crate) fn source(&self, route: u32) -> (usize, usize) {
+        self.routes[route as usize].source
     }
 
     /// When a packet that leaves `link` at `done` has travelled along it.

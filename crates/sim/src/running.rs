@@ -60,8 +60,11 @@ impl<'a> RunningLink<'a> {
             Wake::At(at) => Some(at),
             Wake::OnArrival => self.port.wants_to_refill().then_some(self.now),
         };
-        let change = self.next_change().map(|change| change.at);
-        [due, self.port.next_event(), change].into_iter().flatten().min().map(|at| at.max(self.now))
+        let mut next = due.map_or(u64::MAX, |at| at.0);
+        next = next.min(self.port.next_event().map_or(u64::MAX, |at| at.0));
+        next = next.min(self.next_change().map_or(u64::MAX, |change| change.at.0));
+        // Nothing happens at the end of time, which is later than any run.
+        (next < u64::MAX).then(|| Nanos(next).max(self.now))
     }
 
     /// What happens at `at`: first the link changes, if it is time, then packets arrive and leave.

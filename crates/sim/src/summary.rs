@@ -8,7 +8,7 @@ use fairlink_traffic::Interval;
 use crate::change::Stage;
 use crate::measure::{Delays, Spans};
 use crate::port::{LinkPort, settled};
-use crate::report::{ClassRate, ClassRun, Delay, InnerRun, LeafWindow, Phase, Run, Window, Windows};
+use crate::report::{ClassRate, ClassRun, ClosedRun, Delay, InnerRun, LeafWindow, Phase, Run, Window, Windows};
 use crate::scenario::{Options, Scenario};
 use crate::series::{Cell, Series};
 
@@ -70,6 +70,7 @@ pub(crate) fn summarise(
         link_bps: scenario.tree.link().rate.bps() as f64,
         link_utilisation: port.busy().0 as f64 / (end - warmup).0 as f64,
         further_links: Vec::new(),
+        closed: closed(port),
         routes: Vec::new(),
         classes,
         inner_classes: trees.inner.iter().map(inner_run).collect(),
@@ -115,6 +116,16 @@ fn leaf_runs(port: &LinkPort<'_>, leaves: &[ClassId], accounts: &[(Counters, Amo
         }
     };
     leaves.iter().zip(accounts).zip(port.delays()).map(leaf_run).collect()
+}
+
+/// What the sources of the link did that hear of their packets.
+fn closed(port: &LinkPort<'_>) -> Vec<ClosedRun> {
+    let scenario = port.scenario();
+    let closed = scenario.sources.iter().enumerate().filter_map(|(index, source)| {
+        let report = port.closed(index as u32)?;
+        Some(ClosedRun::new(scenario.names[source.class.index()].clone(), report, seconds(scenario.duration)))
+    });
+    closed.collect()
 }
 
 fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &[Vec<f64>]) -> Vec<Phase> {

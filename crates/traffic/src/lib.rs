@@ -19,6 +19,7 @@
 mod burstiness;
 mod capture;
 pub mod clocks;
+mod closed;
 mod curve;
 mod error;
 mod fine;
@@ -35,6 +36,7 @@ mod spec;
 
 pub use burstiness::{Burstiness, BurstinessCurve};
 pub use capture::{Accept, CaptureError, MAX_TRACE_PACKETS, Recorded, read_trace};
+pub use closed::{ClosedReport, CongestionControl, Flow, RequestResponse, Tcp, Transactions};
 pub use curve::{ArrivalCurve, ArrivalLimit, CurveError, MAX_LIMITS};
 pub use error::SourceError;
 pub use interval::Interval;

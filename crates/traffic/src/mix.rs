@@ -6,7 +6,10 @@ use std::collections::binary_heap::PeekMut;
 
 use fairlink_core::{Amount, ClassId, Nanos};
 
+use crate::closed::{Closed, ClosedReport, Sent};
 use crate::error::SourceError;
+use crate::models::Model;
+use crate::random::Random;
 use crate::source::Source;
 use crate::spec::SourceSpec;
 
@@ -23,6 +26,8 @@ pub enum What {
     GreedyStart,
     /// A greedy source stops.
     GreedyStop,
+    /// A source that hears of its packets looked what to do, and does nothing.
+    Nothing,
 }
 
 /// Something that happens at one of the sources.
@@ -36,15 +41,34 @@ pub struct Event {
     pub class: ClassId,
     /// What.
     pub what: What,
+    /// By which a source knows a packet again that hears of its packets ([`TrafficMix::arrived`]); absent for others.
+    pub tag: Option<u32>,
+}
+
+/// What a source does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    Packet(u32),
+    GreedyStart,
+    GreedyStop,
+    /// A closed source looks what to do.
+    Look,
+}
+
+#[derive(Clone, Debug)]
+enum Sender {
+    Open(Box<Source>),
+    Closed(Box<Closed>),
 }
 
 /// All sources of a scenario. As an iterator it yields their events in the order of time. Events of the same instant come in the
 /// order of the sources.
 #[derive(Clone, Debug)]
 pub struct TrafficMix {
-    sources: Vec<(ClassId, Source)>,
-    /// What each source does next: when, its index, and what.
-    next: BinaryHeap<Reverse<(Nanos, u32, What)>>,
+    sources: Vec<(ClassId, Sender)>,
+    /// What each source does next: when, its index, and what. A closed source may have entries that are no longer true; none of
+    /// them is on top.
+    next: BinaryHeap<Reverse<(Nanos, u32, Next)>>,
 }
 
 /// A source that cannot run.
@@ -66,16 +90,88 @@ impl TrafficMix {
     pub fn new(specs: &[SourceSpec], seed: u64, end: Nanos) -> Result<Self, MixError> {
         let mut mix = Self { sources: Vec::with_capacity(specs.len()), next: BinaryHeap::with_capacity(specs.len()) };
         for (index, spec) in specs.iter().enumerate() {
-            let mut source = Source::new(spec, seed, index as u32, end).map_err(|error| MixError { index, error })?;
+            let refused = |error| MixError { index, error };
+            let active = || spec.active_until(end);
+            let random = Random::new(seed, index as u32);
+            let closed = match spec.model.sender() {
+                Model::Tcp(tcp) => Some(Closed::tcp(*tcp, &spec.packet, active(), random)),
+                Model::RequestResponse(requests) => Some(Closed::requests(*requests, &spec.packet, active(), random)),
+                _ => None,
+            };
+            if let Some(closed) = closed {
+                spec.validate().map_err(refused)?;
+                mix.sources.push((spec.class, Sender::Closed(Box::new(closed.map_err(refused)?))));
+                mix.schedule(index as u32, Nanos::ZERO);
+                continue;
+            }
+            let mut source = Source::new(spec, seed, index as u32, end).map_err(refused)?;
             let first = if source.is_greedy() {
-                source.interval().map(|interval| (interval.start, What::GreedyStart))
+                source.interval().map(|interval| (interval.start, Next::GreedyStart))
             } else {
                 next_packet(&mut source)
             };
             mix.next.extend(first.map(|(at, next)| Reverse((at, index as u32, next))));
-            mix.sources.push((spec.class, source));
+            mix.sources.push((spec.class, Sender::Open(Box::new(source))));
         }
         Ok(mix)
+    }
+
+    /// A packet with this `tag` of source number `source` reaches its receiver at `at`, which may be later than now. `marked` says that
+    /// it has met congestion. A packet that is not told of is lost.
+    ///
+    /// # Panics
+    /// When there is no such source.
+    pub fn arrived(&mut self, source: u32, tag: u32, at: Nanos, marked: bool) {
+        if let Sender::Closed(closed) = &mut self.sources[source as usize].1 {
+            closed.arrived(at, tag, marked);
+            self.schedule(source, Nanos::ZERO);
+        }
+    }
+
+    /// What a source that hears of its packets did so far; `None` for others.
+    ///
+    /// # Panics
+    /// When there is no such source.
+    #[must_use]
+    pub fn closed(&self, source: u32) -> Option<ClosedReport> {
+        match &self.sources[source as usize].1 {
+            Sender::Open(_) => None,
+            Sender::Closed(closed) => Some(closed.report()),
+        }
+    }
+
+    /// Enters a closed source for when it does something next, which is not before `now`.
+    fn schedule(&mut self, index: u32, now: Nanos) {
+        let Sender::Closed(closed) = &mut self.sources[index as usize].1 else { return };
+        let next = closed.next_time().map(|at| at.max(now));
+        // A later time is found when the earlier one comes.
+        if let Some(at) = next
+            && closed.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            closed.scheduled = Some(at);
+            self.next.push(Reverse((at, index, Next::Look)));
+        }
+        self.forget_the_untrue();
+    }
+
+    /// Takes entries from the top that an earlier one has replaced.
+    fn forget_the_untrue(&mut self) {
+        while let Some(&Reverse((at, index, Next::Look))) = self.next.peek() {
+            match &self.sources[index as usize].1 {
+                Sender::Closed(closed) if closed.scheduled == Some(at) => return,
+                _ => drop(self.next.pop()),
+            }
+        }
+    }
+
+    /// A closed source looks at `at` what to do.
+    fn look(&mut self, index: u32, at: Nanos) -> Option<Sent> {
+        self.next.pop();
+        let Sender::Closed(closed) = &mut self.sources[index as usize].1 else { return None };
+        closed.scheduled = None;
+        let sent = closed.poll(at);
+        self.schedule(index, at);
+        sent
     }
 
     /// When something happens next; `None` when all sources have ended.
@@ -90,15 +186,21 @@ impl TrafficMix {
     /// When there is no such source.
     #[must_use]
     pub fn lost(&self, source: u32) -> Amount {
-        self.sources[source as usize].1.lost()
+        match &self.sources[source as usize].1 {
+            Sender::Open(source) => source.lost(),
+            Sender::Closed(_) => Amount::default(),
+        }
     }
 
     /// The length in bytes of the next packet of the greedy source number `source`.
     ///
     /// # Panics
-    /// When there is no such source.
+    /// When there is no such source, or it is not greedy.
     pub fn greedy_len(&mut self, source: u32) -> u32 {
-        self.sources[source as usize].1.next_len()
+        match &mut self.sources[source as usize].1 {
+            Sender::Open(source) => source.next_len(),
+            Sender::Closed(_) => panic!("only a greedy source is asked for lengths"),
+        }
     }
 }
 
@@ -106,27 +208,42 @@ impl Iterator for TrafficMix {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
+        let Reverse((at, index, next)) = *self.next.peek()?;
+        if next == Next::Look {
+            let sent = self.look(index, at);
+            let what = sent.map_or(What::Nothing, |sent| What::Packet { len: sent.len });
+            let class = self.sources[index as usize].0;
+            return Some(Event { at, source: index, class, what, tag: sent.map(|sent| sent.tag) });
+        }
         let mut top = self.next.peek_mut()?;
-        let Reverse((at, index, what)) = *top;
-        let (class, source) = &mut self.sources[index as usize];
-        let then = match what {
-            What::Packet { .. } => next_packet(source),
-            What::GreedyStart => source.interval().map(|interval| (interval.end, What::GreedyStop)),
-            What::GreedyStop => {
-                source.start_interval();
-                source.interval().map(|interval| (interval.start, What::GreedyStart))
+        let (class, sender) = &mut self.sources[index as usize];
+        let Sender::Open(source) = sender else { return None };
+        let (what, then) = match next {
+            Next::Packet(len) => (What::Packet { len }, next_packet(source)),
+            Next::GreedyStart => {
+                (What::GreedyStart, source.interval().map(|interval| (interval.end, Next::GreedyStop)))
             }
+            Next::GreedyStop => {
+                source.start_interval();
+                (What::GreedyStop, source.interval().map(|interval| (interval.start, Next::GreedyStart)))
+            }
+            Next::Look => (What::Nothing, None),
         };
         match then {
-            Some((at, next)) => *top = Reverse((at, index, next)),
+            Some((at, next)) => {
+                *top = Reverse((at, index, next));
+                drop(top);
+            }
             None => drop(PeekMut::pop(top)),
         }
-        Some(Event { at, source: index, class: *class, what })
+        let event = Event { at, source: index, class: *class, what, tag: None };
+        self.forget_the_untrue();
+        Some(event)
     }
 }
 
-fn next_packet(source: &mut Source) -> Option<(Nanos, What)> {
-    source.next().map(|arrival| (arrival.at, What::Packet { len: arrival.len }))
+fn next_packet(source: &mut Source) -> Option<(Nanos, Next)> {
+    source.next().map(|arrival| (arrival.at, Next::Packet(arrival.len)))
 }
 
 #[cfg(test)]
@@ -134,7 +251,6 @@ mod tests {
     use super::*;
     use crate::interval::Interval;
     use crate::length::PacketSize;
-    use crate::models::Model;
 
     fn spec(class: u32, model: Model, active: &[(u64, u64)]) -> SourceSpec {
         let active =
@@ -156,6 +272,7 @@ mod tests {
                     What::Packet { len } => format!("{len}"),
                     What::GreedyStart => "start".into(),
                     What::GreedyStop => "stop".into(),
+                    What::Nothing => unreachable!("all sources are open"),
                 };
                 format!("{} s{} c{} {what}", event.at.0 / 1_000_000_000, event.source, event.class.0)
             })

@@ -33,6 +33,7 @@ use self::pace::Gap;
 use self::poisson::Poisson;
 use self::trace::Replay;
 use self::uneven::Uneven;
+use crate::closed::{RequestResponse, Tcp};
 use crate::curve::ArrivalCurve;
 use crate::error::SourceError;
 use crate::length::{Lengths, PacketSize};
@@ -82,6 +83,10 @@ pub enum Model {
     Dar1(Dar1),
     /// The packets of a capture or a trace file.
     Trace(Trace),
+    /// A window of packets under way, as TCP has. It runs in simulations.
+    Tcp(Tcp),
+    /// Requests that wait for their responses. It runs in simulations.
+    RequestResponse(RequestResponse),
     /// What another model sends, held to an arrival curve.
     Shaped(Box<Shaped>),
 }
@@ -139,6 +144,8 @@ impl Model {
             Self::Mpeg(_) => "mpeg",
             Self::Dar1(_) => "dar1",
             Self::Trace(_) => "trace",
+            Self::Tcp(_) => "tcp",
+            Self::RequestResponse(_) => "request_response",
             Self::Shaped(shaped) => shaped.model.name(),
         }
     }
@@ -150,6 +157,12 @@ impl Model {
             Self::Mpeg(mpeg) => Some(Nanos(1000 * NANOS_PER_SEC / mpeg.groups_per_1000_s.max(1))),
             _ => None,
         }
+    }
+
+    /// Whether the source has to hear of its packets, and so runs in simulations only.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.sender(), Self::Tcp(_) | Self::RequestResponse(_))
     }
 
     /// Who sends, before any shaper.
@@ -206,6 +219,7 @@ impl Running {
             Model::Mpeg(mpeg) => Self::Pictures(Box::new(Pictures::new(mpeg, packet)?)),
             Model::Dar1(dar1) => Self::Dar1(Box::new(Dar1Frames::new(dar1, packet)?)),
             Model::Trace(trace) => Self::Replay(Replay::new(trace)),
+            Model::Tcp(_) | Model::RequestResponse(_) => return Err(SourceError::Closed),
             // The source holds the shaper: what waits in it outlives intervals of activity.
             Model::Shaped(shaped) => return Self::new(&shaped.model, packet),
         })

@@ -30,7 +30,14 @@ impl SourceSpec {
     /// The first [`SourceError`] found.
     pub fn validate(&self) -> Result<(), SourceError> {
         self.packet.validate()?;
-        Running::new(&self.model, &self.packet)?;
+        match self.model.sender() {
+            Model::RequestResponse(requests) => requests.check()?,
+            Model::Tcp(_) => {}
+            _ => drop(Running::new(&self.model, &self.packet)?),
+        }
+        if self.model.is_closed() && matches!(self.model, Model::Shaped(_)) {
+            return Err(SourceError::ClosedShaped);
+        }
         if let Some(per_second) = self.packets_per_second() {
             if per_second <= 0.0 {
                 return Err(SourceError::NoPackets);
@@ -88,7 +95,13 @@ impl SourceSpec {
                 Some(pace.packets_per_second(&self.packet))
             }
             Model::Mmpp(states) => Some(models::packets_per_second(states)),
-            Model::Greedy | Model::Mpeg(_) | Model::Dar1(_) | Model::Trace(_) | Model::Shaped(_) => None,
+            Model::Greedy
+            | Model::Mpeg(_)
+            | Model::Dar1(_)
+            | Model::Trace(_)
+            | Model::Tcp(_)
+            | Model::RequestResponse(_)
+            | Model::Shaped(_) => None,
         }
     }
 
@@ -99,6 +112,8 @@ impl SourceSpec {
             Model::Mpeg(mpeg) => mpeg.range(&self.packet),
             Model::Dar1(_) => Some((1, self.packet.range()?.1)),
             Model::Trace(trace) => Some(trace.range()),
+            // The last packet of a request has what is left.
+            Model::RequestResponse(_) => Some((1, self.packet.range()?.1)),
             _ => self.packet.range(),
         }
     }
@@ -128,7 +143,10 @@ impl SourceSpec {
     /// Bytes per second that the sender offers while it is active; `None` is unlimited.
     fn offered_bytes_per_second(&self, accounted: &dyn Fn(u32) -> u32) -> Option<f64> {
         let bytes_per_second = match self.model.sender() {
-            Model::Greedy | Model::Shaped(_) => return None,
+            Model::Greedy | Model::Tcp(_) | Model::Shaped(_) => return None,
+            Model::RequestResponse(requests) => {
+                requests.bytes_per_second()? * self.packet.mean_accounted(accounted) / self.packet.mean()
+            }
             Model::Mpeg(mpeg) => mpeg.bytes_per_second(&self.packet, accounted),
             Model::Dar1(dar1) => dar1.bytes_per_second(&self.packet, accounted),
             Model::Trace(trace) => trace.bytes_per_second(accounted),

@@ -111,16 +111,6 @@ pub enum ProblemKind {
         /// All of them.
         known: String,
     },
-    /// A model of which only the name exists here.
-    #[error("the {what} \"{model}\" cannot be run yet")]
-    ModelNotHere {
-        /// What it is a model of.
-        what: &'static str,
-        /// The model.
-        model: String,
-        /// Those that can.
-        known: String,
-    },
     /// Two keys that exclude each other.
     #[error("{place} takes \"{one}\" or \"{other}\", not both")]
     Both {
@@ -418,7 +408,6 @@ impl ProblemKind {
             Self::UnknownKey { suggestion, known, .. } | Self::UnknownWord { suggestion, known, .. } => {
                 did_you_mean(suggestion, known)
             }
-            Self::ModelNotHere { known, .. } => format!("these can: {known}"),
             Self::Unit { error, .. } => error.help(),
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),

@@ -2,7 +2,8 @@
 
 use fairlink_core::{Nanos, Rate};
 use fairlink_traffic::{
-    Dar1, MAX_PACKETS_PER_SECOND, Marginal, MmppState, Model, Mpeg, OnTime, Pace, PacketSize, Picture,
+    CongestionControl, Dar1, MAX_PACKETS_PER_SECOND, Marginal, MmppState, Model, Mpeg, OnTime, Pace, PacketSize,
+    Picture, RequestResponse, Tcp,
 };
 use toml::de::DeValue;
 
@@ -26,10 +27,12 @@ pub(super) enum Kind {
     Mpeg,
     Dar1,
     Trace,
+    Tcp,
+    RequestResponse,
 }
 
 /// Each model with its name and the keys that say something to it, beside [`COMMON`].
-const MODELS: [(&str, Kind, &[&str]); 11] = [
+const MODELS: [(&str, Kind, &[&str]); 13] = [
     ("greedy", Kind::Greedy, &[]),
     ("saturating", Kind::Saturating, &["rate"]),
     ("cbr", Kind::Cbr, &["rate", "packets_per_second", "burst"]),
@@ -40,12 +43,12 @@ const MODELS: [(&str, Kind, &[&str]); 11] = [
     ("markov", Kind::Markov, &["utilisation", "on", "off"]),
     ("mpeg", Kind::Mpeg, &["gop", "gops_per_second", "i", "p", "b", "whole_frames"]),
     ("trace", Kind::Trace, &["file", "match", "of_class", "repeat", "accept"]),
+    ("tcp", Kind::Tcp, &["congestion_control", "rtt"]),
+    ("request_response", Kind::RequestResponse, &["request", "response", "think", "rtt", "return_rate"]),
     ("dar1", Kind::Dar1, &["rate", "frames_per_second", "rho", "marginal", "peak_to_mean", "deviation_to_mean"]),
 ];
 const COMMON: [&str; 10] =
     ["class", "link", "route", "regulator", "model", "packet", "active", "shape", "shape_queue", "police"];
-/// Models of the format that cannot be run here.
-const OTHER_MODELS: [&str; 2] = ["request_response", "tcp"];
 
 /// Exponent of the density of Pareto on times where the file has none ([sds] section IV).
 const PARETO_K: f64 = 2.5;
@@ -77,11 +80,6 @@ pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
     let value = table.need("model", "model = \"greedy\"", log)?;
     let word = value.string("the name of a model in quotes", log)?;
     let names = MODELS.iter().map(|&(name, ..)| name);
-    if OTHER_MODELS.contains(&word) {
-        let known = names.collect::<Vec<_>>().join(", ");
-        log.error(value.span(), ProblemKind::ModelNotHere { what: "source model", model: word.to_owned(), known });
-        return None;
-    }
     let Some(&(name, kind, keys)) = MODELS.iter().find(|&&(name, ..)| name == word) else {
         log.error(value.span(), unknown_word("source model", word, names));
         return None;
@@ -141,6 +139,35 @@ pub(super) fn model(
         Kind::Mmpp => states(table, log),
         Kind::Markov => markov(table, guarantee, log),
         Kind::Mpeg => mpeg(table, log),
+        Kind::Tcp => {
+            let words = [("reno", CongestionControl::Reno), ("cubic", CongestionControl::Cubic)];
+            let congestion_control = match table.get("congestion_control") {
+                None => Some(CongestionControl::Cubic),
+                Some(value) => value.word("congestion control", &words, log),
+            };
+            let rtt = rtt(table, log);
+            Some(Model::Tcp(Tcp { congestion_control: congestion_control?, rtt: rtt? }))
+        }
+        Kind::RequestResponse => {
+            let size = |key, example, log: &mut Log| {
+                table.need(key, example, log).and_then(|value| value.size(u64::from(u32::MAX), log))
+            };
+            let request = size("request", "request = \"500B\"", log);
+            let response = size("response", "response = \"20kB\"", log);
+            let think = table.get("think").map_or(Some(Nanos::ZERO), |value| value.time(log));
+            let return_rate = match table.get("return_rate") {
+                None => Some(None),
+                Some(value) => value.rate(link_rate, log).map(Some),
+            };
+            let rtt = rtt(table, log);
+            Some(Model::RequestResponse(RequestResponse {
+                request: request?,
+                response: response?,
+                think: think?,
+                rtt: rtt?,
+                return_rate: return_rate?,
+            }))
+        }
         Kind::Trace => trace::trace(table, log).map(Model::Trace),
         Kind::Dar1 => {
             let rate =
@@ -205,6 +232,11 @@ fn at_most_three_places(value: Value<'_, '_>, min: u64, least: &str, log: &mut L
         value.out_of_range(text.to_owned(), least.to_owned(), MAX_PACKETS_PER_SECOND.to_string(), log);
     }
     found
+}
+
+/// What a packet and what is heard of it take beside the links.
+fn rtt(table: &Table<'_, '_>, log: &mut Log) -> Option<Nanos> {
+    table.need("rtt", "rtt = \"20ms\", beside the links", log).and_then(|value| value.time(log))
 }
 
 fn decimal(table: &Table<'_, '_>, key: &str, default: f64, log: &mut Log) -> Option<f64> {

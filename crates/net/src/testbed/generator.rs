@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use fairlink_config::matching::ethernet;
 use fairlink_core::{ClassId, Nanos, Rate};
-use fairlink_traffic::{MixError, Model, SourceSpec, TrafficMix, What};
+use fairlink_traffic::{MixError, Model, SourceError, SourceSpec, TrafficMix, What};
 use serde::Serialize;
 
 use crate::io::clock::{Clock, MonotonicClock, realtime_ns};
@@ -347,6 +347,9 @@ impl Generator {
             .collect::<Result<Vec<_>, _>>()?;
         // Where the kernel has no such stamps, the report has none.
         let asked = config.kernel_stamps && lanes.iter().all(|lane| departures::ask_for_stamps(&lane.socket).is_ok());
+        if let Some(index) = config.sources.iter().position(|source| source.model.is_closed()) {
+            return Err(MixError { index, error: SourceError::Closed }.into());
+        }
         let mix = TrafficMix::new(&offered(config.sources, config.greedy_rate), config.seed, config.duration)?;
         let (start_ns, duration, run, cpu) = (config.start_ns, config.duration, config.run, config.cpu);
         Ok(Self {

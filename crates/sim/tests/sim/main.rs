@@ -2,6 +2,7 @@
 
 mod batch;
 mod changes;
+mod closed;
 mod common;
 mod delays;
 mod link;

@@ -26,6 +26,10 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
         let width = if out.is_terminal() { out.canvas().width } else { usize::MAX };
         out.raw(report::classes(run, width).as_bytes())?;
         out.line("")?;
+        if !run.closed.is_empty() {
+            out.raw(report::closed(run).as_bytes())?;
+            out.line("")?;
+        }
         if !run.routes.is_empty() {
             out.raw(report::routes(run).as_bytes())?;
             out.line("")?;
