@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, check, completions, demo, explain, fluid, man, sim, tc, traffic};
+use crate::commands::{bench, check, clock, completions, demo, explain, fluid, man, sim, tc, traffic};
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, receive};
 
@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Sim(sim::Args),
     /// Measure what the sources of a scenario send, without a link: rate, dispersion, correlation, burstiness.
     Traffic(traffic::Args),
+    /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.
+    Clock(clock::Args),
     /// Turn tc commands into a link file, or a link file into tc commands.
     Tc(tc::Args),
     /// Share a real link: forward frames between two interfaces, one direction shaped by the link file.

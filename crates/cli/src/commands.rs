@@ -3,6 +3,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod clock;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod explain;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 17] = [
     (
         "fairlink",
         &[
@@ -71,6 +71,16 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
         ],
     ),
     (
+        "clock",
+        &[
+            (
+                "fairlink clock stamps.csv --make --jump 200s:5ms --jump 350s:-3ms --out plots",
+                "Make up two clocks, and find their skew, drift and jumps again.",
+            ),
+            ("fairlink clock measured.csv --reference receive", "Where the sender's clock was set back."),
+        ],
+    ),
+    (
         "gateway",
         &[
             (
@@ -97,6 +107,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
     (
         "generate",
         &[
+            (
+                "fairlink generate --tcp 192.0.2.1:5201 --connections 4 --congestion-control reno",
+                "Send by four TCP connections of the kernel.",
+            ),
             ("fairlink generate scenarios/exp2-H.toml --out eth1", "Send a scenario as real frames."),
             (
                 "fairlink generate scenarios/htb/one-device.script --out eth1",
@@ -104,7 +118,17 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
             ),
         ],
     ),
-    ("receive", &[("fairlink receive --in eth0", "Measure what comes from a generator, until Ctrl-C.")]),
+    (
+        "receive",
+        &[
+            ("fairlink receive --in eth0", "Measure what comes from a generator, until Ctrl-C."),
+            (
+                "fairlink receive --in eth0 --clock realtime",
+                "From another machine: its clock is compared with this one's.",
+            ),
+            ("fairlink receive --tcp 5201", "Be the other end of `generate --tcp`."),
+        ],
+    ),
     (
         "schedulers",
         &[

@@ -3,6 +3,7 @@
 //! [`figure`] and [`axis`] are the pieces that every figure is made of. The other files make figures of runs.
 
 pub mod axis;
+pub mod clocks;
 pub mod delays;
 pub mod figure;
 pub mod files;

@@ -14,6 +14,7 @@
 //! # Unsafe code
 //! The whole project's unsafe code lives here, at system calls. Each block says why it is sound.
 
+mod clock_report;
 mod demo;
 #[cfg(target_os = "linux")]
 mod gateway;
@@ -24,6 +25,7 @@ mod testbed;
 #[cfg(target_os = "linux")]
 mod wire;
 
+pub use clock_report::{ClockReport, JumpReport, KnownValue, SampledDelays, StretchReport};
 pub use demo::{
     Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, PlanPhase,
     Skipped,
@@ -41,8 +43,9 @@ pub use {
     io::frame_pool::{FrameInfo, FramePool, FramePoolError},
     io::interface::{self, Interface, InterfaceError, Offloads},
     io::pacing::Pacing,
-    testbed::addressing::{AddressingError, default_matches, headers_for},
+    testbed::addressing::{AddressingError, FrameChoice, MAX_FLOWS, default_matches, flow_headers, headers_for},
     testbed::bench::{GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, gateway_bench},
+    testbed::departures::Quantiles,
     testbed::generator::{
         ClassSent, Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes,
     },
@@ -51,7 +54,8 @@ pub use {
     testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
     testbed::scripted::{InterfaceReport, NoInterface, run_together, script_generators},
     testbed::stage::{DemoError, Sharer, Stage},
-    testbed::tally::{ClassReport, DelayClock, Delays, ReceiverReport, rate_bps},
+    testbed::tally::{ClassReport, DelayClock, Delays, FlowReport, ReceiverReport, SenderClock, rate_bps},
+    testbed::tcp::{TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport},
     testbed::veth::lay_cables,
     wire::checksum::complete as complete_checksum,
     wire::classify::Classifier,

@@ -1,8 +1,9 @@
-//! A private network to try things in: namespaces, virtual cables, a generator and a receiver of traffic, the kernel's HTB to
+//! A private network to try things in: namespaces, virtual cables, a generator and a receiver of traffic, TCP, the kernel's HTB to
 //! compare with, the demo's stage and the gateway's bench.
 
 pub(crate) mod addressing;
 pub(crate) mod bench;
+pub(crate) mod departures;
 pub(crate) mod generator;
 pub(crate) mod kernel_htb;
 pub(crate) mod netns;
@@ -10,4 +11,5 @@ pub(crate) mod receiver;
 pub(crate) mod scripted;
 pub(crate) mod stage;
 pub(crate) mod tally;
+pub(crate) mod tcp;
 pub(crate) mod veth;

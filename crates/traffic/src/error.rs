@@ -154,7 +154,10 @@ pub enum SourceError {
     #[error("a source shaped twice; write both limits as one curve")]
     ShapedTwice,
     /// A source that has to hear of its packets, where nobody can tell.
-    #[error("a source of requests or with a window runs only in simulations, where it hears of its packets")]
+    #[error(
+        "a source of requests or with a window runs only in simulations, where it hears of its packets; on a real link, \
+         `fairlink generate --tcp` sends by TCP of the kernel"
+    )]
     Closed,
     /// A shaper or policer behind a closed source.
     #[error("a shaper or policer of a source of requests or with a window, which holds itself back; leave it out")]

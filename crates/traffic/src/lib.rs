@@ -18,6 +18,7 @@
 
 mod burstiness;
 mod capture;
+pub mod clocks;
 mod closed;
 mod curve;
 mod error;

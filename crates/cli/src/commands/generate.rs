@@ -1,13 +1,16 @@
-//! `fairlink generate`: a scenario as real traffic.
+//! `fairlink generate`: a scenario as real traffic, or TCP.
 
-use std::path::PathBuf;
+mod tcp;
 
+use std::path::{Path, PathBuf};
+
+use fairlink_config::matching::{IpVersion, Match};
 use fairlink_config::scenario::read_script;
 use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::{ClassId, Leniency, Nanos, Rate};
 use fairlink_net::{
-    Generator, GeneratorConfig, GeneratorProgress, GeneratorReport, InterfaceReport, Lanes, default_matches,
-    headers_for, run_together, script_generators,
+    FrameChoice, Generator, GeneratorConfig, GeneratorProgress, GeneratorReport, InterfaceReport, Lanes, MAX_FLOWS,
+    Quantiles, default_matches, flow_headers, run_together, script_generators,
 };
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -24,7 +27,8 @@ use crate::out::{Out, note};
 pub(crate) struct Args {
     /// The scenario file, or a script of the HTB text's generator. Packet lengths are those of whole Ethernet frames without check
     /// sequence.
-    scenario: PathBuf,
+    #[arg(required_unless_present = "tcp")]
+    scenario: Option<PathBuf>,
     /// Interface to send out of. Flows of a script that name one with `i` leave by that.
     #[arg(long = "out", value_name = "IF")]
     output: Option<String>,
@@ -37,29 +41,58 @@ pub(crate) struct Args {
     /// Number, 0 to 255, that the frames carry and by which a receiver tells runs apart.
     #[arg(long, value_name = "N", default_value_t = 0)]
     run: u8,
+    /// Flows of each class, 1 to 4096: its frames take ports and addresses in turn that the class's matches take.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
+    flows: u32,
+    /// Send IPv4 or IPv6 where the classes' matches leave it open: 4 or 6 [default: 4].
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    ip: Option<IpVersion>,
+    /// DSCP of frames whose class's match names none, and of --tcp: a number from 0 to 63, or a name such as ef [default: 0].
+    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    dscp: Option<u8>,
+    /// Ask the kernel when it hands each frame to the driver, and report how long after its stamp that is. It costs a system call for each
+    /// frame.
+    #[arg(long)]
+    kernel_stamps: bool,
     /// Keep the sending thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
+    /// Connections of the kernel.
+    #[command(flatten)]
+    connections: tcp::Args,
+}
+
+fn version(text: &str) -> Result<IpVersion, String> {
+    match text {
+        "4" => Ok(IpVersion::V4),
+        "6" => Ok(IpVersion::V6),
+        _ => Err(crate::args::choice(["4", "6"])),
+    }
+}
+
+fn dscp(text: &str) -> Result<u8, String> {
+    let single = !text.contains(char::is_whitespace);
+    let parsed = Match::parse(&format!("dscp {text}")).ok().filter(|_| single);
+    parsed
+        .and_then(|found| found.dscp)
+        .ok_or_else(|| format!("\"{text}\" is no DSCP; write 0 to 63, or a name such as ef"))
 }
 
 impl Args {
-    fn config(&self) -> Result<GeneratorConfig, Failure> {
+    fn config(&self, scenario: &Path) -> Result<GeneratorConfig, Failure> {
         let Some(output) = self.output.clone() else {
             return Err(Failure::wrong("a scenario needs the interface to send out of: --out IF"));
         };
         // Traffic is the same whatever a scheduler can honour.
-        let file = Scenario::read(&self.scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
+        let file = Scenario::read(scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
         if let Some(peer) = file.peers.first() {
             let name = &peer.name;
-            let why = format!(
-                "{}: [[peer]] \"{name}\": only `fairlink sim` runs several links at once",
-                self.scenario.display()
-            );
+            let why =
+                format!("{}: [[peer]] \"{name}\": only `fairlink sim` runs several links at once", scenario.display());
             return Err(Failure::wrong(why));
         }
         if !file.changes.is_empty() {
-            let why =
-                format!("{}: [[change]]: only `fairlink sim` changes a link while it runs", self.scenario.display());
+            let why = format!("{}: [[change]]: only `fairlink sim` changes a link while it runs", scenario.display());
             return Err(Failure::wrong(why));
         }
         crate::link::warn(file.warnings);
@@ -75,15 +108,20 @@ impl Args {
         classes.sort_unstable();
         classes.dedup();
         let name = |class: ClassId| link.names.name(class);
-        let headers = |class: ClassId| {
-            let headers = headers_for(class, &matches, link.default_class);
-            let headers = headers.map_err(|error| Failure::wrong(format!("class \"{}\": {error}", name(class))))?;
-            Ok((class, headers))
-        };
+        let choice = FrameChoice { version: self.ip, dscp: self.dscp };
+        let mut headers = Vec::new();
+        for &class in &classes {
+            let flows = flow_headers(class, &matches, link.default_class, choice, self.flows);
+            let flows = flows.map_err(|error| {
+                let wanted = if choice == FrameChoice::default() { "" } else { ", with the --ip and --dscp given" };
+                Failure::wrong(format!("class \"{}\": {error}{wanted}", name(class)))
+            })?;
+            headers.extend(flows.into_iter().map(|flow| (class, flow)));
+        }
         let link_bps = link.tree.link().rate.bps();
         Ok(GeneratorConfig {
             interface: output,
-            classes: classes.iter().copied().map(headers).collect::<Result<_, Failure>>()?,
+            classes: headers,
             names: classes.iter().map(|&class| (class, name(class).to_owned())).collect(),
             sources: file.sources,
             seed: file.seed,
@@ -94,6 +132,7 @@ impl Args {
             start_ns: None,
             run: self.run,
             lanes: Lanes::Shared,
+            kernel_stamps: self.kernel_stamps,
             cpu: self.cpu,
         })
     }
@@ -101,10 +140,14 @@ impl Args {
 
 /// Sends and reports.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    if std::fs::read_to_string(&args.scenario).is_ok_and(|text| Script::is_one(&text)) {
-        return script(args, out);
+    if let Some(to) = args.connections.tcp {
+        return tcp::run(to, args, out);
     }
-    let config = args.config()?;
+    let Some(scenario) = &args.scenario else { return Err(Failure::wrong("a scenario is missing, or --tcp")) };
+    if std::fs::read_to_string(scenario).is_ok_and(|text| Script::is_one(&text)) {
+        return script(scenario, args, out);
+    }
+    let config = args.config(scenario)?;
     let duration_s = config.duration.0 as f64 / 1e9;
     let generator = Generator::open(config).map_err(Failure::wrong)?;
     let stop = stop_flag()?;
@@ -112,17 +155,20 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let report = generator.run(&stop, |progress| show(&bar, progress));
     bar.finish_and_clear();
     let report = report.map_err(Failure::failed)?;
-    if out.json { out.document(&report) } else { text(&report, out) }
+    if out.json { out.document(&report) } else { text(&report, args, out) }
 }
 
 /// Sends a script: each flow out of its interface, all at once.
-fn script(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let script = read_script(&args.scenario)?;
+fn script(path: &Path, args: &Args, out: &mut Out) -> Result<(), Failure> {
+    if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() {
+        note("--flows, --ip and --dscp mean nothing for a script: its frames have no IP");
+    }
+    let script = read_script(path)?;
     let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
     let configs = configs.map_err(|error| Failure::wrong(format!("{error}: --out IF")))?;
     let duration_s = configs.iter().map(|config| config.duration.0).max().unwrap_or(0) as f64 / 1e9;
     let opened = configs.into_iter().map(|config| {
-        let config = GeneratorConfig { cpu: args.cpu, ..config };
+        let config = GeneratorConfig { cpu: args.cpu, kernel_stamps: args.kernel_stamps, ..config };
         Ok((config.interface.clone(), Generator::open(config).map_err(Failure::wrong)?))
     });
     let generators = opened.collect::<Result<Vec<_>, Failure>>()?;
@@ -136,7 +182,7 @@ fn script(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     for InterfaceReport { interface, report } in &interfaces {
         out.line(format!("{interface}:"))?;
-        text(report, out)?;
+        text(report, args, out)?;
     }
     Ok(())
 }
@@ -158,7 +204,7 @@ fn show(bar: &ProgressBar, progress: &GeneratorProgress) {
     bar.set_message(format!("{} frames", progress.sent_packets));
 }
 
-fn text(report: &GeneratorReport, out: &mut Out) -> Result<(), Failure> {
+fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("sent for {}", human::time(report.duration_s)))?;
     if report.unreached_s > 0.0 {
         out.line(format!(
@@ -176,6 +222,28 @@ fn text(report: &GeneratorReport, out: &mut Out) -> Result<(), Failure> {
         row
     });
     out.table(&head, rows.collect(), 1..head.len())?;
+    let times = |of: &Quantiles| {
+        let [p50, p99, p999, max] = [of.p50, of.p99, of.p999, of.max].map(human::time);
+        format!("p50 {p50}, p99 {p99}, p99.9 {p999}, longest {max}")
+    };
+    if let Some(after) = &report.departure_after_due_s {
+        out.line(format!("frames left after their time by: {}", times(after)))?;
+    }
+    match &report.driver_after_stamp_s {
+        Some(after) => out.line(format!("the driver had them after that by: {}", times(after)))?,
+        None if args.kernel_stamps => out.line("the kernel has no stamps of when this interface's driver had them")?,
+        None => {}
+    }
+    for class in &report.classes {
+        if class.lost_at_source_packets > 0 {
+            let packets = human::count(class.lost_at_source_packets as usize, "packet", "packets");
+            out.line(format!("{}: {packets} were lost by the sources' own shapers", class.name))?;
+        }
+        if class.padded_packets > 0 {
+            let packets = human::count(class.padded_packets as usize, "packet", "packets");
+            out.line(format!("{}: {packets} were padded to the shortest frame with headers and stamp", class.name))?;
+        }
+    }
     for class in report.classes.iter().filter(|class| class.blocked_sends > 0) {
         out.paragraph(
             &format!(

@@ -1,11 +1,13 @@
 //! `fairlink receive`: measures what a generator sends.
 
+mod tcp;
+
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
-use fairlink_net::{DelayClock, Receiver, ReceiverConfig, ReceiverReport, rate_bps};
+use fairlink_net::{DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport, rate_bps};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{choice, time};
@@ -19,8 +21,11 @@ use crate::out::{Out, note};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Interface to listen at.
-    #[arg(long = "in", value_name = "IF")]
-    input: String,
+    #[arg(long = "in", value_name = "IF", required_unless_present = "tcp")]
+    input: Option<String>,
+    /// Listen at this TCP port for `fairlink generate --tcp` instead.
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["input", "link", "flows"], value_parser = clap::value_parser!(u16).range(1..))]
+    tcp: Option<u16>,
     /// How long [default: until Ctrl-C].
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Nanos>,
@@ -28,9 +33,13 @@ pub(crate) struct Args {
     /// first 65,536 are measured, delays of the first 512.
     #[arg(long, value_name = "LINK")]
     link: Option<PathBuf>,
-    /// Clock that delays are measured by: monotonic (sender on this machine) or realtime (two machines whose clocks agree).
+    /// Clock that delays are measured by: monotonic (sender on this machine) or realtime (two machines). With realtime, offset, skew, drift
+    /// and jumps of the two clocks are found from the delays, and corrected delays stand beside.
     #[arg(long, value_name = "CLOCK", default_value = "monotonic", value_parser = clock)]
     clock: DelayClock,
+    /// Show each flow: as many for each class as `generate --flows` has.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
+    flows: u32,
     /// Keep the receiving thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
@@ -46,18 +55,23 @@ fn clock(name: &str) -> Result<DelayClock, String> {
 
 /// Receives and reports.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let mut config = ReceiverConfig::new(&args.input);
+    if let Some(port) = args.tcp {
+        return tcp::run(port, args.duration, out);
+    }
+    let Some(input) = &args.input else { return Err(Failure::wrong("an interface is missing (--in), or --tcp")) };
+    let mut config = ReceiverConfig::new(input);
     if let Some(path) = &args.link {
         let link = read_tree(path)?;
         config.names = link.tree.leaves().iter().map(|&leaf| (leaf, link.names.name(leaf).to_owned())).collect();
     }
     config.clock = args.clock;
+    config.flows = args.flows;
     config.duration = args.duration.map(|time| Duration::from_nanos(time.0));
     config.cpu = args.cpu;
     let receiver = Receiver::open(config).map_err(Failure::wrong)?;
     let stop = stop_flag()?;
     if args.duration.is_none() && !stop.load(Ordering::Relaxed) {
-        note(format!("receiving at {} until Ctrl-C", args.input));
+        note(format!("receiving at {input} until Ctrl-C"));
     }
     // Draws only where standard error is a terminal.
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template");
@@ -86,6 +100,38 @@ fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
         row
     });
     out.table(&head, rows.collect(), 1..head.len())?;
+    let corrected: Vec<_> = report.classes.iter().filter_map(|class| Some((class, class.corrected_delay_s?))).collect();
+    if !corrected.is_empty() {
+        out.line("")?;
+        let head = ["class", "corrected delay beyond the shortest: min", "mean", "p50", "p99", "max"];
+        let rows = corrected.iter().map(|(class, of)| {
+            let mut row = vec![class.name.clone()];
+            row.extend([of.min, of.mean, of.p50, of.p99, of.max].map(human::time));
+            row
+        });
+        out.table(&head, rows.collect(), 1..head.len())?;
+    }
+    for sender in &report.clocks {
+        out.line("")?;
+        out.line(format!("this machine's clock against that of the sender of run {}", sender.run))?;
+        super::clock::tables(&sender.clock, out)?;
+    }
+    if !report.flows.is_empty() {
+        out.line("")?;
+        let head = ["class", "flow", "frames", "rate", "lost", "twice", "out of order", "mean delay"];
+        let rows = report.flows.iter().map(|flow| {
+            let counts = [flow.lost_packets, flow.duplicate_packets, flow.reordered_packets];
+            let mut row = vec![flow.name.clone(), flow.flow.to_string(), flow.received_packets.to_string()];
+            row.push(human::rate(flow.rate_bps));
+            row.extend(counts.map(|count| count.to_string()));
+            row.push(flow.delay_mean_s.map_or_else(|| "-".to_owned(), human::time));
+            row
+        });
+        out.table(&head, rows.collect(), 1..head.len())?;
+    }
+    if report.beyond_flow_packets > 0 {
+        out.line(format!("{} frames were of flows beyond the first 65,536", report.beyond_flow_packets))?;
+    }
     if report.foreign_packets > 0 {
         out.line(format!("{} frames were not from a generator", report.foreign_packets))?;
     }
@@ -105,7 +151,7 @@ fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
         out.line(format!("{} frames came too fast for this receiver; they are part of the lost", report.socket_drops))?;
     }
     let early: u64 = report.classes.iter().map(|class| class.negative_delays).sum();
-    if early > 0 {
+    if early > 0 && report.clocks.is_empty() {
         out.line(format!("{early} frames seem to have come before they were sent: the clocks disagree"))?;
     }
     Ok(())

@@ -3,7 +3,10 @@
 mod basics;
 mod bench;
 mod check;
+mod clock;
 mod demo;
+#[cfg(target_os = "linux")]
+mod endpoints;
 mod fluid;
 mod measure;
 mod metrics;

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use fairlink_sim::Run;
 use fairlink_sim::statistics::summary::Summary;
+use fairlink_traffic::clocks::Clocks;
 
+use super::clocks;
 use super::delays::{self, Delays};
 use super::figure::{Event, Figure};
 use super::over_time;
@@ -126,6 +128,17 @@ pub fn write_sweep(keys: &[Key], summaries: &[Summary], title: &str, dir: &Path)
     let mut files = Files::new(dir)?;
     files.write("sweep.csv", &sweep::csv(keys, summaries))?;
     files.write("sweep.svg", &sweep::figure(keys, summaries, title).svg())?;
+    Ok(files.written)
+}
+
+/// Writes `clock.csv` and `clock.svg` into `dir`, which is made if it is not there, and returns the paths.
+///
+/// # Errors
+/// [`FileError`].
+pub fn write_clocks(found: &Clocks, title: &str, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut files = Files::new(dir)?;
+    files.write("clock.csv", &clocks::csv(found))?;
+    files.write("clock.svg", &clocks::figure(found, title).svg())?;
     Ok(files.written)
 }
 

@@ -40,6 +40,8 @@ pub(crate) unsafe trait Plain: Copy + Default {}
 
 // SAFETY: any four bytes are an integer.
 unsafe impl Plain for libc::c_int {}
+// SAFETY: any sixteen bytes are sixteen bytes.
+unsafe impl Plain for [u8; 16] {}
 
 /// The value of a socket option.
 pub(crate) fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {

@@ -32,6 +32,18 @@ pub enum AddressingError {
         /// The class's last match.
         tried: Match,
     },
+    /// The class's matches, and those before them, leave too little open for so many flows.
+    #[error(
+        "class {} has room for {found} flows, not {flows}: its matches fix ports and addresses, or earlier matches take them", class.0
+    )]
+    TooFewFlows {
+        /// The class.
+        class: ClassId,
+        /// How many were asked for.
+        flows: u32,
+        /// How many there are.
+        found: usize,
+    },
     /// Without matches, classes are told apart by port, and there are not enough of them.
     #[error("class {} needs a match: without any, only the first {limit} classes have a port of their own", class.0)]
     TooManyClasses {
@@ -60,6 +72,73 @@ pub fn default_matches(leaves: &[ClassId]) -> Result<Vec<(ClassId, Match)>, Addr
         .collect()
 }
 
+/// What is wanted of frames beyond their class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameChoice {
+    /// IPv4 or IPv6; IPv4 where the matches leave it open, when absent.
+    pub version: Option<IpVersion>,
+    /// DSCP where the class's match names none, 0 to 63; 0 when absent.
+    pub dscp: Option<u8>,
+}
+
+/// Most flows of one class.
+pub const MAX_FLOWS: u32 = 4096;
+
+/// Headers of `flows` flows, 1 to [`MAX_FLOWS`], whose frames `matches` put into `class`. They differ in source port, and where that does not
+/// suffice in source address, destination port or destination address.
+///
+/// # Errors
+/// [`AddressingError`].
+pub fn flow_headers(
+    class: ClassId,
+    matches: &[(ClassId, Match)],
+    default: Option<ClassId>,
+    choice: FrameChoice,
+    flows: u32,
+) -> Result<Vec<Headers>, AddressingError> {
+    let first = headers_with(class, matches, default, choice)?;
+    let mut found = vec![first];
+    let port = |port: u16, more: u16| Some(port.wrapping_add(more)).filter(|&port| port != 0);
+    let change: [&dyn Fn(u16) -> Option<Headers>; 4] = [
+        &|more| Some(Headers { ports: (port(first.ports.0, more)?, first.ports.1), ..first }),
+        &|more| Some(Headers { addresses: beside(first.addresses, more, 0), ..first }),
+        &|more| Some(Headers { ports: (first.ports.0, port(first.ports.1, more)?), ..first }),
+        &|more| Some(Headers { addresses: beside(first.addresses, 0, more), ..first }),
+    ];
+    // A frame without IP has nothing that could differ.
+    let changes = if first.bare.is_some() { &change[..0] } else { &change[..] };
+    for headers in changes.iter().flat_map(|change| (1..=u16::MAX).filter_map(change)) {
+        if found.len() >= flows as usize {
+            break;
+        }
+        if class_of(&headers, matches, default) == Some(class) {
+            found.push(headers);
+        }
+    }
+    if found.len() < flows as usize {
+        return Err(AddressingError::TooFewFlows { class, flows, found: found.len() });
+    }
+    Ok(found)
+}
+
+/// Addresses so many further on than these, within their last 16 bits.
+fn beside(addresses: Addresses, source: u16, destination: u16) -> Addresses {
+    let v4 = |address: Ipv4Addr, more: u16| {
+        let [a, b, c, d] = address.octets();
+        let [c, d] = u16::from_be_bytes([c, d]).wrapping_add(more).to_be_bytes();
+        Ipv4Addr::new(a, b, c, d)
+    };
+    let v6 = |address: Ipv6Addr, more: u16| {
+        let mut segments = address.segments();
+        segments[7] = segments[7].wrapping_add(more);
+        Ipv6Addr::from(segments)
+    };
+    match addresses {
+        Addresses::V4(from, to) => Addresses::V4(v4(from, source), v4(to, destination)),
+        Addresses::V6(from, to) => Addresses::V6(v6(from, source), v6(to, destination)),
+    }
+}
+
 /// Headers of frames that `matches` put into `class`. The first match in file order counts; a frame that meets none belongs to
 /// `default`. Where the matches leave a choice, it is UDP over IPv4 to port 5001 and above.
 ///
@@ -70,13 +149,22 @@ pub fn headers_for(
     matches: &[(ClassId, Match)],
     default: Option<ClassId>,
 ) -> Result<Headers, AddressingError> {
+    headers_with(class, matches, default, FrameChoice::default())
+}
+
+fn headers_with(
+    class: ClassId,
+    matches: &[(ClassId, Match)],
+    default: Option<ClassId>,
+    choice: FrameChoice,
+) -> Result<Headers, AddressingError> {
     let own = matches.iter().filter(|(owner, _)| *owner == class).map(|(_, found)| *found);
     let rest = (default == Some(class)).then_some(Match::ANY);
     let mut tried = None;
     for wanted in own.chain(rest) {
         tried = Some(wanted);
         if let Some(headers) =
-            candidates(&wanted, class).find(|headers| class_of(headers, matches, default) == Some(class))
+            candidates(&wanted, class, choice).find(|headers| class_of(headers, matches, default) == Some(class))
         {
             return Ok(headers);
         }
@@ -119,7 +207,7 @@ pub(crate) fn key_of(headers: &Headers) -> FrameKey {
 }
 
 /// A handful of frames that `wanted` matches, the plainest first.
-fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
+fn candidates(wanted: &Match, class: ClassId, choice: FrameChoice) -> impl Iterator<Item = Headers> {
     let wanted = *wanted;
     let offset = (class.0 % 20_000) as u16;
     let transports: &[Transport] = match wanted.proto {
@@ -128,7 +216,8 @@ fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
         Some(TCP) => &[Transport::Tcp],
         Some(_) => &[],
     };
-    let versions: &[IpVersion] = match wanted.version {
+    let versions: &[IpVersion] = match wanted.version.or(choice.version) {
+        _ if wanted.version.is_some() && choice.version.is_some() && wanted.version != choice.version => &[],
         None => &[IpVersion::V4, IpVersion::V6],
         Some(IpVersion::V4) => &[IpVersion::V4],
         Some(IpVersion::V6) => &[IpVersion::V6],
@@ -156,7 +245,7 @@ fn candidates(wanted: &Match, class: ClassId) -> impl Iterator<Item = Headers> {
                 vlan: wanted.vlan.or(wanted.inner_vlan.map(|_| 1)),
                 inner_vlan: wanted.inner_vlan,
                 addresses: addresses(version, wanted.src, wanted.dst),
-                dscp: wanted.dscp.unwrap_or(0),
+                dscp: wanted.dscp.or(choice.dscp).unwrap_or(0),
                 transport,
                 ..Headers::udp(FIRST_PORT)
             };
@@ -233,6 +322,47 @@ mod tests {
             tried(2).unwrap_err().to_string(),
             "no frame found for class 2: it takes UDP or TCP that no earlier match takes (the last one tried: udp dst port 7)"
         );
+    }
+
+    #[test]
+    fn many_flows_of_a_class_differ_and_still_belong_to_it() {
+        let all = matches(&[
+            (1, "udp dst port 5001"),
+            (2, "udp src port 7 dst port 8"),
+            (3, "src net 10.1.0.0/16 dscp ef"),
+            (4, "ip6"),
+            (5, "udp src port 7 dst port 9 src net 10.2.0.1/32 dst net 10.2.0.2/32"),
+            (6, "ethertype 0x88b5"),
+        ]);
+        let flows = |class: u32, choice, count| flow_headers(ClassId(class), &all, Some(ClassId(9)), choice, count);
+        for class in [1, 2, 3, 4, 9] {
+            let found = flows(class, FrameChoice::default(), MAX_FLOWS).unwrap();
+            assert_eq!(found.len(), MAX_FLOWS as usize);
+            assert!(found.iter().all(|one| class_of(one, &all, Some(ClassId(9))) == Some(ClassId(class))));
+            let mut keys: Vec<String> =
+                found.iter().map(|one| format!("{:?} {:?}", one.addresses, one.ports)).collect();
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), MAX_FLOWS as usize, "class {class}");
+        }
+        for class in [5, 6] {
+            let error = AddressingError::TooFewFlows { class: ClassId(class), flows: 2, found: 1 };
+            assert_eq!(flows(class, FrameChoice::default(), 2), Err(error));
+            assert!(flows(class, FrameChoice::default(), 1).is_ok());
+        }
+    }
+
+    #[test]
+    fn protocol_version_and_dscp_are_as_wanted_where_the_matches_leave_them_open() {
+        let all = matches(&[(1, "udp dst port 5001"), (2, "dscp ef"), (3, "src net 10.1.0.0/16")]);
+        let choice = FrameChoice { version: Some(IpVersion::V6), dscp: Some(10) };
+        let of = |class: u32| flow_headers(ClassId(class), &all, Some(ClassId(9)), choice, 1);
+        for (class, dscp) in [(1, 10), (2, 46), (9, 10)] {
+            let headers = of(class).unwrap()[0];
+            assert!(matches!(headers.addresses, Addresses::V6(..)), "{headers:?}");
+            assert_eq!(headers.dscp, dscp);
+        }
+        assert!(matches!(of(3), Err(AddressingError::NoFrame { .. })));
     }
 
     #[test]

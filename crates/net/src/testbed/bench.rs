@@ -299,6 +299,7 @@ fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str)
         start_ns: None,
         run: 1,
         lanes: Lanes::Shared,
+        kernel_stamps: false,
         cpu: None,
     })?;
     let stop = AtomicBool::new(false);

@@ -23,6 +23,7 @@ use serde::Serialize;
 use crate::io::clock::{Clock, MonotonicClock, realtime_ns};
 use crate::io::packet_socket;
 use crate::io::sys;
+use crate::testbed::departures::{self, Quantiles, Times};
 use crate::wire::frame::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
 
 /// Shortest sleep: arrivals within it leave together.
@@ -55,7 +56,8 @@ pub enum Lanes {
 pub struct GeneratorConfig {
     /// The interface to send out of.
     pub interface: String,
-    /// Headers of each class that has a source.
+    /// Headers of each class that has a source. A class may have several: its frames take them in turn, so that number n has those number
+    /// n modulo their count. Each is a flow.
     pub classes: Vec<(ClassId, Headers)>,
     /// Names of classes, for the report; a class without a name is shown by its number.
     pub names: BTreeMap<ClassId, String>,
@@ -73,6 +75,8 @@ pub struct GeneratorConfig {
     pub run: u8,
     /// Sockets.
     pub lanes: Lanes,
+    /// Whether to ask the kernel when it hands each frame to the driver. It costs a system call for each frame.
+    pub kernel_stamps: bool,
     /// Processor to keep the sending thread on; any when absent.
     pub cpu: Option<usize>,
 }
@@ -158,6 +162,10 @@ pub struct ClassSent {
     pub refused_packets: u64,
     /// Arrivals not sent because this generator was too late.
     pub late_packets: u64,
+    /// Packets that the shapers and policers of its sources lost; they were never offered.
+    pub lost_at_source_packets: u64,
+    /// Frames that were made longer, because what the source sent was shorter than the shortest frame with headers and stamp.
+    pub padded_packets: u64,
     /// How often a send would have blocked, because the socket's buffer was full of frames that wait in the kernel. The frames are
     /// among the refused ones.
     pub blocked_sends: u64,
@@ -175,6 +183,11 @@ pub struct GeneratorReport {
     /// The last part of the sources' time whose arrivals were not even counted, in seconds, because there were too many before
     /// for this machine. Zero where it kept up, and where it was stopped.
     pub unreached_s: f64,
+    /// How long after its time each frame was stamped, which is right before it is handed to the kernel; absent where nothing was sent.
+    pub departure_after_due_s: Option<Quantiles>,
+    /// How long after its stamp the kernel handed each frame to the driver; absent where nobody asked, or the interface has no such
+    /// stamps.
+    pub driver_after_stamp_s: Option<Quantiles>,
     /// Per class that has a source, in the order of their numbers.
     pub classes: Vec<ClassSent>,
 }
@@ -201,10 +214,14 @@ pub struct GeneratorProgress {
 #[derive(Debug)]
 struct Class {
     id: ClassId,
-    template: FrameTemplate,
+    /// One for each flow.
+    templates: Vec<FrameTemplate>,
+    /// The shortest frame of any flow.
+    shortest: usize,
     lane: usize,
     offered: (u64, u64),
     sent: (u64, u64),
+    padded: u64,
     refused: u64,
     late: u64,
     /// Sends that would have blocked, and for how long, in ns.
@@ -215,8 +232,8 @@ struct Class {
 #[derive(Debug)]
 struct Lane {
     socket: OwnedFd,
-    /// Class and length of each.
-    pending: Vec<(usize, u32)>,
+    /// Class, length and time of each, the time since the start.
+    pending: Vec<(usize, u32, Nanos)>,
     frames: Vec<u8>,
     /// The class whose send would have blocked, and since when by `CLOCK_MONOTONIC`, while it would still.
     blocked: Option<(usize, u64)>,
@@ -233,10 +250,14 @@ pub struct Generator {
     classes: Vec<Class>,
     lanes: Vec<Lane>,
     stride: usize,
+    /// By `CLOCK_MONOTONIC`, in ns.
     start_ns: Option<u64>,
     duration: Nanos,
     run: u8,
     cpu: Option<usize>,
+    after_due: Times,
+    /// Where the kernel's stamps were asked for.
+    after_stamp: Option<Times>,
 }
 
 impl Generator {
@@ -250,7 +271,8 @@ impl Generator {
             .map_err(|source| GeneratorError::Interface { interface: interface.clone(), source })?;
         let mtu = sys::interface_mtu(&interface)
             .map_err(|source| GeneratorError::Interface { interface: interface.clone(), source })?;
-        let headers: BTreeMap<ClassId, Headers> = config.classes.into_iter().collect();
+        let mut headers: BTreeMap<ClassId, Vec<Headers>> = BTreeMap::new();
+        config.classes.into_iter().for_each(|(class, flow)| headers.entry(class).or_default().push(flow));
         let priorities: Option<BTreeMap<ClassId, u32>> = match config.lanes {
             Lanes::Shared => None,
             Lanes::ByPriority(priorities) => Some(priorities.into_iter().collect()),
@@ -276,15 +298,18 @@ impl Generator {
                             priority_of_lane.len() - 1
                         }
                     };
-                    let template = FrameTemplate::new(headers);
+                    let templates: Vec<FrameTemplate> = headers.iter().map(FrameTemplate::new).collect();
+                    let shortest = templates.iter().map(FrameTemplate::min_len).max().unwrap_or(0);
                     let id = source.class;
                     positions.insert(id, classes.len());
                     classes.push(Class {
                         id,
-                        template,
+                        templates,
+                        shortest,
                         lane,
                         offered: (0, 0),
                         sent: (0, 0),
+                        padded: 0,
                         refused: 0,
                         late: 0,
                         blocked: (0, 0),
@@ -292,15 +317,21 @@ impl Generator {
                     classes.len() - 1
                 }
             };
-            let template = &classes[position].template;
+            let class = &classes[position];
             // The kernel allows for one VLAN tag beyond the MTU.
-            let max = (mtu as usize + template.link_header().min(ethernet::HEADER + ethernet::VLAN_TAG)).min(MAX_FRAME);
-            let (min_len, max_len) = source.packet.range().unwrap_or((0, 0));
-            for len in [min_len, max_len] {
-                if !(template.min_len()..=max).contains(&(len as usize)) {
-                    return Err(GeneratorError::Length { index, len, min: template.min_len() as u32, max: max as u32 });
+            let tags = class.templates.iter().map(FrameTemplate::link_header).min().unwrap_or(ethernet::HEADER);
+            let max = (mtu as usize + tags.min(ethernet::HEADER + ethernet::VLAN_TAG)).min(MAX_FRAME);
+            let (min_len, max_len) = source.lengths().unwrap_or((0, 0));
+            // What is left of a picture, or was recorded, may be shorter than any frame, and is padded as Ethernet does.
+            let padded = matches!(source.model.sender(), Model::Mpeg(_) | Model::Dar1(_) | Model::Trace(_));
+            let lengths = if padded { [max_len, max_len.max(class.shortest as u32)] } else { [min_len, max_len] };
+            for len in lengths {
+                let range = if padded { 0..=max } else { class.shortest..=max };
+                if !range.contains(&(len as usize)) {
+                    return Err(GeneratorError::Length { index, len, min: class.shortest as u32, max: max as u32 });
                 }
             }
+            stride = stride.max(class.shortest);
             stride = stride.max(max_len as usize);
             class_of.push(position);
         }
@@ -313,13 +344,29 @@ impl Generator {
         let lanes = priority_of_lane
             .into_iter()
             .map(|priority| Lane::open(&interface, interface_index, priority, stride))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        // Where the kernel has no such stamps, the report has none.
+        let asked = config.kernel_stamps && lanes.iter().all(|lane| departures::ask_for_stamps(&lane.socket).is_ok());
         if let Some(index) = config.sources.iter().position(|source| source.model.is_closed()) {
             return Err(MixError { index, error: SourceError::Closed }.into());
         }
         let mix = TrafficMix::new(&offered(config.sources, config.greedy_rate), config.seed, config.duration)?;
         let (start_ns, duration, run, cpu) = (config.start_ns, config.duration, config.run, config.cpu);
-        Ok(Self { interface, names: config.names, mix, class_of, classes, lanes, stride, start_ns, duration, run, cpu })
+        Ok(Self {
+            interface,
+            names: config.names,
+            mix,
+            class_of,
+            classes,
+            lanes,
+            stride,
+            start_ns,
+            duration,
+            run,
+            cpu,
+            after_due: Times::new(),
+            after_stamp: asked.then(Times::new),
+        })
     }
 
     /// Sends until `stop` is set, all sources have ended, or the configured time is over by 20 ms. `progress` is told a few times per second.
@@ -335,7 +382,7 @@ impl Generator {
             sys::pin_thread(cpu).map_err(|source| self.system("sched_setaffinity", source))?;
         }
         let begin = MonotonicClock::SHARED.now().0;
-        let start = self.start_ns.unwrap_or(begin);
+        let start = *self.start_ns.get_or_insert(begin);
         let mut told = Nanos::ZERO;
         while !stop.load(Ordering::Relaxed) {
             let clock = MonotonicClock::SHARED.now().0;
@@ -364,6 +411,11 @@ impl Generator {
             }
         }
         progress(&self.progress(elapsed));
+        if self.after_stamp.is_some() {
+            // The last frames may still be on their way to the driver.
+            std::thread::sleep(Duration::from_nanos(NAP.0));
+            (0..self.lanes.len()).try_for_each(|lane| self.take_stamps(lane))?;
+        }
         let reached = self.mix.peek().filter(|_| self.is_over(elapsed));
         let unreached = reached.map_or(Nanos::ZERO, |reached| self.duration.saturating_sub(reached));
         Ok(self.report((end - begin) as f64 / 1e9, unreached))
@@ -400,7 +452,9 @@ impl Generator {
                 continue;
             }
             let lane = class.lane;
-            self.lanes[lane].pending.push((position, len));
+            let frame = len.max(class.shortest as u32);
+            class.padded += u64::from(frame > len);
+            self.lanes[lane].pending.push((position, frame, event.at));
             if self.lanes[lane].pending.len() == BATCH {
                 self.flush(lane)?;
             }
@@ -415,7 +469,8 @@ impl Generator {
             return Ok(());
         }
         let (monotonic_ns, realtime_ns) = (MonotonicClock::SHARED.now().0, realtime_ns());
-        for (&(position, len), frame) in pending.iter().zip(frames.chunks_exact_mut(self.stride)) {
+        let now = monotonic_ns.saturating_sub(self.start_ns.unwrap_or(0));
+        for (&(position, len, due), frame) in pending.iter().zip(frames.chunks_exact_mut(self.stride)) {
             let class = &mut self.classes[position];
             let stamp = Stamp {
                 run: self.run,
@@ -424,11 +479,13 @@ impl Generator {
                 monotonic_ns,
                 realtime_us: (realtime_ns / 1000) as u32,
             };
-            class.template.write(&mut frame[..len as usize], &stamp);
+            let flow = class.sent.0 as u32 as usize % class.templates.len();
+            class.templates[flow].write(&mut frame[..len as usize], &stamp);
+            self.after_due.see(now.saturating_sub(due.0));
             class.sent.0 += 1;
             class.sent.1 += u64::from(len);
         }
-        let lengths = pending.iter().map(|&(_, len)| len as usize);
+        let lengths = pending.iter().map(|&(_, len, _)| len as usize);
         let count = pending.len();
         let mut sent = 0;
         let result = loop {
@@ -455,13 +512,21 @@ impl Generator {
             *blocked = Some((position, monotonic_ns));
         }
         // Sequence numbers count sent frames, so that the number of a refused frame is used again.
-        for (position, len) in pending.drain(..).skip(sent) {
+        for (position, len, _) in pending.drain(..).skip(sent) {
             let class = &mut self.classes[position];
             class.sent.0 -= 1;
             class.sent.1 -= u64::from(len);
             class.refused += 1;
         }
-        result.map(drop).map_err(|source| self.system("sendmmsg", source))
+        result.map(drop).map_err(|source| self.system("sendmmsg", source))?;
+        self.take_stamps(lane)
+    }
+
+    /// Takes the kernel's stamps of what was sent through a lane, where they were asked for.
+    fn take_stamps(&mut self, lane: usize) -> Result<(), GeneratorError> {
+        let Some(times) = &mut self.after_stamp else { return Ok(()) };
+        let taken = departures::take_stamps(&self.lanes[lane].socket, times);
+        taken.map_err(|source| self.system("recvmsg(MSG_ERRQUEUE)", source))
     }
 
     fn system(&self, what: &'static str, source: io::Error) -> GeneratorError {
@@ -477,10 +542,15 @@ impl Generator {
     }
 
     fn report(&self, duration_s: f64, unreached: Nanos) -> GeneratorReport {
+        let mut lost = vec![0; self.classes.len()];
+        for (source, &position) in self.class_of.iter().enumerate() {
+            lost[position] += self.mix.lost(source as u32).packets;
+        }
         let mut classes: Vec<ClassSent> = self
             .classes
             .iter()
-            .map(|class| ClassSent {
+            .zip(lost)
+            .map(|(class, lost)| ClassSent {
                 name: self.names.get(&class.id).cloned().unwrap_or_else(|| class.id.0.to_string()),
                 class: class.id.0,
                 offered_packets: class.offered.0,
@@ -489,12 +559,21 @@ impl Generator {
                 sent_bytes: class.sent.1,
                 refused_packets: class.refused,
                 late_packets: class.late,
+                lost_at_source_packets: lost,
+                padded_packets: class.padded,
                 blocked_sends: class.blocked.0,
                 blocked_s: class.blocked.1 as f64 / 1e9,
             })
             .collect();
         classes.sort_by_key(|class| class.class);
-        GeneratorReport { duration_s, run: self.run, unreached_s: unreached.0 as f64 / 1e9, classes }
+        GeneratorReport {
+            duration_s,
+            run: self.run,
+            unreached_s: unreached.0 as f64 / 1e9,
+            departure_after_due_s: self.after_due.quantiles(),
+            driver_after_stamp_s: self.after_stamp.as_ref().and_then(Times::quantiles),
+            classes,
+        }
     }
 }
 

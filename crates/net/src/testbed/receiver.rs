@@ -40,6 +40,8 @@ pub struct ReceiverConfig {
     pub names: BTreeMap<ClassId, String>,
     /// Clock for delays.
     pub clock: DelayClock,
+    /// Flows of each class, as many as the generator's classes have headers; they are not told apart where it is one.
+    pub flows: u32,
     /// Length of the windows in which rates are told while it runs.
     pub window: Duration,
     /// Where windows start, by this machine's `CLOCK_MONOTONIC` in ns; the start of the run when absent.
@@ -60,6 +62,7 @@ impl ReceiverConfig {
             interface: interface.to_owned(),
             names: BTreeMap::new(),
             clock: DelayClock::Monotonic,
+            flows: 1,
             window: Duration::from_millis(200),
             start_ns: None,
             spans: Vec::new(),
@@ -156,7 +159,7 @@ impl Receiver {
         let length = u64::try_from(self.config.window.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
         let end = self.config.duration.map(|duration| begin.saturating_add(duration.as_nanos() as u64));
         let mut window = start;
-        let mut tally = Tally::new(self.config.clock, &self.config.spans, self.config.names.clone());
+        let mut tally = Tally::new(self.config.clock, &self.config.spans, self.config.names.clone(), self.config.flows);
         let mut buffers = Buffers::new();
         loop {
             let now = MonotonicClock::SHARED.now().0;

@@ -215,6 +215,7 @@ impl Stage {
             run: self.run,
             lanes: htb.as_ref().map_or(Lanes::Shared, |htb| Lanes::ByPriority(htb.priorities())),
             // The gateway takes the last processor.
+            kernel_stamps: false,
             cpu: Some(0),
         })?;
         let (windows, told) = mpsc::channel();

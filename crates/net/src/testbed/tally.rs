@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use fairlink_core::{Amount, ClassId};
+use fairlink_traffic::clocks::{OneWay, Sample};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::clock_report::{ClockReport, SampledDelays};
 use crate::wire::frame::Stamp;
 
 /// Most classes that one receiver counts. Frames of further classes are [`ReceiverReport::beyond_packets`]. A class takes under
@@ -13,6 +15,12 @@ use crate::wire::frame::Stamp;
 pub(crate) const MAX_CLASSES: usize = 65_536;
 /// So many classes, the first ones, have delays. Delays take 139 kB per class, all together 72 MB.
 pub(crate) const MAX_DELAYS: usize = 512;
+/// Most flows of all classes together that one receiver counts. A flow takes under 400 B, all together under 26 MB.
+pub(crate) const MAX_FLOWS: usize = 65_536;
+/// Most senders, told apart by the numbers of their runs, whose clocks are watched; 200 kB each.
+pub(crate) const MAX_CLOCKS: usize = 8;
+/// So many classes, the first ones, have corrected delays; 131 kB each, all together 9 MB.
+pub(crate) const MAX_CORRECTED: usize = 64;
 /// The longest delay that the histogram tells apart, in us; the shortest is 1 us.
 const MAX_DELAY_US: u64 = 60_000_000;
 
@@ -22,7 +30,7 @@ pub enum DelayClock {
     /// `CLOCK_MONOTONIC`: sender and receiver run on the same machine.
     #[default]
     Monotonic,
-    /// `CLOCK_REALTIME`: two machines whose clocks agree (NTP, PTP).
+    /// `CLOCK_REALTIME`: two machines. Where their clocks do not agree, what delays say of them is found out, and delays are corrected.
     Realtime,
 }
 
@@ -64,6 +72,10 @@ pub struct ClassReport {
     pub rate_bps: f64,
     /// Delays; absent if no frame had one that the clock can tell, and for classes beyond the first 512.
     pub delay_s: Option<Delays>,
+    /// Delays beyond the shortest one of all classes, corrected for the two clocks; absent where delays are measured by
+    /// `CLOCK_MONOTONIC`, where the clocks cannot be told, and for classes beyond the first 64. Packets are those of the class's first run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrected_delay_s: Option<SampledDelays>,
     /// Frames missing between the first and the last received of each run.
     pub lost_packets: u64,
     /// Frames received again.
@@ -74,6 +86,41 @@ pub struct ClassReport {
     pub negative_delays: u64,
 }
 
+/// What was received of one flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// The name of its class, or the number where it has none.
+    pub name: String,
+    /// The class.
+    pub class: u32,
+    /// Its number in the class, from 0.
+    pub flow: u32,
+    /// Frames received, duplicates included.
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Mean rate in bit/s from the first to the last frame of any class.
+    pub rate_bps: f64,
+    /// Mean delay in seconds, of frames that have one.
+    pub delay_mean_s: Option<f64>,
+    /// Frames missing between the first and the last received of each run.
+    pub lost_packets: u64,
+    /// Frames received again.
+    pub duplicate_packets: u64,
+    /// Frames that came after one of the same flow sent later.
+    pub reordered_packets: u64,
+}
+
+/// The receiver's clock against that of one sender.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SenderClock {
+    /// Number of the sender's run.
+    pub run: u8,
+    /// What the delays say.
+    #[serde(flatten)]
+    pub clock: ClockReport,
+}
+
 /// What was received.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReceiverReport {
@@ -81,6 +128,14 @@ pub struct ReceiverReport {
     pub duration_s: f64,
     /// Per class, in the order of their numbers.
     pub classes: Vec<ClassReport>,
+    /// Per flow, where flows are asked for, in the order of classes and numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowReport>,
+    /// Frames of flows beyond the first 65,536, which are counted in their classes only.
+    pub beyond_flow_packets: u64,
+    /// The senders' clocks, where delays are measured by `CLOCK_REALTIME`: the first 8 whose delays tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<SenderClock>,
     /// Frames that the generator did not send.
     pub foreign_packets: u64,
     /// Frames of classes that are not measured: of numbers that `names` does not have, where it has any, or of classes beyond
@@ -224,6 +279,22 @@ impl Class {
         }
     }
 
+    fn flow_report(&self, (class, flow): (ClassId, u32), name: Option<&String>, seconds: f64) -> FlowReport {
+        let told = self.total.packets - self.negative;
+        FlowReport {
+            name: name.cloned().unwrap_or_else(|| class.0.to_string()),
+            class: class.0,
+            flow,
+            received_packets: self.total.packets,
+            received_bytes: self.total.bytes,
+            rate_bps: rate_bps(self.total, seconds),
+            delay_mean_s: (told > 0).then(|| self.delay_sum_us / told as f64 / 1e6),
+            lost_packets: self.lost_before + self.sequence.missing,
+            duplicate_packets: self.duplicates,
+            reordered_packets: self.reordered,
+        }
+    }
+
     fn report(&self, class: ClassId, name: Option<&String>, seconds: f64) -> ClassReport {
         let delays = |delays: &Histogram<u64>| {
             let quantile = |q| delays.value_at_quantile(q) as f64 / 1e6;
@@ -243,6 +314,7 @@ impl Class {
             received_bytes: self.total.bytes,
             rate_bps: rate_bps(self.total, seconds),
             delay_s: self.delays.as_ref().filter(|delays| !delays.is_empty()).map(delays),
+            corrected_delay_s: None,
             lost_packets: self.lost_before + self.sequence.missing,
             duplicate_packets: self.duplicates,
             reordered_packets: self.reordered,
@@ -258,6 +330,14 @@ pub(crate) struct Tally {
     /// Names of classes; where there are any, no others are measured.
     names: BTreeMap<ClassId, String>,
     classes: BTreeMap<ClassId, Class>,
+    /// Flows of each class; none are told apart where it is one.
+    flows_of_class: u32,
+    flows: BTreeMap<(ClassId, u32), Class>,
+    beyond_flows: u64,
+    /// By the number of a run.
+    clocks: BTreeMap<u8, OneWay>,
+    /// With the run that they are of.
+    samples: BTreeMap<ClassId, (u8, Sample)>,
     foreign: u64,
     beyond: u64,
     window: BTreeMap<ClassId, Amount>,
@@ -269,11 +349,21 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(clock: DelayClock, spans: &[(u64, u64)], names: BTreeMap<ClassId, String>) -> Self {
+    pub(crate) fn new(
+        clock: DelayClock,
+        spans: &[(u64, u64)],
+        names: BTreeMap<ClassId, String>,
+        flows_of_class: u32,
+    ) -> Self {
         Self {
             clock,
             names,
             classes: BTreeMap::new(),
+            flows_of_class: flows_of_class.max(1),
+            flows: BTreeMap::new(),
+            beyond_flows: 0,
+            clocks: BTreeMap::new(),
+            samples: BTreeMap::new(),
             foreign: 0,
             beyond: 0,
             window: BTreeMap::new(),
@@ -309,6 +399,12 @@ impl Tally {
         if let Some(class) = self.classes.get_mut(&stamp.class) {
             class.see(&stamp, bytes, delay_ns);
         }
+        if self.flows_of_class > 1 {
+            self.see_flow(&stamp, bytes, delay_ns);
+        }
+        if self.clock == DelayClock::Realtime {
+            self.see_clock(&stamp, monotonic_ns, delay_ns);
+        }
         self.window.entry(stamp.class).or_default().count(bytes);
         self.first_ns.get_or_insert(monotonic_ns);
         self.last_ns = self.last_ns.max(monotonic_ns);
@@ -324,6 +420,36 @@ impl Tally {
         }
     }
 
+    /// Frames take the flows of their class in turn, so a frame's number tells its flow and its number there.
+    fn see_flow(&mut self, stamp: &Stamp, bytes: u64, delay_ns: i64) {
+        let key = (stamp.class, stamp.sequence % self.flows_of_class);
+        let stamp = Stamp { sequence: stamp.sequence / self.flows_of_class, ..*stamp };
+        if !self.flows.contains_key(&key) {
+            if self.flows.len() >= MAX_FLOWS {
+                self.beyond_flows += 1;
+                return;
+            }
+            self.flows.insert(key, Class::new(&stamp, false));
+        }
+        if let Some(flow) = self.flows.get_mut(&key) {
+            flow.see(&stamp, bytes, delay_ns);
+        }
+    }
+
+    /// Times are told by this machine's `CLOCK_MONOTONIC`, which nobody sets.
+    fn see_clock(&mut self, stamp: &Stamp, monotonic_ns: u64, delay_ns: i64) {
+        if self.clocks.len() < MAX_CLOCKS || self.clocks.contains_key(&stamp.run) {
+            self.clocks.entry(stamp.run).or_default().see(monotonic_ns, delay_ns);
+        }
+        if self.samples.len() < MAX_CORRECTED || self.samples.contains_key(&stamp.class) {
+            let new = || (stamp.run, Sample::new(stamp.class.0));
+            let (run, sample) = self.samples.entry(stamp.class).or_insert_with(new);
+            if *run == stamp.run {
+                sample.see(monotonic_ns, delay_ns);
+            }
+        }
+    }
+
     /// What was received in the window that ends now.
     pub(crate) fn take_window(&mut self) -> BTreeMap<ClassId, Amount> {
         std::mem::take(&mut self.window)
@@ -331,13 +457,26 @@ impl Tally {
 
     pub(crate) fn report(self, duration_s: f64, socket_drops: u64) -> ReceiverReport {
         let seconds = self.first_ns.map_or(0.0, |first| self.last_ns.saturating_sub(first) as f64 / 1e9);
+        let clocks: BTreeMap<u8, _> = (self.clocks.iter())
+            .filter_map(|(&run, one_way)| Some((run, (one_way.clocks()?, one_way.first_ns()?))))
+            .collect();
+        let corrected = |class: ClassId| {
+            let (run, sample) = self.samples.get(&class)?;
+            let (clocks, first) = clocks.get(run)?;
+            sample.corrected(clocks, *first).map(SampledDelays::from)
+        };
+        let class_report = |(&class, state): (&ClassId, &Class)| ClassReport {
+            corrected_delay_s: corrected(class),
+            ..state.report(class, self.names.get(&class), seconds)
+        };
         ReceiverReport {
             duration_s,
-            classes: self
-                .classes
-                .iter()
-                .map(|(&class, state)| state.report(class, self.names.get(&class), seconds))
+            classes: self.classes.iter().map(class_report).collect(),
+            flows: (self.flows.iter())
+                .map(|(&key, state)| state.flow_report(key, self.names.get(&key.0), seconds))
                 .collect(),
+            beyond_flow_packets: self.beyond_flows,
+            clocks: clocks.iter().map(|(&run, (clocks, _))| SenderClock { run, clock: clocks.into() }).collect(),
             foreign_packets: self.foreign,
             beyond_packets: self.beyond,
             classes_without_delays: self.classes.len().saturating_sub(MAX_DELAYS) as u64,
@@ -360,7 +499,7 @@ mod tests {
     }
 
     fn tally(clock: DelayClock, spans: &[(u64, u64)]) -> Tally {
-        Tally::new(clock, spans, BTreeMap::new())
+        Tally::new(clock, spans, BTreeMap::new(), 1)
     }
 
     fn order_of(numbers: &[u32]) -> (u64, u64, u64, u64) {
@@ -402,8 +541,8 @@ mod tests {
     #[test]
     fn delays_are_those_of_the_clock_chosen() {
         let names = || BTreeMap::from([(ClassId(3), "A1".to_owned())]);
-        let mut monotonic = Tally::new(DelayClock::Monotonic, &[], names());
-        let mut realtime = Tally::new(DelayClock::Realtime, &[], names());
+        let mut monotonic = Tally::new(DelayClock::Monotonic, &[], names(), 1);
+        let mut realtime = Tally::new(DelayClock::Realtime, &[], names(), 1);
         let now_us: u64 = (7 << 32) + 100;
         for (number, delay_us) in (0..1000).map(|number| (number, 100 + u64::from(number))) {
             // The sender's 32 bits of microseconds wrapped between sending and receiving.
@@ -419,6 +558,59 @@ mod tests {
             assert!(close(delay.p50, 600.0) && close(delay.p99, 1090.0), "{delay:?}");
             assert_eq!((report.classes[0].name.as_str(), report.socket_drops), ("A1", 7));
         }
+    }
+
+    #[test]
+    fn delays_between_two_clocks_are_corrected_and_the_clocks_reported() {
+        let mut tally = tally(DelayClock::Realtime, &[]);
+        // The sender's clock is 90 s ahead and 80 ppm slow; it is set back by 20 ms after 60 s. Class 4 waits 2 ms longer.
+        for n in 0..40_000u64 {
+            let at_us = 3_000 * n;
+            let (class, more) = if n % 2 == 0 { (3, 0) } else { (4, 2_000) };
+            let delay = 300 + more + (n * 7919 % 1000) * (n * 104_729 % 1000) / 1000;
+            let set = if at_us > 60_000_000 { 20_000 } else { 0 };
+            let sent_us = 5_000_000_000 + at_us - at_us * 8 / 100_000 + 90_000_000 - set;
+            let arrived_ns = (5_000_000_000 + at_us + delay) * 1000;
+            tally.see(&frame(1, class, (n / 2) as u32, 0, sent_us as u32), 100, arrived_ns, arrived_ns);
+        }
+        let report = tally.report(1.0, 0);
+        assert!(report.classes.iter().all(|class| class.negative_delays > 0 && class.delay_s.is_none()));
+        let [clock] = &report.clocks[..] else { panic!("{:?}", report.clocks) };
+        let [jump] = &clock.clock.jumps[..] else { panic!("{clock:?}") };
+        assert!((jump.size_s.value - 0.02).abs() < 20e-6 && (jump.at_s.value - 60.0).abs() < 0.5, "{jump:?}");
+        assert!(clock.clock.stretches.iter().all(|part| (part.skew.value - 80e-6).abs() < 1e-6), "{clock:?}");
+        let corrected = |class| report.class(ClassId(class)).unwrap().corrected_delay_s.unwrap();
+        assert!(corrected(3).min.abs() < 20e-6 && (corrected(3).mean - 250e-6).abs() < 30e-6, "{:?}", corrected(3));
+        assert!((corrected(4).min - 2e-3).abs() < 20e-6, "{:?}", corrected(4));
+    }
+
+    #[test]
+    fn clocks_and_samples_of_any_number_of_runs_and_classes_take_the_stated_memory() {
+        let mut tally = tally(DelayClock::Realtime, &[]);
+        for n in 0..100_000u32 {
+            tally.see(&frame(n as u8, n % 300, n, 0, 0), 64, u64::from(n) * 1_000_000, 0);
+        }
+        assert_eq!((tally.clocks.len(), tally.samples.len()), (MAX_CLOCKS, MAX_CORRECTED));
+        let report = tally.report(1.0, 0);
+        assert!(report.clocks.len() <= MAX_CLOCKS);
+    }
+
+    #[test]
+    fn flows_of_a_class_are_told_apart_and_their_order_is_their_own() {
+        let mut tally = Tally::new(DelayClock::Monotonic, &[], BTreeMap::new(), 3);
+        // Flow 0 has 0, 3, 6, 9; flow 1 has 1, 7 and loses 4; flow 2 has 8 before 5. Number 2 is lost.
+        for number in [0, 1, 3, 8, 5, 6, 7, 9] {
+            tally.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
+        }
+        let report = tally.report(1.0, 0);
+        let of = |flow: &FlowReport| (flow.flow, flow.received_packets, flow.lost_packets, flow.reordered_packets);
+        assert_eq!(report.flows.iter().map(of).collect::<Vec<_>>(), [(0, 4, 0, 0), (1, 2, 1, 0), (2, 2, 0, 1)]);
+        assert_eq!((report.classes[0].lost_packets, report.flows[0].delay_mean_s), (2, Some(1e-6)));
+        let mut many = Tally::new(DelayClock::Monotonic, &[], BTreeMap::new(), u32::MAX);
+        for number in 0..70_000 {
+            many.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
+        }
+        assert_eq!(many.report(1.0, 0).beyond_flow_packets, 70_000 - MAX_FLOWS as u64);
     }
 
     #[test]
@@ -443,7 +635,7 @@ mod tests {
         let named = [ClassId(7), ClassId(150_000)].map(|class| (class, class.0.to_string()));
         for names in [BTreeMap::new(), BTreeMap::from(named)] {
             let (most, known) = if names.is_empty() { (MAX_CLASSES, false) } else { (2, true) };
-            let mut tally = Tally::new(DelayClock::Monotonic, &[], names);
+            let mut tally = Tally::new(DelayClock::Monotonic, &[], names, 1);
             for class in 0..200_000 {
                 tally.see(&frame(1, class, 0, 0, 0), 64, 1000, 0);
             }

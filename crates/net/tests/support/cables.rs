@@ -59,6 +59,7 @@ pub(crate) fn generator(
         start_ns: None,
         run: 1,
         lanes: Lanes::Shared,
+        kernel_stamps: false,
         cpu: None,
     }
 }

@@ -1,0 +1,243 @@
+//! `fairlink clock`: what one-way delays say of two clocks.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::PathBuf;
+
+use fairlink_core::Nanos;
+use fairlink_lab::figures::files::write_clocks;
+use fairlink_net::{ClockReport, KnownValue, SampledDelays};
+use fairlink_traffic::clocks::synthetic::{Queueing, Synthetic};
+use fairlink_traffic::clocks::{OneWay, Reference, Sample, read_stamps, write_stamps};
+use serde::Serialize;
+
+use crate::args::{choice, time};
+use crate::failure::Failure;
+use crate::human;
+use crate::out::{Out, note};
+
+/// Which stamps, and what to do with them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A CSV file with a line for each packet: send_s,receive_s, each by its own machine's clock.
+    stamps: PathBuf,
+    /// The clock that times are told by: send or receive. Lines are in its order, and it does not go back.
+    #[arg(long, value_name = "CLOCK", default_value = "send", value_parser = reference)]
+    reference: Reference,
+    /// The shortest delay, where it is known. One direction alone does not tell it from the offset.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    shortest_delay: Option<Nanos>,
+    /// Write clock.svg and clock.csv into this directory, which is made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// First write stamps of two made-up clocks to the file, which must not be there: 12.5 s apart, with the skew, drift, jumps and delays
+    /// below, to see whether they are found.
+    #[arg(long)]
+    make: bool,
+    /// Of made-up clocks: skew at the start, in parts per million.
+    #[arg(long, value_name = "PPM", default_value = "40", value_parser = ppm, allow_hyphen_values = true, requires = "make")]
+    skew: f64,
+    /// Of made-up clocks: drift, in parts per million and second.
+    #[arg(long, value_name = "PPM", default_value = "0.02", value_parser = ppm, allow_hyphen_values = true, requires = "make")]
+    drift: f64,
+    /// Of made-up clocks: a jump of the receiver's clock forward, or with a - back, such as 200s:5ms or 350s:-3ms.
+    #[arg(long, value_name = "AT:SIZE", value_parser = jump, allow_hyphen_values = true, requires = "make")]
+    jump: Vec<(f64, f64)>,
+    /// Of made-up clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms: none, exponential or heavy-tailed.
+    #[arg(long, value_name = "KIND", default_value = "exponential", value_parser = queueing, requires = "make")]
+    queueing: Queueing,
+    /// Of made-up clocks: how long 100 packets are sent each second.
+    #[arg(long, value_name = "TIME", default_value = "600s", value_parser = length, requires = "make")]
+    duration: f64,
+    /// Of made-up clocks: seed of their delays.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "make")]
+    seed: u64,
+}
+
+fn reference(name: &str) -> Result<Reference, String> {
+    match name {
+        "send" => Ok(Reference::Send),
+        "receive" => Ok(Reference::Receive),
+        _ => Err(choice(["send", "receive"])),
+    }
+}
+
+fn ppm(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ppm) if ppm.abs() <= 10_000.0 => Ok(ppm * 1e-6),
+        _ => Err(format!("{text} is no number of parts per million from -10000 to 10000")),
+    }
+}
+
+fn jump(text: &str) -> Result<(f64, f64), String> {
+    let (at, size) = text.split_once(':').ok_or("write when, a colon, and by how much: 200s:5ms")?;
+    let (sign, size) = size.strip_prefix('-').map_or((1.0, size), |size| (-1.0, size));
+    let seconds = |text| time(text).map(|time| time.0 as f64 / 1e9);
+    Ok((seconds(at)?, sign * seconds(size)?))
+}
+
+fn queueing(name: &str) -> Result<Queueing, String> {
+    match name {
+        "none" => Ok(Queueing::None),
+        "exponential" => Ok(Queueing::Exponential(1e-3)),
+        "heavy-tailed" => Ok(Queueing::HeavyTailed(1e-3)),
+        _ => Err(choice(["none", "exponential", "heavy-tailed"])),
+    }
+}
+
+fn length(text: &str) -> Result<f64, String> {
+    match time(text)?.0 as f64 / 1e9 {
+        seconds if (1.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("{text} is no time from 1s to 86400s")),
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    packets: u64,
+    /// Offset of the receiver's clock when the first packet came, where the shortest delay is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset_s: Option<KnownValue>,
+    #[serde(flatten)]
+    clock: ClockReport,
+    /// Receiving stamps less sending stamps.
+    raw_delay_s: Option<SampledDelays>,
+    /// The same corrected: beyond the shortest delay, or with it where it is known.
+    corrected_delay_s: Option<SampledDelays>,
+}
+
+/// Reads stamps and prints what they say.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let path = args.stamps.display();
+    if args.make {
+        make(args)?;
+    }
+    let file = File::open(&args.stamps).map_err(|error| Failure::wrong(format!("{path}: {error}")))?;
+    let (mut one_way, mut sample) = (OneWay::default(), Sample::new(0));
+    let mut origin = None;
+    let packets = read_stamps(BufReader::new(file), args.reference, |send, receive| {
+        let at = if args.reference == Reference::Send { send } else { receive };
+        // What does not fit is as far as can be.
+        let at = i128::from(at) - i128::from(*origin.get_or_insert(at));
+        let at = u64::try_from(at).unwrap_or(u64::MAX);
+        let difference = receive.saturating_sub(send);
+        one_way.see(at, difference);
+        sample.see(at, difference);
+    })
+    .map_err(|error| Failure::wrong(format!("{path}: {error}")))?;
+    let Some(clocks) = one_way.clocks() else {
+        return Err(Failure::wrong(format!(
+            "{path}: {} at too few times to tell a skew; at least 16 milliseconds need packets, better some thousand packets \
+             over minutes",
+            human::count(packets as usize, "packet", "packets")
+        )));
+    };
+    let shortest = args.shortest_delay.map(|time| time.0 as f64 / 1e9);
+    let report = ClockReport::from(&clocks);
+    let corrected =
+        sample.corrected(&clocks, 0).map(|delays| SampledDelays::from(delays).plus(shortest.unwrap_or(0.0)));
+    let document = Document {
+        packets,
+        offset_s: shortest.and_then(|shortest| {
+            let first = report.stretches.first()?.offset_s;
+            Some(KnownValue { value: first.value - shortest, ..first })
+        }),
+        clock: report,
+        raw_delay_s: sample.raw().map(SampledDelays::from),
+        corrected_delay_s: corrected,
+    };
+    if let Some(dir) = &args.out {
+        let name = args.stamps.file_name().unwrap_or(args.stamps.as_os_str()).to_string_lossy();
+        let written =
+            write_clocks(&clocks, &format!("Two clocks, by the stamps of {name}"), dir).map_err(Failure::failed)?;
+        written.iter().for_each(|path| note(format!("written: {}", path.display())));
+    }
+    if out.json { out.document(&document) } else { text(&document, shortest, out) }
+}
+
+fn make(args: &Args) -> Result<(), Failure> {
+    let of = Synthetic {
+        offset_s: 12.5,
+        skew: args.skew,
+        drift: args.drift,
+        jumps: args.jump.clone(),
+        shortest_s: 200e-6,
+        queueing: args.queueing,
+        packets_per_second: 100.0,
+    };
+    let wrong = |error| Failure::wrong(format!("{}: {error}", args.stamps.display()));
+    let file = File::create_new(&args.stamps).map_err(wrong)?;
+    let stamps = of.stamps(args.duration, args.seed).map(|(send, receive)| (send as i64, receive));
+    if args.reference == Reference::Receive {
+        let mut sorted: Vec<(i64, i64)> = stamps.collect();
+        sorted.sort_by_key(|&(_, receive)| receive);
+        return write_stamps(BufWriter::new(file), sorted.into_iter()).map_err(wrong);
+    }
+    write_stamps(BufWriter::new(file), stamps).map_err(wrong)
+}
+
+/// The parts and jumps of two clocks as tables.
+pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), Failure> {
+    let within = |value: String, known: KnownValue, show: &dyn Fn(f64) -> String| match known.ci95 {
+        Some(ci95) => format!("{value} ± {}", show(ci95)),
+        None => format!("{value} ± ?"),
+    };
+    let parts = |scale: f64, known: KnownValue| {
+        let show = |value: f64| format!("{:.4}", value * scale);
+        within(show(known.value), known, &show)
+    };
+    // An offset has all digits that its uncertainty leaves.
+    let offset = |known: KnownValue| within(format!("{:.6} s", known.value), known, &human::time);
+    let rows = report.stretches.iter().map(|stretch| {
+        vec![
+            format!("{:.1} s", stretch.start_s),
+            format!("{:.1} s", stretch.end_s),
+            stretch.packets.to_string(),
+            offset(stretch.offset_s),
+            parts(1e6, stretch.skew),
+            parts(1e6, stretch.drift_per_s),
+        ]
+    });
+    out.table(
+        &["from", "to", "packets", "offset + shortest delay", "skew (ppm)", "drift (ppm/s)"],
+        rows.collect(),
+        0..6,
+    )?;
+    if report.jumps.is_empty() {
+        return out.line("no jumps");
+    }
+    out.line("")?;
+    let rows = report.jumps.iter().map(|jump| {
+        let show = |value: f64| format!("{value:.1} s");
+        let at = within(show(jump.at_s.value), jump.at_s, &human::time);
+        vec![at, within(human::time(jump.size_s.value), jump.size_s, &human::time)]
+    });
+    out.table(&["jump at", "of the receiver's clock by"], rows.collect(), 0..2)
+}
+
+fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(), Failure> {
+    out.line(format!("{} packets; ± is half of a 95 % interval", document.packets))?;
+    out.line("")?;
+    tables(&document.clock, out)?;
+    if let Some(offset) = document.offset_s {
+        let within = offset.ci95.map_or_else(|| "?".to_owned(), human::time);
+        out.line(format!("offset of the receiver's clock at the first packet: {:.6} s ± {within}", offset.value))?;
+    }
+    out.line("")?;
+    let row = |name: &str, delays: Option<SampledDelays>| {
+        let mut row = vec![name.to_owned()];
+        let times = delays.map(|of| [of.min, of.mean, of.p50, of.p99, of.max].map(human::time));
+        row.extend(times.unwrap_or_else(|| ["-"; 5].map(str::to_owned)));
+        row
+    };
+    let name = if shortest.is_some() { "corrected" } else { "corrected, beyond the shortest" };
+    let rows = vec![row("by the stamps", document.raw_delay_s), row(name, document.corrected_delay_s)];
+    out.table(&["delay", "min", "mean", "p50", "p99", "max"], rows, 1..6)?;
+    if let Some(within) = document.clock.correction_ci95_s {
+        out.line(format!("corrected delays are within {} for the clocks", human::time(within)))?;
+    }
+    if let Some(delays) = document.corrected_delay_s.filter(|delays| delays.sampled_packets < document.packets) {
+        out.line(format!("delays are those of {} packets, chosen at random", delays.sampled_packets))?;
+    }
+    Ok(())
+}

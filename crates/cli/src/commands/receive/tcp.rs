@@ -1,0 +1,47 @@
+//! `fairlink receive --tcp`: the other end of `generate --tcp`.
+
+use std::time::Duration;
+
+use fairlink_core::Nanos;
+use fairlink_net::{TcpServer, TcpServerReport};
+
+use crate::failure::Failure;
+use crate::human;
+use crate::interrupt::stop_flag;
+use crate::out::{Out, note};
+
+/// Serves and reports.
+pub(super) fn run(port: u16, duration: Option<Nanos>, out: &mut Out) -> Result<(), Failure> {
+    let server = TcpServer::open(port).map_err(Failure::wrong)?;
+    let stop = stop_flag()?;
+    if duration.is_none() {
+        note(format!("listening at TCP port {port} until Ctrl-C"));
+    }
+    let report = server.run(&stop, duration.map(|time| Duration::from_nanos(time.0)), |_, _| ());
+    let report = report.map_err(Failure::failed)?;
+    if out.json { out.document(&report) } else { text(&report, out) }
+}
+
+fn text(report: &TcpServerReport, out: &mut Out) -> Result<(), Failure> {
+    out.line(format!("listened for {}", human::time(report.duration_s)))?;
+    let head = ["connection", "bytes", "goodput", "requests"];
+    let rows = report.connections.iter().map(|connection| {
+        vec![
+            connection.from.to_string(),
+            connection.received_bytes.to_string(),
+            human::rate(connection.goodput_bps),
+            connection.requests.to_string(),
+        ]
+    });
+    out.table(&head, rows.collect(), 1..head.len())?;
+    if report.refused_connections > 0 {
+        out.line(format!(
+            "{} were not from `fairlink generate --tcp`, or more than 256 at once",
+            human::count(report.refused_connections as usize, "connection", "connections")
+        ))?;
+    }
+    if report.beyond_connections > 0 {
+        out.line(format!("{} connections beyond the first 4096 are not listed", report.beyond_connections))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! `generate` and `receive` with flows, clocks and TCP, in a network namespace that ends with the test; and what they refuse.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::{Scratch, fairlink, scenario};
+
+/// A cable, and the loopback interface for TCP. Waits are bounded.
+const SCRIPT: &str = r#"
+set -e
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+until_exists() { n=0; while [ ! -s "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
+ip link add name va type veth peer name vb
+ip link set lo up
+for name in va vb; do
+    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
+    ip link set $name up
+done
+touch "$D/ready"
+"$F" receive --in vb --flows 3 --clock realtime --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
+until_exists "$D/receive.log"
+"$F" generate "$LINK" --out va --duration 400ms --flows 3 --dscp ef --kernel-stamps --json > "$D/sent.json"
+kill -INT $receiver
+wait $receiver
+"$F" receive --in vb --flows 3 --clock realtime > "$D/received.txt" 2> "$D/receive2.log" & receiver=$!
+until_exists "$D/receive2.log"
+"$F" generate "$TRACE" --out va --json > "$D/trace.json"
+"$F" generate "$LINK" --out va --duration 200ms --flows 3 > "$D/sent.txt"
+kill -INT $receiver
+wait $receiver
+"$F" receive --tcp 5201 --json > "$D/tcp-received.json" 2> "$D/tcp.log" & receiver=$!
+until_exists "$D/tcp.log"
+"$F" generate --tcp 127.0.0.1:5201 --connections 2 --duration 300ms --congestion-control reno --json > "$D/tcp-sent.json"
+"$F" generate --tcp 127.0.0.1:5201 --duration 300ms --request 100B --response 2kB --think 1ms > "$D/tcp-sent.txt"
+kill -INT $receiver
+wait $receiver
+"#;
+
+#[test]
+fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
+    let dir = Scratch::new();
+    let link = scenario("exp2-H.toml");
+    let rows: String = (0..20).map(|n| format!("{},{}\n", f64::from(n) * 0.005, 40 + 60 * n)).collect();
+    dir.write("packets.csv", &format!("arrival_s,bytes\n{rows}"));
+    let trace = dir.write(
+        "trace.toml",
+        "duration = '200ms'\n[link]\nrate = '10mbit'\n[[class]]\nname = 'a'\n[[source]]\nclass = 'a'\nmodel = 'trace'\n\
+         file = 'packets.csv'\n",
+    );
+    let simulated = fairlink(&["sim", &trace, "--json"]);
+    assert_eq!(simulated.code, 0, "{}", simulated.stderr);
+    let run = Command::new("unshare")
+        .args(["--map-root-user", "--net", "sh", "-c", SCRIPT])
+        .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path("")), ("LINK", &link), ("TRACE", &trace)])
+        .stdin(Stdio::null())
+        .output();
+    if fs::metadata(dir.path("ready")).is_err() {
+        let why = run.map_or_else(|error| error.to_string(), |run| String::from_utf8_lossy(&run.stderr).into_owned());
+        println!("SKIPPED: no veth pairs in a private network namespace: {}", why.trim());
+        return;
+    }
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    let run = run.expect("it ran");
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), read("tcp.log"));
+    let json =
+        |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no count: {value}"));
+
+    let (sent, received) = (json("sent.json"), json("received.json"));
+    let classes = received["classes"].as_array().expect("a list");
+    assert!(sent["departure_after_due_s"]["p99"].is_f64(), "{sent}");
+    for class in classes {
+        let flows = received["flows"].as_array().expect("a list").iter().filter(|flow| flow["class"] == class["class"]);
+        let (packets, disorder) = flows.clone().fold((0, 0), |(packets, disorder), flow| {
+            (packets + count(&flow["received_packets"]), disorder + count(&flow["reordered_packets"]))
+        });
+        assert_eq!((flows.count(), packets, disorder), (3, count(&class["received_packets"]), 0), "{received}");
+        assert!(class["corrected_delay_s"]["min"].is_f64(), "{class}");
+    }
+    // One machine has one clock: whatever jumps or skew is told is below what a queue of the machine makes.
+    assert_eq!(received["clocks"].as_array().map(Vec::len), Some(1), "{received}");
+    assert!(received["clocks"][0]["stretches"][0]["skew"]["value"].is_f64());
+    let text = read("received.txt");
+    assert!(text.contains("this machine's clock against") && text.contains("corrected delay"), "{text}");
+    assert!(read("sent.txt").contains("frames left after their time by: p50"), "{}", read("sent.txt"));
+
+    // The trace: 20 packets, of which one is padded from 40 B to the 64 B that carry a stamp. The simulator pads nothing.
+    let (replayed, link) = (json("trace.json"), simulated.json());
+    let class = &replayed["classes"][0];
+    assert_eq!((count(&class["offered_packets"]), count(&class["offered_bytes"])), (20, 12_200), "{class}");
+    let of_sim = link["runs"][0]["classes"].as_array().expect("a list").iter().find(|class| class["name"] == "a");
+    assert_eq!(of_sim.map(|class| count(&class["sent_packets"])), Some(20), "{link}");
+    if count(&class["late_packets"]) == 0 {
+        assert_eq!((count(&class["padded_packets"]), count(&class["sent_bytes"])), (1, 12_224), "{class}");
+    }
+
+    let (sent, received) = (json("tcp-sent.json"), json("tcp-received.json"));
+    let connections = sent["connections"].as_array().expect("a list");
+    assert!(connections.len() == 2 && connections.iter().all(|one| one["congestion_control"] == "reno"), "{sent}");
+    assert!(sent["goodput_bps"].as_f64().expect("a rate") > 0.0 && connections[0]["rtt_s"]["p50"].is_f64(), "{sent}");
+    let received = received["connections"].as_array().expect("a list");
+    assert_eq!((received.len(), count(&received[0]["requests"])), (3, 0), "{received:?}");
+    assert!(received.iter().any(|one| count(&one["requests"]) > 0), "{received:?}");
+    assert!(read("tcp-sent.txt").contains("latency p50"), "{}", read("tcp-sent.txt"));
+}
+
+#[test]
+fn orders_that_cannot_be_are_refused_with_2() {
+    let link = scenario("exp2-H.toml");
+    for (args, says) in [
+        (&["generate", "--tcp", "5201"][..], "is no address and port; write 192.0.2.1:5201"),
+        (&["generate", &link, "--out", "x", "--tcp", "127.0.0.1:1"], "cannot be used with"),
+        (&["generate"], "<SCENARIO>"),
+        (&["generate", &link, "--out", "x", "--connections", "2"], "cannot be used with"),
+        (&["generate", "--connections", "2"], "<SCENARIO>"),
+        (&["generate", "--tcp", "127.0.0.1:1", "--request", "1B"], "--response"),
+        (&["generate", "--tcp", "127.0.0.1:1", "--request", "0B", "--response", "1B"], "0 B are no message"),
+        (&["generate", "--tcp", "127.0.0.1:1"], "start `fairlink receive --tcp 1` there"),
+        (&["generate", &link, "--out", "x", "--dscp", "64"], "is no DSCP"),
+        (&["generate", &link, "--out", "x", "--dscp", "ef udp"], "is no DSCP"),
+        (&["generate", &link, "--out", "x", "--ip", "5"], "there are: 4, 6"),
+        (&["generate", &link, "--out", "x", "--flows", "0"], "1..=4096"),
+        (&["receive"], "--in"),
+        (&["receive", "--tcp", "0"], "0 is not in 1..=65535"),
+        (&["receive", "--tcp", "5201", "--in", "x"], "cannot be used with"),
+    ] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
+    }
+}

@@ -1,0 +1,126 @@
+//! What is said of two clocks, in seconds.
+
+use fairlink_traffic::clocks::{Clocks, Corrected, Known};
+use serde::Serialize;
+
+/// A value and how far the true one may be away, in 95 % of all cases; `null` where nothing is known of that.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct KnownValue {
+    /// The value.
+    pub value: f64,
+    /// The half-width of its 95 % interval.
+    pub ci95: Option<f64>,
+}
+
+impl From<Known> for KnownValue {
+    fn from(known: Known) -> Self {
+        Self { value: known.value, ci95: known.within.is_finite().then_some(known.within) }
+    }
+}
+
+/// A part of a run in which the offset moves smoothly. Times are since the first packet.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StretchReport {
+    /// Its start.
+    pub start_s: f64,
+    /// Its end.
+    pub end_s: f64,
+    /// Packets in it.
+    pub packets: u64,
+    /// Offset plus shortest delay at its start.
+    pub offset_s: KnownValue,
+    /// Offset plus shortest delay at its end.
+    pub end_offset_s: KnownValue,
+    /// Skew in its middle, in seconds per second.
+    pub skew: KnownValue,
+    /// Drift, in 1/s.
+    pub drift_per_s: KnownValue,
+}
+
+/// A jump of the offset.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JumpReport {
+    /// When, since the first packet.
+    pub at_s: KnownValue,
+    /// By how much the receiver's clock moved against the sender's.
+    pub size_s: KnownValue,
+}
+
+/// What one-way delays say of the receiver's clock against the sender's.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClockReport {
+    /// Parts in which the offset moves smoothly, without gaps.
+    pub stretches: Vec<StretchReport>,
+    /// Jumps between them. Where there is none between two parts, only the skew changes.
+    pub jumps: Vec<JumpReport>,
+    /// How far delays that are corrected may be off, at most.
+    pub correction_ci95_s: Option<f64>,
+    /// Mean distance of the shortest delays of short spans of time from the envelope.
+    pub roughness_s: f64,
+}
+
+impl From<&Clocks> for ClockReport {
+    fn from(clocks: &Clocks) -> Self {
+        let stretch = |stretch: &fairlink_traffic::clocks::Stretch| StretchReport {
+            start_s: stretch.start_s,
+            end_s: stretch.end_s,
+            packets: stretch.packets,
+            offset_s: stretch.offset_s.into(),
+            end_offset_s: stretch.end_offset_s.into(),
+            skew: stretch.skew.into(),
+            drift_per_s: stretch.drift.into(),
+        };
+        let within = clocks.stretches.iter().map(|stretch| stretch.within()).fold(0.0, f64::max);
+        Self {
+            stretches: clocks.stretches.iter().map(stretch).collect(),
+            jumps: clocks
+                .jumps()
+                .map(|jump| JumpReport { at_s: jump.at_s.into(), size_s: jump.jump_s.into() })
+                .collect(),
+            correction_ci95_s: within.is_finite().then_some(within),
+            roughness_s: clocks.roughness_s,
+        }
+    }
+}
+
+/// Delays of a random sample of packets, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SampledDelays {
+    /// Packets in the sample.
+    pub sampled_packets: u64,
+    /// Shortest.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+impl From<Corrected> for SampledDelays {
+    fn from(of: Corrected) -> Self {
+        let Corrected { packets: sampled_packets, min, mean, p50, p99, p999, max } = of;
+        Self { sampled_packets, min, mean, p50, p99, p999, max }
+    }
+}
+
+impl SampledDelays {
+    /// The same, each longer by `time` seconds.
+    #[must_use]
+    pub fn plus(self, time: f64) -> Self {
+        Self {
+            min: self.min + time,
+            mean: self.mean + time,
+            p50: self.p50 + time,
+            p99: self.p99 + time,
+            p999: self.p999 + time,
+            max: self.max + time,
+            ..self
+        }
+    }
+}

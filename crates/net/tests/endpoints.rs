@@ -1,0 +1,434 @@
+//! What the generator says of its own frames, recordings that are replayed, and TCP of the kernel through the gateway, in private network
+//! namespaces. Counts, order and lengths are asserted; times, rates and shares depend on the machine and are printed.
+
+#[path = "support/cables.rs"]
+mod cables;
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use fairlink_core::{ClassId, Nanos};
+use fairlink_net::{
+    FrameChoice, Gateway, Generator, GeneratorConfig, GeneratorReport, Headers, Offload, PrivateNamespace, Receiver,
+    ReceiverConfig, ReceiverReport, TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer,
+    TcpServerReport, enter_private_namespace, flow_headers, interface, lay_cables, set_offload,
+};
+use fairlink_traffic::{
+    Accept, Arrival, ArrivalCurve, ArrivalLimit, Excess, Model, PacketSize, Shaped, Source, SourceSpec, Trace,
+    read_trace,
+};
+
+use crate::cables::{cables, config, generator, parse, rate};
+
+fn main() -> ExitCode {
+    support::main(&[
+        ("flows_of_a_class_arrive_each_in_order", flows_of_a_class_arrive_each_in_order),
+        ("what_sources_lose_and_what_is_padded_is_reported", what_sources_lose_and_what_is_padded_is_reported),
+        ("frames_say_when_they_left_and_the_kernel_when_the_driver_had_them", frames_say_when_they_left),
+        ("a_capture_by_tcpdump_replays_with_its_own_timing_and_lengths", a_capture_by_tcpdump_replays),
+        ("tcp_through_the_gateway_shares_by_weights", tcp_through_the_gateway_shares_by_weights),
+        ("requests_and_responses_are_counted_and_timed", requests_and_responses_are_counted_and_timed),
+        ("impossible_connections_are_refused_with_the_reason", impossible_connections_are_refused),
+    ])
+}
+
+/// Runs a generator, and a receiver beside it that stays until all is quiet.
+fn run(generator: GeneratorConfig, receiver: ReceiverConfig) -> (GeneratorReport, ReceiverReport) {
+    let receiver = Receiver::open(receiver).unwrap();
+    let generator = Generator::open(generator).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let received = scope.spawn(|| receiver.run(&stop, |_| ()).unwrap());
+        let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        (sent, received.join().unwrap())
+    })
+}
+
+fn flows_of_a_class_arrive_each_in_order(_: &PrivateNamespace) {
+    lay_cables(&[("gen", "sink")]).unwrap();
+    let matches = [(ClassId(1), parse("udp dst port 5001")), (ClassId(2), parse("ip6 dscp ef"))];
+    let model = Model::cbr(rate(4_000_000));
+    let mut config =
+        generator(&[1, 2].map(|class| (class, model.clone(), PacketSize::Fixed(500), Headers::udp(0))), 400, 1);
+    let flows = |class| flow_headers(class, &matches, None, FrameChoice::default(), 5).unwrap();
+    config.classes = [ClassId(1), ClassId(2)]
+        .into_iter()
+        .flat_map(|class| flows(class).into_iter().map(move |flow| (class, flow)))
+        .collect();
+    let (sent, received) = run(config, ReceiverConfig { flows: 5, ..ReceiverConfig::new("sink") });
+    assert_eq!(received.flows.len(), 10);
+    for class in [1, 2] {
+        let (sent, got) = (sent.class(ClassId(class)).unwrap(), received.class(ClassId(class)).unwrap());
+        assert_eq!(sent.sent_packets, got.received_packets + received.socket_drops);
+        let flows = || received.flows.iter().filter(|flow| flow.class == class);
+        assert_eq!(flows().map(|flow| flow.received_packets).sum::<u64>(), got.received_packets);
+        assert!(flows().all(|flow| flow.reordered_packets + flow.duplicate_packets == 0));
+        let counts: Vec<u64> = flows().map(|flow| flow.received_packets).collect();
+        assert!(received.socket_drops > 0 || counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
+    }
+}
+
+fn what_sources_lose_and_what_is_padded_is_reported(_: &PrivateNamespace) {
+    lay_cables(&[("gen", "sink")]).unwrap();
+    // Packets of 40 to 90 B, of which those below 64 B are padded; and three times what a policer lets through.
+    let packets = (0..51).map(|n| Arrival { at: Nanos::from_millis(4 * n), len: 40 + n as u32 }).collect();
+    let trace = Model::Trace(Trace::new(packets, false).unwrap());
+    let limit = ArrivalLimit::Bucket { rate_bps: 1_000_000, burst: 2000 };
+    let policed = Model::Shaped(Box::new(Shaped {
+        model: Model::cbr(rate(3_000_000)),
+        curve: ArrivalCurve::from(limit),
+        excess: Excess::Drops,
+    }));
+    let sources = [
+        (1, trace, PacketSize::Fixed(1000), Headers::udp(5001)),
+        (2, policed.clone(), PacketSize::Fixed(500), Headers::udp(5002)),
+    ];
+    let (sent, received) = run(generator(&sources, 300, 1), ReceiverConfig::new("sink"));
+    let padded = sent.class(ClassId(1)).unwrap();
+    // A frame that was too late is not padded.
+    assert!(padded.padded_packets <= 24 && padded.padded_packets + padded.late_packets >= 24, "{padded:?}");
+    if padded.late_packets + received.socket_drops == 0 {
+        let bytes: u32 = (0..51).map(|n| (40 + n).max(64)).sum();
+        assert_eq!((padded.sent_packets, padded.sent_bytes), (51, bytes.into()));
+        assert_eq!(received.class(ClassId(1)).unwrap().received_bytes, u64::from(bytes));
+    }
+    let policed_sent = sent.class(ClassId(2)).unwrap();
+    let spec = SourceSpec { class: ClassId(2), model: policed, packet: PacketSize::Fixed(500), active: Vec::new() };
+    let mut same = Source::new(&spec, 1, 1, Nanos::from_millis(300)).unwrap();
+    let offered = same.by_ref().count() as u64;
+    assert_eq!((policed_sent.offered_packets, policed_sent.lost_at_source_packets), (offered, same.lost().packets));
+    assert!(policed_sent.lost_at_source_packets > offered);
+}
+
+fn frames_say_when_they_left(_: &PrivateNamespace) {
+    lay_cables(&[("gen", "sink")]).unwrap();
+    let source = (1, Model::cbr(rate(8_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
+    let config = GeneratorConfig { kernel_stamps: true, ..generator(&[source], 300, 1) };
+    let (sent, _) = run(config, ReceiverConfig::new("sink"));
+    let class = &sent.classes[0];
+    let due = sent.departure_after_due_s.unwrap();
+    assert_eq!(due.count, class.sent_packets + class.refused_packets);
+    // What is later than 20 ms when it is looked at is not sent.
+    assert!(due.p50 <= due.p99 && due.p99 <= due.p999 && due.p999 <= due.max, "{due:?}");
+    println!("stamped after their time: {due:?}");
+    match sent.driver_after_stamp_s {
+        Some(driver) => {
+            assert!((1..=class.sent_packets).contains(&driver.count), "{driver:?} of {class:?}");
+            println!("with the driver after their stamp: {driver:?}");
+        }
+        None => println!("SKIPPED: this kernel gives no stamps of frames sent"),
+    }
+}
+
+/// Records what arrives at `sink` while `play` runs; `None` where tcpdump is missing.
+fn record<T>(file: &Path, play: impl FnOnce() -> T) -> Option<T> {
+    let arguments = ["-i", "sink", "-n", "-U", "--immediate-mode", "--time-stamp-precision=nano", "-Z", "root", "-w"];
+    let mut tcpdump = match Command::new("tcpdump").args(arguments).arg(file).stderr(Stdio::piped()).spawn() {
+        Ok(tcpdump) => tcpdump,
+        Err(why) => {
+            println!("SKIPPED: a capture by tcpdump: {why}");
+            return None;
+        }
+    };
+    let mut said = BufReader::new(tcpdump.stderr.take().unwrap());
+    let mut line = String::new();
+    while said.read_line(&mut line).unwrap() > 0 && !line.contains("listening on") {}
+    if !line.contains("listening on") {
+        println!("SKIPPED: a capture by tcpdump: {line}");
+        return None;
+    }
+    let result = play();
+    std::thread::sleep(Duration::from_millis(300));
+    let interrupted = Command::new("kill").args(["-INT", &tcpdump.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    tcpdump.wait().unwrap();
+    Some(result)
+}
+
+/// Times in ns and lengths of a capture of whole frames in nanoseconds, read without the library's reader.
+fn frames(file: &Path) -> Vec<(u64, u32)> {
+    let bytes = std::fs::read(file).unwrap();
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    assert_eq!(number(0), 0xa1b2_3c4d);
+    let (mut at, mut all) = (24, Vec::new());
+    while at < bytes.len() {
+        all.push((u64::from(number(at)) * 1_000_000_000 + u64::from(number(at + 4)), number(at + 12)));
+        at += 16 + number(at + 8) as usize;
+    }
+    all
+}
+
+fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
+    lay_cables(&[("gen", "sink")]).unwrap();
+    let dir = std::env::temp_dir().join(format!("fairlink-replay-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (first, second) = (dir.join("first.pcap"), dir.join("second.pcap"));
+    let sizes = PacketSize::Uniform { min: 64, max: 1400, header: 0 };
+    let source = (1, Model::poisson_packets(400_000), sizes, Headers::udp(5001));
+    let play = |config: GeneratorConfig| Generator::open(config).unwrap().run(&AtomicBool::new(false), |_| ()).unwrap();
+    let Some(sent) = record(&first, || play(generator(&[source], 1000, 1))) else { return };
+    let recorded = frames(&first);
+    assert_eq!(recorded.len() as u64, sent.classes[0].sent_packets);
+    assert_eq!(recorded.iter().map(|&(_, len)| u64::from(len)).sum::<u64>(), sent.classes[0].sent_bytes);
+
+    // In the simulator the recording arrives as it was: its lengths, and its gaps to the nanosecond.
+    let trace = read_trace(std::fs::File::open(&first).unwrap(), Accept::default(), false, |_| true).unwrap();
+    let model = Model::Trace(trace);
+    let spec = SourceSpec { class: ClassId(1), model: model.clone(), packet: PacketSize::Fixed(1), active: Vec::new() };
+    let arrivals: Vec<(u64, u32)> =
+        Source::new(&spec, 1, 0, Nanos::from_secs(9)).unwrap().map(|arrival| (arrival.at.0, arrival.len)).collect();
+    let expected: Vec<(u64, u32)> = recorded.iter().map(|&(at, len)| (at - recorded[0].0, len)).collect();
+    assert_eq!(arrivals, expected);
+
+    // On the cable it is sent again with the same lengths in the same order; how well its gaps are kept is up to the machine.
+    let again = (1, model, PacketSize::Fixed(1), Headers::udp(5001));
+    let sent = record(&second, || play(generator(&[again], 3000, 1))).unwrap();
+    let (replayed, class) = (frames(&second), &sent.classes[0]);
+    assert_eq!((class.offered_packets, class.padded_packets), (recorded.len() as u64, 0));
+    assert_eq!(class.sent_packets + class.late_packets + class.refused_packets, class.offered_packets);
+    assert_eq!(replayed.len() as u64, class.sent_packets);
+    if class.late_packets + class.refused_packets == 0 {
+        let lengths = |frames: &[(u64, u32)]| frames.iter().map(|&(_, len)| len).collect::<Vec<_>>();
+        assert_eq!(lengths(&replayed), lengths(&recorded));
+        let off = |(one, other): (&(u64, u32), &(u64, u32))| {
+            ((one.0 - replayed[0].0) as i64 - (other.0 - recorded[0].0) as i64).unsigned_abs()
+        };
+        let mut off: Vec<u64> = replayed.iter().zip(&recorded).map(off).collect();
+        off.sort_unstable();
+        println!("off its own time: median {} us, longest {} us", off[off.len() / 2] / 1000, off[off.len() - 1] / 1000);
+    }
+    println!("left after their time: {:?}", sent.departure_after_due_s);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Runs `ip` in the namespace of this thread.
+fn ip(arguments: &str) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments.split(' ')).output().map_err(|why| format!("ip: {why}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
+}
+
+/// Two machines, each a namespace, with a gateway between them: `at_gen` runs at 10.9.0.1, `at_sink` at 10.9.0.2. The gateway runs until both are
+/// done.
+fn between<A: Send, B: Send>(
+    gateway: Gateway,
+    at_gen: impl FnOnce() -> A + Send,
+    at_sink: impl FnOnce() -> B + Send,
+) -> Result<(A, B), String> {
+    // Into the namespace of a thread, which says its number.
+    let machine = |name: &'static str, address: &'static str| {
+        let (number, moved) = (mpsc::channel::<u32>(), mpsc::channel::<()>());
+        let enter = move || {
+            enter_private_namespace().map_err(|error| error.to_string())?;
+            let link = std::fs::read_link("/proc/thread-self").map_err(|error| error.to_string())?;
+            let task = link.file_name().and_then(|name| name.to_str()?.parse().ok()).ok_or("no thread number")?;
+            number.0.send(task).map_err(|error| error.to_string())?;
+            moved.1.recv().map_err(|error| error.to_string())?;
+            // The gateway takes no frames that this machine joined.
+            for offload in [Offload::Tso, Offload::Gso] {
+                set_offload(name, offload, false).map_err(|error| error.to_string())?;
+            }
+            ip(&format!("addr add {address}/24 dev {name}"))?;
+            ip(&format!("link set {name} up"))
+        };
+        (enter, number.1, moved.0)
+    };
+    let (enter_gen, gen_number, gen_moved) = machine("gen", "10.9.0.1");
+    let (enter_sink, sink_number, sink_moved) = machine("sink", "10.9.0.2");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // A machine stays until the gateway has ended, which an interface that goes away would end otherwise.
+        let (finished, ended) = (mpsc::channel::<()>(), [mpsc::channel::<()>(), mpsc::channel::<()>()]);
+        let [gen_ended, sink_ended] = ended;
+        let (gen_finished, sink_finished) = (finished.0.clone(), finished.0);
+        let gen_side = scope.spawn(move || {
+            let result = enter_gen().map(|()| at_gen());
+            let _ = (gen_finished.send(()), gen_ended.1.recv());
+            result
+        });
+        let sink_side = scope.spawn(move || {
+            let result = enter_sink().map(|()| at_sink());
+            let _ = (sink_finished.send(()), sink_ended.1.recv());
+            result
+        });
+        let mut wrong = Vec::new();
+        for (name, number, moved) in [("gen", gen_number, gen_moved), ("sink", sink_number, sink_moved)] {
+            let result = number.recv().map_err(|error| error.to_string());
+            match result.and_then(|task| ip(&format!("link set {name} netns {task}"))) {
+                Ok(()) => moved.send(()).unwrap_or(()),
+                Err(why) => wrong.push(why),
+            }
+        }
+        interface::set_up("in").unwrap();
+        interface::set_up("out").unwrap();
+        let forwarded = scope.spawn(|| gateway.run(&stop).map_err(|error| error.to_string()));
+        for _ in 0..2 {
+            let _ = finished.1.recv();
+        }
+        stop.store(true, Ordering::Relaxed);
+        println!("{}", forwarded.join().unwrap().unwrap_or_else(|error| panic!("{error}")));
+        drop((gen_ended.0, sink_ended.0));
+        let (one, other) = (gen_side.join().unwrap(), sink_side.join().unwrap());
+        match (one, other, wrong.first()) {
+            (Ok(one), Ok(other), None) => Ok((one, other)),
+            (Err(why), ..) | (_, Err(why), _) => Err(why),
+            (_, _, Some(why)) => Err(why.clone()),
+        }
+    })
+}
+
+fn client(port: u16, connections: u32, exchange: Option<TcpExchange>, millis: u64) -> TcpConfig {
+    TcpConfig {
+        to: SocketAddr::from(([10, 9, 0, 2], port)),
+        connections,
+        congestion_control: None,
+        exchange,
+        dscp: 0,
+        duration: Nanos::from_millis(millis),
+    }
+}
+
+/// Opens when the other side listens.
+fn open(config: &TcpConfig) -> Result<TcpClient, TcpError> {
+    let mut result = TcpClient::open(config.clone());
+    for _ in 0..100 {
+        if !matches!(result, Err(TcpError::Connect { .. })) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        result = TcpClient::open(config.clone());
+    }
+    result
+}
+
+type Sides = (Vec<TcpClientReport>, Vec<TcpServerReport>);
+
+/// Clients through a gateway of 20 Mbit/s, each to a port of its own, all at once. Port 5202 has three times the weight of port 5201.
+fn through_the_gateway(clients: &[TcpConfig]) -> Option<Sides> {
+    cables();
+    let mut config = config(20_000_000, "hls");
+    // The leaves weigh as much as their numbers.
+    config.matches = vec![(ClassId(1), parse("tcp dst port 5201")), (ClassId(3), parse("tcp dst port 5202"))];
+    config.default_class = ClassId(2);
+    let gateway = Gateway::open(config).unwrap();
+    let done = AtomicBool::new(false);
+    let ran = between(
+        gateway,
+        || {
+            let open: Vec<TcpClient> = clients.iter().map(|config| open(config).unwrap()).collect();
+            let never = AtomicBool::new(false);
+            let reports = std::thread::scope(|scope| {
+                let stop = &never;
+                let threads: Vec<_> =
+                    open.into_iter().map(|client| scope.spawn(move || client.run(stop, |_, _| ()).unwrap())).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            });
+            std::thread::sleep(Duration::from_millis(200));
+            done.store(true, Ordering::Relaxed);
+            reports
+        },
+        || {
+            std::thread::scope(|scope| {
+                let serve = |config: &TcpConfig| {
+                    let server = TcpServer::open(config.to.port()).unwrap();
+                    let done = &done;
+                    scope.spawn(move || server.run(done, Some(Duration::from_secs(60)), |_, _| ()).unwrap())
+                };
+                let threads: Vec<_> = clients.iter().map(serve).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            })
+        },
+    );
+    ran.map_err(|why| println!("SKIPPED: TCP through the gateway: {why}")).ok()
+}
+
+fn tcp_through_the_gateway_shares_by_weights(_: &PrivateNamespace) {
+    let clients = [client(5201, 2, None, 4000), client(5202, 2, None, 4000)];
+    let Some((sent, received)) = through_the_gateway(&clients) else { return };
+    for (sent, received) in sent.iter().zip(&received) {
+        assert_eq!((received.connections.len(), received.refused_connections), (2, 0));
+        let acknowledged: u64 = sent.connections.iter().map(|connection| connection.acknowledged_bytes).sum();
+        let got: u64 = received.connections.iter().map(|connection| connection.received_bytes).sum();
+        // What is acknowledged has arrived; a connection may count its hello too.
+        assert!(acknowledged > 0 && acknowledged <= got + 64, "{acknowledged} {got}");
+        for connection in &sent.connections {
+            assert_eq!(connection.ended_early, None);
+            assert!(!connection.congestion_control.is_empty() && connection.rtt_s.is_some(), "{connection:?}");
+        }
+    }
+    let share = sent[1].goodput_bps / (sent[0].goodput_bps + sent[1].goodput_bps);
+    println!(
+        "3 : 1 came out as {:.2} : 1, together {:.2} of 20 Mbit/s; RTT {:?}",
+        sent[1].goodput_bps / sent[0].goodput_bps,
+        (sent[0].goodput_bps + sent[1].goodput_bps) / 1e6,
+        sent[1].connections[0].rtt_s
+    );
+    // Loosely: the heavier class gets more.
+    assert!(share > 0.5, "{share}");
+}
+
+fn requests_and_responses_are_counted_and_timed(_: &PrivateNamespace) {
+    let exchange = TcpExchange { request: 200, response: 20_000, think: Nanos::from_millis(5) };
+    let reno = TcpConfig { congestion_control: Some("reno".to_owned()), ..client(5202, 1, Some(exchange), 1500) };
+    let clients = [client(5201, 2, None, 1500), TcpConfig { dscp: 46, ..reno }];
+    let Some((sent, received)) = through_the_gateway(&clients) else { return };
+    let (asked, answered) = (&sent[1].connections[0], &received[1].connections[0]);
+    let exchanges = asked.exchanges.unwrap();
+    assert_eq!((asked.congestion_control.as_str(), asked.ended_early.as_deref()), ("reno", None));
+    assert!(exchanges.transactions > 0);
+    // The last response may have been on its way.
+    assert!((exchanges.transactions..=exchanges.transactions + 1).contains(&answered.requests), "{answered:?}");
+    let latency = exchanges.latency_s.unwrap();
+    assert_eq!(latency.count, exchanges.transactions);
+    // Responses come back unshaped; requests wait in their class.
+    println!("{exchanges:?}");
+    assert_eq!(answered.received_bytes / 200, answered.requests + u64::from(answered.received_bytes % 200 > 0));
+}
+
+fn impossible_connections_are_refused(_: &PrivateNamespace) {
+    let local = |port| TcpConfig { to: SocketAddr::from(([127, 0, 0, 1], port)), ..client(0, 1, None, 100) };
+    let error = TcpClient::open(local(5999)).unwrap_err().to_string();
+    assert!(error.contains("no connection to 127.0.0.1:5999") && error.contains("receive --tcp 5999"), "{error}");
+    let server = TcpServer::open(0).unwrap();
+    let port = server.port().unwrap();
+    let error = TcpServer::open(port).unwrap_err().to_string();
+    assert!(error.contains(&format!("cannot listen at TCP port {port}")), "{error}");
+    for name in ["nonsense", "", "a name that is far too long for the kernel"] {
+        let config = TcpConfig { congestion_control: Some(name.to_owned()), ..local(port) };
+        let error = TcpClient::open(config).unwrap_err().to_string();
+        assert!(error.contains(&format!("\"{name}\"")) && error.contains("this kernel has: "), "{error}");
+    }
+    let exchange = TcpExchange { request: 0, response: 1, think: Nanos::ZERO };
+    for (config, expected) in [
+        (TcpConfig { connections: 0, ..local(port) }, "connections: 0; 1 to 64 are possible"),
+        (TcpConfig { connections: 65, ..local(port) }, "connections: 65; 1 to 64"),
+        (TcpConfig { dscp: 64, ..local(port) }, "DSCP: 64; 0 to 63"),
+        (TcpConfig { exchange: Some(exchange), ..local(port) }, "bytes of a request: 0; 1 to 67108864"),
+    ] {
+        let error = TcpClient::open(config).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    // A stranger is turned away, and a client whose server goes says so.
+    let (stop, gone) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| server.run(&gone, None, |_, _| ()).unwrap());
+        let mut stranger = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        std::io::Write::write_all(&mut stranger, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let running = TcpClient::open(TcpConfig { duration: Nanos::from_secs(20), ..local(port) }).unwrap();
+        let sent = scope.spawn(|| running.run(&stop, |_, _| ()).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        gone.store(true, Ordering::Relaxed);
+        let served = served.join().unwrap();
+        assert!(served.refused_connections >= 1 && served.connections.len() == 1, "{served:?}");
+        let sent = sent.join().unwrap();
+        assert!(sent.duration_s < 19.0 && sent.connections[0].ended_early.is_some(), "{sent:?}");
+    });
+}

@@ -1,0 +1,116 @@
+//! The lower envelope of points that arrive one by one, in memory that does not grow.
+//!
+//! Invariants: a span's points are a lower convex hull in order of time, at most [`VERTICES`] of them; spans are equally long, and
+//! there are at most [`SPANS`]. Where a point comes later, spans are put together two by two.
+
+use super::fit;
+use super::{Clocks, Known};
+
+/// Most spans of time.
+pub(super) const SPANS: usize = 1024;
+/// Most points of one span. Where there would be more, the flattest corner goes.
+const VERTICES: usize = 8;
+/// The length of a span at the start, in ns.
+const FIRST_SPAN: u64 = 1_000_000;
+
+/// A point: seconds after the first packet, and difference of the stamps beyond the first one's, in seconds.
+pub(super) type Point = (f64, f64);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Span {
+    pub packets: u64,
+    pub hull: Vec<Point>,
+}
+
+impl Span {
+    fn add(&mut self, point: Point) {
+        let place = self.hull.partition_point(|before| before.0 < point.0);
+        self.hull.insert(place, point);
+        fit::keep_hull(&mut self.hull);
+        if self.hull.len() > VERTICES {
+            let height = |at: usize| -fit::turn(self.hull[at - 1], self.hull[at], self.hull[at + 1]).abs();
+            let flattest = (1..self.hull.len() - 1).max_by(|&a, &b| height(a).total_cmp(&height(b)));
+            self.hull.remove(flattest.unwrap_or(1));
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.packets += other.packets;
+        other.hull.into_iter().for_each(|point| self.add(point));
+    }
+}
+
+/// Watches the one-way delays between two clocks. It keeps at most 8192 points, some 200 kB.
+#[derive(Clone, Debug, Default)]
+pub struct OneWay {
+    /// Time and difference of the first packet, in ns.
+    first: Option<(u64, i64)>,
+    last: u64,
+    /// Length of a span in ns.
+    length: u64,
+    spans: Vec<Span>,
+}
+
+impl OneWay {
+    /// A packet at `at_ns` by the clock that times are told by. `difference_ns` is its receiving stamp less its sending stamp. Times before the
+    /// first packet's count as that.
+    pub fn see(&mut self, at_ns: u64, difference_ns: i64) {
+        let (first, base) = *self.first.get_or_insert((at_ns, difference_ns));
+        let at = at_ns.saturating_sub(first);
+        self.length = self.length.max(FIRST_SPAN);
+        while at / self.length >= SPANS as u64 {
+            self.length = self.length.saturating_mul(2);
+            self.spans = std::mem::take(&mut self.spans)
+                .chunks_mut(2)
+                .map(|pair| {
+                    let mut joined = std::mem::take(&mut pair[0]);
+                    pair.get_mut(1).map(std::mem::take).into_iter().for_each(|other| joined.join(other));
+                    joined
+                })
+                .collect();
+        }
+        self.last = self.last.max(at);
+        let index = (at / self.length) as usize;
+        if self.spans.len() <= index {
+            self.spans.resize_with(index + 1, Span::default);
+        }
+        let span = &mut self.spans[index];
+        span.packets += 1;
+        span.add((at as f64 / 1e9, (i128::from(difference_ns) - i128::from(base)) as f64 / 1e9));
+    }
+
+    /// Packets seen.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.spans.iter().map(|span| span.packets).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn corners(&self) -> usize {
+        self.spans.iter().map(|span| span.hull.len()).sum()
+    }
+
+    /// When the first packet was, in ns by the clock that times are told by.
+    #[must_use]
+    pub fn first_ns(&self) -> Option<u64> {
+        self.first.map(|(at, _)| at)
+    }
+
+    /// What the packets so far say of the clocks; `None` where fewer than 16 spans of time have packets. Takes some
+    /// milliseconds.
+    #[must_use]
+    pub fn clocks(&self) -> Option<Clocks> {
+        let (_, base) = self.first?;
+        let base = base as f64 / 1e9;
+        let length = self.length as f64 / 1e9;
+        let end = self.last as f64 / 1e9;
+        let mut clocks = fit::fit(&self.spans, length, end)?;
+        for stretch in &mut clocks.stretches {
+            for known in [&mut stretch.offset_s, &mut stretch.end_offset_s] {
+                *known = Known { value: known.value + base, within: known.within };
+            }
+        }
+        clocks.points.iter_mut().for_each(|point| point.1 += base);
+        Some(clocks)
+    }
+}

@@ -1,0 +1,416 @@
+//! Envelopes that fit: straight ones to cut a run into parts, parabolas for the parts.
+
+use super::envelope::{Point, Span};
+use super::{Change, Clocks, Known, Stretch};
+
+/// Fewest spans with packets.
+const FEWEST: usize = 16;
+/// Most blocks that the first pass cuts between, and fewest in a part.
+const BLOCKS: usize = 256;
+const SHORTEST: usize = 6;
+/// Envelopes that are compared for the uncertainty, and Student's t for 95 % with one degree of freedom less.
+const GROUPS: usize = 8;
+const STUDENT: f64 = 2.365;
+/// Stamps are not better than this, in seconds. It keeps logarithms finite.
+const RESOLUTION: f64 = 1e-8;
+/// What rounding to whole nanoseconds may add, in seconds.
+const STAMP: f64 = 2e-9;
+/// A cut costs this many times the logarithm of the number of blocks: two or three parameters and a place.
+const CUT: f64 = 4.0;
+
+/// Twice the area of a triangle; positive where the corner at `b` turns upwards, as in a lower hull.
+pub(super) fn turn(a: Point, b: Point, c: Point) -> f64 {
+    (b.0 - a.0) * (c.1 - a.1) - (b.1 - a.1) * (c.0 - a.0)
+}
+
+/// Leaves the lower convex hull of points in order of time.
+pub(super) fn keep_hull(points: &mut Vec<Point>) {
+    let mut kept = 0;
+    for next in 0..points.len() {
+        let point = points[next];
+        kept = push(points, kept, point);
+    }
+    points.truncate(kept);
+}
+
+/// Puts a point behind the first `kept`, which are a hull, and returns how many are one then. It is written over a later place.
+fn push(points: &mut [Point], mut kept: usize, point: Point) -> usize {
+    if kept > 0 && points[kept - 1].0 >= point.0 {
+        if points[kept - 1].1 <= point.1 {
+            return kept;
+        }
+        kept -= 1;
+    }
+    while kept >= 2 && turn(points[kept - 2], points[kept - 1], point) <= 0.0 {
+        kept -= 1;
+    }
+    points[kept] = point;
+    kept + 1
+}
+
+/// The edge of a hull above `at`: its ends, or an end twice where the hull does not reach so far.
+fn edge(hull: &[Point], at: f64) -> (Point, Point) {
+    let behind = hull.partition_point(|point| point.0 <= at).clamp(1, hull.len().max(2) - 1);
+    (hull[behind - 1], hull[behind.min(hull.len() - 1)])
+}
+
+/// An envelope: value, slope and half the second derivative at a middle.
+#[derive(Clone, Copy, Debug)]
+struct Curve {
+    middle: f64,
+    value: f64,
+    slope: f64,
+    bend: f64,
+}
+
+impl Curve {
+    fn at(&self, at: f64) -> f64 {
+        let from = at - self.middle;
+        self.value + from * (self.slope + from * self.bend)
+    }
+
+    fn slope_at(&self, at: f64) -> f64 {
+        self.slope + 2.0 * self.bend * (at - self.middle)
+    }
+
+    /// The highest curve of this `bend` below all points, in the mean over the time from `start` to `end`, and how that mean changes with the bend.
+    fn with_bend(points: &[Point], start: f64, end: f64, bend: f64) -> (Self, f64, f64) {
+        let (middle, half) = ((start + end) / 2.0, (end - start) / 2.0);
+        let mut hull: Vec<Point> =
+            points.iter().map(|&(t, d)| (t - middle, d - bend * (t - middle) * (t - middle))).collect();
+        keep_hull(&mut hull);
+        let (a, b) = edge(&hull, 0.0);
+        let slope = if b.0 > a.0 { (b.1 - a.1) / (b.0 - a.0) } else { 0.0 };
+        let value = a.1 - slope * a.0;
+        let part = if b.0 > a.0 { (-a.0 / (b.0 - a.0)).clamp(0.0, 1.0) } else { 0.0 };
+        let square = half * half / 3.0;
+        let mean = value + bend * square;
+        let change = square - (1.0 - part) * a.0 * a.0 - part * b.0 * b.0;
+        (Self { middle, value, slope, bend }, mean, change)
+    }
+
+    /// The highest curve below all points in the mean over the time: straight, or with the best bend. The mean is concave in the bend and
+    /// made of straight pieces, so tangents from both sides close in on its top in few steps.
+    fn below(points: &[Point], start: f64, end: f64, bent: bool) -> Self {
+        let straight = Self::with_bend(points, start, end, 0.0);
+        let half = (end - start) / 2.0;
+        if !bent || half <= 0.0 || straight.2 == 0.0 {
+            return straight.0;
+        }
+        let side = straight.2.signum();
+        // A bend that lifts the ends by the range of the values is more than any that fits.
+        let range = points.iter().fold((f64::MAX, f64::MIN), |(low, high), p| (low.min(p.1), high.max(p.1)));
+        let most = 8.0 * (range.1 - range.0 + RESOLUTION) / (half * half);
+        let (mut near, mut far) = (straight, Self::with_bend(points, start, end, side * most));
+        if far.2 * side > 0.0 {
+            return far.0;
+        }
+        for _ in 0..60 {
+            let (gain, gap) = (near.2 - far.2, far.0.bend - near.0.bend);
+            if gain * side <= 0.0 || gap == 0.0 {
+                break;
+            }
+            // Where the tangents at both ends meet.
+            let bend = (far.1 - near.1 + near.2 * near.0.bend - far.2 * far.0.bend) / gain;
+            let bound = near.1 + near.2 * (bend - near.0.bend);
+            let found = Self::with_bend(points, start, end, bend);
+            let done = bound - found.1 <= 1e-13 + 1e-9 * (found.1 - straight.1).abs();
+            if found.2 * side > 0.0 {
+                near = found
+            } else {
+                far = found
+            }
+            if done {
+                break;
+            }
+        }
+        if near.1 >= far.1 { near.0 } else { far.0 }
+    }
+}
+
+/// Spans with packets, and which of them make a block.
+struct Seen<'a> {
+    spans: Vec<(usize, &'a Span)>,
+    /// Borders of blocks as places in `spans`.
+    blocks: Vec<usize>,
+    length: f64,
+    end: f64,
+}
+
+/// A part: the blocks from `first` to `last`, the last not included, and its time.
+#[derive(Clone, Debug)]
+struct Part {
+    /// Places in `Seen::spans`.
+    spans: std::ops::Range<usize>,
+    start: f64,
+    end: f64,
+    curve: Curve,
+    cost: f64,
+    /// Spans in which a queue stood, which its cost leaves out.
+    queues: Vec<std::ops::Range<usize>>,
+}
+
+impl Seen<'_> {
+    fn points(&self, spans: std::ops::Range<usize>) -> Vec<Point> {
+        self.spans[spans].iter().flat_map(|(_, span)| span.hull.iter().copied()).collect()
+    }
+
+    fn start_of(&self, place: usize) -> f64 {
+        if place == 0 { 0.0 } else { self.spans.get(place).map_or(self.end, |&(n, _)| n as f64 * self.length) }
+    }
+
+    /// Cost of a curve over spans, and its blocks: n ln(mean distance), with the distances taken as exponential.
+    fn cost(&self, curve: &Curve, spans: &std::ops::Range<usize>, without: &[std::ops::Range<usize>]) -> f64 {
+        let (mut n, mut sum) = (0.0f64, 0.0);
+        for block in self.blocks.windows(2) {
+            let of = block[0].max(spans.start)..block[1].min(spans.end);
+            if of.is_empty() || without.iter().any(|queue| queue.contains(&of.start)) {
+                continue;
+            }
+            let points = self.spans[of].iter().flat_map(|(_, span)| &span.hull);
+            let least = points.map(|&(t, d)| d - curve.at(t)).fold(f64::MAX, f64::min);
+            sum += least.max(0.0);
+            n += 1.0;
+        }
+        n * ((sum + RESOLUTION * n) / (n - 2.0).max(1.0)).ln()
+    }
+
+    fn part(&self, spans: std::ops::Range<usize>, queues: Vec<std::ops::Range<usize>>) -> Part {
+        let (start, end) = (self.start_of(spans.start), self.start_of(spans.end));
+        let kept: Vec<Point> = (spans.clone())
+            .filter(|place| !queues.iter().any(|queue| queue.contains(place)))
+            .flat_map(|place| self.spans[place].1.hull.iter().copied())
+            .collect();
+        let straight = Curve::below(&kept, start, end, false);
+        let bent = Curve::below(&kept, start, end, true);
+        let costs = [&straight, &bent].map(|curve| self.cost(curve, &spans, &queues));
+        let worth = 1.5 * (self.blocks.len() as f64).ln();
+        let (curve, cost) = if costs[1] + worth < costs[0] { (bent, costs[1] + worth) } else { (straight, costs[0]) };
+        Part { spans, start, end, curve, cost, queues }
+    }
+
+    fn cut(&self) -> f64 {
+        CUT * (self.blocks.len() as f64).ln()
+    }
+}
+
+/// Fits envelopes to spans of `length` seconds, of which the last packet was at `end`.
+pub(super) fn fit(spans: &[Span], length: f64, end: f64) -> Option<Clocks> {
+    let spans: Vec<(usize, &Span)> = spans.iter().enumerate().filter(|(_, span)| span.packets > 0).collect();
+    if spans.len() < FEWEST {
+        return None;
+    }
+    let per_block = spans.len().div_ceil(BLOCKS);
+    let mut blocks: Vec<usize> = (0..spans.len()).step_by(per_block).collect();
+    blocks.push(spans.len());
+    let seen = Seen { spans, blocks, length, end };
+    let borders = straight_parts(&seen);
+    let mut parts: Vec<Part> = borders.windows(2).map(|pair| seen.part(pair[0]..pair[1], Vec::new())).collect();
+    join(&seen, &mut parts);
+    refine(&seen, &mut parts);
+    join(&seen, &mut parts);
+    Some(report(&seen, &parts))
+}
+
+/// Borders of parts as places of spans: the best cuts for straight envelopes.
+fn straight_parts(seen: &Seen<'_>) -> Vec<usize> {
+    let count = seen.blocks.len() - 1;
+    let slope = median_slope(seen);
+    let lowest = |block: usize| {
+        let points = seen.points(seen.blocks[block]..seen.blocks[block + 1]);
+        let least = points.into_iter().min_by(|a, b| (a.1 - slope * a.0).total_cmp(&(b.1 - slope * b.0)));
+        let (t, d) = least.unwrap_or_default();
+        (t, d - slope * t)
+    };
+    let points: Vec<Point> = (0..count).map(lowest).collect();
+    let mut best = vec![(f64::MAX, 0); count + 1];
+    best[0].0 = 0.0;
+    let mut hull = vec![(0.0, 0.0); count + 1];
+    for from in 0..count {
+        if best[from].0 == f64::MAX {
+            continue;
+        }
+        let (mut kept, mut time, mut sum) = (0, 0.0, 0.0);
+        for to in from + 1..=count {
+            let point = points[to - 1];
+            kept = push(&mut hull, kept, point);
+            time += point.0;
+            sum += point.1;
+            if to - from < SHORTEST {
+                continue;
+            }
+            let n = (to - from) as f64;
+            let (a, b) = edge(&hull[..kept], time / n);
+            let slope = if b.0 > a.0 { (b.1 - a.1) / (b.0 - a.0) } else { 0.0 };
+            let distance = (sum - n * (a.1 + slope * (time / n - a.0))).max(0.0);
+            let cost = best[from].0 + n * ((distance + RESOLUTION * n) / (n - 2.0)).ln() + seen.cut();
+            if cost < best[to].0 {
+                best[to] = (cost, from);
+            }
+        }
+    }
+    let mut borders = vec![seen.spans.len()];
+    let mut at = count;
+    while at > 0 {
+        at = best[at].1;
+        borders.push(seen.blocks[at]);
+    }
+    borders.reverse();
+    borders
+}
+
+/// The median of the slopes between the lowest points of blocks an eighth of the run apart: jumps and queues do not move it much.
+fn median_slope(seen: &Seen<'_>) -> f64 {
+    let lowest = |pair: &[usize]| {
+        seen.points(pair[0]..pair[1]).into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
+    };
+    let points: Vec<Point> = seen.blocks.windows(2).map(lowest).collect();
+    let apart = (points.len() / 8).max(1);
+    let pairs = points.iter().zip(&points[apart..]).filter(|(a, b)| b.0 > a.0);
+    let mut slopes: Vec<f64> = pairs.map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect();
+    slopes.sort_unstable_by(f64::total_cmp);
+    slopes.get(slopes.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Joins neighbours as long as one envelope for both costs no more, and what is on both sides of a queue.
+fn join(seen: &Seen<'_>, parts: &mut Vec<Part>) {
+    loop {
+        let mut best: Option<(f64, usize, usize, Part)> = None;
+        for at in 0..parts.len().saturating_sub(1) {
+            let (a, b) = (&parts[at], &parts[at + 1]);
+            let queues = [a.queues.clone(), b.queues.clone()].concat();
+            let joined = seen.part(a.spans.start..b.spans.end, queues);
+            let gain = a.cost + b.cost + seen.cut() - joined.cost;
+            if gain > 0.0 && best.as_ref().is_none_or(|best| gain > best.0) {
+                best = Some((gain, at, 2, joined));
+            }
+            let Some(c) = parts.get(at + 2) else { continue };
+            let queues = [a.queues.clone(), vec![b.spans.clone()], c.queues.clone()].concat();
+            let joined = seen.part(a.spans.start..c.spans.end, queues);
+            let above = seen.points(b.spans.clone()).iter().all(|&(t, d)| d >= joined.curve.at(t));
+            let gain = a.cost + c.cost + seen.cut() - joined.cost;
+            if above && gain > 0.0 && best.as_ref().is_none_or(|best| gain > best.0) {
+                best = Some((gain, at, 3, joined));
+            }
+        }
+        let Some((_, at, count, joined)) = best else { return };
+        parts.splice(at..at + count, [joined]);
+    }
+}
+
+/// Moves borders between parts to the spans where the jumps are. A block may have points of both sides of a jump, so the curves that
+/// decide leave out a block at each border.
+fn refine(seen: &Seen<'_>, parts: &mut [Part]) {
+    let block = seen.spans.len().div_ceil(seen.blocks.len() - 1);
+    let trimmed: Vec<Curve> = parts
+        .iter()
+        .map(|part| {
+            let inner = (part.spans.start + block)..part.spans.end.saturating_sub(block).max(part.spans.start + block);
+            if inner.len() < 3 * block { part.curve } else { seen.part(inner, part.queues.clone()).curve }
+        })
+        .collect();
+    for at in 1..parts.len() {
+        let (left, right) = (&trimmed[at - 1], &trimmed[at]);
+        let border = parts[at].spans.start;
+        let reach = (parts[at - 1].spans.len() / 2).min(parts[at].spans.len() / 2).min(2 * block);
+        // A point below its envelope speaks against it more than one above, which may have met a queue.
+        let misfit = |curve: &Curve, place: usize| {
+            let points = seen.spans[place].1.hull.iter();
+            let least = points.map(|&(t, d)| d - curve.at(t)).fold(f64::MAX, f64::min);
+            if least < 0.0 { -8.0 * least } else { least }
+        };
+        let mut cost: f64 = (border - reach..border + reach).map(|place| misfit(right, place)).sum();
+        let mut best = (cost, border - reach);
+        for place in border - reach..border + reach {
+            cost += misfit(left, place) - misfit(right, place);
+            if cost < best.0 {
+                best = (cost, place + 1);
+            }
+        }
+        let spans = [parts[at - 1].spans.start..best.1, best.1..parts[at].spans.end];
+        for (index, spans) in [at - 1, at].into_iter().zip(spans) {
+            parts[index] = seen.part(spans, parts[index].queues.clone());
+        }
+    }
+}
+
+/// Value, slope and drift of a part's envelope at start, middle and end, with their uncertainty.
+fn stretch(seen: &Seen<'_>, part: &Part) -> Stretch {
+    let numbers = |curve: &Curve| {
+        let middle = (part.start + part.end) / 2.0;
+        [curve.at(part.start), curve.at(part.end), curve.slope_at(middle), 2.0 * curve.bend]
+    };
+    let kept = |place: &usize| !part.queues.iter().any(|queue| queue.contains(place));
+    let points = |group: Option<usize>| -> Vec<Point> {
+        let places = part.spans.clone().filter(kept).filter(|place| group.is_none_or(|group| place % GROUPS == group));
+        places.flat_map(|place| seen.spans[place].1.hull.iter().copied()).collect()
+    };
+    let groups: Vec<Vec<Point>> =
+        (0..GROUPS).map(|group| points(Some(group))).filter(|points| points.len() >= 3).collect();
+    let known = |bent: bool, whole: &Curve| {
+        let whole = numbers(whole);
+        let of_groups: Vec<[f64; 4]> =
+            groups.iter().map(|points| numbers(&Curve::below(points, part.start, part.end, bent))).collect();
+        // A stamp is a whole number of nanoseconds, and two of them make a difference.
+        let length = (part.end - part.start).max(STAMP);
+        let least = [STAMP, STAMP, 2.0 * STAMP / length, 8.0 * STAMP / (length * length)];
+        [0, 1, 2, 3].map(|index| {
+            let n = of_groups.len() as f64;
+            if of_groups.len() < GROUPS {
+                return Known { value: whole[index], within: f64::INFINITY };
+            }
+            let mean = of_groups.iter().map(|group| group[index]).sum::<f64>() / n;
+            let square = of_groups.iter().map(|group| (group[index] - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            let bias = (mean - whole[index]).abs() / (n - 1.0);
+            Known { value: whole[index], within: STUDENT * (square / n).sqrt() + bias + least[index] }
+        })
+    };
+    let bent = part.curve.bend != 0.0;
+    let [offset_s, end_offset_s, skew, mut drift] = known(bent, &part.curve);
+    if !bent {
+        // No drift is seen; there may be as much as the best parabola has.
+        let unseen = known(true, &Curve::below(&points(None), part.start, part.end, true))[3];
+        drift.within = unseen.value.abs() + unseen.within;
+    }
+    Stretch {
+        start_s: part.start,
+        end_s: part.end,
+        packets: seen.spans[part.spans.clone()].iter().map(|(_, span)| span.packets).sum(),
+        offset_s,
+        end_offset_s,
+        skew,
+        drift,
+    }
+}
+
+fn report(seen: &Seen<'_>, parts: &[Part]) -> Clocks {
+    let stretches: Vec<Stretch> = parts.iter().map(|part| stretch(seen, part)).collect();
+    let changes = stretches
+        .windows(2)
+        .zip(&parts[1..])
+        .map(|(pair, part)| {
+            let jump = Known {
+                value: pair[1].offset_s.value - pair[0].end_offset_s.value,
+                within: pair[1].offset_s.within + pair[0].end_offset_s.within,
+            };
+            // Between the last packet of one side and the first of the other.
+            let place = part.spans.start;
+            let before = seen.spans[place - 1].1.hull.first().map_or(part.start, |point| point.0);
+            let after = seen.spans[place].1.hull.last().map_or(part.start, |point| point.0);
+            let at = Known { value: part.start, within: (part.start - before).max(after - part.start) };
+            Change { at_s: at, jump_s: jump, is_jump: jump.value.abs() > jump.within }
+        })
+        .collect();
+    let (mut n, mut sum, mut points) = (0.0, 0.0, Vec::new());
+    for part in parts {
+        for place in part.spans.clone() {
+            let hull = seen.spans[place].1.hull.iter();
+            let distance = |point: &&Point| point.1 - part.curve.at(point.0);
+            let Some(&least) = hull.min_by(|a, b| distance(a).total_cmp(&distance(b))) else { continue };
+            points.push(least);
+            sum += distance(&&least).max(0.0);
+            n += 1.0;
+        }
+    }
+    Clocks { stretches, changes, roughness_s: if n > 0.0 { sum / n } else { 0.0 }, points }
+}

@@ -1,0 +1,60 @@
+//! Stamps of two clocks whose offset is known, to try [`super::OneWay`] with.
+
+use crate::random::Random;
+
+/// Delays beyond the shortest one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Queueing {
+    /// None.
+    None,
+    /// Exponential with this mean in seconds.
+    Exponential(f64),
+    /// Pareto with this mean in seconds and tail index 1.5: finite mean, infinite variance.
+    HeavyTailed(f64),
+}
+
+/// Two clocks and the packets between them. Times are in seconds of the sender's clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Synthetic {
+    /// Offset of the receiver's clock at the start, in seconds.
+    pub offset_s: f64,
+    /// First derivative of the offset at the start, in seconds per second.
+    pub skew: f64,
+    /// Second derivative, in 1/s.
+    pub drift: f64,
+    /// When the offset jumps, and by how much, in seconds.
+    pub jumps: Vec<(f64, f64)>,
+    /// Shortest delay in seconds.
+    pub shortest_s: f64,
+    /// Delays beyond that.
+    pub queueing: Queueing,
+    /// Packets per second; they are sent at random (Poisson).
+    pub packets_per_second: f64,
+}
+
+impl Synthetic {
+    /// Offset of the receiver's clock at `at`, in seconds.
+    #[must_use]
+    pub fn offset_at(&self, at: f64) -> f64 {
+        let jumped: f64 = self.jumps.iter().filter(|&&(when, _)| when <= at).map(|&(_, size)| size).sum();
+        self.offset_s + at * (self.skew + at * self.drift / 2.0) + jumped
+    }
+
+    /// Sending stamp and receiving stamp of each packet of `duration` seconds, in ns since an origin of their own, in the order of
+    /// sending. The same seed gives the same stamps.
+    pub fn stamps(&self, duration: f64, seed: u64) -> impl Iterator<Item = (u64, i64)> {
+        let mut random = Random::new(seed, 0);
+        let mut at = 0.0;
+        std::iter::from_fn(move || {
+            at += random.exponential() / self.packets_per_second;
+            let queueing = match self.queueing {
+                Queueing::None => 0.0,
+                Queueing::Exponential(mean) => mean * random.exponential(),
+                // From zero on, so that the shortest delay is the one stated.
+                Queueing::HeavyTailed(mean) => (random.pareto(1.5) - 1.0 / 3.0) * mean * 1.5,
+            };
+            let received = at + self.shortest_s + queueing + self.offset_at(at);
+            (at < duration).then_some(((at * 1e9) as u64, (received * 1e9) as i64))
+        })
+    }
+}

@@ -1,0 +1,197 @@
+use super::synthetic::{Queueing, Synthetic};
+use super::{Clocks, Known, OneWay, SAMPLE, Sample};
+
+const RUNS: u64 = 40;
+/// So many of the runs at least have the true value within the stated uncertainty. It is stated for 95 %, and 40 runs scatter.
+const MOST: u64 = 35;
+
+/// What the stamps say, and the time of the first.
+fn clocks(of: &Synthetic, duration: f64, seed: u64) -> (Clocks, f64) {
+    let mut one_way = OneWay::default();
+    for (sent, received) in of.stamps(duration, seed) {
+        one_way.see(sent, received - sent as i64);
+    }
+    (one_way.clocks().unwrap(), one_way.first_ns().unwrap() as f64 / 1e9)
+}
+
+fn plain(queueing: Queueing) -> Synthetic {
+    Synthetic {
+        offset_s: 12.5,
+        skew: 40e-6,
+        drift: 0.0,
+        jumps: Vec::new(),
+        shortest_s: 200e-6,
+        queueing,
+        packets_per_second: 100.0,
+    }
+}
+
+fn holds(known: Known, value: f64) -> bool {
+    (known.value - value).abs() <= known.within
+}
+
+/// In how many of [`RUNS`] runs everything is found: right jumps at least in all but two, and of these the values.
+fn check(of: &Synthetic, duration: f64) {
+    let (mut found_all, mut good) = (0, [0u64; 6]);
+    for seed in 0..RUNS {
+        let (found, first) = clocks(of, duration, seed);
+        let jumps: Vec<_> = found.jumps().collect();
+        let same_size = |(found, true_one): (&&super::Change, &(f64, f64))| {
+            (found.jump_s.value - true_one.1).abs() < 0.5 * true_one.1.abs()
+        };
+        if jumps.len() != of.jumps.len() || !jumps.iter().zip(&of.jumps).all(same_size) {
+            continue;
+        }
+        found_all += 1;
+        let stretch = found.stretches[0];
+        let middle = first + (stretch.start_s + stretch.end_s) / 2.0;
+        let results = [
+            holds(stretch.offset_s, of.offset_at(first) + of.shortest_s),
+            holds(stretch.skew, of.skew + of.drift * middle),
+            holds(stretch.drift, of.drift),
+            jumps.iter().zip(&of.jumps).all(|(found, &(_, size))| holds(found.jump_s, size)),
+            jumps.iter().zip(&of.jumps).all(|(found, &(at, _))| holds(found.at_s, at - first)),
+            found.stretches.iter().all(|stretch| {
+                let at = (stretch.start_s + stretch.end_s) / 2.0;
+                (stretch.offset_at(at) - of.offset_at(first + at) - of.shortest_s).abs() <= stretch.within()
+            }),
+        ];
+        results.into_iter().zip(&mut good).for_each(|(held, count)| *count += u64::from(held));
+    }
+    assert!(found_all >= RUNS - 2, "{found_all} of {RUNS}: {of:?}");
+    let names = ["offset", "skew", "drift", "jumps", "times of jumps", "offset everywhere"];
+    for (name, count) in names.into_iter().zip(good) {
+        assert!(count >= MOST, "{name}: {count} of {RUNS} of {of:?}");
+    }
+}
+
+const QUEUES: [Queueing; 3] = [Queueing::None, Queueing::Exponential(1e-3), Queueing::HeavyTailed(1e-3)];
+
+#[test]
+fn offset_and_skew_are_recovered_within_the_stated_uncertainty() {
+    for queueing in QUEUES {
+        check(&plain(queueing), 600.0);
+        check(&Synthetic { skew: -300e-6, offset_s: -1e6, ..plain(queueing) }, 30.0);
+    }
+}
+
+#[test]
+fn drift_is_recovered_within_the_stated_uncertainty() {
+    for queueing in QUEUES {
+        check(&Synthetic { drift: 2e-8, ..plain(queueing) }, 600.0);
+        check(&Synthetic { drift: -1e-6, ..plain(queueing) }, 100.0);
+    }
+}
+
+#[test]
+fn jumps_are_recovered_in_size_and_time_beside_skew_and_drift() {
+    for queueing in QUEUES {
+        let jumps = vec![(200.0, 5e-3), (350.0, -3e-3), (500.0, 20e-3)];
+        check(&Synthetic { drift: 2e-8, jumps, ..plain(queueing) }, 600.0);
+        // The delay goes below zero and comes back: no queue does that.
+        check(&Synthetic { jumps: vec![(20.0, -1.0), (40.0, 1.0)], ..plain(queueing) }, 60.0);
+    }
+}
+
+#[test]
+fn clocks_that_only_tick_make_no_jumps_out_of_queues() {
+    let of = Synthetic { skew: 0.0, ..plain(Queueing::Exponential(2e-3)) };
+    for seed in 0..RUNS {
+        let mut one_way = OneWay::default();
+        for (sent, received) in of.stamps(300.0, seed) {
+            // A queue builds up to 8 ms, stands for 50 s, and goes.
+            let at = sent as f64 / 1e9;
+            let queue = ((at - 100.0) / 5.0).clamp(0.0, 1.0) * ((155.0 - at) / 5.0).clamp(0.0, 1.0) * 8e-3;
+            one_way.see(sent, received - sent as i64 + (queue * 1e9) as i64);
+        }
+        let found = one_way.clocks().unwrap();
+        assert_eq!(found.jumps().count(), 0, "seed {seed}: {:?}", found.changes);
+        let at = found.offset_at(130.0) - of.offset_s - of.shortest_s;
+        assert!(at.abs() < 200e-6, "seed {seed}: {at}");
+    }
+}
+
+#[test]
+fn a_clock_whose_skew_wanders_is_followed_in_pieces() {
+    let of = Synthetic { skew: 0.0, ..plain(Queueing::Exponential(200e-6)) };
+    let mut one_way = OneWay::default();
+    let wander = |at: f64| 2e-3 * (at / 150.0).sin();
+    for (sent, received) in of.stamps(900.0, 3) {
+        let at = sent as f64 / 1e9;
+        one_way.see(sent, received - sent as i64 + (wander(at) * 1e9) as i64);
+    }
+    let (found, first) = (one_way.clocks().unwrap(), one_way.first_ns().unwrap() as f64 / 1e9);
+    for at in (10..890).map(f64::from) {
+        let error = found.offset_at(at) - wander(at + first) - of.offset_s - of.shortest_s;
+        assert!(error.abs() < 300e-6, "{error} at {at} of {:?}", found.stretches);
+    }
+    assert!(found.jumps().all(|jump| jump.jump_s.value.abs() < 500e-6), "{:?}", found.changes);
+}
+
+#[test]
+fn memory_and_answers_are_bounded_whatever_arrives() {
+    let mut one_way = OneWay::default();
+    assert_eq!(one_way.clocks(), None);
+    let odd = [(0, 0), (u64::MAX, i64::MAX), (5, i64::MIN), (u64::MAX, i64::MIN), (7, 7), (1 << 40, -1)];
+    for (at, difference) in odd {
+        one_way.see(at, difference);
+    }
+    assert_eq!((one_way.packets(), one_way.clocks()), (6, None));
+    for seed in 0..50u64 {
+        let mut one_way = OneWay::default();
+        let mut at = 0u64;
+        let mut state = seed;
+        for _ in 0..3000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            at = at.wrapping_add(state >> (20 + seed % 40));
+            one_way.see(at, (state << (seed % 50)) as i64);
+        }
+        assert!(one_way.corners() <= 8192);
+        if let Some(found) = one_way.clocks() {
+            assert!(found.points.len() <= 1024 && found.stretches.len() <= 64);
+            assert!(found.stretches.windows(2).all(|pair| pair[0].end_s == pair[1].start_s));
+            assert!(found.points.iter().all(|point| point.1.is_finite()));
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_stamps() {
+    let of = plain(Queueing::HeavyTailed(1e-3));
+    let stamps = |seed| of.stamps(1.0, seed).collect::<Vec<_>>();
+    assert_eq!(stamps(4), stamps(4));
+    assert_ne!(stamps(4), stamps(5));
+    // The mean of the delays beyond the shortest is the one stated; its variance has no bound.
+    let delays = of.stamps(2000.0, 1).map(|(sent, received)| (received - sent as i64) as f64 / 1e9);
+    let beyond: Vec<f64> = delays
+        .zip(of.stamps(2000.0, 1))
+        .map(|(delay, (sent, _))| delay - of.offset_at(sent as f64 / 1e9) - of.shortest_s)
+        .collect();
+    let mean = beyond.iter().sum::<f64>() / beyond.len() as f64;
+    assert!((0.7e-3..1.5e-3).contains(&mean), "{mean}");
+    assert!(beyond.iter().all(|&delay| delay > -2e-9));
+}
+
+#[test]
+fn corrected_delays_are_those_beyond_the_shortest() {
+    let jumps = vec![(200.0, 5e-3), (350.0, -30e-3)];
+    let of = Synthetic { drift: 2e-8, jumps, ..plain(Queueing::Exponential(1e-3)) };
+    let mut one_way = OneWay::default();
+    let mut sample = Sample::new(0);
+    for (sent, received) in of.stamps(600.0, 7) {
+        one_way.see(sent, received - sent as i64);
+        sample.see(sent, received - sent as i64);
+    }
+    let (clocks, first) = (one_way.clocks().unwrap(), one_way.first_ns().unwrap());
+    let corrected = sample.corrected(&clocks, first).unwrap();
+    // Packets next to the jumps are left out.
+    assert!((SAMPLE as u64 - 100..SAMPLE as u64).contains(&corrected.packets), "{corrected:?}");
+    // Exponential with mean 1 ms.
+    let close = |value: f64, expected: f64, part: f64| (value / expected - 1.0).abs() < part;
+    assert!(close(corrected.mean, 1e-3, 0.05) && close(corrected.p50, 2f64.ln() * 1e-3, 0.05), "{corrected:?}");
+    assert!(close(corrected.p99, 100f64.ln() * 1e-3, 0.1), "{corrected:?}");
+    assert!(corrected.min > -20e-6 && corrected.max < 20e-3, "{corrected:?}");
+    let raw = sample.raw().unwrap();
+    assert!(raw.mean - of.offset_s > 5e-3 && raw.max - raw.min > 25e-3, "{raw:?}");
+    assert_eq!(Sample::new(0).corrected(&clocks, first), None);
+}
