@@ -8,6 +8,7 @@ pub mod delays;
 pub mod figure;
 pub mod files;
 pub mod over_time;
+pub mod received;
 mod svg;
 pub mod sweep;
 

@@ -54,7 +54,7 @@ pub use {
     testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
     testbed::scripted::{InterfaceReport, NoInterface, run_together, script_generators},
     testbed::stage::{DemoError, Sharer, Stage},
-    testbed::tally::{ClassReport, DelayClock, Delays, FlowReport, ReceiverReport, SenderClock, rate_bps},
+    testbed::tally::{ClassReport, DelayClock, Delays, FlowReport, ReceiverReport, Seen, SenderClock, rate_bps},
     testbed::tcp::{TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport},
     testbed::veth::lay_cables,
     wire::checksum::complete as complete_checksum,

@@ -1,13 +1,15 @@
 //! `fairlink receive`: measures what a generator sends.
 
+mod record;
 mod tcp;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
 use fairlink_net::{DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport, rate_bps};
+use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{choice, time};
@@ -15,7 +17,9 @@ use crate::failure::Failure;
 use crate::human;
 use crate::interrupt::stop_flag;
 use crate::link::read_tree;
-use crate::out::{Out, note};
+use crate::out::{Out, make_directory, note};
+
+use self::record::Record;
 
 /// Where to listen.
 #[derive(Debug, clap::Args)]
@@ -40,6 +44,15 @@ pub(crate) struct Args {
     /// Show each flow: as many for each class as `generate --flows` has.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
     flows: u32,
+    /// Write rates and delays against time into this directory, as CSV and SVG.
+    #[arg(long, value_name = "DIR", conflicts_with = "tcp")]
+    out: Option<PathBuf>,
+    /// Length of the windows in these files, 1 ms at least.
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = time, requires = "out")]
+    window: Nanos,
+    /// The script that the sender plays: each of its R commands is marked below the x axis.
+    #[arg(long, value_name = "FILE", requires = "out")]
+    script: Option<PathBuf>,
     /// Keep the receiving thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
@@ -64,6 +77,19 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         let link = read_tree(path)?;
         config.names = link.tree.leaves().iter().map(|&leaf| (leaf, link.names.name(leaf).to_owned())).collect();
     }
+    let script = args.script.as_deref().map(script).transpose()?;
+    if args.window < Nanos::from_millis(1) {
+        return Err(Failure::wrong(format!(
+            "--window {}: the shortest is 1 ms",
+            human::time(args.window.0 as f64 / 1e9)
+        )));
+    }
+    if let Some(dir) = &args.out {
+        // Before the work, not after it.
+        make_directory(dir)?;
+        config.window = Duration::from_nanos(args.window.0);
+    }
+    let names = config.names.clone();
     config.clock = args.clock;
     config.flows = args.flows;
     config.duration = args.duration.map(|time| Duration::from_nanos(time.0));
@@ -76,14 +102,31 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     // Draws only where standard error is a terminal.
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template");
     let bar = ProgressBar::new_spinner().with_style(style);
+    let mut record = Record::default();
     let report = receiver.run(&stop, |window| {
-        let bps: f64 = window.classes.values().map(|&amount| rate_bps(amount, window.end_s - window.start_s)).sum();
+        let length = window.end_s - window.start_s;
+        let bps: f64 = window.classes.values().map(|seen| rate_bps(seen.amount, length)).sum();
+        if args.out.is_some() {
+            record.keep(window, |class| names.get(&class).cloned().unwrap_or_else(|| class.0.to_string()));
+        }
         bar.set_message(format!("{:.1} s: {}", window.end_s, human::rate(bps)));
         bar.tick();
     });
     bar.finish_and_clear();
     let report = report.map_err(Failure::failed)?;
+    if let Some(dir) = &args.out {
+        record.write(script.as_ref(), dir).map_err(Failure::failed)?;
+    }
     if out.json { out.document(&report) } else { text(&report, out) }
+}
+
+/// The script in a file.
+fn script(path: &Path) -> Result<Script, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::wrong(format!("{}: {error}", path.display())))?;
+    Script::parse(&text).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(|error| format!("{}:{error}", path.display())).collect();
+        Failure::wrong(lines.join("\n"))
+    })
 }
 
 fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {

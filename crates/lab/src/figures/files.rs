@@ -12,6 +12,7 @@ use super::clocks;
 use super::delays::{self, Delays};
 use super::figure::{Event, Figure};
 use super::over_time;
+use super::received::{self, Received};
 use super::sweep::{self, Key};
 
 /// A file or directory that could not be written.
@@ -63,6 +64,18 @@ impl Marks {
         }
         figure
     }
+}
+
+/// Writes what a receiver saw against time into `dir`, which is made if it is not there, and returns the paths: `received.svg` and
+/// `received.csv`.
+///
+/// # Errors
+/// [`FileError`]; files written before it stay.
+pub fn write_received(received: &Received, marks: &Marks, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut files = Files::new(dir)?;
+    files.write("received.csv", &received::csv(received))?;
+    files.write("received.svg", &marks.on(received::figure(received, "Received rates and delays")).svg())?;
+    Ok(files.written)
 }
 
 /// Writes what `runs` show against time and their delays into `dir`, which is made if it is not there, and returns the paths. Runs

@@ -10,12 +10,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::{Amount, ClassId};
+use fairlink_core::ClassId;
 
 use crate::io::clock::{self, Clock, MonotonicClock};
 use crate::io::packet_socket;
 use crate::io::sys;
-use crate::testbed::tally::{DelayClock, ReceiverReport, Tally};
+use crate::testbed::tally::{DelayClock, ReceiverReport, Seen, Tally};
 use crate::wire::frame::MAX_HEADERS;
 
 /// Frames taken in one system call.
@@ -109,7 +109,9 @@ pub struct Window {
     /// Its end.
     pub end_s: f64,
     /// What was received in it. Classes of which nothing was received are left out.
-    pub classes: BTreeMap<ClassId, Amount>,
+    pub classes: BTreeMap<ClassId, Seen>,
+    /// When the first frame of all came, in seconds from the receiver's start.
+    pub first_s: Option<f64>,
 }
 
 /// A receiver that listens. Frames that arrive from now on are kept for [`Receiver::run`], as far as the socket's buffer
@@ -168,7 +170,8 @@ impl Receiver {
                 let until = now - (now - window) % length;
                 let seconds = |at: u64| at.saturating_sub(start) as f64 / 1e9;
                 let classes = tally.take_window();
-                progress(&Window { start_s: seconds(window), end_s: seconds(until), classes });
+                let first_s = tally.since_first_ns(now).map(|ago| seconds(now.saturating_sub(ago)));
+                progress(&Window { start_s: seconds(window), end_s: seconds(until), classes, first_s });
                 window = until;
             }
             if stop.load(Ordering::Relaxed) || end.is_some_and(|end| now >= end) {

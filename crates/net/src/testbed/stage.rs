@@ -337,7 +337,7 @@ fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, window: &Window) 
     let middle = Nanos(((window.start_s + window.end_s) / 2.0 * 1e9).max(0.0) as u64);
     let phase = plan.phase_at(middle);
     let length = window.end_s - window.start_s;
-    let rate = |class: &ClassId| window.classes.get(class).map_or(0.0, |&amount| rate_bps(amount, length));
+    let rate = |class: &ClassId| window.classes.get(class).map_or(0.0, |seen| rate_bps(seen.amount, length));
     DemoProgress {
         scheduler: sharer.name(),
         elapsed_s: window.end_s,

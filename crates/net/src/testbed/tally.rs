@@ -324,6 +324,35 @@ impl Class {
 }
 
 /// Everything that one receiver measures.
+/// What was received of a class in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Frames and bytes.
+    pub amount: Amount,
+    /// Frames whose delays are not negative, and the sum of these in seconds.
+    delayed: (u64, f64),
+    /// The longest delay, in seconds.
+    pub longest_s: Option<f64>,
+}
+
+impl Seen {
+    fn count(&mut self, bytes: u64, delay_ns: i64) {
+        self.amount.count(bytes);
+        // A negative one says that two clocks disagree.
+        if delay_ns >= 0 {
+            let delay = delay_ns as f64 / 1e9;
+            self.delayed = (self.delayed.0 + 1, self.delayed.1 + delay);
+            self.longest_s = Some(self.longest_s.map_or(delay, |longest| longest.max(delay)));
+        }
+    }
+
+    /// Mean of the delays, in seconds.
+    #[must_use]
+    pub fn mean_s(&self) -> Option<f64> {
+        (self.delayed.0 > 0).then(|| self.delayed.1 / self.delayed.0 as f64)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Tally {
     clock: DelayClock,
@@ -340,7 +369,7 @@ pub(crate) struct Tally {
     samples: BTreeMap<ClassId, (u8, Sample)>,
     foreign: u64,
     beyond: u64,
-    window: BTreeMap<ClassId, Amount>,
+    window: BTreeMap<ClassId, Seen>,
     spans: Vec<((u64, u64), BTreeMap<ClassId, Amount>)>,
     /// Arrivals never go far back, so the search for a span starts at the last one found.
     span: usize,
@@ -405,7 +434,7 @@ impl Tally {
         if self.clock == DelayClock::Realtime {
             self.see_clock(&stamp, monotonic_ns, delay_ns);
         }
-        self.window.entry(stamp.class).or_default().count(bytes);
+        self.window.entry(stamp.class).or_default().count(bytes, delay_ns);
         self.first_ns.get_or_insert(monotonic_ns);
         self.last_ns = self.last_ns.max(monotonic_ns);
         while let Some(((_, end), _)) = self.spans.get(self.span)
@@ -450,8 +479,13 @@ impl Tally {
         }
     }
 
+    /// How long ago `now`, by this machine's `CLOCK_MONOTONIC`, the first frame came.
+    pub(crate) fn since_first_ns(&self, now: u64) -> Option<u64> {
+        self.first_ns.map(|first| now.saturating_sub(first))
+    }
+
     /// What was received in the window that ends now.
-    pub(crate) fn take_window(&mut self) -> BTreeMap<ClassId, Amount> {
+    pub(crate) fn take_window(&mut self) -> BTreeMap<ClassId, Seen> {
         std::mem::take(&mut self.window)
     }
 
@@ -657,7 +691,9 @@ mod tests {
         for (number, at) in [99, 100, 199, 200, 250, 299, 300, 399, 450, 500].into_iter().enumerate() {
             tally.see(&frame(1, 3, number as u32, 0, 0), 1000, at, 0);
         }
-        assert_eq!(tally.take_window()[&ClassId(3)], Amount { packets: 10, bytes: 10_000 });
+        let seen = tally.take_window()[&ClassId(3)];
+        assert_eq!(seen.amount, Amount { packets: 10, bytes: 10_000 });
+        assert!(seen.mean_s() <= seen.longest_s);
         assert!(tally.take_window().is_empty());
         let report = tally.report(1.0, 0);
         let packets: Vec<u64> = report.spans.iter().map(|span| span[&ClassId(3)].packets).collect();
