@@ -165,6 +165,11 @@ fn make(args: &Args) -> Result<(), Failure> {
         queueing: args.queueing,
         packets_per_second: 100.0,
     };
+    if args.reference == Reference::Receive && of.jumps.iter().any(|&(_, size)| size < 0.0) {
+        return Err(Failure::wrong(
+            "--jump back: the receiver's clock goes back then, and times cannot be told by it; use --reference send",
+        ));
+    }
     let wrong = |error| Failure::wrong(format!("{}: {error}", args.stamps.display()));
     let file = File::create_new(&args.stamps).map_err(wrong)?;
     let stamps = of.stamps(args.duration, args.seed).map(|(send, receive)| (send as i64, receive));

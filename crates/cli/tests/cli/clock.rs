@@ -54,6 +54,10 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
         let run = fairlink(&["clock", &path]);
         assert!(run.code == 2 && run.stderr.contains(expected), "{}", run.stderr);
     }
+    let made = scratch.path("made.csv");
+    let run = fairlink(&["clock", &made, "--make", "--jump", "1s:-1s", "--reference", "receive"]);
+    assert!(run.code == 2 && run.stderr.contains("use --reference send"), "{}", run.stderr);
+    assert!(fs::metadata(made).is_err());
     let run = fairlink(&["clock", "nowhere.csv"]);
     assert!(run.code == 2 && run.stderr.contains("nowhere.csv: "), "{}", run.stderr);
 }
