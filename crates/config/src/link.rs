@@ -95,6 +95,8 @@ pub struct LinkFile {
     scheduler_span: Option<Span>,
     /// The place of the link's `buffer` where the file has it.
     buffer_span: Option<Span>,
+    /// The place of the link's `transmit_queue` where the file has it.
+    transmit_span: Option<Span>,
 }
 
 impl LinkFile {
@@ -259,7 +261,8 @@ impl LinkFile {
         }
         let (rate, info) = (head.rate?, head.scheduler?);
         let max_queued = head.max_queued.unwrap_or_else(|| default_queued(classes.all.len()));
-        let link = LinkConfig { rate, max_packet: head.overhead.accounted(head.mtu), max_queued };
+        let max_packet = head.overhead.accounted(head.mtu);
+        let link = LinkConfig { rate, max_packet, max_queued, transmit_queue: head.transmit_queue };
         let Built { tree, names, ids } = tree::build(&mut classes, link, head.rate_span.clone(), log)?;
         let mut places = vec![Place::from(head.span.clone()); tree.len()];
         for (class, &id) in classes.all.iter().zip(&ids) {
@@ -303,6 +306,7 @@ impl LinkFile {
             features,
             scheduler_span: head.scheduler_span,
             buffer_span: head.buffer_span,
+            transmit_span: head.transmit_span,
         };
         file.default_class = file.find_default(head.default, log);
         match file.unsupported(info, options.leniency) {
@@ -341,7 +345,7 @@ impl LinkFile {
     /// # Errors
     /// Both numbers, where it is more than [`LinkFile::memory_limit`].
     pub fn check_memory(&self, info: &SchedulerInfo) -> Result<u64, Problems> {
-        let needed = (info.memory)(&self.tree);
+        let needed = info.memory_for(&self.tree);
         if needed <= self.memory_limit {
             return Ok(needed);
         }
@@ -389,6 +393,15 @@ impl LinkFile {
             percent: format!("{:+.1}", error * 100.0),
         };
         Problem::new(Severity::Warning, &self.source, self.span(class), kind)
+    }
+
+    /// A warning that nothing is proven of `what` behind the link's transmit queue.
+    #[must_use]
+    pub fn transmit_warning(&self, what: &str) -> Problem {
+        let why = format!("lies between {} and the link: {what}", self.scheduler);
+        let help = "leave it out to have what the scheduler promises by itself";
+        let span = self.transmit_span.clone().or_else(|| self.span(ClassId::ROOT));
+        Problem::new(Severity::Warning, &self.source, span, ProblemKind::Misplaced { key: "transmit_queue", why, help })
     }
 
     /// Service curves that do not fit the link, from `fails_at` after all start: named is the class whose curve is steepest then.

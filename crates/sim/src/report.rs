@@ -268,6 +268,9 @@ pub struct InnerRun {
     pub name: String,
     /// Mean rate after the warmup.
     pub rate_bps: f64,
+    /// What the scheduler counted of this class, by name, such as bytes lent.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// A change of a link while it ran.

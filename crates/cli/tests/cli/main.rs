@@ -3,6 +3,7 @@
 mod basics;
 mod bench;
 mod check;
+mod counters;
 mod demo;
 mod fluid;
 mod measure;

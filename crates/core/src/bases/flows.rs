@@ -334,13 +334,13 @@ impl Ring {
         core::iter::successors(self.first(flows), next).take(self.len as usize)
     }
 
-    /// Calls `visit` with the state and the head packet's length of each leaf in it, from the first on.
+    /// Calls `visit` with each leaf in it, its state and its head packet's length, from the first on.
     #[inline]
-    pub(crate) fn for_each<S>(&self, flows: &mut Flows<S>, mut visit: impl FnMut(&mut S, u32)) {
+    pub(crate) fn for_each<S>(&self, flows: &mut Flows<S>, mut visit: impl FnMut(u32, &mut S, u32)) {
         let Some(mut at) = self.first(flows) else { return };
         for _ in 0..self.len {
             let flow = &mut flows.flows[at as usize];
-            visit(&mut flow.state, flow.queue.head_len().unwrap_or(0));
+            visit(at, &mut flow.state, flow.queue.head_len().unwrap_or(0));
             at = flow.next;
         }
     }

@@ -230,12 +230,27 @@ pub struct LinkConfig {
     pub max_packet: u32,
     /// Most packets queued in all classes together; at least 1.
     pub max_queued: u32,
+    /// What packets pass between the scheduler and the link, where there is anything.
+    pub transmit_queue: Option<TransmitQueue>,
+}
+
+/// Most packets of a [`TransmitQueue`].
+pub const MAX_TRANSMIT_QUEUE: u32 = 65_536;
+
+/// A queue between a scheduler and its link, as a network interface has one: the scheduler decides a packet's turn when the packet
+/// enters it, and not when the link takes it (\[drrpp\] Tables 3.1 to 3.4: `TxQueue`, `PrioTxQueue`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransmitQueue {
+    /// Room for packets, 1 to [`MAX_TRANSMIT_QUEUE`], besides the one that is being sent and those in the scheduler.
+    pub packets: u32,
+    /// Whether packets of latency-critical classes wait in a queue of their own, which is sent first. Both queues share the room.
+    pub priority: bool,
 }
 
 impl LinkConfig {
     /// A link of `rate` with packets up to 1500 bytes and room for 65,536 of them.
     #[must_use]
     pub const fn new(rate: Rate) -> Self {
-        Self { rate, max_packet: 1500, max_queued: 65_536 }
+        Self { rate, max_packet: 1500, max_queued: 65_536, transmit_queue: None }
     }
 }

@@ -184,6 +184,20 @@ pub trait Scheduler: Send {
         false
     }
 
+    /// Whether what `class` has queued first would go into the priority queue of a [transmit queue](crate::contract::TransmitQueue) now:
+    /// a latency-critical class that is served as one. A class may stop being so. It does not become so while it has packets.
+    fn is_expedited(&self, class: ClassId) -> bool {
+        let _ = class;
+        false
+    }
+
+    /// Tells `visit` what the scheduler has counted of itself since it was made or purged: the class, [`ClassId::ROOT`] for
+    /// the link, and the name and the value of a counter. Every counter is told of, also while it is zero, in an order that does not
+    /// change. `docs/papers.md` says what each counts.
+    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        let _ = visit;
+    }
+
     /// Checks the scheduler's invariants. Tests call it after every step. It exists with the feature `invariants` only,
     /// because it brings text formatting with it.
     ///
@@ -245,6 +259,14 @@ macro_rules! forward {
 
         fn has_lender(&$self, class: ClassId) -> bool {
             $inner.has_lender(class)
+        }
+
+        fn is_expedited(&$self, class: ClassId) -> bool {
+            $inner.is_expedited(class)
+        }
+
+        fn for_each_counter(&$self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+            $inner.for_each_counter(visit);
         }
 
         #[cfg(feature = "invariants")]

@@ -2,6 +2,7 @@
 
 use fairlink_core::{
     ClassConfig, ClassId, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Rate, SchedulerInfo, Share,
+    TransmitQueue,
 };
 use proptest::prelude::*;
 
@@ -44,6 +45,9 @@ pub(crate) struct TreeSpec {
     pub(crate) rate: u64,
     pub(crate) max_packet: u32,
     pub(crate) max_queued: u32,
+    /// Behind the scheduler. Its packets leave active queues when others arrive, which the model cannot tell from what is wrong: with one
+    /// there are FIFOs only.
+    pub(crate) transmit_queue: Option<TransmitQueue>,
     pub(crate) classes: Vec<ClassSpec>,
 }
 
@@ -57,12 +61,13 @@ pub(crate) fn id(index: usize) -> ClassId {
 impl TreeSpec {
     pub(crate) fn flat(weights: &[u64]) -> Self {
         let classes = weights.iter().map(|&weight| ClassSpec::weighted(weight)).collect();
-        Self { rate: 1_000_000_000, max_packet: 1500, max_queued: 10_000, classes }
+        Self { rate: 1_000_000_000, max_packet: 1500, max_queued: 10_000, transmit_queue: None, classes }
     }
 
     pub(crate) fn build(&self) -> Hierarchy {
         let rate = |bps| Rate::from_bps(bps).expect("a rate in range");
-        let link = LinkConfig { rate: rate(self.rate), max_packet: self.max_packet, max_queued: self.max_queued };
+        let Self { max_packet, max_queued, transmit_queue, .. } = *self;
+        let link = LinkConfig { rate: rate(self.rate), max_packet, max_queued, transmit_queue };
         let mut tree = Hierarchy::builder(link);
         for class in &self.classes {
             let config = ClassConfig {
@@ -105,6 +110,9 @@ impl TreeSpec {
     pub(crate) fn with_class(&self, below: usize, mut class: ClassSpec, levels: usize) -> (Self, Survivors) {
         let below = below % self.classes.len();
         class.parent = (self.depth(below) < levels).then_some(below);
+        if self.transmit_queue.is_some() {
+            class.queue = (QueueKind::Fifo, false);
+        }
         let mut new = self.clone();
         let added = new.classes.len();
         let mut survivors = self.identity();
@@ -213,11 +221,16 @@ pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
 pub(crate) fn trees(shape: Shape) -> impl Strategy<Value = TreeSpec> {
     let class = (any::<prop::sample::Index>(), classes(shape));
     let rate = (0u32..=12).prop_map(|digits| 10u64.pow(digits));
-    let link = (rate, prop_oneof![Just(1500u32), 1u32..=1 << 20], 1u32..200);
+    let queue = (1u32..10, any::<bool>()).prop_map(|(packets, priority)| TransmitQueue { packets, priority });
+    let queue = prop_oneof![2 => Just(None), 1 => queue.prop_map(Some)];
+    let link = (rate, prop_oneof![Just(1500u32), 1u32..=1 << 20], 1u32..200, queue);
     let classes = prop::collection::vec(class, 1..=shape.classes);
-    (link, any::<bool>(), classes).prop_map(move |((rate, max_packet, max_queued), quanta, list)| {
-        let mut spec = TreeSpec { rate, max_packet, max_queued, classes: Vec::new() };
-        for (below, class) in list {
+    (link, any::<bool>(), classes).prop_map(move |((rate, max_packet, max_queued, transmit_queue), quanta, list)| {
+        let mut spec = TreeSpec { rate, max_packet, max_queued, transmit_queue, classes: Vec::new() };
+        for (below, mut class) in list {
+            if transmit_queue.is_some() {
+                class.queue = (QueueKind::Fifo, false);
+            }
             if spec.classes.is_empty() || below.index(4) == 0 {
                 spec.classes.push(class);
             } else {

@@ -2,7 +2,7 @@
 
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Feature, Hierarchy, LeakyBucket, LeakyBuckets, LinkConfig, Nanos, QueueKind,
-    QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share,
+    QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share, TransmitQueue,
 };
 use rand_chacha::ChaCha8Rng;
 
@@ -17,7 +17,9 @@ pub(crate) const LINK: (Rate, u32) = match Rate::from_bps(10_000_000) {
 /// A tree of 2 to 13 classes that `info` may take.
 pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hierarchy {
     let may = |feature| info.supports(feature);
-    let link = LinkConfig { max_packet: LINK.1, ..LinkConfig::new(LINK.0) };
+    let queue = TransmitQueue { packets: 1 + pick(random, 20) as u32, priority: pick(random, 2) == 0 };
+    let transmit_queue = (pick(random, 4) == 0).then_some(queue);
+    let link = LinkConfig { max_packet: LINK.1, transmit_queue, ..LinkConfig::new(LINK.0) };
     let mut tree = Hierarchy::builder(link);
     let mut parents = vec![ClassId::ROOT];
     let count = 2 + pick(random, 12);

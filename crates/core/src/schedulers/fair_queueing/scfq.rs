@@ -46,6 +46,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         delay: Some(Delay::LatencyRate(|tree| {
             late_by(tree, u64::from(tree.link().max_packet) * (tree.leaves().len() as u64 - 1))
         })),
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory: Composed::<Scfq>::flat_memory,

@@ -45,6 +45,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         delay: Some(Delay::LatencyRate(|tree| {
             late_by(tree, u64::from(tree.link().max_packet) * tree.leaves().len() as u64)
         })),
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory: Composed::<Sfq>::flat_memory,

@@ -117,6 +117,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         fairness: Some(Fairness::Rounds),
         transmission_gap: Some(TransmissionGap::TwoRounds),
         delay: Some(Delay::LatencyRate(urgent::delays)),
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory: Hls::memory,
@@ -684,6 +685,15 @@ impl Scheduler for Hls {
             Some(wake) => BatchEnd::WaitUntil(wake),
             None => BatchEnd::Idle,
         }
+    }
+
+    fn is_expedited(&self, class: ClassId) -> bool {
+        self.leaves.get(class.index()).is_some_and(|leaf| leaf.flags.has(Flags::URGENT))
+    }
+
+    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        visit(ClassId::ROOT, "main_rounds", self.rounds.main);
+        visit(ClassId::ROOT, "surplus_rounds", self.rounds.surplus);
     }
 
     #[cfg(feature = "invariants")]
