@@ -77,15 +77,16 @@ impl Bytes<'_> {
         let (rate, max_queued) = (self.power_of_ten(12), 1 + u32::from(self.byte()));
         let transmit_queue = (self.byte() % 4 == 0)
             .then(|| TransmitQueue { packets: 1 + u32::from(self.byte() % 8), priority: self.byte() % 2 == 0 });
+        let push_out = transmit_queue.is_none() && self.sets(shape, Feature::PushOut);
         let mut first = self.class(shape, quanta);
-        if transmit_queue.is_some() {
+        if transmit_queue.is_some() || push_out {
             first.queue = (QueueKind::Fifo, false);
         }
-        let mut spec = TreeSpec { rate, max_packet, max_queued, transmit_queue, classes: vec![first] };
+        let mut spec = TreeSpec { rate, max_packet, max_queued, transmit_queue, push_out, classes: vec![first] };
         for _ in 0..self.byte() % 12 {
             let (below, mut class) = (self.byte(), self.class(shape, quanta));
             if below % 4 == 0 {
-                if transmit_queue.is_some() {
+                if spec.has_fifos_only() {
                     class.queue = (QueueKind::Fifo, false);
                 }
                 spec.classes.push(class);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use fairlink_core::{
     BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Shortfall,
-    registry,
+    WhenFull, registry,
 };
 use miette::{NamedSource, Severity};
 
@@ -262,12 +262,14 @@ impl LinkFile {
         let (rate, info) = (head.rate?, head.scheduler?);
         let max_queued = head.max_queued.unwrap_or_else(|| default_queued(classes.all.len()));
         let max_packet = head.overhead.accounted(head.mtu);
-        let link = LinkConfig { rate, max_packet, max_queued, transmit_queue: head.transmit_queue };
+        let (when_full, transmit_queue) = (head.when_full, head.transmit_queue);
+        let link = LinkConfig { rate, max_packet, max_queued, when_full, transmit_queue };
         let Built { tree, names, ids } = tree::build(&mut classes, link, head.rate_span.clone(), log)?;
         let mut places = vec![Place::from(head.span.clone()); tree.len()];
         for (class, &id) in classes.all.iter().zip(&ids) {
             places[id.index()] = class.name_at;
             check_buffer(id, class.name_at, &tree, log);
+            check_push_out(id, class.name_at, &tree, log);
         }
         let id = |position: u32| ids[position as usize];
         let named = |position: u32| names.name(id(position)).to_owned();
@@ -702,6 +704,16 @@ fn check_pool(id: ClassId, place: Place, tree: &Hierarchy, log: &mut Log) {
         let why = "is for classes that hang off the link".to_owned();
         let help = "set it at the ancestor that does";
         log.error(place.span(), ProblemKind::Misplaced { key: "pool", why, help });
+    }
+}
+
+/// Only FIFOs give way: an active queue decides by itself what it drops.
+fn check_push_out(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
+    if tree.is_leaf(id) && tree.link().when_full == WhenFull::PushOut && tree.config(id).queue.is_active() {
+        let why = "is an active one, which decides by itself what it drops, and the link has when_full = \"push_out\""
+            .to_owned();
+        let help = "leave out one of the two";
+        log.error(name_at.span(), ProblemKind::Misplaced { key: "queue", why, help });
     }
 }
 

@@ -8,7 +8,7 @@ use fairlink_core::registry::SCHEDULERS;
 use fairlink_core::{
     BuildError, ClassConfig, ClassId, Contract, Feature, Hierarchy, HierarchyError, LeakyBucket, LeakyBuckets,
     Leniency, LinkConfig, Members, Nanos, QueueKind, QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share,
-    TransmitQueue,
+    TransmitQueue, WhenFull,
 };
 
 #[global_allocator]
@@ -73,7 +73,10 @@ fn tree(info: &SchedulerInfo, random: &mut Random, most: u64) -> Hierarchy {
     let max_queued = 1 + random.below(3000) as u32;
     let queue = TransmitQueue { packets: 1 + random.below(500) as u32, priority: random.one_in(2) };
     let transmit_queue = random.one_in(3).then_some(queue);
-    let mut tree = Hierarchy::builder(LinkConfig { max_queued, transmit_queue, ..LinkConfig::new(rate(RATE)) });
+    let pushes = info.supports(Feature::PushOut) && random.one_in(3);
+    let when_full = if pushes { WhenFull::PushOut } else { WhenFull::DropArrival };
+    let link = LinkConfig { max_queued, when_full, transmit_queue, ..LinkConfig::new(rate(RATE)) };
+    let mut tree = Hierarchy::builder(link);
     let deep = info.supports(Feature::Hierarchy);
     let mut parents = vec![ClassId::ROOT];
     for _ in 0..classes {

@@ -123,9 +123,12 @@ pub fn counters(runs: &[Run]) -> Option<String> {
         let counted = |(_, counters): &(String, BTreeMap<String, u64>)| counters.values().any(|&count| count > 0);
         std::iter::once(link).chain(inner).chain(leaves).filter(counted).collect()
     };
-    let lines_of: Vec<(&Run, Vec<(String, BTreeMap<String, u64>)>)> = runs.iter().map(|run| (run, of_run(run))).collect();
-    let all: Vec<Line<'_>> =
-        lines_of.iter().flat_map(|(run, lines)| lines.iter().map(|(name, counters)| (*run, name.as_str(), counters))).collect();
+    let lines_of: Vec<(&Run, Vec<(String, BTreeMap<String, u64>)>)> =
+        runs.iter().map(|run| (run, of_run(run))).collect();
+    let all: Vec<Line<'_>> = lines_of
+        .iter()
+        .flat_map(|(run, lines)| lines.iter().map(|(name, counters)| (*run, name.as_str(), counters)))
+        .collect();
     let names: BTreeSet<&String> = all.iter().flat_map(|(.., counters)| counters.keys()).collect();
     let keys: BTreeSet<&String> = runs.iter().flat_map(|run| run.sweep.keys()).collect();
     if names.is_empty() {

@@ -188,7 +188,8 @@ impl<'a> LinkPort<'a> {
             let limits = stage.tree.config(id).limits;
             let longest =
                 source.packet.range().map_or(u32::MAX, |(_, longest)| stage.overhead.accounted(longest).max(1));
-            greedy.most = room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS) + behind(stage.tree);
+            greedy.most =
+                room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS) + behind(stage.tree);
         }
         self.ids = ids.into_iter().map(|id| id.unwrap_or(ClassId::ROOT)).collect();
     }

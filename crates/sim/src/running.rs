@@ -53,7 +53,17 @@ impl<'a> RunningLink<'a> {
         let driver = Driver::new(Metered::new(scheduler, tree)?, Pacer::new(tree.link().rate, Nanos(1)))?;
         let gone = vec![Counters::default(); scenario.names.len()];
         let (now, wake) = (Nanos::ZERO, Wake::OnArrival);
-        Ok(Self { port, driver, rules, now, wake, idle_turns: 0, gone, counted: Counted::default(), changes: Vec::new() })
+        Ok(Self {
+            port,
+            driver,
+            rules,
+            now,
+            wake,
+            idle_turns: 0,
+            gone,
+            counted: Counted::default(),
+            changes: Vec::new(),
+        })
     }
 
     /// When something happens next.

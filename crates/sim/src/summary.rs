@@ -50,7 +50,8 @@ pub(crate) fn count(counted: &mut Counted, scheduler: &impl Scheduler, classes: 
 
 /// Puts what was counted into the report.
 pub(crate) fn tell(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
-    let named = |counters: BTreeMap<&str, u64>| counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let named =
+        |counters: BTreeMap<&str, u64>| counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     run.counters = named(counted.remove(&ClassId::ROOT).unwrap_or_default());
     let (leaves, inner) = scenario.roles();
     for (class, leaf) in run.classes.iter_mut().zip(&leaves) {

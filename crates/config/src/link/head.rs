@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use fairlink_core::{MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, SchedulerInfo, TransmitQueue, registry};
+use fairlink_core::{MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, SchedulerInfo, TransmitQueue, WhenFull, registry};
 
 use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, MAX_MEMORY, MAX_OVERHEAD, ReadOptions, no_scheduler};
 use crate::problem::{Log, Problem, ProblemKind, Span};
 use crate::reader::{Table, Value, unknown_word};
 use crate::units::{QueueLength, parse_queue, parse_size, show_size};
 
-const LINK_KEYS: [&str; 9] = [
+const LINK_KEYS: [&str; 10] = [
     "rate",
     "scheduler",
     "mtu",
     "overhead",
     "default",
     "buffer",
+    "when_full",
     "memory",
     "transmit_queue",
     "transmit_priority",
@@ -36,6 +37,7 @@ pub(super) struct Head<'a> {
     pub(super) max_queued: Option<u32>,
     pub(super) buffer_span: Option<Span>,
     pub(super) memory_limit: u64,
+    pub(super) when_full: WhenFull,
     pub(super) transmit_queue: Option<TransmitQueue>,
     pub(super) transmit_span: Option<Span>,
 }
@@ -58,6 +60,9 @@ impl<'a> Head<'a> {
         let max_queued = buffer.and_then(|value| max_queued(value, log));
         let memory_limit =
             table.get("memory").and_then(|value| value.some_size(MAX_MEMORY, log)).unwrap_or(DEFAULT_MEMORY);
+        let words = [("drop_arrival", WhenFull::DropArrival), ("push_out", WhenFull::PushOut)];
+        let when_full =
+            table.get("when_full").and_then(|value| value.word("when_full", &words, log)).unwrap_or_default();
         let transmit_queue = transmit_queue(&table, log);
         let transmit_span = table.get("transmit_queue").map(|value| value.span());
         Some(Self {
@@ -72,6 +77,7 @@ impl<'a> Head<'a> {
             max_queued,
             buffer_span: buffer.map(|value| value.span()),
             memory_limit,
+            when_full,
             transmit_queue,
             transmit_span,
         })

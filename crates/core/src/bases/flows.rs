@@ -159,7 +159,7 @@ impl<S> Flows<S> {
     /// What is queued at one class; nothing where it is no leaf.
     #[must_use]
     pub(crate) fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog())
+        self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog(&self.slab))
     }
 
     /// Empties all queues into `drops` and takes all leaves out of their rings, which have to be made new.
@@ -172,7 +172,7 @@ impl<S> Flows<S> {
 
     /// What is queued at a leaf.
     pub(crate) fn backlog_of(&self, flow: u32) -> Amount {
-        self.flows[flow as usize].queue.backlog()
+        self.flows[flow as usize].queue.backlog(&self.slab)
     }
 
     /// Checks that `rings` together hold exactly the leaves with packets, each once, but for those that the scheduler keeps
@@ -206,7 +206,7 @@ impl<S> Flows<S> {
             }
         }
         let backlogged = self.flows.iter().filter(|flow| !flow.queue.is_empty()).count();
-        let bytes: u64 = self.flows.iter().map(|flow| flow.queue.backlog().bytes).sum();
+        let bytes: u64 = self.flows.iter().map(|flow| flow.queue.backlog(&self.slab).bytes).sum();
         let counted = self.slab.backlog().bytes;
         if (backlogged, bytes) != (listed, counted) {
             return Err(format!("{backlogged} classes with {bytes} B; {listed} are listed, {counted} B counted"));

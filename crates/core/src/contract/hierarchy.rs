@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, Share};
+use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, Share, WhenFull};
 use super::memory::OutOfMemory;
 use super::packet::ClassId;
 use crate::parts::memory::{filled, slice};
@@ -435,6 +435,7 @@ impl Hierarchy {
             (Feature::MaxDelay, config.max_delay.is_some()),
             (Feature::LeakyBucket, !config.leaky_buckets.is_empty()),
             (Feature::ActiveQueue, !inner && config.queue.is_active()),
+            (Feature::PushOut, class == ClassId::ROOT && self.link.when_full == WhenFull::PushOut),
         ]
         .into_iter()
         .filter_map(|(feature, asked)| asked.then_some(feature))

@@ -82,7 +82,8 @@ impl SchedulerInfo {
     /// delay for traffic with a burst: the promise is then for that.
     pub fn unsupported(&self, tree: &Hierarchy) -> impl Iterator<Item = (ClassId, Feature)> {
         let takes_burst = matches!(self.promises.delay, Some(Delay::LatencyRate(_) | Delay::Curves { .. }));
-        tree.classes().flat_map(|class| tree.features(class).map(move |feature| (class, feature))).filter(
+        let all = core::iter::once(ClassId::ROOT).chain(tree.classes());
+        all.flat_map(|class| tree.features(class).map(move |feature| (class, feature))).filter(
             move |&(class, feature)| {
                 let describes_traffic = takes_burst && feature == Feature::Burst && tree.is_leaf(class);
                 !(self.supports(feature) || describes_traffic)

@@ -48,6 +48,8 @@ pub enum DropReason {
     QueueBytes,
     /// All queues together hold the scheduler's limit of packets.
     TotalPackets,
+    /// All queues together hold the scheduler's limit of packets, this is of the longest queue, and another has arrived.
+    PushedOut,
     /// The packet is longer than the link's largest packet.
     TooLong,
     /// The packet names a class that does not exist or is not a leaf.
@@ -62,10 +64,11 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of [`DropReason::index`].
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::QueuePackets,
         Self::QueueBytes,
         Self::TotalPackets,
+        Self::PushedOut,
         Self::TooLong,
         Self::NotALeaf,
         Self::Congestion,
@@ -86,6 +89,7 @@ impl DropReason {
             Self::QueuePackets => "queue full (packets)",
             Self::QueueBytes => "queue full (bytes)",
             Self::TotalPackets => "all queues full",
+            Self::PushedOut => "pushed out of the longest queue",
             Self::TooLong => "longer than the mtu",
             Self::NotALeaf => "not a leaf class",
             Self::Congestion => "congestion",

@@ -191,6 +191,17 @@ impl Model {
         reasons
     }
 
+    /// `packet` has to be the second of one of the longest queues, longer than that of `class`, to which another arrives.
+    fn is_pushed_out(&mut self, packet: &Packet, class: ClassId) -> Broken {
+        let longest = self.queues.iter().map(VecDeque::len).max().unwrap_or(0);
+        let queue = &self.queues[packet.class.index()];
+        let second = queue.get(1) == Some(&(packet.handle, packet.len));
+        let right = self.spec.push_out && second && queue.len() == longest && longest > self.queued(class);
+        ensure!(right, "{packet:?} pushed out for one of {class:?}: second {second}, {} of {longest}", queue.len());
+        self.remove(packet.class, 1);
+        Ok(())
+    }
+
     /// Whether so many of the packets may be in the transmit queue that their classes have room for another.
     fn may_be_behind(&self, class: ClassId) -> bool {
         let link = self.tree.link();
@@ -241,6 +252,15 @@ impl Model {
                 ensure!(given.contains(&reason), "dropped {packet:?} as {reason:?} for {handle}; there was {given:?}");
                 self.give_way(&packet)?;
                 reasons = self.reasons(class, len);
+            }
+            if reasons == [DropReason::TotalPackets]
+                && let Some((packet, _)) = drops.next_if(|(_, reason)| *reason == DropReason::PushedOut)
+            {
+                self.is_pushed_out(&packet, class)?;
+                reasons = self.reasons(class, len);
+            } else if reasons == [DropReason::TotalPackets] && self.spec.push_out {
+                let own = self.queued(class).max(1);
+                ensure!(self.queues.iter().all(|queue| queue.len() <= own), "{handle} of {class:?} pushed nothing out");
             }
             let dropped = drops.next_if(|(packet, _)| packet.handle == handle);
             match dropped {
@@ -490,9 +510,13 @@ impl Model {
             let new = survivors.get(from).copied().flatten();
             let right = match (new, reason) {
                 (None, DropReason::ClassRemoved) => packet.class.index() == from,
-                (Some(new), DropReason::QueuePackets | DropReason::QueueBytes | DropReason::TotalPackets) => {
-                    packet.class == new
-                }
+                (
+                    Some(new),
+                    DropReason::QueuePackets
+                    | DropReason::QueueBytes
+                    | DropReason::TotalPackets
+                    | DropReason::PushedOut,
+                ) => packet.class == new,
                 _ => false,
             };
             ensure!(right, "dropped {packet:?} of old class {from} as {reason:?}; its heir is {new:?}");

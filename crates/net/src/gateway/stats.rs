@@ -16,8 +16,17 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
 /// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
-const DROP_KEYS: [&str; DropReason::ALL.len()] =
-    ["queue_packets", "queue_bytes", "total_packets", TOO_LONG, "not_a_leaf", "congestion", "purged", "class_removed"];
+const DROP_KEYS: [&str; DropReason::ALL.len()] = [
+    "queue_packets",
+    "queue_bytes",
+    "total_packets",
+    "pushed_out",
+    TOO_LONG,
+    "not_a_leaf",
+    "congestion",
+    "purged",
+    "class_removed",
+];
 const TOO_LONG: &str = "too_long";
 const SHED: &str = "shed";
 const REFUSED: &str = "refused_by_interface";
@@ -220,7 +229,7 @@ pub struct ClassStats {
     pub dropped: Amount,
     /// What is still there.
     pub queued: Amount,
-    /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `too_long`, `not_a_leaf`, `congestion`,
+    /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `pushed_out`, `too_long`, `not_a_leaf`, `congestion`,
     /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.

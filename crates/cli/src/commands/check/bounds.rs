@@ -248,7 +248,10 @@ pub(super) fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promis
     if kinds.is_empty() {
         return None;
     }
-    Some(format!("what the scheduler promises of {} is not proven behind it and not printed", kinds.join(", ").replace('_', " ")))
+    Some(format!(
+        "what the scheduler promises of {} is not proven behind it and not printed",
+        kinds.join(", ").replace('_', " ")
+    ))
 }
 
 /// The bounds in words, one a line.

@@ -38,7 +38,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "scfq",
     summary: "self-clocked fair queueing: virtual time is the finish tag in service",
-    features: &[Feature::ActiveQueue],
+    features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     promises: Promises {

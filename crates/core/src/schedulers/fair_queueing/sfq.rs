@@ -37,7 +37,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "sfq",
     summary: "start-time fair queueing: virtual time is the start tag in service",
-    features: &[Feature::ActiveQueue],
+    features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     promises: Promises {

@@ -113,6 +113,7 @@ pub const FORMAL: SchedulerInfo = SchedulerInfo {
         Feature::Borrowing,
         Feature::Quantum,
         Feature::ActiveQueue,
+        Feature::PushOut,
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",
@@ -520,7 +521,7 @@ impl Scheduler for Cbq {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
-        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog())
+        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
@@ -570,7 +571,7 @@ impl Scheduler for Cbq {
             }
             let Some(leaf) = self.leaves.get(class.leaf as usize) else { continue };
             if leaf.queue.is_empty() != (class.busy == 0) {
-                return Err(format!("leaf {id}: busy {} with {:?}", class.busy, leaf.queue.backlog()));
+                return Err(format!("leaf {id}: busy {} with {:?}", class.busy, leaf.queue.backlog(&self.slab)));
             }
             let (least, most) = (-MOST_AHEAD * (leaf.quantum + i64::from(self.max_packet)), leaf.quantum);
             let allocations = &self.allocations[class.leaf as usize * self.limits..][..self.limits];

@@ -110,6 +110,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::LatencyCritical,
         Feature::LatencyBurst,
         Feature::ActiveQueue,
+        Feature::PushOut,
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(1)",
@@ -629,7 +630,7 @@ impl Scheduler for Hls {
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog())
+        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

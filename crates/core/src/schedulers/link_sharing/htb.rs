@@ -86,6 +86,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::Priority,
         Feature::Quantum,
         Feature::ActiveQueue,
+        Feature::PushOut,
         Feature::Pool,
     ],
     work_conserving: WorkConserving::UnlessLimited,
@@ -518,7 +519,7 @@ impl Scheduler for Htb {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
-        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog())
+        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
     }
 
     fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
@@ -588,7 +589,7 @@ impl Scheduler for Htb {
             }
             if let Some(leaf) = self.leaves.get(class.leaf as usize) {
                 if leaf.queue.is_empty() != (busy == 0) {
-                    return Err(format!("leaf {id}: busy {busy} with {:?}", leaf.queue.backlog()));
+                    return Err(format!("leaf {id}: busy {busy} with {:?}", leaf.queue.backlog(&self.slab)));
                 }
                 let counters = &self.deficits[leaf.deficits..leaf.deficits + self.deficit_count(id)];
                 if counters.iter().any(|&deficit| deficit < 0 || deficit as u64 > leaf.quantum) {

@@ -54,7 +54,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "carry-over round robin: flat, fractions of packets per cycle are carried over",
-    features: &[Feature::ActiveQueue],
+    features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves); O(leaves) while small shares are alone",
     promises: Promises::NONE,

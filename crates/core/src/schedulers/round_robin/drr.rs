@@ -65,7 +65,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "deficit round robin: flat, a quantum of bytes per class and round",
-    features: &[Feature::Quantum, Feature::ActiveQueue],
+    features: &[Feature::Quantum, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     promises: Promises {

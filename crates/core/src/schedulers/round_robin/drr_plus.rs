@@ -65,7 +65,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "DRR with latency-critical classes first while they keep a contract",
-    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     promises: Promises { delay: Some(Delay::Windows(delays)), ..Promises::NONE },
@@ -247,11 +247,7 @@ impl Scheduler for DrrPlus {
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
         self.best_effort.settle(&mut self.flows, &mut self.visits);
-        let packet = if self.best_effort.ring.is_empty() {
-            self.critical.next(&mut self.flows, now, drops, &mut self.visits.of_rounds())
-        } else {
-            self.critical.next(&mut self.flows, now, drops, &mut self.visits)
-        };
+        let packet = self.critical.next(&mut self.flows, now, drops, &mut self.visits);
         let packet =
             packet.or_else(|| self.best_effort.next(&mut self.flows, now, drops, &mut self.visits.of_rounds()));
         packet.map_or(Dequeued::Idle, Dequeued::Packet)

@@ -71,7 +71,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "DRR that visits latency-critical classes before each best-effort class",
-    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     promises: Promises { delay: Some(Delay::LatencyRate(delays)), delay_in_order: true, ..Promises::NONE },
@@ -157,11 +157,7 @@ impl DrrPlusPlus {
             self.due = self.critical.ring.len();
         }
         while self.due > 0 {
-            let packet = if self.best_effort.ring.is_empty() {
-                self.critical.visit(&mut self.flows, now, drops, &mut self.visits.of_rounds())
-            } else {
-                self.critical.visit(&mut self.flows, now, drops, &mut self.visits)
-            };
+            let packet = self.critical.visit(&mut self.flows, now, drops, &mut self.visits);
             if packet.is_some() {
                 return packet;
             }
@@ -199,7 +195,7 @@ impl DrrPlusPlus {
         let visits = &mut self.visits;
         let mut count = |flow, times, of_rounds| {
             if of_rounds {
-                visits.of_rounds().begins(flow, times, classes.max(1) as u32);
+                visits.of_rounds().begins(flow, times, classes as u32);
             } else {
                 visits.begins(flow, times, 0);
             }
@@ -207,7 +203,7 @@ impl DrrPlusPlus {
         };
         critical.for_each(&mut self.flows, |flow, deficit, _| {
             deficit.credit += rounds * deficit.quantum;
-            count(flow, rounds, classes == 0);
+            count(flow, rounds, false);
         });
         let Some(all) = rounds.checked_div(classes) else { return };
         let more = rounds - all * classes;

@@ -35,8 +35,8 @@
 //! keeps the packets in `TxQueue` from being sent; \[drrpp\] Section 2.5.4 calls DRR++ non-work-conserving. Rounds of the
 //! tables take no time on the link, so that the wait ends with the next round. Ours are paced by the link: it would be idle
 //! until a packet is sent, for ever. So packets with credit go first, and best-effort packets go while there are none.
-//! DIFFERENCE: no `FreeBuffer`. Table 3.3 calls it where no buffer is free and does not say whose packet gives way. Here each
-//! class has a queue of its own with its own limit, and what does not fit is dropped on arrival.
+//! DIFFERENCE: `FreeBuffer` only where the link has [`WhenFull::PushOut`](crate::contract::WhenFull). Table 3.3 calls it where no buffer is free and does
+//! not say whose packet gives way. Otherwise each class has a queue of its own with its own limit, and what does not fit is dropped on arrival.
 //! DIFFERENCE: several latency-critical classes, in turn packet by packet, so that none waits behind another without credit.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
@@ -65,7 +65,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "DRR++ in its first form: latency-critical credit once per round",
-    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     promises: Promises::NONE,

@@ -2,14 +2,15 @@
 //!
 //! | text | here | counted |
 //! | --- | --- | --- |
-//! | TotalRounds | `total_rounds` of the link | passes over all best-effort classes that have packets when the pass begins; while none has, over the latency-critical ones |
+//! | TotalRounds | `total_rounds` of the link | passes over all best-effort classes that have packets when the pass begins |
 //! | LCService | `services` of a class | visits: how often the class got its quantum |
 //! | LCBacklog | `backlogs` of a class | visits after which the class has a packet that its deficit does not cover |
 //!
 //! DIFFERENCE: the text defines a round as "a period in which there is at least one queue to be served when the scheduler scans all the
 //! queues". DRR++ has no such scan: its own round (Definition 4) serves one best-effort class. The text's LCService is above its
 //! TotalRounds in DRR++, "because DRR++ may serve the LC queue more than once per round". So a round is one in which all best-effort
-//! classes are visited, as in DRR.
+//! classes are visited, as in DRR. Passes over latency-critical classes alone are not counted: the text finds that TotalRounds does not
+//! change with Q_LC in DRR++. A class that DRR+ has demoted is a best-effort class.
 //! DIFFERENCE: counted of every class, best-effort ones too.
 
 use alloc::boxed::Box;
