@@ -262,7 +262,8 @@ impl Model {
                 let own = self.queued(class).max(1);
                 ensure!(self.queues.iter().all(|queue| queue.len() <= own), "{handle} of {class:?} pushed nothing out");
             }
-            let dropped = drops.next_if(|(packet, _)| packet.handle == handle);
+            // One that others of this call push out has been taken in before.
+            let dropped = drops.next_if(|(packet, reason)| packet.handle == handle && *reason != DropReason::PushedOut);
             match dropped {
                 Some((packet, reason)) => {
                     ensure!((packet.class, packet.len) == (class, len), "dropped {packet:?}, was {class:?}, {len} B");

@@ -30,8 +30,8 @@
 //! has so much less of its next turns, and what is borrowed is shared by the quanta in bytes, whatever the packets. What a
 //! leaf sends ahead of its turn counts up to `MOST_AHEAD` quanta and packets. That is far more than leaves send between two packets
 //! that are borrowed, unless guarantees fill more than 98 % of the link. If it were less, all would reach it, and all that is left would go to
-//! the one of the largest quantum. More is its guarantee, which it owes nobody. Nor does it owe what it saved while it had no
-//! packets: what it sends until it is overlimit for the first time.
+//! the one of the largest quantum. More is its guarantee, which it owes nobody. Of what it saved while it had no
+//! packets, which it sends until it is overlimit for the first time, a quantum and a packet count.
 //!
 //! **Which leaves may send** follows from the level of their *lender*. The lender of a leaf is the nearest underlimit
 //! class on the way up, the leaf included, if no bounded class was passed before it. A guideline is the highest level
@@ -423,11 +423,11 @@ impl Cbq {
         let index = self.classes[leaf as usize].leaf as usize;
         let Leaf { queue, quantum, saved } = &mut self.leaves[index];
         *saved &= self.borrowing.standing(leaf) == Standing::Lends;
-        let charged = if *saved { limit + 1 } else { self.limits };
-        let (least, empty) = (-MOST_AHEAD * (*quantum + i64::from(self.max_packet)), queue.is_empty());
+        let ahead = if *saved { 1 } else { MOST_AHEAD };
+        let (least, empty) = (-ahead * (*quantum + i64::from(self.max_packet)), queue.is_empty());
         let allocations = &mut self.allocations[index * self.limits..(index + 1) * self.limits];
-        for allocation in &mut allocations[limit..charged] {
-            *allocation = (*allocation - i64::from(len)).max(least);
+        for allocation in &mut allocations[limit..] {
+            *allocation = (*allocation - i64::from(len)).max(least.min(*allocation));
         }
         if empty {
             allocations.iter_mut().for_each(|allocation| *allocation = (*allocation).min(0));
