@@ -30,8 +30,8 @@
 //! has so much less of its next turns, and what is borrowed is shared by the quanta in bytes, whatever the packets. What a
 //! leaf sends ahead of its turn counts up to `MOST_AHEAD` quanta and packets. That is far more than leaves send between two packets
 //! that are borrowed, unless guarantees fill more than 98 % of the link. If it were less, all would reach it, and all that is left would go to
-//! the one of the largest quantum. More is its guarantee, which it owes nobody. Of what it saved while it had no
-//! packets, which it sends until it is overlimit for the first time, a quantum and a packet count.
+//! the one of the largest quantum. More is its guarantee, which it owes nobody.
+//! A burst after a pause counts, too: the leaf borrows so much less afterwards.
 //!
 //! **Which leaves may send** follows from the level of their *lender*. The lender of a leaf is the nearest underlimit
 //! class on the way up, the leaf included, if no bounded class was passed before it. A guideline is the highest level
@@ -178,8 +178,6 @@ struct Class {
 struct Leaf {
     queue: LeafQueue,
     quantum: i64,
-    /// It has been underlimit since it got its first packet: what it sends is what it saved while it had none.
-    saved: bool,
 }
 
 /// Class-Based Queueing.
@@ -258,7 +256,7 @@ impl Cbq {
             if leaf != NIL {
                 let queue = cbq.slab.queue_for(tree, class);
                 // Below 2^52.
-                cbq.leaves.push(Leaf { queue, quantum: plan.quanta[index] as i64, saved: false });
+                cbq.leaves.push(Leaf { queue, quantum: plan.quanta[index] as i64 });
             }
         }
         Ok(cbq)
@@ -321,7 +319,6 @@ impl Cbq {
 
     /// `leaf` has got its first packet: it, and classes above it without backlog until now, take part again.
     fn activate(&mut self, leaf: u32) {
-        self.leaves[self.classes[leaf as usize].leaf as usize].saved = true;
         let mut class = leaf;
         loop {
             let known = &mut self.classes[class as usize];
@@ -421,13 +418,11 @@ impl Cbq {
     /// Charges `len` bytes that a leaf sent in its turn under a limit to its allocations under that and all higher ones.
     fn charge(&mut self, leaf: u32, len: u32, (priority, limit): (u8, usize)) {
         let index = self.classes[leaf as usize].leaf as usize;
-        let Leaf { queue, quantum, saved } = &mut self.leaves[index];
-        *saved &= self.borrowing.standing(leaf) == Standing::Lends;
-        let ahead = if *saved { 1 } else { MOST_AHEAD };
-        let (least, empty) = (-ahead * (*quantum + i64::from(self.max_packet)), queue.is_empty());
+        let Leaf { queue, quantum } = &self.leaves[index];
+        let (least, empty) = (-MOST_AHEAD * (*quantum + i64::from(self.max_packet)), queue.is_empty());
         let allocations = &mut self.allocations[index * self.limits..(index + 1) * self.limits];
         for allocation in &mut allocations[limit..] {
-            *allocation = (*allocation - i64::from(len)).max(least.min(*allocation));
+            *allocation = (*allocation - i64::from(len)).max(least);
         }
         if empty {
             allocations.iter_mut().for_each(|allocation| *allocation = (*allocation).min(0));
