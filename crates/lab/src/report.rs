@@ -116,15 +116,15 @@ pub fn side_by_side(report: &Report, style: Style) -> String {
 #[must_use]
 pub fn counters(runs: &[Run]) -> Option<String> {
     type Line<'a> = (&'a Run, &'a str, &'a BTreeMap<String, u64>);
-    let of_run = |run: &'_ Run| -> Vec<(String, BTreeMap<String, u64>)> {
+    type Counted = (String, BTreeMap<String, u64>);
+    let of_run = |run: &'_ Run| -> Vec<Counted> {
         let leaves = run.classes.iter().map(|class| (class.name.clone(), class.counters.clone()));
         let inner = run.inner_classes.iter().map(|class| (class.name.clone(), class.counters.clone()));
         let link = ("the link".to_owned(), run.counters.clone());
-        let counted = |(_, counters): &(String, BTreeMap<String, u64>)| counters.values().any(|&count| count > 0);
+        let counted = |(_, counters): &Counted| counters.values().any(|&count| count > 0);
         std::iter::once(link).chain(inner).chain(leaves).filter(counted).collect()
     };
-    let lines_of: Vec<(&Run, Vec<(String, BTreeMap<String, u64>)>)> =
-        runs.iter().map(|run| (run, of_run(run))).collect();
+    let lines_of: Vec<(&Run, Vec<Counted>)> = runs.iter().map(|run| (run, of_run(run))).collect();
     let all: Vec<Line<'_>> = lines_of
         .iter()
         .flat_map(|(run, lines)| lines.iter().map(|(name, counters)| (*run, name.as_str(), counters)))
