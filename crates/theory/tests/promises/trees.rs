@@ -71,7 +71,8 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
             ecn: one_in(random, 2),
             ..ClassConfig::default()
         };
-        if may(Feature::ActiveQueue) {
+        // Behind a transmit queue, packets become heads and are judged while others arrive, which the player takes for wrong.
+        if may(Feature::ActiveQueue) && transmit_queue.is_none() {
             config.queue = match pick(random, 8) {
                 0 => QueueKind::CoDel,
                 1 => QueueKind::FqCoDel,
