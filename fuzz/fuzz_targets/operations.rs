@@ -11,7 +11,7 @@ mod model;
 mod trees;
 
 use checks::{CHECKS, Case, Op};
-use fairlink_core::{Feature, QueueKind, QueueLimits, registry::SCHEDULERS};
+use fairlink_core::{Feature, QueueKind, QueueLimits, TransmitQueue, registry::SCHEDULERS};
 use trees::{ClassSpec, Shape, TreeSpec};
 
 /// Steps before and after the turning point of a check, packets that a step brings, and packets that the check of liveness sends, at most.
@@ -75,10 +75,20 @@ impl Bytes<'_> {
         let quanta = shape.features.contains(&Feature::Quantum) && self.byte() % 2 == 0;
         let max_packet = if self.byte() % 4 == 0 { 1 + self.number() % (1 << 20) } else { 1500 };
         let (rate, max_queued) = (self.power_of_ten(12), 1 + u32::from(self.byte()));
-        let mut spec = TreeSpec { rate, max_packet, max_queued, classes: vec![self.class(shape, quanta)] };
+        let transmit_queue = (self.byte() % 4 == 0)
+            .then(|| TransmitQueue { packets: 1 + u32::from(self.byte() % 8), priority: self.byte() % 2 == 0 });
+        let push_out = transmit_queue.is_none() && self.sets(shape, Feature::PushOut);
+        let mut first = self.class(shape, quanta);
+        if transmit_queue.is_some() || push_out {
+            first.queue = (QueueKind::Fifo, false);
+        }
+        let mut spec = TreeSpec { rate, max_packet, max_queued, transmit_queue, push_out, classes: vec![first] };
         for _ in 0..self.byte() % 12 {
-            let (below, class) = (self.byte(), self.class(shape, quanta));
+            let (below, mut class) = (self.byte(), self.class(shape, quanta));
             if below % 4 == 0 {
+                if spec.has_fifos_only() {
+                    class.queue = (QueueKind::Fifo, false);
+                }
                 spec.classes.push(class);
             } else {
                 spec = spec.with_class(below.into(), class, shape.levels).0;

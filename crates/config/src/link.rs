@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use fairlink_core::{
     BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Shortfall,
-    registry,
+    WhenFull, registry,
 };
 use miette::{NamedSource, Severity};
 
@@ -95,6 +95,8 @@ pub struct LinkFile {
     scheduler_span: Option<Span>,
     /// The place of the link's `buffer` where the file has it.
     buffer_span: Option<Span>,
+    /// The place of the link's `transmit_queue` where the file has it.
+    transmit_span: Option<Span>,
 }
 
 impl LinkFile {
@@ -259,12 +261,15 @@ impl LinkFile {
         }
         let (rate, info) = (head.rate?, head.scheduler?);
         let max_queued = head.max_queued.unwrap_or_else(|| default_queued(classes.all.len()));
-        let link = LinkConfig { rate, max_packet: head.overhead.accounted(head.mtu), max_queued };
+        let max_packet = head.overhead.accounted(head.mtu);
+        let (when_full, transmit_queue) = (head.when_full, head.transmit_queue);
+        let link = LinkConfig { rate, max_packet, max_queued, when_full, transmit_queue };
         let Built { tree, names, ids } = tree::build(&mut classes, link, head.rate_span.clone(), log)?;
         let mut places = vec![Place::from(head.span.clone()); tree.len()];
         for (class, &id) in classes.all.iter().zip(&ids) {
             places[id.index()] = class.name_at;
             check_buffer(id, class.name_at, &tree, log);
+            check_push_out(id, class.name_at, &tree, log);
         }
         let id = |position: u32| ids[position as usize];
         let named = |position: u32| names.name(id(position)).to_owned();
@@ -303,6 +308,7 @@ impl LinkFile {
             features,
             scheduler_span: head.scheduler_span,
             buffer_span: head.buffer_span,
+            transmit_span: head.transmit_span,
         };
         file.default_class = file.find_default(head.default, log);
         match file.unsupported(info, options.leniency) {
@@ -341,7 +347,7 @@ impl LinkFile {
     /// # Errors
     /// Both numbers, where it is more than [`LinkFile::memory_limit`].
     pub fn check_memory(&self, info: &SchedulerInfo) -> Result<u64, Problems> {
-        let needed = (info.memory)(&self.tree);
+        let needed = info.memory_for(&self.tree);
         if needed <= self.memory_limit {
             return Ok(needed);
         }
@@ -389,6 +395,15 @@ impl LinkFile {
             percent: format!("{:+.1}", error * 100.0),
         };
         Problem::new(Severity::Warning, &self.source, self.span(class), kind)
+    }
+
+    /// A warning that nothing is proven of `what` behind the link's transmit queue.
+    #[must_use]
+    pub fn transmit_warning(&self, what: &str) -> Problem {
+        let why = format!("lies between {} and the link: {what}", self.scheduler);
+        let help = "leave it out to have what the scheduler promises by itself";
+        let span = self.transmit_span.clone().or_else(|| self.span(ClassId::ROOT));
+        Problem::new(Severity::Warning, &self.source, span, ProblemKind::Misplaced { key: "transmit_queue", why, help })
     }
 
     /// Service curves that do not fit the link, from `fails_at` after all start: named is the class whose curve is steepest then.
@@ -689,6 +704,16 @@ fn check_pool(id: ClassId, place: Place, tree: &Hierarchy, log: &mut Log) {
         let why = "is for classes that hang off the link".to_owned();
         let help = "set it at the ancestor that does";
         log.error(place.span(), ProblemKind::Misplaced { key: "pool", why, help });
+    }
+}
+
+/// Only FIFOs give way: an active queue decides by itself what it drops.
+fn check_push_out(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
+    if tree.is_leaf(id) && tree.link().when_full == WhenFull::PushOut && tree.config(id).queue.is_active() {
+        let why = "is an active one, which decides by itself what it drops, and the link has when_full = \"push_out\""
+            .to_owned();
+        let help = "leave out one of the two";
+        log.error(name_at.span(), ProblemKind::Misplaced { key: "queue", why, help });
     }
 }
 

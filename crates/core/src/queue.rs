@@ -14,11 +14,17 @@ mod aqm;
 mod aqm_tests;
 mod codel;
 mod leaf;
+mod push_out;
+#[cfg(test)]
+mod push_out_tests;
 mod slab;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use leaf::{LeafQueue, PacketSlab};
+
+/// In the number of a queue: it is one of those that share the room of the slab, and the rest is its class. [`NIL`] has this bit, too, and is a FIFO.
+const SHARES: u32 = 1 << 31;
 
 /// No packet, and no active queue.
 const NIL: u32 = u32::MAX;

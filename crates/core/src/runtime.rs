@@ -1,8 +1,10 @@
 //! What runs schedulers: the list of them all, the loop that drives one, counters around one, changes while packets are
 //! queued, and pools that several links share.
 
+mod build;
 pub(crate) mod driver;
 pub(crate) mod metered;
 pub mod pool;
 pub(crate) mod reconfigure;
 pub mod registry;
+pub(crate) mod transmit_queue;

@@ -3,9 +3,10 @@
 pub mod estimates;
 pub mod metrics;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use fairlink_sim::{ClosedRun, Delay, Phase, Report, Run};
+use fairlink_sim::{ClosedRun, Delay, Phase, Report, Run, Setting};
 
 use crate::measure::{deviations, relative, worst};
 use crate::rate_unit::RateUnit;
@@ -109,6 +110,51 @@ pub fn side_by_side(report: &Report, style: Style) -> String {
         }
     }
     join(lines(&head, rows, 2..head.len()), &within, style)
+}
+
+/// What the schedulers of `runs` have counted of themselves: a line for the link and one for each class where that is not nothing. Each
+/// line begins with the settings of a sweep, if there was one. `None` where nothing was counted.
+#[must_use]
+pub fn counters(runs: &[Run]) -> Option<String> {
+    type Line<'a> = (&'a Run, &'a str, &'a BTreeMap<String, u64>);
+    type Counted = (String, BTreeMap<String, u64>);
+    let of_run = |run: &'_ Run| -> Vec<Counted> {
+        let leaves = run.classes.iter().map(|class| (class.name.clone(), class.counters.clone()));
+        let inner = run.inner_classes.iter().map(|class| (class.name.clone(), class.counters.clone()));
+        let link = ("the link".to_owned(), run.counters.clone());
+        let counted = |(_, counters): &Counted| counters.values().any(|&count| count > 0);
+        std::iter::once(link).chain(inner).chain(leaves).filter(counted).collect()
+    };
+    let lines_of: Vec<(&Run, Vec<Counted>)> = runs.iter().map(|run| (run, of_run(run))).collect();
+    let all: Vec<Line<'_>> = lines_of
+        .iter()
+        .flat_map(|(run, lines)| lines.iter().map(|(name, counters)| (*run, name.as_str(), counters)))
+        .collect();
+    let names: BTreeSet<&String> = all.iter().flat_map(|(.., counters)| counters.keys()).collect();
+    let keys: BTreeSet<&String> = runs.iter().flat_map(|run| run.sweep.keys()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let several = runs.len() > 1;
+    let fixed = keys.iter().map(|key| (*key).clone()).chain(several.then(|| "scheduler".to_owned()));
+    let head: Vec<String> =
+        fixed.chain(["class".to_owned()]).chain(names.iter().map(|name| name.replace('_', " "))).collect();
+    let row = |&(run, class, counters): &Line<'_>| {
+        let setting = |key: &&String| match run.sweep.get(*key) {
+            Some(Setting::Whole(number)) => number.to_string(),
+            Some(Setting::Number(number)) => number.to_string(),
+            Some(Setting::Text(text)) => text.clone(),
+            None => String::new(),
+        };
+        let mut row: Vec<String> = keys.iter().map(setting).collect();
+        row.extend(several.then(|| run.scheduler.clone()));
+        row.push(class.to_owned());
+        row.extend(names.iter().map(|name| counters.get(*name).map_or_else(|| "-".to_owned(), u64::to_string)));
+        row
+    };
+    let right = head.len() - names.len();
+    let table = lines(&head, all.iter().map(row).collect(), right..head.len());
+    Some(table.iter().map(|line| format!("{line}\n")).collect())
 }
 
 /// What each leaf sent, lost and waited in one run. Where its lines would be longer than `width` columns, quantiles of the delay

@@ -216,14 +216,17 @@ impl<'a> Metrics<'a> {
         }
     }
 
-    /// \[pgps\] Theorem 2.
+    /// \[pgps\] Theorem 2. What waits behind the scheduler is out of its hands.
     fn gps_bound(&self) -> Option<f64> {
+        if self.tree.link().transmit_queue.is_some() {
+            return None;
+        }
         self.info.filter(|info| info.promises.follows_gps).map(|_| self.tree.link().max_packet.into())
     }
 
     /// \[hfsc\] Theorem 2: where all curves are admitted, no deadline is missed by more than a largest packet takes.
     fn deadline_bound(&self) -> Option<f64> {
-        let info = self.info?;
+        let info = self.info.filter(|_| self.tree.link().transmit_queue.is_none())?;
         let Some(fairlink_core::Delay::Curves { .. }) = info.promises.delay else { return None };
         let refused = matches!(admission(info, self.tree), Some(Some(_)));
         let link = self.tree.link();

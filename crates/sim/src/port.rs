@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
-use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Nanos, Overhead, Packet, Port, flow_bits};
+use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Nanos, Overhead, Packet, Port, flow_bits};
 use fairlink_traffic::{ClosedReport, Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::change::Stage;
@@ -43,6 +43,11 @@ impl Flight {
         let Self { number, class, arrived, frame, len, .. } = *self;
         PacketSeen { number, class, arrived, frame, len }
     }
+}
+
+/// Packets that may wait between a scheduler and its link: what is there no longer keeps a class from looking idle.
+fn behind(tree: &Hierarchy) -> u32 {
+    tree.link().transmit_queue.map_or(0, |queue| queue.packets)
 }
 
 /// The journey of a packet that has none.
@@ -229,21 +234,24 @@ impl<'a> LinkPort<'a> {
             let limits = stage.tree.config(id).limits;
             let longest =
                 source.packet.range().map_or(u32::MAX, |(_, longest)| stage.overhead.accounted(longest).max(1));
-            greedy.most = room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS);
+            greedy.most =
+                room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS) + behind(stage.tree);
         }
         self.ids = ids.into_iter().map(|id| id.unwrap_or(ClassId::ROOT)).collect();
     }
 
     /// Most bytes that packets under way and measurements take.
     pub(crate) fn memory_bound(&self) -> u64 {
-        let queued = self.scenario.stages().iter().map(|stage| stage.tree.link().max_queued).max().unwrap_or(0);
+        let most_of = |stage: &Stage<'_>| u64::from(stage.tree.link().max_queued) + u64::from(behind(stage.tree));
+        let queued = self.scenario.stages().iter().map(most_of).max().unwrap_or(0);
+        let behind = self.scenario.stages().iter().map(|stage| behind(stage.tree)).max().unwrap_or(0);
         // A greedy source may keep more after a change than it keeps now.
         let most = |greedy: &Greedy| match (greedy.class, self.scenario.changes.is_empty()) {
-            (Some(_), false) => GREEDY_PACKETS,
+            (Some(_), false) => GREEDY_PACKETS + behind,
             _ => greedy.most,
         };
         let greedy: u64 = self.greedy.iter().map(|greedy| u64::from(most(greedy))).sum();
-        let flights = u64::from(queued) + greedy + self.greedy.len() as u64;
+        let flights = queued + greedy + self.greedy.len() as u64;
         // A vector that grew by doubling may have room for twice what it holds.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
         let delays = self.delays.len() as u64 * Delays::memory(self.delays.len());

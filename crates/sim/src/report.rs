@@ -346,6 +346,9 @@ pub struct InnerRun {
     pub name: String,
     /// Mean rate after the warmup.
     pub rate_bps: f64,
+    /// What the scheduler counted of this class, by name, such as bytes lent.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// What was measured beside its bound. Both are about the whole run, the warmup included.

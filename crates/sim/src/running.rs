@@ -9,7 +9,7 @@ use crate::change::Change;
 use crate::port::LinkPort;
 use crate::report::{ChangeRun, Run};
 use crate::scenario::{Options, SimError};
-use crate::summary::{self, summarise};
+use crate::summary::{self, Counted, summarise};
 
 /// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
 const MAX_IDLE_TURNS: u32 = 1000;
@@ -33,6 +33,8 @@ pub(crate) struct RunningLink<'a> {
     idle_turns: u32,
     /// By class of the scenario: what passed it before it was removed.
     gone: Vec<Counters>,
+    /// What schedulers had counted of themselves when they were replaced.
+    counted: Counted,
     changes: Vec<ChangeRun>,
 }
 
@@ -51,7 +53,17 @@ impl<'a> RunningLink<'a> {
         let driver = Driver::new(Metered::new(scheduler, tree)?, Pacer::new(tree.link().rate, Nanos(1)))?;
         let gone = vec![Counters::default(); scenario.names.len()];
         let (now, wake) = (Nanos::ZERO, Wake::OnArrival);
-        Ok(Self { port, driver, rules, now, wake, idle_turns: 0, gone, changes: Vec::new() })
+        Ok(Self {
+            port,
+            driver,
+            rules,
+            now,
+            wake,
+            idle_turns: 0,
+            gone,
+            counted: Counted::default(),
+            changes: Vec::new(),
+        })
     }
 
     /// When something happens next.
@@ -131,6 +143,7 @@ impl<'a> RunningLink<'a> {
             }
         }
 
+        summary::count(&mut self.counted, self.driver.scheduler(), &classes);
         let mut lost: Vec<(Packet, DropReason)> = Vec::new();
         let mut drops = |_, packet, reason| lost.push((packet, reason));
         drop(self.driver.scheduler_mut().commit(prepared, at, &mut drops));
@@ -182,6 +195,10 @@ impl<'a> RunningLink<'a> {
             return Err(SimError::NotConserved { what });
         }
         let mut run = summarise(&self.port, &accounts, name, options, ideals);
+        let mut counted = self.counted.clone();
+        let stages = self.port.scenario().stages();
+        summary::count(&mut counted, metered, &stages[self.changes.len()].classes());
+        summary::tell(counted, self.port.scenario(), &mut run);
         run.changes.clone_from(&self.changes);
         run.notes.extend(self.changes.iter().map(ToString::to_string));
         Ok(run)

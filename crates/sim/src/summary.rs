@@ -38,6 +38,30 @@ pub(crate) fn accounts(
     scenario.roles().0.iter().map(account).collect()
 }
 
+/// By class of the scenario, the root being the link: what schedulers count of themselves, by name.
+pub(crate) type Counted = BTreeMap<ClassId, BTreeMap<&'static str, u64>>;
+
+/// Adds what `scheduler` has counted of itself. `classes` says which class of the scenario each id is.
+pub(crate) fn count(counted: &mut Counted, scheduler: &impl Scheduler, classes: &[ClassId]) {
+    scheduler.for_each_counter(&mut |id, name, value| {
+        *counted.entry(classes[id.index()]).or_default().entry(name).or_default() += value;
+    });
+}
+
+/// Puts what was counted into the report.
+pub(crate) fn tell(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
+    let named =
+        |counters: BTreeMap<&str, u64>| counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    run.counters = named(counted.remove(&ClassId::ROOT).unwrap_or_default());
+    let (leaves, inner) = scenario.roles();
+    for (class, leaf) in run.classes.iter_mut().zip(&leaves) {
+        class.counters = named(counted.get(leaf).cloned().unwrap_or_default());
+    }
+    for (class, id) in run.inner_classes.iter_mut().zip(&inner) {
+        class.counters = named(counted.get(id).cloned().unwrap_or_default());
+    }
+}
+
 /// The report of a run with these accounts of its leaves.
 pub(crate) fn summarise(
     port: &LinkPort<'_>,
@@ -53,6 +77,7 @@ pub(crate) fn summarise(
     let inner_run = |class: &ClassId| InnerRun {
         name: scenario.names[class.index()].clone(),
         rate_bps: rates.inner[class.index()],
+        counters: BTreeMap::new(),
     };
     // While the link changes there are counters for two trees.
     let counters = trees.stages.iter().map(|stage| Counters::memory(stage.tree)).max().unwrap_or(0);

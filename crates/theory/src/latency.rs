@@ -151,6 +151,15 @@ enum Server {
 }
 
 impl Server {
+    /// With a transmit queue of so many packets of `largest` bytes behind it; `None` where that is not known.
+    fn behind(self, packets: u32, largest: u32) -> Option<Self> {
+        let Self::Rate(server) = self else { return None };
+        let Ratio { numerator, denominator } = server.late;
+        let more = denominator.checked_mul(u128::from(packets) * u128::from(largest))?;
+        let late = Ratio { numerator: numerator.checked_add(more)?, denominator };
+        Some(Self::Rate(LatencyRate { late, ..server }))
+    }
+
     /// The bound for the traffic of a class with this `config`: that of its leaky buckets where they are `honoured` and the server carries
     /// it, else for its burst.
     fn bound(self, config: &ClassConfig, honoured: bool, largest: u32, link: Rate) -> Option<DelayBound> {
@@ -206,7 +215,8 @@ impl Server {
 
 /// The delay bound of every class of `tree`, by class id, under the scheduler `info`: `None` where it promises none or where the
 /// bound is not known here. The traffic is that of the class's leaky buckets where the scheduler honours them and the class's rate carries
-/// it; else that of its `burst`; where that is absent, of the first piece of a concave real-time curve, or of a largest packet at once. A class whose queue does not keep its packets in their order has no bound.
+/// it; else that of its `burst`; where that is absent, of the first piece of a concave real-time curve, or of a largest packet at once. A class whose queue does not keep its packets in their order has no bound. Behind a
+/// transmit queue of n packets the bounds that follow from the order of packets grow by n largest packets on the link, and there are no others.
 #[must_use]
 pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayBound>> {
     let link = tree.link();
@@ -227,6 +237,12 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
             }
         }
     }
+    if let Some(queue) = link.transmit_queue {
+        for (index, server) in servers.iter_mut().enumerate() {
+            let passes = queue_is_passed(info, tree, ClassId(index as u32));
+            *server = server.take().filter(|_| passes).and_then(|server| server.behind(queue.packets, link.max_packet));
+        }
+    }
     let honoured = info.supports(Feature::LeakyBucket);
     let bound = |(index, server): (usize, Option<Server>)| {
         let config = tree.config(ClassId(index as u32));
@@ -234,6 +250,16 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
         server.filter(|_| in_order)?.bound(config, honoured, link.max_packet, link.rate)
     };
     servers.into_iter().enumerate().map(bound).collect()
+}
+
+/// Whether the bound on delay of `class` under `info` holds behind the transmit queue of `tree`, and grows by no more than what that
+/// holds: where it follows from the order of packets, and others do not overtake those of the class in the queue.
+fn queue_is_passed(info: &SchedulerInfo, tree: &Hierarchy, class: ClassId) -> bool {
+    let is_critical = |class: ClassId| tree.config(class).latency_critical;
+    let overtakes = tree.link().transmit_queue.is_some_and(|queue| queue.priority)
+        && info.supports(Feature::LatencyCritical)
+        && tree.leaves().iter().any(|&leaf| is_critical(leaf));
+    info.promises.delay_in_order && (!overtakes || is_critical(class))
 }
 
 /// So much of the rate of `link`, in bit/s rounded down.

@@ -91,7 +91,8 @@ pub enum PromiseError {
     Bounds(#[from] BoundsError),
 }
 
-/// What `info` promises for `tree`.
+/// What `info` promises for `tree`. Behind a transmit queue that is what is proven for the packets as the link sends them: bounds on delay
+/// that follow from the order of packets, and nothing else.
 ///
 /// # Errors
 /// [`PromiseError`].
@@ -102,6 +103,17 @@ pub fn promised(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Promised, Prom
         delays: delay_bounds(info, tree),
         ..Promised::default()
     };
+    let promised = of_order(info, tree, none)?;
+    if tree.link().transmit_queue.is_none() {
+        return Ok(promised);
+    }
+    // A class may have nothing but packets whose turn is decided, and counts as backlogged to whoever looks from outside.
+    let worst_case = vec![None; tree.len()];
+    Ok(Promised { fairness: None, transmission_gap: None, worst_case, ..promised })
+}
+
+/// The same as if nothing stood behind the scheduler.
+fn of_order(info: &SchedulerInfo, tree: &Hierarchy, none: Promised) -> Result<Promised, PromiseError> {
     match (info.promises.fairness, info.promises.transmission_gap) {
         (Some(Fairness::Rounds), gap) => rounds(tree, matches!(gap, Some(TransmissionGap::TwoRounds)), none),
         (Some(Fairness::Visits), gap) => visits(tree, matches!(gap, Some(TransmissionGap::LongestRound)), none),

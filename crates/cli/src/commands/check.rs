@@ -108,6 +108,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return refuse(problems, None, out);
     }
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
+    warnings.extend(bounds::unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let limits = Limits::honoured_by(link.info(), &link.tree);
     let busy = Allocation::within(limits, &link.tree, &Demand::uniform(&link.tree, Request::Unlimited));
     if out.json {
@@ -240,7 +241,7 @@ fn text(
         out.line("")?;
     }
     let in_words = Bounds::of(promised, link);
-    bounds::lines(promised, &in_words, info).iter().try_for_each(|line| out.paragraph(line, 18))?;
+    bounds::lines(promised, &in_words, info, &link.tree).iter().try_for_each(|line| out.paragraph(line, 18))?;
     if Admission::of(link).is_some() {
         let admitted = "admission         the service curves of all classes together stay below what the link carries, at all times";
         out.paragraph(admitted, 18)?;

@@ -4,6 +4,7 @@ mod basics;
 mod bench;
 mod check;
 mod clock;
+mod counters;
 mod demo;
 #[cfg(target_os = "linux")]
 mod endpoints;

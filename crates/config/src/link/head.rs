@@ -2,14 +2,25 @@
 
 use std::sync::Arc;
 
-use fairlink_core::{MAX_PACKET, Overhead, Rate, SchedulerInfo, registry};
+use fairlink_core::{MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, SchedulerInfo, TransmitQueue, WhenFull, registry};
 
 use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, MAX_MEMORY, MAX_OVERHEAD, ReadOptions, no_scheduler};
 use crate::problem::{Log, Problem, ProblemKind, Span};
 use crate::reader::{Table, Value, unknown_word};
 use crate::units::{QueueLength, parse_queue, parse_size, show_size};
 
-const LINK_KEYS: [&str; 7] = ["rate", "scheduler", "mtu", "overhead", "default", "buffer", "memory"];
+const LINK_KEYS: [&str; 10] = [
+    "rate",
+    "scheduler",
+    "mtu",
+    "overhead",
+    "default",
+    "buffer",
+    "when_full",
+    "memory",
+    "transmit_queue",
+    "transmit_priority",
+];
 const OVERHEADS: [(&str, Overhead); 4] =
     [("ethernet", Overhead::ETHERNET), ("docsis", Overhead::DOCSIS), ("ptm", Overhead::PTM), ("atm", Overhead::ATM)];
 
@@ -26,6 +37,9 @@ pub(super) struct Head<'a> {
     pub(super) max_queued: Option<u32>,
     pub(super) buffer_span: Option<Span>,
     pub(super) memory_limit: u64,
+    pub(super) when_full: WhenFull,
+    pub(super) transmit_queue: Option<TransmitQueue>,
+    pub(super) transmit_span: Option<Span>,
 }
 
 impl<'a> Head<'a> {
@@ -46,6 +60,11 @@ impl<'a> Head<'a> {
         let max_queued = buffer.and_then(|value| max_queued(value, log));
         let memory_limit =
             table.get("memory").and_then(|value| value.some_size(MAX_MEMORY, log)).unwrap_or(DEFAULT_MEMORY);
+        let words = [("drop_arrival", WhenFull::DropArrival), ("push_out", WhenFull::PushOut)];
+        let when_full =
+            table.get("when_full").and_then(|value| value.word("when_full", &words, log)).unwrap_or_default();
+        let transmit_queue = transmit_queue(&table, log);
+        let transmit_span = table.get("transmit_queue").map(|value| value.span());
         Some(Self {
             span: table.span.clone(),
             rate,
@@ -58,6 +77,9 @@ impl<'a> Head<'a> {
             max_queued,
             buffer_span: buffer.map(|value| value.span()),
             memory_limit,
+            when_full,
+            transmit_queue,
+            transmit_span,
         })
     }
 }
@@ -105,6 +127,36 @@ fn mtu(value: Value<'_, '_>, overhead: Overhead, log: &mut Log) -> Option<u32> {
         return None;
     }
     Some(mtu)
+}
+
+/// The queue behind the scheduler.
+fn transmit_queue(table: &Table<'_, '_>, log: &mut Log) -> Option<TransmitQueue> {
+    let priority = table.get("transmit_priority");
+    let has_priority = priority.and_then(|value| value.boolean(log)).unwrap_or(false);
+    let Some(value) = table.get("transmit_queue") else {
+        if let Some(value) = priority {
+            let why = "is of a transmit queue, and there is none".to_owned();
+            let help = "set transmit_queue, such as \"4p\", or leave this out";
+            log.error(value.span(), ProblemKind::Misplaced { key: "transmit_priority", why, help });
+        }
+        return None;
+    };
+    let text = value.quantity("a number of packets such as \"4p\"", log)?;
+    match value.unit(parse_queue(text), log)? {
+        QueueLength::Packets(packets) if packets <= MAX_TRANSMIT_QUEUE => {
+            Some(TransmitQueue { packets, priority: has_priority })
+        }
+        QueueLength::Packets(packets) => {
+            value.out_of_range(format!("{packets}p"), "1p".to_owned(), format!("{MAX_TRANSMIT_QUEUE}p"), log);
+            None
+        }
+        QueueLength::Bytes(_) | QueueLength::Time(_) => {
+            let why = "is a number of packets that wait between the scheduler and the link".to_owned();
+            let help = "write it with the unit p, such as \"4p\"";
+            log.error(value.span(), ProblemKind::Misplaced { key: "transmit_queue", why, help });
+            None
+        }
+    }
 }
 
 fn max_queued(value: Value<'_, '_>, log: &mut Log) -> Option<u32> {

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::fmt::Write as _;
 
 use fairlink_core::{ClassConfig, ClassId, Feature, QueueKind, QueueLimits, Share};
-use fairlink_core::{Framing, Hierarchy};
+use fairlink_core::{Framing, Hierarchy, WhenFull};
 use miette::Severity;
 
 use crate::classid::Classid;
@@ -42,6 +42,11 @@ pub fn export(link: &LinkFile, device: &str) -> Result<Exported, Problems> {
         Writer { link, device, cbq, numbers: HashMap::new(), top: None, text: String::new(), notes: Vec::new() };
     writer.number()?;
     writer.file();
+    let link = writer.tree().link();
+    let lost = [("transmit_queue", link.transmit_queue.is_some()), ("when_full", link.when_full == WhenFull::PushOut)];
+    for (key, _) in lost.into_iter().filter(|&(_, set)| set) {
+        writer.lost(ClassId::ROOT, format!("the link's {key} is left out: tc has no such thing"));
+    }
     writer.notes.sort_by_key(|note| note.span().map(|span| span.start));
     Ok(Exported { text: writer.text, notes: writer.notes })
 }

@@ -46,7 +46,7 @@ fn tree(shape: Shape, random: &mut Random) -> Hierarchy {
     while fan_out.pow(shape.levels) < shape.leaves {
         fan_out += 1;
     }
-    let link = LinkConfig { rate: RATE, max_packet: shape.max_packet, max_queued: total(shape) as u32 };
+    let link = LinkConfig { max_packet: shape.max_packet, max_queued: total(shape) as u32, ..LinkConfig::new(RATE) };
     let mut tree = Hierarchy::builder(link);
     let mut parents = vec![ClassId::ROOT];
     for level in 1..=shape.levels {

@@ -307,7 +307,7 @@ impl<D: Discipline> Scheduler for Composed<D> {
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
+        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog(&self.slab))
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
@@ -326,7 +326,7 @@ impl<D: Discipline> Scheduler for Composed<D> {
     fn check_invariants(&self) -> Result<(), String> {
         let mut bytes = 0;
         for (index, class) in self.classes.iter().enumerate().filter(|(_, class)| class.slot != NIL) {
-            let backlog = class.queue.backlog();
+            let backlog = class.queue.backlog(&self.slab);
             bytes += backlog.bytes;
             let parent = &self.inners[class.inner as usize];
             if backlog.packets > 0 && class.inner != ROOT && parent.head == NIL {

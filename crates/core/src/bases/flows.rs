@@ -159,7 +159,7 @@ impl<S> Flows<S> {
     /// What is queued at one class; nothing where it is no leaf.
     #[must_use]
     pub(crate) fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog())
+        self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog(&self.slab))
     }
 
     /// Empties all queues into `drops` and takes all leaves out of their rings, which have to be made new.
@@ -172,7 +172,7 @@ impl<S> Flows<S> {
 
     /// What is queued at a leaf.
     pub(crate) fn backlog_of(&self, flow: u32) -> Amount {
-        self.flows[flow as usize].queue.backlog()
+        self.flows[flow as usize].queue.backlog(&self.slab)
     }
 
     /// Checks that `rings` together hold exactly the leaves with packets, each once, but for those that the scheduler keeps
@@ -206,7 +206,7 @@ impl<S> Flows<S> {
             }
         }
         let backlogged = self.flows.iter().filter(|flow| !flow.queue.is_empty()).count();
-        let bytes: u64 = self.flows.iter().map(|flow| flow.queue.backlog().bytes).sum();
+        let bytes: u64 = self.flows.iter().map(|flow| flow.queue.backlog(&self.slab).bytes).sum();
         let counted = self.slab.backlog().bytes;
         if (backlogged, bytes) != (listed, counted) {
             return Err(format!("{backlogged} classes with {bytes} B; {listed} are listed, {counted} B counted"));
@@ -334,13 +334,13 @@ impl Ring {
         core::iter::successors(self.first(flows), next).take(self.len as usize)
     }
 
-    /// Calls `visit` with the state and the head packet's length of each leaf in it, from the first on.
+    /// Calls `visit` with each leaf in it, its state and its head packet's length, from the first on.
     #[inline]
-    pub(crate) fn for_each<S>(&self, flows: &mut Flows<S>, mut visit: impl FnMut(&mut S, u32)) {
+    pub(crate) fn for_each<S>(&self, flows: &mut Flows<S>, mut visit: impl FnMut(u32, &mut S, u32)) {
         let Some(mut at) = self.first(flows) else { return };
         for _ in 0..self.len {
             let flow = &mut flows.flows[at as usize];
-            visit(&mut flow.state, flow.queue.head_len().unwrap_or(0));
+            visit(at, &mut flow.state, flow.queue.head_len().unwrap_or(0));
             at = flow.next;
         }
     }

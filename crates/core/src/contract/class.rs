@@ -191,6 +191,8 @@ pub enum Feature {
     LeakyBucket,
     /// CoDel or FQ-CoDel at a leaf.
     ActiveQueue,
+    /// Packets of the longest queue that give way when the link's buffer is full. It is the link that asks for it.
+    PushOut,
     /// Borrowing from a [pool](crate::runtime::pool) of several links. It is not in a class's configuration: whoever builds the scheduler
     /// brings the lenders, see [`SchedulerInfo::build`](super::info::SchedulerInfo::build).
     Pool,
@@ -216,6 +218,7 @@ impl Feature {
             Self::MaxDelay => "a max_delay",
             Self::LeakyBucket => "a leaky_bucket",
             Self::ActiveQueue => "an active queue discipline",
+            Self::PushOut => "when_full = \"push_out\"",
             Self::Pool => "a pool",
         }
     }
@@ -230,12 +233,40 @@ pub struct LinkConfig {
     pub max_packet: u32,
     /// Most packets queued in all classes together; at least 1.
     pub max_queued: u32,
+    /// What is dropped when so many are queued.
+    pub when_full: WhenFull,
+    /// What packets pass between the scheduler and the link, where there is anything.
+    pub transmit_queue: Option<TransmitQueue>,
+}
+
+/// Which packet is dropped when the queues of a link together are full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The one that arrives.
+    #[default]
+    DropArrival,
+    /// The second packet of the queue with most packets (\[drrpp\] Table 3.3: `FreeBuffer`), unless the arriving packet's own queue is
+    /// as long; then the one that arrives. Only FIFOs take part.
+    PushOut,
+}
+
+/// Most packets of a [`TransmitQueue`].
+pub const MAX_TRANSMIT_QUEUE: u32 = 65_536;
+
+/// A queue between a scheduler and its link, as a network interface has one: the scheduler decides a packet's turn when the packet
+/// enters it, and not when the link takes it (\[drrpp\] Tables 3.1 to 3.4: `TxQueue`, `PrioTxQueue`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransmitQueue {
+    /// Room for packets, 1 to [`MAX_TRANSMIT_QUEUE`], besides the one that is being sent and those in the scheduler.
+    pub packets: u32,
+    /// Whether packets of latency-critical classes wait in a queue of their own, which is sent first. Both queues share the room.
+    pub priority: bool,
 }
 
 impl LinkConfig {
     /// A link of `rate` with packets up to 1500 bytes and room for 65,536 of them.
     #[must_use]
     pub const fn new(rate: Rate) -> Self {
-        Self { rate, max_packet: 1500, max_queued: 65_536 }
+        Self { rate, max_packet: 1500, max_queued: 65_536, when_full: WhenFull::DropArrival, transmit_queue: None }
     }
 }

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::class::{ClassConfig, Feature, LinkConfig, Share};
+use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, Share, WhenFull};
 use super::memory::OutOfMemory;
 use super::packet::ClassId;
 use crate::parts::memory::{filled, slice};
@@ -81,6 +81,11 @@ pub enum HierarchyError {
     },
     /// A link that may queue nothing.
     NoQueueSpace,
+    /// A transmit queue of zero or above [`MAX_TRANSMIT_QUEUE`](super::class::MAX_TRANSMIT_QUEUE) packets.
+    TransmitQueue {
+        /// The value given.
+        packets: u32,
+    },
     /// No class at all.
     NoClasses,
     /// There is no memory for so many classes.
@@ -123,6 +128,9 @@ impl fmt::Display for HierarchyError {
             }
             Self::MaxPacket { bytes } => write!(f, "a largest packet of {bytes} B is outside 1 .. {MAX_PACKET} B"),
             Self::NoQueueSpace => write!(f, "the link must be able to queue at least one packet"),
+            Self::TransmitQueue { packets } => {
+                write!(f, "a transmit queue of {packets} packets is outside 1 .. {MAX_TRANSMIT_QUEUE}")
+            }
             Self::NoClasses => write!(f, "there is no class"),
             Self::OutOfMemory { bytes } => OutOfMemory { bytes }.fmt(f),
         }
@@ -198,6 +206,11 @@ impl HierarchyBuilder {
         }
         if self.link.max_queued == 0 {
             return Err(HierarchyError::NoQueueSpace);
+        }
+        if let Some(queue) = self.link.transmit_queue
+            && !(1..=MAX_TRANSMIT_QUEUE).contains(&queue.packets)
+        {
+            return Err(HierarchyError::TransmitQueue { packets: queue.packets });
         }
         if self.nodes.len() == 1 {
             return Err(HierarchyError::NoClasses);
@@ -422,6 +435,7 @@ impl Hierarchy {
             (Feature::MaxDelay, config.max_delay.is_some()),
             (Feature::LeakyBucket, !config.leaky_buckets.is_empty()),
             (Feature::ActiveQueue, !inner && config.queue.is_active()),
+            (Feature::PushOut, class == ClassId::ROOT && self.link.when_full == WhenFull::PushOut),
         ]
         .into_iter()
         .filter_map(|(feature, asked)| asked.then_some(feature))
@@ -436,7 +450,7 @@ fn check_count(classes: usize) -> Result<(), HierarchyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Rate;
+    use crate::contract::{Rate, TransmitQueue};
     use alloc::string::ToString;
 
     fn rate(bps: u64) -> Rate {
@@ -508,6 +522,12 @@ mod tests {
         let error = check_count(MAX_CLASSES + 1).unwrap_err();
         assert_eq!(error, HierarchyError::TooManyClasses { classes: 2_000_001 });
         assert_eq!(error.to_string(), "2000001 classes; the limit is 2000000");
+        for packets in [0, MAX_TRANSMIT_QUEUE + 1] {
+            let queue = TransmitQueue { packets, priority: false };
+            let mut tree = Hierarchy::builder(LinkConfig { transmit_queue: Some(queue), ..LinkConfig::new(rate(10)) });
+            tree.add(ClassId::ROOT, weighted(1)).unwrap();
+            assert_eq!(tree.build().unwrap_err(), HierarchyError::TransmitQueue { packets });
+        }
         let empty = Hierarchy::builder(LinkConfig::new(rate(10))).build();
         assert_eq!(empty.unwrap_err(), HierarchyError::NoClasses);
     }

@@ -56,10 +56,12 @@ pub struct SchedulerInfo {
     pub cost: &'static str,
     /// What it promises.
     pub promises: Promises,
-    /// The most bytes that building one for a tree takes, and what is built keeps; the box itself is not counted.
+    /// The most bytes that building one for a tree takes, and what is built keeps; the box itself and what stands behind the scheduler
+    /// are not counted. [`SchedulerInfo::memory_for`] is for callers.
     pub memory: fn(&Hierarchy) -> u64,
     /// Makes one for a tree whose features it supports, or for any tree under [`Leniency::Ignore`]. Each class of the
     /// members is a child of the root and borrows from its lender. Without [`Feature::Pool`] the members are ignored.
+    /// [`SchedulerInfo::build`] is for callers: it puts behind the scheduler what the link asks for.
     pub build: Build,
 }
 
@@ -80,33 +82,13 @@ impl SchedulerInfo {
     /// delay for traffic with a burst: the promise is then for that.
     pub fn unsupported(&self, tree: &Hierarchy) -> impl Iterator<Item = (ClassId, Feature)> {
         let takes_burst = matches!(self.promises.delay, Some(Delay::LatencyRate(_) | Delay::Curves { .. }));
-        tree.classes().flat_map(|class| tree.features(class).map(move |feature| (class, feature))).filter(
+        let all = core::iter::once(ClassId::ROOT).chain(tree.classes());
+        all.flat_map(|class| tree.features(class).map(move |feature| (class, feature))).filter(
             move |&(class, feature)| {
                 let describes_traffic = takes_burst && feature == Feature::Burst && tree.is_leaf(class);
                 !(self.supports(feature) || describes_traffic)
             },
         )
-    }
-
-    /// Makes one for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of the link.
-    ///
-    /// # Errors
-    /// Under [`Leniency::Refuse`], [`BuildError::Unsupported`] for the first thing that it cannot honour. Other
-    /// [`BuildError`]s as the scheduler's page says.
-    pub fn build(
-        &self,
-        tree: &Hierarchy,
-        leniency: Leniency,
-        members: Members,
-    ) -> Result<Box<dyn Scheduler>, BuildError> {
-        if leniency == Leniency::Refuse {
-            let pooled = members.iter().map(|&(class, _)| (class, Feature::Pool));
-            let mut refused = pooled.filter(|&(_, feature)| !self.supports(feature)).chain(self.unsupported(tree));
-            if let Some((class, feature)) = refused.next() {
-                return Err(BuildError::Unsupported { scheduler: self.name, class, feature });
-            }
-        }
-        (self.build)(tree, members)
     }
 }
 

@@ -108,6 +108,10 @@ pub struct Promises {
     pub delay: Option<Delay>,
     /// \[pgps\] Theorem 2: whether no leaf is ever more than a largest packet behind what fluid GPS has served of it.
     pub follows_gps: bool,
+    /// Whether that follows from the order of packets alone: at most so many bytes go before a packet since its class began to wait, and
+    /// the link is busy until then. It then holds behind a [transmit queue](crate::contract::TransmitQueue), too, and grows by what that
+    /// may hold.
+    pub delay_in_order: bool,
     /// Which leaves of a tree get less than their guarantees while all classes have packets; `None` where every leaf gets what it is
     /// guaranteed.
     pub shortfalls: Option<Shortfalls>,
@@ -132,8 +136,14 @@ pub struct Shortfall {
 
 impl Promises {
     /// None at all.
-    pub const NONE: Self =
-        Self { fairness: None, transmission_gap: None, delay: None, follows_gps: false, shortfalls: None };
+    pub const NONE: Self = Self {
+        fairness: None,
+        transmission_gap: None,
+        delay: None,
+        follows_gps: false,
+        delay_in_order: false,
+        shortfalls: None,
+    };
 
     /// The kinds of promise, by the names that users read.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {

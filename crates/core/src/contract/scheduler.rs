@@ -48,6 +48,8 @@ pub enum DropReason {
     QueueBytes,
     /// All queues together hold the scheduler's limit of packets.
     TotalPackets,
+    /// All queues together hold the scheduler's limit of packets, this is of the longest queue, and another has arrived.
+    PushedOut,
     /// The packet is longer than the link's largest packet.
     TooLong,
     /// The packet names a class that does not exist or is not a leaf.
@@ -62,10 +64,11 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of [`DropReason::index`].
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::QueuePackets,
         Self::QueueBytes,
         Self::TotalPackets,
+        Self::PushedOut,
         Self::TooLong,
         Self::NotALeaf,
         Self::Congestion,
@@ -86,6 +89,7 @@ impl DropReason {
             Self::QueuePackets => "queue full (packets)",
             Self::QueueBytes => "queue full (bytes)",
             Self::TotalPackets => "all queues full",
+            Self::PushedOut => "pushed out of the longest queue",
             Self::TooLong => "longer than the mtu",
             Self::NotALeaf => "not a leaf class",
             Self::Congestion => "congestion",
@@ -184,6 +188,20 @@ pub trait Scheduler: Send {
         false
     }
 
+    /// Whether what `class` has queued first would go into the priority queue of a [transmit queue](crate::contract::TransmitQueue) now:
+    /// a latency-critical class that is served as one. A class may stop being so. It does not become so while it has packets.
+    fn is_expedited(&self, class: ClassId) -> bool {
+        let _ = class;
+        false
+    }
+
+    /// Tells `visit` what the scheduler has counted of itself since it was made or purged: the class, [`ClassId::ROOT`] for
+    /// the link, and the name and the value of a counter. Every counter is told of, also while it is zero, in an order that does not
+    /// change. `docs/papers.md` says what each counts.
+    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        let _ = visit;
+    }
+
     /// Checks the scheduler's invariants. Tests call it after every step. It exists with the feature `invariants` only,
     /// because it brings text formatting with it.
     ///
@@ -245,6 +263,14 @@ macro_rules! forward {
 
         fn has_lender(&$self, class: ClassId) -> bool {
             $inner.has_lender(class)
+        }
+
+        fn is_expedited(&$self, class: ClassId) -> bool {
+            $inner.is_expedited(class)
+        }
+
+        fn for_each_counter(&$self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+            $inner.for_each_counter(visit);
         }
 
         #[cfg(feature = "invariants")]

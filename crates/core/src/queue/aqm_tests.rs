@@ -65,7 +65,7 @@ impl Leaf {
         let promised = self.queue.head_handle();
         let taken = self.queue.dequeue(&mut self.slab, LEAF, Nanos(now), &mut self.sink).map(|packet| packet.handle);
         assert_eq!(taken, promised);
-        assert_eq!(self.queue.backlog(), self.slab.backlog());
+        assert_eq!(self.queue.backlog(&self.slab), self.slab.backlog());
         taken
     }
 }
@@ -268,7 +268,7 @@ fn what_is_as_short_as_a_largest_packet_is_never_dropped_however_long_it_takes()
         for at in 0..1000 {
             // A second per packet, and a largest packet's worth behind each.
             for _ in 0..3 {
-                if leaf.queue.backlog().bytes <= 1000 {
+                if leaf.queue.backlog(&leaf.slab).bytes <= 1000 {
                     leaf.put(at * 1000 * MS, at, 500);
                 }
             }
@@ -349,7 +349,7 @@ fn when_the_queue_is_full_the_longest_flow_gives_way_from_its_front() {
             leaf.put(0, number | flow_bits(2 + number as u32 / 50), 100);
         }
     }
-    assert!(leaf.queue.backlog().packets <= 100);
+    assert!(leaf.queue.backlog(&leaf.slab).packets <= 100);
     let fat = |handle: u64| handle >> 32 == 1;
     assert!(leaf.sink.dropped.iter().all(|&(handle, reason)| fat(handle) && reason == DropReason::QueuePackets));
     assert!(leaf.sink.dropped.iter().map(|&(handle, _)| handle).is_sorted());
@@ -398,7 +398,7 @@ fn time_that_jumps_or_goes_back_drops_nothing_before_an_interval_has_passed() {
         assert_eq!(leaf.sink.dropped.len(), 1);
         // Another year: the drops that were due are made up for, down to a largest packet and the one that is sent.
         leaf.take(2 * year).unwrap();
-        assert!(leaf.queue.backlog().packets <= 3, "{:?}", leaf.queue.backlog());
+        assert!(leaf.queue.backlog(&leaf.slab).packets <= 3, "{:?}", leaf.queue.backlog(&leaf.slab));
         while leaf.take(u64::MAX).is_some() {}
         assert!(leaf.put(u64::MAX, 1, L_MAX) && leaf.take(0) == Some(1));
         // Packets that arrive before the latest time seen arrive at that time: the second one taken is the first above the target.

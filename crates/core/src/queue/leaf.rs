@@ -2,9 +2,10 @@
 
 use alloc::boxed::Box;
 
-use super::NIL;
 use super::aqm::{Behind, Table};
+use super::push_out::Shared;
 use super::slab::Slab;
+use super::{NIL, SHARES};
 use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, QueueLimits};
 use crate::parts::memory::one;
 
@@ -14,12 +15,14 @@ pub(crate) struct PacketSlab {
     store: Slab,
     /// What is behind the heads of active queues; only where a class asks for one.
     active: Option<Box<[Table; 1]>>,
+    /// What is behind the heads of the other queues, where they share the room.
+    shared: Option<Box<[Shared; 1]>>,
 }
 
 impl PacketSlab {
     /// Room for `limit` packets in all queues together, which are FIFOs.
     pub(crate) fn new(limit: u32) -> Result<Self, OutOfMemory> {
-        Ok(Self { store: Slab::new(limit)?, active: None })
+        Ok(Self { store: Slab::new(limit)?, active: None, shared: None })
     }
 
     /// Room for the queues of a scheduler for `tree`, which are as its leaves ask for them; see [`PacketSlab::queue_for`].
@@ -28,7 +31,11 @@ impl PacketSlab {
             Some(table) => Some(one(table)?),
             None => None,
         };
-        Ok(Self { active, ..Self::new(tree.link().max_queued)? })
+        let shared = match Shared::new(tree)? {
+            Some(shared) => Some(one(shared)?),
+            None => None,
+        };
+        Ok(Self { active, shared, ..Self::new(tree.link().max_queued)? })
     }
 
     /// Bytes that one takes whose queues are FIFOs, for `tree`.
@@ -38,7 +45,7 @@ impl PacketSlab {
 
     /// Bytes that one takes whose queues are as the leaves of `tree` ask for them.
     pub(crate) fn memory(tree: &Hierarchy) -> u64 {
-        Self::fifo_memory(tree) + Table::memory(tree)
+        Self::fifo_memory(tree) + Table::memory(tree) + Shared::memory(tree)
     }
 
     /// The queue of `class` of `tree`, for which the slab was made. That of a class that is not a leaf takes nothing.
@@ -47,7 +54,10 @@ impl PacketSlab {
             return LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });
         }
         let config = tree.config(class);
-        let active = self.active.as_mut().map_or(NIL, |table| table[0].add(config));
+        let mut active = self.active.as_mut().map_or(NIL, |table| table[0].add(config));
+        if active == NIL && self.shared.is_some() {
+            active = SHARES | class.0;
+        }
         LeafQueue { active, ..LeafQueue::new(config.limits) }
     }
 
@@ -74,13 +84,14 @@ impl PacketSlab {
 pub(crate) struct LeafQueue {
     head_handle: u64,
     head_len: u32,
+    /// Of a queue that shares its room: 1 unless it is empty. The rest of this is in the slab then.
     packets: u32,
     bytes: u32,
     second: u32,
     tail: u32,
     limit_packets: u32,
     limit_bytes: u32,
-    /// Its number in the slab's table of active queues; [`NIL`] for a FIFO.
+    /// Its number in the slab's table of active queues, or [`SHARES`] and its class; [`NIL`] for a plain FIFO.
     active: u32,
 }
 
@@ -107,7 +118,7 @@ impl LeafQueue {
         self.limit_bytes = bytes;
     }
 
-    /// Whether it is a FIFO, and not an active queue.
+    /// Whether it is a plain FIFO: no active queue, and with room of its own.
     #[must_use]
     #[inline]
     pub(crate) const fn is_fifo(&self) -> bool {
@@ -123,7 +134,10 @@ impl LeafQueue {
 
     /// What is queued.
     #[must_use]
-    pub(crate) fn backlog(&self) -> Amount {
+    pub(crate) fn backlog(&self, slab: &PacketSlab) -> Amount {
+        if let (Some(class), Some(shared)) = (self.shares(), &slab.shared) {
+            return shared[0].backlog(class);
+        }
         Amount { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
     }
 
@@ -286,6 +300,53 @@ impl LeafQueue {
     }
 }
 
+/// What is done where the queue shares the room of its slab.
+impl LeafQueue {
+    /// The class that it is of, where it does.
+    fn shares(&self) -> Option<u32> {
+        (self.active != NIL && self.active & SHARES != 0).then_some(self.active & !SHARES)
+    }
+
+    fn enqueue_shared(
+        &mut self,
+        (slab, class): (&mut PacketSlab, u32),
+        now: Nanos,
+        packet: Packet,
+        drops: &mut dyn DropSink,
+    ) -> bool {
+        let PacketSlab { store, shared: Some(shared), .. } = slab else { unreachable!("the slab shares its room") };
+        let shared = &mut shared[0];
+        let Amount { packets, bytes } = shared.backlog(class);
+        let reason = if packets >= u64::from(self.limit_packets) {
+            Some(DropReason::QueuePackets)
+        } else if bytes + u64::from(packet.len) > u64::from(self.limit_bytes) {
+            Some(DropReason::QueueBytes)
+        } else if store.is_full() && !shared.make_room(store, class, now, drops) {
+            Some(DropReason::TotalPackets)
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            drops.dropped(now, packet, reason);
+            return false;
+        }
+        if shared.push(store, class, packet.handle, packet.len) {
+            (self.head_handle, self.head_len, self.packets) = (packet.handle, packet.len, 1);
+        }
+        true
+    }
+
+    fn dequeue_shared(&mut self, slab: &mut PacketSlab, class: u32) -> Packet {
+        let PacketSlab { store, shared: Some(shared), .. } = slab else { unreachable!("the slab shares its room") };
+        let packet = Packet { handle: self.head_handle, len: self.head_len, class: ClassId(class) };
+        match shared[0].pop(store, class, packet.len) {
+            Some((handle, len)) => (self.head_handle, self.head_len) = (handle, len),
+            None => self.packets = 0,
+        }
+        packet
+    }
+}
+
 /// What is done where the queue is an active one.
 impl LeafQueue {
     fn behind<'a>(&'a mut self, class: ClassId, drops: &'a mut dyn DropSink) -> Behind<'a> {
@@ -294,6 +355,9 @@ impl LeafQueue {
 
     #[cold]
     fn enqueue_active(&mut self, slab: &mut PacketSlab, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> bool {
+        if let Some(class) = self.shares() {
+            return self.enqueue_shared((slab, class), now, packet, drops);
+        }
         let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
         table[0].advance(now);
         let taken = self.enter(&mut table[0], &mut slab.store, packet, drops);
@@ -335,6 +399,9 @@ impl LeafQueue {
         now: Option<Nanos>,
         drops: &mut dyn DropSink,
     ) -> Packet {
+        if let Some(class) = self.shares() {
+            return self.dequeue_shared(slab, class);
+        }
         let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
         table[0].advance(now.unwrap_or(Nanos::ZERO));
         let packet = Packet { handle: self.head_handle, len: self.head_len, class };
@@ -363,7 +430,9 @@ impl LeafQueue {
     /// Forgets what CoDel has seen, and who was served last; the queue is empty.
     #[cold]
     fn reset_active(&mut self, slab: &mut PacketSlab) {
-        if let Some(table) = &mut slab.active {
+        if let Some(table) = &mut slab.active
+            && self.shares().is_none()
+        {
             table[0].reset(self.active);
         }
     }

@@ -53,7 +53,7 @@ proptest! {
                 prop_assert_eq!(got, model[which].pop_front());
             }
             prop_assert_eq!(queues[which].head_len(), model[which].front().map(|p| p.1));
-            prop_assert_eq!(queues[which].backlog().packets as usize, model[which].len());
+            prop_assert_eq!(queues[which].backlog(&slab).packets as usize, model[which].len());
             prop_assert_eq!(slab.queued() as usize, model.iter().map(VecDeque::len).sum::<usize>());
         }
     }

@@ -325,6 +325,14 @@ impl<S: Scheduler> Scheduler for Metered<S> {
         self.inner.has_lender(class)
     }
 
+    fn is_expedited(&self, class: ClassId) -> bool {
+        self.inner.is_expedited(class)
+    }
+
+    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.inner.for_each_counter(visit);
+    }
+
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         self.inner.check_invariants()?;

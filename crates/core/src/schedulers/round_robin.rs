@@ -9,5 +9,7 @@ pub mod hdrr;
 pub mod hrr;
 pub mod wrr;
 
+mod visits;
+
 #[cfg(test)]
 mod tests;

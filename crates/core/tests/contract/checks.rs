@@ -269,7 +269,8 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
     let quanta = spec.classes.iter().filter_map(|class| class.quantum);
     // A class with a quantum below a packet waits for this many rounds.
     let rounds = quanta.clone().min().map_or(1, |quantum| 1500u128.div_ceil(quantum.into()));
-    let patience = 4 * ahead * (parts * 1500 + rounds * quanta.map(u128::from).sum::<u128>());
+    let behind = u128::from(spec.transmit_queue.map_or(0, |queue| queue.packets));
+    let patience = 4 * ahead * ((parts + behind * (behind + 2)) * 1500 + rounds * quanta.map(u128::from).sum::<u128>());
     let (busy, visitors): (Vec<_>, Vec<_>) = tree.leaves().iter().enumerate().partition(|(place, _)| place % 2 == 0);
     for &(_, &leaf) in busy.iter().chain(&busy) {
         model.enqueue(&[(leaf, 1500)], false)?;

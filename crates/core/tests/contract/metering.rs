@@ -14,7 +14,7 @@ use crate::trees::TreeSpec;
 const fn metered<const S: usize>() -> SchedulerInfo {
     let inner = SCHEDULERS[S];
     SchedulerInfo {
-        build: |tree, members| Ok(Box::new(Metered::new(SCHEDULERS[S].build(tree, Leniency::Refuse, members)?, tree)?)),
+        build: |tree, members| Ok(Box::new(Metered::new((SCHEDULERS[S].build)(tree, members)?, tree)?)),
         ..inner
     }
 }

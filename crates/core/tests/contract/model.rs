@@ -191,6 +191,28 @@ impl Model {
         reasons
     }
 
+    /// `packet` has to be the second of one of the longest queues, longer than that of `class`, to which another arrives.
+    fn is_pushed_out(&mut self, packet: &Packet, class: ClassId) -> Broken {
+        let longest = self.queues.iter().map(VecDeque::len).max().unwrap_or(0);
+        let queue = &self.queues[packet.class.index()];
+        let second = queue.get(1) == Some(&(packet.handle, packet.len));
+        let right = self.spec.push_out && second && queue.len() == longest && longest > self.queued(class);
+        ensure!(right, "{packet:?} pushed out for one of {class:?}: second {second}, {} of {longest}", queue.len());
+        self.remove(packet.class, 1);
+        Ok(())
+    }
+
+    /// Whether so many of the packets may be in the transmit queue that their classes have room for another.
+    fn may_be_behind(&self, class: ClassId) -> bool {
+        let link = self.tree.link();
+        let behind = link.transmit_queue.map_or(0, |queue| queue.packets);
+        let queued = self.class_backlog(class.index()).packets;
+        behind > 0
+            && self.tree.is_leaf(class)
+            && queued < u64::from(self.tree.config(class).limits.packets) + u64::from(behind)
+            && self.backlog().packets < u64::from(link.max_queued) + u64::from(behind)
+    }
+
     /// Hands in the packets in one call, or in one each. A call ends with a packet that others may have to give way to: else nobody
     /// could tell to which.
     pub(crate) fn enqueue(&mut self, packets: &[(ClassId, u32)], batch: bool) -> Broken {
@@ -231,14 +253,25 @@ impl Model {
                 self.give_way(&packet)?;
                 reasons = self.reasons(class, len);
             }
-            let dropped = drops.next_if(|(packet, _)| packet.handle == handle);
+            if reasons == [DropReason::TotalPackets]
+                && let Some((packet, _)) = drops.next_if(|(_, reason)| *reason == DropReason::PushedOut)
+            {
+                self.is_pushed_out(&packet, class)?;
+                reasons = self.reasons(class, len);
+            } else if reasons == [DropReason::TotalPackets] && self.spec.push_out {
+                let own = self.queued(class).max(1);
+                ensure!(self.queues.iter().all(|queue| queue.len() <= own), "{handle} of {class:?} pushed nothing out");
+            }
+            // One that others of this call push out has been taken in before.
+            let dropped = drops.next_if(|(packet, reason)| packet.handle == handle && *reason != DropReason::PushedOut);
             match dropped {
                 Some((packet, reason)) => {
                     ensure!((packet.class, packet.len) == (class, len), "dropped {packet:?}, was {class:?}, {len} B");
                     ensure!(reasons.contains(&reason), "dropped {packet:?} as {reason:?}; there was {reasons:?}");
                 }
                 None => {
-                    ensure!(reasons.is_empty(), "took packet {handle} of {class:?}, {len} B, in spite of {reasons:?}");
+                    let has_room = reasons.is_empty() || self.may_be_behind(class);
+                    ensure!(has_room, "took packet {handle} of {class:?}, {len} B, in spite of {reasons:?}");
                     self.queues[class.index()].push_back((handle, len));
                     self.total.packets += 1;
                     self.total.bytes += u64::from(len);
@@ -478,9 +511,13 @@ impl Model {
             let new = survivors.get(from).copied().flatten();
             let right = match (new, reason) {
                 (None, DropReason::ClassRemoved) => packet.class.index() == from,
-                (Some(new), DropReason::QueuePackets | DropReason::QueueBytes | DropReason::TotalPackets) => {
-                    packet.class == new
-                }
+                (
+                    Some(new),
+                    DropReason::QueuePackets
+                    | DropReason::QueueBytes
+                    | DropReason::TotalPackets
+                    | DropReason::PushedOut,
+                ) => packet.class == new,
                 _ => false,
             };
             ensure!(right, "dropped {packet:?} of old class {from} as {reason:?}; its heir is {new:?}");

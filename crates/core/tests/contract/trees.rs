@@ -2,6 +2,7 @@
 
 use fairlink_core::{
     ClassConfig, ClassId, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Rate, SchedulerInfo, Share,
+    TransmitQueue, WhenFull,
 };
 use proptest::prelude::*;
 
@@ -44,6 +45,11 @@ pub(crate) struct TreeSpec {
     pub(crate) rate: u64,
     pub(crate) max_packet: u32,
     pub(crate) max_queued: u32,
+    /// Behind the scheduler. Its packets leave active queues when others arrive, which the model cannot tell from what is wrong: with one
+    /// there are FIFOs only.
+    pub(crate) transmit_queue: Option<TransmitQueue>,
+    /// Without transmit queue, because the model does not know what is in that; and with FIFOs only.
+    pub(crate) push_out: bool,
     pub(crate) classes: Vec<ClassSpec>,
 }
 
@@ -57,12 +63,21 @@ pub(crate) fn id(index: usize) -> ClassId {
 impl TreeSpec {
     pub(crate) fn flat(weights: &[u64]) -> Self {
         let classes = weights.iter().map(|&weight| ClassSpec::weighted(weight)).collect();
-        Self { rate: 1_000_000_000, max_packet: 1500, max_queued: 10_000, classes }
+        Self {
+            rate: 1_000_000_000,
+            max_packet: 1500,
+            max_queued: 10_000,
+            transmit_queue: None,
+            push_out: false,
+            classes,
+        }
     }
 
     pub(crate) fn build(&self) -> Hierarchy {
         let rate = |bps| Rate::from_bps(bps).expect("a rate in range");
-        let link = LinkConfig { rate: rate(self.rate), max_packet: self.max_packet, max_queued: self.max_queued };
+        let Self { max_packet, max_queued, transmit_queue, .. } = *self;
+        let when_full = if self.push_out { WhenFull::PushOut } else { WhenFull::DropArrival };
+        let link = LinkConfig { rate: rate(self.rate), max_packet, max_queued, when_full, transmit_queue };
         let mut tree = Hierarchy::builder(link);
         for class in &self.classes {
             let config = ClassConfig {
@@ -91,6 +106,10 @@ impl TreeSpec {
         (0..self.classes.len()).filter(|&index| self.is_leaf(index)).collect()
     }
 
+    pub(crate) fn has_fifos_only(&self) -> bool {
+        self.transmit_queue.is_some() || self.push_out
+    }
+
     fn depth(&self, index: usize) -> usize {
         1 + self.classes[index].parent.map_or(0, |parent| self.depth(parent))
     }
@@ -105,6 +124,9 @@ impl TreeSpec {
     pub(crate) fn with_class(&self, below: usize, mut class: ClassSpec, levels: usize) -> (Self, Survivors) {
         let below = below % self.classes.len();
         class.parent = (self.depth(below) < levels).then_some(below);
+        if self.has_fifos_only() {
+            class.queue = (QueueKind::Fifo, false);
+        }
         let mut new = self.clone();
         let added = new.classes.len();
         let mut survivors = self.identity();
@@ -213,11 +235,20 @@ pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
 pub(crate) fn trees(shape: Shape) -> impl Strategy<Value = TreeSpec> {
     let class = (any::<prop::sample::Index>(), classes(shape));
     let rate = (0u32..=12).prop_map(|digits| 10u64.pow(digits));
-    let link = (rate, prop_oneof![Just(1500u32), 1u32..=1 << 20], 1u32..200);
+    let queue = (1u32..10, any::<bool>()).prop_map(|(packets, priority)| TransmitQueue { packets, priority });
+    let queue = prop_oneof![2 => Just(None), 1 => queue.prop_map(Some)];
+    let pushes = shape.features.contains(&Feature::PushOut);
+    let push_out = (0u32..4).prop_map(move |one_in| pushes && one_in == 0);
+    let link = (rate, prop_oneof![Just(1500u32), 1u32..=1 << 20], 1u32..200, queue, push_out);
     let classes = prop::collection::vec(class, 1..=shape.classes);
-    (link, any::<bool>(), classes).prop_map(move |((rate, max_packet, max_queued), quanta, list)| {
-        let mut spec = TreeSpec { rate, max_packet, max_queued, classes: Vec::new() };
-        for (below, class) in list {
+    (link, any::<bool>(), classes).prop_map(move |(link, quanta, list)| {
+        let (rate, max_packet, max_queued, transmit_queue, push_out) = link;
+        let transmit_queue = transmit_queue.filter(|_| !push_out);
+        let mut spec = TreeSpec { rate, max_packet, max_queued, transmit_queue, push_out, classes: Vec::new() };
+        for (below, mut class) in list {
+            if spec.has_fifos_only() {
+                class.queue = (QueueKind::Fifo, false);
+            }
             if spec.classes.is_empty() || below.index(4) == 0 {
                 spec.classes.push(class);
             } else {

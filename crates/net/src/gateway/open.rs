@@ -164,7 +164,7 @@ impl Needs {
         if frames < needed {
             return Err(OpenError::PoolTooSmall { frames, queued, needed });
         }
-        let scheduler_bytes = (config.scheduler.memory)(&config.tree);
+        let scheduler_bytes = config.scheduler.memory_for(&config.tree);
         let needed = scheduler_bytes.saturating_add(FramePool::memory(frames, frame_bytes));
         if needed > config.memory_limit {
             let (scheduler, limit) = (config.scheduler.name, config.memory_limit);
@@ -214,10 +214,11 @@ fn fit_largest_packet(config: &mut GatewayConfig, input: &Interface, notes: &mut
     Ok(())
 }
 
-/// Most packets that all queues together may hold.
+/// Most packets that all queues together may hold, the one behind the scheduler included.
 fn most_queued(tree: &Hierarchy) -> u32 {
     let limits: u64 = tree.leaves().iter().map(|&leaf| u64::from(tree.config(leaf).limits.packets)).sum();
-    limits.min(u64::from(tree.link().max_queued)) as u32
+    let behind = tree.link().transmit_queue.map_or(0, |queue| queue.packets);
+    (limits.min(u64::from(tree.link().max_queued)) as u32).saturating_add(behind)
 }
 
 fn offloads(

@@ -4,14 +4,14 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::{Driver, Metered, Nanos, Scheduler, Wake};
+use fairlink_core::{ClassId, Driver, Metered, Nanos, Scheduler, Wake};
 use thiserror::Error;
 
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::DataPath;
 use crate::gateway::outlet::BUSY_RETRY;
 use crate::gateway::remote::{Publisher, Remote};
-use crate::gateway::stats::{EdgeCounters, GatewayStats, MemoryBound, TimeShares};
+use crate::gateway::stats::{EdgeCounters, GatewayStats, MemoryBound, TimeShares, own_counters};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock, MonotonicClock};
@@ -205,6 +205,7 @@ impl Gateway {
             time: time.shares(uptime, data_path),
             memory: *memory,
             pool_most_used: data_path.pool.most_used() as u64,
+            counters: own_counters(scheduler).remove(&ClassId::ROOT).unwrap_or_default(),
             classes,
         }
     }

@@ -16,8 +16,17 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
 /// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
-const DROP_KEYS: [&str; DropReason::ALL.len()] =
-    ["queue_packets", "queue_bytes", "total_packets", TOO_LONG, "not_a_leaf", "congestion", "purged", "class_removed"];
+const DROP_KEYS: [&str; DropReason::ALL.len()] = [
+    "queue_packets",
+    "queue_bytes",
+    "total_packets",
+    "pushed_out",
+    TOO_LONG,
+    "not_a_leaf",
+    "congestion",
+    "purged",
+    "class_removed",
+];
 const TOO_LONG: &str = "too_long";
 const SHED: &str = "shed";
 const REFUSED: &str = "refused_by_interface";
@@ -142,6 +151,7 @@ impl EdgeCounters {
         name: impl Fn(ClassId) -> String,
         waiting: impl Fn(ClassId) -> Amount,
     ) -> Vec<ClassStats> {
+        let mut counted = own_counters(scheduler);
         let class = |&class: &ClassId| {
             let edges = &self.classes[class.index()];
             let inside = scheduler.counters(class);
@@ -162,6 +172,7 @@ impl EdgeCounters {
                 dropped_by_reason: by_reason,
                 marked: inside.marked,
                 delay_s: histogram.and_then(DelayStats::of),
+                counters: counted.remove(&class).unwrap_or_default(),
             }
         };
         leaves.iter().map(class).collect()
@@ -218,7 +229,7 @@ pub struct ClassStats {
     pub dropped: Amount,
     /// What is still there.
     pub queued: Amount,
-    /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `too_long`, `not_a_leaf`, `congestion`,
+    /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `pushed_out`, `too_long`, `not_a_leaf`, `congestion`,
     /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
@@ -226,6 +237,18 @@ pub struct ClassStats {
     pub marked: Amount,
     /// `None` where nothing was sent, and beyond the first 1024 leaves.
     pub delay_s: Option<DelayStats>,
+    /// What the scheduler counts of this class, by name, such as bytes borrowed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// By class, the root being the link: what `scheduler` counts of itself, by name.
+pub(crate) fn own_counters(scheduler: &impl Scheduler) -> BTreeMap<ClassId, BTreeMap<String, u64>> {
+    let mut counted: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();
+    scheduler.for_each_counter(&mut |class, name, value| {
+        counted.entry(class).or_default().insert(name.to_owned(), value);
+    });
+    counted
 }
 
 /// The unshaped direction, from the output back to the input. Bytes are bytes of the frames.
@@ -369,6 +392,9 @@ pub struct GatewayStats {
     pub forfeited_s: f64,
     /// The most frames of the pool that were in use at once.
     pub pool_most_used: u64,
+    /// What the scheduler counts of the link, by name, such as rounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, u64>,
     /// Leaf classes, in the order of the link file.
     pub classes: Vec<ClassStats>,
 }

@@ -2,7 +2,7 @@
 
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Feature, Hierarchy, LeakyBucket, LeakyBuckets, LinkConfig, Nanos, QueueKind,
-    QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share,
+    QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share, TransmitQueue,
 };
 use rand_chacha::ChaCha8Rng;
 
@@ -17,7 +17,9 @@ pub(crate) const LINK: (Rate, u32) = match Rate::from_bps(10_000_000) {
 /// A tree of 2 to 13 classes that `info` may take.
 pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hierarchy {
     let may = |feature| info.supports(feature);
-    let link = LinkConfig { max_packet: LINK.1, ..LinkConfig::new(LINK.0) };
+    let queue = TransmitQueue { packets: 1 + pick(random, 20) as u32, priority: pick(random, 2) == 0 };
+    let transmit_queue = (pick(random, 4) == 0).then_some(queue);
+    let link = LinkConfig { max_packet: LINK.1, transmit_queue, ..LinkConfig::new(LINK.0) };
     let mut tree = Hierarchy::builder(link);
     let mut parents = vec![ClassId::ROOT];
     let count = 2 + pick(random, 12);
@@ -69,7 +71,8 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
             ecn: one_in(random, 2),
             ..ClassConfig::default()
         };
-        if may(Feature::ActiveQueue) {
+        // Behind a transmit queue, packets become heads and are judged while others arrive, which the player takes for wrong.
+        if may(Feature::ActiveQueue) && transmit_queue.is_none() {
             config.queue = match pick(random, 8) {
                 0 => QueueKind::CoDel,
                 1 => QueueKind::FqCoDel,

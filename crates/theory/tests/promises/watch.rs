@@ -185,6 +185,8 @@ impl<'a> Fairness<'a> {
                     }
                     to_f64(&fairness.bytes_per_weight.value)
                 }
+                // Behind a transmit queue only delays are promised.
+                _ if self.tree.link().transmit_queue.is_some() => continue,
                 (Some(Kind::PacketEach), None) => f64::from(LINK.1) / share(one) + f64::from(LINK.1) / share(other),
                 _ => continue,
             };

@@ -2,7 +2,7 @@
 //! [`fairlink_theory::promises`].
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::{ClassId, Delay, Nanos, PerWindow, SchedulerInfo};
+use fairlink_core::{ClassId, Delay, Hierarchy, Nanos, PerWindow, SchedulerInfo, TransmitQueue};
 use fairlink_theory::latency::DelayBound;
 use fairlink_theory::promises::{Promised, RunWeight, WeightUnit, admission};
 use fairlink_theory::to_f64;
@@ -233,9 +233,31 @@ fn has_ceilings(promised: &Promised) -> bool {
     promised.transmission_gap.iter().any(|gap| gap.below_ceilings.iter().any(Option::is_some))
 }
 
+/// What the scheduler promises by itself and is not proven behind the transmit queue of `tree`, in words; `None` where that is nothing.
+pub(super) fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Option<String> {
+    tree.link().transmit_queue?;
+    let mut kinds: Vec<&str> = info.promises.names().filter(|&name| name != "delay").collect();
+    let with_delay = tree.leaves().iter().filter(|leaf| promised.delays[leaf.index()].is_some()).count();
+    let of_some = match with_delay {
+        _ if info.promises.delay.is_none() => None,
+        0 => Some("delay"),
+        all if all == tree.leaves().len() => None,
+        _ => Some("delay of some classes"),
+    };
+    kinds.extend(of_some);
+    if kinds.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "what the scheduler promises of {} is not proven behind it and not printed",
+        kinds.join(", ").replace('_', " ")
+    ))
+}
+
 /// The bounds in words, one a line.
-pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerInfo) -> Vec<String> {
+pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerInfo, tree: &Hierarchy) -> Vec<String> {
     let mut lines = Vec::new();
+    let queue = tree.link().transmit_queue;
     if let (Some(fairness), Some(bytes), Some(seconds)) = (&promised.fairness, bounds.fairness_bytes, bounds.fairness_s)
     {
         let between = bounds.fairness_between.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
@@ -282,7 +304,15 @@ pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerIn
     if names.peek().is_none() {
         lines.push("This scheduler promises no bounds.".to_owned());
     }
-    if info.promises.delay.is_some() && !delays {
+    if let Some(TransmitQueue { packets, priority }) = queue {
+        let first = if priority { ", those of latency-critical classes first" } else { "" };
+        let within = if delays { "; their time is in the delays" } else { "" };
+        lines.push(format!(
+            "transmit queue    {} behind the scheduler{first}{within}",
+            human::count(packets as usize, "packet", "packets")
+        ));
+    }
+    if queue.is_none() && info.promises.delay.is_some() && !delays {
         let why = match info.promises.delay {
             Some(Delay::Curves { .. }) => "only a class with real_time has a bound",
             _ => "no class here has a bound",
@@ -290,7 +320,7 @@ pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerIn
         lines.push(format!("delay             {why}"));
     }
     let others: Vec<&str> = names.filter(|&name| name != "delay" && !computed.contains(&(name, true))).collect();
-    if !others.is_empty() {
+    if queue.is_none() && !others.is_empty() {
         let others = others.join(", ").replace('_', " ");
         lines.push(format!("This scheduler also promises {others}; how much is not computed here."));
     }

@@ -37,6 +37,7 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
             out.raw(report::routes(run).as_bytes())?;
             out.line("")?;
         }
+        counters(std::slice::from_ref(run), out)?;
     }
     phases_follow(report.runs[0].link_bps, out)?;
     match &report.runs[..] {
@@ -74,6 +75,14 @@ fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut O
 
 fn notes(run: &Run, out: &mut Out) -> Result<(), Failure> {
     run.notes.iter().try_for_each(|note| out.paragraph(&format!("  note: {note}"), 8))
+}
+
+/// What schedulers have counted of themselves, if anything.
+fn counters(runs: &[Run], out: &mut Out) -> Result<(), Failure> {
+    let Some(counted) = report::counters(runs) else { return Ok(()) };
+    out.paragraph("Counted by the scheduler (docs/papers.md says what)", 2)?;
+    out.raw(counted.as_bytes())?;
+    out.line("")
 }
 
 fn phases_follow(link_bps: f64, out: &mut Out) -> Result<(), Failure> {
@@ -166,6 +175,9 @@ pub(super) fn sweep(
     }
     out.raw(estimates::sweep(keys, shown, first.link_bps).as_bytes())?;
     out.line("")?;
+    if rows.shows(each * runs.len()) {
+        counters(runs, out)?;
+    }
     if shown.iter().any(|summary| summary.runs > 1) {
         out.paragraph(INTERVALS, 2)?;
     }

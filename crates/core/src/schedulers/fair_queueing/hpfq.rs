@@ -36,7 +36,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "hpfq",
     summary: "hierarchical packet fair queueing: WF2Q+ at every class",
-    features: &[Feature::Hierarchy, Feature::ActiveQueue],
+    features: &[Feature::Hierarchy, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
     promises: Promises { fairness: Some(Fairness::WorstCase(worst_case_fairness)), ..Promises::NONE },

@@ -83,7 +83,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "qfq",
     summary: "quick fair queueing: worst-case fair with rounded tags, in constant time",
-    features: &[Feature::ActiveQueue],
+    features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1)",
     promises: Promises {

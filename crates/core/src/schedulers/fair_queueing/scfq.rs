@@ -38,7 +38,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "scfq",
     summary: "self-clocked fair queueing: virtual time is the finish tag in service",
-    features: &[Feature::ActiveQueue],
+    features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     promises: Promises {
@@ -46,6 +46,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         delay: Some(Delay::LatencyRate(|tree| {
             late_by(tree, u64::from(tree.link().max_packet) * (tree.leaves().len() as u64 - 1))
         })),
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory: Composed::<Scfq>::flat_memory,

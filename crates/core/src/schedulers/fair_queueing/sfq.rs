@@ -37,7 +37,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "sfq",
     summary: "start-time fair queueing: virtual time is the start tag in service",
-    features: &[Feature::ActiveQueue],
+    features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     promises: Promises {
@@ -45,6 +45,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         delay: Some(Delay::LatencyRate(|tree| {
             late_by(tree, u64::from(tree.link().max_packet) * tree.leaves().len() as u64)
         })),
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory: Composed::<Sfq>::flat_memory,

@@ -53,6 +53,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     cost: "O(log leaves)",
     promises: Promises {
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory: VirtualClock::memory,

@@ -56,6 +56,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     promises: Promises {
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
         follows_gps: true,
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory: Wfq::memory,

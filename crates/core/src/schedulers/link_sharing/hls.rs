@@ -110,6 +110,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::LatencyCritical,
         Feature::LatencyBurst,
         Feature::ActiveQueue,
+        Feature::PushOut,
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(1)",
@@ -117,6 +118,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         fairness: Some(Fairness::Rounds),
         transmission_gap: Some(TransmissionGap::TwoRounds),
         delay: Some(Delay::LatencyRate(urgent::delays)),
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory: Hls::memory,
@@ -628,7 +630,7 @@ impl Scheduler for Hls {
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog())
+        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
@@ -684,6 +686,15 @@ impl Scheduler for Hls {
             Some(wake) => BatchEnd::WaitUntil(wake),
             None => BatchEnd::Idle,
         }
+    }
+
+    fn is_expedited(&self, class: ClassId) -> bool {
+        self.leaves.get(class.index()).is_some_and(|leaf| leaf.flags.has(Flags::URGENT))
+    }
+
+    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        visit(ClassId::ROOT, "main_rounds", self.rounds.main);
+        visit(ClassId::ROOT, "surplus_rounds", self.rounds.surplus);
     }
 
     #[cfg(feature = "invariants")]

@@ -86,6 +86,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::Priority,
         Feature::Quantum,
         Feature::ActiveQueue,
+        Feature::PushOut,
         Feature::Pool,
     ],
     work_conserving: WorkConserving::UnlessLimited,
@@ -124,6 +125,8 @@ struct Class {
     leaf: u32,
     /// Index of its lender in `Htb::lenders`.
     pool: u32,
+    /// Bytes that a leaf has sent on the account of a class above it; that leaves have sent on the account of another class.
+    lent: u64,
 }
 
 #[derive(Debug)]
@@ -212,7 +215,7 @@ impl Htb {
                 Bucket::new(ceiling, config.ceiling_burst.unwrap_or_else(|| plan.default_depth(ceiling)))
             });
             let leaf = if tree.is_leaf(class) { htb.leaves.len() as u32 } else { NIL };
-            htb.classes.push(Class { assured: Bucket::new(rate, depth), ceiling, busy: 0, leaf, pool: NIL });
+            htb.classes.push(Class { assured: Bucket::new(rate, depth), ceiling, busy: 0, leaf, pool: NIL, lent: 0 });
             if leaf != NIL {
                 let queue = htb.slab.queue_for(tree, class);
                 htb.leaves.push(Leaf { queue, quantum: plan.quanta[index], deficits: counters });
@@ -449,6 +452,11 @@ impl Htb {
         if emptied {
             self.deactivate(turn.leaf);
         }
+        if turn.distance > 0 {
+            let lender = self.path[self.steps - turn.distance].class;
+            self.classes[lender as usize].lent += u64::from(packet.len);
+            self.classes[turn.leaf as usize].lent += u64::from(packet.len);
+        }
         let mut class = turn.leaf;
         while class != 0 {
             let known = &mut self.classes[class as usize];
@@ -511,7 +519,7 @@ impl Scheduler for Htb {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
-        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog())
+        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
     }
 
     fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
@@ -533,7 +541,7 @@ impl Scheduler for Htb {
             if let Some(leaf) = self.leaves.get_mut(class.leaf as usize) {
                 leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
             }
-            class.busy = 0;
+            (class.busy, class.lent) = (0, 0);
             class.assured.reset();
             class.ceiling.iter_mut().for_each(Bucket::reset);
         }
@@ -544,8 +552,19 @@ impl Scheduler for Htb {
         self.blocked.clear();
     }
 
+    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        for (index, class) in self.classes.iter().enumerate() {
+            visit(ClassId(index as u32), if class.leaf == NIL { "lent_bytes" } else { "borrowed_bytes" }, class.lent);
+        }
+    }
+
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
+        let of = |leaf: bool| self.classes.iter().filter(move |class| (class.leaf != NIL) == leaf);
+        let [borrowed, lent] = [true, false].map(|leaf| of(leaf).map(|class| class.lent).sum::<u64>());
+        if borrowed != lent {
+            return Err(format!("{borrowed} B were borrowed and {lent} B lent"));
+        }
         self.borrowing.check()?;
         self.yellow.check()?;
         self.blocked.check()?;
@@ -570,7 +589,7 @@ impl Scheduler for Htb {
             }
             if let Some(leaf) = self.leaves.get(class.leaf as usize) {
                 if leaf.queue.is_empty() != (busy == 0) {
-                    return Err(format!("leaf {id}: busy {busy} with {:?}", leaf.queue.backlog()));
+                    return Err(format!("leaf {id}: busy {busy} with {:?}", leaf.queue.backlog(&self.slab)));
                 }
                 let counters = &self.deficits[leaf.deficits..leaf.deficits + self.deficit_count(id)];
                 if counters.iter().any(|&deficit| deficit < 0 || deficit as u64 > leaf.quantum) {

@@ -54,7 +54,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "carry-over round robin: flat, fractions of packets per cycle are carried over",
-    features: &[Feature::ActiveQueue],
+    features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves); O(leaves) while small shares are alone",
     promises: Promises::NONE,
@@ -138,8 +138,9 @@ impl Corr {
             self.listed.push(&mut self.flows, flow);
         }
         let mut cycles = i64::MAX;
-        self.listed.for_each(&mut self.flows, |slots, _| cycles = cycles.min((-slots.credit).max(0) / slots.rate + 1));
-        self.listed.for_each(&mut self.flows, |slots, _| slots.credit += slots.rate * cycles);
+        self.listed
+            .for_each(&mut self.flows, |_, slots, _| cycles = cycles.min((-slots.credit).max(0) / slots.rate + 1));
+        self.listed.for_each(&mut self.flows, |_, slots, _| slots.credit += slots.rate * cycles);
         self.cycle += cycles as u64;
         self.due = self.listed.len();
         self.left = self.cycle_slots;

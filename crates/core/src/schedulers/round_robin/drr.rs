@@ -65,13 +65,14 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "deficit round robin: flat, a quantum of bytes per class and round",
-    features: &[Feature::Quantum, Feature::ActiveQueue],
+    features: &[Feature::Quantum, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     promises: Promises {
         fairness: Some(Fairness::Quanta),
         transmission_gap: Some(TransmissionGap::Quanta),
         delay: Some(Delay::LatencyRate(delays)),
+        delay_in_order: true,
         ..Promises::NONE
     },
     memory,
@@ -157,6 +158,22 @@ pub(crate) fn memory(tree: &Hierarchy) -> u64 {
     Flows::<Deficit>::memory(tree) + bytes_of::<u64>(tree.len())
 }
 
+/// Counts visits, where somebody wants to know.
+pub(crate) trait Tally {
+    /// `flow` gets its quantum `times` times; `ring` has so many classes, this one included.
+    fn begins(&mut self, flow: u32, times: u64, ring: u32);
+    /// The credit of `flow` has not covered its first packet `times` times.
+    fn exhausts(&mut self, flow: u32, times: u64);
+}
+
+/// Nobody does.
+impl Tally for () {
+    #[inline(always)]
+    fn begins(&mut self, _: u32, _: u64, _: u32) {}
+    #[inline(always)]
+    fn exhausts(&mut self, _: u32, _: u64) {}
+}
+
 /// Classes with packets that take turns as this page tells, all or some of those of a [`Flows`].
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
@@ -190,16 +207,22 @@ impl Turns {
 
     /// Takes out the packet that is next; nothing where no class is in.
     #[inline(always)]
-    pub(crate) fn next(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
-        self.settle(flows);
+    pub(crate) fn next(
+        &mut self,
+        flows: &mut Flows<Deficit>,
+        now: Nanos,
+        drops: &mut dyn DropSink,
+        tally: &mut impl Tally,
+    ) -> Option<Packet> {
+        self.settle(flows, tally);
         for pass in 0..2 {
             for _ in 0..self.ring.len() {
-                if let Some(packet) = self.visit(flows, now, drops) {
+                if let Some(packet) = self.visit(flows, now, drops, tally) {
                     return Some(packet);
                 }
             }
             if pass == 0 && !self.ring.is_empty() {
-                self.skip_rounds(flows);
+                self.skip_rounds(flows, tally);
             }
         }
         assert!(self.ring.is_empty(), "after the rounds in which nobody can send, somebody can");
@@ -207,13 +230,17 @@ impl Turns {
     }
 
     /// Gives every class the quanta of the rounds in which none of them could send. No class has a visit under way.
-    fn skip_rounds(&self, flows: &mut Flows<Deficit>) {
+    fn skip_rounds(&self, flows: &mut Flows<Deficit>, tally: &mut impl Tally) {
         let mut rounds = u64::MAX;
-        self.ring.for_each(flows, |deficit, len| {
+        self.ring.for_each(flows, |_, deficit, len| {
             rounds = rounds.min((need(len) - deficit.credit).div_ceil(deficit.quantum));
         });
         // Below the class's need, as `rounds - 1` quanta are not enough for it.
-        self.ring.for_each(flows, |deficit, _| deficit.credit += (rounds - 1) * deficit.quantum);
+        self.ring.for_each(flows, |flow, deficit, _| {
+            deficit.credit += (rounds - 1) * deficit.quantum;
+            tally.begins(flow, rounds - 1, self.ring.len());
+            tally.exhausts(flow, rounds - 1);
+        });
     }
 
     /// The class whose visit has begun and not ended.
@@ -226,11 +253,14 @@ impl Turns {
     /// What was being sent has been sent. Ends the visit under way where its class has no packet that its credit covers;
     /// whether it ended one.
     #[inline(always)]
-    pub(crate) fn settle(&mut self, flows: &mut Flows<Deficit>) -> bool {
+    pub(crate) fn settle(&mut self, flows: &mut Flows<Deficit>, tally: &mut impl Tally) -> bool {
         let Some(flow) = self.visited(flows) else { return false };
         match flows.head_len(flow) {
             Some(len) if need(len) <= flows.state(flow).credit => return false,
-            Some(_) => self.ring.rotate(flows),
+            Some(_) => {
+                self.ring.rotate(flows);
+                tally.exhausts(flow, 1);
+            }
             None => {
                 flows.state_mut(flow).credit = 0;
                 self.ring.pop(flows);
@@ -243,15 +273,23 @@ impl Turns {
     /// Begins or continues the visit of the first class, after [`Turns::settle`]. Returns its next packet, or nothing where
     /// its credit does not cover it, which ends the visit.
     #[inline(always)]
-    pub(crate) fn visit(&mut self, flows: &mut Flows<Deficit>, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+    pub(crate) fn visit(
+        &mut self,
+        flows: &mut Flows<Deficit>,
+        now: Nanos,
+        drops: &mut dyn DropSink,
+        tally: &mut impl Tally,
+    ) -> Option<Packet> {
         let flow = self.ring.first(flows)?;
         let need_now = need(flows.head_len(flow)?);
         let deficit = flows.state_mut(flow);
         if !self.visiting {
             deficit.credit += deficit.quantum;
+            tally.begins(flow, 1, self.ring.len());
         }
         if need_now > deficit.credit {
             self.ring.rotate(flows);
+            tally.exhausts(flow, 1);
             return None;
         }
         deficit.credit -= need_now;
@@ -337,7 +375,7 @@ impl Scheduler for Drr {
 
     #[inline(always)]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
-        self.turns.next(&mut self.flows, now, drops).map_or(Dequeued::Idle, Dequeued::Packet)
+        self.turns.next(&mut self.flows, now, drops, &mut ()).map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
     fn backlog(&self) -> Amount {

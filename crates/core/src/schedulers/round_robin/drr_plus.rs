@@ -54,6 +54,7 @@ use crate::contract::{
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
+use crate::schedulers::round_robin::visits::Visits;
 
 #[cfg(test)]
 mod tests;
@@ -64,7 +65,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "DRR with latency-critical classes first while they keep a contract",
-    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     promises: Promises { delay: Some(Delay::Windows(delays)), ..Promises::NONE },
@@ -187,6 +188,7 @@ pub(crate) struct DrrPlus {
     /// Latency-critical classes that keep their contract.
     critical: Turns,
     best_effort: Turns,
+    visits: Visits,
     now: Nanos,
 }
 
@@ -202,7 +204,7 @@ impl DrrPlus {
         let police = slice(tree.len(), |class| Some(Police::new(contracts[class]?, numbers.next()?)))?;
         let slots = filled(contracts.iter().flatten().count(), [Slot::default(); SLOTS])?;
         let (critical, best_effort) = (Turns::default(), Turns::default());
-        Ok(Self { flows, police, slots, critical, best_effort, now: Nanos::ZERO })
+        Ok(Self { flows, police, slots, critical, best_effort, visits: Visits::new(tree)?, now: Nanos::ZERO })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
@@ -211,7 +213,8 @@ impl DrrPlus {
             config.contract.is_some() || config.latency_critical
         };
         let slots = bytes_of::<[Slot; SLOTS]>(tree.leaves().iter().filter(held).count());
-        drr::memory(tree) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len()) + slots
+        let visits = Visits::memory(tree);
+        drr::memory(tree) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len()) + slots + visits
     }
 
     /// Whether a class is latency-critical and has kept its contract so far.
@@ -243,9 +246,10 @@ impl Scheduler for DrrPlus {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        self.best_effort.settle(&mut self.flows);
-        let packet = self.critical.next(&mut self.flows, now, drops);
-        let packet = packet.or_else(|| self.best_effort.next(&mut self.flows, now, drops));
+        self.best_effort.settle(&mut self.flows, &mut self.visits);
+        let packet = self.critical.next(&mut self.flows, now, drops, &mut self.visits);
+        let packet =
+            packet.or_else(|| self.best_effort.next(&mut self.flows, now, drops, &mut self.visits.of_rounds()));
         packet.map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
@@ -264,6 +268,15 @@ impl Scheduler for DrrPlus {
         for police in self.police.iter_mut().flatten() {
             *police = Police::new(police.contract, police.number);
         }
+        self.visits.reset();
+    }
+
+    fn is_expedited(&self, class: ClassId) -> bool {
+        self.is_critical(class)
+    }
+
+    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.visits.tell(visit);
     }
 
     #[cfg(feature = "invariants")]

@@ -12,7 +12,7 @@
 //! | DC_i | `Deficit::credit` | 2^-16 byte |
 //! | quantum(i), Q_LC, Q_BE | `Deficit::quantum` | 2^-16 byte |
 //! | round (Definition 4) | `due` visits of latency-critical classes, one of a best-effort class | |
-//! | TxQueue, PrioTxQueue | none: a packet is taken when the link is free | |
+//! | TxQueue, PrioTxQueue | the link's [`TransmitQueue`](crate::contract::TransmitQueue), where it has one | |
 //!
 //! **Shares.** Q_LC is added once for each best-effort class that is visited. A latency-critical class that sends
 //! enough gets Q_LC / (Q_LC + Q_BE) of the link, whatever the number of best-effort classes. Where there are several,
@@ -40,8 +40,8 @@
 //!
 //! DIFFERENCE: Table 3.1 serves the latency-critical list while it is not empty, which would starve the rest. Table
 //! 3.5, Definition 4 and Figure 3.2 take turns, and so do we.
-//! DIFFERENCE: no transmit queues. The tables move packets to `TxQueue` and `PrioTxQueue` and give no size for them. Without
-//! one, all best-effort packets would be moved at once and leave in the order of a FIFO. Here the link takes each packet
+//! DIFFERENCE: no transmit queues unless the link has them. The tables move packets to `TxQueue` and `PrioTxQueue` and give no size for
+//! them. Without one, all best-effort packets would be moved at once and leave in the order of a FIFO. Here the link takes each packet
 //! when it is free, and a visit is over when its last packet has been sent. A queue behind the scheduler adds what it holds
 //! to every delay.
 //! DIFFERENCE: several latency-critical classes; the text has one.
@@ -59,7 +59,8 @@ use crate::contract::{
     Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed,
 };
 use crate::parts::memory::{bytes_of, slice};
-use crate::schedulers::drr::{self, Deficit, Turns, need};
+use crate::schedulers::drr::{self, Deficit, Tally, Turns, need};
+use crate::schedulers::round_robin::visits::Visits;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -70,10 +71,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "DRR that visits latency-critical classes before each best-effort class",
-    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
-    promises: Promises { delay: Some(Delay::LatencyRate(delays)), ..Promises::NONE },
+    promises: Promises { delay: Some(Delay::LatencyRate(delays)), delay_in_order: true, ..Promises::NONE },
     memory: DrrPlusPlus::memory,
     build: |tree, _| boxed(DrrPlusPlus::new(tree)?),
 };
@@ -130,6 +131,7 @@ pub(crate) struct DrrPlusPlus {
     due: u32,
     /// The round is over with the visit that has ended; who is due in the next is not yet known.
     over: bool,
+    visits: Visits,
 }
 
 impl DrrPlusPlus {
@@ -140,11 +142,12 @@ impl DrrPlusPlus {
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let (critical_turns, best_effort) = (Turns::default(), Turns::default());
         let (flows, is_critical) = (drr::flows(tree)?, critical(tree)?);
-        Ok(Self { flows, is_critical, critical: critical_turns, best_effort, due: 0, over: true })
+        let visits = Visits::new(tree)?;
+        Ok(Self { flows, is_critical, critical: critical_turns, best_effort, due: 0, over: true, visits })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        drr::memory(tree) + bytes_of::<bool>(tree.len())
+        drr::memory(tree) + bytes_of::<bool>(tree.len()) + Visits::memory(tree)
     }
 
     /// What is left of the round; its first packet ends the search.
@@ -154,13 +157,13 @@ impl DrrPlusPlus {
             self.due = self.critical.ring.len();
         }
         while self.due > 0 {
-            let packet = self.critical.visit(&mut self.flows, now, drops);
+            let packet = self.critical.visit(&mut self.flows, now, drops, &mut self.visits);
             if packet.is_some() {
                 return packet;
             }
             self.due -= 1;
         }
-        let packet = self.best_effort.visit(&mut self.flows, now, drops);
+        let packet = self.best_effort.visit(&mut self.flows, now, drops, &mut self.visits.of_rounds());
         self.over = packet.is_none();
         packet
     }
@@ -168,8 +171,8 @@ impl DrrPlusPlus {
     /// What was being sent has been sent: a visit may be over, and with it the round.
     #[inline]
     fn settle(&mut self) {
-        self.due -= u32::from(self.critical.settle(&mut self.flows));
-        self.over |= self.best_effort.settle(&mut self.flows);
+        self.due -= u32::from(self.critical.settle(&mut self.flows, &mut self.visits));
+        self.over |= self.best_effort.settle(&mut self.flows, &mut self.visits);
     }
 
     /// Does the rounds in which no class can send. No visit is under way, and a round begins.
@@ -177,24 +180,38 @@ impl DrrPlusPlus {
         let (critical, best_effort) = (&self.critical.ring, &mut self.best_effort.ring);
         // The number of the round in which the first class can send, counted from 1.
         let mut first = u64::MAX;
-        critical.for_each(&mut self.flows, |deficit, len| {
+        critical.for_each(&mut self.flows, |_, deficit, len| {
             first = first.min((need(len) - deficit.credit).div_ceil(deficit.quantum));
         });
         let classes = u64::from(best_effort.len());
         let mut place = 0;
-        best_effort.for_each(&mut self.flows, |deficit, len| {
+        best_effort.for_each(&mut self.flows, |_, deficit, len| {
             place += 1;
             // One visit is enough for a packet of no bytes.
             let visits = (need(len) - deficit.credit).div_ceil(deficit.quantum).max(1);
             first = first.min((visits - 1) * classes + place);
         });
         let rounds = first - 1;
-        critical.for_each(&mut self.flows, |deficit, _| deficit.credit += rounds * deficit.quantum);
+        let visits = &mut self.visits;
+        let mut count = |flow, times, of_rounds| {
+            if of_rounds {
+                visits.of_rounds().begins(flow, times, classes as u32);
+            } else {
+                visits.begins(flow, times, 0);
+            }
+            visits.exhausts(flow, times);
+        };
+        critical.for_each(&mut self.flows, |flow, deficit, _| {
+            deficit.credit += rounds * deficit.quantum;
+            count(flow, rounds, false);
+        });
         let Some(all) = rounds.checked_div(classes) else { return };
         let more = rounds - all * classes;
         let mut place = 0;
-        best_effort.for_each(&mut self.flows, |deficit, _| {
-            deficit.credit += (all + u64::from(place < more)) * deficit.quantum;
+        best_effort.for_each(&mut self.flows, |flow, deficit, _| {
+            let times = all + u64::from(place < more);
+            deficit.credit += times * deficit.quantum;
+            count(flow, times, true);
             place += 1;
         });
         (0..more).for_each(|_| best_effort.rotate(&self.flows));
@@ -243,6 +260,15 @@ impl Scheduler for DrrPlusPlus {
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
         (self.critical, self.best_effort) = (Turns::default(), Turns::default());
         (self.due, self.over) = (0, true);
+        self.visits.reset();
+    }
+
+    fn is_expedited(&self, class: ClassId) -> bool {
+        self.is_critical.get(class.index()).copied().unwrap_or(false)
+    }
+
+    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.visits.tell(visit);
     }
 
     #[cfg(feature = "invariants")]

@@ -35,8 +35,8 @@
 //! keeps the packets in `TxQueue` from being sent; \[drrpp\] Section 2.5.4 calls DRR++ non-work-conserving. Rounds of the
 //! tables take no time on the link, so that the wait ends with the next round. Ours are paced by the link: it would be idle
 //! until a packet is sent, for ever. So packets with credit go first, and best-effort packets go while there are none.
-//! DIFFERENCE: no `FreeBuffer`. Table 3.3 calls it where no buffer is free and does not say whose packet gives way. Here each
-//! class has a queue of its own with its own limit, and what does not fit is dropped on arrival.
+//! DIFFERENCE: `FreeBuffer` only where the link has [`WhenFull::PushOut`](crate::contract::WhenFull). Table 3.3 calls it where no buffer is free and does
+//! not say whose packet gives way. Otherwise each class has a queue of its own with its own limit, and what does not fit is dropped on arrival.
 //! DIFFERENCE: several latency-critical classes, in turn packet by packet, so that none waits behind another without credit.
 //! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
@@ -65,7 +65,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "DRR++ in its first form: latency-critical credit once per round",
-    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue],
+    features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     promises: Promises::NONE,
@@ -127,7 +127,7 @@ impl Mw00 {
         {
             self.list(flow);
         }
-        self.left -= u32::from(self.best_effort.settle(&mut self.flows));
+        self.left -= u32::from(self.best_effort.settle(&mut self.flows, &mut ()));
     }
 
     /// The latency-critical class whose packet is under way.
@@ -155,17 +155,19 @@ impl Mw00 {
             self.credited[flow as usize] = Some(self.round);
             self.list(flow);
         }
-        self.best_effort.ring.for_each(&mut self.flows, |deficit, _| deficit.credit += (rounds - 1) * deficit.quantum);
+        self.best_effort
+            .ring
+            .for_each(&mut self.flows, |_, deficit, _| deficit.credit += (rounds - 1) * deficit.quantum);
     }
 
     /// In how many rounds somebody can send. No visit is under way, and nobody is ready.
     fn rounds_until_one_sends(&mut self) -> u64 {
         let mut rounds = u64::MAX;
         let classes = u64::from(self.best_effort.ring.len()).max(1);
-        self.waiting.for_each(&mut self.flows, |deficit, len| {
+        self.waiting.for_each(&mut self.flows, |_, deficit, len| {
             rounds = rounds.min((need(len) - deficit.credit).div_ceil(deficit.quantum.saturating_mul(classes)));
         });
-        self.best_effort.ring.for_each(&mut self.flows, |deficit, len| {
+        self.best_effort.ring.for_each(&mut self.flows, |_, deficit, len| {
             rounds = rounds.min((need(len) - deficit.credit).div_ceil(deficit.quantum));
         });
         rounds
@@ -206,7 +208,7 @@ impl Scheduler for Mw00 {
                 return Dequeued::Packet(packet);
             }
             while self.left > 0 {
-                if let Some(packet) = self.best_effort.visit(&mut self.flows, now, drops) {
+                if let Some(packet) = self.best_effort.visit(&mut self.flows, now, drops, &mut ()) {
                     return Dequeued::Packet(packet);
                 }
                 self.left -= 1;
@@ -231,6 +233,10 @@ impl Scheduler for Mw00 {
         self.credited.iter_mut().flatten().for_each(|round| *round = 0);
         (self.ready, self.waiting, self.best_effort) = (Ring::default(), Ring::default(), Turns::default());
         (self.sending, self.left, self.classes, self.round) = (false, 0, 1, 1);
+    }
+
+    fn is_expedited(&self, class: ClassId) -> bool {
+        self.credited.get(class.index()).is_some_and(Option::is_some)
     }
 
     #[cfg(feature = "invariants")]

@@ -57,7 +57,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "hdrr",
     summary: "hierarchical DRR: leaves interleaved by weight in one long round",
-    features: &[Feature::Hierarchy, Feature::ActiveQueue],
+    features: &[Feature::Hierarchy, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
     promises: Promises {

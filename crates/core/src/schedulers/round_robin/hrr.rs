@@ -56,7 +56,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "drrpp",
     summary: "hierarchical round robin: flat, so many packets per frame and never more",
-    features: &[Feature::ActiveQueue],
+    features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Never,
     cost: "O(1)",
     promises: Promises { delay: Some(Delay::Windows(delays)), ..Promises::NONE },

@@ -89,6 +89,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::ServiceCurves,
         Feature::LinkCurves,
         Feature::ActiveQueue,
+        Feature::PushOut,
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log children)",
@@ -543,7 +544,7 @@ impl Scheduler for Hfsc {
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog())
+        self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog(&self.slab))
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

@@ -45,7 +45,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     aliases: &[],
     paper: "hfsc",
     summary: "service curve earliest deadline first: flat, keeps service curves, is not fair",
-    features: &[Feature::ServiceCurves, Feature::ActiveQueue],
+    features: &[Feature::ServiceCurves, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     promises: Promises { delay: Some(Delay::Curves { lines: true }), ..Promises::NONE },

@@ -47,7 +47,7 @@ fn leaves(hls: &Hls) -> Result<(), String> {
     for (id, leaf) in hls.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.flags.has(Flags::INNER)) {
         let owes = hls.urgent.debt(id as u32) > 0;
         if (leaf.queue.is_empty() && !owes) == leaf.flags.has(Flags::BACKLOGGED) {
-            return Err(format!("leaf {id}: {:?} with backlog {:?}", leaf.flags, leaf.queue.backlog()));
+            return Err(format!("leaf {id}: {:?} with backlog {:?}", leaf.flags, leaf.queue.backlog(&hls.slab)));
         }
         if leaf.balance < 0 || (served != Some(id as u32) && leaf.balance >= hls.max_packet_credits()) {
             return Err(format!("Lemma 4: leaf {id} has a balance of {} credits", leaf.balance));

@@ -20,7 +20,7 @@ pub(super) fn all(hfsc: &Hfsc) -> Result<(), String> {
     let active = (0..hfsc.classes.len()).map(|class| children(hfsc, class)).collect::<Result<Vec<_>, _>>()?;
     let (mut packets, mut bytes) = (0, 0);
     for (index, of) in hfsc.classes.iter().enumerate() {
-        let backlog = of.queue.backlog();
+        let backlog = of.queue.backlog(&hfsc.slab);
         packets += backlog.packets;
         bytes += backlog.bytes;
         if of.real_time != NONE {

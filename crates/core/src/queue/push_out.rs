@@ -1,0 +1,130 @@
+//! FIFOs that share the room of their slab: when it is full, a packet of the longest of them is dropped and the arriving one taken in.
+//!
+//! What is behind the heads of these queues is here, and not in the queues themselves, because one is changed while a packet arrives at
+//! another. The head stays where it is: it is promised, and a queue becomes empty only by being served. What is dropped is the packet right
+//! behind it, which is found at once in a list that is linked forwards only.
+//!
+//! The longest is the one with most packets, because packets are what there is room for. Of several, it is the one that has had its length
+//! for longest. A packet that arrives at one of the longest queues is itself dropped: pushing out another of the same queue gains nothing.
+//!
+//! **Cost.** O(log n) for each packet that arrives, leaves, or is dropped. Nothing is allocated after construction.
+
+use alloc::boxed::Box;
+
+use super::NIL;
+use super::slab::Slab;
+use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, WhenFull};
+use crate::parts::heap::Heap;
+use crate::parts::memory::{bytes_of, filled};
+
+/// A queue, the head included, but for what the head is.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    second: u32,
+    tail: u32,
+    packets: u32,
+    bytes: u32,
+}
+
+/// The queues of one scheduler, by class id.
+#[derive(Debug)]
+pub(super) struct Shared {
+    queues: Box<[Queue]>,
+    /// Those with packets; the longest is the first.
+    longest: Heap,
+}
+
+impl Shared {
+    /// For the leaves of `tree`; none unless its link asks for it.
+    pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
+        if tree.link().when_full != WhenFull::PushOut {
+            return Ok(None);
+        }
+        let empty = Queue { second: NIL, tail: NIL, packets: 0, bytes: 0 };
+        Ok(Some(Self { queues: filled(tree.len(), empty)?, longest: Heap::new(tree.len())? }))
+    }
+
+    /// Bytes that one for `tree` takes.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        if tree.link().when_full != WhenFull::PushOut {
+            return 0;
+        }
+        bytes_of::<Self>(1) + bytes_of::<Queue>(tree.len()) + Heap::memory(tree.len())
+    }
+
+    /// What is in the queue of `class`.
+    pub(super) fn backlog(&self, class: u32) -> Amount {
+        let queue = &self.queues[class as usize];
+        Amount { packets: queue.packets.into(), bytes: queue.bytes.into() }
+    }
+
+    /// Notes the length of a queue.
+    fn rank(&mut self, class: u32) {
+        match self.queues[class as usize].packets {
+            0 => drop(self.longest.remove(class)),
+            packets => self.longest.set(class, u128::from(u32::MAX - packets)),
+        }
+    }
+
+    /// Makes room in `slab`, which is full, for a packet of `class`; false where no queue is longer than that one and has a packet behind
+    /// its head.
+    pub(super) fn make_room(&mut self, slab: &mut Slab, class: u32, now: Nanos, drops: &mut dyn DropSink) -> bool {
+        let own = self.queues[class as usize].packets;
+        let Some((victim, _)) = self.longest.first() else { return false };
+        let queue = &mut self.queues[victim as usize];
+        if queue.packets <= own.max(1) {
+            return false;
+        }
+        let node = queue.second;
+        let (handle, len, next) = {
+            let node = &slab.nodes[node as usize];
+            (node.handle, node.len, node.next)
+        };
+        queue.second = next;
+        queue.packets -= 1;
+        queue.bytes -= len;
+        slab.release(node);
+        slab.leave(len);
+        self.rank(victim);
+        drops.dropped(now, Packet { handle, len, class: ClassId(victim) }, DropReason::PushedOut);
+        true
+    }
+
+    /// Appends a packet, for which there is room, to the queue of `class`; whether it is the head, which is the caller's to keep.
+    pub(super) fn push(&mut self, slab: &mut Slab, class: u32, handle: u64, len: u32) -> bool {
+        slab.enter(len);
+        let queue = &mut self.queues[class as usize];
+        queue.packets += 1;
+        queue.bytes += len;
+        let packets = queue.packets;
+        if packets > 1 {
+            let node = slab.insert(handle, len);
+            if packets == 2 {
+                queue.second = node;
+            } else {
+                slab.nodes[queue.tail as usize].next = node;
+            }
+            queue.tail = node;
+        }
+        self.rank(class);
+        packets == 1
+    }
+
+    /// The head of `class`, of `len` bytes, leaves; what follows it.
+    pub(super) fn pop(&mut self, slab: &mut Slab, class: u32, len: u32) -> Option<(u64, u32)> {
+        slab.leave(len);
+        let queue = &mut self.queues[class as usize];
+        queue.packets -= 1;
+        queue.bytes -= len;
+        let mut next = None;
+        if queue.packets > 0 {
+            let index = queue.second;
+            let node = &slab.nodes[index as usize];
+            next = Some((node.handle, node.len));
+            queue.second = node.next;
+            slab.release(index);
+        }
+        self.rank(class);
+        next
+    }
+}

@@ -1,0 +1,119 @@
+//! What \[drrpp\] Section 5.1.2 counts of DRR+ and DRR++ and plots in Figures 5.4, 5.5, 5.8 and 5.9.
+//!
+//! | text | here | counted |
+//! | --- | --- | --- |
+//! | TotalRounds | `total_rounds` of the link | passes over all best-effort classes that have packets when the pass begins |
+//! | LCService | `services` of a class | visits: how often the class got its quantum |
+//! | LCBacklog | `backlogs` of a class | visits after which the class has a packet that its deficit does not cover |
+//!
+//! DIFFERENCE: the text defines a round as "a period in which there is at least one queue to be served when the scheduler scans all the
+//! queues". DRR++ has no such scan: its own round (Definition 4) serves one best-effort class. The text's LCService is above its
+//! TotalRounds in DRR++, "because DRR++ may serve the LC queue more than once per round". So a round is one in which all best-effort
+//! classes are visited, as in DRR. Passes over latency-critical classes alone are not counted: the text finds that TotalRounds does not
+//! change with Q_LC in DRR++. A class that DRR+ has demoted is a best-effort class.
+//! DIFFERENCE: counted of every class, best-effort ones too.
+
+use alloc::boxed::Box;
+
+use super::drr::Tally;
+use crate::contract::{ClassId, Hierarchy, OutOfMemory};
+use crate::parts::memory::{bytes_of, filled};
+
+/// How often a class was visited, and how often it had packets left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    services: u64,
+    backlogs: u64,
+}
+
+/// The counters of DRR+ or DRR++.
+#[derive(Debug)]
+pub(crate) struct Visits {
+    /// By class id.
+    counts: Box<[Count]>,
+    is_leaf: Box<[bool]>,
+    rounds: u64,
+    /// Visits that are left of the round.
+    left: u64,
+}
+
+impl Visits {
+    /// Of the classes of `tree`.
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let mut is_leaf = filled(tree.len(), false)?;
+        tree.leaves().iter().for_each(|leaf| is_leaf[leaf.index()] = true);
+        Ok(Self { counts: filled(tree.len(), Count::default())?, is_leaf, rounds: 0, left: 0 })
+    }
+
+    /// Bytes that those of `tree` take.
+    pub(crate) fn memory(tree: &Hierarchy) -> u64 {
+        bytes_of::<(Count, bool)>(tree.len())
+    }
+
+    /// All zero.
+    pub(crate) fn reset(&mut self) {
+        self.counts.fill(Count::default());
+        (self.rounds, self.left) = (0, 0);
+    }
+
+    /// What visits of the classes that rounds are made of are told to.
+    pub(crate) fn of_rounds(&mut self) -> impl Tally {
+        OfRounds(self)
+    }
+
+    /// `times` visits of classes that rounds are made of; a round that begins has `ring` of them.
+    fn pass(&mut self, times: u64, ring: u32) {
+        let ring = u64::from(ring.max(1));
+        if times <= self.left {
+            self.left -= times;
+            return;
+        }
+        let beyond = times - self.left;
+        let begun = beyond.div_ceil(ring);
+        self.rounds += begun;
+        // Below `ring`.
+        self.left = (ring - beyond % ring) % ring;
+    }
+
+    /// As [`Scheduler::for_each_counter`](crate::contract::Scheduler::for_each_counter).
+    pub(crate) fn tell(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        visit(ClassId::ROOT, "total_rounds", self.rounds);
+        for (index, Count { services, backlogs }) in self.counts.iter().enumerate().filter(|&(at, _)| self.is_leaf[at])
+        {
+            visit(ClassId(index as u32), "services", *services);
+            visit(ClassId(index as u32), "backlogs", *backlogs);
+        }
+    }
+}
+
+/// Visits that are no part of a round's length.
+impl Tally for Visits {
+    #[inline]
+    fn begins(&mut self, flow: u32, times: u64, _: u32) {
+        self.counts[flow as usize].services += times;
+    }
+
+    #[inline]
+    fn exhausts(&mut self, flow: u32, times: u64) {
+        self.counts[flow as usize].backlogs += times;
+    }
+}
+
+/// Visits that rounds are made of.
+struct OfRounds<'a>(&'a mut Visits);
+
+impl Tally for OfRounds<'_> {
+    #[inline]
+    fn begins(&mut self, flow: u32, times: u64, ring: u32) {
+        self.0.begins(flow, times, ring);
+        self.0.pass(times, ring);
+    }
+
+    #[inline]
+    fn exhausts(&mut self, flow: u32, times: u64) {
+        self.0.exhausts(flow, times);
+    }
+}
