@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fairlink_core::Nanos;
+use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport, rate_bps};
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -89,7 +89,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         make_directory(dir)?;
         config.window = Duration::from_nanos(args.window.0);
     }
-    let names = config.names.clone();
+    let (names, flows) = (config.names.clone(), script.is_some());
+    let name = |class: ClassId| match names.get(&class) {
+        Some(name) => name.clone(),
+        None if flows => format!("flow {}", class.0),
+        None => class.0.to_string(),
+    };
     config.clock = args.clock;
     config.flows = args.flows;
     config.duration = args.duration.map(|time| Duration::from_nanos(time.0));
@@ -107,7 +112,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         let length = window.end_s - window.start_s;
         let bps: f64 = window.classes.values().map(|seen| rate_bps(seen.amount, length)).sum();
         if args.out.is_some() {
-            record.keep(window, |class| names.get(&class).cloned().unwrap_or_else(|| class.0.to_string()));
+            record.keep(window, |class| name(class));
         }
         bar.set_message(format!("{:.1} s: {}", window.end_s, human::rate(bps)));
         bar.tick();

@@ -24,7 +24,7 @@ until_exists "$D/receive.log"
 "$F" generate "$LINK" --out va --duration 400ms --flows 3 --dscp ef --kernel-stamps --json > "$D/sent.json"
 kill -INT $receiver
 wait $receiver
-"$F" receive --in vb --flows 3 --clock realtime > "$D/received.txt" 2> "$D/receive2.log" & receiver=$!
+"$F" receive --in vb --flows 3 --clock realtime --out "$D/plots" --window 50ms --script "$FLOWS" > "$D/received.txt" 2> "$D/receive2.log" & receiver=$!
 until_exists "$D/receive2.log"
 "$F" generate "$TRACE" --out va --json > "$D/trace.json"
 "$F" generate "$LINK" --out va --duration 200ms --flows 3 > "$D/sent.txt"
@@ -53,7 +53,13 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
     assert_eq!(simulated.code, 0, "{}", simulated.stderr);
     let run = Command::new("unshare")
         .args(["--map-root-user", "--net", "sh", "-c", SCRIPT])
-        .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path("")), ("LINK", &link), ("TRACE", &trace)])
+        .envs([
+            ("F", env!("CARGO_BIN_EXE_fairlink")),
+            ("D", &dir.path("")),
+            ("LINK", &link),
+            ("TRACE", &trace),
+            ("FLOWS", &scenario("htb/one-device.script")),
+        ])
         .stdin(Stdio::null())
         .output();
     if fs::metadata(dir.path("ready")).is_err() {
@@ -64,6 +70,12 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
     let run = run.expect("it ran");
     assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), read("tcp.log"));
+    let windows = read("plots/received.csv");
+    assert!(
+        windows.starts_with("start_s,end_s,class,rate_bps,delay_mean_s,delay_max_s\n") && windows.contains("flow ")
+    );
+    let drawn = read("plots/received.svg");
+    assert!(drawn.contains("0: 90 kB/s") && drawn.contains("longest delay"), "{drawn}");
     let json =
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no count: {value}"));
