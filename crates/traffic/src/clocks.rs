@@ -24,6 +24,7 @@
 
 mod envelope;
 mod fit;
+mod hull;
 mod sample;
 mod stamps;
 pub mod synthetic;

@@ -1,44 +1,15 @@
 //! The lower envelope of points that arrive one by one, in memory that does not grow.
 //!
-//! Invariants: a span's points are a lower convex hull in order of time, at most [`VERTICES`] of them; spans are equally long, and
+//! Invariants: a span's points are a lower convex hull in order of time, at most [`VERTICES`](super::hull::VERTICES) of them; spans are equally long, and
 //! there are at most [`SPANS`]. Where a point comes later, spans are put together two by two.
 
-use super::fit;
-use super::{Clocks, Known};
+use super::hull::Span;
+use super::{Clocks, Known, fit};
 
 /// Most spans of time.
 pub(super) const SPANS: usize = 1024;
-/// Most points of one span. Where there would be more, the flattest corner goes.
-const VERTICES: usize = 8;
 /// The length of a span at the start, in ns.
 const FIRST_SPAN: u64 = 1_000_000;
-
-/// A point: seconds after the first packet, and difference of the stamps beyond the first one's, in seconds.
-pub(super) type Point = (f64, f64);
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct Span {
-    pub packets: u64,
-    pub hull: Vec<Point>,
-}
-
-impl Span {
-    fn add(&mut self, point: Point) {
-        let place = self.hull.partition_point(|before| before.0 < point.0);
-        self.hull.insert(place, point);
-        fit::keep_hull(&mut self.hull);
-        if self.hull.len() > VERTICES {
-            let height = |at: usize| -fit::turn(self.hull[at - 1], self.hull[at], self.hull[at + 1]).abs();
-            let flattest = (1..self.hull.len() - 1).max_by(|&a, &b| height(a).total_cmp(&height(b)));
-            self.hull.remove(flattest.unwrap_or(1));
-        }
-    }
-
-    fn join(&mut self, other: Self) {
-        self.packets += other.packets;
-        other.hull.into_iter().for_each(|point| self.add(point));
-    }
-}
 
 /// Watches the one-way delays between two clocks. It keeps at most 8192 points, some 200 kB.
 #[derive(Clone, Debug, Default)]

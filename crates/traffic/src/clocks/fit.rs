@@ -1,6 +1,6 @@
 //! Envelopes that fit: straight ones to cut a run into parts, parabolas for the parts.
 
-use super::envelope::{Point, Span};
+use super::hull::{Point, Span, keep_hull, push};
 use super::{Change, Clocks, Known, Stretch};
 
 /// Fewest spans with packets.
@@ -17,36 +17,6 @@ const RESOLUTION: f64 = 1e-8;
 const STAMP: f64 = 2e-9;
 /// A cut costs this many times the logarithm of the number of blocks: two or three parameters and a place.
 const CUT: f64 = 4.0;
-
-/// Twice the area of a triangle; positive where the corner at `b` turns upwards, as in a lower hull.
-pub(super) fn turn(a: Point, b: Point, c: Point) -> f64 {
-    (b.0 - a.0) * (c.1 - a.1) - (b.1 - a.1) * (c.0 - a.0)
-}
-
-/// Leaves the lower convex hull of points in order of time.
-pub(super) fn keep_hull(points: &mut Vec<Point>) {
-    let mut kept = 0;
-    for next in 0..points.len() {
-        let point = points[next];
-        kept = push(points, kept, point);
-    }
-    points.truncate(kept);
-}
-
-/// Puts a point behind the first `kept`, which are a hull, and returns how many are one then. It is written over a later place.
-fn push(points: &mut [Point], mut kept: usize, point: Point) -> usize {
-    if kept > 0 && points[kept - 1].0 >= point.0 {
-        if points[kept - 1].1 <= point.1 {
-            return kept;
-        }
-        kept -= 1;
-    }
-    while kept >= 2 && turn(points[kept - 2], points[kept - 1], point) <= 0.0 {
-        kept -= 1;
-    }
-    points[kept] = point;
-    kept + 1
-}
 
 /// The edge of a hull above `at`: its ends, or an end twice where the hull does not reach so far.
 fn edge(hull: &[Point], at: f64) -> (Point, Point) {
