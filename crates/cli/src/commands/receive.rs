@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         let length = window.end_s - window.start_s;
         let bps: f64 = window.classes.values().map(|seen| rate_bps(seen.amount, length)).sum();
         if args.out.is_some() {
-            record.keep(window, |class| name(class));
+            record.keep(window, name);
         }
         bar.set_message(format!("{:.1} s: {}", window.end_s, human::rate(bps)));
         bar.tick();

@@ -20,7 +20,7 @@ pub const MAX_FRAME_PACKETS: u32 = 1 << 16;
 const MAX_RHO: f64 = 0.9999;
 const MIN_PACKETS: f64 = 0.01;
 
-/// Video of a conference ([sds] equation (8)): a frame is as long as the one before with probability `rho`, and else drawn anew.
+/// Video of a conference (\[sds\] equation (8)): a frame is as long as the one before with probability `rho`, and else drawn anew.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dar1 {
     /// Mean rate without the cut at the peak.

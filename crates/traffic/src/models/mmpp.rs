@@ -19,7 +19,7 @@ const MIN_PACKETS: f64 = 1e-3;
 /// Steps of the chain after which the shares of its states are taken.
 const STEPS: usize = 4096;
 
-/// A state of [`Model::Mmpp`].
+/// A state of [`Model::Mmpp`](crate::Model::Mmpp).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MmppState {
     /// Packets per 1000 s in it; may be zero.

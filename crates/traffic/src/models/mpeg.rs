@@ -1,4 +1,4 @@
-//! MPEG video ([drrpp] section 4.4.3): pictures at equal distances, whose lengths depend on their kind.
+//! MPEG video (\[drrpp\] section 4.4.3): pictures at equal distances, whose lengths depend on their kind.
 //!
 //! Where in a group a source starts is drawn at random: sources that start together do not send their I pictures together.
 
@@ -13,7 +13,7 @@ use crate::random::Random;
 /// Most pictures of a group.
 pub const MAX_PICTURES: usize = 1024;
 
-/// Pictures of MPEG video ([drrpp] section 4.4.3): evenly spaced, their lengths distributed by their kind.
+/// Pictures of MPEG video (\[drrpp\] section 4.4.3): evenly spaced, their lengths distributed by their kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mpeg {
     /// The kinds of a group of pictures in order, such as `IPBBPBBPBB`.
