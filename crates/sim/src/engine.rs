@@ -17,9 +17,9 @@ use crate::scenario::{Options, Scenario, SimError};
 /// How often an observer is asked whether to go on, evenly over the simulated time.
 const PROGRESS_CALLS: u64 = 200;
 
-/// Calls of the driver after which an observer is asked in any case: a 200th of a long run is longer than anyone waits after
-/// Ctrl-C.
-const PROGRESS_TURNS: u64 = 1 << 17;
+/// Calls of the driver and packets after which an observer is asked in any case: a 200th of a long run is longer than anyone waits
+/// after Ctrl-C.
+const PROGRESS_WORK: u64 = 1 << 17;
 
 /// Runs `scenario` under `scheduler`, which was made for its tree and is called `name` in the report.
 ///
@@ -237,19 +237,22 @@ fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Vec<String> {
 fn run(links: &mut [RunningLink<'_>], duration: Nanos) -> Result<(), (usize, SimError)> {
     let progress_step = Nanos((duration.0 / PROGRESS_CALLS).max(1));
     let mut progress_at = progress_step;
-    let mut turns = 0u64;
+    let mut work = 0u64;
     loop {
         let next = match links {
             [alone] => alone.next().map(|at| (at, 0)),
             _ => links.iter().enumerate().filter_map(|(number, link)| Some((link.next()?, number))).min(),
         };
         let Some((now, number)) = next.filter(|&(at, _)| at < duration) else { return Ok(()) };
+        let moved = links[number].port().moved();
         links[number].turn(now).map_err(|error| (number, error))?;
         if links[number].port().has_messages() {
             exchange(links, number);
         }
-        turns += 1;
-        if now >= progress_at || turns.is_multiple_of(PROGRESS_TURNS) {
+        // A turn may take in very many packets.
+        work += 1 + links[number].port().moved() - moved;
+        if now >= progress_at || work >= PROGRESS_WORK {
+            work = 0;
             links[0].progress(now).map_err(|error| (0, error))?;
             progress_at = Nanos((now.0 / progress_step.0).saturating_add(1).saturating_mul(progress_step.0));
         }

@@ -19,6 +19,10 @@ use crate::series::Series;
 /// it is silent soon after it stops. Fewer where the queues hold less.
 const GREEDY_PACKETS: u32 = 8;
 
+/// Packets taken in at a time. More that come at one instant, from a shaper of a huge burst, come in several turns: memory does not
+/// grow with them, and the run can be stopped between them.
+const MAX_ARRIVALS: usize = 1 << 20;
+
 /// A packet between its source and the end of the link. Its class is the scenario's.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
@@ -535,7 +539,9 @@ impl Port for LinkPort<'_> {
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
         // Packets that have left made room before anything that happens now.
         self.refill(now, batch);
-        while let Some(next) = self.next_event().filter(|&at| at <= now) {
+        while batch.len() < MAX_ARRIVALS
+            && let Some(next) = self.next_event().filter(|&at| at <= now)
+        {
             if self.coming.peek().is_some_and(|Reverse(coming)| coming.at == next) {
                 if let Some(Reverse(coming)) = self.coming.pop() {
                     self.arrive(coming, batch);

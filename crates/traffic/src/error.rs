@@ -90,7 +90,7 @@ pub enum SourceError {
         limit: usize,
     },
     /// Weights of next states that are not one for each state, or all zero.
-    #[error("state {state}: {count} weights of next states; write one for each of the {states}, not all zero")]
+    #[error("state {}: {count} weights of next states; write one for each of the {states}, not all zero", .state + 1)]
     NextStates {
         /// The state, from 0.
         state: usize,

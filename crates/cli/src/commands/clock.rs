@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::{choice, time};
 use crate::failure::Failure;
 use crate::human;
-use crate::out::{Out, note};
+use crate::out::{Out, make_directory, note};
 
 /// Which stamps, and what to do with them.
 #[derive(Debug, clap::Args)]
@@ -147,6 +147,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         corrected_delay_s: corrected,
     };
     if let Some(dir) = &args.out {
+        make_directory(dir)?;
         let name = args.stamps.file_name().unwrap_or(args.stamps.as_os_str()).to_string_lossy();
         let written =
             write_clocks(&clocks, &format!("Two clocks, by the stamps of {name}"), dir).map_err(Failure::failed)?;

@@ -1,7 +1,7 @@
 //! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it is or with other
 //! numbers.
 
-mod load;
+pub(super) mod load;
 mod show;
 mod trace;
 mod watch;

@@ -45,8 +45,17 @@ struct ExportArgs {
     /// The link file.
     link: PathBuf,
     /// The device in the commands.
-    #[arg(long, value_name = "IF", default_value = "eth0")]
+    #[arg(long, value_name = "IF", default_value = "eth0", value_parser = device)]
     dev: String,
+}
+
+/// The name of a device, as it may stand in a command that a shell reads.
+fn device(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-:@".contains(c);
+    if (1..=15).contains(&text.len()) && !text.starts_with('-') && text.chars().all(plain) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is no name of a device: 1 to 15 letters, digits and . _ - : @, the first no -; write eth0"))
 }
 
 #[derive(Serialize)]

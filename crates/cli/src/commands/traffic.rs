@@ -3,22 +3,32 @@
 use std::path::PathBuf;
 
 use fairlink_config::{ReadOptions, Scenario};
-use fairlink_core::{Leniency, Nanos};
+use fairlink_core::{Leniency, Nanos, Rate};
 use fairlink_sim::statistics::Estimate;
 use fairlink_traffic::measure::{Arrivals, Seen};
 use fairlink_traffic::{BurstinessCurve, Model, Source, SourceSpec};
 use serde::Serialize;
 
+use crate::commands::sim::load;
 use crate::failure::Failure;
 use crate::link::warn;
 use crate::out::{Out, note};
 use crate::{args, human};
 
+/// Most windows of all sources and runs together. Each takes some ten nanoseconds, also where nothing comes in it.
+const MAX_WINDOWS: u64 = 1_000_000_000;
+
 /// Which sources, and what to measure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file.
+    /// The scenario file, or a script of the HTB text's generator together with --link.
     scenario: PathBuf,
+    /// The link of a script: a link file, or a file of tc commands that ends with .tc. It runs as long as the script.
+    #[arg(long, value_name = "FILE")]
+    link: Option<PathBuf>,
+    /// Rate of the links of a file of tc commands, which need not say it.
+    #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
+    link_rate: Option<Rate>,
     /// Runs, with seeds from the scenario's own upwards. Numbers are means, with 95 % confidence intervals.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
@@ -109,8 +119,13 @@ struct Sigma {
 /// Runs the sources and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     // What a scheduler cannot honour makes no difference to what is sent to it.
-    let mut file = Scenario::read(&args.scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
+    let options = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
+    let mut file = match &args.link {
+        None => load::scenario(&args.scenario, &options)?,
+        Some(link) => load::script(&args.scenario, link, args.link_rate, &options)?,
+    };
     warn(std::mem::take(&mut file.warnings));
+    enough_window(args, &file)?;
     if !file.peers.is_empty() {
         note("only the sources of the scenario's own link are measured, not those of its peers");
     }
@@ -128,6 +143,20 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     text(&file, args, &sources, out)
 }
 
+/// Refuses windows so short that counting the empty ones takes longer than anyone waits.
+fn enough_window(args: &Args, file: &Scenario) -> Result<(), Failure> {
+    let passes = u64::from(args.runs).saturating_mul(file.sources.len() as u64).max(1);
+    let windows = (file.duration.0 / args.window.0).saturating_mul(passes);
+    if windows <= MAX_WINDOWS {
+        return Ok(());
+    }
+    let enough = file.duration.0.div_ceil((MAX_WINDOWS / passes).max(1));
+    Err(Failure::wrong(format!(
+        "--window {}: {windows} windows of all sources and runs; the limit is {MAX_WINDOWS}; --window {enough}ns would do",
+        human::time(seconds(args.window))
+    )))
+}
+
 fn seconds(time: Nanos) -> f64 {
     time.0 as f64 / 1e9
 }
@@ -136,10 +165,11 @@ fn seconds(time: Nanos) -> f64 {
 fn entry<'a>(file: &'a Scenario, index: usize, args: &Args) -> Result<Entry<'a>, Failure> {
     let spec = &file.sources[index];
     let group = args.group.or_else(|| spec.model.group());
-    let greedy = spec.model == Model::Greedy;
-    let rates = if greedy { Vec::new() } else { rates(file, spec, &args.rho) };
+    // A greedy source, and one that hears of its packets, sends what the link lets it.
+    let by_link = spec.model == Model::Greedy || spec.model.is_closed();
+    let rates = if by_link { Vec::new() } else { rates(file, spec, &args.rho) };
     let (mut seen, mut lost, mut sigmas) = (Vec::new(), Vec::new(), Vec::new());
-    for run in 0..if greedy { 0 } else { args.runs } {
+    for run in 0..if by_link { 0 } else { args.runs } {
         let seed = file.seed.wrapping_add(run.into());
         let mut source = Source::new(spec, seed, index as u32, file.duration).map_err(Failure::failed)?;
         let mut arrivals = Arrivals::new(args.window);
@@ -252,7 +282,7 @@ fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> R
         out.line(line)?;
     }
     if sources.iter().any(|entry| entry.packets.is_none()) {
-        out.line("A greedy source always has another packet; what it sends is up to the link.")?;
+        out.line("What a greedy, tcp or request_response source sends is up to the link; `fairlink sim` shows it.")?;
     }
     Ok(())
 }

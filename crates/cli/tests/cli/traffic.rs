@@ -71,7 +71,12 @@ fn a_shaped_source_has_the_sigma_of_its_bucket_and_its_losses_are_counted() {
     assert!(sigma(3) <= 2000.0 && lost(2) > 100.0 && lost(3) > lost(2), "{json}");
     assert!(json["sources"][4].get("packets").is_none(), "{json}");
     let text = fairlink(&["traffic", &file, "--runs", "3"]).quiet().stdout;
-    assert!(text.contains("poisson, shaped") && text.contains('±') && text.contains("greedy source"), "{text}");
+    assert!(
+        text.contains("poisson, shaped")
+            && text.contains('±')
+            && text.contains("greedy, tcp or request_response source"),
+        "{text}"
+    );
     // The simulator gets the same packets, and the class is as bursty as its sources.
     let sim = fairlink(&["sim", &file, "--json"]).json();
     let class = &sim["runs"][0]["classes"][0];
@@ -88,10 +93,51 @@ fn what_cannot_be_measured_is_refused_with_the_limit() {
         (["--rho", "0%"], "0.01%"),
         (["--rho", "fast"], "fast"),
         (["--window", "0s"], "at least 1ns"),
+        (
+            ["--window", "1ns"],
+            "100000000000 windows of all sources and runs; the limit is 1000000000; --window 100ns would do",
+        ),
+        (
+            ["--link", "none.tc"],
+            "this is a scenario file, which names its link itself; --link is for scripts, leave it out",
+        ),
         (["--group", "0ms"], "at least 1ns"),
         (["--runs", "0"], "1..=10000"),
     ] {
         let run = fairlink(&["traffic", &file, args[0], args[1]]);
         assert!(run.code == 2 && run.stderr.contains(words), "{args:?}: {}", run.stderr);
     }
+}
+
+#[test]
+fn a_source_that_answers_to_the_link_is_named_and_the_others_are_measured() {
+    let scratch = Scratch::new();
+    let link = "duration = \"1s\"\n[link]\nrate = \"10mbit\"\n[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"\n";
+    let closed = [
+        "[[source]]\nclass = \"a\"\nmodel = \"tcp\"\nrtt = \"10ms\"\npacket = \"1000B\"\n",
+        "[[source]]\nclass = \"a\"\nmodel = \"request_response\"\nrtt = \"10ms\"\nrequest = \"1kB\"\nresponse = \"9kB\"\n",
+    ];
+    let open = "[[source]]\nclass = \"b\"\nmodel = \"cbr\"\nrate = \"1mbit\"\npacket = \"1000B\"\n";
+    let file = scratch.write("closed.toml", &format!("{link}{}{}{open}", closed[0], closed[1]));
+    let text = fairlink(&["traffic", &file]).quiet().stdout;
+    assert!(text.contains("source sends is up to the link"), "{text}");
+    let json = fairlink(&["traffic", &file, "--json"]).quiet().json();
+    let sources = json["sources"].as_array().unwrap();
+    assert!(sources[0]["packets"].is_null() && sources[1]["packets"].is_null(), "{json}");
+    assert_eq!(mean(&sources[2]["packets"]), 125.0);
+}
+
+#[test]
+fn a_script_is_measured_with_its_link_and_without_one_says_what_it_needs() {
+    let script = scenario("htb/one-device.script");
+    let alone = fairlink(&["traffic", &script]);
+    assert!(
+        alone.code == 2 && alone.stderr.contains("this is a script; name its link: --link FILE"),
+        "{}",
+        alone.stderr
+    );
+    let link = scenario("htb/htb.tc");
+    let json = fairlink(&["traffic", &script, "--link", &link, "--link-rate", "10mbit", "--json"]).json();
+    // Flow 0 sends 90 packets a second for 9 s.
+    assert_eq!(mean(&json["sources"][0]["packets"]), 810.0, "{json}");
 }

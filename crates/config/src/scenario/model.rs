@@ -64,7 +64,7 @@ const LONGEST_PICTURE: u32 = 1 << 20;
 impl Kind {
     /// Whether packets need no length: video is cut at the link's longest, and a trace has lengths of its own.
     pub(super) fn has_own_lengths(self) -> bool {
-        matches!(self, Self::Mpeg | Self::Trace)
+        matches!(self, Self::Mpeg | Self::Trace | Self::RequestResponse)
     }
 }
 

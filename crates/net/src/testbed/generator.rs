@@ -283,6 +283,9 @@ impl Generator {
         let mut class_of = Vec::with_capacity(config.sources.len());
         let mut stride = 0;
         for (index, source) in config.sources.iter().enumerate() {
+            if source.model.is_closed() {
+                return Err(MixError { index, error: SourceError::Closed }.into());
+            }
             let missing = |what| GeneratorError::Class { index, class: source.class, what };
             let position = match positions.get(&source.class) {
                 Some(&position) => position,
@@ -347,9 +350,6 @@ impl Generator {
             .collect::<Result<Vec<_>, _>>()?;
         // Where the kernel has no such stamps, the report has none.
         let asked = config.kernel_stamps && lanes.iter().all(|lane| departures::ask_for_stamps(&lane.socket).is_ok());
-        if let Some(index) = config.sources.iter().position(|source| source.model.is_closed()) {
-            return Err(MixError { index, error: SourceError::Closed }.into());
-        }
         let mix = TrafficMix::new(&offered(config.sources, config.greedy_rate), config.seed, config.duration)?;
         let (start_ns, duration, run, cpu) = (config.start_ns, config.duration, config.run, config.cpu);
         Ok(Self {

@@ -19,6 +19,10 @@ use crate::random::Random;
 /// Fewest packets of a mean on time: drawing one packet takes as many on times as its inverse.
 const MIN_PACKETS_ON: f64 = 1e-3;
 
+/// Fewest packets of the shortest Pareto on time. With k just above 2 nearly all on times are about as short as that, and the mean is
+/// made by a few that hardly ever come.
+const MIN_PACKETS_SHORTEST: f64 = 1e-6;
+
 /// How long an on time lasts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnTime {
@@ -75,6 +79,12 @@ impl OnOff {
         }
         let on_s = seconds(on.mean());
         let packets = on_s * pace.packets_per_second(packet);
+        if let OnTime::Pareto { k, .. } = on
+            && packets * (k - 2.0) / (k - 1.0) < MIN_PACKETS_SHORTEST
+        {
+            let must = "so far above 2 that the shortest on time has a millionth of a packet at least";
+            return Err(SourceError::Parameter { what: "a Pareto k", value: k, must });
+        }
         if packets < MIN_PACKETS_ON {
             let must = "such that it has a thousandth of a packet at least";
             return Err(SourceError::Parameter { what: "a mean on time in seconds", value: on_s, must });

@@ -236,12 +236,17 @@ fn impossible_parameters_are_refused_with_value_and_limit() {
     let pareto = |k| Model::OnOff { pace, on: OnTime::Pareto { mean: millis(10), k }, off: millis(1) };
     assert_eq!(refused(pareto(2.0)), "a Pareto k of 2; it must be above 2 and at most 1000");
     assert!(refused(pareto(f64::NAN)).contains("NaN"));
+    assert_eq!(
+        refused(pareto(2.000_01)),
+        "a Pareto k of 2.00001; it must be so far above 2 that the shortest on time has a millionth of a packet at least"
+    );
+    assert_eq!(spec(pareto(2.001), PACKET).validate(), Ok(()));
     let short = Model::OnOff { pace, on: OnTime::Exponential { mean: Nanos(1000) }, off: millis(1) };
     assert!(refused(short).starts_with("a mean on time in seconds of 0.000001; it must be such that"));
     assert_eq!(refused(Model::Mmpp(Vec::new())), "0 states; there can be 1 to 64");
     let state = |per_1000_s, next: &[u32]| MmppState { per_1000_s, mean: millis(1), next: next.to_vec() };
     let wrong = Model::Mmpp(vec![state(1, &[]), state(1, &[1])]);
-    assert_eq!(refused(wrong), "state 1: 1 weights of next states; write one for each of the 2, not all zero");
+    assert_eq!(refused(wrong), "state 2: 1 weights of next states; write one for each of the 2, not all zero");
     assert_eq!(refused(Model::Mmpp(vec![state(0, &[])])), "0 packets per second; leave the source out instead");
     let Model::Dar1(video) = dar1(Marginal::NegativeBinomial, 0.5) else { unreachable!() };
     let small = Dar1 { deviation_to_mean: 0.1, ..video.clone() };

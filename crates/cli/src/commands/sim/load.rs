@@ -28,6 +28,41 @@ pub(super) struct Point {
     pub(super) schedulers: Vec<&'static SchedulerInfo>,
 }
 
+/// Reads a scenario file.
+pub(in crate::commands) fn scenario(path: &Path, options: &ReadOptions<'_>) -> Result<Scenario, Failure> {
+    // A script alone is not TOML, and needs a link.
+    Scenario::read(path, options).map_err(|problems| match text(path) {
+        Some(text) if Script::is_one(&text) => {
+            Failure::wrong(format!("{}: this is a script; name its link: --link FILE", path.display()))
+        }
+        _ => problems.into(),
+    })
+}
+
+/// Reads a script over a link, and says what its tc commands leave open.
+pub(in crate::commands) fn script(
+    path: &Path,
+    link: &Path,
+    rate: Option<Rate>,
+    options: &ReadOptions<'_>,
+) -> Result<Scenario, Failure> {
+    // A scenario file names its link itself.
+    if text(path).is_some_and(|text| text.lines().any(|line| line.trim_start().starts_with('['))) {
+        let path = path.display();
+        return Err(Failure::wrong(format!(
+            "{path}: this is a scenario file, which names its link itself; --link is for scripts, leave it out"
+        )));
+    }
+    let (file, notes) = Scenario::of_script(path, link, rate, options)?;
+    warn(notes);
+    Ok(file)
+}
+
+/// The text of an ordinary file. A pipe is read once, elsewhere.
+fn text(path: &Path) -> Option<String> {
+    path.is_file().then(|| std::fs::read_to_string(path).ok()).flatten()
+}
+
 /// How scenarios are read.
 pub(super) struct Reading<'a> {
     pub(super) leniency: Leniency,
@@ -41,21 +76,12 @@ impl Reading<'_> {
 
     /// The scenario as it stands in its file.
     pub(super) fn alone(&self, path: &Path) -> Result<Point, Failure> {
-        let file = Scenario::read(path, &self.options()).map_err(|problems| match std::fs::read_to_string(path) {
-            // A script alone is not TOML, and needs a link.
-            Ok(text) if Script::is_one(&text) => {
-                Failure::wrong(format!("{}: this is a script; name its link: --link FILE", path.display()))
-            }
-            _ => problems.into(),
-        })?;
-        self.point(file, BTreeMap::new(), true)
+        self.point(scenario(path, &self.options())?, BTreeMap::new(), true)
     }
 
     /// A script over a link.
-    pub(super) fn script(&self, script: &Path, link: &Path, rate: Option<Rate>) -> Result<Point, Failure> {
-        let (file, notes) = Scenario::of_script(script, link, rate, &self.options())?;
-        warn(notes);
-        self.point(file, BTreeMap::new(), true)
+    pub(super) fn script(&self, path: &Path, link: &Path, rate: Option<Rate>) -> Result<Point, Failure> {
+        self.point(script(path, link, rate, &self.options())?, BTreeMap::new(), true)
     }
 
     /// The scenario with every combination of values, the last key changing fastest, and the keys.
