@@ -239,7 +239,8 @@ impl<'a, 's> Value<'a, 's> {
         };
         let number = text.parse().ok().filter(|number: &f64| number.is_finite());
         if number.is_none() {
-            self.wrong_type("a number such as 2 or 0.5", log);
+            let message = format!("\"{}\" is {text}; write a finite number such as 2 or 0.5", self.key);
+            log.error(self.span(), ProblemKind::Refused { message });
         }
         number
     }

@@ -72,7 +72,7 @@ pub enum SourceError {
         max: u32,
     },
     /// A number outside its range.
-    #[error("{what} of {value}; it must be {must}")]
+    #[error("{what} of {}; it must be {must}", shown(*.value))]
     Parameter {
         /// What it is.
         what: &'static str,
@@ -171,4 +171,9 @@ pub enum SourceError {
         /// The interval.
         interval: Interval,
     },
+}
+
+/// A number as a person would write it: very large and very small ones with an exponent.
+fn shown(value: f64) -> String {
+    if value != 0.0 && !(1e-9..1e15).contains(&value.abs()) { format!("{value:e}") } else { value.to_string() }
 }

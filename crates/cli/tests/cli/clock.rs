@@ -58,6 +58,9 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
     let run = fairlink(&["clock", &made, "--make", "--jump", "1s:-1s", "--reference", "receive"]);
     assert!(run.code == 2 && run.stderr.contains("use --reference send"), "{}", run.stderr);
     assert!(fs::metadata(made).is_err());
+    let made = scratch.path("ten.csv");
+    let run = fairlink(&["clock", &made, "--make", "--duration", "10s", "--out", &made]);
+    assert!(run.code == 2 && run.stderr.contains("this is a file; name a directory"), "{}", run.stderr);
     let run = fairlink(&["clock", "nowhere.csv"]);
     assert!(run.code == 2 && run.stderr.contains("nowhere.csv: "), "{}", run.stderr);
 }

@@ -161,3 +161,12 @@ fn nothing_is_quoted_of_a_file_that_is_neither_script_nor_tc_commands() {
         assert!(!run.stderr.contains("swordfish") && !run.stderr.contains("root:"), "{}", run.stderr);
     }
 }
+
+#[test]
+fn export_writes_no_device_that_a_shell_would_read_as_something_else() {
+    for device in ["eth0; true", "$(id)", "", "-f", "sixteen-letters.", "a\nb"] {
+        let run = fairlink(&["tc", "export", &scenario("simple.toml"), &format!("--dev={device}")]);
+        assert!(run.code == 2 && run.stdout.is_empty(), "{device:?}: {}", run.stderr);
+        assert!(run.stderr.contains("is no name of a device"), "{device:?}: {}", run.stderr);
+    }
+}

@@ -283,7 +283,9 @@ fn markov(table: &Table<'_, '_>, guarantee: u64, log: &mut Log) -> Option<Model>
     let utilisation = table.need("utilisation", "utilisation = 0.95, of the class's guarantee", log)?;
     let value = utilisation.decimal(log)?;
     if !(value > 0.0 && value <= 100.0) {
-        utilisation.out_of_range(value.to_string(), "above 0".to_owned(), "100".to_owned(), log);
+        let message =
+            format!("a utilisation of {value}; it is above 0 and at most 100, such as 0.95 of the guarantee");
+        log.error(utilisation.span(), ProblemKind::Refused { message });
         return None;
     }
     let time = |key, log: &mut Log| table.get(key).map_or(Some(MARKOV_TIME), |value| value.some_time(log));

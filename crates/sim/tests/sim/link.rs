@@ -10,7 +10,7 @@ use fairlink_core::{
     registry::{SCHEDULERS, find},
 };
 use fairlink_sim::{Observer, Options, Run, Scenario, SimError, compare, simulate};
-use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
+use fairlink_traffic::{ArrivalCurve, ArrivalLimit, Excess, Interval, Model, PacketSize, Shaped, SourceSpec};
 
 /// Mean time in the system of M/G/1 by Pollaczek and Khinchine, for a load of `packets_per_s` and these service times.
 fn pollaczek_khinchine(packets_per_s: f64, services_s: impl Iterator<Item = f64> + Clone) -> f64 {
@@ -299,6 +299,24 @@ fn an_observer_can_end_the_run() {
     let error = compare(&mixed(), &fifo, Leniency::Refuse, 1, &Options::default(), &mut observer).unwrap_err();
     let SimError::Stopped { at } = error else { panic!("{error}") };
     assert!(at >= Nanos::from_millis(490) && at <= Nanos::from_millis(510), "{at}");
+}
+
+#[test]
+fn a_run_can_be_ended_within_an_instant_at_which_packets_come_without_end() {
+    struct Leaving;
+    impl Observer for Leaving {
+        fn progress(&mut self, _now: Nanos) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    let mut endless = mixed();
+    // 125 TB conform at once.
+    let curve = ArrivalCurve::new(&[ArrivalLimit::rate_in(fairlink_core::Rate::MAX, Nanos::from_secs(1000))]).unwrap();
+    let shaped = Shaped { model: Model::Greedy, curve, excess: Excess::Waits(None) };
+    endless.sources[0].model = Model::Shaped(Box::new(shaped));
+    let fifo = [find("fifo").unwrap()];
+    let error = compare(&endless, &fifo, Leniency::Refuse, 1, &Options::default(), &mut Leaving).unwrap_err();
+    assert_eq!(error, SimError::Stopped { at: Nanos::ZERO });
 }
 
 /// A FIFO with a fault.
