@@ -283,8 +283,7 @@ fn markov(table: &Table<'_, '_>, guarantee: u64, log: &mut Log) -> Option<Model>
     let utilisation = table.need("utilisation", "utilisation = 0.95, of the class's guarantee", log)?;
     let value = utilisation.decimal(log)?;
     if !(value > 0.0 && value <= 100.0) {
-        let message =
-            format!("a utilisation of {value}; it is above 0 and at most 100, such as 0.95 of the guarantee");
+        let message = format!("a utilisation of {value}; it is above 0 and at most 100, such as 0.95 of the guarantee");
         log.error(utilisation.span(), ProblemKind::Refused { message });
         return None;
     }
