@@ -4,7 +4,7 @@
 
 use fairlink_core::{
     ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Nanos, QueueKind, QueueLimits, Rate, SchedulerInfo, Share,
-    registry::SCHEDULERS,
+    TransmitQueue, WhenFull, registry::SCHEDULERS,
 };
 use fairlink_sim::{ClosedRun, Hop, Links, Options, Route, Run, Scenario, compare_links};
 use fairlink_traffic::{
@@ -123,7 +123,14 @@ impl Dice {
     }
 
     fn tree(&mut self) -> Hierarchy {
-        let link = LinkConfig { max_queued: 300, ..LinkConfig::new(rate(2_000_000 + self.below(10_000_000))) };
+        let push_out = self.chance(30);
+        let packets = 1 + self.below(6) as u32;
+        let link = LinkConfig {
+            max_queued: if push_out { 30 } else { 300 },
+            when_full: if push_out { WhenFull::PushOut } else { WhenFull::DropArrival },
+            transmit_queue: self.chance(30).then(|| TransmitQueue { packets, priority: self.chance(50) }),
+            ..LinkConfig::new(rate(2_000_000 + self.below(10_000_000)))
+        };
         let mut tree = Hierarchy::builder(link);
         let class = |dice: &mut Self, leaf: bool| ClassConfig {
             share: Some(Share::Weight(1 + dice.below(9))),
@@ -134,7 +141,7 @@ impl Dice {
             } else {
                 QueueKind::Fifo
             },
-            ecn: leaf && dice.chance(50),
+            ecn: leaf && !push_out && dice.chance(50),
             limits: QueueLimits { packets: 1 + dice.below(60) as u32, bytes: 40_000 },
             ..ClassConfig::default()
         };
