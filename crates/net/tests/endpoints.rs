@@ -1,6 +1,8 @@
 //! What the generator says of its own frames, recordings that are replayed, and TCP of the kernel through the gateway, in private network
 //! namespaces. Counts, order and lengths are asserted; times, rates and shares depend on the machine and are printed.
 
+#[path = "support/both_ends.rs"]
+mod both_ends;
 #[path = "support/cables.rs"]
 mod cables;
 mod support;
@@ -15,15 +17,16 @@ use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
-    FrameChoice, Gateway, Generator, GeneratorConfig, GeneratorReport, Headers, Offload, PrivateNamespace, Receiver,
-    ReceiverConfig, ReceiverReport, TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer,
-    TcpServerReport, enter_private_namespace, flow_headers, interface, lay_cables, set_offload,
+    FrameChoice, Gateway, Generator, GeneratorConfig, Headers, Offload, PrivateNamespace, ReceiverConfig, TcpClient,
+    TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport, enter_private_namespace,
+    flow_headers, interface, lay_cables, set_offload,
 };
 use fairlink_traffic::{
     Accept, Arrival, ArrivalCurve, ArrivalLimit, Excess, Model, PacketSize, Shaped, Source, SourceSpec, Trace,
     read_trace,
 };
 
+use crate::both_ends::run;
 use crate::cables::{cables, config, generator, parse, rate};
 
 fn main() -> ExitCode {
@@ -36,20 +39,6 @@ fn main() -> ExitCode {
         ("requests_and_responses_are_counted_and_timed", requests_and_responses_are_counted_and_timed),
         ("impossible_connections_are_refused_with_the_reason", impossible_connections_are_refused),
     ])
-}
-
-/// Runs a generator, and a receiver beside it that stays until all is quiet.
-fn run(generator: GeneratorConfig, receiver: ReceiverConfig) -> (GeneratorReport, ReceiverReport) {
-    let receiver = Receiver::open(receiver).unwrap();
-    let generator = Generator::open(generator).unwrap();
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let received = scope.spawn(|| receiver.run(&stop, |_| ()).unwrap());
-        let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
-        (sent, received.join().unwrap())
-    })
 }
 
 fn flows_of_a_class_arrive_each_in_order(_: &PrivateNamespace) {

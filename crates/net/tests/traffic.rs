@@ -1,18 +1,21 @@
 //! Generator and receiver, and the kernel's HTB between them, with real packets. Counts and order are asserted; rates and
 //! delays depend on the machine and are printed.
 
+#[path = "support/both_ends.rs"]
+mod both_ends;
 mod support;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::both_ends::run;
 use fairlink_config::tc::{ImportOptions, export, import};
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share};
 use fairlink_net::{
-    Generator, GeneratorConfig, GeneratorError, GeneratorReport, Headers, KernelHtb, Lanes, PrivateNamespace, Receiver,
-    ReceiverConfig, ReceiverError, ReceiverReport, lay_cables, run_together, script_generators,
+    Generator, GeneratorConfig, GeneratorError, Headers, KernelHtb, Lanes, PrivateNamespace, Receiver, ReceiverConfig,
+    ReceiverError, lay_cables, run_together, script_generators,
 };
 use fairlink_traffic::{Interval, Model, PacketSize, Script, SourceSpec};
 
@@ -220,20 +223,6 @@ fn generator(sources: Vec<SourceSpec>, millis: u64) -> GeneratorConfig {
         kernel_stamps: false,
         cpu: Some(0),
     }
-}
-
-/// Runs a generator, and a receiver beside it that stays until all is quiet.
-fn run(generator: GeneratorConfig, receiver: ReceiverConfig) -> (GeneratorReport, ReceiverReport) {
-    let receiver = Receiver::open(receiver).unwrap();
-    let generator = Generator::open(generator).unwrap();
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let received = scope.spawn(|| receiver.run(&stop, |_| ()).unwrap());
-        let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
-        (sent, received.join().unwrap())
-    })
 }
 
 fn a_private_namespace_has_nothing_but_loopback(_: &PrivateNamespace) {

@@ -5,6 +5,11 @@ use fairlink_core::{NANOS_PER_SEC, Nanos};
 /// Fractional bits.
 const BITS: u32 = 32;
 
+/// A time in seconds.
+pub(crate) fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / NANOS_PER_SEC as f64
+}
+
 /// A time, or a span of time, in 2^-32 ns. It saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fine(u128);
@@ -59,11 +64,6 @@ impl Fine {
     /// A random part of it, uniform.
     pub(crate) fn part(self, unit: f64) -> Self {
         Self((self.0 as f64 * unit) as u128)
-    }
-
-    /// In seconds.
-    pub(crate) fn seconds(self) -> f64 {
-        self.0 as f64 / (NANOS_PER_SEC as f64 * (1u64 << BITS) as f64)
     }
 }
 

@@ -18,6 +18,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
 use std::ops::Range;
 
 use fairlink_core::{ClassId, MAX_PACKET, Nanos, Rate};
@@ -110,6 +112,16 @@ pub struct RateEvent {
     pub flow: u32,
     /// The rate from then on, in bytes per second as written.
     pub bytes_per_second: u64,
+}
+
+/// As below the x axis of the text's figures: `0: 90 kB/s`, `0: off`.
+impl fmt::Display for RateEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes_per_second {
+            0 => write!(f, "{}: off", self.flow),
+            bytes => write!(f, "{}: {} kB/s", self.flow, bytes as f64 / 1000.0),
+        }
+    }
 }
 
 /// What is wrong with a script, and where.

@@ -50,8 +50,7 @@ impl Source {
     /// # Errors
     /// As [`SourceSpec::validate`].
     pub fn new(spec: &SourceSpec, seed: u64, index: u32, end: Nanos) -> Result<Self, SourceError> {
-        spec.validate()?;
-        let running = Running::new(&spec.model, &spec.packet)?;
+        let running = spec.running()?.ok_or(SourceError::Closed)?;
         let later = spec.active_until(end).into_iter();
         let held = match &spec.model {
             Model::Shaped(shaped) => Some(Box::new(match shaped.excess {

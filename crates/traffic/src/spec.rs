@@ -29,12 +29,20 @@ impl SourceSpec {
     /// # Errors
     /// The first [`SourceError`] found.
     pub fn validate(&self) -> Result<(), SourceError> {
+        self.running().map(drop)
+    }
+
+    /// What runs the source, which is sound then; nothing where it is a closed one.
+    pub(crate) fn running(&self) -> Result<Option<Running>, SourceError> {
         self.packet.validate()?;
-        match self.model.sender() {
-            Model::RequestResponse(requests) => requests.check()?,
-            Model::Tcp(_) => {}
-            _ => drop(Running::new(&self.model, &self.packet)?),
-        }
+        let running = match self.model.sender() {
+            Model::RequestResponse(requests) => {
+                requests.check()?;
+                None
+            }
+            Model::Tcp(_) => None,
+            _ => Some(Running::new(&self.model, &self.packet)?),
+        };
         if self.model.is_closed() && matches!(self.model, Model::Shaped(_)) {
             return Err(SourceError::ClosedShaped);
         }
@@ -83,7 +91,7 @@ impl SourceSpec {
             }
             free = interval.end;
         }
-        Ok(())
+        Ok(running)
     }
 
     /// Mean number of packets per second while the source is active, where packets are even; while it is on, for sources that are

@@ -195,12 +195,7 @@ fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path
 /// The `R` commands of a scenario's scripts, as the HTB text has them below its x axis: flow and new rate.
 fn marks(file: &Scenario) -> Marks {
     let rates = file.scripts.iter().flat_map(|run| &run.script.rates);
-    let text = |flow: u32, bytes_per_second: u64| match bytes_per_second {
-        0 => format!("{flow}: off"),
-        bytes => format!("{flow}: {} kB/s", bytes as f64 / 1000.0),
-    };
-    let events =
-        rates.map(|event| Event { x: event.at.0 as f64 / 1e9, text: text(event.flow, event.bytes_per_second) });
+    let events = rates.map(|event| Event { x: event.at.0 as f64 / 1e9, text: event.to_string() });
     let flows = file.scripts.iter().flat_map(|run| &run.flows).map(|&(flow, link, class)| {
         let name = match link.checked_sub(1).map(|peer| &file.peers[peer]) {
             None => file.names[class.index()].clone(),

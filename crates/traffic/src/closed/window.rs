@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 
+use crate::fine::seconds;
+
 /// Packets sent later of which one has to arrive before a packet counts as lost.
 const REORDERED: u32 = 3;
 /// Packets of the first window (RFC 6928).
@@ -107,10 +109,6 @@ struct Epoch {
     k: f64,
     /// The window that Reno would have.
     friendly: f64,
-}
-
-fn seconds(time: Nanos) -> f64 {
-    time.0 as f64 / NANOS_PER_SEC as f64
 }
 
 impl Window {

@@ -6,7 +6,7 @@ use fairlink_core::Nanos;
 
 use super::{Arrival, Process};
 use crate::error::SourceError;
-use crate::fine::Fine;
+use crate::fine::{Fine, seconds};
 use crate::length::{Lengths, sums};
 use crate::random::Random;
 
@@ -165,8 +165,4 @@ fn shares(states: &[MmppState]) -> Vec<f64> {
     let times: Vec<f64> = visits.iter().zip(states).map(|(visits, state)| visits * seconds(state.mean)).collect();
     let total: f64 = times.iter().sum();
     times.into_iter().map(|time| time / total).collect()
-}
-
-fn seconds(time: Nanos) -> f64 {
-    Fine::from_nanos(time).seconds()
 }

@@ -12,7 +12,7 @@ use fairlink_core::Nanos;
 
 use super::{Arrival, Gap, Pace, Process};
 use crate::error::SourceError;
-use crate::fine::Fine;
+use crate::fine::{Fine, seconds};
 use crate::length::{Lengths, PacketSize};
 use crate::random::Random;
 
@@ -141,8 +141,4 @@ impl Process for OnOff {
         self.advance(self.gap.of(arrival.len), random);
         Some(arrival)
     }
-}
-
-fn seconds(time: Nanos) -> f64 {
-    Fine::from_nanos(time).seconds()
 }

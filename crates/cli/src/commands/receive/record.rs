@@ -77,11 +77,7 @@ fn marks(script: &Script, first_s: f64) -> Marks {
     let began = script.rates.iter().find(|event| event.bytes_per_second > 0).map_or(0, |event| event.at.0);
     let event = |event: &fairlink_traffic::script::RateEvent| {
         let after = (event.at.0 as f64 - began as f64) / 1e9;
-        let text = match event.bytes_per_second {
-            0 => format!("{}: off", event.flow),
-            bytes => format!("{}: {} kB/s", event.flow, bytes as f64 / 1000.0),
-        };
-        Event { x: first_s + after, text }
+        Event { x: first_s + after, text: event.to_string() }
     };
     let note = "Below the axis: each R of the script, as if its first was the first frame; FLOW: rate.".to_owned();
     Marks { events: script.rates.iter().map(event).filter(|event| event.x >= 0.0).collect(), note }
