@@ -8,6 +8,7 @@
 //! * [`report`]: what simulations found, as text; [`table`] lays its tables out, and those of others.
 //! * [`human`]: quantities as people read them.
 //! * [`figures`]: what was measured, drawn.
+//! * [`page`]: the report of the claims.
 //! * [`trace`]: every packet of a simulation in a file.
 //! * [`mod@bench`]: what a packet costs under each scheduler on this machine.
 
@@ -17,6 +18,7 @@ pub mod experiments;
 pub mod figures;
 pub mod human;
 pub mod measure;
+pub mod page;
 pub mod rate_unit;
 pub mod report;
 pub mod scenario;

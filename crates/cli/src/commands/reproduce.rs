@@ -1,20 +1,23 @@
 //! `fairlink reproduce`: the claims of the papers, tried.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use anyhow::anyhow;
 use fairlink_lab::claims::run::{Outcome, Progress, try_claims};
 use fairlink_lab::claims::{Effort, Lab, Verdict, select};
+use fairlink_lab::page::{self, Facts};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use time::OffsetDateTime;
 
 use crate::failure::Failure;
 use crate::human;
 use crate::interrupt;
-use crate::out::{Out, make_directory};
+use crate::out::{Out, make_directory, note};
 
 /// What to try, and how hard.
 #[derive(Debug, clap::Args)]
@@ -56,6 +59,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let threads = args.jobs.map_or(processors, NonZeroUsize::get);
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
     let lab = Lab::new(effort, threads, &asked);
+    let begun = Instant::now();
     let bar = Bar::new(claims.len() as u64);
     let rows = Rows::new(&claims.iter().map(|claim| claim.id).collect::<Vec<_>>());
     let mut failure = None;
@@ -80,8 +84,21 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let interrupted = outcomes.len() < claims.len() || outcomes.iter().any(Outcome::is_interrupted);
     let outcomes: Vec<Outcome> = outcomes.into_iter().filter(|outcome| !outcome.is_interrupted()).collect();
+    let document = Document { claims: &outcomes, quick: args.quick, interrupted };
+    if let Some(dir) = &args.out {
+        let facts = Facts {
+            date: OffsetDateTime::now_utc().date().to_string(),
+            machine: fairlink_lab::bench::machine(),
+            version: version(),
+            command: command(args),
+            quick: args.quick,
+            took_s: begun.elapsed().as_secs_f64(),
+            interrupted,
+        };
+        write(dir, &document, &facts)?;
+    }
     if out.json {
-        out.document(&Document { claims: &outcomes, quick: args.quick, interrupted })?;
+        out.document(&document)?;
     } else {
         summary(&outcomes, args.quick, out)?;
     }
@@ -104,8 +121,51 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
+/// The program and the commit that it was built from.
+fn version() -> String {
+    let commit = env!("FAIRLINK_COMMIT");
+    let of = if commit.is_empty() { String::new() } else { format!(" (commit {commit})") };
+    format!("fairlink {}{of}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What has to be typed for the same.
+fn command(args: &Args) -> String {
+    let quick = args.quick.then(|| "--quick".to_owned());
+    let words = ["fairlink".to_owned(), "reproduce".to_owned()];
+    words.into_iter().chain(args.which.iter().cloned()).chain(quick).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes the page, the same as JSON and Markdown, and the scenarios.
+fn write(dir: &Path, document: &Document<'_>, facts: &Facts) -> Result<(), Failure> {
+    let outcomes = document.claims;
+    let json = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
+    let mut files = vec![
+        (dir.join("index.html"), page::html(outcomes, facts)),
+        (dir.join("claims.json"), json + "\n"),
+        (dir.join("reproduced.md"), page::markdown(outcomes, facts)),
+    ];
+    for outcome in outcomes {
+        // A claim names its files as it likes.
+        let scenarios = dir.join("scenarios").join(outcome.claim.id);
+        let reruns = outcome.found.as_ref().map_or(&[][..], |found| &found.reruns);
+        if !reruns.is_empty() {
+            std::fs::create_dir_all(&scenarios).map_err(|error| unwritten(&scenarios, &error))?;
+        }
+        files.extend(reruns.iter().map(|again| (scenarios.join(&again.file), again.text.clone())));
+    }
+    for (path, text) in &files {
+        std::fs::write(path, text).map_err(|error| unwritten(path, &error))?;
+    }
+    note(format!("written: {}", files[0].0.display()));
+    Ok(())
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(anyhow!("{}: cannot be written: {error}", path.display()))
+}
+
 /// Finds out before the work that a directory cannot be written into.
-fn writable(dir: &std::path::Path) -> Result<(), Failure> {
+fn writable(dir: &Path) -> Result<(), Failure> {
     let refused = |error| Failure::wrong(format!("--out {}: it cannot be written into: {error}", dir.display()));
     let probe = dir.join(".fairlink-probe");
     std::fs::write(&probe, b"").map_err(refused)?;
