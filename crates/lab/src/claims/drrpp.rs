@@ -5,6 +5,9 @@ use super::{Claim, Paper};
 mod flows;
 mod load;
 mod mean_delay;
+mod quantum;
+mod video;
+mod waits;
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -57,5 +60,81 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: load::fair,
+    },
+    Claim {
+        id: "drrpp.fig53",
+        place: "Section 5.1.2, Figure 5.3",
+        about: "At low utilisation the delay is lower under DRR++ than under DRR+ with every quantum, and depends far less on it.",
+        says: "DRR++ below and flatter",
+        tests: &[
+            "crates/cli/tests/cli/counters.rs::figure_5_4_rounds_are_flat_under_drr_plus_plus_and_fall_with_the_quantum_under_drr_plus",
+        ],
+        timed: false,
+        run: quantum::fig53,
+    },
+    Claim {
+        id: "drrpp.fig54",
+        place: "Section 5.1.2, Figures 5.4 and 5.5",
+        about: "At low utilisation TotalRounds is flat under DRR++ and falls with the quantum under DRR+; LCService is above it under DRR++ only; LCBacklog under DRR++ is about half of that under DRR+.",
+        says: "orderings; LCBacklog 1 : 2",
+        tests: &[
+            "crates/cli/tests/cli/counters.rs::figure_5_4_rounds_are_flat_under_drr_plus_plus_and_fall_with_the_quantum_under_drr_plus",
+        ],
+        timed: false,
+        run: quantum::fig54,
+    },
+    Claim {
+        id: "drrpp.fig56",
+        place: "Section 5.1.3, Figures 5.6 and 5.7",
+        about: "At high utilisation the delay under DRR+ is about a hundred times that under DRR++ with small quanta.",
+        says: "about 100 times",
+        tests: &["crates/cli/tests/cli/counters.rs::figure_5_8_shows_the_same_on_a_busy_link"],
+        timed: false,
+        run: quantum::fig56,
+    },
+    Claim {
+        id: "drrpp.fig58",
+        place: "Section 5.1.3, Figures 5.8 and 5.9",
+        about: "At high utilisation LCBacklog is a little smaller under DRR++ with small quanta, and falls to about 100 with 1200 B in one scheme and 2000 B in the other.",
+        says: "100 at 1200 B and at 2000 B",
+        tests: &["crates/cli/tests/cli/counters.rs::figure_5_8_shows_the_same_on_a_busy_link"],
+        timed: false,
+        run: quantum::fig58,
+    },
+    Claim {
+        id: "drrpp.fig510",
+        place: "Section 5.2.1, Figures 5.10 and 5.11",
+        about: "Under DRR++ the delay of MPEG video reaches an asymptote while best-effort delays climb past 13 packets/s; under DRR+ the video is slower than the best-effort flows, over a hundred times as slow as under DRR++.",
+        says: "asymptote; over 100 times",
+        tests: &[],
+        timed: false,
+        run: video::fig510,
+    },
+    Claim {
+        id: "drrpp.fig512",
+        place: "Section 5.2.2, Figure 5.12",
+        about: "At the lower utilisation the delay of MPEG video hardly depends on its quantum, and is lower under DRR++ than under DRR+.",
+        says: "DRR++ below, both flat",
+        tests: &[],
+        timed: false,
+        run: video::fig512,
+    },
+    Claim {
+        id: "drrpp.fig513",
+        place: "Section 5.2.3, Figure 5.13",
+        about: "At the higher utilisation the delay of MPEG video is low and flat from a quantum of 9000 B on under DRR++, and needs about 21000 B under DRR+.",
+        says: "9000 B and 21000 B",
+        tests: &[],
+        timed: false,
+        run: video::fig513,
+    },
+    Claim {
+        id: "drrpp.fig514",
+        place: "Section 5.2.3, Figure 5.14",
+        about: "The best-effort flows beside it: under DRR++ their delay is small with 3000 B and rises steeply towards 9000 B; under DRR+ it falls from 21000 B on.",
+        says: "3000 B, 9000 B, 21000 B",
+        tests: &[],
+        timed: false,
+        run: video::fig514,
     },
 ];

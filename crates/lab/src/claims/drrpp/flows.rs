@@ -19,6 +19,8 @@ pub(super) const NEW: usize = 0;
 pub(super) const OLD: usize = 1;
 /// The flows: the latency-critical one and the best-effort ones.
 pub(super) const FLOWS: [&str; 4] = ["lc", "be1", "be2", "be3"];
+/// What figures call them.
+pub(super) const NAMES: [&str; 4] = ["latency-critical", "best-effort 1", "best-effort 2", "best-effort 3"];
 /// The rate of the link in the exponential runs, in bit/s. DIFFERENCE: the thesis says 125 kbit/s once; its arithmetic and its utilisations need
 /// 250.
 pub(super) const LINK_BPS: f64 = 250e3;
@@ -105,12 +107,14 @@ pub(super) fn line(
     Ok(Series::line(name, points, look).with_errors(errors))
 }
 
-/// The least and the largest value above zero of these series.
+/// The least and the largest value above zero of these series, their error bars included.
 pub(super) fn span(series: &[Series]) -> (f64, f64) {
-    let values = series.iter().flat_map(|series| series.points.iter().map(|point| point.1));
-    values
-        .filter(|value| value.is_finite() && *value > 0.0)
-        .fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)))
+    let ends = |series: &Series| -> Vec<f64> {
+        let error = |n: usize| series.errors.get(n).copied().unwrap_or(0.0);
+        series.points.iter().enumerate().flat_map(|(n, &(_, y))| [y - error(n), y, y + error(n)]).collect()
+    };
+    let values = series.iter().flat_map(ends).filter(|value| value.is_finite() && *value > 0.0);
+    values.fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)))
 }
 
 /// Delays by powers of ten over `x`.

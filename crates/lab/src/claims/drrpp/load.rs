@@ -4,7 +4,7 @@ use fairlink_sim::Options;
 use fairlink_sim::statistics::Estimate;
 
 use super::flows::{
-    FLOWS, LINK_BPS, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, difference, line, lower, of, runs,
+    FLOWS, LINK_BPS, NAMES, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, difference, line, lower, of, runs,
 };
 use super::mean_delay::theorem_1;
 use crate::claims::laboratory::mean_delay;
@@ -169,16 +169,16 @@ fn figure_51(points: &[Point], beyond: &[Point], gateway: &[Option<f64>]) -> Res
         FLOWS
             .iter()
             .enumerate()
-            .map(move |(n, flow)| line(flow, points, Look::nth(n), |p| p.delay(scheduler, flow)))
+            .map(move |(n, flow)| line(NAMES[n], points, Look::nth(n), |p| p.delay(scheduler, flow)))
             .collect::<Result<Vec<Series>, Trouble>>()
     };
     let mut series = flows(NEW, points)?;
     let gateway = of(gateway)?;
     series.push(
-        Series::points("lc through the gateway", vec![(20.0, gateway.mean)], Look::nth(4))
+        Series::points("latency-critical, gateway", vec![(20.0, gateway.mean)], Look::nth(4))
             .with_errors(vec![gateway.ci95.unwrap_or(0.0)]),
     );
-    series.push(Series::points("lc in the thesis", vec![(0.0, 0.0155), (20.0, 0.106)], Look::nth(6)));
+    series.push(Series::points("latency-critical, thesis", vec![(0.0, 0.0155), (20.0, 0.106)], Look::nth(6)));
     let theorem =
         |lambda: &&u32| theorem_1(LAMBDA_LC.into(), QUANTUM_LC, quantum(**lambda)).map(|d| (f64::from(**lambda), d));
     series.push(Series::line(
@@ -257,9 +257,10 @@ pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
          period; {PERIOD} was chosen. Up to about that long the flow breaks its contract soon, becomes a best-effort flow and waits as \
          they do; with 5 s or more it keeps the contract in most runs, and DRR+ serves it first, ahead of all."
     );
-    let series = FLOWS.iter().enumerate().map(|(n, flow)| line(flow, &points, Look::nth(n), |p| p.delay(OLD, flow)));
+    let series =
+        FLOWS.iter().enumerate().map(|(n, flow)| line(NAMES[n], &points, Look::nth(n), |p| p.delay(OLD, flow)));
     let mut series: Vec<Series> = series.collect::<Result<_, _>>()?;
-    series.push(line("lc under DRR++", &points, Look::background(1), |p| p.delay(NEW, "lc"))?);
+    series.push(line("latency-critical under DRR++", &points, Look::background(1), |p| p.delay(NEW, "lc"))?);
     let figure = Figure::new("Figure 5.2: DRR+, varying background load", vec![delay_panel("", loads(20.0), series)]);
     Ok(Finding::new(note, rows)
         .with_figure(figure)
@@ -415,8 +416,8 @@ pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let panels = SCHEDULERS.iter().enumerate().map(|(scheduler, name)| {
         let series = FLOWS[1..].iter().enumerate();
-        let series =
-            series.map(|(n, flow)| line(flow, points, Look::nth(n).layered(n, 3), |p| p.delay(scheduler, flow)));
+        let series = series
+            .map(|(n, flow)| line(NAMES[n + 1], points, Look::nth(n).layered(n, 3), |p| p.delay(scheduler, flow)));
         Ok(delay_panel(
             name,
             Axis::linear("packets per second of each best-effort flow", 5.0, 20.0),
