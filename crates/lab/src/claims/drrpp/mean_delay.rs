@@ -43,14 +43,37 @@ fn busy(lambda: u32, quantum_lc: u32, quantum_be: u32) -> Result<Workload, Troub
     Workload::new("theorem1.toml", BARE).with(&settings)
 }
 
-/// Mean delays where best-effort flows always have packets: load of the latency-critical flow, part of its rate, measured, computed.
-fn backlogged(lab: &Lab<'_>, own: u32, other: u32) -> Result<Vec<(u32, f64, Estimate, Option<f64>)>, Trouble> {
+/// What was found where the best-effort flows always have packets.
+struct Busy {
+    /// Packets per second of the latency-critical flow.
+    lambda: u32,
+    /// What it uses of its rate.
+    used: f64,
+    /// Its mean delay in seconds.
+    delay: Estimate,
+    /// What the theorem says of it.
+    theorem: Option<f64>,
+}
+
+impl Busy {
+    fn ratio(&self) -> Option<f64> {
+        Some(self.theorem? / self.delay.mean)
+    }
+}
+
+/// One load of the latency-critical flow after the other.
+fn backlogged(lab: &Lab<'_>, own: u32, other: u32) -> Result<Vec<Busy>, Trouble> {
     let mut found = Vec::new();
     // Beyond its rate the flow's own queue grows without end.
     for lambda in LAMBDAS.into_iter().filter(|&lambda| used(lambda, own, other) < 0.95) {
         let played = lab.play(&busy(lambda, own, other)?, &SCHEDULERS[..1], runs(lab), &Options::default())?;
         let delay = of(&played.iter().map(|run: &Run| mean_delay(run, "lc")).collect::<Vec<_>>())?;
-        found.push((lambda, used(lambda, own, other), delay, theorem_1(lambda.into(), own, other)));
+        found.push(Busy {
+            lambda,
+            used: used(lambda, own, other),
+            delay,
+            theorem: theorem_1(lambda.into(), own, other),
+        });
     }
     Ok(found)
 }
@@ -71,9 +94,8 @@ pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     // Quanta of two mean packets, the case that the derivation has in mind: few packets a round.
     let few = backlogged(lab, 820, 820)?;
     let worst = |from: f64, to: f64| {
-        let of = few.iter().filter(|(_, used, ..)| (from..to).contains(used));
-        of.filter_map(|(_, _, delay, theorem)| Some((*theorem)? / delay.mean))
-            .fold(0.0f64, |worst, ratio| worst.max(ratio.max(1.0 / ratio)))
+        let ratios = few.iter().filter(|busy| (from..to).contains(&busy.used)).filter_map(Busy::ratio);
+        ratios.fold(0.0f64, |worst, ratio| worst.max(ratio).max(1.0 / ratio))
     };
     let rows = vec![
         Row::new(
@@ -120,17 +142,13 @@ pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let mut curves = Vec::new();
     for (own, other) in [(820, 820), (820, 2666), (2000, 2000), (2000, 2666)] {
         let found = backlogged(lab, own, other)?;
-        for (lambda, used, delay, theorem) in &found {
-            let [value, ratio] = match theorem {
-                Some(theorem) => [human::time(*theorem), human::digits(theorem / delay.mean)],
-                None => ["none".to_owned(), String::new()],
-            };
+        for busy in &found {
             table.row([
-                format!("{own} B and {other} B, {lambda}"),
-                human::percent(*used),
-                human::time(delay.mean),
-                value,
-                ratio,
+                format!("{own} B and {other} B, {}", busy.lambda),
+                human::percent(busy.used),
+                human::time(busy.delay.mean),
+                busy.theorem.map_or_else(|| "none".to_owned(), human::time),
+                busy.ratio().map_or_else(String::new, human::digits),
             ]);
         }
         curves.push((own, other, found));
@@ -142,14 +160,13 @@ pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let above = delay_panel("the loads of Figure 5.1", x, text).high(220.0);
     let mut series = Vec::new();
     for (n, (own, other, found)) in curves.into_iter().filter(|(own, other, _)| own == other).enumerate() {
-        let points = found.iter().map(|(_, used, delay, _)| (100.0 * used, delay.mean)).collect();
-        let errors = found.iter().map(|(_, _, delay, _)| delay.ci95.unwrap_or(0.0)).collect();
+        let points = found.iter().map(|busy| (100.0 * busy.used, busy.delay.mean)).collect();
+        let errors = found.iter().map(|busy| busy.delay.ci95.unwrap_or(0.0)).collect();
         series.push(Series::line(format!("DRR++, quanta of {own} B"), points, Look::nth(n + 1)).with_errors(errors));
-        let theorem = found
-            .iter()
-            .filter_map(|(_, used, _, theorem)| Some((100.0 * used, (*theorem)?)))
-            .filter(|(_, d)| *d < 2.0)
-            .collect();
+        // Near its pole the theorem would squeeze everything else.
+        let theorem =
+            found.iter().filter_map(|busy| Some((100.0 * busy.used, busy.theorem.filter(|&delay| delay < 2.0)?)));
+        let theorem = theorem.collect();
         series.push(Series::line(format!("Theorem 1, quanta of {other} B"), theorem, Look::background(n)));
     }
     let below = delay_panel(
