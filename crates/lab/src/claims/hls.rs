@@ -3,7 +3,10 @@
 use super::{Claim, Paper};
 
 mod bounds;
+mod cost;
+mod experiments;
 mod rounds;
+mod strict;
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -118,5 +121,61 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: rounds::lemma1,
+    },
+    Claim {
+        id: "hls.exp1",
+        place: "Section VIII, Experiment 1",
+        about: "Leaves fall silent one after another: HLS and HTB give the HMM fair rates in every phase; CBQ keeps the guarantees of leaves and lets A or B fall below its own.",
+        says: "HMM fair; CBQ not",
+        tests: &[
+            "crates/lab/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
+            "crates/core/src/schedulers/link_sharing/cbq/tests.rs::experiment_1_keeps_leaf_guarantees_and_lets_a_or_b_fall_below_its_own",
+        ],
+        timed: false,
+        run: experiments::exp1,
+    },
+    Claim {
+        id: "hls.exp2",
+        place: "Section VIII, Experiment 2",
+        about: "A1, B2 and C send and C pauses: HLS shares 3:3:4 with C and 1:1 without, whatever the guarantees of leaves; HTB and CBQ split by those.",
+        says: "3:3:4 and 1:1; others lopsided",
+        tests: &[
+            "crates/lab/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
+            "crates/core/src/schedulers/link_sharing/htb/tests.rs::without_c_what_the_root_lends_is_split_by_the_quanta_of_leaves",
+            "crates/core/src/schedulers/link_sharing/cbq/tests.rs::without_c_the_split_of_a1_and_b2_follows_the_guarantees_of_leaves_as_in_the_kernel",
+        ],
+        timed: false,
+        run: experiments::exp2,
+    },
+    Claim {
+        id: "hls.exp3",
+        place: "Section VIII, Experiment 3",
+        about: "A, B1 and C1 send on and off: HLS gives 4:5:5 in every on phase, HTB keeps C1 at its parent's guarantee, CBQ differs between on phases.",
+        says: "4:5:5",
+        tests: &[],
+        timed: false,
+        run: experiments::exp3,
+    },
+    Claim {
+        id: "hls.exp4",
+        place: "Section VIII, Experiment 4, Figure 12",
+        about: "HLS costs no more than HTB and CBQ in a binary tree and in a flat one; what grows with the number of leaves is the \
+                classifier.",
+        says: "no dearer",
+        tests: &["crates/lab/src/bench.rs::every_scheduler_is_measured_on_every_tree_it_takes"],
+        timed: true,
+        run: cost::exp4,
+    },
+    Claim {
+        id: "hls.strict",
+        place: "Section IX",
+        about: "Virtual Clock and service curves may serve a class below its guarantee after they served it above; HLS gives every \
+                class its guarantee in every interval in which it is backlogged, up to a constant.",
+        says: "a constant; others without bound",
+        tests: &[
+            "crates/theory/tests/promises/main.rs::no_scheduler_breaks_a_promise_whatever_the_tree_and_the_traffic",
+        ],
+        timed: false,
+        run: strict::strict,
     },
 ];
