@@ -6,11 +6,13 @@
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
 //! * [`limits`]: what holds a class back whatever the link has left: ceilings, upper limits, classes that do not borrow or lend.
 //! * [`fast`]: the same in integers, for use while packets flow.
+//! * [`htb_fluid`]: what HTB gives instead, in the long run.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
 //! * [`latency`]: delay bounds of latency-rate servers and of service curves.
 //! * [`promises`]: all bounds of a scheduler for a tree, found by what it says of itself.
 //! * [`explain`]: why a class gets what it gets.
+//! * [`strategy`]: what a class gains by lying or by rearranging guarantees below it.
 //! * [`fairness`], [`gap`]: how far a scheduler did stray, \[hls\] Definitions 1 and 2, measured.
 //! * [`fluid`], [`worst_case`], [`deadlines`]: how far a link was behind fluid ideals, shares and service curves, measured.
 //!
@@ -33,11 +35,13 @@ pub mod fast;
 pub mod fluid;
 pub mod gap;
 pub mod hmm;
+pub mod htb_fluid;
 pub mod latency;
 pub mod limits;
 pub mod maxmin;
 pub mod promises;
 pub mod request;
+pub mod strategy;
 pub mod weights;
 pub mod worst_case;
 
