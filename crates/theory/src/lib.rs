@@ -13,6 +13,7 @@
 //! * [`promises`]: all bounds of a scheduler for a tree, found by what it says of itself.
 //! * [`explain`]: why a class gets what it gets.
 //! * [`strategy`]: what a class gains by lying or by rearranging guarantees below it.
+//! * [`changes`]: what would get a class more, and what would not.
 //! * [`fairness`], [`gap`]: how far a scheduler did stray, \[hls\] Definitions 1 and 2, measured.
 //! * [`fluid`], [`worst_case`], [`deadlines`]: how far a link was behind fluid ideals, shares and service curves, measured.
 //!
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod changes;
 pub mod curves;
 pub mod deadlines;
 pub mod explain;
@@ -42,6 +44,7 @@ pub mod maxmin;
 pub mod promises;
 pub mod request;
 pub mod strategy;
+mod variant;
 pub mod weights;
 pub mod worst_case;
 

@@ -14,13 +14,14 @@
 //! 1 bit/s, and children get no more than their parent has. The search starts from the arrangement as it is and, for each leaf, from the one that
 //! bundles all in it, and goes on while a move of a sixteenth, a quarter or all of a share helps.
 
-use fairlink_core::{BuildError, ClassId, Hierarchy, HierarchyError, Share};
+use fairlink_core::{BuildError, ClassId, Hierarchy, HierarchyError, Rate, Share};
 use num_rational::BigRational;
 use num_traits::Zero;
 
 use crate::hmm::Allocation;
 use crate::htb_fluid::HtbFluid;
 use crate::request::{Demand, Request};
+use crate::variant::variant;
 
 /// Trees of more classes are not searched.
 pub const MOST_CLASSES: usize = 128;
@@ -425,20 +426,15 @@ impl<'a> Shares<'a> {
 
     /// The tree with these shares.
     fn tree(&self, parts: &[u64]) -> Result<Hierarchy, HierarchyError> {
-        let mut tree = Hierarchy::builder(self.tree.link());
-        for class in self.tree.classes() {
-            let mut config = *self.tree.config(class);
-            let parent = self.tree.parent(class).unwrap_or(ClassId::ROOT);
-            if self.parents.contains(&parent) {
+        variant(self.tree, self.tree.link(), |class, config| {
+            if self.tree.parent(class).is_some_and(|parent| self.parents.contains(&parent)) {
                 let part = parts[class.index()];
-                config.share = Some(match fairlink_core::Rate::from_bps(part) {
+                config.share = Some(match Rate::from_bps(part) {
                     Ok(rate) if has_guarantee(self.tree, class) => Share::Guarantee(rate),
                     _ => Share::Weight(part),
                 });
             }
-            tree.add(parent, config)?;
-        }
-        tree.build()
+        })
     }
 }
 

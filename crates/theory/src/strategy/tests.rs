@@ -1,5 +1,5 @@
 use super::*;
-use fairlink_core::{ClassConfig, LinkConfig, Rate};
+use fairlink_core::{ClassConfig, LinkConfig};
 use num_traits::ToPrimitive;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
