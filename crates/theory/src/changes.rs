@@ -67,7 +67,7 @@ pub struct Changes {
 }
 
 /// How many allocations of leaves are computed at most, over all changes.
-const WORK: usize = 4_000_000;
+const WORK: usize = 1_000_000;
 /// How many siblings are tried in a small tree.
 const MOST_SIBLINGS: usize = 256;
 
@@ -99,7 +99,7 @@ impl Changes {
         let mut siblings: Vec<(u64, ClassId)> =
             siblings.map(|sibling| (search.now.floor_bps(sibling), sibling)).filter(|&(bps, _)| bps > 0).collect();
         siblings.sort_by_key(|&(bps, sibling)| (std::cmp::Reverse(bps), sibling));
-        let most = (WORK / tree.len()).clamp(8, MOST_SIBLINGS);
+        let most = (WORK / tree.len()).clamp(2, MOST_SIBLINGS);
         let untried = siblings.len().saturating_sub(most);
         all.extend(siblings.iter().take(most).map(|&(_, sibling)| search.asks_less(sibling, step)));
         let mut changes = Self { untried, ..Self::default() };
