@@ -9,6 +9,7 @@
 //! * [`htb_fluid`]: what HTB gives instead, in the long run.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
+//! * [`virtual_time`], [`inner_curves`]: how far virtual times of H-FSC may be apart, and which inner curves it cannot meet, \[hfsc\] Theorem 3 and Figure 4.
 //! * [`latency`]: delay bounds of latency-rate servers and of service curves.
 //! * [`promises`]: all bounds of a scheduler for a tree, found by what it says of itself.
 //! * [`explain`]: why a class gets what it gets.
@@ -38,6 +39,7 @@ pub mod fluid;
 pub mod gap;
 pub mod hmm;
 pub mod htb_fluid;
+pub mod inner_curves;
 pub mod latency;
 pub mod limits;
 pub mod maxmin;
@@ -45,6 +47,7 @@ pub mod promises;
 pub mod request;
 pub mod strategy;
 mod variant;
+pub mod virtual_time;
 pub mod weights;
 pub mod worst_case;
 
