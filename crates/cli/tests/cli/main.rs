@@ -5,6 +5,8 @@ mod bench;
 mod check;
 mod clock;
 mod counters;
+#[cfg(target_os = "linux")]
+mod ctl_trace;
 mod demo;
 #[cfg(target_os = "linux")]
 mod endpoints;
