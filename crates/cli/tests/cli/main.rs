@@ -11,6 +11,7 @@ mod demo;
 #[cfg(target_os = "linux")]
 mod endpoints;
 mod fluid;
+mod link_queues;
 mod measure;
 mod metrics;
 #[cfg(target_os = "linux")]
