@@ -101,7 +101,17 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
             ),
         ],
     ),
-    ("ctl", &[("fairlink ctl stats", "What the gateway has received, sent, dropped and queued, and for how long.")]),
+    (
+        "ctl",
+        &[
+            ("fairlink ctl stats", "What the gateway has received, sent, dropped and queued, and for how long."),
+            (
+                "fairlink ctl trace t.pcapng",
+                "Record what passes, with class, queueing delay and drops in comments, until Ctrl-C.",
+            ),
+            ("fairlink ctl trace t.csv --duration 10s", "The same as a table, for ten seconds."),
+        ],
+    ),
     (
         "tc",
         &[

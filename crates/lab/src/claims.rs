@@ -13,6 +13,7 @@ mod hfsc;
 mod hls;
 mod htb;
 pub mod laboratory;
+mod random;
 pub mod run;
 mod sds;
 

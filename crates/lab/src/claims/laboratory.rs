@@ -56,7 +56,7 @@ impl From<SweepError> for Trouble {
 
 impl From<Problems> for Trouble {
     fn from(problems: Problems) -> Self {
-        Self::Scenario(problems.to_string())
+        Self::Scenario(problems.lines())
     }
 }
 
