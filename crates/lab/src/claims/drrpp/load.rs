@@ -20,8 +20,8 @@ const BEYOND: [u32; 3] = [25, 30, 40];
 /// Packets per second and quantum of the latency-critical flow.
 const LAMBDA_LC: u32 = 15;
 const QUANTUM_LC: u32 = 2000;
-/// The period of the contract of DRR+, which the thesis does not give; [`fig52`] sweeps it.
-const PERIOD: &str = "1s";
+/// The period of the contract of DRR+ in the scenario files, which the thesis does not give; [`fig52`] sweeps it.
+const PERIOD: &str = "1 s";
 /// The transmit queues of the thesis' gateway, of which it gives no size: one packet, latency-critical ones first. [`fig51`] sweeps them.
 const GATEWAY: &str = "1p";
 

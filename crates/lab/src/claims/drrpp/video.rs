@@ -136,6 +136,7 @@ pub(super) fn fig510(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let busy = scenario(STATED.rate, 30, QUANTUM)?;
     let (new, old) = (waits(lab, &busy, NEW)?, waits(lab, &busy, OLD)?);
+    let limit = new.all() / new.first;
     // What the link carries at so many packets per second, as a part of 1.2 Mbit/s.
     let load = |lambda: f64| (614_400.0 + 3.0 * lambda * 410.0 * 8.0) / 1.2e6;
     let climb = |points: &[Point]| -> Result<f64, Trouble> {
@@ -152,8 +153,11 @@ pub(super) fn fig510(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     rows.push(Row::new("1.2 Mbit/s: delay of the video at 30 packets/s, DRR+ over DRR++", Unit::Times, Expected::AtLeast(100.0), times(&stated)?).departing(
         1.0,
         new.all() / new.first,
-        "Bytes times their wait add up to the same under every work-conserving scheduler. If the video took all of the others' \
-         waiting upon itself, its own would not be doubled at this rate.",
+        format!(
+                "Bytes times their wait add up to the same under every work-conserving scheduler. If the video took all of the others' waiting upon \
+                 itself, it would wait about {} times as long.",
+                human::digits(limit)
+            ),
     ));
     rows.push(conserved(new, old, STATED));
     rows.push(Row::new(
