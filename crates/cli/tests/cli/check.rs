@@ -373,6 +373,7 @@ fn check_prints_hdrr_as_the_paper_does_beside_what_holds() {
     let gap = printed[1]["value"].as_f64().expect("a time");
     assert!((gap - 3.6).abs() < 1e-4 && json["bounds"]["transmission_gap_s"].as_f64().expect("a time") < gap, "{json}");
     let text = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr"]).quiet().stdout;
+    assert!(text.contains("[hls] Theorem 4 has a fairness of 1522.5 B"), "{text}");
     assert!(text.contains("[hls] Theorem 6 has a transmission gap of 3.6 s"), "{text}");
 }
 

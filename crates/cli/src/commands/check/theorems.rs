@@ -179,10 +179,10 @@ impl<'a> Theorems<'a> {
             ));
         }
         for printed in &self.as_printed {
-            let value = if printed.quantity == "fairness_bytes" {
-                human::size(printed.value)
-            } else {
-                human::time(printed.value)
+            // As the text has it, with all its digits.
+            let value = match printed.quantity {
+                "fairness_bytes" => format!("{} B", printed.value),
+                _ => human::time(printed.value),
             };
             let what = match printed.quantity {
                 "fairness_bytes" => "fairness",
