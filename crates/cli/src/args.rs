@@ -1,12 +1,17 @@
 //! Values on the command line.
 
 use fairlink_config::link::scheduler_named;
-use fairlink_config::units::{parse_rate, parse_time};
+use fairlink_config::units::{parse_rate, parse_size, parse_time};
 use fairlink_core::{Nanos, Rate, SchedulerInfo};
 
 /// A time with its unit, such as `10ms`.
 pub(crate) fn time(text: &str) -> Result<Nanos, String> {
     parse_time(text).map_err(|error| format!("{error}; {}", error.help()))
+}
+
+/// A length with its unit, such as `2kB`, up to `max` bytes.
+pub(crate) fn size(text: &str, max: u64) -> Result<u64, String> {
+    parse_size(text, max).map_err(|error| format!("{error}; {}", error.help()))
 }
 
 /// A rate with its unit, such as `10mbit`.

@@ -95,8 +95,12 @@ pub struct LinkFile {
     scheduler_span: Option<Span>,
     /// The place of the link's `buffer` where the file has it.
     buffer_span: Option<Span>,
+    /// The place of the link's `when_full` where the file has it.
+    when_full_span: Option<Span>,
     /// The place of the link's `transmit_queue` where the file has it.
     transmit_span: Option<Span>,
+    /// The place of the link's `transmit_priority` where the file has it.
+    priority_span: Option<Span>,
 }
 
 impl LinkFile {
@@ -308,9 +312,12 @@ impl LinkFile {
             features,
             scheduler_span: head.scheduler_span,
             buffer_span: head.buffer_span,
+            when_full_span: head.when_full_span,
             transmit_span: head.transmit_span,
+            priority_span: head.priority_span,
         };
         file.default_class = file.find_default(head.default, log);
+        file.warn_of_priority_of_nobody(log);
         match file.unsupported(info, options.leniency) {
             Ok(notes) => notes.into_iter().for_each(|note| log.add(note)),
             Err(problems) => log.add_all(problems),
@@ -465,7 +472,22 @@ impl LinkFile {
             .take_while(|&&(other, ..)| other == class)
             .find(|&&(_, other, _)| other == feature)
             .map(|&(.., place)| place.span())
+            .or_else(|| self.when_full_span.clone().filter(|_| feature == Feature::PushOut))
             .or_else(|| self.span(class))
+    }
+
+    /// `transmit_priority` makes no difference where no class is latency-critical.
+    fn warn_of_priority_of_nobody(&self, log: &mut Log) {
+        let tree = &self.tree;
+        let critical = |&leaf: &ClassId| tree.config(leaf).latency_critical;
+        if let Some(span) = &self.priority_span
+            && tree.link().transmit_queue.is_some_and(|queue| queue.priority)
+            && !tree.leaves().iter().any(critical)
+        {
+            let why = "sends packets of latency-critical classes first, and no class is one".to_owned();
+            let help = "set latency_critical = true at the classes that are to go first, or leave it out";
+            log.warn(span.clone(), ProblemKind::Misplaced { key: "transmit_priority", why, help });
+        }
     }
 
     /// One finding for each feature that `info` cannot honour.

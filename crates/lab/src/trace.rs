@@ -5,24 +5,18 @@
 //! come is written when it leaves, out of the order of arrival, and counted in [`Written::late`]. So memory does not grow with the
 //! run: [`MAX_KEPT`] packets and those that are queued.
 //!
-//! The columns of the CSV: `packet` (from 1, by arrival), `class`, `arrival_s`, `start_s` and `departure_s` (its first and its last bit leave),
-//! `bytes` (of the frame), `accounted_bytes` (as the link counts them), `queueing_delay_s` (start less arrival), `dropped_s` and
-//! `dropped` (when, and why). What did not happen is empty. A packet that is still queued at the end has neither times nor a reason.
-//!
-//! A packet of a capture has the time of its arrival; what became of it stands in its comment. Time 0 of the simulation is 1 January 1970.
-
-mod csv;
-mod pcapng;
+//! What stands in the file is said at [`fairlink_traffic::recording`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_sim::{Fate, Observer, PacketSeen};
+use fairlink_traffic::recording::{Outcome, PacketRecord, PacketSink, RecordingFormat};
 
 /// Most packets that are kept until an earlier one is written; 64 bytes each.
 pub const MAX_KEPT: usize = 1 << 18;
@@ -63,13 +57,6 @@ pub struct Written {
     pub until: Nanos,
 }
 
-/// The packets of one link.
-trait Sink: Send {
-    fn packet(&mut self, packet: &PacketSeen, fate: Option<Fate>) -> io::Result<()>;
-
-    fn flush(&mut self) -> io::Result<()>;
-}
-
 /// The trace of one link of one run.
 pub struct Trace {
     path: PathBuf,
@@ -84,8 +71,14 @@ impl Trace {
     pub fn begin(path: &Path, names: &[String], format: &Format) -> Result<Self, TraceError> {
         let failed = |error| TraceError { path: path.to_owned(), error };
         let file = BufWriter::with_capacity(1 << 16, File::create(path).map_err(failed)?);
-        let sink = sink(file, names.to_vec(), format).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), recorder: Arc::new(Mutex::new(Recorder::new(sink, MAX_KEPT))) })
+        let interface = names.first().map_or("link", String::as_str);
+        let (format, write_frame) = match format {
+            Format::Csv => (RecordingFormat::Csv, None),
+            Format::Pcapng(write_frame) => (RecordingFormat::Pcapng, Some(Arc::clone(write_frame))),
+        };
+        let sink = format.begin(file, interface).map_err(failed)?;
+        let recorder = Recorder::new(sink, names.to_vec(), write_frame, MAX_KEPT);
+        Ok(Self { path: path.to_owned(), recorder: Arc::new(Mutex::new(recorder)) })
     }
 
     /// Writes what is left, packets that are still queued among it.
@@ -113,13 +106,6 @@ pub fn observer(traces: &[Trace]) -> Box<dyn Observer> {
         Some(first) => Box::new(Tracer { first, further: recorders.collect() }),
         None => Box::new(()),
     }
-}
-
-fn sink(file: impl Write + Send + 'static, names: Vec<String>, format: &Format) -> io::Result<Box<dyn Sink>> {
-    Ok(match format {
-        Format::Csv => Box::new(csv::Csv::new(file, names)?),
-        Format::Pcapng(frame) => Box::new(pcapng::Pcapng::new(file, names, Arc::clone(frame))?),
-    })
 }
 
 struct Tracer {
@@ -154,7 +140,11 @@ impl Observer for Tracer {
 
 /// Puts packets in the order of their arrival.
 struct Recorder {
-    sink: Box<dyn Sink>,
+    sink: Box<dyn PacketSink>,
+    names: Vec<String>,
+    write_frame: Option<WriteFrame>,
+    /// Room for a frame.
+    frame: Vec<u8>,
     most: usize,
     /// Packets from number `begin` on, and what became of them.
     kept: VecDeque<(PacketSeen, Option<Fate>)>,
@@ -168,9 +158,21 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(sink: Box<dyn Sink>, most: usize) -> Self {
-        let (kept, waiting) = (VecDeque::new(), BTreeMap::new());
-        Self { sink, most, kept, begin: 0, waiting, packets: 0, late: 0, until: Nanos::ZERO, error: None }
+    fn new(sink: Box<dyn PacketSink>, names: Vec<String>, write_frame: Option<WriteFrame>, most: usize) -> Self {
+        Self {
+            sink,
+            names,
+            write_frame,
+            frame: Vec::new(),
+            most,
+            kept: VecDeque::new(),
+            begin: 0,
+            waiting: BTreeMap::new(),
+            packets: 0,
+            late: 0,
+            until: Nanos::ZERO,
+            error: None,
+        }
     }
 
     fn came(&mut self, packet: &PacketSeen) {
@@ -210,7 +212,20 @@ impl Recorder {
         if self.error.is_some() {
             return;
         }
-        match self.sink.packet(packet, fate) {
+        let PacketSeen { number, class, arrived, frame, len } = *packet;
+        if let Some(write_frame) = &self.write_frame {
+            self.frame.clear();
+            self.frame.resize(frame as usize, 0);
+            write_frame(class, &mut self.frame);
+        }
+        let outcome = match fate {
+            Some(Fate::Sent { start, done }) => Outcome::Sent { start, done },
+            Some(Fate::Dropped { at, reason }) => Outcome::Dropped { at, reason: reason.as_str() },
+            None => Outcome::Queued,
+        };
+        let class = self.names.get(class.index()).map_or("", String::as_str);
+        let record = PacketRecord { number, class, arrived, len: frame, accounted: len, outcome, bytes: &self.frame };
+        match self.sink.packet(&record) {
             Ok(()) => {
                 self.packets += 1;
                 self.until = self.until.max(packet.arrived);

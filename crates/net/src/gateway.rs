@@ -15,6 +15,7 @@ mod queue_lengths;
 mod remote;
 mod run;
 pub(crate) mod stats;
+mod trace;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use open_error::OpenError;

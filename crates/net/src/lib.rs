@@ -32,6 +32,7 @@ pub use demo::{
 };
 #[cfg(target_os = "linux")]
 pub use {
+    gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
     gateway::control::{self, Control, ControlError},
     gateway::{
         ClassStats, DelayStats, Gateway, GatewayConfig, GatewayStats, LongFrames, MemoryBound, OffloadPolicy,

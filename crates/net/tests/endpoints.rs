@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
-    FrameChoice, Gateway, Generator, GeneratorConfig, Headers, Offload, PrivateNamespace, ReceiverConfig, TcpClient,
-    TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport, enter_private_namespace,
-    flow_headers, interface, lay_cables, set_offload,
+    Control, Ended, FrameChoice, Gateway, Generator, GeneratorConfig, Headers, Offload, PrivateNamespace,
+    ReceiverConfig, Recorded, Recording, RecordingLimits, TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange,
+    TcpServer, TcpServerReport, enter_private_namespace, flow_headers, interface, lay_cables, set_offload,
 };
+use fairlink_traffic::recording::RecordingFormat;
 use fairlink_traffic::{
     Accept, Arrival, ArrivalCurve, ArrivalLimit, Excess, Model, PacketSize, Shaped, Source, SourceSpec, Trace,
     read_trace,
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         ("what_sources_lose_and_what_is_padded_is_reported", what_sources_lose_and_what_is_padded_is_reported),
         ("frames_say_when_they_left_and_the_kernel_when_the_driver_had_them", frames_say_when_they_left),
         ("a_capture_by_tcpdump_replays_with_its_own_timing_and_lengths", a_capture_by_tcpdump_replays),
+        ("a_trace_of_the_gateway_has_every_frame_with_its_class_and_replays", a_trace_of_the_gateway_replays),
         ("tcp_through_the_gateway_shares_by_weights", tcp_through_the_gateway_shares_by_weights),
         ("requests_and_responses_are_counted_and_timed", requests_and_responses_are_counted_and_timed),
         ("impossible_connections_are_refused_with_the_reason", impossible_connections_are_refused),
@@ -117,9 +119,10 @@ fn frames_say_when_they_left(_: &PrivateNamespace) {
     }
 }
 
-/// Records what arrives at `sink` while `play` runs; `None` where tcpdump is missing.
-fn record<T>(file: &Path, play: impl FnOnce() -> T) -> Option<T> {
-    let arguments = ["-i", "sink", "-n", "-U", "--immediate-mode", "--time-stamp-precision=nano", "-Z", "root", "-w"];
+/// Records what arrives at `interface` while `play` runs; `None` where tcpdump is missing.
+fn record<T>(interface: &str, file: &Path, play: impl FnOnce() -> T) -> Option<T> {
+    let arguments =
+        ["-i", interface, "-n", "-U", "--immediate-mode", "--time-stamp-precision=nano", "-Z", "root", "-w"];
     let mut tcpdump = match Command::new("tcpdump").args(arguments).arg(file).stderr(Stdio::piped()).spawn() {
         Ok(tcpdump) => tcpdump,
         Err(why) => {
@@ -163,7 +166,7 @@ fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
     let sizes = PacketSize::Uniform { min: 64, max: 1400, header: 0 };
     let source = (1, Model::poisson_packets(400_000), sizes, Headers::udp(5001));
     let play = |config: GeneratorConfig| Generator::open(config).unwrap().run(&AtomicBool::new(false), |_| ()).unwrap();
-    let Some(sent) = record(&first, || play(generator(&[source], 1000, 1))) else { return };
+    let Some(sent) = record("sink", &first, || play(generator(&[source], 1000, 1))) else { return };
     let recorded = frames(&first);
     assert_eq!(recorded.len() as u64, sent.classes[0].sent_packets);
     assert_eq!(recorded.iter().map(|&(_, len)| u64::from(len)).sum::<u64>(), sent.classes[0].sent_bytes);
@@ -179,7 +182,7 @@ fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
 
     // On the cable it is sent again with the same lengths in the same order; how well its gaps are kept is up to the machine.
     let again = (1, model, PacketSize::Fixed(1), Headers::udp(5001));
-    let sent = record(&second, || play(generator(&[again], 3000, 1))).unwrap();
+    let sent = record("sink", &second, || play(generator(&[again], 3000, 1))).unwrap();
     let (replayed, class) = (frames(&second), &sent.classes[0]);
     assert_eq!((class.offered_packets, class.padded_packets), (recorded.len() as u64, 0));
     assert_eq!(class.sent_packets + class.late_packets + class.refused_packets, class.offered_packets);
@@ -195,6 +198,141 @@ fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
         println!("off its own time: median {} us, longest {} us", off[off.len() / 2] / 1000, off[off.len() - 1] / 1000);
     }
     println!("left after their time: {:?}", sent.departure_after_due_s);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// A packet of a trace.
+struct Noted {
+    at: u64,
+    bytes: Vec<u8>,
+    comment: String,
+}
+
+/// The packets of a pcapng file in nanoseconds, read without the library's reader.
+fn noted(file: &Path) -> Vec<Noted> {
+    let bytes = std::fs::read(file).unwrap();
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut at, mut all) = (0, Vec::new());
+    while at < bytes.len() {
+        let end = at + number(at + 4) as usize;
+        assert_eq!(number(end - 4) as usize, end - at, "a whole block");
+        if number(at) == 6 {
+            let kept = number(at + 20) as usize;
+            assert_eq!(number(at + 24) as usize, kept, "a whole packet");
+            let option = at + 28 + kept.next_multiple_of(4);
+            assert_eq!(number(option) & 0xffff, 1, "a comment");
+            let length = (number(option) >> 16) as usize;
+            all.push(Noted {
+                at: u64::from(number(at + 12)) << 32 | u64::from(number(at + 16)),
+                bytes: bytes[at + 28..at + 28 + kept].to_vec(),
+                comment: String::from_utf8(bytes[option + 4..option + 4 + length].to_vec()).unwrap(),
+            });
+        }
+        at = end;
+    }
+    all
+}
+
+/// What `play` does while the gateway whose socket is at `path` is traced into `file`.
+fn traced<T: Send>(path: &Path, file: &Path, play: impl FnOnce() -> T + Send) -> (Recorded, T) {
+    let (begun, begin) = mpsc::channel();
+    let stop = AtomicBool::new(false);
+    let limits = RecordingLimits { packets: u64::MAX, bytes: u64::MAX, duration: Duration::MAX };
+    std::thread::scope(|scope| {
+        let recording = Recording::begin(path, None).unwrap();
+        let into = std::fs::File::create(file).unwrap();
+        let stop = &stop;
+        let asking = scope.spawn(move || {
+            recording.write(into, RecordingFormat::Pcapng, limits, stop, || begun.send(()).unwrap()).unwrap()
+        });
+        begin.recv().unwrap();
+        let result = play();
+        stop.store(true, Ordering::Relaxed);
+        (asking.join().unwrap(), result)
+    })
+}
+
+fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
+    cables();
+    let dir = std::env::temp_dir().join(format!("fairlink-traced-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (socket, file, seen) = (dir.join("s"), dir.join("t.pcapng"), dir.join("t.pcap"));
+    // Class 1 sends twice what the link carries and loses packets, 3 has no match.
+    let gateway = Gateway::open(config(3_000_000, "hls")).unwrap();
+    let control = Control::start(&socket, gateway.remote()).unwrap();
+    let sizes = || PacketSize::Uniform { min: 64, max: 1400, header: 0 };
+    let sources = [
+        (1, Model::poisson(rate(6_000_000)), sizes(), Headers::udp(5001)),
+        (2, Model::poisson(rate(500_000)), sizes(), Headers::udp(5002)),
+        (3, Model::poisson(rate(500_000)), sizes(), Headers::udp(7)),
+    ];
+    let config = generator(&sources, 800, 1);
+    let play = || Generator::open(config).unwrap().run(&AtomicBool::new(false), |_| ()).unwrap();
+    let stop = AtomicBool::new(false);
+    let (stats, recorded, captured, sent) = std::thread::scope(|scope| {
+        let forwarded = scope.spawn(|| gateway.run(&stop).unwrap());
+        let (recorded, (captured, sent)) = traced(&socket, &file, || {
+            let mut play = Some(play);
+            match record("in", &seen, || play.take().unwrap()()) {
+                Some(sent) => (true, sent),
+                None => (false, play.take().unwrap()()),
+            }
+        });
+        // What is still queued leaves within the second that the trace waits for.
+        stop.store(true, Ordering::Relaxed);
+        (forwarded.join().unwrap(), recorded, captured, sent)
+    });
+    drop(control);
+    let trace = noted(&file);
+    println!("{recorded:?}");
+    assert_eq!((trace.len() as u64, recorded.late, recorded.missed), (recorded.packets, 0, 0));
+    assert_eq!(recorded.ended, Ended::Asked);
+    assert_eq!(recorded.packets + recorded.unfinished, stats.received.packets);
+    assert_eq!(recorded.dropped, stats.dropped.packets);
+    assert!(recorded.dropped > 0 && trace.iter().any(|noted| noted.comment.contains(": queue_packets")));
+    // Each frame as the generator made it, with the class that it was made for, in the order in which it was sent.
+    for (class, name) in [(1, "a"), (2, "b"), (3, "c")] {
+        let own = || trace.iter().filter(|noted| noted.comment.contains(&format!(", class {name}, ")));
+        let class_sent = sent.class(ClassId(class)).unwrap();
+        let missing = stats.kernel_dropped_packets + recorded.unfinished;
+        assert!(own().count() as u64 <= class_sent.sent_packets);
+        assert!(own().count() as u64 + missing >= class_sent.sent_packets, "{name}");
+        if missing == 0 {
+            assert_eq!(own().map(|noted| noted.bytes.len() as u64).sum::<u64>(), class_sent.sent_bytes);
+        }
+        let port = [5001, 5002, 7][class as usize - 1];
+        assert!(own().all(|noted| noted.bytes[36..38] == u16::to_be_bytes(port)), "{name}");
+        let delay =
+            |noted: &&Noted| noted.comment.contains("queueing delay 0.") || noted.comment.contains("dropped at ");
+        assert!(own().all(|noted| delay(&noted)), "{}", trace[0].comment);
+    }
+    assert!(trace.is_sorted_by_key(|noted| noted.at));
+    if captured && stats.kernel_dropped_packets + recorded.unfinished == 0 {
+        // The same frames as another program saw them come, none of them before that.
+        let captured = frames(&seen);
+        assert_eq!(captured.len(), trace.len());
+        let mut after: Vec<i64> = Vec::new();
+        for ((at, len), noted) in captured.iter().zip(&trace) {
+            assert_eq!(*len as usize, noted.bytes.len());
+            after.push(noted.at as i64 - *at as i64);
+        }
+        after.sort_unstable();
+        println!(
+            "fetched after they came: median {} us, longest {} us",
+            after[after.len() / 2] / 1000,
+            after.last().unwrap() / 1000
+        );
+        // As far as two clocks of one machine are set against each other.
+        assert!(after[0] > -1_000_000, "{} ns", after[0]);
+    }
+    // In the simulator the trace arrives as it was.
+    let replayed = read_trace(std::fs::File::open(&file).unwrap(), Accept::default(), false, |_| true).unwrap();
+    let model = Model::Trace(replayed);
+    let spec = SourceSpec { class: ClassId(1), model, packet: PacketSize::Fixed(1), active: Vec::new() };
+    let arrivals: Vec<(u64, usize)> =
+        Source::new(&spec, 1, 0, Nanos::from_secs(9)).unwrap().map(|a| (a.at.0, a.len as usize)).collect();
+    let expected: Vec<(u64, usize)> = trace.iter().map(|noted| (noted.at - trace[0].at, noted.bytes.len())).collect();
+    assert_eq!(arrivals, expected);
     std::fs::remove_dir_all(dir).unwrap();
 }
 

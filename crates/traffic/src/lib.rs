@@ -29,6 +29,7 @@ pub mod measure;
 mod mix;
 mod models;
 mod random;
+pub mod recording;
 pub mod script;
 pub mod shaping;
 mod source;

@@ -1,5 +1,7 @@
 //! `fairlink ctl`: talks to a running gateway.
 
+mod trace;
+
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -20,25 +22,40 @@ pub(crate) struct Args {
 }
 
 /// What can be asked.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Request {
     /// Packets and bytes received, sent, dropped and queued, and delays, by class.
     Stats,
+    /// Record what passes the gateway into a file, until Ctrl-C or a limit: each packet with its class, its queueing delay, or why it
+    /// was dropped.
+    ///
+    /// The file is written by this process, with its rights, in its working directory. `sim`, `traffic` and `generate` replay it
+    /// (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's data thread a copy of the
+    /// packet and no waiting: packets that come faster than they are written are missing in the file, and counted.
+    Trace(trace::Args),
 }
 
 /// Asks and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    // What is wrong with a file is said whether a gateway runs or not.
+    let format = match &args.request {
+        Request::Trace(args) => Some(args.format()?),
+        Request::Stats => None,
+    };
     let path = match &args.control {
         Some(path) => path.clone(),
         None => control::find().map_err(Failure::wrong)?,
     };
-    match args.request {
-        Request::Stats => {
-            let stats = control::stats(&path).map_err(|error| match error {
-                ControlError::NoAnswer { .. } => Failure::failed(error),
-                other => Failure::wrong(other),
-            })?;
-            gateway::show(&stats, out)
-        }
+    match (&args.request, format) {
+        (Request::Trace(args), Some(format)) => trace::run(args, format, &path, out),
+        _ => gateway::show(&control::stats(&path).map_err(unanswered)?, out),
+    }
+}
+
+/// A gateway that does not answer failed; anything else is wrong with the command line.
+fn unanswered(error: ControlError) -> Failure {
+    match error {
+        ControlError::NoAnswer { .. } => Failure::failed(error),
+        other => Failure::wrong(other),
     }
 }

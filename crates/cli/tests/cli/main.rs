@@ -5,10 +5,13 @@ mod bench;
 mod check;
 mod clock;
 mod counters;
+#[cfg(target_os = "linux")]
+mod ctl_trace;
 mod demo;
 #[cfg(target_os = "linux")]
 mod endpoints;
 mod fluid;
+mod link_queues;
 mod measure;
 mod metrics;
 #[cfg(target_os = "linux")]

@@ -120,6 +120,16 @@ fn wrong_interfaces_and_sockets_are_refused_with_2() {
         (&["receive", "--in", "nope0", "--clock", "sun"], "there are: monotonic, realtime"),
         (&["ctl", "stats", "--control", nowhere], nowhere),
         (&["ctl"], "stats"),
+        (&["ctl", "trace"], "<FILE>"),
+        (&["ctl", "trace", "t.txt"], "t.txt: the ending says what is written; it is .csv or .pcapng"),
+        (&["ctl", "trace", "t.csv/"], "t.csv/: a directory"),
+        (&["ctl", "trace", "t.csv", "--duration", "0s"], "write at least 1ms"),
+        (&["ctl", "trace", "t.csv", "--size", "0B"], "write at least 1kB"),
+        (&["ctl", "trace", "t.csv", "--size", "7"], "write \"7B\""),
+        (&["ctl", "trace", "t.pcapng", "--snap", "13B"], "write at least 14B"),
+        (&["ctl", "trace", "t.pcapng", "--snap", "1MB"], "above the limit"),
+        (&["ctl", "trace", "t.csv", "--packets", "0"], "1.."),
+        (&["ctl", "trace", "t.csv", "--control", nowhere], nowhere),
     ] {
         let run = fairlink(args);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);

@@ -158,6 +158,8 @@ fn places_and_endings_that_cannot_be_are_refused_before_the_run() {
         run.stderr
     };
     assert!(refused(&dir.path("t.txt"), &[]).contains("it is .csv or .pcapng"));
+    assert!(refused(&dir.path("one.csv/"), &[]).contains("one.csv/: a directory"));
+    assert!(!fs::exists(dir.path("one.csv")).unwrap());
     let nowhere = dir.path("nowhere/t.csv");
     assert!(refused(&nowhere, &[]).contains(&format!("--trace: cannot write {nowhere}: No such file")));
     assert!(refused(&dir.path("t.csv"), &["--sweep", "seed=1,2"]).contains("cannot be used with"));

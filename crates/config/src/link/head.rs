@@ -38,8 +38,10 @@ pub(super) struct Head<'a> {
     pub(super) buffer_span: Option<Span>,
     pub(super) memory_limit: u64,
     pub(super) when_full: WhenFull,
+    pub(super) when_full_span: Option<Span>,
     pub(super) transmit_queue: Option<TransmitQueue>,
     pub(super) transmit_span: Option<Span>,
+    pub(super) priority_span: Option<Span>,
 }
 
 impl<'a> Head<'a> {
@@ -61,10 +63,12 @@ impl<'a> Head<'a> {
         let memory_limit =
             table.get("memory").and_then(|value| value.some_size(MAX_MEMORY, log)).unwrap_or(DEFAULT_MEMORY);
         let words = [("drop_arrival", WhenFull::DropArrival), ("push_out", WhenFull::PushOut)];
+        let when_full_span = table.get("when_full").map(|value| value.span());
         let when_full =
             table.get("when_full").and_then(|value| value.word("when_full", &words, log)).unwrap_or_default();
         let transmit_queue = transmit_queue(&table, log);
         let transmit_span = table.get("transmit_queue").map(|value| value.span());
+        let priority_span = table.get("transmit_priority").map(|value| value.span());
         Some(Self {
             span: table.span.clone(),
             rate,
@@ -78,8 +82,10 @@ impl<'a> Head<'a> {
             buffer_span: buffer.map(|value| value.span()),
             memory_limit,
             when_full,
+            when_full_span,
             transmit_queue,
             transmit_span,
+            priority_span,
         })
     }
 }

@@ -1,7 +1,5 @@
 use super::*;
 
-use fairlink_core::DropReason;
-
 /// Numbers of packets, and what became of them.
 type Packets = Vec<(u64, Option<Fate>)>;
 
@@ -9,8 +7,13 @@ type Packets = Vec<(u64, Option<Fate>)>;
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Packets>>);
 
-impl Sink for Heard {
-    fn packet(&mut self, packet: &PacketSeen, fate: Option<Fate>) -> io::Result<()> {
+impl PacketSink for Heard {
+    fn packet(&mut self, packet: &PacketRecord<'_>) -> io::Result<()> {
+        let fate = match packet.outcome {
+            Outcome::Sent { start, done } => Some(Fate::Sent { start, done }),
+            Outcome::Dropped { .. } => panic!("{packet:?}"),
+            Outcome::Queued => None,
+        };
         self.0.lock().unwrap().push((packet.number, fate));
         Ok(())
     }
@@ -26,10 +29,14 @@ fn packet(number: u64) -> PacketSeen {
 
 const GONE: Fate = Fate::Sent { start: Nanos(3_000_000_000), done: Nanos(3_500_000_001) };
 
+fn recorder(sink: impl PacketSink + 'static) -> Recorder {
+    Recorder::new(Box::new(sink), vec!["link".to_owned(), "a".to_owned()], None, 4)
+}
+
 #[test]
 fn packets_stand_in_the_order_of_arrival_and_memory_is_bounded() {
     let heard = Heard::default();
-    let mut recorder = Recorder::new(Box::new(heard.clone()), 4);
+    let mut recorder = recorder(heard.clone());
     (0..3).for_each(|number| recorder.came(&packet(number)));
     recorder.went(&packet(1), GONE);
     assert!(heard.0.lock().unwrap().is_empty());
@@ -51,75 +58,10 @@ fn packets_stand_in_the_order_of_arrival_and_memory_is_bounded() {
 }
 
 #[test]
-fn the_columns_are_exact_to_a_nanosecond() {
-    let mut file = Vec::new();
-    let names = ["link".to_owned(), "a".to_owned()];
-    let mut csv = csv::Csv::new(&mut file, names.to_vec()).unwrap();
-    csv.packet(&packet(1), Some(GONE)).unwrap();
-    csv.packet(&packet(2), Some(Fate::Dropped { at: Nanos(5), reason: DropReason::Congestion })).unwrap();
-    csv.packet(&packet(3), None).unwrap();
-    let text = String::from_utf8(file).unwrap();
-    let expected = [
-        "packet,class,arrival_s,start_s,departure_s,bytes,accounted_bytes,queueing_delay_s,dropped_s,dropped"
-            .to_owned(),
-        "2,a,1.000000007,3.000000000,3.500000001,100,120,1.999999993,,".to_owned(),
-        format!("3,a,2.000000014,,,100,120,,0.000000005,{}", DropReason::Congestion.as_str()),
-        "4,a,3.000000021,,,100,120,,,".to_owned(),
-    ];
-    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
-}
-
-/// Byte by byte from the description of the format, with a reader of its own.
-#[test]
-fn a_capture_has_the_blocks_that_the_format_asks_for() {
-    #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
-    impl Write for Shared {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let file = Shared::default();
-    let frame: WriteFrame = Arc::new(|class, frame| frame[0] = class.0 as u8 + 0x10);
-    let names = vec!["link".to_owned(), "voice".to_owned()];
-    let mut capture = pcapng::Pcapng::new(file.clone(), names, frame).unwrap();
-    let seen = PacketSeen { arrived: Nanos(0x1_2345_6789), frame: 61, ..packet(6) };
-    capture.packet(&seen, Some(Fate::Sent { start: Nanos(0x1_2345_6789 + 25), done: Nanos(0x1_3000_0000) })).unwrap();
-    let bytes = file.0.lock().unwrap().clone();
-    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
-    assert_eq!((word(0), word(8)), (0x0a0d_0d0a, 0x1a2b_3c4d));
-    let interface = word(4) as usize;
-    assert_eq!(word(interface), 1, "an interface description");
-    assert_eq!(word(interface + 8) & 0xffff, 1, "Ethernet");
-    let options = &bytes[interface + 16..interface + word(interface + 4) as usize - 4];
-    let resolution = [&9u16.to_ne_bytes()[..], &1u16.to_ne_bytes()[..], &[9]].concat();
-    assert!(options.windows(5).any(|part| part == resolution), "nanoseconds");
-    let at = interface + word(interface + 4) as usize;
-    assert_eq!((word(at), word(at + 8)), (6, 0), "a packet of that interface");
-    assert_eq!((word(at + 12), word(at + 16)), (1, 0x2345_6789), "its time in nanoseconds");
-    assert_eq!((word(at + 20), word(at + 24)), (61, 61), "kept whole");
-    assert_eq!(bytes[at + 28], 0x11);
-    let comment = at + 28 + 64;
-    assert_eq!(word(comment) & 0xffff, 1, "a comment");
-    let text = String::from_utf8_lossy(&bytes[comment + 4..]);
-    assert!(
-        text.starts_with(
-            "packet 7, class voice, queueing delay 0.000000025 s, sent from 4.886718370 s to 5.100273664 s"
-        ),
-        "{text}"
-    );
-    assert_eq!(word(bytes.len() - 4), word(at + 4), "the length once more");
-    assert_eq!(at + word(at + 4) as usize, bytes.len());
-}
-
-#[test]
 fn a_file_that_takes_no_more_ends_the_run_and_is_told_once() {
     struct Full(usize);
-    impl Sink for Full {
-        fn packet(&mut self, _: &PacketSeen, _: Option<Fate>) -> io::Result<()> {
+    impl PacketSink for Full {
+        fn packet(&mut self, _: &PacketRecord<'_>) -> io::Result<()> {
             self.0 += 1;
             assert!(self.0 < 3, "nothing is written after a failure");
             if self.0 == 2 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
@@ -128,7 +70,7 @@ fn a_file_that_takes_no_more_ends_the_run_and_is_told_once() {
             Ok(())
         }
     }
-    let recorder = Arc::new(Mutex::new(Recorder::new(Box::new(Full(0)), 4)));
+    let recorder = Arc::new(Mutex::new(recorder(Full(0))));
     let trace = Trace { path: "x.csv".into(), recorder };
     let mut observer = observer(std::slice::from_ref(&trace));
     for number in 0..5 {

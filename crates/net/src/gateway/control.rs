@@ -6,8 +6,13 @@
 //! ```text
 //! {"cmd": "stats"}
 //! {"ok": true, "stats": {...}}            (the object of [`crate::gateway::stats::GatewayStats`])
+//! {"cmd": "trace", "snap_bytes": N}
+//! {"ok": true, "trace": {...}}            (what the gateway is; records of packets follow, until the end of one of both sides)
 //! {"ok": false, "error": "..."}           (anything not understood)
 //! ```
+//!
+//! Records of a trace are binary, for a client of the same version. Whoever traces says that it wants no more by closing its writing
+//! end; the packets under way and the end of the trace follow.
 //!
 //! Unknown members of a request are ignored. Nobody waits long for anybody:
 //!
@@ -17,8 +22,10 @@
 //! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of the one whose time runs
 //!   out first.
 //! * A gateway that ends closes all of them at once.
+//! * Whoever traces and takes nothing for [`TRACE_PATIENCE`] is closed. A gateway that ends hands over the rest of a trace first.
 //! * A client that finds no answer gives up after 4 s, also where the gateway is stopped (SIGSTOP).
 
+pub mod recording;
 mod server;
 
 use std::io::{self, Read, Write};
@@ -41,6 +48,8 @@ use crate::io::sys;
 
 /// How long the other side of a connection has for a whole request, and to take a whole answer.
 pub const PATIENCE: Duration = Duration::from_secs(2);
+/// How long whoever traces may take nothing of what there is.
+pub const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the data thread has for an answer.
 const ANSWER: Duration = Duration::from_secs(2);
 /// How often a client tries again to connect to a gateway that many others wait for.
@@ -123,20 +132,35 @@ pub enum ControlError {
 #[derive(Deserialize)]
 struct Request {
     cmd: String,
+    /// Of a trace: most bytes of a packet; all where it is absent.
+    snap_bytes: Option<u32>,
 }
 
-#[derive(Serialize, Deserialize)]
+/// What a gateway whose packets are traced is.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Traced {
+    input: String,
+    output: String,
+    scheduler: String,
+    link_bps: u64,
+    /// Names by class, the link's first.
+    classes: Vec<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
 struct Reply {
     ok: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stats: Option<GatewayStats>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<Traced>,
 }
 
 impl Reply {
     fn refusal(error: impl Into<String>) -> Self {
-        Self { ok: false, error: Some(error.into()), stats: None }
+        Self { error: Some(error.into()), ..Self::default() }
     }
 }
 
@@ -200,13 +224,7 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
 /// # Errors
 /// [`ControlError`]: nobody there, no permission, no answer in time, or not a gateway.
 pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
-    let waited = ANSWER + PATIENCE;
-    let until = Instant::now() + waited;
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
-        _ => ControlError::System { path: path.to_owned(), source },
-    };
-    let line = ask(path, b"{\"cmd\":\"stats\"}\n", until).map_err(failed)?;
+    let (line, _, _) = ask(path, b"{\"cmd\":\"stats\"}\n")?;
     let reply: Reply =
         serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })?;
     match reply {
@@ -215,8 +233,17 @@ pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
     }
 }
 
-/// The line that answers `request`; `WouldBlock` or `TimedOut` where there is none by `until`.
-fn ask(path: &Path, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+/// The line that answers `request`, what has come behind it, and the connection. [`ControlError::NoAnswer`] where there is none in time.
+fn ask(path: &Path, request: &[u8]) -> Result<(Vec<u8>, Vec<u8>, UnixStream), ControlError> {
+    let waited = ANSWER + PATIENCE;
+    ask_until(path, request, Instant::now() + waited).map_err(|source| match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
+        _ => ControlError::System { path: path.to_owned(), source },
+    })
+}
+
+/// `WouldBlock` or `TimedOut` where there is no answer by `until`.
+fn ask_until(path: &Path, request: &[u8], until: Instant) -> io::Result<(Vec<u8>, Vec<u8>, UnixStream)> {
     let left = || match until.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
         left => Ok(left),
@@ -238,7 +265,8 @@ fn ask(path: &Path, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
         let end = part[..length].iter().position(|&byte| byte == b'\n');
         line.extend(&part[..end.unwrap_or(length)]);
         if end.is_some() || length == 0 || line.len() > LONGEST_ANSWER {
-            return Ok(line);
+            let behind = end.map_or(length, |end| end + 1);
+            return Ok((line, part[behind..length].to_vec(), stream));
         }
     }
 }

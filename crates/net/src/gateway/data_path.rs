@@ -22,7 +22,8 @@ use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhe
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
-use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit};
+use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit, Why};
+use crate::gateway::trace::{Gone, Passing, Tap};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
@@ -68,6 +69,8 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) onward: Outlet,
     pub(crate) backward: Outlet,
     pub(crate) sampled: Sampled,
+    /// Whoever records what passes.
+    pub(crate) tap: Option<Box<Tap>>,
     arrivals: Vec<Arrival>,
     intake: Vec<Packet>,
     /// Packets from the scheduler that wait for the output; `frames` is scratch space for their frames.
@@ -115,6 +118,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             onward: Outlet::default(),
             backward: Outlet::default(),
             sampled: Sampled::default(),
+            tap: None,
             arrivals: Vec::with_capacity(BATCH),
             intake: Vec::with_capacity(BATCH),
             outgoing: Vec::with_capacity(BATCH),
@@ -189,11 +193,21 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.output.reclaim(&mut self.pool);
     }
 
+    /// Takes the frame of a packet back that was in the scheduler when the gateway ended.
+    pub(crate) fn take_back(&mut self, packet: &Packet) {
+        if let Some(tap) = &mut self.tap {
+            tap.gone(packet.handle as u32, passing(&self.pool, packet), Gone::Queued);
+        }
+        self.pool.give_back(packet.handle as u32);
+    }
+
     /// Takes all frames outside of the scheduler back into the pool. Returns whether the pool is whole then. It is, where the
     /// scheduler has no packets.
     pub(crate) fn release(&mut self) -> bool {
-        let outgoing = self.outgoing.drain(..).map(|packet| packet.handle as u32);
-        outgoing.chain(self.back.drain(..)).for_each(|frame| self.pool.give_back(frame));
+        while let Some(packet) = self.outgoing.pop() {
+            self.take_back(&packet);
+        }
+        self.back.drain(..).for_each(|frame| self.pool.give_back(frame));
         self.input.release(&mut self.pool);
         self.output.release(&mut self.pool);
         self.pool.free() == self.pool.frames()
@@ -262,7 +276,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
     /// Hands over what is outgoing, as much as the output takes.
     fn hand_over(&mut self, now: Nanos) {
-        let Self { pool, output, clock, counters, outgoing, frames, onward, .. } = self;
+        let Self { pool, output, clock, counters, outgoing, frames, onward, tap, .. } = self;
         frames.clear();
         frames.extend(outgoing.iter().map(|packet| packet.handle as u32));
         let (done, error) = onward.offer(now, output, pool, frames, |pool, outcome| match outcome {
@@ -270,12 +284,20 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 let now = clock.now();
                 for (packet, &frame) in outgoing[range.clone()].iter().zip(&frames[range]) {
                     counters.sent(packet.class, packet.len, now.saturating_sub(pool.info(frame).received));
+                    if let Some(tap) = tap {
+                        tap.gone(frame, passing(pool, packet), Gone::Sent(now));
+                    }
                 }
             }
             Outcome::Refused(index, reason) => {
                 let Packet { class, len, .. } = outgoing[index];
                 let too_long = reason.raw_os_error() == Some(libc::EMSGSIZE);
-                counters.refused(class, len, if too_long { Refusal::TooLong } else { Refusal::Other });
+                let why = if too_long { Refusal::TooLong } else { Refusal::Other };
+                counters.refused(class, len, why);
+                if let Some(tap) = tap {
+                    let packet = passing(pool, &outgoing[index]);
+                    tap.gone(frames[index], packet, Gone::Dropped(clock.now(), Why::Refused(why)));
+                }
             }
         });
         self.outgoing.drain(..done);
@@ -341,7 +363,10 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 Condition::TooLong => Some(Unfit::TooLong),
                 Condition::Checksum => Some(Unfit::Checksum),
             };
-            let len = self.overhead.accounted(len);
+            let (on_wire, len) = (len, self.overhead.accounted(len));
+            if let Some(tap) = &mut self.tap {
+                tap.came(frame);
+            }
             match unfit {
                 None => {
                     let label = self.labels.of(class, &key, bytes);
@@ -350,6 +375,10 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 }
                 Some(why) => {
                     self.counters.unfit(class, len, why);
+                    if let Some(tap) = &mut self.tap {
+                        let packet = Passing { class, len: on_wire, accounted: len, received: now, bytes };
+                        tap.gone(frame, packet, Gone::Dropped(now, Why::Unfit(why)));
+                    }
                     self.pool.give_back(frame);
                 }
             }
@@ -371,8 +400,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 }
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
-    fn dropped(&mut self, _now: Nanos, packet: Packet, _reason: DropReason) {
+    fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
         self.queues.left(packet.class);
+        if let Some(tap) = &mut self.tap {
+            let gone = Gone::Dropped(now, Why::Scheduler(reason));
+            tap.gone(packet.handle as u32, passing(&self.pool, &packet), gone);
+        }
         self.pool.give_back(packet.handle as u32);
     }
 
@@ -391,8 +424,11 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         self.shedding = self.fetch(now, batch) == BATCH && self.input.is_flooded();
     }
 
-    fn transmit(&mut self, _now: Nanos, packet: Packet, _done: Nanos) {
+    fn transmit(&mut self, now: Nanos, packet: Packet, _done: Nanos) {
         self.queues.left(packet.class);
+        if let Some(tap) = &mut self.tap {
+            tap.left(packet.handle as u32, now);
+        }
         self.outgoing.push(packet);
     }
 
@@ -403,6 +439,14 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
             self.sampled.send += self.clock.now().saturating_sub(started).0;
         }
     }
+}
+
+/// What a trace says of a packet that the scheduler had.
+fn passing<'a>(pool: &'a FramePool, packet: &Packet) -> Passing<'a> {
+    let frame = packet.handle as u32;
+    let info = pool.info(frame);
+    let Packet { class, len: accounted, .. } = *packet;
+    Passing { class, len: info.len, accounted, received: info.received, bytes: pool.packet(frame) }
 }
 
 #[cfg(test)]

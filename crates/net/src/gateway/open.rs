@@ -1,12 +1,12 @@
 //! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
 
-use fairlink_core::{Counters, Driver, Hierarchy, Members, Metered, Pacer};
+use fairlink_core::{ClassId, Counters, Driver, Hierarchy, Members, Metered, Pacer};
 
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::ports;
 use crate::gateway::queue_lengths::QueueLengths;
-use crate::gateway::remote::Publisher;
+use crate::gateway::remote::{Passage, Publisher};
 use crate::gateway::run::{Gateway, RealPath};
 use crate::gateway::stats::{EdgeCounters, MAX_HISTOGRAMS, MemoryBound};
 use crate::io::af_packet::AfPacket;
@@ -92,6 +92,14 @@ impl Gateway {
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
+        let passage = Passage {
+            input: config.input.clone(),
+            output: config.output.clone(),
+            scheduler: config.scheduler.name.to_owned(),
+            link_bps: config.tree.link().rate.bps(),
+            classes: (0..config.tree.len()).map(|class| config.name(ClassId(class as u32))).collect(),
+            pool_frames: frames as usize,
+        };
         let data_path = RealPath::new(
             pool,
             from,
@@ -113,7 +121,7 @@ impl Gateway {
             memory,
             notes,
             processor,
-            publisher: Publisher::default(),
+            publisher: Publisher::new(passage),
         })
     }
 }

@@ -120,6 +120,15 @@ impl Gateway {
                 self.publisher.publish(&stats);
                 now = self.data_path.clock.now();
             }
+            if self.publisher.has_tap() {
+                self.begin_trace();
+            }
+            if let Some(tap) = &mut self.data_path.tap
+                && tap.is_over(now)
+                && let Some(tap) = self.data_path.tap.take()
+            {
+                self.publisher.give_back(tap);
+            }
             let (moved, wake) = self.data_path.turn(now, &mut self.driver)?;
             let end = self.data_path.clock.now();
             if !moved {
@@ -144,6 +153,14 @@ impl Gateway {
         }
     }
 
+    /// Records what passes from now on, as somebody has asked.
+    fn begin_trace(&mut self) {
+        if let Some(mut tap) = self.publisher.take_tap() {
+            tap.start(self.data_path.clock.zero_since_1970());
+            self.data_path.tap = Some(tap);
+        }
+    }
+
     /// Ends the account. Frames that the interfaces have accepted get a moment to leave. What is left in the queues is counted,
     /// then taken out. The statistics are balanced if the packets taken out are as many as were counted, and if the pool gets
     /// every frame back.
@@ -159,7 +176,7 @@ impl Gateway {
         let Self { driver, data_path, .. } = self;
         let mut left = data_path.outgoing_packets();
         driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::Packet, _| {
-            data_path.pool.give_back(packet.handle as u32);
+            data_path.take_back(&packet);
             left += 1;
         });
         stats.balanced &= left == stats.queued.packets && data_path.release();

@@ -66,6 +66,35 @@ impl Refusal {
     const KEYS: [&str; 2] = [TOO_LONG, REFUSED];
 }
 
+/// Why a frame was dropped, wherever that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It was not given to the scheduler.
+    Unfit(Unfit),
+    /// The scheduler dropped it.
+    Scheduler(DropReason),
+    /// The output did not take it.
+    Refused(Refusal),
+}
+
+impl Why {
+    /// A number for it, which [`drop_key`] understands.
+    pub(crate) fn code(self) -> u8 {
+        let (before, place) = match self {
+            Self::Scheduler(reason) => (0, reason.index()),
+            Self::Unfit(unfit) => (DROP_KEYS.len(), unfit as usize),
+            Self::Refused(refusal) => (DROP_KEYS.len() + Unfit::KEYS.len(), refusal as usize),
+        };
+        (before + place) as u8
+    }
+}
+
+/// The name of a [`Why::code`] in JSON.
+pub(crate) fn drop_key(code: u8) -> &'static str {
+    let mut keys = DROP_KEYS.iter().chain(&Unfit::KEYS).chain(&Refusal::KEYS);
+    keys.nth(code.into()).copied().unwrap_or("unknown")
+}
+
 /// What one class's frames met before the scheduler got them and after it gave them away.
 #[derive(Clone, Debug, Default)]
 struct ClassEdges {

@@ -24,6 +24,11 @@ impl MonotonicClock {
     pub(crate) fn start() -> Self {
         Self { zero_ns: clock_ns(libc::CLOCK_MONOTONIC) }
     }
+
+    /// What `CLOCK_REALTIME` shows when this clock shows zero, in ns, as the two stand now.
+    pub(crate) fn zero_since_1970(&self) -> u64 {
+        realtime_offset_ns().saturating_add(self.zero_ns)
+    }
 }
 
 impl Clock for MonotonicClock {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fairlink_config::LinkFile;
 use fairlink_lab::trace::{Format, Trace, TraceError, WriteFrame, observer};
 use fairlink_sim::{Observer, Observers};
+use fairlink_traffic::recording::RecordingFormat;
 
 use super::load::Point;
 use super::seconds;
@@ -107,16 +108,14 @@ fn packets(count: u64) -> String {
 
 /// By link, what its file is written as: the ending of the name says it.
 fn formats(file: &Path, point: &Point) -> Result<Vec<(usize, Format)>, Failure> {
-    let ending = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let format = RecordingFormat::of(file);
+    let format = format.map_err(|why| Failure::wrong(format!("--trace {}: {why}", file.display())))?;
     let links = std::iter::once(&point.file.link).chain(point.file.peers.iter().map(|peer| &peer.link));
-    match ending.as_str() {
-        "csv" => Ok(links.enumerate().map(|(number, _)| (number, Format::Csv)).collect()),
-        "pcapng" => Ok(links.enumerate().map(|(number, link)| (number, Format::Pcapng(frames(link)))).collect()),
-        _ => Err(Failure::wrong(format!(
-            "--trace {}: the ending says what is written; it is .csv or .pcapng",
-            file.display()
-        ))),
-    }
+    let of_link = |link| match format {
+        RecordingFormat::Csv => Format::Csv,
+        RecordingFormat::Pcapng => Format::Pcapng(frames(link)),
+    };
+    Ok(links.map(of_link).enumerate().collect())
 }
 
 /// `file` with these between its stem and its ending.

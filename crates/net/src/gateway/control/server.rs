@@ -4,10 +4,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{ANSWER, PATIENCE, Reply, Request};
-use crate::gateway::remote::{Remote, RemoteError, Ticket};
+use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
+use crate::gateway::remote::{Passage, Remote, RemoteError, Ticket};
+use crate::gateway::trace::Feed;
 use crate::io::sys;
 
 /// Longest request in bytes.
@@ -16,21 +17,34 @@ pub(super) const LONGEST_LINE: usize = 64 * 1024;
 const MAX_CLIENTS: usize = 32;
 /// Longest wait, in ms, until the server looks whether it is to end.
 const NAP_MS: i32 = 20;
-/// The same while an answer of the data thread is due.
+/// The same while an answer of the data thread is due, or packets are traced.
 const SHORT_NAP_MS: i32 = 1;
 /// Steps that one connection may take before the next has its turn.
 const STEPS: u32 = 8;
 
-/// Serves until `stop` is set.
+/// Most bytes of a trace that wait for a client beside the ring.
+const TRACE_BYTES: usize = 256 * 1024;
+/// How long the end of a trace has to be taken by its client when the server ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Serves until `stop` is set, and hands over what is left of a trace then.
 pub(super) fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool) {
     let mut clients: Vec<Client> = Vec::with_capacity(MAX_CLIENTS);
-    while !stop.load(Ordering::Relaxed) {
+    let mut until = None;
+    loop {
+        if until.is_none() && stop.load(Ordering::Relaxed) {
+            clients.retain_mut(Client::ends_trace);
+            until = Some(Instant::now() + LAST_WORDS);
+        }
+        if until.is_some_and(|until| clients.is_empty() || Instant::now() >= until) {
+            return;
+        }
         let mut polls: Vec<libc::pollfd> = clients.iter().map(Client::waits_for).collect();
         polls.push(libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-        let asked = clients.iter().any(|client| client.asked.is_some());
+        let asked = clients.iter().any(|client| client.asked.is_some() || client.trace.is_some());
         // An error would be a signal; then it looks again.
         let _ = sys::poll(&mut polls, if asked { SHORT_NAP_MS } else { NAP_MS });
-        for _ in 0..MAX_CLIENTS {
+        for _ in 0..if until.is_none() { MAX_CLIENTS } else { 0 } {
             let Ok((stream, _)) = listener.accept() else { break };
             if stream.set_nonblocking(true).is_err() {
                 continue;
@@ -55,6 +69,8 @@ struct Client {
     written: usize,
     /// A question to the data thread, and until when it may answer.
     asked: Option<(Ticket, Instant)>,
+    /// What passes the gateway, for a client that traces.
+    trace: Option<Feed>,
     /// When the connection is closed, if the client has not done its part by then.
     deadline: Instant,
     /// Nothing more will be read.
@@ -69,6 +85,7 @@ impl Client {
             output: Vec::new(),
             written: 0,
             asked: None,
+            trace: None,
             deadline: Instant::now() + PATIENCE,
             ending: false,
         }
@@ -76,9 +93,11 @@ impl Client {
 
     /// What it waits for. A client that waits for the data thread waits for nothing of its own.
     fn waits_for(&self) -> libc::pollfd {
+        let end = if self.ending { 0 } else { libc::POLLIN };
         let events = match (&self.asked, self.output.is_empty()) {
             (Some(_), _) => 0,
-            (None, true) => libc::POLLIN,
+            (None, true) => end,
+            (None, false) if self.trace.is_some() => libc::POLLOUT | end,
             (None, false) => libc::POLLOUT,
         };
         let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
@@ -91,13 +110,18 @@ impl Client {
         for _ in 0..STEPS {
             if let Some((ticket, until)) = self.asked {
                 match remote.answer(ticket) {
-                    Some(Ok(stats)) => self.reply(&Reply { ok: true, error: None, stats: Some((*stats).clone()) }),
+                    Some(Ok(stats)) => {
+                        self.reply(&Reply { ok: true, stats: Some((*stats).clone()), ..Reply::default() });
+                    }
                     Some(Err(error)) => self.reply(&Reply::refusal(error.to_string())),
                     None if now >= until => {
                         self.reply(&Reply::refusal(RemoteError::Timeout { waited: ANSWER }.to_string()))
                     }
                     None => return Ok(true),
                 }
+            }
+            if self.trace.is_some() {
+                return self.trace_on(now);
             }
             let waits = if self.output.is_empty() { !self.read(remote)? } else { !self.write()? };
             if self.ending && self.output.is_empty() && self.asked.is_none() {
@@ -108,6 +132,45 @@ impl Client {
             }
         }
         Ok(true)
+    }
+
+    /// Passes on what there is of a trace. Returns whether the connection stays.
+    fn trace_on(&mut self, now: Instant) -> io::Result<bool> {
+        let Some(feed) = &mut self.trace else { return Ok(true) };
+        if !self.ending {
+            // Whatever comes asks for the end.
+            match self.stream.read(&mut [0; 64]) {
+                Ok(_) => {
+                    self.ending = true;
+                    feed.ask_to_stop();
+                }
+                Err(error) if is_nothing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // So much at a time that others have their turn.
+        for _ in 0..STEPS {
+            if self.output.is_empty() && !feed.read(&mut self.output, TRACE_BYTES) {
+                self.deadline = now + TRACE_PATIENCE;
+                break;
+            }
+            match self.stream.write(&self.output[self.written..]) {
+                Ok(length) => self.written += length,
+                Err(error) if is_nothing(&error) => return Ok(now < self.deadline),
+                Err(error) => return Err(error),
+            }
+            self.deadline = now + TRACE_PATIENCE;
+            if self.written == self.output.len() {
+                self.output.clear();
+                self.written = 0;
+            }
+        }
+        Ok(!(feed.is_over() && self.output.is_empty()))
+    }
+
+    /// Asks for no more packets of a trace. Returns whether this client traces.
+    fn ends_trace(&mut self) -> bool {
+        self.trace.as_ref().map(Feed::ask_to_stop).is_some()
     }
 
     /// Reads on, and answers a request that is whole. Returns whether anything came.
@@ -138,7 +201,7 @@ impl Client {
                 self.input.extend(&part[..length]);
                 Ok(true)
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(false),
+            Err(error) if is_nothing(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -147,9 +210,7 @@ impl Client {
     fn write(&mut self) -> io::Result<bool> {
         match self.stream.write(&self.output[self.written..]) {
             Ok(length) => self.written += length,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                return Ok(false);
-            }
+            Err(error) if is_nothing(&error) => return Ok(false),
             Err(error) => return Err(error),
         }
         if self.written == self.output.len() {
@@ -173,7 +234,17 @@ impl Client {
                 self.asked = Some((remote.ask(), until));
                 self.deadline = until + PATIENCE;
             }
-            other => self.reply(&Reply::refusal(format!("unknown command {other:?}; there is: stats"))),
+            "trace" => match remote.trace(request.snap_bytes.unwrap_or(u32::MAX)) {
+                Ok(feed) => {
+                    let Passage { input, output, scheduler, link_bps, classes, .. } = remote.passage().clone();
+                    let trace = Some(Traced { input, output, scheduler, link_bps, classes });
+                    self.reply(&Reply { ok: true, trace, ..Reply::default() });
+                    self.trace = Some(feed);
+                    self.deadline = Instant::now() + TRACE_PATIENCE;
+                }
+                Err(error) => self.reply(&Reply::refusal(error.to_string())),
+            },
+            other => self.reply(&Reply::refusal(format!("unknown command {other:?}; there are: stats, trace"))),
         }
     }
 
@@ -184,4 +255,9 @@ impl Client {
         self.written = 0;
         self.deadline = Instant::now() + PATIENCE;
     }
+}
+
+/// Whether there is only nothing to read, or no room to write.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

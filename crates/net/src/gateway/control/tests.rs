@@ -43,9 +43,9 @@ fn nonsense_gets_an_answer_that_says_what_a_request_is() {
     for (request, part) in [
         (&b"hello\n"[..], "not a request"),
         (b"{}\n", "missing field"),
-        (b"{\"cmd\":\"dance\"}\n", "there is: stats"),
+        (b"{\"cmd\":\"dance\"}\n", "there are: stats, trace"),
         (b"\xff\xfe\n", "not a request"),
-        (b"{\"cmd\":\"dance\"}", "there is: stats"),
+        (b"{\"cmd\":\"dance\"}", "there are: stats, trace"),
     ] {
         let text = ask(control.path(), request);
         assert!(text.contains("\"ok\":false") && text.contains(part), "{text}");
@@ -114,7 +114,7 @@ fn slow_and_silent_clients_hold_up_neither_others_nor_the_end() {
             let _ = stream.write_all(b" ");
         }
         let text = ask(control.path(), b"{\"cmd\":\"dance\"}\n");
-        assert!(text.contains("there is: stats"), "{round}: {text}");
+        assert!(text.contains("there are: stats, trace"), "{round}: {text}");
     }
     // None of the answers had to wait until the slow clients' time was over one after the other: that would be 200 s. The end
     // does not wait for that either.
@@ -156,7 +156,7 @@ fn an_answer_that_nobody_takes_is_given_up_and_others_get_theirs() {
             Ok(length) => sent += length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let text = ask(control.path(), b"{\"cmd\":\"dance\"}\n");
-                assert!(text.contains("there is: stats"), "{text}");
+                assert!(text.contains("there are: stats, trace"), "{text}");
                 std::thread::sleep(Duration::from_millis(50));
             }
             // Closed: its time was over.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::stats::{ClassStats, GatewayStats};
+use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 use fairlink_config::matching::{Match, PortRange, UDP};
@@ -10,6 +11,7 @@ use fairlink_core::{
 };
 use proptest::prelude::*;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 #[derive(Clone, Debug, Default)]
@@ -415,4 +417,78 @@ proptest! {
         bench.driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| pool.give_back(packet.handle as u32));
         prop_assert!(bench.data_path.release());
     }
+}
+
+#[test]
+fn a_trace_says_of_every_frame_what_the_statistics_count() {
+    let mut bench = bench("hls", false);
+    let (tap, mut feed) = trace::begin(bench.data_path.pool.frames(), u32::MAX);
+    let frame_of = |n: u32| frame(if n.is_multiple_of(3) { 5001 } else { 5002 }, n, 100 + n as usize);
+    // Fetched before the trace begins.
+    bench.data_path.input.incoming.push_back(frame_of(0));
+    bench.turn(0);
+    bench.data_path.tap = Some(Box::new(tap));
+    // More than the queues hold, too long for the link, for the pool and for the output, cut short, not IP.
+    bench.data_path.input.incoming.extend((1..60).map(frame_of));
+    bench.data_path.input.incoming.extend([frame(5001, 0, 1501), vec![9; 5000], vec![1; 13], vec![7; 60]]);
+    bench.data_path.output.longest = Some(140);
+    for millis in 0..30 {
+        bench.turn(millis * 500_000);
+    }
+    let mut read = Vec::new();
+    while feed.read(&mut read, 1 << 20) {}
+    let (classes, [received, ..]) = bench.classes();
+    let queued: u64 = classes.iter().map(|class| class.queued.packets).sum();
+    let (mut at, mut seen) = (0, BTreeMap::<(u32, String), Amount>::new());
+    let mut sent = Vec::new();
+    while let Some((item, length)) = trace::decode(&read[at..]).unwrap() {
+        at += length;
+        let trace::Item::Packet(packet) = item else { panic!("{item:?}") };
+        let what = match packet.fate {
+            trace::Fate::Sent { start, done } => {
+                assert!(packet.arrived <= start && start <= done);
+                assert_eq!(packet.bytes.len(), packet.len as usize);
+                sent.push(packet.bytes.clone());
+                "sent"
+            }
+            trace::Fate::Dropped { reason, .. } => reason,
+            trace::Fate::Queued => panic!("{packet:?}"),
+        };
+        seen.entry((packet.class.0, what.to_owned())).or_default().count(packet.accounted);
+    }
+    assert_eq!(sent, bench.data_path.output.sent[1..], "the frames themselves, in the order in which they left");
+    let mut reasons = 0;
+    for class in &classes {
+        let number: u32 = class.name.parse().unwrap();
+        let mut in_trace = |what: &str| seen.remove(&(number, what.to_owned())).unwrap_or_default();
+        let before = if number == 1 { Amount { packets: 1, bytes: 100 } } else { Amount::default() };
+        let of_trace = in_trace("sent");
+        assert_eq!(of_trace + before, class.sent);
+        for (reason, amount) in &class.dropped_by_reason {
+            assert_eq!(in_trace(reason), *amount, "{reason}");
+            reasons += 1;
+        }
+    }
+    assert!(seen.is_empty() && reasons >= 4, "{seen:?} {reasons}");
+    // Those that are queued come when the gateway ends.
+    let Bench { data_path, driver, .. } = &mut bench;
+    driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| data_path.take_back(&packet));
+    assert!(data_path.release());
+    data_path.tap = None;
+    let mut rest = Vec::new();
+    while feed.read(&mut rest, 1 << 20) {}
+    let (mut at, mut left) = (0, 0);
+    while let Some((item, length)) = trace::decode(&rest[at..]).unwrap() {
+        at += length;
+        match item {
+            trace::Item::Packet(packet) => {
+                assert_eq!(packet.fate, trace::Fate::Queued);
+                left += 1;
+            }
+            trace::Item::End { missed, unfinished } => assert_eq!((missed, unfinished), (0, 0)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(queued > 0 && received == 64, "{queued} {received}");
+    assert_eq!(left, queued);
 }

@@ -1,0 +1,151 @@
+//! `fairlink ctl trace`: what passes a running gateway, in a file.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use fairlink_core::Nanos;
+use fairlink_net::{Ended, Recorded, Recording, RecordingError, RecordingLimits};
+use fairlink_traffic::recording::RecordingFormat;
+use serde::Serialize;
+
+use super::unanswered;
+use crate::args;
+use crate::failure::Failure;
+use crate::human;
+use crate::interrupt::stop_flag;
+use crate::out::{Out, note};
+
+/// What to write where, and until when.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file, which is written over: a capture where its name ends with .pcapng, a table where it ends with .csv.
+    file: PathBuf,
+    /// End after so many packets.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    packets: Option<u64>,
+    /// End after this time, such as 10s.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    duration: Option<Nanos>,
+    /// End when the file has this size.
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = file_size)]
+    size: u64,
+    /// Keep so many bytes of each packet in a capture [default: all]. Its length is kept in any case; to replay such a capture takes
+    /// accept = ["cut"].
+    #[arg(long, value_name = "SIZE", value_parser = snap)]
+    snap: Option<u32>,
+}
+
+impl Args {
+    /// What the file is written as.
+    pub(super) fn format(&self) -> Result<RecordingFormat, Failure> {
+        RecordingFormat::of(&self.file).map_err(|why| Failure::wrong(format!("{}: {why}", self.file.display())))
+    }
+}
+
+fn time(text: &str) -> Result<Nanos, String> {
+    match args::time(text)? {
+        Nanos::ZERO => Err("nothing passes in no time; write at least 1ms".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn file_size(text: &str) -> Result<u64, String> {
+    match args::size(text, u64::MAX)? {
+        0 => Err("a file of 0 B holds nothing; write at least 1kB".to_owned()),
+        size => Ok(size),
+    }
+}
+
+fn snap(text: &str) -> Result<u32, String> {
+    match args::size(text, 1 << 17)? {
+        // The header of a frame is what a match needs first.
+        size @ 0..14 => Err(format!("{size} B are less than the header of a frame; write at least 14B")),
+        size => Ok(size as u32),
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    file: &'a Path,
+    packets: u64,
+    bytes: u64,
+    dropped_packets: u64,
+    late_packets: u64,
+    missed_packets: u64,
+    unfinished_packets: u64,
+    ended: Ended,
+}
+
+/// Records until the end.
+pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut Out) -> Result<(), Failure> {
+    let stop = stop_flag()?;
+    // A table has no use for the bytes.
+    let snap = if format == RecordingFormat::Csv { Some(0) } else { args.snap };
+    let recording = Recording::begin(socket, snap).map_err(unanswered)?;
+    let place = args.file.display();
+    let file = File::create(&args.file).map_err(|error| Failure::wrong(format!("cannot write {place}: {error}")))?;
+    let limits = RecordingLimits {
+        packets: args.packets.unwrap_or(u64::MAX),
+        bytes: args.size,
+        duration: args.duration.map_or(Duration::MAX, |time| Duration::from_nanos(time.0)),
+    };
+    let [from, to] = recording.interfaces().map(str::to_owned);
+    let begun = || {
+        note(format!("{from} to {to}: recording into {place} until Ctrl-C, or {}", human::size(args.size as f64)));
+    };
+    let recorded = match recording.write(file, format, limits, &stop, begun) {
+        Ok(recorded) => recorded,
+        Err(RecordingError::Control(error)) => return Err(unanswered(error)),
+        Err(RecordingError::File(error)) => {
+            return Err(Failure::Failed(anyhow!(
+                "cannot write {place}: {error}; the trace ended there, and the file ends within a packet"
+            )));
+        }
+        Err(error @ RecordingError::Cut { .. }) => return Err(Failure::failed(error)),
+    };
+    tell(&recorded);
+    let Recorded { packets, bytes, dropped, late, missed, unfinished, ended } = recorded;
+    if out.json {
+        return out.document(&Document {
+            file: &args.file,
+            packets,
+            bytes,
+            dropped_packets: dropped,
+            late_packets: late,
+            missed_packets: missed,
+            unfinished_packets: unfinished,
+            ended,
+        });
+    }
+    let count = human::count(packets as usize, "packet", "packets");
+    out.line(format!("{place}: {count}, {dropped} of them dropped, {}", human::size(bytes as f64)))
+}
+
+/// What is not as one would expect.
+fn tell(recorded: &Recorded) {
+    let Recorded { late, missed, unfinished, .. } = *recorded;
+    let packets = |count: u64| human::count(count as usize, "packet", "packets");
+    match recorded.ended {
+        Ended::Gateway => note("the gateway has ended"),
+        Ended::Bytes => note("ended at the size of the file (--size)"),
+        Ended::Asked | Ended::Packets | Ended::Duration => {}
+    }
+    if missed > 0 {
+        note(format!(
+            "{} missing: they came faster than they were written; keep fewer bytes (--snap 64B) or write a .csv",
+            packets(missed)
+        ));
+    }
+    if unfinished > 0 {
+        note(format!("{} missing: still queued a second after the end", packets(unfinished)));
+    }
+    if late > 0 {
+        note(format!(
+            "{} behind later ones, after which they left: replay it with accept = [\"unsorted\"]",
+            packets(late)
+        ));
+    }
+}

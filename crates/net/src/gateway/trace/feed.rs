@@ -1,0 +1,52 @@
+//! The control thread's end of a trace.
+
+use std::sync::Arc;
+
+use super::record::END;
+use super::ring::Ring;
+
+/// Hands over records until the trace has ended. Dropping it ends the trace.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    ring: Arc<Ring>,
+    over: bool,
+}
+
+impl Feed {
+    pub(super) fn new(ring: Arc<Ring>) -> Self {
+        Self { ring, over: false }
+    }
+
+    /// Asks for no more packets. Those under way, and the end, are still handed over.
+    pub(crate) fn ask_to_stop(&self) {
+        self.ring.ask_to_stop();
+    }
+
+    /// Whether all was handed over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Appends what there is to `out`, up to `most` bytes and the end. Returns whether there was anything.
+    pub(crate) fn read(&mut self, out: &mut Vec<u8>, most: usize) -> bool {
+        if self.over {
+            return false;
+        }
+        // In this order: what was written before the end is read after it was seen.
+        let end = self.ring.end();
+        if self.ring.read(out, most as u64 / 8) > 0 {
+            return true;
+        }
+        let Some((missed, unfinished)) = end else { return false };
+        out.extend_from_slice(&missed.to_le_bytes());
+        out.extend_from_slice(&(END | unfinished << 8).to_le_bytes());
+        self.over = true;
+        true
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.ring.ask_to_stop();
+    }
+}

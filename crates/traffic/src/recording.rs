@@ -1,0 +1,116 @@
+//! Packets of a link written to a file, with what became of each: CSV, or pcapng for programs that show captures. Simulations and
+//! gateways write the same two formats, and [`read_trace`](crate::read_trace) reads both.
+//!
+//! The columns of the CSV: `packet` (from 1, by arrival), `class`, `arrival_s`, `start_s` and `departure_s` (its transmission begins and
+//! ends), `bytes` (of the frame), `accounted_bytes` (as the link counts them), `queueing_delay_s` (start less arrival), `dropped_s` and
+//! `dropped` (when, and why). What did not happen is empty. A packet that is still queued at the end has neither times nor a reason.
+//!
+//! A packet of a capture has the time of its arrival; what became of it stands in its comment. Times count from 1 January 1970, which is
+//! time 0 of a simulation.
+
+mod csv;
+mod pcapng;
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::Path;
+
+use fairlink_core::Nanos;
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// It was sent.
+    Sent {
+        /// When its transmission began.
+        start: Nanos,
+        /// When it ended.
+        done: Nanos,
+    },
+    /// It was dropped.
+    Dropped {
+        /// When.
+        at: Nanos,
+        /// Why.
+        reason: &'a str,
+    },
+    /// It was still queued when the recording ended.
+    Queued,
+}
+
+/// A packet to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRecord<'a> {
+    /// Its place in the order of arrival, from 0.
+    pub number: u64,
+    /// The name of its class.
+    pub class: &'a str,
+    /// When it arrived.
+    pub arrived: Nanos,
+    /// Length of its frame in bytes.
+    pub len: u32,
+    /// The same with what the link adds.
+    pub accounted: u32,
+    /// What became of it.
+    pub outcome: Outcome<'a>,
+    /// The first bytes of its frame, all of them where it was kept whole. CSV has no use for them.
+    pub bytes: &'a [u8],
+}
+
+/// The two formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingFormat {
+    /// A line for each packet.
+    Csv,
+    /// A capture.
+    Pcapng,
+}
+
+impl RecordingFormat {
+    /// The format that the ending of a name asks for: `.csv` or `.pcapng`, in capitals or not.
+    ///
+    /// # Errors
+    /// What is wrong with the name, in words.
+    pub fn of(file: &Path) -> Result<Self, &'static str> {
+        if file.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err("a directory, by the / at its end; name a file that ends with .csv or .pcapng");
+        }
+        let ending = file.extension().and_then(OsStr::to_str).unwrap_or_default();
+        if ending.eq_ignore_ascii_case("csv") {
+            Ok(Self::Csv)
+        } else if ending.eq_ignore_ascii_case("pcapng") {
+            Ok(Self::Pcapng)
+        } else {
+            Err("the ending says what is written; it is .csv or .pcapng")
+        }
+    }
+
+    /// Begins a file of this format. `interface` is what a capture calls the link.
+    ///
+    /// # Errors
+    /// The first bytes could not be written. They are flushed, so that a place that takes nothing is known at once.
+    pub fn begin(self, file: impl Write + Send + 'static, interface: &str) -> io::Result<Box<dyn PacketSink>> {
+        Ok(match self {
+            Self::Csv => Box::new(csv::Csv::new(file)?),
+            Self::Pcapng => Box::new(pcapng::Pcapng::new(file, interface)?),
+        })
+    }
+}
+
+/// A file that packets are written to.
+pub trait PacketSink: Send {
+    /// Writes a packet.
+    ///
+    /// # Errors
+    /// The file could not be written. It may end within the packet then.
+    fn packet(&mut self, packet: &PacketRecord<'_>) -> io::Result<()>;
+
+    /// Hands over all that is written.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    fn flush(&mut self) -> io::Result<()>;
+}
+
+#[cfg(test)]
+mod tests;
