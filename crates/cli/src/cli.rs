@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, check, clock, completions, demo, explain, fluid, man, sim, tc, traffic};
+use crate::commands::{bench, check, clock, completions, demo, explain, fluid, man, reproduce, sim, tc, traffic};
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, receive};
 
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Explain(explain::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
+    /// Try the claims of the five papers, a row each: the paper's value, ours, and whether they agree.
+    Reproduce(reproduce::Args),
     /// Measure what the sources of a scenario send, without a link: rate, dispersion, correlation, burstiness.
     Traffic(traffic::Args),
     /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.

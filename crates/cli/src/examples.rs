@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 17] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
     (
         "fairlink",
         &[
@@ -46,6 +46,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 17] = [
             "fairlink explain scenarios/fig1.toml --demand A1=inf,A2=inf --class A1",
             "Why A1 gets what it gets, from the link down.",
         )],
+    ),
+    (
+        "reproduce",
+        &[
+            ("fairlink reproduce --quick", "Try all claims with few runs."),
+            ("fairlink reproduce hls --out report", "Those of one paper, with a page of plots: report/index.html."),
+            ("fairlink reproduce drrpp.fig51", "One claim, with all its quantities and how to run it alone."),
+        ],
     ),
     (
         "sim",

@@ -10,7 +10,6 @@ mod cli;
 mod commands;
 mod examples;
 mod failure;
-mod human;
 mod interrupt;
 mod link;
 mod out;
@@ -19,9 +18,12 @@ mod rows;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use fairlink_lab::human;
 
 use crate::cli::{Cli, Command};
-use crate::commands::{bench, check, clock, completions, demo, explain, fluid, man, schedulers, sim, tc, traffic};
+use crate::commands::{
+    bench, check, clock, completions, demo, explain, fluid, man, reproduce, schedulers, sim, tc, traffic,
+};
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, receive};
 use crate::failure::Failure;
@@ -46,6 +48,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Fluid(args) => fluid::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Sim(args) => sim::run(&args, out),
+        Command::Reproduce(args) => reproduce::run(&args, out),
         Command::Clock(args) => clock::run(&args, out),
         Command::Traffic(args) => traffic::run(&args, out),
         Command::Tc(args) => tc::run(&args, out),

@@ -248,23 +248,33 @@ impl Load {
 
 /// A tree of equal leaves below a link of 100 Gbit/s, flat or in three levels as even as the number allows.
 fn tree(leaves: usize, levels: usize, packet_bytes: u32) -> Result<Hierarchy, CostError> {
+    let fanouts = match levels {
+        1 => vec![leaves],
+        3 => {
+            let top = divisor_up_to(leaves, cube_root(leaves));
+            let middle = divisor_up_to(leaves / top, (leaves / top).isqrt());
+            vec![top, middle, leaves / top / middle]
+        }
+        _ => return Err(CostError::Levels { levels }),
+    };
+    even_tree(&fanouts, packet_bytes)
+}
+
+/// A tree below a link of 100 Gbit/s in which each class of a level has as many children as `fanouts` says, from the link down. All packets
+/// have `packet_bytes` bytes, and all leaves are guaranteed the same.
+///
+/// # Errors
+/// [`CostError::Tree`].
+pub fn even_tree(fanouts: &[usize], packet_bytes: u32) -> Result<Hierarchy, CostError> {
+    let leaves = fanouts.iter().product();
     let build = || {
-        let fanouts = match levels {
-            1 => [1, 1, leaves],
-            3 => {
-                let top = divisor_up_to(leaves, cube_root(leaves));
-                let middle = divisor_up_to(leaves / top, (leaves / top).isqrt());
-                [top, middle, leaves / top / middle]
-            }
-            _ => return Err(None),
-        };
         let rate = Rate::from_bps(100_000_000_000).expect("within 1 bit/s .. 1 Tbit/s");
         let queued = ((depth(leaves) + 2) * leaves + BATCH) as u32;
         let link = LinkConfig { max_packet: packet_bytes, max_queued: queued, ..LinkConfig::new(rate) };
         let mut builder = Hierarchy::builder(link);
         let mut parents = vec![ClassId::ROOT];
         let mut classes = 1;
-        for &fanout in &fanouts[3 - levels..] {
+        for &fanout in fanouts {
             classes *= fanout;
             // At least 100 kbit/s: there are no more than a million leaves.
             let share = Rate::from_bps(rate.bps() / classes.max(1) as u64).ok().map(Share::Guarantee);
@@ -273,17 +283,14 @@ fn tree(leaves: usize, levels: usize, packet_bytes: u32) -> Result<Hierarchy, Co
             let mut children = Vec::with_capacity(classes);
             for parent in parents {
                 for _ in 0..fanout {
-                    children.push(builder.add(parent, config).map_err(Some)?);
+                    children.push(builder.add(parent, config)?);
                 }
             }
             parents = children;
         }
-        builder.build().map_err(Some)
+        builder.build()
     };
-    build().map_err(|source| match source {
-        Some(source) => CostError::Tree { leaves, levels, source },
-        None => CostError::Levels { levels },
-    })
+    build().map_err(|source| CostError::Tree { leaves, levels: fanouts.len(), source })
 }
 
 fn cube_root(n: usize) -> usize {

@@ -2,17 +2,25 @@
 //!
 //! # Modules
 //! * [`experiments`]: what the papers tried, one file for each paper, all in one table.
+//! * [`scenario`]: scenario files as they are simulated.
+//! * [`claims`]: every claim of the papers, tried by a command.
 //! * [`measure`]: how runs are measured, and how far a rate is from its ideal.
 //! * [`report`]: what simulations found, as text; [`table`] lays its tables out, and those of others.
+//! * [`human`]: quantities as people read them.
 //! * [`figures`]: what was measured, drawn.
+//! * [`page`]: the report of the claims.
 //! * [`trace`]: every packet of a simulation in a file.
 //! * [`mod@bench`]: what a packet costs under each scheduler on this machine.
 
 pub mod bench;
+pub mod claims;
 pub mod experiments;
 pub mod figures;
+pub mod human;
 pub mod measure;
+pub mod page;
 pub mod rate_unit;
 pub mod report;
+pub mod scenario;
 pub mod table;
 pub mod trace;

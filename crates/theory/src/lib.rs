@@ -6,11 +6,15 @@
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
 //! * [`limits`]: what holds a class back whatever the link has left: ceilings, upper limits, classes that do not borrow or lend.
 //! * [`fast`]: the same in integers, for use while packets flow.
+//! * [`htb_fluid`]: what HTB gives instead, in the long run.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
+//! * [`virtual_time`], [`inner_curves`]: how far virtual times of H-FSC may be apart, and which inner curves it cannot meet, \[hfsc\] Theorem 3 and Figure 4.
 //! * [`latency`]: delay bounds of latency-rate servers and of service curves.
 //! * [`promises`]: all bounds of a scheduler for a tree, found by what it says of itself.
 //! * [`explain`]: why a class gets what it gets.
+//! * [`strategy`]: what a class gains by lying or by rearranging guarantees below it.
+//! * [`changes`]: what would get a class more, and what would not.
 //! * [`fairness`], [`gap`]: how far a scheduler did stray, \[hls\] Definitions 1 and 2, measured.
 //! * [`fluid`], [`worst_case`], [`deadlines`]: how far a link was behind fluid ideals, shares and service curves, measured.
 //!
@@ -25,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod changes;
 pub mod curves;
 pub mod deadlines;
 pub mod explain;
@@ -33,11 +38,16 @@ pub mod fast;
 pub mod fluid;
 pub mod gap;
 pub mod hmm;
+pub mod htb_fluid;
+pub mod inner_curves;
 pub mod latency;
 pub mod limits;
 pub mod maxmin;
 pub mod promises;
 pub mod request;
+pub mod strategy;
+mod variant;
+pub mod virtual_time;
 pub mod weights;
 pub mod worst_case;
 

@@ -125,6 +125,16 @@ impl Limits {
         self.kept.get(class.index()).copied().flatten()
     }
 
+    /// The same where `class` gets no more than `bps` either, whatever set its limit.
+    pub(crate) fn lowered(mut self, class: ClassId, bps: u64) -> Self {
+        self.limits.resize(self.classes, None);
+        let limit = &mut self.limits[class.index()];
+        if limit.is_none_or(|limit| limit.bps > bps) {
+            *limit = Some(Limit { bps, kind: LimitKind::Ceiling });
+        }
+        self
+    }
+
     /// Whether there is an isolated class.
     pub(crate) fn keeps(&self) -> bool {
         !self.kept.is_empty()

@@ -1,15 +1,19 @@
-//! `fairlink explain`: why a class gets what it gets.
+//! `fairlink explain`: why a class gets what it gets, what would get it more, and what lies and rearrangements gain.
 
 use fairlink_config::LinkFile;
-use fairlink_core::ClassId;
+use fairlink_core::{ClassId, Rate};
 use fairlink_theory::explain::{Explanation, Step};
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::to_f64;
 use serde::Serialize;
 
+use crate::args;
 use crate::failure::Failure;
 use crate::link::{FluidArgs, in_text};
 use crate::out::Out;
+
+mod changes;
+mod strategy;
 
 /// Which class, of which link, for which demand.
 #[derive(Debug, clap::Args)]
@@ -19,6 +23,9 @@ pub(crate) struct Args {
     /// The class to explain.
     #[arg(long, value_name = "NAME")]
     class: String,
+    /// How large the changes are that are tried; a tenth of the link without it.
+    #[arg(long, value_name = "RATE", value_parser = args::rate)]
+    step: Option<Rate>,
 }
 
 #[derive(Serialize)]
@@ -28,6 +35,10 @@ struct Document<'a> {
     steps: Vec<Entry<'a>>,
     /// The class that limits it, the one that limits that one, and so on.
     limited_by: Vec<&'a str>,
+    /// What would have to change for it to get more.
+    changes: changes::Entry<'a>,
+    /// What lies and rearrangements gain; null for the link.
+    strategy: Option<strategy::Entry<'a>>,
     text: String,
 }
 
@@ -60,7 +71,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let class = link.names.find(&args.class).map_err(|error| Failure::wrong(format!("--class: {error}")))?;
     let allocation = Allocation::solve(&link.tree, &demand);
     let explanation = Explanation::new(&link.tree, &allocation, class).map_err(Failure::failed)?;
-    let text = explanation.text(|class| in_text(&link, class));
+    let step = args.step.map_or(link.tree.link().rate.bps() / 10, Rate::bps).max(1);
+    let changes = changes::Entry::of(&link, &demand, class, step)?;
+    let strategy = (class != ClassId::ROOT).then(|| strategy::Entry::of(&link, &demand, class)).transpose()?;
+    let mut text = explanation.text(|class| in_text(&link, class));
+    text += &changes.text();
+    text += &strategy.as_ref().map(strategy::Entry::text).unwrap_or_default();
     if !out.json {
         return out.raw(text.as_bytes());
     }
@@ -68,6 +84,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         class: &args.class,
         steps: explanation.steps.iter().map(|step| entry(&link, step)).collect(),
         limited_by: names(&link, &explanation.limited_by),
+        changes,
+        strategy,
         text,
     })
 }

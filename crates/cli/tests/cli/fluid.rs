@@ -88,6 +88,37 @@ fn explain_names_the_chain_of_limits() {
 }
 
 #[test]
+fn explain_says_what_would_get_a_class_more_and_what_lies_gain() {
+    let args =
+        ["explain", &scenario("fig1.toml"), "--demand", "A1=inf,B2=inf,C=200mbit", "--class", "A", "--step", "50mbit"];
+    let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
+    assert_eq!(json["changes"]["step_bps"], 50_000_000);
+    let helpful = json["changes"]["helpful"].as_array().expect("a list");
+    let gain = |change: &str, class: &str| {
+        let this = helpful.iter().find(|one| one["change"] == change && one["class"] == class);
+        let this = this.unwrap_or_else(|| panic!("no {change} of {class} in {json}"));
+        (this["gain_bps"].as_f64().expect("a rate") / 1e6, this["gain_per_bps"].as_f64().expect("a part"))
+    };
+    // 800 for A and B: what B leaves is A's, and half of what C does.
+    assert_eq!(gain("asks_less", "B"), (50.0, 1.0));
+    assert_eq!(gain("asks_less", "C"), (25.0, 0.5));
+    assert_eq!(gain("link", "link"), (25.0, 0.5));
+    // 350 of 650, for which the link has no room.
+    assert!((gain("guarantee", "A").0 - (800.0 * 35.0 / 65.0 - 400.0)).abs() < 0.01, "{json}");
+    assert_eq!(json["changes"]["useless"][0]["change"], "asks_more");
+    // Under HTB's rule 300 + 200 / 3, and 300 + 200 * 3 / 5 where A's guarantee is all in A1.
+    let rearrange = &json["strategy"]["rearrange"];
+    assert_eq!((&rearrange["hmm"]["gain_bps"], &rearrange["hmm"]["with"]), (&json!(0.0), &json!([])));
+    let best = rearrange["htb"]["best_bps"].as_f64().expect("a rate") / 1e6;
+    assert!((best - 420.0).abs() < 0.1 && rearrange["htb"]["with"][0]["class"] == "A1", "{rearrange}");
+    assert_eq!(json["strategy"]["misreport"]["htb"]["with"], json!([{ "class": "A2", "bps": null }]));
+    let text = fairlink(&args).quiet().stdout;
+    let says = "under htb's rule A would get 420 Mbit/s instead of 366.7 Mbit/s with A1 at 300 Mbit/s";
+    assert!(text.contains(says) && text.contains("max-min fairness (hls) nothing gained"), "{text}");
+    assert_eq!(fairlink(&[&args[..6], &["--step", "5"]].concat()).code, 2);
+}
+
+#[test]
 fn a_wrong_demand_or_class_exits_with_2_and_says_what_is_wrong() {
     let link = scenario("fig1.toml");
     for (args, says) in [

@@ -34,7 +34,7 @@ use crate::parts::{
 
 mod plan;
 
-pub(crate) use plan::Plan;
+pub use plan::Plan;
 
 const ROOT: u32 = ClassId::ROOT.0;
 

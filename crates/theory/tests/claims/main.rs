@@ -4,4 +4,5 @@ mod bounds;
 mod fairness;
 mod hdrr;
 mod hmm;
+mod htb;
 mod random;

@@ -6,10 +6,11 @@ use std::path::Path;
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::units::{parse_rate, parse_size, parse_time};
-use fairlink_config::{LinkFile, PoolSpec, Problem, ReadOptions, RouteSpec, Scenario};
+use fairlink_config::{Problem, ReadOptions, Scenario};
 use fairlink_core::{Leniency, Rate, SchedulerInfo};
 use fairlink_lab::figures::sweep::{Key, Quantity};
-use fairlink_sim::{Change, Hop, LinkPool, Links, Route, Setting};
+use fairlink_lab::scenario::links_of;
+use fairlink_sim::{Links, Setting};
 
 use fairlink_traffic::Script;
 
@@ -145,7 +146,7 @@ impl Reading<'_> {
             warn(warnings);
         }
         let schedulers = schedulers(self.schedulers, &file, self.leniency)?;
-        Ok(Point { sweep, links: links(&file), file, schedulers })
+        Ok(Point { sweep, links: links_of(&file), file, schedulers })
     }
 }
 
@@ -190,54 +191,6 @@ fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, Failure> {
 /// notes of its run.
 fn concerns_a_simulation(warning: &Problem) -> bool {
     !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
-}
-
-fn links(file: &Scenario) -> Links {
-    let scenario = |link: &LinkFile, sources: &[_], propagation| fairlink_sim::Scenario {
-        names: link.names.iter().map(str::to_owned).collect(),
-        tree: link.tree.clone(),
-        overhead: link.overhead,
-        propagation,
-        sources: sources.to_vec(),
-        duration: file.duration,
-        warmup: file.warmup,
-        seed: file.seed,
-        changes: Vec::new(),
-    };
-    let change = |change: &fairlink_config::Change| Change {
-        at: change.at,
-        name: change.name.clone(),
-        scheduler: change.scheduler,
-        tree: change.link.tree.clone(),
-        overhead: change.link.overhead,
-        classes: change.classes.clone(),
-    };
-    let pool = |pool: &PoolSpec| LinkPool {
-        name: pool.name.clone(),
-        rate: pool.rate,
-        burst: pool.burst,
-        members: pool.members.clone(),
-    };
-    let route = |route: &RouteSpec| Route {
-        name: route.name.clone(),
-        source: route.source,
-        hops: route.hops.iter().map(|&(link, class)| Hop { link, class }).collect(),
-        regulated: route.regulated.clone(),
-    };
-    Links {
-        first: fairlink_sim::Scenario {
-            names: file.names.clone(),
-            changes: file.changes.iter().map(change).collect(),
-            ..scenario(&file.link, &file.sources, file.propagation)
-        },
-        further: file
-            .peers
-            .iter()
-            .map(|peer| (peer.name.clone(), scenario(&peer.link, &peer.sources, peer.propagation)))
-            .collect(),
-        pools: file.pools.iter().map(pool).collect(),
-        routes: file.routes.iter().map(route).collect(),
-    }
 }
 
 fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, Failure> {

@@ -39,7 +39,7 @@ const DEEPEST: u64 = 1 << 50;
 /// DIFFERENCE: a leaf without a priority has that of the nearest class above it that has one. \[htb\] and \[cbq\] have each
 /// class state its own, and only leaves send.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Assured rates.
     pub assured: Box<[Rate]>,
     /// Quanta in bytes; 0 for classes that are not leaves.
@@ -57,7 +57,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`BuildError::Parameter`] for a priority of [`PRIORITIES`] or above and for a leaf's quantum of zero.
-    pub(crate) fn of(tree: &Hierarchy) -> Result<Self, BuildError> {
+    pub fn of(tree: &Hierarchy) -> Result<Self, BuildError> {
         let link = tree.link();
         let mut fine = filled(tree.len(), u128::from(link.rate.bps()) << FINE_BITS)?;
         let mut priorities = filled(tree.len(), 0)?;

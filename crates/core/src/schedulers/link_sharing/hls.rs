@@ -88,11 +88,15 @@ mod flags;
 mod rounds;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "invariants")]
+mod two_phase;
 mod urgent;
 mod weights;
 
 use ceilings::{Blocked, Ceilings};
 use flags::Flags;
+#[cfg(feature = "invariants")]
+pub use two_phase::TwoPhase;
 pub use urgent::Advances;
 use urgent::Urgent;
 pub use weights::{CREDITS_PER_BYTE, RunWeights};

@@ -60,7 +60,8 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::borrowing::{BorrowingTree, Plan, Standing};
+pub use crate::bases::borrowing::Plan;
+use crate::bases::borrowing::{BorrowingTree, Standing};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Members, Nanos,
     Packet, Promises, Scheduler, SchedulerInfo, WorkConserving, boxed,

@@ -75,12 +75,3 @@ fn events_stand_below_the_axis_in_rows_that_do_not_run_into_each_other() {
     };
     assert!(y("R flow 2") > y("R flow 1") && y("X") == y("R flow 1") && y("time (s)") > y("R flow 2"));
 }
-
-#[test]
-fn a_long_series_is_thinned_without_losing_its_extremes() {
-    let points: Vec<(f64, f64)> =
-        (0..100_000).map(|n| (f64::from(n) / 200.0, if n == 54_321 { 99.0 } else { 1.0 })).collect();
-    let thin = thinned(points);
-    assert!(thin.len() < 5_000 && thin.iter().any(|point| point.1 == 99.0), "{}", thin.len());
-    assert!(thin.windows(2).all(|pair| (pair[0].0 * 2.0).floor() <= (pair[1].0 * 2.0).floor()));
-}

@@ -1,28 +1,33 @@
 //! Quantities as people read them: four significant digits and a unit. JSON has the figures in full.
 
 /// A rate in bit/s.
-pub(crate) fn rate(bps: f64) -> String {
+#[must_use]
+pub fn rate(bps: f64) -> String {
     scaled(bps, &[(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")])
 }
 
 /// A time in seconds.
-pub(crate) fn time(seconds: f64) -> String {
+#[must_use]
+pub fn time(seconds: f64) -> String {
     scaled(seconds, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")])
 }
 
 /// A size in bytes, of which there may be fractions.
-pub(crate) fn size(bytes: f64) -> String {
+#[must_use]
+pub fn size(bytes: f64) -> String {
     scaled(bytes, &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
 }
 
 /// A relative error, of which a few parts in a thousand million count.
-pub(crate) fn tiny(error: f64) -> String {
+#[must_use]
+pub fn tiny(error: f64) -> String {
     if error == 0.0 { "none".to_owned() } else { format!("{error:+.1e}") }
 }
 
 /// The next number up with four significant digits, to print a bound that holds as it is printed. What is within a part in 10^9 of such a
 /// number is that number.
-pub(crate) fn up(bound: f64) -> f64 {
+#[must_use]
+pub fn up(bound: f64) -> f64 {
     if !bound.is_normal() {
         return bound;
     }
@@ -31,12 +36,14 @@ pub(crate) fn up(bound: f64) -> f64 {
 }
 
 /// How many there are of something: `1 level`, `2 levels`.
-pub(crate) fn count(number: usize, one: &str, several: &str) -> String {
+#[must_use]
+pub fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// A share of something.
-pub(crate) fn percent(share: f64) -> String {
+#[must_use]
+pub fn percent(share: f64) -> String {
     format!("{} %", digits(share * 100.0))
 }
 
@@ -48,7 +55,8 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
 }
 
 /// Four significant digits, fewer where the rest are zeros; whole numbers in full.
-fn digits(value: f64) -> String {
+#[must_use]
+pub fn digits(value: f64) -> String {
     let before_the_point = if value.abs() < 1.0 { 1 } else { value.abs().log10().floor() as usize + 1 };
     let text = format!("{value:.*}", 4usize.saturating_sub(before_the_point));
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

@@ -1,0 +1,147 @@
+//! What would have to change for a class to get more, in JSON and in words. It is computed in [`fairlink_theory::changes`].
+
+use std::fmt::Write as _;
+
+use fairlink_config::LinkFile;
+use fairlink_core::ClassId;
+use fairlink_theory::changes::{Change, Changes, Lever};
+use fairlink_theory::limits::LimitKind;
+use fairlink_theory::request::Demand;
+use fairlink_theory::to_f64;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::human;
+use crate::link::in_text;
+
+/// Changes that are printed; JSON has all.
+const SHOWN: usize = 12;
+
+/// The member `changes`.
+#[derive(Serialize)]
+pub(super) struct Entry<'a> {
+    step_bps: u64,
+    /// The most helpful first.
+    helpful: Vec<One<'a>>,
+    useless: Vec<One<'a>>,
+    /// Siblings whose asking for less was not tried, because there are too many.
+    untried_siblings: usize,
+    #[serde(skip)]
+    this: String,
+}
+
+#[derive(Serialize)]
+struct One<'a> {
+    /// `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
+    change: &'static str,
+    class: &'a str,
+    /// Null for no limit, for leaves below a class, and where a weight is changed.
+    from_bps: Option<u64>,
+    to_bps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_weight: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_weight: Option<u64>,
+    gain_bps: f64,
+    /// Of a small change.
+    gain_per_bps: Option<f64>,
+    /// Whether the classes above have so much left.
+    fits: bool,
+    #[serde(skip)]
+    text: String,
+}
+
+impl<'a> Entry<'a> {
+    /// The changes for `class`, each of `step` bit/s.
+    pub(super) fn of(link: &'a LinkFile, demand: &Demand, class: ClassId, step: u64) -> Result<Self, Failure> {
+        let changes = Changes::of(&link.tree, demand, class, step).map_err(Failure::failed)?;
+        let list = |changes: &[Change]| changes.iter().map(|change| One::of(link, change)).collect();
+        Ok(Self {
+            step_bps: step,
+            helpful: list(&changes.helpful),
+            useless: list(&changes.useless),
+            untried_siblings: changes.untried,
+            this: in_text(link, class),
+        })
+    }
+
+    /// A few lines.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = match self.helpful.is_empty() {
+            true => writeln!(text, "\nNo single change would get {} more.", self.this),
+            false => writeln!(text, "\nOne change at a time, {} would get more by:", self.this),
+        };
+        let shown = &self.helpful[..self.helpful.len().min(SHOWN)];
+        let width = shown.iter().map(|one| one.text.chars().count()).max().unwrap_or(0);
+        for one in shown {
+            let gain = format!("+{}", human::rate(one.gain_bps));
+            let per = one.gain_per_bps.map(|per| format!(", at first {per:.2} of each bit/s")).unwrap_or_default();
+            let fits = if one.fits { "" } else { "; its siblings have to give up as much, or the file is refused" };
+            let _ = writeln!(text, "  {:width$}  {gain}{per}{fits}", one.text);
+        }
+        if self.helpful.len() > SHOWN {
+            let _ = writeln!(text, "  and {} more, which gain less", self.helpful.len() - SHOWN);
+        }
+        if !self.useless.is_empty() {
+            let names = self.useless.iter().take(SHOWN).map(|one| one.text.as_str()).collect::<Vec<_>>().join("; ");
+            let more = match self.useless.len().saturating_sub(SHOWN) {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            let _ = writeln!(text, "Of no use: {names}{more}.");
+        }
+        if self.untried_siblings > 0 {
+            let untried = human::count(self.untried_siblings, "sibling", "siblings");
+            let _ = writeln!(text, "Not tried: {untried} that get little.");
+        }
+        text
+    }
+}
+
+impl<'a> One<'a> {
+    fn of(link: &'a LinkFile, change: &Change) -> Self {
+        let kind = match change.lever {
+            Lever::Link => "link",
+            Lever::Guarantee => "guarantee",
+            Lever::Weight => "weight",
+            Lever::AsksLess => "asks_less",
+            Lever::Lift(_) => "no_limit",
+            Lever::AsksMore => "asks_more",
+        };
+        let is_weight = change.lever == Lever::Weight;
+        Self {
+            change: kind,
+            class: link.names.name(change.class),
+            from_bps: change.from.filter(|_| !is_weight),
+            to_bps: change.to.filter(|_| !is_weight),
+            from_weight: change.from.filter(|_| is_weight),
+            to_weight: change.to.filter(|_| is_weight),
+            gain_bps: to_f64(&change.gain),
+            gain_per_bps: change.per_bps.as_ref().map(to_f64),
+            fits: change.fits,
+            text: words(link, change),
+        }
+    }
+}
+
+fn words(link: &LinkFile, change: &Change) -> String {
+    let class = in_text(link, change.class);
+    let rate = |bps: Option<u64>| human::rate(bps.unwrap_or(0) as f64);
+    let (from, to) = (rate(change.from), rate(change.to));
+    match change.lever {
+        Lever::Link => format!("a link of {to} instead of {from}"),
+        Lever::Guarantee => format!("a guarantee of {to} instead of {from} for {class}"),
+        Lever::Weight => {
+            let weight = |weight: Option<u64>| weight.unwrap_or(0);
+            format!("a weight of {} instead of {} for {class}", weight(change.to), weight(change.from))
+        }
+        Lever::AsksLess => format!("{class} asking for {to} instead of the {from} that it gets"),
+        Lever::Lift(LimitKind::Ceiling) => format!("no ceiling of {from} at {class}"),
+        Lever::Lift(LimitKind::UpperLimit) => format!("no upper limit of {from} at {class}"),
+        Lever::Lift(LimitKind::Bounded) => format!("{class} not being bounded to {from}"),
+        Lever::Lift(LimitKind::Isolated) => format!("{class} not being isolated at {from}"),
+        Lever::AsksMore => format!("asking for more in {class}"),
+    }
+}

@@ -1,0 +1,153 @@
+//! What lies about demand and rearranged guarantees gain a class, in JSON and in words. It is searched for in [`fairlink_theory::strategy`].
+
+use std::fmt::Write as _;
+
+use fairlink_config::LinkFile;
+use fairlink_core::{ClassId, Share};
+use fairlink_theory::request::{Demand, Request};
+use fairlink_theory::strategy::{Rule, Search, StrategyError};
+use fairlink_theory::to_f64;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::human;
+
+/// Names printed of what is changed; JSON has all.
+const SHOWN: usize = 6;
+
+/// The member `strategy`.
+#[derive(Serialize)]
+pub(super) struct Entry<'a> {
+    /// What its leaves gain it by saying that they want less or more.
+    misreport: Option<Rules<'a>>,
+    /// What other guarantees below it gain; null for a leaf.
+    rearrange: Option<Rules<'a>>,
+    /// Why nothing was searched for.
+    not_searched: Option<String>,
+    #[serde(skip)]
+    this: String,
+}
+
+#[derive(Serialize)]
+struct Rules<'a> {
+    hmm: Found<'a>,
+    /// Null where HTB would refuse the file.
+    htb: Option<Found<'a>>,
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    truthful_bps: f64,
+    best_bps: f64,
+    gain_bps: f64,
+    /// Allocations that were computed.
+    tried: usize,
+    /// What is changed for the best; empty where nothing is better.
+    with: Vec<Changed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    class: &'a str,
+    /// What it says that it wants, or its guarantee; null for all it can get, and for a weight.
+    bps: Option<u64>,
+    /// In thousandths of what is written, where it has no guarantee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight: Option<u64>,
+}
+
+impl<'a> Entry<'a> {
+    /// What `class` gains.
+    pub(super) fn of(link: &'a LinkFile, demand: &Demand, class: ClassId) -> Result<Self, Failure> {
+        let mut entry =
+            Self { misreport: None, rearrange: None, not_searched: None, this: link.names.name(class).to_owned() };
+        let tree = &link.tree;
+        let told = |request: Request| match request {
+            Request::Rate(bps) => Some(bps),
+            Request::Unlimited => None,
+        };
+        let lie = |(leaf, request)| Changed { class: link.names.name(leaf), bps: told(request), weight: None };
+        let share = |(class, value): (ClassId, u64)| {
+            let guaranteed = matches!(tree.config(class).share, Some(Share::Guarantee(_)));
+            let (bps, weight) = if guaranteed { (Some(value), None) } else { (None, Some(value)) };
+            Changed { class: link.names.name(class), bps, weight }
+        };
+        match Rules::of(|rule| Ok(Found::of(rule.misreports(tree, demand, class)?, lie))) {
+            Ok(rules) => entry.misreport = Some(rules),
+            Err(error @ StrategyError::TooLarge { .. }) => {
+                entry.not_searched = Some(error.to_string());
+                return Ok(entry);
+            }
+            Err(error) => return Err(Failure::failed(error)),
+        }
+        if !tree.is_leaf(class) {
+            let rules = Rules::of(|rule| Ok(Found::of(rule.rearrangements(tree, demand, class)?, share)));
+            entry.rearrange = Some(rules.map_err(Failure::failed)?);
+        }
+        Ok(entry)
+    }
+
+    /// A few lines.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let Some(misreport) = &self.misreport else {
+            let _ = writeln!(
+                text,
+                "\nLies and rearrangements: not searched for: {}.",
+                self.not_searched.as_deref().unwrap_or("")
+            );
+            return text;
+        };
+        let lies = misreport.text(&self.this, |change| match change.bps {
+            None => format!("{} asking for all it can get", change.class),
+            Some(bps) => format!("{} asking for {}", change.class, human::rate(bps as f64)),
+        });
+        let _ = writeln!(text, "\nLying about demand:  {lies}");
+        if let Some(rearrange) = &self.rearrange {
+            let moved = rearrange.text(&self.this, |change| match (change.bps, change.weight) {
+                (Some(bps), _) => format!("{} at {}", change.class, human::rate(bps as f64)),
+                (None, weight) => format!("{} at weight {}", change.class, weight.unwrap_or(0) as f64 / 1e3),
+            });
+            let _ = writeln!(text, "Rearranging below {}: {moved}", self.this);
+        }
+        text
+    }
+}
+
+impl<'a> Rules<'a> {
+    fn of(search: impl Fn(Rule) -> Result<Found<'a>, StrategyError>) -> Result<Self, StrategyError> {
+        let htb = match search(Rule::Htb) {
+            Err(StrategyError::Refused(_)) => None,
+            found => Some(found?),
+        };
+        Ok(Self { hmm: search(Rule::Hmm)?, htb })
+    }
+
+    fn text(&self, this: &str, change: impl Fn(&Changed<'a>) -> String) -> String {
+        let hmm = self.hmm.text(this, &change);
+        let htb =
+            self.htb.as_ref().map_or_else(|| "the file would be refused".to_owned(), |htb| htb.text(this, &change));
+        format!("under max-min fairness (hls) {hmm}; under htb's rule {htb}.")
+    }
+}
+
+impl<'a> Found<'a> {
+    fn of<T: Copy>(search: Search<T>, change: impl Fn((ClassId, T)) -> Changed<'a>) -> Self {
+        let truthful_bps = to_f64(&search.truthful);
+        let gain_bps = to_f64(&search.gain());
+        let with = search.better.map_or_else(Vec::new, |better| better.with.into_iter().map(change).collect());
+        Self { truthful_bps, best_bps: truthful_bps + gain_bps, gain_bps, tried: search.tried, with }
+    }
+
+    fn text(&self, this: &str, change: impl Fn(&Changed<'a>) -> String) -> String {
+        if self.with.is_empty() {
+            return format!("nothing gained ({} tried)", self.tried);
+        }
+        let mut with: Vec<String> = self.with.iter().take(SHOWN).map(change).collect();
+        if self.with.len() > SHOWN {
+            with.push(format!("{} more changes", self.with.len() - SHOWN));
+        }
+        let (best, truthful) = (human::rate(self.best_bps), human::rate(self.truthful_bps));
+        format!("{this} would get {best} instead of {truthful} with {}", with.join(", "))
+    }
+}

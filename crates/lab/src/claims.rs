@@ -1,0 +1,110 @@
+//! Every claim of the five papers that can be checked, as something that runs.
+//!
+//! A paper has a module; a claim is a [`Claim`] there and a line of the paper's table: its id, where it stands, what it says, and a
+//! function that tries it on a [`Lab`] and returns a [`Finding`]: quantities beside the paper's, tables, figures and scenarios to run
+//! again. [`run::try_claims`] tries many. What we know beyond the papers is in `beyond`, in the same form.
+
+use strsim::damerau_levenshtein;
+
+mod beyond;
+mod drrpp;
+pub mod finding;
+mod hfsc;
+mod hls;
+mod htb;
+pub mod laboratory;
+mod random;
+pub mod run;
+mod sds;
+
+pub use finding::{Expected, Finding, Row, Table, Unit, Value, Verdict};
+pub use laboratory::{Effort, Lab, Trouble, Workload};
+
+/// A paper and its claims.
+#[derive(Debug)]
+pub struct Paper {
+    /// Its key in `docs/papers.md`.
+    pub key: &'static str,
+    /// Who wrote it.
+    pub authors: &'static str,
+    /// Its title.
+    pub title: &'static str,
+    /// Its claims, in the order of the paper.
+    pub claims: &'static [Claim],
+}
+
+/// What a paper says, and how it is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// Its name, which no other claim has: the paper's key, a point, and a word or several, such as `hls.alpha.hdrr`.
+    pub id: &'static str,
+    /// Where in the paper it stands.
+    pub place: &'static str,
+    /// What is claimed, as a sentence.
+    pub about: &'static str,
+    /// The paper's value or ordering in a few words, such as `103.5 B`.
+    pub says: &'static str,
+    /// The tests that hold it besides the golden table: a file from the root of the project, two colons, and the name.
+    pub tests: &'static [&'static str],
+    /// Whether what is measured are times on this machine, which no golden table can have.
+    pub timed: bool,
+    /// Tries it.
+    pub run: fn(&Lab<'_>) -> Result<Finding, Trouble>,
+}
+
+impl Claim {
+    /// The paper's key.
+    #[must_use]
+    pub fn paper(&self) -> &'static str {
+        self.id.split_once('.').map_or(self.id, |(paper, _)| paper)
+    }
+}
+
+/// All papers, and what goes beyond them last.
+pub const PAPERS: &[Paper] = &[hls::PAPER, hfsc::PAPER, htb::PAPER, drrpp::PAPER, sds::PAPER, beyond::PAPER];
+
+/// A word that names neither a claim nor a paper.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no claim or paper {word}; {}", match &nearest[..] {
+    [] => format!("papers are {}", keys().join(", ")),
+    nearest => format!("did you mean {}?", nearest.join(", ")),
+})]
+pub struct UnknownClaim {
+    /// As written.
+    pub word: String,
+    /// The nearest names.
+    pub nearest: Vec<&'static str>,
+}
+
+/// The keys of all papers.
+#[must_use]
+pub fn keys() -> Vec<&'static str> {
+    PAPERS.iter().map(|paper| paper.key).collect()
+}
+
+/// The claims that these words name, each once, in the order of the papers: an id, a paper's key, or `all`. No words mean all.
+///
+/// # Errors
+/// The first word that names nothing, with the nearest names.
+pub fn select(words: &[impl AsRef<str>]) -> Result<Vec<&'static Claim>, UnknownClaim> {
+    let all = || PAPERS.iter().flat_map(|paper| paper.claims);
+    let names = |word: &str, claim: &Claim| word == "all" || word == claim.paper() || word == claim.id;
+    for word in words.iter().map(AsRef::as_ref) {
+        if !all().any(|claim| names(word, claim)) {
+            return Err(UnknownClaim { word: word.to_owned(), nearest: nearest(word) });
+        }
+    }
+    let wanted = |claim: &&Claim| words.is_empty() || words.iter().any(|word| names(word.as_ref(), claim));
+    Ok(all().filter(wanted).collect())
+}
+
+/// Up to five names that are close to `word`, or that begin with it, the closest first.
+fn nearest(word: &str) -> Vec<&'static str> {
+    let ids = PAPERS.iter().flat_map(|paper| paper.claims.iter().map(|claim| claim.id)).chain(keys());
+    // A part of a name is closer than any misspelling.
+    let distance = |id: &str| if id.contains(word) { 0 } else { damerau_levenshtein(word, id) };
+    let mut close: Vec<(usize, &str)> = ids.map(|id| (distance(id), id)).collect();
+    close.retain(|&(distance, id)| distance <= 2.max(id.len() / 3));
+    close.sort_unstable();
+    close.into_iter().map(|(_, id)| id).take(5).collect()
+}

@@ -1,0 +1,126 @@
+//! One latency-critical flow and three best-effort flows through one link: what most measurements of the thesis have in common, and how
+//! they are shown.
+
+use std::sync::Arc;
+
+use fairlink_sim::statistics::Estimate;
+use fairlink_sim::{Options, Run};
+
+use crate::claims::laboratory::mean_delay;
+use crate::claims::{Lab, Trouble, Workload};
+use crate::figures::axis::Axis;
+use crate::figures::figure::{Look, Panel, Series};
+
+/// Both schedulers of the thesis, in the order of their runs.
+pub(super) const SCHEDULERS: [&str; 2] = ["drr++", "drr+"];
+/// Place of DRR++ in [`SCHEDULERS`].
+pub(super) const NEW: usize = 0;
+/// Place of DRR+.
+pub(super) const OLD: usize = 1;
+/// The flows: the latency-critical one and the best-effort ones.
+pub(super) const FLOWS: [&str; 4] = ["lc", "be1", "be2", "be3"];
+/// What figures call them.
+pub(super) const NAMES: [&str; 4] = ["latency-critical", "best-effort 1", "best-effort 2", "best-effort 3"];
+/// The rate of the link in the exponential runs, in bit/s. DIFFERENCE: the thesis says 125 kbit/s once; its arithmetic and its utilisations need
+/// 250.
+pub(super) const LINK_BPS: f64 = 250e3;
+/// Mean length of a packet of the exponential traffic, header included, in bytes.
+pub(super) const PACKET: f64 = 410.0;
+
+/// How many runs of 100 s there are of each point: a multiple of the thesis' five.
+pub(super) fn runs(lab: &Lab<'_>) -> u64 {
+    lab.by_effort(10, 50)
+}
+
+/// Runs of one scenario under both schedulers, on the same arrivals.
+pub(super) struct Point {
+    /// Where it stands on the x axis.
+    pub(super) x: f64,
+    runs: Arc<Vec<Run>>,
+}
+
+impl Point {
+    /// Plays `workload`.
+    pub(super) fn play(lab: &Lab<'_>, x: f64, workload: &Workload) -> Result<Self, Trouble> {
+        Ok(Self { x, runs: lab.play(workload, &SCHEDULERS, runs(lab), &Options::default())? })
+    }
+
+    /// What `value` says of each run under a scheduler, by seed.
+    pub(super) fn values(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Vec<Option<f64>> {
+        let each = self.runs.len() / SCHEDULERS.len();
+        self.runs[scheduler * each..][..each].iter().map(value).collect()
+    }
+
+    /// Mean delays of a flow, by seed, in seconds.
+    pub(super) fn delays(&self, scheduler: usize, flow: &str) -> Vec<Option<f64>> {
+        self.values(scheduler, |run| mean_delay(run, flow))
+    }
+
+    /// The mean delay of a flow, in seconds.
+    pub(super) fn delay(&self, scheduler: usize, flow: &str) -> Result<Estimate, Trouble> {
+        of(&self.delays(scheduler, flow))
+    }
+
+    /// How much longer a flow's mean delay is under DRR+ than under DRR++, seed by seed.
+    pub(super) fn gain(&self, flow: &str) -> Result<Estimate, Trouble> {
+        difference(&self.delays(OLD, flow), &self.delays(NEW, flow))
+    }
+}
+
+/// The estimate of these values.
+pub(super) fn of(values: &[Option<f64>]) -> Result<Estimate, Trouble> {
+    Estimate::of(&values.iter().copied().flatten().collect::<Vec<f64>>()).ok_or_else(none)
+}
+
+/// The estimate of the differences of values of the same seeds.
+pub(super) fn difference(values: &[Option<f64>], others: &[Option<f64>]) -> Result<Estimate, Trouble> {
+    Estimate::of_differences(values, others).ok_or_else(none)
+}
+
+fn none() -> Trouble {
+    Trouble::other("no run has a value")
+}
+
+/// The lower end of the 95 % confidence interval: above zero where an ordering holds beyond the noise.
+pub(super) fn lower(estimate: &Estimate) -> f64 {
+    estimate.mean - estimate.ci95.unwrap_or(f64::INFINITY)
+}
+
+/// The point of a sweep at `x`.
+pub(super) fn at(points: &[Point], x: f64) -> Result<&Point, Trouble> {
+    points.iter().find(|point| point.x == x).ok_or_else(|| Trouble::other(format!("the sweep has no point {x}")))
+}
+
+/// A line with error bars through what `value` says of each point.
+pub(super) fn line(
+    name: &str,
+    points: &[Point],
+    look: Look,
+    value: impl Fn(&Point) -> Result<Estimate, Trouble>,
+) -> Result<Series, Trouble> {
+    let values: Vec<(f64, Estimate)> = points.iter().filter_map(|point| Some((point.x, value(point).ok()?))).collect();
+    if values.is_empty() {
+        return Err(none());
+    }
+    let errors = values.iter().map(|(_, estimate)| estimate.ci95.unwrap_or(0.0)).collect();
+    let points = values.iter().map(|(x, estimate)| (*x, estimate.mean)).collect();
+    Ok(Series::line(name, points, look).with_errors(errors))
+}
+
+/// The least and the largest value above zero of these series, their error bars included.
+pub(super) fn span(series: &[Series]) -> (f64, f64) {
+    let ends = |series: &Series| -> Vec<f64> {
+        let error = |n: usize| series.errors.get(n).copied().unwrap_or(0.0);
+        series.points.iter().enumerate().flat_map(|(n, &(_, y))| [y - error(n), y, y + error(n)]).collect()
+    };
+    let values = series.iter().flat_map(ends).filter(|value| value.is_finite() && *value > 0.0);
+    values.fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)))
+}
+
+/// Delays by powers of ten over `x`.
+pub(super) fn delay_panel(title: &str, x: Axis, series: Vec<Series>) -> Panel {
+    let (low, high) = span(&series);
+    let mut panel = Panel::new(title, x, Axis::log("mean delay", low, high).of_time()).high(380.0);
+    panel.series = series;
+    panel
+}

@@ -1,0 +1,441 @@
+//! Section 5.1.1: the mean delay while the load of the best-effort flows grows. Figures 5.1 and 5.2, Table 5.2.
+
+use fairlink_sim::Options;
+use fairlink_sim::statistics::Estimate;
+
+use super::flows::{
+    FLOWS, LINK_BPS, NAMES, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, difference, line, lower, of, runs,
+};
+use super::mean_delay::theorem_1;
+use crate::claims::laboratory::mean_delay;
+use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::figures::axis::Axis;
+use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::human;
+
+/// Packets per second of each best-effort flow.
+const LAMBDAS: [u32; 10] = [0, 5, 7, 10, 11, 13, 15, 16, 18, 20];
+/// Beyond the text: more than the link carries, with the quanta of the right end.
+const BEYOND: [u32; 3] = [25, 30, 40];
+/// Packets per second and quantum of the latency-critical flow.
+const LAMBDA_LC: u32 = 15;
+const QUANTUM_LC: u32 = 2000;
+/// The period of the contract of DRR+, which the thesis does not give; [`fig52`] sweeps it.
+const PERIOD: &str = "1s";
+/// The transmit queues of the thesis' gateway, of which it gives no size: one packet, latency-critical ones first. [`fig51`] sweeps them.
+const GATEWAY: &str = "1p";
+
+const FLOWS_ALONE: &str = include_str!("../../../../../scenarios/thesis/fig51-alone.toml");
+const WITH_GATEWAY: &str = include_str!("../../../../../scenarios/thesis/fig51.toml");
+const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
+
+/// The quantum of a best-effort flow: Q_BE / lambda_BE = Q_LC / lambda_LC.
+pub(super) fn quantum(lambda: u32) -> u32 {
+    QUANTUM_LC * lambda.min(20) / LAMBDA_LC
+}
+
+/// The scenario with nothing between scheduler and link, at one load.
+fn bare(lambda: u32) -> Result<Workload, Trouble> {
+    if lambda == 0 {
+        return Ok(Workload::new("fig51-alone.toml", FLOWS_ALONE));
+    }
+    let (rate, quantum) = (lambda.to_string(), format!("{}B", quantum(lambda)));
+    let keys = FLOWS[1..].iter().flat_map(|flow| {
+        [(format!("source.{flow}.packets_per_second"), &rate), (format!("class.{flow}.quantum"), &quantum)]
+    });
+    let settings: Vec<(String, &String)> = keys.collect();
+    let settings: Vec<(&str, &str)> = settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    Workload::new(format!("fig51-{lambda}.toml"), BARE).with(&settings)
+}
+
+/// The whole sweep; whoever asks second gets the same runs.
+pub(super) fn sweep(lab: &Lab<'_>, lambdas: &[u32]) -> Result<Vec<Point>, Trouble> {
+    lambdas.iter().map(|&lambda| Point::play(lab, lambda.into(), &bare(lambda)?)).collect()
+}
+
+/// The loads of the text.
+pub(super) fn points(lab: &Lab<'_>) -> Result<Vec<Point>, Trouble> {
+    sweep(lab, &LAMBDAS)
+}
+
+/// Through a gateway with transmit queues, at the right end: mean delays of the latency-critical flow by seed.
+fn through_gateway(lab: &Lab<'_>, packets: &str, priority: bool) -> Result<Vec<Option<f64>>, Trouble> {
+    let text = if priority {
+        WITH_GATEWAY.to_owned()
+    } else {
+        WITH_GATEWAY.replace("transmit_priority = true", "transmit_priority = false")
+    };
+    let workload = Workload::new("fig51.toml", text).with(&[("link.transmit_queue", packets)])?;
+    let played = lab.play(&workload, &SCHEDULERS[..1], runs(lab), &Options::default())?;
+    Ok(played.iter().map(|run| mean_delay(run, FLOWS[0])).collect())
+}
+
+/// M/G/1 by Pollaczek and Khinchine: the mean delay of the latency-critical flow alone, in seconds. Lengths are 40 B and 40 to 700 B, each
+/// as likely.
+fn alone() -> f64 {
+    let variance = (661.0f64.powi(2) - 1.0) / 12.0;
+    let service = PACKET * 8.0 / LINK_BPS;
+    let square = (PACKET * PACKET + variance) * (8.0 / LINK_BPS).powi(2);
+    let lambda = f64::from(LAMBDA_LC);
+    service + lambda * square / (2.0 * (1.0 - lambda * service))
+}
+
+fn loads(to: f64) -> Axis {
+    Axis::linear("packets per second of each best-effort flow", 0.0, to)
+}
+
+/// Figure 5.1: DRR++.
+pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let points = points(lab)?;
+    let beyond = sweep(lab, &BEYOND)?;
+    let (first, last) = (at(&points, 0.0)?, at(&points, 20.0)?);
+    let lone = first.delays(NEW, "lc");
+    let one_quantum = f64::from(quantum(20)) * 8.0 / LINK_BPS;
+    let in_quanta = |delays: &[Option<f64>]| -> Result<Estimate, Trouble> {
+        let scaled = |values: &[Option<f64>]| values.iter().map(|v| v.map(|v| v / one_quantum)).collect::<Vec<_>>();
+        difference(&scaled(delays), &scaled(&lone))
+    };
+    let gateway = through_gateway(lab, GATEWAY, true)?;
+    let mean = |x: f64, flow: &str| -> Result<f64, Trouble> { Ok(at(&points, x)?.delay(NEW, flow)?.mean) };
+    let sharp = (mean(20.0, "be1")? - mean(15.0, "be1")?) / (mean(20.0, "lc")? - mean(15.0, "lc")?);
+    let flat = at(&beyond, 40.0)?.delay(NEW, "lc")?.mean / at(&beyond, 25.0)?.delay(NEW, "lc")?.mean;
+    let saturated = in_quanta(&at(&beyond, 40.0)?.delays(NEW, "lc"))?;
+    let growth = |what: &str, value| {
+        Row::new(
+            format!("growth of the delay from 0 to 20 packets/s, in best-effort quanta on the wire (85.3 ms): {what}"),
+            Unit::Number,
+            Expected::Between(0.4, 1.1),
+            value,
+        )
+    };
+    let rows = vec![
+        Row::new("delay with nobody else", Unit::Seconds, Expected::Near(0.015, 0.1), first.delay(NEW, "lc")?),
+        growth("the scheduler alone", in_quanta(&last.delays(NEW, "lc"))?),
+        growth("gateway with transmit queues of one packet", in_quanta(&gateway)?),
+        Row::new(
+            "delay at 20 packets/s: the scheduler alone",
+            Unit::Seconds,
+            Expected::Beside(0.106),
+            of(&last.delays(NEW, "lc"))?,
+        ),
+        Row::new("delay at 20 packets/s: gateway", Unit::Seconds, Expected::Beside(0.106), of(&gateway)?),
+        Row::new(
+            "delay with nobody else, over Pollaczek and Khinchine's",
+            Unit::Number,
+            Expected::Near(1.0, 0.02),
+            first.delay(NEW, "lc")?.mean / alone(),
+        ),
+        Row::new(
+            "growth from 15 to 20 packets/s: a best-effort flow's over the latency-critical one's",
+            Unit::Times,
+            Expected::AtLeast(2.0),
+            sharp,
+        ),
+        Row::new(
+            "asymptote: delay at 40 packets/s over that at 25, more than the link carries",
+            Unit::Number,
+            Expected::Near(1.0, 0.05),
+            flat,
+        ),
+        Row::new("growth from 0 to that asymptote, in quanta", Unit::Number, Expected::AtMost(1.1), saturated),
+    ];
+    let mut sizes = Table::new(
+        "Growth of the delay from 0 to 20 packets/s by transmit queue, in best-effort quanta (the thesis measured 1.06)",
+        &["packets in the transmit queues", "latency-critical first", "in order of arrival"],
+    );
+    sizes.row(["none".to_owned(), human::digits(in_quanta(&last.delays(NEW, "lc"))?.mean), String::new()]);
+    for packets in ["1p", "2p", "4p", "8p"] {
+        let cell =
+            |priority| Ok::<_, Trouble>(human::digits(in_quanta(&through_gateway(lab, packets, priority)?)?.mean));
+        sizes.row([packets.trim_end_matches('p').to_owned(), cell(true)?, cell(false)?]);
+    }
+    let note = "One latency-critical flow of 15 packets/s with a quantum of 2000 B and three best-effort flows on 250 kbit/s, 100 s a run; \
+                all have contracts and quanta in proportion to their load. The text's 125 kbit/s contradicts its own utilisations. \
+                The thesis measured through a gateway with transmit queues of a size that it does not give: the scheduler alone grows by \
+                about half a quantum, the mean residual of a best-effort visit; one packet in transmit queues is chosen for the gateway, \
+                and the table has others. Beyond the text, quanta stay as they are at 20 packets/s while the load grows to twice that: \
+                the delay of the latency-critical flow no longer moves.";
+    let (bare, ring) = (bare(20)?, Workload::new("fig51.toml", WITH_GATEWAY));
+    Ok(Finding::new(note, rows)
+        .with_figure(figure_51(&points, &beyond, &gateway)?)
+        .with_table(sizes)
+        .with_rerun(bare.rerun("--runs 10 --lenient"))
+        .with_rerun(ring.rerun("--runs 10 --sweep link.transmit_queue=1p,2p,4p,8p"))
+        .with_rerun(Workload::new("fig51-alone.toml", FLOWS_ALONE).rerun("--runs 10")))
+}
+
+fn figure_51(points: &[Point], beyond: &[Point], gateway: &[Option<f64>]) -> Result<Figure, Trouble> {
+    let flows = |scheduler: usize, points: &[Point]| {
+        FLOWS
+            .iter()
+            .enumerate()
+            .map(move |(n, flow)| line(NAMES[n], points, Look::nth(n), |p| p.delay(scheduler, flow)))
+            .collect::<Result<Vec<Series>, Trouble>>()
+    };
+    let mut series = flows(NEW, points)?;
+    let gateway = of(gateway)?;
+    series.push(
+        Series::points("latency-critical, gateway", vec![(20.0, gateway.mean)], Look::nth(4))
+            .with_errors(vec![gateway.ci95.unwrap_or(0.0)]),
+    );
+    series.push(Series::points("latency-critical, thesis", vec![(0.0, 0.0155), (20.0, 0.106)], Look::nth(6)));
+    let theorem =
+        |lambda: &&u32| theorem_1(LAMBDA_LC.into(), QUANTUM_LC, quantum(**lambda)).map(|d| (f64::from(**lambda), d));
+    series.push(Series::line(
+        "Theorem 1",
+        LAMBDAS[1..].iter().filter_map(|l| theorem(&l)).collect(),
+        Look::reference(),
+    ));
+    let text = delay_panel("the text's loads", loads(20.0), series);
+    let above: Vec<Series> = flows(NEW, beyond)?;
+    let after = delay_panel(
+        "beyond the text: more than the link carries",
+        Axis::linear("packets per second of each best-effort flow", 20.0, 40.0),
+        above,
+    )
+    .high(220.0);
+    Ok(Figure::new("Figure 5.1: DRR++, varying background load", vec![text, after]))
+}
+
+/// Figure 5.2: DRR+.
+pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let points = points(lab)?;
+    let last = at(&points, 20.0)?;
+    let mean =
+        |scheduler, x: f64, flow: &str| -> Result<f64, Trouble> { Ok(at(&points, x)?.delay(scheduler, flow)?.mean) };
+    let alike = mean(OLD, 20.0, "lc")? / mean(OLD, 20.0, "be1")?;
+    let rise = |scheduler, flow: &str| -> Result<f64, Trouble> {
+        Ok(mean(scheduler, 20.0, flow)? / mean(scheduler, 5.0, flow)?)
+    };
+    let rows = vec![
+        Row::new(
+            "at 20 packets/s: delay of the latency-critical flow over a best-effort flow's",
+            Unit::Times,
+            Expected::Between(0.5, 2.0),
+            alike,
+        ),
+        Row::new(
+            "rise from 5 to 20 packets/s: the latency-critical flow's over a best-effort flow's",
+            Unit::Times,
+            Expected::Between(0.5, 2.0),
+            rise(OLD, "lc")? / rise(OLD, "be1")?,
+        ),
+        Row::new(
+            "at 20 packets/s: delay above that under DRR++, lower end of the interval",
+            Unit::Seconds,
+            Expected::AtLeast(0.0),
+            lower(&last.gain("lc")?),
+        ),
+        Row::new(
+            "at 20 packets/s: delay over that under DRR++",
+            Unit::Times,
+            Expected::AtLeast(2.0),
+            mean(OLD, 20.0, "lc")? / mean(NEW, 20.0, "lc")?,
+        ),
+    ];
+    let mut periods = Table::new(
+        "Mean delay of the latency-critical flow under DRR+ by the period of its contract (135 % of the mean rate)",
+        &["period", "at 10 packets/s", "at 16 packets/s", "at 20 packets/s"],
+    );
+    for (period, millis) in
+        [("100 ms", 100u32), ("500 ms", 500), ("1 s", 1000), ("2 s", 2000), ("5 s", 5000), ("10 s", 10_000)]
+    {
+        let bytes = format!("{}B", contract(LAMBDA_LC, millis));
+        let mut row = vec![period.to_owned()];
+        for lambda in [10, 16, 20] {
+            let every = format!("{millis}ms");
+            let workload =
+                bare(lambda)?.with(&[("class.lc.contract.bytes", &bytes), ("class.lc.contract.every", &every)])?;
+            let played = lab.play(&workload, &SCHEDULERS[OLD..], runs(lab), &Options::default())?;
+            let values: Vec<_> = played.iter().map(|run| mean_delay(run, "lc")).collect();
+            row.push(human::time(of(&values)?.mean));
+        }
+        periods.row(row);
+    }
+    let note = format!(
+        "The runs of Figure 5.1 under DRR+, with a contract of 135 % of the flow's mean rate. The thesis does not give the contract's \
+         period; {PERIOD} was chosen. Up to about that long the flow breaks its contract soon, becomes a best-effort flow and waits as \
+         they do; with 5 s or more it keeps the contract in most runs, and DRR+ serves it first, ahead of all."
+    );
+    let series =
+        FLOWS.iter().enumerate().map(|(n, flow)| line(NAMES[n], &points, Look::nth(n), |p| p.delay(OLD, flow)));
+    let mut series: Vec<Series> = series.collect::<Result<_, _>>()?;
+    series.push(line("latency-critical under DRR++", &points, Look::background(1), |p| p.delay(NEW, "lc"))?);
+    let figure = Figure::new("Figure 5.2: DRR+, varying background load", vec![delay_panel("", loads(20.0), series)]);
+    Ok(Finding::new(note, rows)
+        .with_figure(figure)
+        .with_table(periods)
+        .with_rerun(bare(20)?.rerun("--runs 10 --scheduler drr+")))
+}
+
+/// The contract of the latency-critical flow: 135 % of its mean rate, in bytes in so long a time.
+pub(super) fn contract(lambda: u32, millis: u32) -> u64 {
+    (1.35 * PACKET * f64::from(lambda) * f64::from(millis) / 1e3).round() as u64
+}
+
+/// Table 5.2 of the thesis: packets per second of a best-effort flow, and half widths of the intervals under DRR+ and DRR++, in seconds.
+const TABLE_52: [(u32, f64, f64); 8] = [
+    (5, 0.668e-3, 0.910e-3),
+    (7, 0.782e-3, 0.772e-3),
+    (10, 2.172e-3, 1.152e-3),
+    (11, 4.176e-3, 2.053e-3),
+    (13, 7.359e-3, 2.402e-3),
+    (16, 193.893e-3, 4.386e-3),
+    (18, 970.229e-3, 2.942e-3),
+    (20, 1743.618e-3, 2.689e-3),
+];
+
+/// The thesis' 1.96 s / sqrt(5), as the mean over groups of five seeds.
+fn of_five(values: &[Option<f64>]) -> Result<f64, Trouble> {
+    let widths = values.chunks_exact(5).map(|five| Ok(of(five)?.ci95_normal.unwrap_or(f64::NAN)));
+    Ok(of(&widths.map(|width| width.map(Some)).collect::<Result<Vec<_>, Trouble>>()?)?.mean)
+}
+
+/// Table 5.2: how far the delay differs from seed to seed.
+pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let points = points(lab)?;
+    let count = runs(lab);
+    let width = |scheduler: usize, lambda: u32| of_five(&at(&points, lambda.into())?.delays(scheduler, "lc"));
+    let both = format!("all {count} by t");
+    let mut table = Table::new(
+        "Half of the 95 % confidence interval of the latency-critical flow's mean delay",
+        &[
+            "packets/s",
+            "DRR+: thesis",
+            "ours, five by 1.96 s/√5",
+            &both,
+            "DRR++: thesis",
+            "ours, five by 1.96 s/√5",
+            &both,
+        ],
+    );
+    let show = human::time;
+    for (lambda, old, new) in TABLE_52 {
+        let by_t = |scheduler| {
+            Ok::<_, Trouble>(show(at(&points, lambda.into())?.delay(scheduler, "lc")?.ci95.unwrap_or(f64::NAN)))
+        };
+        table.row([
+            lambda.to_string(),
+            show(old),
+            show(width(OLD, lambda)?),
+            by_t(OLD)?,
+            show(new),
+            show(width(NEW, lambda)?),
+            by_t(NEW)?,
+        ]);
+    }
+    let rows = vec![
+        Row::new(
+            "interval under DRR+ at 20 packets/s over that at 5 (2610 times in the thesis)",
+            Unit::Times,
+            Expected::AtLeast(100.0),
+            width(OLD, 20)? / width(OLD, 5)?,
+        ),
+        Row::new(
+            "interval under DRR+ at 20 packets/s over that at 16",
+            Unit::Times,
+            Expected::AtLeast(10.0),
+            width(OLD, 20)? / width(OLD, 16)?,
+        ),
+        Row::new(
+            "at 20 packets/s: interval under DRR+ over that under DRR++ (648 times in the thesis)",
+            Unit::Times,
+            Expected::AtLeast(10.0),
+            width(OLD, 20)? / width(NEW, 20)?,
+        ),
+        Row::new("at 5 packets/s: interval under DRR++", Unit::Seconds, Expected::Beside(0.910e-3), width(NEW, 5)?),
+        Row::new(
+            "largest interval under DRR++ (4.39 ms in the thesis)",
+            Unit::Seconds,
+            Expected::AtMost(10e-3),
+            LAMBDAS.iter().map(|&l| width(NEW, l)).collect::<Result<Vec<_>, _>>()?.into_iter().fold(0.0, f64::max),
+        ),
+    ];
+    let thesis = |pick: fn(&(u32, f64, f64)) -> f64| {
+        TABLE_52.iter().map(|row| (f64::from(row.0), pick(row))).collect::<Vec<_>>()
+    };
+    let ours = |scheduler| {
+        TABLE_52.iter().map(|row| Ok((f64::from(row.0), width(scheduler, row.0)?))).collect::<Result<Vec<_>, Trouble>>()
+    };
+    let series = vec![
+        Series::line("DRR+, thesis", thesis(|row| row.1), Look::background(0)),
+        Series::line("DRR+", ours(OLD)?, Look::nth(0)),
+        Series::line("DRR++, thesis", thesis(|row| row.2), Look::background(1)),
+        Series::line("DRR++", ours(NEW)?, Look::nth(1)),
+    ];
+    let (low, high) = super::flows::span(&series);
+    let mut panel = Panel::new(
+        "",
+        Axis::linear("packets per second of each best-effort flow", 5.0, 20.0),
+        Axis::log("95 % interval of the mean delay", low, high).of_time(),
+    );
+    panel.series = series;
+    let note = format!(
+        "The runs of Figures 5.1 and 5.2. The thesis takes 1.96 s / sqrt(5) of five seeds; ours is the mean of that over {} groups of five, \
+         and beside it the interval of all {count} seeds by Student's t.",
+        count / 5
+    );
+    Ok(Finding::new(note, rows)
+        .with_figure(Figure::new("Table 5.2: 95 % intervals of the latency-critical flow's delay", vec![panel]))
+        .with_table(table)
+        .with_rerun(bare(20)?.rerun("--runs 5 --lenient --scheduler drr++ --scheduler drr+")))
+}
+
+/// The three best-effort flows beside each other.
+pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let points = &points(lab)?[1..];
+    let mut rows = Vec::new();
+    let mut table =
+        Table::new("Mean delays of the three best-effort flows", &["scheduler, packets/s", "be1", "be2", "be3"]);
+    for (scheduler, name) in SCHEDULERS.iter().enumerate() {
+        for (one, other) in [("be1", "be2"), ("be1", "be3"), ("be2", "be3")] {
+            // Seed by seed: the mean over all loads of the difference as a part of the delay.
+            let each: Vec<Vec<Option<f64>>> = points.iter().map(|point| parts(point, scheduler, one, other)).collect();
+            let seeds = each.first().map_or(0, Vec::len);
+            let mean = |seed: usize| Some(each.iter().filter_map(|p| p[seed]).sum::<f64>() / each.len() as f64);
+            let apart = of(&(0..seeds).map(mean).collect::<Vec<_>>())?;
+            let within = apart.mean.abs() / apart.ci95.unwrap_or(f64::NAN);
+            rows.push(Row::new(
+                format!("{name}: {one} and {other} apart, in half 95 % intervals"),
+                Unit::Number,
+                Expected::AtMost(1.0),
+                within,
+            ));
+            rows.push(Row::new(
+                format!("{name}: {one} less {other}, as a part of the delay"),
+                Unit::Part,
+                Expected::Between(-0.05, 0.05),
+                apart,
+            ));
+        }
+        for point in points {
+            let cell =
+                |flow| Ok::<_, Trouble>(Row::shown("", Unit::Seconds, point.delay(scheduler, flow)?).show_ours());
+            table.row([format!("{name}, {}", point.x), cell("be1")?, cell("be2")?, cell("be3")?]);
+        }
+    }
+    let panels = SCHEDULERS.iter().enumerate().map(|(scheduler, name)| {
+        let series = FLOWS[1..].iter().enumerate();
+        let series = series
+            .map(|(n, flow)| line(NAMES[n + 1], points, Look::nth(n).layered(n, 3), |p| p.delay(scheduler, flow)));
+        Ok(delay_panel(
+            name,
+            Axis::linear("packets per second of each best-effort flow", 5.0, 20.0),
+            series.collect::<Result<_, Trouble>>()?,
+        )
+        .high(240.0))
+    });
+    let figure =
+        Figure::new("The three best-effort flows of Figures 5.1 and 5.2", panels.collect::<Result<_, Trouble>>()?);
+    let note = "The runs of Figures 5.1 and 5.2. Differences are taken seed by seed, as a part of the mean delay of the two, and averaged over all loads.";
+    Ok(Finding::new(note, rows)
+        .with_figure(figure)
+        .with_table(table)
+        .with_rerun(bare(18)?.rerun("--runs 10 --lenient --scheduler drr++ --scheduler drr+")))
+}
+
+/// How far two flows' delays are apart in each run, as a part of their mean.
+fn parts(point: &Point, scheduler: usize, one: &str, other: &str) -> Vec<Option<f64>> {
+    let (one, other) = (point.delays(scheduler, one), point.delays(scheduler, other));
+    one.iter().zip(&other).map(|(&one, &other)| Some((one? - other?) / ((one? + other?) / 2.0))).collect()
+}

@@ -1,0 +1,379 @@
+//! What was found of a claim: quantities beside what the paper says of them, tables, figures, and how to run it again.
+
+use fairlink_sim::statistics::Estimate;
+use serde::Serialize;
+
+use crate::figures::figure::Figure;
+use crate::human;
+
+/// What a number measures. JSON has it in the base unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Bytes.
+    #[serde(rename = "B")]
+    Bytes,
+    /// Seconds.
+    #[serde(rename = "s")]
+    Seconds,
+    /// Bits per second.
+    #[serde(rename = "bit/s")]
+    Rate,
+    /// Packets.
+    #[serde(rename = "packets")]
+    Packets,
+    /// A part of something: 0.02 is 2 %.
+    #[serde(rename = "part")]
+    Part,
+    /// A number of times: one quantity over another.
+    #[serde(rename = "times")]
+    Times,
+    /// How many there are.
+    #[serde(rename = "count")]
+    Count,
+    /// A number without unit.
+    #[serde(rename = "")]
+    Number,
+}
+
+impl Unit {
+    /// A value as people read it.
+    #[must_use]
+    pub fn show(self, value: f64) -> String {
+        match self {
+            // Papers write 1522.5 B, not 1.522 kB.
+            Self::Bytes if value.abs() < 1e5 => format!("{} B", digits(value)),
+            Self::Bytes => human::size(value),
+            Self::Seconds => human::time(value),
+            Self::Rate => human::rate(value),
+            Self::Packets => format!("{} packets", human::digits(value)),
+            Self::Part => human::percent(value),
+            Self::Times => format!("{} times", human::digits(value)),
+            Self::Count | Self::Number => human::digits(value),
+        }
+    }
+}
+
+/// At least four significant digits, and one after the point.
+fn digits(value: f64) -> String {
+    if value.abs() < 1000.0 { human::digits(value) } else { format!("{value:.1}").trim_end_matches(".0").to_owned() }
+}
+
+/// What was found for one quantity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// The number, or the mean of several runs.
+    pub mean: f64,
+    /// Half of the 95 % confidence interval by Student's t, of several runs.
+    pub ci95: Option<f64>,
+}
+
+impl From<f64> for Value {
+    fn from(mean: f64) -> Self {
+        Self { mean, ci95: None }
+    }
+}
+
+impl From<Estimate> for Value {
+    fn from(estimate: Estimate) -> Self {
+        Self { mean: estimate.mean, ci95: estimate.ci95 }
+    }
+}
+
+/// What a paper says of a quantity, and how far ours may be from it. The interval of ours does not widen what is accepted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Expected {
+    /// This value, within a part of it: 0.05 for 5 %.
+    Near(f64, f64),
+    /// This value, within so much of the same unit.
+    Within(f64, f64),
+    /// From the first to the second.
+    Between(f64, f64),
+    /// No more than this.
+    AtMost(f64),
+    /// No less than this.
+    AtLeast(f64),
+    /// The paper gives this value, and does not claim it for our case: ours stands beside it unjudged.
+    Beside(f64),
+    /// The paper gives no value: ours is shown unjudged.
+    Nothing,
+}
+
+impl Expected {
+    /// Whether `value` is as expected; `None` where nothing is judged. What is not a number never is.
+    #[must_use]
+    pub fn accepts(self, value: f64) -> Option<bool> {
+        // A last digit of a float is no disagreement.
+        let slack = |bound: f64| 1e-12 * bound.abs();
+        match self {
+            Self::Near(paper, part) => Some((value - paper).abs() <= part * paper.abs() + slack(paper)),
+            Self::Within(paper, most) => Some((value - paper).abs() <= most + slack(paper)),
+            Self::Between(low, high) => Some(value >= low - slack(low) && value <= high + slack(high)),
+            Self::AtMost(bound) => Some(value <= bound + slack(bound)),
+            Self::AtLeast(bound) => Some(value >= bound - slack(bound)),
+            Self::Beside(_) | Self::Nothing => None,
+        }
+    }
+
+    /// The one number that the paper gives, where it does.
+    #[must_use]
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Self::Near(value, _) | Self::Within(value, _) | Self::Beside(value) => Some(value),
+            Self::AtMost(value) | Self::AtLeast(value) => Some(value),
+            Self::Between(..) | Self::Nothing => None,
+        }
+    }
+
+    /// In words, such as `103.5 B +-2 %`.
+    #[must_use]
+    pub fn show(self, unit: Unit) -> String {
+        let show = |value| unit.show(value);
+        match self {
+            Self::Near(value, 0.0) | Self::Within(value, 0.0) | Self::Beside(value) => show(value),
+            Self::Near(value, part) => format!("{} ±{}", show(value), human::percent(part)),
+            Self::Within(value, most) => format!("{} ±{}", show(value), show(most)),
+            Self::Between(low, high) => format!("{} to {}", show(low), show(high)),
+            Self::AtMost(bound) => format!("at most {}", show(bound)),
+            Self::AtLeast(bound) => format!("at least {}", show(bound)),
+            Self::Nothing => String::new(),
+        }
+    }
+}
+
+/// What becomes of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing was claimed: shown for the reader.
+    Shown,
+    /// As the paper says.
+    Agrees,
+    /// Not as the paper says, for a reason that the row gives, and as far from it as that reason predicts.
+    Explained,
+    /// Not as the paper says.
+    Disagrees,
+}
+
+/// A reason why ours is not as the paper says, and what it must be for the reason to be right.
+#[derive(Clone, Debug, PartialEq)]
+struct Departure {
+    least: f64,
+    most: f64,
+    reason: String,
+}
+
+/// One quantity of a claim: the paper's and ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What is compared, in words: `growth of the mean delay from 0 to 20 packets/s`. No other row of the claim has it.
+    pub what: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// What the paper says of it.
+    pub paper: Expected,
+    /// What we found.
+    pub ours: Value,
+    departure: Option<Departure>,
+}
+
+impl Row {
+    /// Ours beside the paper's.
+    #[must_use]
+    pub fn new(what: impl Into<String>, unit: Unit, paper: Expected, ours: impl Into<Value>) -> Self {
+        Self { what: what.into(), unit, paper, ours: ours.into(), departure: None }
+    }
+
+    /// Something that must hold; ours is how often it did not.
+    #[must_use]
+    pub fn never(what: impl Into<String>, violations: usize) -> Self {
+        Self::new(what, Unit::Count, Expected::AtMost(0.0), violations as f64)
+    }
+
+    /// A quantity that the paper says nothing of.
+    #[must_use]
+    pub fn shown(what: impl Into<String>, unit: Unit, ours: impl Into<Value>) -> Self {
+        Self::new(what, unit, Expected::Nothing, ours)
+    }
+
+    /// Known not to be as the paper says, for this reason: the verdict is [`Verdict::Explained`] while ours is from `least` to `most`, and
+    /// [`Verdict::Disagrees`] elsewhere, so that a reason does not excuse what it does not explain.
+    #[must_use]
+    pub fn departing(self, least: f64, most: f64, reason: impl Into<String>) -> Self {
+        Self { departure: Some(Departure { least, most, reason: reason.into() }), ..self }
+    }
+
+    /// What becomes of it.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let explained = |departure: &Departure| (departure.least..=departure.most).contains(&self.ours.mean);
+        match self.paper.accepts(self.ours.mean) {
+            None => Verdict::Shown,
+            Some(true) => Verdict::Agrees,
+            Some(false) if self.departure.as_ref().is_some_and(explained) => Verdict::Explained,
+            Some(false) => Verdict::Disagrees,
+        }
+    }
+
+    /// The reason for a departure, where it explains ours.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        let departure = self.departure.as_ref().filter(|_| self.verdict() == Verdict::Explained);
+        departure.map(|departure| departure.reason.as_str())
+    }
+
+    /// The paper's, in words.
+    #[must_use]
+    pub fn show_paper(&self) -> String {
+        self.paper.show(self.unit)
+    }
+
+    /// Ours with its interval, in words.
+    #[must_use]
+    pub fn show_ours(&self) -> String {
+        let mean = self.unit.show(self.ours.mean);
+        match self.ours.ci95 {
+            Some(width) => format!("{mean} ±{}", self.unit.show(width)),
+            None => mean,
+        }
+    }
+}
+
+/// A table of the report: what a paper has as a table, or the sensitivity to what it does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// The heads of its columns. The first column has words, the others numbers.
+    pub head: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Without rows.
+    #[must_use]
+    pub fn new(title: impl Into<String>, head: &[&str]) -> Self {
+        Self { title: title.into(), head: head.iter().map(|&title| title.to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// With one more row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+}
+
+/// How to run something again without the laboratory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rerun {
+    /// The scenario file's name.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// What to type after `fairlink`, with the file's name in it.
+    pub command: String,
+}
+
+/// All that was found of a claim.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Finding {
+    /// Quantities; the first one stands for the claim where there is room for one.
+    pub rows: Vec<Row>,
+    /// What we ran, in a few sentences, with what the text leaves open and what was chosen.
+    pub note: String,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Plots, the one shaped like the paper's first.
+    pub figures: Vec<Figure>,
+    /// Scenarios to run again.
+    pub reruns: Vec<Rerun>,
+}
+
+impl Finding {
+    /// These quantities, found as `note` says.
+    #[must_use]
+    pub fn new(note: impl Into<String>, rows: Vec<Row>) -> Self {
+        Self { rows, note: note.into(), ..Self::default() }
+    }
+
+    /// With this plot.
+    #[must_use]
+    pub fn with_figure(mut self, figure: Figure) -> Self {
+        self.figures.push(figure);
+        self
+    }
+
+    /// With this table.
+    #[must_use]
+    pub fn with_table(mut self, table: Table) -> Self {
+        self.tables.push(table);
+        self
+    }
+
+    /// With this scenario.
+    #[must_use]
+    pub fn with_rerun(mut self, rerun: Rerun) -> Self {
+        self.reruns.push(rerun);
+        self
+    }
+
+    /// The worst verdict of its rows. A claim without any judged row does not agree: nothing was checked.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match self.rows.iter().map(Row::verdict).max() {
+            None | Some(Verdict::Shown) => Verdict::Disagrees,
+            Some(verdict) => verdict,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_expected_can_fail_on_both_sides() {
+        use Expected::*;
+        let judged = |expected: Expected, values: [f64; 3]| values.map(|value| expected.accepts(value));
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(judged(Near(100.0, 0.02), [97.9, 102.0, 102.1]), [no, yes, no]);
+        assert_eq!(judged(Within(-1.0, 0.5), [-1.6, -0.5, 0.0]), [no, yes, no]);
+        assert_eq!(judged(Between(1.0, 2.0), [0.9, 1.0, 2.1]), [no, yes, no]);
+        assert_eq!(judged(AtMost(0.0), [-1.0, 0.0, 1.0]), [yes, yes, no]);
+        assert_eq!(judged(AtLeast(1.0), [0.9, 1.0, 2.0]), [no, yes, yes]);
+        assert_eq!(judged(Beside(1.0), [0.0, 1.0, f64::NAN]), [None; 3]);
+        assert_eq!(judged(AtMost(1.0), [f64::NAN, f64::INFINITY, f64::NEG_INFINITY]), [no, no, yes]);
+    }
+
+    #[test]
+    fn a_departure_is_explained_only_while_it_is_what_its_reason_says() {
+        let row = |ours: f64| {
+            Row::new("growth", Unit::Times, Expected::AtLeast(1.0), ours).departing(0.4, 0.6, "the residual of a visit")
+        };
+        assert_eq!(
+            [1.1, 0.5, 0.3, 0.7].map(|ours| row(ours).verdict()),
+            [Verdict::Agrees, Verdict::Explained, Verdict::Disagrees, Verdict::Disagrees]
+        );
+        assert_eq!(row(0.5).reason(), Some("the residual of a visit"));
+        assert_eq!(row(1.1).reason(), None);
+    }
+
+    #[test]
+    fn a_finding_is_as_bad_as_its_worst_row_and_shows_of_nothing_when_nothing_was_judged() {
+        let agrees = Row::never("bound exceeded", 0);
+        let shown = Row::shown("delay", Unit::Seconds, 0.01);
+        let broken = Row::never("bound exceeded too", 1);
+        assert_eq!(Finding::new("", vec![shown.clone()]).verdict(), Verdict::Disagrees);
+        assert_eq!(Finding::new("", vec![shown.clone(), agrees.clone()]).verdict(), Verdict::Agrees);
+        assert_eq!(Finding::new("", vec![agrees, broken, shown]).verdict(), Verdict::Disagrees);
+    }
+
+    #[test]
+    fn quantities_are_shown_with_their_units() {
+        let row = Row::new("alpha", Unit::Bytes, Expected::Near(103.5, 0.02), 103.5);
+        assert_eq!((row.show_paper(), row.show_ours()), ("103.5 B ±2 %".into(), "103.5 B".into()));
+        let estimate = Estimate::of(&[0.015, 0.017]).unwrap();
+        let row = Row::new("delay", Unit::Seconds, Expected::Between(0.0135, 0.0165), estimate);
+        assert_eq!(row.show_paper(), "13.5 ms to 16.5 ms");
+        assert!(row.show_ours().starts_with("16 ms ±"), "{}", row.show_ours());
+    }
+}

@@ -1,0 +1,286 @@
+//! The bench at which claims are tried: how much effort there is, scenarios with other numbers, and runs on all processors, each made
+//! once however many claims ask for it.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use fairlink_config::sweep::{Sweep, SweepError, Template};
+use fairlink_config::{Problems, ReadOptions, Scenario};
+use fairlink_core::registry::find;
+use fairlink_core::{Leniency, SchedulerInfo};
+use fairlink_sim::statistics::Estimate;
+use fairlink_sim::{Job, Links, Observers, Options, Run, SimError, run_jobs};
+
+use super::finding::Rerun;
+use crate::scenario::links_of;
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Fewer and shorter runs, so that all claims take a few minutes; intervals are wider.
+    Quick,
+    /// As many runs as the papers made, or more.
+    Full,
+}
+
+/// Why a claim could not be tried to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// Somebody asked for an end.
+    #[error("interrupted")]
+    Stopped,
+    /// A scenario of ours is wrong.
+    #[error("{0}")]
+    Scenario(String),
+    /// A simulation failed.
+    #[error("{0}")]
+    Simulation(SimError),
+    /// Anything else, in words.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<SimError> for Trouble {
+    fn from(error: SimError) -> Self {
+        if matches!(error, SimError::Stopped { .. }) { Self::Stopped } else { Self::Simulation(error) }
+    }
+}
+
+impl From<SweepError> for Trouble {
+    fn from(error: SweepError) -> Self {
+        Self::Scenario(error.to_string())
+    }
+}
+
+impl From<Problems> for Trouble {
+    fn from(problems: Problems) -> Self {
+        Self::Scenario(problems.lines())
+    }
+}
+
+impl Trouble {
+    /// Something else went wrong, in these words.
+    pub fn other(what: impl std::fmt::Display) -> Self {
+        Self::Other(what.to_string())
+    }
+}
+
+/// A scenario file of a claim, as text: whoever reads a report can run it alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// The file's name, such as `fig51.toml`.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Workload {
+    /// A scenario file.
+    #[must_use]
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into() }
+    }
+
+    /// The same with other values for numbers of it, as `--sweep` would set them: `[("source.lc.packets_per_second", "15")]`.
+    ///
+    /// # Errors
+    /// A key that is not there.
+    pub fn with(&self, settings: &[(&str, &str)]) -> Result<Self, Trouble> {
+        let template = Template::parse(&self.name, self.text.clone())?;
+        let sweep = |&(key, value): &(&str, &str)| Sweep { key: key.to_owned(), values: vec![value.to_owned()] };
+        template.check(&settings.iter().map(sweep).collect::<Vec<_>>())?;
+        Ok(Self { name: self.name.clone(), text: template.with(settings) })
+    }
+
+    /// How to run it again: `arguments` follow the file's name.
+    #[must_use]
+    pub fn rerun(&self, arguments: &str) -> Rerun {
+        let space = if arguments.is_empty() { "" } else { " " };
+        let command = format!("sim {}{space}{arguments}", self.name);
+        Rerun { file: self.name.clone(), text: self.text.clone(), command }
+    }
+
+    /// The file, read for this scheduler, whatever of it the scheduler cannot honour.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(&self, scheduler: &str) -> Result<Scenario, Trouble> {
+        let options = ReadOptions { leniency: Leniency::Ignore, scheduler: Some(scheduler) };
+        Ok(Scenario::parse(&self.name, self.text.clone(), &options)?)
+    }
+}
+
+/// Runs that are the same give the same; the key says what they are.
+type Played = BTreeMap<String, Arc<OnceLock<Result<Arc<Vec<Run>>, String>>>>;
+
+/// Where claims are tried.
+pub struct Lab<'a> {
+    /// How much is run.
+    pub effort: Effort,
+    threads: usize,
+    stop: &'a (dyn Fn() -> bool + Sync),
+    busy: AtomicUsize,
+    played: Mutex<Played>,
+}
+
+impl<'a> Lab<'a> {
+    /// With at most `threads` threads; `stop` is asked often whether to end.
+    pub fn new(effort: Effort, threads: usize, stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        Self { effort, threads: threads.max(1), stop, busy: AtomicUsize::new(0), played: Mutex::default() }
+    }
+
+    /// One of two numbers by the effort.
+    #[must_use]
+    pub fn by_effort<T>(&self, quick: T, full: T) -> T {
+        match self.effort {
+            Effort::Quick => quick,
+            Effort::Full => full,
+        }
+    }
+
+    /// To be asked in long computations.
+    ///
+    /// # Errors
+    /// [`Trouble::Stopped`] where it is time to end.
+    pub fn go_on(&self) -> Result<(), Trouble> {
+        if (self.stop)() { Err(Trouble::Stopped) } else { Ok(()) }
+    }
+
+    /// How many threads there are at most.
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Counts those that work at a time: each has its part of the threads.
+    pub(super) fn while_busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        let outcome = work();
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Runs a scenario under each of these schedulers, `runs` times, with seeds from its own upwards: scheduler by scheduler, seed by seed.
+    /// What was run before is not run again.
+    ///
+    /// # Errors
+    /// What is wrong with the scenario or its simulation; [`Trouble::Stopped`].
+    pub fn play(
+        &self,
+        workload: &Workload,
+        schedulers: &[&str],
+        runs: u64,
+        options: &Options,
+    ) -> Result<Arc<Vec<Run>>, Trouble> {
+        let key = format!("{}\n{schedulers:?} {runs} {options:?}", workload.text);
+        let cell = Arc::clone(self.played.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+        let made = cell.get_or_init(|| {
+            let runs = self.watched(workload, schedulers, runs, options, None);
+            runs.map(Arc::new).map_err(|trouble| trouble.to_string())
+        });
+        match made {
+            Ok(runs) => Ok(Arc::clone(runs)),
+            Err(_) if (self.stop)() => Err(Trouble::Stopped),
+            Err(what) => Err(Trouble::Other(what.clone())),
+        }
+    }
+
+    /// As [`Lab::play`], with an observer that is made for each run, in no order. Nothing is kept for others.
+    ///
+    /// # Errors
+    /// As [`Lab::play`].
+    pub fn watched(
+        &self,
+        workload: &Workload,
+        schedulers: &[&str],
+        runs: u64,
+        options: &Options,
+        observers: Option<&Observers<'_>>,
+    ) -> Result<Vec<Run>, Trouble> {
+        self.go_on()?;
+        let setting = BTreeMap::new();
+        let played: Vec<(Links, &'static SchedulerInfo)> =
+            schedulers.iter().map(|name| self.links(workload, name)).collect::<Result<_, Trouble>>()?;
+        let jobs: Vec<Job<'_>> = played
+            .iter()
+            .flat_map(|(links, scheduler)| {
+                let job = |repetition| Job {
+                    links,
+                    scheduler,
+                    leniency: Leniency::Ignore,
+                    repetition,
+                    warmup: None,
+                    sweep: &setting,
+                    observers,
+                };
+                (0..runs).map(job)
+            })
+            .collect();
+        let busy = self.busy.load(Ordering::Relaxed).max(1);
+        let watch = |_: usize, _| if (self.stop)() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        run_jobs(&jobs, options, (self.threads / busy).max(1), &watch).map_err(|(_, error)| error.into())
+    }
+
+    fn links(&self, workload: &Workload, scheduler: &str) -> Result<(Links, &'static SchedulerInfo), Trouble> {
+        let info = find(scheduler).ok_or_else(|| Trouble::other(format!("there is no scheduler {scheduler}")))?;
+        Ok((links_of(&workload.read(scheduler)?), info))
+    }
+}
+
+/// The estimate of what `value` says of each of these runs.
+///
+/// # Errors
+/// None of them has it.
+pub fn estimate<'r>(
+    what: &str,
+    runs: impl IntoIterator<Item = &'r Run>,
+    value: impl Fn(&Run) -> Option<f64>,
+) -> Result<Estimate, Trouble> {
+    let values: Vec<f64> = runs.into_iter().filter_map(value).collect();
+    Estimate::of(&values).ok_or_else(|| Trouble::other(format!("no run has a value for {what}")))
+}
+
+/// The mean delay of a class in a run, in seconds.
+#[must_use]
+pub fn mean_delay(run: &Run, class: &str) -> Option<f64> {
+    run.classes.iter().find(|found| found.name == class)?.delay_s.mean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "duration = \"1s\"\n[link]\nrate = \"1mbit\"\n[[class]]\nname = \"a\"\nguarantee = \"600kbit\"\n\
+                       [[class]]\nname = \"b\"\nguarantee = \"400kbit\"\n[[source]]\nclass = \"a\"\nmodel = \"poisson\"\n\
+                       packets_per_second = 50\npacket = \"1000B\"\n[[source]]\nclass = \"b\"\nmodel = \"greedy\"\n\
+                       packet = \"1000B\"\n";
+
+    #[test]
+    fn what_was_run_is_not_run_again_and_other_numbers_are_another_scenario() {
+        let never = || false;
+        let lab = Lab::new(Effort::Quick, 2, &never);
+        let workload = Workload::new("two.toml", TWO);
+        let first = lab.play(&workload, &["hls", "drr"], 2, &Options::default()).unwrap();
+        let again = lab.play(&workload, &["hls", "drr"], 2, &Options::default()).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        let names: Vec<(&str, u64)> = first.iter().map(|run| (run.scheduler.as_str(), run.seed)).collect();
+        assert_eq!(names, [("hls", 1), ("hls", 2), ("drr", 1), ("drr", 2)]);
+        let faster = workload.with(&[("link.rate", "2mbit"), ("source.a.packets_per_second", "100")]).unwrap();
+        let other = lab.play(&faster, &["hls"], 2, &Options::default()).unwrap();
+        let delay = |runs: &[Run]| estimate("delay", &runs[..2], |run| mean_delay(run, "a")).unwrap().mean;
+        assert!(delay(&other) < delay(&first));
+    }
+
+    #[test]
+    fn unknown_keys_and_schedulers_and_an_end_are_said() {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let asked = || stop.load(Ordering::Relaxed);
+        let lab = Lab::new(Effort::Quick, 1, &asked);
+        let workload = Workload::new("two.toml", TWO);
+        assert!(matches!(workload.with(&[("class.c.guarantee", "1mbit")]), Err(Trouble::Scenario(_))));
+        assert!(matches!(lab.play(&workload, &["hsl"], 1, &Options::default()), Err(Trouble::Other(_))));
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(lab.play(&workload, &["hls"], 1, &Options::default()), Err(Trouble::Stopped)));
+    }
+}

@@ -1,0 +1,227 @@
+//! Many claims, on all processors, with results in the order of the claims as soon as they are there.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use serde::{Serialize, Serializer};
+
+use super::Claim;
+use super::finding::{Finding, Row, Unit, Verdict};
+use super::laboratory::{Lab, Trouble};
+
+/// What became of a claim.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The claim.
+    pub claim: &'static Claim,
+    /// What was found, or why nothing was.
+    pub found: Result<Finding, Trouble>,
+}
+
+impl Outcome {
+    /// The verdict. A claim that could not be tried to its end does not agree.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.found.as_ref().map_or(Verdict::Disagrees, Finding::verdict)
+    }
+
+    /// Whether somebody ended it.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self.found, Err(Trouble::Stopped))
+    }
+
+    /// Its quantities; none where it could not be tried.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        self.found.as_ref().map_or(&[], |finding| &finding.rows)
+    }
+
+    /// The quantity that stands for it: the worst of its rows, the first of them where several are as bad.
+    #[must_use]
+    pub fn headline(&self) -> Option<&Row> {
+        let worst = self.rows().iter().map(Row::verdict).max()?;
+        self.rows().iter().find(|row| row.verdict() == worst)
+    }
+
+    /// The note: reasons for departures first, then how it was run, or what went wrong.
+    #[must_use]
+    pub fn note(&self) -> String {
+        match &self.found {
+            Ok(finding) => {
+                let mut reasons: Vec<&str> = Vec::new();
+                for reason in finding.rows.iter().filter_map(Row::reason) {
+                    if !reasons.contains(&reason) {
+                        reasons.push(reason);
+                    }
+                }
+                reasons.push(&finding.note);
+                reasons.join(" ").trim().to_owned()
+            }
+            Err(trouble) => format!("could not be tried: {trouble}"),
+        }
+    }
+}
+
+/// As JSON has it.
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Check<'a> {
+            what: &'a str,
+            paper: String,
+            expected: Option<f64>,
+            measured: f64,
+            ci95: Option<f64>,
+            unit: Unit,
+            verdict: Verdict,
+        }
+        #[derive(Serialize)]
+        struct Document<'a> {
+            id: &'a str,
+            paper: &'a str,
+            place: &'a str,
+            about: &'a str,
+            says: &'a str,
+            expected: Option<f64>,
+            measured: Option<f64>,
+            ci95: Option<f64>,
+            unit: Option<Unit>,
+            agrees: bool,
+            verdict: Verdict,
+            note: String,
+            checks: Vec<Check<'a>>,
+        }
+        let headline = self.headline();
+        let verdict = self.verdict();
+        fn check(row: &Row) -> Check<'_> {
+            Check {
+                what: &row.what,
+                paper: row.show_paper(),
+                expected: row.paper.number(),
+                measured: row.ours.mean,
+                ci95: row.ours.ci95,
+                unit: row.unit,
+                verdict: row.verdict(),
+            }
+        }
+        Document {
+            id: self.claim.id,
+            paper: self.claim.paper(),
+            place: self.claim.place,
+            about: self.claim.about,
+            says: self.claim.says,
+            expected: headline.and_then(|row| row.paper.number()),
+            measured: headline.map(|row| row.ours.mean),
+            ci95: headline.and_then(|row| row.ours.ci95),
+            unit: headline.map(|row| row.unit),
+            agrees: verdict == Verdict::Agrees,
+            verdict,
+            note: self.note(),
+            checks: self.rows().iter().map(check).collect(),
+        }
+        .serialize(serializer)
+    }
+}
+
+/// What a caller hears while claims are tried.
+pub enum Progress<'o> {
+    /// Work on this claim has begun.
+    Begun(&'static Claim),
+    /// The next outcome, in the order of the claims.
+    Done(&'o Outcome),
+}
+
+/// Tries these claims, several at a time, and tells of each in their order. Once the laboratory is asked to stop, claims that were not
+/// begun are left out, and those under way end as interrupted.
+pub fn try_claims(lab: &Lab<'_>, claims: &[&'static Claim], mut tell: impl FnMut(Progress<'_>)) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    let mut done: Vec<Option<Outcome>> = claims.iter().map(|_| None).collect();
+    let mut told = 0;
+    thread::scope(|scope| {
+        for _ in 0..lab.threads().min(claims.len()) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&claim) = claims.get(index) else { return };
+                    if lab.go_on().is_err() {
+                        return;
+                    }
+                    // The receiver is there as long as this scope.
+                    let _ = sender.send((index, None));
+                    let found = lab.while_busy(|| (claim.run)(lab));
+                    let _ = sender.send((index, Some(Outcome { claim, found })));
+                }
+            });
+        }
+        drop(sender);
+        for (index, outcome) in receiver {
+            match outcome {
+                None => tell(Progress::Begun(claims[index])),
+                Some(outcome) => done[index] = Some(outcome),
+            }
+            while let Some(Some(outcome)) = done.get(told) {
+                tell(Progress::Done(outcome));
+                told += 1;
+            }
+        }
+    });
+    done.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::laboratory::Effort;
+    use std::sync::atomic::AtomicBool;
+
+    fn agreeing(_: &Lab<'_>) -> Result<Finding, Trouble> {
+        Ok(Finding::new("", vec![Row::never("bound exceeded", 0)]))
+    }
+
+    fn failing(_: &Lab<'_>) -> Result<Finding, Trouble> {
+        Err(Trouble::other("no such thing"))
+    }
+
+    static AGREES: Claim =
+        Claim { id: "test.one", place: "", about: "", says: "", tests: &[], timed: false, run: agreeing };
+    static FAILS: Claim = Claim { id: "test.two", run: failing, ..AGREES };
+
+    #[test]
+    fn outcomes_come_in_the_order_of_the_claims_and_a_claim_that_fails_does_not_agree() {
+        let never = || false;
+        let lab = Lab::new(Effort::Quick, 3, &never);
+        let claims = [&AGREES, &FAILS, &AGREES, &FAILS];
+        let mut told = Vec::new();
+        let outcomes = try_claims(&lab, &claims, |progress| {
+            if let Progress::Done(outcome) = progress {
+                told.push(outcome.claim.id);
+            }
+        });
+        assert_eq!(told, ["test.one", "test.two", "test.one", "test.two"]);
+        let verdicts: Vec<Verdict> = outcomes.iter().map(Outcome::verdict).collect();
+        assert_eq!(verdicts, [Verdict::Agrees, Verdict::Disagrees, Verdict::Agrees, Verdict::Disagrees]);
+        assert_eq!(outcomes[1].note(), "could not be tried: no such thing");
+    }
+
+    /// Asked for an end by the claim below, before its outcome is told.
+    static STOP: AtomicBool = AtomicBool::new(false);
+
+    fn stopping(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+        STOP.store(true, Ordering::Relaxed);
+        agreeing(lab)
+    }
+
+    static STOPS: Claim = Claim { id: "test.stop", run: stopping, ..AGREES };
+
+    #[test]
+    fn an_end_keeps_what_was_done() {
+        let asked = || STOP.load(Ordering::Relaxed);
+        let lab = Lab::new(Effort::Quick, 1, &asked);
+        let outcomes = try_claims(&lab, &[&AGREES, &STOPS, &AGREES], |_| {});
+        assert_eq!(outcomes.iter().map(|outcome| outcome.claim.id).collect::<Vec<_>>(), ["test.one", "test.stop"]);
+    }
+}

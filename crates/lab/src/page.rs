@@ -1,0 +1,325 @@
+//! The report of tried claims: one HTML page that needs nothing else, and the same as Markdown without plots.
+
+use std::fmt::Write as _;
+
+use crate::claims::finding::{Rerun, Table};
+use crate::claims::run::Outcome;
+use crate::claims::{PAPERS, Verdict};
+use crate::figures::figure::Figure;
+
+const STYLE: &str = include_str!("page/style.css");
+
+/// When, where and with what claims were tried.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The day.
+    pub date: String,
+    /// The machine.
+    pub machine: String,
+    /// Version and commit of fairlink.
+    pub version: String,
+    /// What was typed.
+    pub command: String,
+    /// Whether fewer runs were made.
+    pub quick: bool,
+    /// How long it took, in seconds.
+    pub took_s: f64,
+    /// Whether claims are missing because somebody ended it.
+    pub interrupted: bool,
+}
+
+impl Facts {
+    fn sentences(&self) -> String {
+        let effort = if self.quick { "Quick: fewer and shorter runs, wider intervals." } else { "In full." };
+        let took = if self.took_s < 120.0 {
+            format!("{:.0} s", self.took_s)
+        } else {
+            format!("{:.0} minutes", self.took_s / 60.0)
+        };
+        let ended = if self.interrupted { " It was interrupted: claims are missing." } else { "" };
+        format!(
+            "Tried on {} by {} with {}, on {}, in {took}. {effort}{ended}",
+            self.date, self.version, self.command, self.machine
+        )
+    }
+}
+
+/// Plain text as HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The word, and a sign that is told apart without colour.
+fn said(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Agrees => ("agrees", "✓"),
+        Verdict::Explained => ("explained", "≈"),
+        Verdict::Shown => ("shown", "·"),
+        Verdict::Disagrees => ("disagrees", "✗"),
+    }
+}
+
+fn badge(verdict: Verdict) -> String {
+    let (word, sign) = said(verdict);
+    format!("<span class=\"badge {word}\">{sign} {word}</span>")
+}
+
+fn count(outcomes: &[&Outcome], verdict: Verdict) -> usize {
+    outcomes.iter().filter(|outcome| outcome.verdict() == verdict).count()
+}
+
+/// How many agree, in words.
+fn tally(outcomes: &[&Outcome]) -> String {
+    let mut text = format!("{} of {} agree", count(outcomes, Verdict::Agrees), outcomes.len());
+    for (verdict, words) in [(Verdict::Explained, "with a reason for what differs"), (Verdict::Disagrees, "do not")] {
+        let number = count(outcomes, verdict);
+        if number > 0 {
+            let _ = write!(text, ", {number} {words}");
+        }
+    }
+    text
+}
+
+/// The outcomes of each paper, in the order of the papers; papers without any are left out.
+fn by_paper(outcomes: &[Outcome]) -> Vec<(&'static crate::claims::Paper, Vec<&Outcome>)> {
+    let of = |paper: &'static crate::claims::Paper| {
+        let outcomes: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.claim.paper() == paper.key).collect();
+        (!outcomes.is_empty()).then_some((paper, outcomes))
+    };
+    PAPERS.iter().filter_map(of).collect()
+}
+
+/// The page.
+#[must_use]
+pub fn html(outcomes: &[Outcome], facts: &Facts) -> String {
+    let papers = by_paper(outcomes);
+    let all: Vec<&Outcome> = outcomes.iter().collect();
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>The papers, reproduced</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+         <h1>The papers, reproduced</h1>\n<p>{} claims of {} papers on link sharing, tried on one engine. <b>{}.</b></p>\n\
+         <p class=\"facts soft\">{}</p>\n</header>\n<nav class=\"overview\">\n",
+        outcomes.len(),
+        papers.iter().filter(|(paper, _)| paper.key != "beyond").count(),
+        tally(&all),
+        escaped(&facts.sentences())
+    );
+    for (paper, outcomes) in &papers {
+        let _ = write!(
+            page,
+            "<section><h4><a href=\"#{}\">{}</a> <span class=\"soft\">{}</span></h4><div class=\"tiles\">",
+            paper.key,
+            escaped(paper.title),
+            tally(outcomes)
+        );
+        for outcome in outcomes {
+            let (word, sign) = said(outcome.verdict());
+            let (id, about) = (outcome.claim.id, escaped(outcome.claim.about));
+            let short = id.split_once('.').map_or(id, |(_, short)| short);
+            let _ = write!(page, "<a class=\"tile {word}\" href=\"#{id}\" title=\"{about}\">{sign} {short}</a>");
+        }
+        page += "</div></section>\n";
+    }
+    page += "</nav>\n<main>\n";
+    for (paper, outcomes) in &papers {
+        let _ = writeln!(
+            page,
+            "<section>\n<h2 id=\"{}\">{}</h2>\n<p class=\"soft\">{}. {}.</p>",
+            paper.key,
+            escaped(paper.title),
+            escaped(paper.authors),
+            tally(outcomes)
+        );
+        outcomes.iter().for_each(|outcome| article(outcome, &mut page));
+        page += "</section>\n";
+    }
+    page += "</main>\n</body>\n</html>\n";
+    page
+}
+
+fn article(outcome: &Outcome, page: &mut String) {
+    let claim = outcome.claim;
+    let id = claim.id;
+    let _ = writeln!(
+        page,
+        "<article id=\"{id}\">\n<h3><a href=\"#{id}\">{id}</a> {}</h3>\n<p class=\"place\">{}</p>\n<p>{}</p>\n\
+         <p><b>Paper:</b> {}</p>",
+        badge(outcome.verdict()),
+        escaped(claim.place),
+        escaped(claim.about),
+        escaped(claim.says)
+    );
+    let found = outcome.found.as_ref().ok();
+    found.iter().flat_map(|finding| &finding.figures).for_each(|picture| figure(picture, page));
+    quantities(outcome, page);
+    found.iter().flat_map(|finding| &finding.tables).for_each(|shown| table(shown, page));
+    let _ = writeln!(page, "<p>{}</p>", escaped(&outcome.note()));
+    found.iter().flat_map(|finding| &finding.reruns).for_each(|again| rerun(again, page));
+    if !claim.tests.is_empty() {
+        let tests: Vec<String> = claim.tests.iter().map(|test| format!("<code>{}</code>", escaped(test))).collect();
+        let _ = writeln!(page, "<details><summary>Tests that hold it</summary><p>{}</p></details>", tests.join("<br>"));
+    }
+    page.push_str("</article>\n");
+}
+
+fn figure(picture: &Figure, page: &mut String) {
+    let [wide, narrow] = picture.for_page();
+    let _ = write!(page, "<figure><figcaption><b>{}</b>", escaped(&picture.title));
+    picture.notes.iter().for_each(|note| {
+        let _ = write!(page, " {}", escaped(note));
+    });
+    let _ = writeln!(
+        page,
+        "</figcaption><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
+        inline(&wide),
+        inline(&narrow)
+    );
+}
+
+/// A drawing within a page has no name space of its own to declare, and its size is the page's to say.
+fn inline(svg: &str) -> String {
+    let Some((_, size)) = svg.split_once(" viewBox=") else { return svg.to_owned() };
+    format!("<svg viewBox={size}")
+}
+
+fn quantities(outcome: &Outcome, page: &mut String) {
+    if outcome.rows().is_empty() {
+        return;
+    }
+    page.push_str(
+        "<div class=\"scroll\"><table>\n<tr><th>quantity</th><th>paper</th><th>ours</th><th class=\"word\"></th></tr>\n",
+    );
+    for row in outcome.rows() {
+        let verdict = row.verdict();
+        let badge = if verdict == Verdict::Shown { String::new() } else { badge(verdict) };
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"word\">{badge}</td></tr>",
+            escaped(&row.what),
+            escaped(&row.show_paper()),
+            escaped(&row.show_ours())
+        );
+    }
+    page.push_str("</table></div>\n");
+}
+
+fn table(shown: &Table, page: &mut String) {
+    let _ = write!(page, "<div class=\"scroll\"><table><caption>{}</caption>\n<tr>", escaped(&shown.title));
+    shown.head.iter().for_each(|title| {
+        let _ = write!(page, "<th>{}</th>", escaped(title));
+    });
+    page.push_str("</tr>\n");
+    for row in &shown.rows {
+        page.push_str("<tr>");
+        row.iter().for_each(|cell| {
+            let _ = write!(page, "<td>{}</td>", escaped(cell));
+        });
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table></div>\n");
+}
+
+fn rerun(again: &Rerun, page: &mut String) {
+    let _ = writeln!(
+        page,
+        "<details><summary>Run it alone: <code>fairlink {}</code></summary><pre>{}</pre></details>",
+        escaped(&again.command),
+        escaped(&again.text)
+    );
+}
+
+/// The same as Markdown: a table for each paper, and what is said of claims that do not simply agree.
+#[must_use]
+pub fn markdown(outcomes: &[Outcome], facts: &Facts) -> String {
+    let all: Vec<&Outcome> = outcomes.iter().collect();
+    let mut text = format!("# The papers, reproduced\n\n{} {}.\n", facts.sentences(), tally(&all));
+    for (paper, outcomes) in by_paper(outcomes) {
+        let _ = write!(
+            text,
+            "\n## {}\n\n{}: *{}*. {}.\n\n| claim | place | paper | ours | |\n| --- | --- | --- | --- | --- |\n",
+            paper.key,
+            paper.authors,
+            paper.title,
+            tally(&outcomes)
+        );
+        for outcome in &outcomes {
+            let ours = outcome.headline().map_or_else(
+                || "-".to_owned(),
+                |row| {
+                    if outcome.rows().len() > 1 {
+                        format!("{}: {}", row.what, row.show_ours())
+                    } else {
+                        row.show_ours()
+                    }
+                },
+            );
+            let (word, _) = said(outcome.verdict());
+            let cells = [outcome.claim.id, outcome.claim.place, outcome.claim.says, &ours, word];
+            let _ = writeln!(text, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        }
+        for outcome in outcomes.iter().filter(|outcome| outcome.verdict() != Verdict::Agrees) {
+            let _ = write!(text, "\n**{}** {}\n", outcome.claim.id, outcome.note());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::{Claim, Finding, Row, Unit};
+    use crate::figures::axis::Axis;
+    use crate::figures::figure::{Look, Panel, Series};
+
+    fn outcomes() -> Vec<Outcome> {
+        let claim = |id: &str| -> &'static Claim { crate::claims::select(&[id]).unwrap()[0] };
+        let mut panel = Panel::new("", Axis::linear("x", 0.0, 1.0), Axis::linear("y", 0.0, 1.0));
+        panel.series.push(Series::line("a < b", vec![(0.0, 0.0), (1.0, 1.0)], Look::nth(0)));
+        let good = Finding::new("Sums of <weights> & packets.", vec![Row::never("exceeded", 0)])
+            .with_figure(Figure::new("Gap & bound", vec![panel]))
+            .with_rerun(Rerun { file: "a.toml".into(), text: "[link]\n".into(), command: "sim a.toml".into() });
+        let bad = Finding::new("", vec![Row::never("exceeded", 3), Row::shown("length", Unit::Bytes, 7.0)]);
+        vec![
+            Outcome { claim: claim("hls.alpha"), found: Ok(good) },
+            Outcome { claim: claim("hls.alpha.hdrr"), found: Ok(bad) },
+        ]
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            date: "2026-11-22".into(),
+            machine: "two cores".into(),
+            version: "fairlink 0.1.0".into(),
+            command: "fairlink reproduce".into(),
+            quick: true,
+            took_s: 61.0,
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn the_page_needs_nothing_else_and_shows_every_claim_with_its_verdict() {
+        let page = html(&outcomes(), &facts());
+        for outside in ["<script", "src=", "http", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(
+            page.contains("<article id=\"hls.alpha\">") && page.contains("✓ agrees") && page.contains("✗ disagrees")
+        );
+        assert!(page.contains("a &lt; b") && page.contains("&lt;weights&gt; &amp; packets"));
+        assert!(page.contains("1 of 2 agree, 1 do not") && page.contains("fairlink sim a.toml"));
+        assert_eq!(page.matches("<svg ").count(), 2, "one for wide screens and one for narrow ones");
+        for tag in ["article", "section", "table", "figure", "details", "div"] {
+            let (open, close) = (page.matches(&format!("<{tag}")).count(), page.matches(&format!("</{tag}>")).count());
+            assert_eq!(open, close, "{tag}");
+        }
+    }
+
+    #[test]
+    fn the_page_in_markdown_has_a_row_for_each_claim_and_notes_where_one_does_not_agree() {
+        let text = markdown(&outcomes(), &facts());
+        assert!(text.contains("| hls.alpha | Theorem 3, Figure 1 | 103.5 B | 0 | agrees |"), "{text}");
+        assert!(text.contains("**hls.alpha.hdrr**") && text.contains("2026-11-22"));
+    }
+}

@@ -1,0 +1,119 @@
+//! Every claim, tried quickly, against small golden tables: a change that moves a claim fails here, whether the claim still agrees or not.
+//!
+//! `golden/PAPER.csv` has a line for each quantity: claim, quantity, value, tolerance. Runs are seeded, so that the same code finds the
+//! same value; the tolerance is half of the confidence interval, or a part in a thousand. Where a change is meant,
+//! `FAIRLINK_GOLDEN=write cargo test -p fairlink-lab --test golden` writes the tables anew, and the difference is for people to read.
+//! `FAIRLINK_CLAIMS=hls,htb.share` tries these alone; tables are written of papers that are tried whole.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use fairlink_lab::claims::run::{Outcome, try_claims};
+use fairlink_lab::claims::{Effort, Lab, PAPERS, Verdict, select};
+
+/// The least tolerance, as a part of the value.
+const LEAST_PART: f64 = 1e-3;
+
+struct Golden {
+    value: f64,
+    tolerance: f64,
+}
+
+fn file(paper: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(format!("{paper}.csv"))
+}
+
+/// Quantities have no quotes in their names, so that a field in quotes ends with the next one.
+fn read(paper: &str) -> BTreeMap<(String, String), Golden> {
+    let text = std::fs::read_to_string(file(paper)).unwrap_or_default();
+    let parse = |line: &str| {
+        let (id, rest) = line.split_once(",\"")?;
+        let (what, rest) = rest.split_once("\",")?;
+        let (value, tolerance) = rest.split_once(',')?;
+        let golden = Golden { value: value.parse().ok()?, tolerance: tolerance.parse().ok()? };
+        Some(((id.to_owned(), what.to_owned()), golden))
+    };
+    text.lines().skip(1).map(|line| parse(line).unwrap_or_else(|| panic!("{paper}.csv: {line}"))).collect()
+}
+
+fn write(paper: &str, outcomes: &[&Outcome]) {
+    let mut text = String::from("claim,quantity,value,tolerance\n");
+    for outcome in outcomes {
+        for row in outcome.rows() {
+            let tolerance = row.ours.ci95.unwrap_or(0.0).max(LEAST_PART * row.ours.mean.abs());
+            let _ = writeln!(text, "{},\"{}\",{},{tolerance:.3e}", outcome.claim.id, row.what, row.ours.mean);
+        }
+    }
+    std::fs::create_dir_all(file(paper).parent().unwrap()).unwrap();
+    std::fs::write(file(paper), text).unwrap();
+}
+
+#[test]
+fn claims_are_as_in_the_golden_tables() {
+    let never = || false;
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let lab = Lab::new(Effort::Quick, threads, &never);
+    let only = std::env::var("FAIRLINK_CLAIMS").unwrap_or_default();
+    let words: Vec<&str> = only.split(',').filter(|word| !word.is_empty()).collect();
+    let claims: Vec<_> = select(&words).unwrap().into_iter().filter(|claim| !claim.timed).collect();
+    let outcomes = try_claims(&lab, &claims, |_| {});
+    assert_eq!(outcomes.len(), claims.len());
+    if std::env::var_os("FAIRLINK_GOLDEN").is_some() {
+        let whole = |key: &&str| words.is_empty() || words.contains(key);
+        for paper in PAPERS.iter().filter(|paper| whole(&paper.key)) {
+            let of_paper: Vec<_> = outcomes.iter().filter(|outcome| outcome.claim.paper() == paper.key).collect();
+            write(paper.key, &of_paper);
+        }
+        return;
+    }
+    let mut wrong = Vec::new();
+    for outcome in &outcomes {
+        let id = outcome.claim.id;
+        if outcome.verdict() == Verdict::Disagrees {
+            wrong.push(format!("{id} does not agree: {}", outcome.note()));
+        }
+        let mut known = read(outcome.claim.paper());
+        known.retain(|(other, _), _| other == id);
+        for row in outcome.rows() {
+            match known.remove(&(id.to_owned(), row.what.clone())) {
+                None => wrong.push(format!("{id}: \"{}\" is not in the golden table", row.what)),
+                Some(golden) if (row.ours.mean - golden.value).abs() <= golden.tolerance => {}
+                Some(golden) => {
+                    wrong.push(format!("{id}: {} is {}, not {}", row.what, row.ours.mean, golden.value));
+                }
+            }
+        }
+        wrong.extend(known.keys().map(|(_, what)| format!("{id}: \"{what}\" is gone")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_claim_has_an_id_of_its_own_and_names_tests_that_exist() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let claims: Vec<_> = PAPERS.iter().flat_map(|paper| paper.claims).collect();
+    for claim in &claims {
+        let id = claim.id;
+        assert_eq!(claims.iter().filter(|other| other.id == id).count(), 1, "{id}");
+        assert!(PAPERS.iter().any(|paper| paper.key == claim.paper()), "{id}");
+        for text in [claim.place, claim.about, claim.says] {
+            assert!(!text.is_empty(), "{id}");
+        }
+        for test in claim.tests {
+            let (path, name) = test.split_once("::").unwrap_or_else(|| panic!("{id}: {test}"));
+            let source = std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+            assert!(source.contains(&format!("fn {name}(")), "{id}: {path} has no test {name}");
+        }
+    }
+}
+
+#[test]
+fn words_that_name_nothing_get_the_nearest_names() {
+    assert_eq!(select(&["hls.alpha"]).unwrap().len(), 1);
+    assert!(select(&["hls"]).unwrap().len() > 1);
+    let error = select(&["hls.alhpa"]).unwrap_err();
+    assert_eq!(error.to_string(), "there is no claim or paper hls.alhpa; did you mean hls.alpha?");
+    assert!(select(&["nothing at all"]).unwrap_err().to_string().contains("papers are hls"));
+}

@@ -1,0 +1,250 @@
+//! What would have to change for a class to get more: single changes, each solved exactly by [`crate::hmm`], with what they gain.
+//!
+//! Under hierarchical max-min fairness a class depends on the rate of the link, on its own weight, limits and demand and those of the classes above
+//! it, and on the weights and requests of their siblings. So these are the changes that are tried. What a sibling's descendants do among
+//! themselves changes nothing that the sibling does not.
+//!
+//! A gain is what the class gets after the change less what it gets now. The gain per bit/s is that of the smallest change, 1 bit/s: gains are lines
+//! until a class becomes satisfied or ceases to be.
+//!
+//! Cost: two allocations for each change.
+
+use fairlink_core::{ClassId, Hierarchy, HierarchyError, Rate, Share};
+use num_rational::BigRational;
+use num_traits::{ToPrimitive, Zero};
+
+use crate::explain::UnknownClass;
+use crate::hmm::Allocation;
+use crate::limits::{LimitKind, Limits};
+use crate::request::{Demand, Request};
+use crate::variant::variant;
+
+/// What is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lever {
+    /// The link's rate is raised.
+    Link,
+    /// The guarantee of the class or of one above it is raised.
+    Guarantee,
+    /// The same for its weight.
+    Weight,
+    /// A sibling of the class or of one above it asks for less than it gets.
+    AsksLess,
+    /// What limits the class or one above it is taken away.
+    Lift(LimitKind),
+    /// The leaves of the class ask for all they can get.
+    AsksMore,
+}
+
+/// One change and what it gains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What is changed.
+    pub lever: Lever,
+    /// Of which class; the link for its rate.
+    pub class: ClassId,
+    /// From what to what: bit/s, or a weight; `None` for no limit, and where the class has leaves below it that ask.
+    pub from: Option<u64>,
+    /// See `from`.
+    pub to: Option<u64>,
+    /// What the class gets more, in bit/s; negative for less.
+    pub gain: BigRational,
+    /// The same for each bit/s of a small change; `None` where a change is not measured in bit/s.
+    pub per_bps: Option<BigRational>,
+    /// Whether the file would still be sound: a guarantee may be more than the one above it has left. Then siblings have to give up as much.
+    pub fits: bool,
+}
+
+/// What helps and what does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// What gets the class more, the most first.
+    pub helpful: Vec<Change>,
+    /// What does not.
+    pub useless: Vec<Change>,
+    /// Siblings of it and of the classes above it whose asking for less was not tried: those that get the least, where there are too many.
+    pub untried: usize,
+}
+
+/// How many allocations of leaves are computed at most, over all changes.
+const WORK: usize = 1_000_000;
+/// How many siblings are tried in a small tree.
+const MOST_SIBLINGS: usize = 256;
+
+impl Changes {
+    /// Those for `class` under `demand`, each of `step` bit/s (weights: a tenth, at least 1).
+    ///
+    /// # Errors
+    /// [`UnknownClass`].
+    ///
+    /// # Panics
+    /// When `demand` was made for a tree of another size.
+    pub fn of(tree: &Hierarchy, demand: &Demand, class: ClassId, step: u64) -> Result<Self, UnknownClass> {
+        if class.index() >= tree.len() {
+            return Err(UnknownClass { class, classes: tree.len() });
+        }
+        let limits = Limits::of(tree);
+        let now = Allocation::within(limits.clone(), tree, demand);
+        let search = Search { tree, demand, class, limits, rate: now.rate(class), now };
+        let path: Vec<ClassId> = search.path();
+        let mut all = vec![search.asks_more(), search.link(step)];
+        for &at in &path {
+            all.push(search.share(at, step));
+            all.push(search.lift(at));
+        }
+        let siblings = path.iter().flat_map(|&at| {
+            let parent = tree.parent(at).unwrap_or(ClassId::ROOT);
+            tree.children(parent).iter().copied().filter(move |&sibling| sibling != at)
+        });
+        let mut siblings: Vec<(u64, ClassId)> =
+            siblings.map(|sibling| (search.now.floor_bps(sibling), sibling)).filter(|&(bps, _)| bps > 0).collect();
+        siblings.sort_by_key(|&(bps, sibling)| (std::cmp::Reverse(bps), sibling));
+        let most = (WORK / tree.len()).clamp(2, MOST_SIBLINGS);
+        let untried = siblings.len().saturating_sub(most);
+        all.extend(siblings.iter().take(most).map(|&(_, sibling)| search.asks_less(sibling, step)));
+        let mut changes = Self { untried, ..Self::default() };
+        for change in all.into_iter().flatten() {
+            if change.gain > BigRational::zero() {
+                changes.helpful.push(change);
+            } else {
+                changes.useless.push(change);
+            }
+        }
+        // Stable, so that equal gains stay in the order of the path.
+        changes.helpful.sort_by(|a, b| b.gain.cmp(&a.gain));
+        Ok(changes)
+    }
+}
+
+struct Search<'a> {
+    tree: &'a Hierarchy,
+    demand: &'a Demand,
+    class: ClassId,
+    limits: Limits,
+    now: Allocation,
+    /// What the class gets now.
+    rate: BigRational,
+}
+
+impl Search<'_> {
+    /// From the class up to the child of the link.
+    fn path(&self) -> Vec<ClassId> {
+        let up = std::iter::successors(Some(self.class), |&class| self.tree.parent(class));
+        up.filter(|&class| class != ClassId::ROOT).collect()
+    }
+
+    fn gain(&self, limits: Limits, tree: &Hierarchy, demand: &Demand) -> BigRational {
+        Allocation::within(limits, tree, demand).rate(self.class) - &self.rate
+    }
+
+    fn asks_more(&self) -> Option<Change> {
+        let mut demand = self.demand.clone();
+        let below = |leaf: ClassId| {
+            std::iter::successors(Some(leaf), |&class| self.tree.parent(class)).any(|class| class == self.class)
+        };
+        for &leaf in self.tree.leaves().iter().filter(|&&leaf| below(leaf)) {
+            // A leaf of this tree.
+            let _ = demand.set(self.tree, leaf, Request::Unlimited);
+        }
+        let from = match self.demand.get(self.class) {
+            Some(Request::Rate(rate)) => Some(rate),
+            _ => None,
+        };
+        let gain = self.gain(self.limits.clone(), self.tree, &demand);
+        Some(Change { lever: Lever::AsksMore, class: self.class, from, to: None, gain, per_bps: None, fits: true })
+    }
+
+    fn link(&self, step: u64) -> Option<Change> {
+        let from = self.tree.link().rate.bps();
+        let faster = |step: u64| {
+            let mut link = self.tree.link();
+            link.rate = Rate::from_bps(from.checked_add(step)?).ok()?;
+            let tree = variant(self.tree, link, |_, _| ()).ok()?;
+            Some(self.gain(Limits::of(&tree), &tree, self.demand))
+        };
+        let (gain, per_bps) = (faster(step)?, faster(1));
+        let to = Some(from + step);
+        Some(Change { lever: Lever::Link, class: ClassId::ROOT, from: Some(from), to, gain, per_bps, fits: true })
+    }
+
+    /// A larger guarantee or weight of `at`.
+    fn share(&self, at: ClassId, step: u64) -> Option<Change> {
+        let from = self.tree.weight(at);
+        let is_guarantee = matches!(self.tree.config(at).share, Some(Share::Guarantee(_)));
+        let step = if is_guarantee { step } else { (from / 10).max(1) };
+        let to = from.checked_add(step)?;
+        let (gain, fits) = self.with_share(at, to)?;
+        let (lever, per_bps) = match is_guarantee {
+            true => (Lever::Guarantee, Some(self.with_share(at, from + 1)?.0)),
+            false => (Lever::Weight, None),
+        };
+        Some(Change { lever, class: at, from: Some(from), to: Some(to), gain, per_bps, fits })
+    }
+
+    /// What is gained where `at` has this guarantee or weight, and whether there is room for it.
+    fn with_share(&self, at: ClassId, value: u64) -> Option<(BigRational, bool)> {
+        let guarantee =
+            Rate::from_bps(value).ok().filter(|_| matches!(self.tree.config(at).share, Some(Share::Guarantee(_))));
+        if let Some(rate) = guarantee {
+            let with = variant(self.tree, self.tree.link(), |class, config| {
+                if class == at {
+                    config.share = Some(Share::Guarantee(rate));
+                }
+            });
+            match with {
+                Ok(tree) => return Some((self.gain(Limits::of(&tree), &tree, self.demand), true)),
+                Err(HierarchyError::GuaranteesExceedParent { .. }) => {}
+                Err(_) => return None,
+            }
+        }
+        // As weights, which may add up to anything. What is not borrowed follows from guarantees, so that limits stay.
+        let parent = self.tree.parent(at);
+        let tree = variant(self.tree, self.tree.link(), |class, config| {
+            if self.tree.parent(class) == parent {
+                config.share = Some(Share::Weight(if class == at { value } else { self.tree.weight(class) }));
+            }
+        });
+        Some((self.gain(self.limits.clone(), &tree.ok()?, self.demand), guarantee.is_none()))
+    }
+
+    fn lift(&self, at: ClassId) -> Option<Change> {
+        let limit = self.limits.get(at)?;
+        let tree = variant(self.tree, self.tree.link(), |class, config| {
+            if class == at {
+                match limit.kind {
+                    LimitKind::Ceiling => config.ceiling = None,
+                    LimitKind::UpperLimit => config.upper_limit = None,
+                    LimitKind::Bounded => config.bounded = false,
+                    LimitKind::Isolated => config.isolated = false,
+                }
+            }
+        });
+        let tree = tree.ok()?;
+        let gain = self.gain(Limits::of(&tree), &tree, self.demand);
+        let lever = Lever::Lift(limit.kind);
+        Some(Change { lever, class: at, from: Some(limit.bps), to: None, gain, per_bps: None, fits: true })
+    }
+
+    fn asks_less(&self, sibling: ClassId, step: u64) -> Option<Change> {
+        let gets = self.now.rate(sibling);
+        let from = gets.floor().to_integer().to_u64()?;
+        let with = |to: u64| self.gain(self.limits.clone().lowered(sibling, to), self.tree, self.demand);
+        let to = from.saturating_sub(step);
+        let slightly = from.checked_sub(1)?;
+        // What it gets may be no whole number.
+        let per_bps = with(slightly) / (gets - BigRational::from_integer(slightly.into()));
+        let (gain, per_bps) = (with(to), Some(per_bps));
+        Some(Change {
+            lever: Lever::AsksLess,
+            class: sibling,
+            from: Some(from),
+            to: Some(to),
+            gain,
+            per_bps,
+            fits: true,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

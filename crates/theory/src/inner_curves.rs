@@ -1,0 +1,133 @@
+//! Which curves of inner classes H-FSC cannot meet, and from when: the situation of \[hfsc\] Figure 4 (Section 2.3).
+//!
+//! The curve of an inner class K is its `link_share`, else a line of its guarantee or of its share when all are busy. Real-time service goes first. In a time y
+//! after K gets packets it may take, of the leaves outside K, the steepest increase of each curve: S_i(y) for a concave curve whose leaf begins at that
+//! instant, m2 y for a convex one whose leaf has had packets for long. What is left for K is no more than the rest of the link. So K falls short
+//! where f(y) = S_K(y) + sum over leaves outside K of that - R y is above zero, and by f(y). Leaf curves are met all the same.
+//!
+//! In the example of the text A = {1, 2} and B = {3, 4}; while 1 is idle, 2 gets its share; when 1 comes with a steep first piece, B pays for it.
+//!
+//! **At most.** What f says does happen, to within packets. How much more there can be follows from Theorem 3: K falls behind its curve by no more than the
+//! steepest slope of its curve times D + c of [`crate::virtual_time`], where virtual time passes at least as fast as real time.
+
+use fairlink_core::{ClassId, Hierarchy, Nanos, Rate, ServiceCurve, Share};
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::Zero;
+
+use crate::curves::service;
+use crate::virtual_time::{Bound, Spread, slopes, spreads};
+
+/// An inner class whose curve is not always met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The class.
+    pub class: ClassId,
+    /// How long after it gets packets it may begin to fall short, in seconds.
+    pub from: BigRational,
+    /// By how many bytes at the worst instant; `None` where it grows without end.
+    pub bytes: Option<BigRational>,
+    /// When that is, in seconds after it gets packets; where it grows without end, the last instant at which its growth changes.
+    pub at: BigRational,
+}
+
+/// The curves of inner classes under H-FSC.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InnerCurves {
+    /// Those that cannot be met.
+    pub short: Vec<Shortfall>,
+    /// By class id, by how many bytes an inner class may be behind its curve at most, whatever the arrivals; `None` for leaves and where there is no bound.
+    pub at_most: Vec<Option<BigRational>>,
+}
+
+/// More products of inner classes and leaves with curves are not computed.
+const WORK: usize = 100_000;
+
+impl InnerCurves {
+    /// Those of `tree`; `None` where it has too many classes to look at each inner one beside each leaf with a curve.
+    #[must_use]
+    pub fn of(tree: &Hierarchy) -> Option<Self> {
+        let curves: Vec<(ClassId, ServiceCurve)> =
+            tree.leaves().iter().filter_map(|&leaf| Some((leaf, tree.config(leaf).real_time?))).collect();
+        let inner = || tree.classes().filter(|&class| !tree.is_leaf(class));
+        if inner().count() * curves.len() > WORK {
+            return None;
+        }
+        let spreads = spreads(tree);
+        let mut found = Self { short: Vec::new(), at_most: vec![None; tree.len()] };
+        for class in inner() {
+            let own = curve_of(tree, class);
+            let outside = curves
+                .iter()
+                .filter(|(leaf, _)| !std::iter::successors(Some(*leaf), |&at| tree.parent(at)).any(|at| at == class));
+            let steepest = outside.map(|(_, curve)| steepest(curve));
+            let all: Vec<ServiceCurve> = std::iter::once(own).chain(steepest).collect();
+            found.short.extend(shortfall(class, &all, tree.link().rate));
+            let parent = tree.parent(class).unwrap_or(ClassId::ROOT);
+            if let Some(Spread::Bounded(Bound { seconds, behind: Some(behind), pace: Some(pace) })) =
+                &spreads[parent.index()]
+                && *pace >= whole(1)
+            {
+                let (first, then) = slopes(&own);
+                found.at_most[class.index()] = Some((seconds + behind) * first.max(then) / BigInt::from(8));
+            }
+        }
+        Some(found)
+    }
+}
+
+/// The curve that an inner class should get.
+#[must_use]
+pub fn curve_of(tree: &Hierarchy, class: ClassId) -> ServiceCurve {
+    let config = tree.config(class);
+    let line = |rate: Option<Rate>| ServiceCurve { m1: rate, d: Nanos::ZERO, m2: rate };
+    config.link_share.unwrap_or_else(|| match config.share {
+        Some(Share::Guarantee(rate)) => line(Some(rate)),
+        _ => line(Rate::from_bps(tree.rate_all_busy(class)).ok()),
+    })
+}
+
+/// The most that a curve rises in any time: itself where it is concave, a line where it is convex.
+fn steepest(curve: &ServiceCurve) -> ServiceCurve {
+    let (first, then) = slopes(curve);
+    if first < then { ServiceCurve { m1: curve.m2, d: Nanos::ZERO, m2: curve.m2 } } else { *curve }
+}
+
+/// Where the first curve falls short beside the others.
+fn shortfall(class: ClassId, all: &[ServiceCurve], link: Rate) -> Option<Shortfall> {
+    let link = whole(link.bps());
+    let excess = |t: &BigRational| all.iter().map(|curve| service(curve, t)).sum::<BigRational>() - &link * t;
+    let mut knees: Vec<Nanos> = all.iter().map(|curve| curve.d).filter(|d| d.0 > 0).collect();
+    knees.sort_unstable();
+    knees.dedup();
+    let mut knees: Vec<BigRational> =
+        knees.into_iter().map(|d| BigRational::new(d.0.into(), 1_000_000_000.into())).collect();
+    let last = knees.last().cloned().unwrap_or_default();
+    // One second past the last knee shows the slope in the long run.
+    knees.push(&last + whole(1));
+    let grows = excess(&knees[knees.len() - 1]) > excess(&last);
+    let (mut from, mut before) = (None, (BigRational::zero(), BigRational::zero()));
+    let mut worst = before.clone();
+    for at in knees {
+        let now = excess(&at);
+        if now > BigRational::zero() && from.is_none() {
+            // Where the line from the last knee to this one crosses zero.
+            from = Some(&before.0 + (&at - &before.0) * (-&before.1) / (&now - &before.1));
+        }
+        if now > worst.1 && at <= last {
+            worst = (at.clone(), now.clone());
+        }
+        before = (at, now);
+    }
+    let (at, bits) = if grows { (last, None) } else { (worst.0, Some(worst.1)) };
+    // It falls short by no more than its curve.
+    let own = |bits: BigRational| bits.min(service(&all[0], &at)) / BigInt::from(8);
+    Some(Shortfall { class, from: from?, bytes: bits.map(own), at: at.clone() })
+}
+
+fn whole(value: u64) -> BigRational {
+    BigRational::from_integer(value.into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! A tree with other settings, for asking what would be if.
+
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig};
+
+/// `tree` on another link, with what `change` makes of each class. Ids stay as they are.
+///
+/// # Errors
+/// [`HierarchyError`] where there can be no such tree.
+pub(crate) fn variant(
+    tree: &Hierarchy,
+    link: LinkConfig,
+    change: impl Fn(ClassId, &mut ClassConfig),
+) -> Result<Hierarchy, HierarchyError> {
+    let mut other = Hierarchy::builder(link);
+    for class in tree.classes() {
+        let mut config = *tree.config(class);
+        change(class, &mut config);
+        other.add(tree.parent(class).unwrap_or(ClassId::ROOT), config)?;
+    }
+    other.build()
+}
