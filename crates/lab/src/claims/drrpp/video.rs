@@ -6,7 +6,7 @@
 
 use fairlink_sim::Options;
 
-use super::flows::{FLOWS, NAMES, NEW, OLD, Point, SCHEDULERS, at, delay_panel, line, lower, of, runs};
+use super::flows::{FLOWS, NAMES, NEW, OLD, Point, SCHEDULERS, at, delay_panel, line, lower, of, runs, span};
 use super::waits::{Waits, waits};
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
@@ -82,7 +82,7 @@ fn quanta() -> Axis {
     Axis::linear("quantum of the video (B)", 3000.0, 27_000.0)
 }
 
-/// Both schedulers, the video and the first best-effort flow.
+/// Both schedulers and some flows.
 fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Panel, Trouble> {
     let mut series = Vec::new();
     for &flow in flows {
@@ -93,7 +93,18 @@ fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Pa
             })?);
         }
     }
-    Ok(delay_panel(&title, x, series).high(270.0))
+    // Where nothing grows by an order of magnitude, from zero on.
+    let (least, most) = span(&series);
+    if most > 5.0 * least {
+        return Ok(delay_panel(&title, x, series).high(270.0));
+    }
+    for series in &mut series {
+        series.points.iter_mut().for_each(|point| point.1 *= 1e3);
+        series.errors.iter_mut().for_each(|error| *error *= 1e3);
+    }
+    let mut panel = Panel::new(title, x, Axis::linear("mean delay (ms)", 0.0, most * 1.1e3)).high(210.0);
+    panel.series = series;
+    Ok(panel)
 }
 
 /// Figures 5.10 and 5.11: the load of the best-effort flows grows.
