@@ -7,8 +7,10 @@
 //!
 //! In the example of the text A = {1, 2} and B = {3, 4}; while 1 is idle, 2 gets its share; when 1 comes with a steep first piece, B pays for it.
 //!
-//! **At most.** What f says does happen, to within packets. How much more there can be follows from Theorem 3: K falls behind its curve by no more than the
-//! steepest slope of its curve times D + c of [`crate::virtual_time`], where virtual time passes at least as fast as real time.
+//! That much is missing where link-sharing alone serves K. Where leaves below K have real-time curves of their own, these are met, too, and less is missing.
+//!
+//! **At most.** Whatever comes when, link-sharing among them: K is behind its curve by no more than the steepest slope of its curve times D + c of
+//! [`crate::virtual_time`], where virtual time passes at least as fast as real time.
 
 use fairlink_core::{ClassId, Hierarchy, Nanos, Rate, ServiceCurve, Share};
 use num_bigint::BigInt;
@@ -25,7 +27,7 @@ pub struct Shortfall {
     pub class: ClassId,
     /// How long after it gets packets it may begin to fall short, in seconds.
     pub from: BigRational,
-    /// By how many bytes at the worst instant; `None` where it grows without end.
+    /// By how many bytes at the worst instant at most, to within packets; `None` where it grows without end.
     pub bytes: Option<BigRational>,
     /// When that is, in seconds after it gets packets; where it grows without end, the last instant at which its growth changes.
     pub at: BigRational,

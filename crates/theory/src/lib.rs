@@ -8,6 +8,7 @@
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`htb_fluid`]: what HTB gives instead, in the long run.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
+//! * [`as_printed`]: theorems as the texts print them, where another bound is what holds.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
 //! * [`virtual_time`], [`inner_curves`]: how far virtual times of H-FSC may be apart, and which inner curves it cannot meet, \[hfsc\] Theorem 3 and Figure 4.
 //! * [`latency`]: delay bounds of latency-rate servers and of service curves.
@@ -28,6 +29,7 @@
 //! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![forbid(unsafe_code)]
 
+pub mod as_printed;
 pub mod bounds;
 pub mod changes;
 pub mod curves;

@@ -292,21 +292,33 @@ fn first_line_has(bytes: &[u8], word: &[u8]) -> bool {
     line.windows(word.len()).any(|part| part == word)
 }
 
-fn csv(reader: impl BufRead, packets: &mut Packets<'_>) -> Result<(), CaptureError> {
-    let mut lines = reader.lines();
-    let head = match lines.next() {
-        Some(Ok(head)) => head,
-        Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return Err(error.into()),
-        _ => return Err(CaptureError::Unknown),
-    };
+fn csv(mut reader: impl BufRead, packets: &mut Packets<'_>) -> Result<(), CaptureError> {
+    let mut head = String::new();
+    match reader.read_line(&mut head) {
+        Err(error) if error.kind() != io::ErrorKind::InvalidData => return Err(error.into()),
+        Err(_) | Ok(0) => return Err(CaptureError::Unknown),
+        Ok(_) => {}
+    }
     let names: Vec<&str> = head.split(',').map(str::trim).collect();
     let column = |name| names.iter().position(|&column| column == name);
     let (Some(at), Some(bytes)) = (column("arrival_s"), column("bytes")) else { return Err(CaptureError::Unknown) };
     let class = column("class");
-    for (line, text) in (2..).zip(lines) {
-        let text = text?;
+    let mut text = String::new();
+    for line in 2.. {
+        text.clear();
+        if reader.read_line(&mut text)? == 0 {
+            break;
+        }
         if text.trim().is_empty() {
             continue;
+        }
+        // Who writes by hand may leave out the last line's end. What is cut off lacks fields, too.
+        let is_cut = !text.ends_with('\n') && text.split(',').count() < names.len();
+        if is_cut && packets.accept.truncated {
+            break;
+        }
+        if is_cut {
+            return Err(CaptureError::Truncated { packet: packets.number() });
         }
         let wrong = |what| CaptureError::Line { line, what };
         let fields: Vec<&str> = text.split(',').map(str::trim).collect();

@@ -21,8 +21,10 @@ use crate::out::note;
 use crate::rows::{Each, RowArgs, summary};
 
 mod bounds;
+mod theorems;
 
 use bounds::{Admission, Bounds, ClassBounds};
+use theorems::{Load, Theorems};
 
 /// Which file, for which scheduler.
 #[derive(Debug, clap::Args)]
@@ -40,6 +42,8 @@ pub(crate) struct Args {
     #[arg(long)]
     gateway: bool,
     #[command(flatten)]
+    load: Load,
+    #[command(flatten)]
     rows: RowArgs,
 }
 
@@ -50,6 +54,8 @@ struct Sound<'a, C> {
     link_bps: u64,
     classes: C,
     bounds: Bounds<'a>,
+    /// What texts print beside them, and what depends on curves and load.
+    theorems: Theorems<'a>,
     /// Bytes that the scheduler with its queues takes at most.
     memory_bytes: u64,
     /// Absent where no service curves are to be guaranteed.
@@ -109,6 +115,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
     warnings.extend(bounds::unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
+    let theorems = Theorems::of(&link, &args.load)?;
     let limits = Limits::honoured_by(link.info(), &link.tree);
     let busy = Allocation::within(limits, &link.tree, &Demand::uniform(&link.tree, Request::Unlimited));
     if out.json {
@@ -119,13 +126,14 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             link_bps: link.tree.link().rate.bps(),
             classes: Each { len: rows.len(), item: |row| entry(&link, &promised, &busy, rows.at(row)) },
             bounds: Bounds::of(&promised, &link),
+            theorems,
             memory_bytes,
             admission: Admission::of(&link),
             warnings: warnings.iter().map(Finding::from).collect(),
         });
     }
     warn(warnings);
-    text(&link, &promised, &busy, memory_bytes, &args.rows, out)
+    text(&link, &promised, &theorems, &busy, memory_bytes, &args.rows, out)
 }
 
 /// The longest frame of an Ethernet interface with an mtu of 1500, in bytes: 14 more, and two VLAN tags.
@@ -182,6 +190,7 @@ fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Allocation, class: 
 fn text(
     link: &LinkFile,
     promised: &Promised,
+    theorems: &Theorems<'_>,
     busy: &Allocation,
     memory_bytes: u64,
     rows: &RowArgs,
@@ -241,7 +250,10 @@ fn text(
         out.line("")?;
     }
     let in_words = Bounds::of(promised, link);
-    bounds::lines(promised, &in_words, info, &link.tree).iter().try_for_each(|line| out.paragraph(line, 18))?;
+    bounds::lines(promised, &in_words, info, &link.tree, theorems.says_fairness())
+        .iter()
+        .try_for_each(|line| out.paragraph(line, 18))?;
+    theorems.lines().iter().try_for_each(|line| out.paragraph(line, 18))?;
     if Admission::of(link).is_some() {
         let admitted = "admission         the service curves of all classes together stay below what the link carries, at all times";
         out.paragraph(admitted, 18)?;

@@ -73,7 +73,11 @@ fn jump(text: &str) -> Result<(f64, f64), String> {
     let (at, size) = text.split_once(':').ok_or("write when, a colon, and by how much: 200s:5ms")?;
     let (sign, size) = size.strip_prefix('-').map_or((1.0, size), |size| (-1.0, size));
     let seconds = |text| time(text).map(|time| time.0 as f64 / 1e9);
-    Ok((seconds(at)?, sign * seconds(size)?))
+    let (when, by) = (seconds(at)?, seconds(size)?);
+    if by == 0.0 {
+        return Err("a jump by nothing is none; write by how much, such as 5ms, or leave it out".to_owned());
+    }
+    Ok((when, sign * by))
 }
 
 fn queueing(name: &str) -> Result<Queueing, String> {
@@ -170,6 +174,14 @@ fn make(args: &Args) -> Result<(), Failure> {
         return Err(Failure::wrong(
             "--jump back: the receiver's clock goes back then, and times cannot be told by it; use --reference send",
         ));
+    }
+    if let Some(&(at, _)) = of.jumps.iter().find(|&&(at, _)| at <= 0.0 || at >= args.duration) {
+        return Err(Failure::wrong(format!(
+            "--jump at {}: the stamps last from 0 to {} s, and a jump is seen only between two of them; choose a time within, or a longer \
+             --duration",
+            human::time(at),
+            args.duration
+        )));
     }
     let wrong = |error| Failure::wrong(format!("{}: {error}", args.stamps.display()));
     let file = File::create_new(&args.stamps).map_err(wrong)?;

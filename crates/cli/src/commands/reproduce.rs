@@ -256,8 +256,9 @@ impl Rows {
             }
             out.line("")?;
         }
-        if all || verdict != Verdict::Agrees {
-            out.paragraph(&format!("  {}", outcome.note()), 2)?;
+        let said = if all { outcome.note() } else { outcome.reasons() };
+        if !said.is_empty() {
+            out.paragraph(&format!("  {said}"), 2)?;
         }
         if all && let Ok(finding) = &outcome.found {
             finding.reruns.iter().try_for_each(|rerun| out.line(format!("  alone: fairlink {}", rerun.command)))?;

@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// The scenario file, or a script of the HTB text's generator together with --link.
     scenario: PathBuf,
     /// The link of a script: a link file, or a file of tc commands that ends with .tc. It runs as long as the script.
-    #[arg(long, value_name = "FILE", conflicts_with = "sweeps")]
+    #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
     /// Rate of the links of a file of tc commands, which need not say it.
     #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
     /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with scheduler,
     /// seed and link in its name.
-    #[arg(long, value_name = "FILE", conflicts_with = "sweeps")]
+    #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Runs made at a time; by default as many as there are processors. The outcome does not depend on it.
     #[arg(long, value_name = "N")]
@@ -104,6 +104,19 @@ fn window_of(text: &str) -> Result<Nanos, String> {
     if window == Nanos::ZERO { Err("a window of no time; write e.g. 100ms".to_owned()) } else { Ok(window) }
 }
 
+/// What has no place in a sweep, with what to do instead.
+fn sweepable(args: &Args) -> Result<(), Failure> {
+    if args.link.is_some() {
+        return Err(load::script_has_no_keys());
+    }
+    if args.trace.is_some() {
+        return Err(Failure::wrong(
+            "--sweep with --trace: settings have no files of their own; write the value to be seen into the scenario, and run it without --sweep",
+        ));
+    }
+    Ok(())
+}
+
 /// What is printed as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -125,6 +138,9 @@ struct RunDocument<'a> {
 
 /// Simulates and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    if !args.sweeps.is_empty() {
+        sweepable(args)?;
+    }
     let leniency = if args.lenient || args.schedulers.len() > 1 { Leniency::Ignore } else { Leniency::Refuse };
     let reading = Reading { leniency, schedulers: &args.schedulers };
     let (keys, points) = match args.sweeps.is_empty() {

@@ -1,7 +1,10 @@
 //! `fairlink traffic`: what the sources of a scenario send, without a link: how much, how evenly, and how much at once.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::anyhow;
 use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::{Leniency, Nanos, Rate};
 use fairlink_sim::statistics::Estimate;
@@ -11,12 +14,18 @@ use serde::Serialize;
 
 use crate::commands::sim::load;
 use crate::failure::Failure;
+use crate::interrupt::stop_flag;
 use crate::link::warn;
 use crate::out::{Out, note};
 use crate::{args, human};
 
 /// Most windows of all sources and runs together. Each takes some ten nanoseconds, also where nothing comes in it.
 const MAX_WINDOWS: u64 = 1_000_000_000;
+
+/// Most packets of all sources and runs together: some minutes.
+const MAX_PACKETS: u64 = 10_000_000_000;
+/// Most packets of a source at one instant. A shaper with a window of hours may let through more than anyone waits for.
+const MAX_AT_ONCE: u64 = 10_000_000;
 
 /// Which sources, and what to measure.
 #[derive(Debug, clap::Args)]
@@ -100,6 +109,9 @@ struct Entry<'a> {
     autocorrelation: Option<Estimate>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hurst: Option<Estimate>,
+    /// What variances give where that is no Hurst parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hurst_found: Option<f64>,
     /// Of its own shaper or policer.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost_packets: Option<Estimate>,
@@ -129,8 +141,17 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if !file.peers.is_empty() {
         note("only the sources of the scenario's own link are measured, not those of its peers");
     }
+    let mut watch = Watch { stop: stop_flag()?, packets: 0, at: Nanos::ZERO, at_once: 0 };
     let sources: Vec<Entry<'_>> =
-        (0..file.sources.len()).map(|index| entry(&file, index, args)).collect::<Result<_, _>>()?;
+        (0..file.sources.len()).map(|index| entry(&file, index, args, &mut watch)).collect::<Result<_, _>>()?;
+    for Entry { source, class, hurst_found, .. } in &sources {
+        if let Some(found) = hurst_found {
+            note(format!(
+                "source {source} of {class}: a Hurst parameter lies between 0 and 1, and variances give {found:.3}; it is not determined. The \
+                 traffic changes in the course of the run (phases of `active`, a trend); measure a part of it that does not"
+            ));
+        }
+    }
     if out.json {
         return out.document(&Document {
             runs: args.runs,
@@ -161,8 +182,44 @@ fn seconds(time: Nanos) -> f64 {
     time.0 as f64 / 1e9
 }
 
+/// Looks after how long it takes.
+struct Watch {
+    stop: Arc<AtomicBool>,
+    packets: u64,
+    /// When the last packet came, and how many came then.
+    at: Nanos,
+    at_once: u64,
+}
+
+impl Watch {
+    /// A packet of source number `index` comes at `at`.
+    fn see(&mut self, index: usize, at: Nanos) -> Result<(), Failure> {
+        self.packets += 1;
+        self.at_once = if at == self.at { self.at_once + 1 } else { 1 };
+        self.at = at;
+        let when = || human::time(seconds(at));
+        if self.at_once > MAX_AT_ONCE {
+            return Err(Failure::failed(anyhow!(
+                "source {index}: more than {MAX_AT_ONCE} packets at {} alone; give its shape a smaller burst or a shorter window, or make \
+                 its packets longer",
+                when()
+            )));
+        }
+        if self.packets > MAX_PACKETS {
+            return Err(Failure::failed(anyhow!(
+                "source {index}: more than {MAX_PACKETS} packets of all sources and runs at {}; make the duration shorter, or the runs fewer",
+                when()
+            )));
+        }
+        if self.packets.is_multiple_of(1 << 12) && self.stop.load(Ordering::Relaxed) {
+            return Err(Failure::failed(anyhow!("interrupted in source {index} at {} of its time", when())));
+        }
+        Ok(())
+    }
+}
+
 /// Measures one source in all runs. Each is as it would be among the others.
-fn entry<'a>(file: &'a Scenario, index: usize, args: &Args) -> Result<Entry<'a>, Failure> {
+fn entry<'a>(file: &'a Scenario, index: usize, args: &Args, watch: &mut Watch) -> Result<Entry<'a>, Failure> {
     let spec = &file.sources[index];
     let group = args.group.or_else(|| spec.model.group());
     // A greedy source, and one that hears of its packets, sends what the link lets it.
@@ -177,7 +234,9 @@ fn entry<'a>(file: &'a Scenario, index: usize, args: &Args) -> Result<Entry<'a>,
             Some(every) => BurstinessCurve::in_groups(&rates, every),
             None => BurstinessCurve::at(&rates),
         };
+        watch.at_once = 0;
         for packet in source.by_ref() {
+            watch.see(index, packet.at)?;
             arrivals.arrive(packet.at, packet.len);
             curve.arrive(packet.at, packet.len);
         }
@@ -193,6 +252,8 @@ fn entry<'a>(file: &'a Scenario, index: usize, args: &Args) -> Result<Entry<'a>,
         Some(Sigma { rho_bps, bytes: Estimate::of(&bytes)?, group_s: group.map(seconds), of_groups_bytes })
     };
     let shaped = matches!(spec.model, Model::Shaped(_));
+    let hurst = of(&|seen| seen.hurst);
+    let is_one = |hurst: &Estimate| hurst.mean > 0.0 && hurst.mean < 1.0;
     Ok(Entry {
         source: index,
         class: &file.names[spec.class.index()],
@@ -204,7 +265,8 @@ fn entry<'a>(file: &'a Scenario, index: usize, args: &Args) -> Result<Entry<'a>,
         deviation_bps: of(&|seen| seen.deviation_bps),
         dispersion: of(&|seen| seen.dispersion),
         autocorrelation: of(&|seen| seen.autocorrelation),
-        hurst: of(&|seen| seen.hurst),
+        hurst: hurst.filter(is_one),
+        hurst_found: hurst.filter(|hurst| !is_one(hurst)).map(|hurst| hurst.mean),
         lost_packets: Estimate::of(&lost).filter(|_| shaped),
         sigma: rates.iter().enumerate().filter_map(sigma).collect(),
     })

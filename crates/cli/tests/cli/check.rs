@@ -1,5 +1,7 @@
 //! `fairlink check`.
 
+use serde_json::json;
+
 use crate::{Scratch, fairlink, scenario};
 
 #[test]
@@ -360,5 +362,74 @@ fn check_refuses_for_a_gateway_what_a_gateway_refuses_of_the_file() {
         // The gateway itself says the same of the file.
         let run = fairlink(&["gateway", &link, "--in", "lo", "--out", "no-such"]);
         assert!(run.code == 2, "{name}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn check_prints_hdrr_as_the_paper_does_beside_what_holds() {
+    let json = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr", "--json"]).quiet().json();
+    let printed = &json["theorems"]["as_printed"];
+    assert_eq!((&printed[0]["theorem"], &printed[0]["value"]), (&json!("[hls] Theorem 4"), &json!(1522.5)));
+    let gap = printed[1]["value"].as_f64().expect("a time");
+    assert!((gap - 3.6).abs() < 1e-4 && json["bounds"]["transmission_gap_s"].as_f64().expect("a time") < gap, "{json}");
+    let text = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr"]).quiet().stdout;
+    assert!(text.contains("[hls] Theorem 4 has a fairness of 1522.5 B"), "{text}");
+    assert!(text.contains("[hls] Theorem 6 has a transmission gap of 3.6 s"), "{text}");
+}
+
+#[test]
+fn check_names_the_inner_curves_that_hfsc_cannot_meet_and_how_far_virtual_times_are_apart() {
+    let class = |name: &str, parent: &str, curves: &str| format!("[[class]]\nname = \"{name}\"\n{parent}\n{curves}\n");
+    let half = "link_share = { m1 = \"4mbit\", d = \"0s\", m2 = \"4mbit\" }";
+    let steep = "{ m1 = \"4mbit\", d = \"100ms\", m2 = \"800kbit\" }";
+    let late = "{ m1 = \"0bit\", d = \"100ms\", m2 = \"3200kbit\" }";
+    let both = |curve: &str| format!("real_time = {curve}\nlink_share = {curve}");
+    let mut file = "[link]\nrate = \"8mbit\"\nscheduler = \"hfsc\"\nmtu = \"500B\"\n".to_owned();
+    file += &[class("A", "", half), class("B", "", half)].concat();
+    for (name, parent, curve) in [("1", "A", steep), ("2", "A", late), ("3", "B", steep), ("4", "B", late)] {
+        file += &class(name, &format!("parent = \"{parent}\""), &both(curve));
+    }
+    let scratch = Scratch::new();
+    let link = scratch.write("fig4.toml", &file);
+    let json = fairlink(&["check", &link, "--json"]).json();
+    let curves = json["theorems"]["inner_curves"].as_array().unwrap_or_else(|| panic!("{json}"));
+    assert_eq!(curves.iter().map(|curve| curve["class"].as_str().expect("a name")).collect::<Vec<_>>(), ["A", "B"]);
+    let b = &curves[1];
+    assert_eq!((&b["from_s"], &b["short_by_bytes"], &b["at_s"]), (&json!(0.0), &json!(40_000.0), &json!(0.1)));
+    assert!(b["at_most_bytes"].as_f64().expect("a size") > 40_000.0);
+    assert_eq!(json["theorems"]["deadlines_missed_by_s"], 0.0005);
+    assert!(json["theorems"]["virtual_times"]["bound_s"].as_f64().expect("a time") > 0.0);
+    let text = fairlink(&["check", &link]).stdout;
+    assert!(text.contains("B cannot always be given its curve") && text.contains("40 kB 100 ms after"), "{text}");
+    assert!(!text.contains("how much is not computed here"), "{text}");
+}
+
+#[test]
+fn check_estimates_the_mean_delay_under_drr_plus_plus_from_a_demand() {
+    let mut file = "[link]\nrate = \"250kbit\"\nscheduler = \"drr++\"\nmtu = \"740B\"\n".to_owned();
+    file += "[[class]]\nname = \"lc\"\nquantum = \"2000B\"\nlatency_critical = true\n";
+    for name in ["x", "y", "z"] {
+        file += &format!("[[class]]\nname = \"{name}\"\nquantum = \"1500B\"\n");
+    }
+    let scratch = Scratch::new();
+    let link = scratch.write("thesis.toml", &file);
+    let load = ["check", &link, "--demand", "lc=49200bit", "--packet", "410B"];
+    let json = fairlink(&[&load[..], &["--json"]].concat()).json();
+    let mean = &json["theorems"]["mean_delays"][0];
+    // 0.5 * 28000 / (250000 - 28000 * 15 / 4) s.
+    assert!((mean["mean_delay_s"].as_f64().expect("a time") - 14.0 / 145.0).abs() < 1e-9, "{json}");
+    assert_eq!(json["theorems"]["as_printed"][0]["theorem"], "[drrpp] Theorem 2");
+    let text = fairlink(&load).stdout;
+    assert!(text.contains("mean delay        of lc about 96.55 ms"), "{text}");
+    for (args, says) in [
+        (&["--demand", "x=1kbit"][..], "x is not latency_critical"),
+        (&["--demand", "lc=1kbit", "--packet", "0B"], "the smallest is 1 B"),
+        (&["--demand", "lc=1kbit", "--scheduler", "drr"], "write --scheduler drr++"),
+        (&["--demand", "nope=1kbit"], "no class \"nope\""),
+        (&["--packet", "410B"], "--demand"),
+    ] {
+        let run = fairlink(&[&["check", &link, "--lenient"][..], args].concat());
+        assert_eq!(run.code, 2, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
     }
 }

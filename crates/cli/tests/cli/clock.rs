@@ -57,7 +57,18 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
     let made = scratch.path("made.csv");
     let run = fairlink(&["clock", &made, "--make", "--jump", "1s:-1s", "--reference", "receive"]);
     assert!(run.code == 2 && run.stderr.contains("use --reference send"), "{}", run.stderr);
-    assert!(fs::metadata(made).is_err());
+    assert!(fs::metadata(&made).is_err());
+    for (jump, expected) in [
+        ("20s:5ms", "--jump at 20 s: the stamps last from 0 to 10 s"),
+        ("10s:-5ms", "longer --duration"),
+        ("0s:5ms", "choose a time within"),
+        ("5s:0s", "a jump by nothing is none"),
+        ("5s:-0ns", "a jump by nothing is none"),
+    ] {
+        let run = fairlink(&["clock", &made, "--make", "--duration", "10s", "--jump", jump]);
+        assert!(run.code == 2 && run.stderr.contains(expected), "{jump}: {}", run.stderr);
+    }
+    assert!(fs::metadata(&made).is_err());
     let made = scratch.path("ten.csv");
     let run = fairlink(&["clock", &made, "--make", "--duration", "10s", "--out", &made]);
     assert!(run.code == 2 && run.stderr.contains("this is a file; name a directory"), "{}", run.stderr);

@@ -300,3 +300,15 @@ fn a_change_that_cannot_be_is_refused_before_the_run() {
         "{notes:?}"
     );
 }
+
+#[test]
+fn a_sweep_over_a_script_is_refused_with_what_to_do() {
+    let (script, link) = (scenario("htb/one-device.script"), scenario("htb/htb.tc"));
+    for args in
+        [&["sim", &script, "--sweep", "seed=1,2"][..], &["sim", &script, "--link", &link, "--sweep", "seed=1,2"]]
+    {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(run.stderr.contains("write a scenario file with model = \"script\""), "{args:?}: {}", run.stderr);
+    }
+}

@@ -162,7 +162,9 @@ fn places_and_endings_that_cannot_be_are_refused_before_the_run() {
     assert!(!fs::exists(dir.path("one.csv")).unwrap());
     let nowhere = dir.path("nowhere/t.csv");
     assert!(refused(&nowhere, &[]).contains(&format!("--trace: cannot write {nowhere}: No such file")));
-    assert!(refused(&dir.path("t.csv"), &["--sweep", "seed=1,2"]).contains("cannot be used with"));
+    assert!(
+        refused(&dir.path("t.csv"), &["--sweep", "seed=1,2"]).contains("write the value to be seen into the scenario")
+    );
     assert!(refused(&dir.path("t.csv"), &["--runs", "300"]).contains("the limit is 256; make fewer runs"));
     assert!(!fs::exists(dir.path("t-seed1.csv")).unwrap());
 }
@@ -189,13 +191,12 @@ fn a_full_disk_and_a_closed_pipe_end_the_run_and_are_named() {
     );
 }
 
+/// What a run writes to `name` that is interrupted once there is some of it; its path.
 #[cfg(target_os = "linux")]
-#[test]
-fn a_run_that_is_interrupted_leaves_a_readable_part_and_says_so() {
-    let dir = Scratch::new();
+fn interrupted(dir: &Scratch, name: &str) -> String {
     let long = format!("{LINK}{SOURCES}").replace("duration = \"2s\"", "duration = \"36000s\"");
     let file = dir.write("s.toml", &long);
-    let trace = dir.path("t.csv");
+    let trace = dir.path(name);
     let mut child = command(&["sim", &file, "--trace", &trace]);
     let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Written to: the signal comes while the run is under way.
@@ -208,6 +209,32 @@ fn a_run_that_is_interrupted_leaves_a_readable_part_and_says_so() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("a part of the run") && said.contains("interrupted at"), "{said}");
-    let text = fs::read_to_string(&trace).unwrap();
+    trace
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_is_interrupted_leaves_a_readable_part_and_says_so() {
+    let dir = Scratch::new();
+    let text = fs::read_to_string(interrupted(&dir, "t.csv")).unwrap();
     assert!(text.ends_with('\n') && text.lines().all(|line| line.split(',').count() == 10));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_capture_of_an_interrupted_run_ends_after_a_whole_packet_and_replays() {
+    let dir = Scratch::new();
+    let bytes = fs::read(interrupted(&dir, "t.pcapng")).unwrap();
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let (mut at, mut packets) = (0, 0);
+    while at < bytes.len() {
+        packets += usize::from(number(at) == 6);
+        at += number(at + 4);
+    }
+    assert_eq!(at, bytes.len(), "whole blocks");
+    let source = "[[source]]\nclass = \"rest\"\nmodel = \"trace\"\nfile = \"t.pcapng\"\n";
+    let long = LINK.replace("duration = \"2s\"", "duration = \"36000s\"");
+    let run = fairlink(&["sim", &dir.write("again.toml", &format!("{long}{source}")), "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(run.json()["runs"][0]["classes"][2]["offered_packets"], packets);
 }

@@ -141,3 +141,58 @@ fn a_script_is_measured_with_its_link_and_without_one_says_what_it_needs() {
     // Flow 0 sends 90 packets a second for 9 s.
     assert_eq!(mean(&json["sources"][0]["packets"]), 810.0, "{json}");
 }
+
+const HEAD: &str =
+    "duration = \"100s\"\nlink = { rate = \"10mbit\" }\n[[class]]\nname = \"a\"\n[[source]]\nclass = \"a\"\n";
+
+#[test]
+fn a_slope_that_is_no_hurst_parameter_is_not_printed_as_one() {
+    let dir = Scratch::new();
+    // On in the first half and off in the second: means of longer windows vary no less, and the fewer there are, the more by n / (n - 1).
+    let halves = "model = \"cbr\"\nrate = \"1mbit\"\npacket = \"1250B\"\nactive = [\"0s..50s\"]\n";
+    let file = dir.write("s.toml", &format!("{HEAD}{halves}"));
+    let run = fairlink(&["traffic", &file, "--json"]);
+    let source = &run.json()["sources"][0];
+    let found = source["hurst_found"].as_f64().unwrap_or_else(|| panic!("{source}"));
+    assert!(source["hurst"].is_null() && (1.0..1.1).contains(&found), "{source}");
+    assert!(run.stderr.contains("it is not determined") && run.stderr.contains("phases of `active`"), "{}", run.stderr);
+    let text = fairlink(&["traffic", &file]).stdout;
+    assert!(!text.contains(&format!("{found:.3}")), "{text}");
+    let poisson = dir.write("p.toml", &format!("{HEAD}model = \"poisson\"\nrate = \"1mbit\"\npacket = \"500B\"\n"));
+    let source = &fairlink(&["traffic", &poisson, "--json"]).quiet().json()["sources"][0];
+    assert!((mean(&source["hurst"]) - 0.5).abs() < 0.1 && source["hurst_found"].is_null(), "{source}");
+}
+
+#[test]
+fn a_shaper_that_lets_through_without_end_at_one_instant_is_told_instead_of_waited_for() {
+    let dir = Scratch::new();
+    let shape = "model = \"greedy\"\npacket = \"1B\"\nshape = { rate = \"1tbit\", every = \"1000s\" }\n";
+    let run = fairlink(&["traffic", &dir.write("s.toml", &format!("{HEAD}{shape}"))]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("more than 10000000 packets at 0 ns alone; give its shape"), "{}", run.stderr);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupt_ends_a_long_measurement_with_how_far_it_came() {
+    let dir = Scratch::new();
+    let long = HEAD.replace("100s", "36000000s");
+    let file = dir.write("s.toml", &format!("{long}model = \"poisson\"\nrate = \"5mbit\"\npacket = \"500B\"\n"));
+    let child =
+        crate::command(&["traffic", &file, "--window", "1s"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    // It hears the signal once it has set up its handler, which stands in the list of signals that it catches.
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let mask =
+            status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map(str::trim).unwrap_or_default().to_owned();
+        u64::from_str_radix(&mask, 16).unwrap_or(0) >> 1 & 1 == 1
+    };
+    while !caught() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("interrupted in source 0 at "), "{said}");
+}

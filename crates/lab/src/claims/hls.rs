@@ -6,6 +6,7 @@ mod bounds;
 mod cost;
 mod experiments;
 mod rounds;
+mod strategy;
 mod strict;
 
 /// The paper.
@@ -177,5 +178,18 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: strict::strict,
+    },
+    Claim {
+        id: "hls.strategyproof",
+        place: "Sections I, III and X",
+        about: "No class raises its own allocation by misreporting demand or by rearranging guarantees among its own descendants; under \
+                HTB one does.",
+        says: "no gain; HTB: a counterexample",
+        tests: &[
+            "crates/theory/tests/claims/hmm.rs::no_class_gains_by_misreporting_the_demand_of_its_leaves",
+            "crates/theory/tests/claims/hmm.rs::no_class_gains_by_rearranging_guarantees_among_its_descendants",
+        ],
+        timed: false,
+        run: strategy::strategyproof,
     },
 ];

@@ -45,9 +45,9 @@ impl Outcome {
         self.rows().iter().find(|row| row.verdict() == worst)
     }
 
-    /// The note: reasons for departures first, then how it was run, or what went wrong.
+    /// Why it is not as the paper says, where that is known, or what went wrong; nothing where it agrees.
     #[must_use]
-    pub fn note(&self) -> String {
+    pub fn reasons(&self) -> String {
         match &self.found {
             Ok(finding) => {
                 let mut reasons: Vec<&str> = Vec::new();
@@ -56,11 +56,17 @@ impl Outcome {
                         reasons.push(reason);
                     }
                 }
-                reasons.push(&finding.note);
-                reasons.join(" ").trim().to_owned()
+                reasons.join(" ")
             }
             Err(trouble) => format!("could not be tried: {trouble}"),
         }
+    }
+
+    /// The note: reasons first, then how it was run.
+    #[must_use]
+    pub fn note(&self) -> String {
+        let note = self.found.as_ref().map_or("", |finding| &finding.note);
+        format!("{} {note}", self.reasons()).trim().to_owned()
     }
 }
 

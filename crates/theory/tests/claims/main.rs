@@ -3,6 +3,7 @@
 mod bounds;
 mod fairness;
 mod hdrr;
+mod hfsc;
 mod hmm;
 mod htb;
 mod random;

@@ -164,3 +164,26 @@ fn a_trace_file_has_names_and_times_exact_to_a_nanosecond() {
         assert_eq!(line(&format!("{wrong},40")), expected, "{wrong}");
     }
 }
+
+#[test]
+fn a_table_that_ends_within_a_line_is_refused_or_used_up_to_there() {
+    let text = "class,arrival_s,bytes,dropped\na,1.0,100,\na,1.5,200,\na,2.0,300,\n";
+    let whole = text.len() - "a,2.0,300,\n".len();
+    for end in whole + 1..whole + "a,2.0,300".len() {
+        let read = |accept| read_trace(&text.as_bytes()[..end], accept, false, |_| true);
+        assert!(matches!(read(Accept::default()), Err(CaptureError::Truncated { packet: 3 })), "{}", &text[..end]);
+        let trace = read(Accept { truncated: true, ..Accept::default() }).unwrap();
+        assert_eq!(lens(&trace), [100, 200], "{}", &text[..end]);
+    }
+    // All fields are there, only the end of the line is not.
+    let hand_written = read_trace(&text.as_bytes()[..text.len() - 1], Accept::default(), false, |_| true).unwrap();
+    assert_eq!(lens(&hand_written), [100, 200, 300]);
+    // In the middle of a file it is a wrong line.
+    let middle = text.replace("200,", "200");
+    let wrong = read_trace(middle.as_bytes(), Accept { truncated: true, ..Accept::default() }, false, |_| true);
+    assert!(matches!(wrong, Err(CaptureError::Line { line: 3, .. })));
+}
+
+fn lens(trace: &Trace) -> Vec<u32> {
+    trace.packets().iter().map(|packet| packet.len).collect()
+}

@@ -255,7 +255,14 @@ pub(super) fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promis
 }
 
 /// The bounds in words, one a line.
-pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerInfo, tree: &Hierarchy) -> Vec<String> {
+/// `says_fairness`: whether other lines say how fair it is.
+pub(super) fn lines(
+    promised: &Promised,
+    bounds: &Bounds<'_>,
+    info: &SchedulerInfo,
+    tree: &Hierarchy,
+    says_fairness: bool,
+) -> Vec<String> {
     let mut lines = Vec::new();
     let queue = tree.link().transmit_queue;
     if let (Some(fairness), Some(bytes), Some(seconds)) = (&promised.fairness, bounds.fairness_bytes, bounds.fairness_s)
@@ -297,7 +304,7 @@ pub(super) fn lines(promised: &Promised, bounds: &Bounds<'_>, info: &SchedulerIn
         );
     }
     let computed = [
-        ("fairness", promised.fairness.is_some() || worst_case),
+        ("fairness", promised.fairness.is_some() || worst_case || says_fairness),
         ("transmission_gap", bounds.transmission_gap_s.is_some()),
     ];
     let mut names = info.promises.names().peekable();

@@ -40,6 +40,14 @@ pub(in crate::commands) fn scenario(path: &Path, options: &ReadOptions<'_>) -> R
     })
 }
 
+/// A sweep over a script.
+pub(super) fn script_has_no_keys() -> Failure {
+    Failure::wrong(
+        "--sweep: a script has no keys to sweep; write a scenario file with model = \"script\" and file = \"...\" over the link, and sweep \
+         that without --link",
+    )
+}
+
 /// Reads a script over a link, and says what its tc commands leave open.
 pub(in crate::commands) fn script(
     path: &Path,
@@ -87,6 +95,9 @@ impl Reading<'_> {
 
     /// The scenario with every combination of values, the last key changing fastest, and the keys.
     pub(super) fn swept(&self, path: &Path, sweeps: &[Sweep]) -> Result<(Vec<Key>, Vec<Point>), Failure> {
+        if text(path).is_some_and(|text| Script::is_one(&text)) {
+            return Err(script_has_no_keys());
+        }
         let template = Template::read(path)?;
         template.check(sweeps).map_err(|error| Failure::wrong(format!("--sweep: {error}")))?;
         let settings = sweeps.iter().map(|sweep| sweep.values.len()).try_fold(1usize, usize::checked_mul);

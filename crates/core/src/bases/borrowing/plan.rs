@@ -26,7 +26,7 @@ const DEEPEST: u64 = 1 << 50;
 /// 1 bit/s. The root's is the link's rate.
 ///
 /// **Quanta** are in proportion to the assured rates of the leaves, because \[htb\] wants what is borrowed to be shared
-/// so. The smallest is the largest packet. Where that would make a round longer than [`ROUND`], quanta are in
+/// so. The smallest is the largest packet. Where that would make a round longer than `ROUND`, quanta are in
 /// proportion to the rates within such a round, and those below the largest packet are raised to it. Where the user
 /// sets some quanta, those are as set, and the others follow from the first of them. If any is below the largest packet
 /// then, all are multiplied so that the smallest is one, because with a quantum below a packet a visit could send
@@ -56,7 +56,7 @@ impl Plan {
     /// The parameters for `tree`.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] for a priority of [`PRIORITIES`] or above and for a leaf's quantum of zero.
+    /// [`BuildError::Parameter`] for a priority of `PRIORITIES` or above and for a leaf's quantum of zero.
     pub fn of(tree: &Hierarchy) -> Result<Self, BuildError> {
         let link = tree.link();
         let mut fine = filled(tree.len(), u128::from(link.rate.bps()) << FINE_BITS)?;

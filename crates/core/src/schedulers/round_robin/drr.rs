@@ -80,7 +80,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 };
 
 /// Quanta and deficits count this fraction of a byte: 2^-16.
-pub(crate) const FRACTION_BITS: u32 = 16;
+pub const FRACTION_BITS: u32 = 16;
 
 /// A round lasts at most this long beyond one largest packet per leaf, unless the user sets quanta.
 pub(crate) const ROUND: Nanos = Nanos::from_secs(1);
@@ -91,7 +91,7 @@ pub(crate) const ROUND: Nanos = Nanos::from_secs(1);
 /// # Errors
 /// [`BuildError::Parameter`] for a quantum of zero, or for one outside 2^-16 .. 2^32 bytes that would have to follow from
 /// the first one that was set.
-pub(crate) fn quanta(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
+pub fn quanta(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     // A leaf deep in a lopsided tree may have less than 2^-64 of the link; it counts as that much.
     let share = |leaf: ClassId| tree.share_all_busy(leaf).max(1);
     let set = |leaf: ClassId| tree.config(leaf).quantum;

@@ -1,0 +1,184 @@
+//! Theorems as the texts print them, where another bound is what holds: \[hls\] Theorems 4 and 6 (HDRR), \[drrpp\] Theorems 1 and 2 (DRR++).
+//!
+//! | text | here | what holds |
+//! | --- | --- | --- |
+//! | \[hls\] Theorem 4 (1522.5 B for Figure 1) | weights are guarantees in Mbit/s as plain numbers, the quantum is a largest packet | [`crate::promises`]: sibling leaves only, for the visits that are run |
+//! | \[hls\] Theorem 6 (3600 ms for Figure 1) | the same | the same theorem for the smallest whole weights in the same proportions, which make shorter rounds |
+//! | \[drrpp\] Theorem 2 | sigma / rho + (Q_LC + 3 Q_BE) / r, for the traffic of the bound that holds | a packet more for each class that may carry over a deficit |
+//! | \[drrpp\] Theorem 1 | [`MeanDelay`] | an estimate, no bound |
+//!
+//! DIFFERENCE: \[drrpp\] has one latency-critical flow. With several, Q_LC of Theorem 1 is that of the class, and Q_i has all of them and the largest Q_BE.
+//! Theorem 2 is given for one alone.
+
+use fairlink_core::schedulers::{drr, drr_plus_plus, hdrr};
+use fairlink_core::{ClassId, Hierarchy, Rate, SchedulerInfo, Share};
+use fairlink_traffic::ArrivalLimit;
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{ToPrimitive, Zero};
+
+use crate::bounds::HdrrBounds;
+use crate::latency::delay_bounds;
+use crate::weights::Weights;
+
+/// A value as a text has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Printed {
+    /// Text and theorem, such as `[hls] Theorem 4`.
+    pub theorem: &'static str,
+    /// What the value is.
+    pub quantity: Quantity,
+    /// The class that it is for; `None` for the whole link.
+    pub class: Option<ClassId>,
+    /// In bytes or seconds, as `quantity` says.
+    pub value: BigRational,
+    /// What is different about the bound that holds.
+    pub caution: &'static str,
+}
+
+/// What a printed value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Definition 1 of \[hls\], in bytes per unit of weight.
+    Fairness,
+    /// Definition 2 of \[hls\], in seconds.
+    TransmissionGap,
+    /// Of a packet, in seconds.
+    Delay,
+}
+
+/// What the text of the scheduler `info` prints for `tree`; empty where what holds is what the text has.
+#[must_use]
+pub fn as_printed(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Printed> {
+    match info.name {
+        name if name == hdrr::INFO.name => of_hdrr(tree),
+        name if name == drr_plus_plus::INFO.name => of_drr_plus_plus(info, tree),
+        _ => Vec::new(),
+    }
+}
+
+fn of_hdrr(tree: &Hierarchy) -> Vec<Printed> {
+    const MBIT: u64 = 1_000_000;
+    let guaranteed = tree.classes().all(|class| matches!(tree.config(class).share, Some(Share::Guarantee(_))));
+    let link = tree.link();
+    let Ok(weights) = Weights::as_written(tree, if guaranteed { MBIT } else { 1 }) else { return Vec::new() };
+    let Ok(bounds) = HdrrBounds::new(tree, &weights, link.max_packet.into(), |_| link.max_packet) else {
+        return Vec::new();
+    };
+    let fairness = bounds.alpha().map(|pair| Printed {
+        theorem: "[hls] Theorem 4",
+        quantity: Quantity::Fairness,
+        class: None,
+        value: pair.value,
+        caution: "holds for sibling leaves only, and for visits that are one apart",
+    });
+    let gap = Printed {
+        theorem: "[hls] Theorem 6",
+        quantity: Quantity::TransmissionGap,
+        class: None,
+        value: bounds.transmission_gap(link.rate),
+        caution: "counts a visit for each Mbit/s; what runs has the smallest whole numbers of visits in the same proportions",
+    };
+    fairness.into_iter().chain([gap]).collect()
+}
+
+fn of_drr_plus_plus(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Printed> {
+    let Some(round) = Round::of(tree) else { return Vec::new() };
+    let critical: Vec<ClassId> = critical(tree).collect();
+    let &[class] = &critical[..] else { return Vec::new() };
+    let bounds = delay_bounds(info, tree);
+    let Some(bound) = &bounds[class.index()] else { return Vec::new() };
+    let &[ArrivalLimit::Bucket { burst, .. }] = bound.traffic.limits() else { return Vec::new() };
+    let own = &round.quanta[class.index()];
+    let link = whole(tree.link().rate.bps());
+    let rate = &link * own / &round.all;
+    let bits = |bytes: BigRational| bytes * BigInt::from(8);
+    let value = bits(whole(burst)) / rate + bits(own + &round.best_effort * BigInt::from(3)) / link;
+    let caution =
+        "takes the best-effort classes for one: it holds for one of them, and where none carries a deficit over";
+    vec![Printed { theorem: "[drrpp] Theorem 2", quantity: Quantity::Delay, class: Some(class), value, caution }]
+}
+
+/// A round of DRR++: all latency-critical classes and one best-effort class.
+struct Round {
+    /// By class id, in bytes.
+    quanta: Vec<BigRational>,
+    /// The largest Q_BE.
+    best_effort: BigRational,
+    /// Q_i.
+    all: BigRational,
+}
+
+fn critical(tree: &Hierarchy) -> impl Iterator<Item = ClassId> + '_ {
+    tree.leaves().iter().copied().filter(|&leaf| tree.config(leaf).latency_critical)
+}
+
+impl Round {
+    /// That of `tree`; `None` where DRR++ would refuse it.
+    fn of(tree: &Hierarchy) -> Option<Self> {
+        let quanta = drr::quanta(tree).ok()?;
+        let bytes = |&credits: &u64| BigRational::new(credits.into(), (1u64 << drr::FRACTION_BITS).into());
+        let quanta: Vec<BigRational> = quanta.iter().map(bytes).collect();
+        let best_effort = tree.leaves().iter().filter(|&&leaf| !tree.config(leaf).latency_critical);
+        let best_effort = best_effort.map(|leaf| &quanta[leaf.index()]).max().cloned().unwrap_or_default();
+        let all = critical(tree).map(|leaf| &quanta[leaf.index()]).sum::<BigRational>() + &best_effort;
+        Some(Self { quanta, best_effort, all })
+    }
+}
+
+/// The traffic of a latency-critical class, for \[drrpp\] Theorem 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Its mean rate as the link counts it, in bit/s.
+    pub rate_bps: u64,
+    /// Mean length of its packets in bytes; at least 1.
+    pub mean_packet: u32,
+}
+
+/// \[drrpp\] Theorem 1 for one latency-critical class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeanDelay {
+    /// About how long a packet waits, in seconds, while all classes have packets all the time; `None` where the class sends more than it is served then.
+    pub seconds: Option<BigRational>,
+    /// Q_i, in bytes.
+    pub round: BigRational,
+    /// nu_LC, packets of the class in a round.
+    pub packets: u64,
+}
+
+impl MeanDelay {
+    /// For `class` under DRR++. `None` where it is not latency-critical, where DRR++ would refuse the tree, or where its quantum is less than a packet of mean
+    /// length.
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn of(tree: &Hierarchy, class: ClassId, arrivals: Arrivals) -> Option<Self> {
+        if !tree.is_leaf(class) || !tree.config(class).latency_critical {
+            return None;
+        }
+        let round = Round::of(tree)?;
+        let packets =
+            (&round.quanta[class.index()] / BigInt::from(arrivals.mean_packet.max(1))).floor().to_integer().to_u64()?;
+        let seconds = mean_delay(&round.all, tree.link().rate, arrivals, packets);
+        (packets > 0).then_some(Self { seconds, round: round.all, packets })
+    }
+}
+
+/// 0.5 Q_i / (BNBW - Q_i lambda_LC / nu_LC) in seconds, for a round of `round` bytes in which the class sends `packets`, at least 1; `None` where the denominator is not
+/// above zero.
+#[must_use]
+pub fn mean_delay(round: &BigRational, link: Rate, arrivals: Arrivals, packets: u64) -> Option<BigRational> {
+    // lambda in packets a second, all lengths in bits.
+    let per_second = whole(arrivals.rate_bps) / BigInt::from(8 * u64::from(arrivals.mean_packet.max(1)));
+    let round = round * BigInt::from(8);
+    let left = whole(link.bps()) - &round * per_second / BigInt::from(packets.max(1));
+    (left > BigRational::zero()).then(|| round / BigInt::from(2) / left)
+}
+
+fn whole(value: u64) -> BigRational {
+    BigRational::from_integer(value.into())
+}
+
+#[cfg(test)]
+mod tests;
