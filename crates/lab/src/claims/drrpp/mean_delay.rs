@@ -2,9 +2,11 @@
 
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
+use fairlink_theory::as_printed::{Arrivals, MeanDelay};
+use fairlink_theory::to_f64;
 
 use super::flows::{LINK_BPS, NEW, PACKET, SCHEDULERS, delay_panel, of, runs};
-use super::load::{points, quantum};
+use super::load::{LAMBDA_LC, bare, points};
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
 use crate::figures::axis::Axis;
@@ -17,13 +19,15 @@ const LAMBDAS: [u32; 8] = [2, 5, 10, 15, 20, 25, 30, 35];
 /// What each best-effort flow offers so that it always has packets: 40/s of 410 B are more than half of the link each.
 const BUSY: &str = "40";
 
-/// Equation (3.1): 0.5 Q / (BNBW - Q lambda / nu) in seconds, with Q = Q_LC + Q_BE in bytes, nu = floor(Q_LC / mean length), on the link of
-/// the exponential runs. `None` where it says that a round cannot carry the flow.
-pub(super) fn theorem_1(lambda: f64, quantum_lc: u32, quantum_be: u32) -> Option<f64> {
-    let round = f64::from(quantum_lc + quantum_be) * 8.0;
-    let packets = (f64::from(quantum_lc) / PACKET).floor();
-    let left = LINK_BPS - round * lambda / packets;
-    (packets > 0.0 && left > 0.0).then(|| 0.5 * round / left)
+/// Theorem 1 as `fairlink check` has it, in seconds, for a scenario of the exponential traffic in which the latency-critical flow `lc` sends
+/// `lambda` packets a second. `None` where it says that a round cannot carry the flow.
+pub(super) fn theorem_1(workload: &Workload, lambda: u32) -> Result<Option<f64>, Trouble> {
+    let tree = workload.read(SCHEDULERS[NEW])?.link.tree;
+    let lc = tree.leaves().iter().copied().find(|&leaf| tree.config(leaf).latency_critical);
+    let lc = lc.ok_or_else(|| Trouble::other("no latency-critical class"))?;
+    let mean_packet = PACKET as u32;
+    let arrivals = Arrivals { rate_bps: u64::from(8 * lambda * mean_packet), mean_packet };
+    Ok(MeanDelay::of(&tree, lc, arrivals).and_then(|theorem| theorem.seconds).map(|seconds| to_f64(&seconds)))
 }
 
 /// How much of its guaranteed rate the flow uses while the others are backlogged.
@@ -72,7 +76,7 @@ fn backlogged(lab: &Lab<'_>, own: u32, other: u32) -> Result<Vec<Busy>, Trouble>
             lambda,
             used: used(lambda, own, other),
             delay,
-            theorem: theorem_1(lambda.into(), own, other),
+            theorem: theorem_1(&busy(lambda, own, other)?, lambda)?,
         });
     }
     Ok(found)
@@ -85,7 +89,7 @@ pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let (mut measured, mut computed) = (Vec::new(), Vec::new());
     for point in loads {
         let delay = point.delay(NEW, "lc")?.mean;
-        let theorem = theorem_1(15.0, 2000, quantum(point.x as u32)).unwrap_or(f64::INFINITY);
+        let theorem = theorem_1(&bare(point.x as u32)?, LAMBDA_LC)?.unwrap_or(f64::INFINITY);
         ratios.push(theorem / delay);
         measured.push((point.x, delay));
         computed.push((point.x, theorem));
