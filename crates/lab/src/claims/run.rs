@@ -158,7 +158,10 @@ pub fn try_claims(lab: &Lab<'_>, claims: &[&'static Claim], mut tell: impl FnMut
                     }
                     // The receiver is there as long as this scope.
                     let _ = sender.send((index, None));
-                    let found = lab.while_busy(|| (claim.run)(lab));
+                    let mut found = lab.while_busy(|| (claim.run)(lab));
+                    if let Ok(found) = &mut found {
+                        found.rows.extend(lab.real.get(claim.id).into_iter().flatten().cloned());
+                    }
                     let _ = sender.send((index, Some(Outcome { claim, found })));
                 }
             });
