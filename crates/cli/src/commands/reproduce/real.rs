@@ -138,7 +138,7 @@ impl Testbed for Bed {
         let file = self.dir.0.join("scenario.toml");
         std::fs::write(&file, &workload.text).map_err(Trouble::other)?;
         let file = file.display().to_string();
-        let listening = Duration::from_nanos(duration.0) + AFTER + READY;
+        let listening = Duration::from_nanos(duration.0) + AFTER + Duration::from_secs(1);
         let listening = format!("{}ms", listening.as_millis());
         let socket = self.dir.0.join("control.sock").display().to_string();
         let run = self.played.to_string();
