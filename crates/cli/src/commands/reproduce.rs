@@ -80,7 +80,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let outcomes = try_claims(&lab, &claims, |progress| match progress {
         Progress::Begun(claim) => bar.begun(claim.id),
         Progress::Done(outcome) => {
-            let said = if out.json { Ok(()) } else { bar.suspend(|| rows.row(outcome, claims.len() == 1, out)) };
+            let silent = out.json || outcome.is_interrupted();
+            let said = if silent { Ok(()) } else { bar.suspend(|| rows.row(outcome, claims.len() == 1, out)) };
             if let Err(error) = said {
                 failure.get_or_insert(error);
                 // Nobody reads on: what is under way is ended.
