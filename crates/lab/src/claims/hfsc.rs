@@ -2,11 +2,14 @@
 
 use super::{Claim, Paper};
 
+mod cost;
 mod delay;
 mod examples;
+mod lines;
 mod planning;
 mod protection;
 mod sharing;
+mod theorems;
 mod watch;
 
 /// The paper.
@@ -75,6 +78,31 @@ const CLAIMS: &[Claim] = &[
         run: planning::admission_of_figure_10,
     },
     Claim {
+        id: "hfsc.theorem2",
+        place: "Section 5, Theorem 2",
+        about: "No deadline is missed by more than a largest packet, however deep the tree.",
+        says: "never",
+        tests: &[
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::no_deadline_is_missed_by_more_than_one_packet_whatever_the_depth",
+            "crates/core/src/schedulers/service_curve/sced/tests.rs::curves_that_fit_the_link_are_kept_within_one_packet",
+        ],
+        timed: false,
+        run: theorems::theorem2,
+    },
+    Claim {
+        id: "hfsc.theorem3",
+        place: "Section 5, Theorem 3",
+        about: "Virtual times of siblings that are active together differ by no more than a constant.",
+        says: "bounded",
+        tests: &[
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::virtual_times_of_active_siblings_differ_by_one_packet_of_the_slowest_at_most",
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::virtual_times_stay_together_under_both_criteria",
+            "crates/theory/tests/claims/hfsc.rs::siblings_stay_within_theorem_3_and_inner_classes_within_what_is_said_of_their_curves",
+        ],
+        timed: false,
+        run: theorems::theorem3,
+    },
+    Claim {
         id: "hfsc.fig11",
         place: "Section 6.1, Figures 10 and 11",
         about: "Delays of audio and video under H-FSC lie below those under H-WF2Q+, and hardly rise with an on-off source.",
@@ -95,6 +123,17 @@ const CLAIMS: &[Claim] = &[
         run: sharing::fig12,
     },
     Claim {
+        id: "hfsc.fig13",
+        place: "Section 6.3, Figure 13",
+        about: "What a packet costs grows about logarithmically with the sessions and linearly with the levels.",
+        says: "8.79 us flat, 11.54 us in three levels, in 1997",
+        tests: &[
+            "crates/lab/src/claims/hfsc/cost.rs::sources_of_two_states_offer_their_part_of_the_link_and_both_criteria_choose",
+        ],
+        timed: true,
+        run: cost::fig13,
+    },
+    Claim {
         id: "hfsc.cbqprio",
         place: "Section 7, Figure 1",
         about: "Many streams of one agency harm the other under CBQ with priorities, and not under H-FSC.",
@@ -102,5 +141,17 @@ const CLAIMS: &[Claim] = &[
         tests: &[],
         timed: false,
         run: protection::cbqprio,
+    },
+    Claim {
+        id: "hfsc.linear",
+        place: "Sections 2.2, 3.3",
+        about: "With lines the virtual time is w / r and H-FSC shares as packet fair queueing does; SCED is Virtual Clock.",
+        says: "the same order",
+        tests: &[
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::with_lines_virtual_time_is_w_over_r_and_the_order_that_of_packet_fair_queueing",
+            "crates/core/src/schedulers/service_curve/sced/tests.rs::with_lines_the_order_is_that_of_virtual_clock",
+        ],
+        timed: false,
+        run: lines::linear,
     },
 ];

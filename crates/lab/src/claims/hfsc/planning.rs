@@ -194,7 +194,7 @@ pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, Trouble> {
         disagree += usize::from(!alike);
         unnamed += usize::from(us < shortest_us && exact.is_none());
         let cell = |at: Option<f64>| at.map_or_else(|| "admitted".to_owned(), |at| format!("{:.6}", at * 1e3));
-        table.row([format!("{:.3} ms", us / 1e3), cell(exact), cell(built)]);
+        table.row([format!("{:.6} ms", us / 1e3), cell(exact), cell(built)]);
     }
     let fails = admitted(&figure_10(shortest_us - 0.001, SIZES))?.0;
     // Audio, video and the lines have asked for 96496 b of 100000 by 10 ms, where the video's first piece ends; 3504 b at 5 Mbit/s take 0.7008 ms.

@@ -69,9 +69,14 @@ impl Record {
         miss.ok_or_else(|| Trouble::other(format!("{name} has no deadlines")))
     }
 
+    /// The largest miss of each leaf that sent, in seconds.
+    pub(super) fn misses(&self) -> impl Iterator<Item = f64> {
+        self.misses.iter().flatten().copied()
+    }
+
     /// The largest miss of any leaf, in seconds.
     pub(super) fn worst_miss(&self) -> f64 {
-        self.misses.iter().flatten().copied().fold(0.0, f64::max)
+        self.misses().fold(0.0, f64::max)
     }
 
     /// Bytes of these classes against time since `from`, a point for each packet until `to`.
