@@ -164,10 +164,15 @@ impl<'a> Lab<'a> {
 
     /// Counts those that work at a time: each has its part of the threads.
     pub(super) fn while_busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Busy<'b>(&'b AtomicUsize);
+        impl Drop for Busy<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
         self.busy.fetch_add(1, Ordering::Relaxed);
-        let outcome = work();
-        self.busy.fetch_sub(1, Ordering::Relaxed);
-        outcome
+        let _busy = Busy(&self.busy);
+        work()
     }
 
     /// Runs a scenario under each of these schedulers, `runs` times, with seeds from its own upwards: scheduler by scheduler, seed by seed.

@@ -1,5 +1,6 @@
 //! Many claims, on all processors, with results in the order of the claims as soon as they are there.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -179,7 +180,12 @@ pub fn try_claims(lab: &Lab<'_>, claims: &[&'static Claim], mut tell: impl FnMut
 
 /// Tries one claim, and adds what real packets brought.
 fn attempt(lab: &Lab<'_>, claim: &'static Claim) -> Outcome {
-    let mut found = lab.while_busy(|| (claim.run)(lab));
+    // A bug that ends one claim must not cost the others.
+    let run = || lab.while_busy(|| (claim.run)(lab));
+    let mut found = panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied());
+        Err(Trouble::Other(format!("it panicked: {}", said.unwrap_or("without a word"))))
+    });
     if let Ok(found) = &mut found {
         found.rows.extend(lab.real.get(claim.id).into_iter().flatten().cloned());
     }
@@ -227,6 +233,22 @@ mod tests {
         Claim { id: "test.one", place: "", about: "", says: "", tests: &[], timed: false, run: agreeing };
     static FAILS: Claim = Claim { id: "test.two", run: failing, ..AGREES };
     static TIMED: Claim = Claim { id: "test.timed", timed: true, ..AGREES };
+
+    fn panicking(_: &Lab<'_>) -> Result<Finding, Trouble> {
+        panic!("a bug")
+    }
+
+    static PANICS: Claim = Claim { id: "test.panic", run: panicking, ..AGREES };
+
+    #[test]
+    fn a_claim_that_panics_does_not_agree_and_costs_no_other() {
+        let never = || false;
+        let lab = Lab::new(Effort::Quick, 1, &never);
+        let outcomes = try_claims(&lab, &[&PANICS, &AGREES], |_| {});
+        assert_eq!(outcomes[0].note(), "could not be tried: it panicked: a bug");
+        let verdicts: Vec<Verdict> = outcomes.iter().map(Outcome::verdict).collect();
+        assert_eq!(verdicts, [Verdict::Disagrees, Verdict::Agrees]);
+    }
 
     #[test]
     fn outcomes_come_in_the_order_of_the_claims_and_a_claim_that_fails_does_not_agree() {
