@@ -46,6 +46,9 @@ struct Costs {
     in_time: f64,
 }
 
+/// One of the figures.
+type Reading = fn(&Costs) -> f64;
+
 /// A tree of equal sessions with lines for both criteria, each class with so many children, from the link down.
 fn tree(fanouts: &[usize]) -> Result<Hierarchy, Trouble> {
     let rate = |bps: u64| Rate::from_bps(bps).map_err(Trouble::other);
@@ -312,13 +315,13 @@ pub(super) fn fig13(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let top =
         by_sessions.iter().chain(&by_levels).map(|costs| costs.total.max(costs.enqueue)).fold(0.0, f64::max) * 1.3;
     let series = |at: &[f64], costs: &[Costs]| -> Vec<Series> {
-        let values: [(&str, &dyn Fn(&Costs) -> f64); 4] = [
-            ("enqueue", &|costs| costs.enqueue),
-            ("dequeue, link-sharing", &|costs| costs.sharing),
-            ("dequeue, real-time", &|costs| costs.real_time),
-            ("total a packet", &|costs| costs.total),
+        let values: [(&str, Reading); 4] = [
+            ("enqueue", |costs| costs.enqueue),
+            ("dequeue, link-sharing", |costs| costs.sharing),
+            ("dequeue, real-time", |costs| costs.real_time),
+            ("total a packet", |costs| costs.total),
         ];
-        let one = |(place, (name, value)): (usize, (&str, &dyn Fn(&Costs) -> f64))| {
+        let one = |(place, (name, value)): (usize, (&str, Reading))| {
             Series::line(name, at.iter().copied().zip(costs.iter().map(value)).collect(), Look::nth(place))
         };
         values.into_iter().enumerate().map(one).collect()
