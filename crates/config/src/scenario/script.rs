@@ -51,8 +51,14 @@ pub(super) fn is_script(table: &Table<'_, '_>) -> bool {
     table.get("model").is_some_and(|value| value.value.get_ref().as_str() == Some("script"))
 }
 
-/// The file of a script, read. `None` where it is wrong and the log says so.
+/// A script, from its file or from the scenario itself. `None` where it is wrong and the log says so.
 pub(super) fn open(table: &Table<'_, '_>, log: &mut Log) -> Option<(Source, Script)> {
+    if let Some(text) = table.get("script") {
+        table.not_both("script", "file", log);
+        let text = text.string("the lines of a script in triple quotes", log)?;
+        let source = Source::new(NamedSource::new(format!("{}: script", log.source().name()), text.to_owned()));
+        return parse(&source).map(|script| (source, script)).map_err(|problems| log.add_all(problems)).ok();
+    }
     let file = table.need("file", "file = \"flows.script\"", log)?;
     let name = file.string("the name of a file in quotes", log)?;
     let by = Arc::clone(log.source());
@@ -79,7 +85,7 @@ pub(super) fn sources(
     runs: &mut Vec<ScriptRun>,
     log: &mut Log,
 ) -> Vec<SourceSpec> {
-    table.only(&["model", "file"], log);
+    table.only(&["model", "file", "script"], log);
     let Some((source, script)) = open(table, log) else { return Vec::new() };
     let refuse = |at: &Span, message: String, log: &mut Log| {
         log.add(Problem::error(&source, Some(at.clone()), ProblemKind::Refused { message }));
@@ -166,3 +172,6 @@ pub(super) fn latest_end(document: &Table<'_, '_>, log: &Log) -> Option<Nanos> {
     let scripts: Vec<_> = tables.filter(is_script).collect();
     scripts.iter().filter_map(|table| Some(open(table, &mut aside)?.1.end)).max()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! Sharing across devices: the measurement of 9.9.2001, beside a pool that knows all demand.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fairlink_core::{ClassId, Nanos};
+use fairlink_sim::{Observer, Run};
+use fairlink_theory::hmm::Allocation;
+use fairlink_theory::request::{Demand, Request};
+use fairlink_theory::to_f64;
+
+use super::measured::{KB, SLOTS, TWO_DEVICES, plot, rate, scenario};
+use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::figures::figure::{Look, Series};
+use crate::measure::OPTIONS;
+
+/// The pool as one link, with the devices as classes of it.
+const MERGED: &str = include_str!("../../../../../scenarios/htb/slots-merged.toml");
+/// Classes of flows 0 to 2 where there are two devices.
+const FLOWS: [(&str, &str); 3] =
+    [("1:2", "flow 0 (eth0, 30)"), ("1:3", "flow 1 (eth0, 10)"), ("eth1:1:2", "flow 2 (eth1, 30)")];
+/// The same where the pool is one link.
+const MERGED_FLOWS: [&str; 3] = ["flow 0", "flow 1", "flow 2"];
+/// Spans in seconds: right after flow 2 began, when the meters have settled, and when flow 0 has ended and they have again.
+const EARLY: (f64, f64) = (2.6, 3.6);
+const SETTLED: (f64, f64) = (6.0, 9.0);
+const LATE: (f64, f64) = (11.0, 14.0);
+/// The tolerance of settled rates.
+const PART: f64 = 0.1;
+/// Demand is measured over so many seconds.
+const MEASURED_OVER: f64 = 0.5;
+/// Such spans in the script.
+const SPANS: usize = 28;
+
+/// Bytes that came of flows 0 to 2, by span.
+type Came = [[f64; SPANS]; 3];
+
+/// Counts what comes at one link.
+struct Demands {
+    /// Of its classes, the flow that each has.
+    flows: Vec<(ClassId, usize)>,
+    came: Arc<Mutex<Came>>,
+    further: Option<Box<Demands>>,
+}
+
+impl Observer for Demands {
+    fn arrived(&mut self, now: Nanos, class: ClassId, len: u32) {
+        let span = (now.0 as f64 / 1e9 / MEASURED_OVER) as usize;
+        let flow = self.flows.iter().find(|flow| flow.0 == class);
+        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cell) = flow.and_then(|flow| came[flow.1].get_mut(span)) {
+            *cell += f64::from(len);
+        }
+    }
+
+    fn further(&mut self) -> Vec<Box<dyn Observer>> {
+        self.further.take().into_iter().map(|further| further as Box<dyn Observer>).collect()
+    }
+}
+
+/// What an exact pool gives flows 0 to 2 in each span, in bit/s: HMM on the merged tree, over demand as measured in that span.
+fn exact(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<[f64; 3]>, Trouble> {
+    let script = workload.read("htb")?.scripts;
+    let script = script.first().ok_or_else(|| Trouble::other("no script"))?;
+    let of = |link: usize| {
+        let flows = script.flows.iter().filter(|flow| flow.1 == link);
+        flows.map(|flow| (flow.2, flow.0 as usize)).collect::<Vec<_>>()
+    };
+    let came = Arc::new(Mutex::new([[0.0; SPANS]; 3]));
+    let make = || -> Box<dyn Observer> {
+        let second = Demands { flows: of(1), came: Arc::clone(&came), further: None };
+        Box::new(Demands { flows: of(0), came: Arc::clone(&came), further: Some(Box::new(second)) })
+    };
+    lab.watched(workload, &["htb"], 1, &OPTIONS, Some(&make))?;
+    let came = *came.lock().unwrap_or_else(PoisonError::into_inner);
+    let merged = Workload::new("slots-merged.toml", MERGED).read("hls")?.link;
+    let leaf = |name: &str| merged.tree.leaves().iter().copied().find(|&leaf| merged.names.name(leaf) == name);
+    let leaves: Option<Vec<ClassId>> = MERGED_FLOWS.iter().map(|name| leaf(name)).collect();
+    let leaves = leaves.ok_or_else(|| Trouble::other("a flow is missing in slots-merged.toml"))?;
+    let mut rates = Vec::new();
+    for span in 0..SPANS {
+        let request = |flow: usize| Request::Rate((came[flow][span] * 8.0 / MEASURED_OVER).round() as u64);
+        let requests = leaves.iter().enumerate().map(|(flow, &leaf)| (leaf, request(flow)));
+        let demand = Demand::new(&merged.tree, requests).map_err(Trouble::other)?;
+        let hmm = Allocation::solve(&merged.tree, &demand);
+        rates.push([0, 1, 2].map(|flow| to_f64(&hmm.rate(leaves[flow]))));
+    }
+    Ok(rates)
+}
+
+/// Means of a span of time.
+fn mean(rates: &[[f64; 3]], (from, to): (f64, f64)) -> [f64; 3] {
+    let within =
+        |n: &usize| (*n as f64 * MEASURED_OVER) >= from - 1e-9 && ((n + 1) as f64 * MEASURED_OVER) <= to + 1e-9;
+    let rows: Vec<&[f64; 3]> = rates.iter().enumerate().filter(|(n, _)| within(n)).map(|(_, row)| row).collect();
+    [0, 1, 2].map(|flow| rows.iter().map(|row| row[flow]).sum::<f64>() / rows.len() as f64)
+}
+
+fn measured(run: &Run, names: [&str; 3], span: (f64, f64)) -> [f64; 3] {
+    names.map(|name| rate(run, name, span))
+}
+
+fn first(runs: &[Run]) -> Result<&Run, Trouble> {
+    runs.first().ok_or_else(|| Trouble::other("no run"))
+}
+
+/// Two devices and a slot.
+pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let workload = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
+    let merged = Workload::new("slots-merged.toml", MERGED);
+    let (runs, one) = (lab.play(&workload, &["htb"], 1, &OPTIONS)?, lab.play(&merged, &["hls"], 1, &OPTIONS)?);
+    let (run, one) = (first(&runs)?, first(&one)?);
+    let ideal = exact(lab, &workload)?;
+    let names = FLOWS.map(|flow| flow.0);
+    let [early, settled, late] = [EARLY, SETTLED, LATE].map(|span| measured(run, names, span));
+    let slots = |limit: u32| scenario("slots.toml", &SLOTS.replace("limit 2", &format!("limit {limit}")), TWO_DEVICES);
+    let longer = measured(first(&lab.play(&slots(5)?, &["htb"], 1, &OPTIONS)?)?, names, SETTLED);
+    let sum = |rates: [f64; 3]| rates.iter().sum::<f64>();
+    let near =
+        |what: &str, kilobytes: f64, ours: f64| Row::new(what, Unit::Rate, Expected::Near(kilobytes * KB, PART), ours);
+    let rows = vec![
+        near("6 to 9 s: flows 0 and 1 on eth0 (62.5 kB/s)", 62.5, settled[0] + settled[1]),
+        near("6 to 9 s: flow 2 on eth1 (37.5 kB/s)", 37.5, settled[2]),
+        near("6 to 9 s: flow 0 (46.9 kB/s)", 46.875, settled[0]),
+near("6 to 9 s: flow 1 (15.6 kB/s)", 15.625, settled[1]).departing(
+            15.625 * KB,
+            // Its own 10, and half of the 22.5 that eth0 has beyond the rates of both.
+            (10.0 + 22.5 / 2.0) * KB,
+            "A queue of 2 packets has nothing left in the middle of a turn of 6, the quantum of 30 kB/s, so that flow 0 cannot use its turns \
+             and flow 1 gets more of what they borrow: up to half. With queues of 5 packets it is as the text says (table).",
+        ),
+        near("6 to 9 s: flow 1 with queues of 5 packets (15.6 kB/s)", 15.625, longer[1]),
+        near("6 to 9 s: all of them (100 kB/s)", 100.0, sum(settled)),
+        Row::new(
+            "2.6 to 3.6 s: flow 0 over flow 2, which should be 1.67 and is almost 1 in the text",
+            Unit::Times,
+            Expected::Near(1.0, PART),
+            early[0] / early[2],
+        ),
+        near("11 to 14 s: all of them by the rule of the ratio (80 kB/s)", 80.0, sum(late)),
+        near(
+            "11 to 14 s: all of them in an exact pool, as HMM of the demand (100 kB/s)",
+            100.0,
+            sum(mean(&ideal, LATE)),
+        ),
+        near(
+            "11 to 14 s: all of them in an exact pool, as packets (100 kB/s)",
+            100.0,
+            sum(measured(one, MERGED_FLOWS, LATE)),
+        ),
+    ];
+    let mut table =
+        Table::new("Flows 0 / 1 / 2 in kB/s, and their sum", &["", "2.6 to 3.6 s", "6 to 9 s", "11 to 14 s"]);
+    let cell = |rates: [f64; 3]| {
+        let each = rates.map(|rate| format!("{:.1}", rate / KB)).join(" / ");
+        format!("{each} = {:.1}", sum(rates) / KB)
+    };
+    let spans = [EARLY, SETTLED, LATE];
+    let packets = |run: &Run, names| spans.map(|span| cell(measured(run, names, span)));
+    let mut row = |words: &str, cells: [String; 3]| table.row(std::iter::once(words.to_owned()).chain(cells));
+    row("slot, queues of 2 packets as in the text", packets(run, names));
+    for limit in [1, 5, 20] {
+        let runs = lab.play(&slots(limit)?, &["htb"], 1, &OPTIONS)?;
+        row(&format!("slot, queues of {limit}"), packets(first(&runs)?, names));
+    }
+    row(
+        "exact pool: HMM of the demand in each half second",
+        spans.map(|(from, to)| cell(mean(&ideal, (from.floor(), to.ceil())))),
+    );
+    row("exact pool: one link of 100 kB/s under hls", packets(one, MERGED_FLOWS));
+    let mut figure = plot("Sharing across devices by a slot", &workload, &[("htb, a slot", run)], &FLOWS)?;
+    if let Some(panel) = figure.panels.first_mut() {
+        for flow in 0..FLOWS.len() {
+            let point = |(n, row): (usize, &[f64; 3])| (n as f64 * MEASURED_OVER, row[flow] / KB);
+            let mut points: Vec<(f64, f64)> = ideal.iter().enumerate().map(point).collect();
+            points.push((SPANS as f64 * MEASURED_OVER, points.last().map_or(0.0, |point| point.1)));
+            panel.series.push(Series::steps("exact pool", points, Look::reference()));
+        }
+    }
+    let note = "The text's tc lines and its script of 9.9.2001, both unchanged: eth0's root at 50 with children at 30 and 10, and eth1's class at 30, borrow from a pool of 100 kB/s. \
+                Each member is told to keep below its base times the ratio of all rates to all bases of members that are active, with rates that are recomputed every 100 ms \
+                and averaged over about six seconds. When flow 0 has ended, flow 1 sends 50, which is eth0's base: the ratio stays where it is, flow 2 may not \
+                rise above its 30, and 20 of the 100 are lost. An exact pool, hierarchical max-min fairness on the tree of both devices, loses nothing: computed from the \
+                demand that is measured in each half second, and run as packets on one link of 100 kB/s. The simulator has no exact pool over several links.";
+    Ok(Finding::new(note, rows)
+        .with_figure(figure)
+        .with_table(table)
+        .with_rerun(workload.rerun("--window 200ms --out plots"))
+        .with_rerun(merged.rerun("--scheduler hls --scheduler htb")))
+}
