@@ -61,7 +61,9 @@ const CLAIMS: &[Claim] = &[
         place: "Section 4, Figure 8",
         about: "A burst, a delay and a rate become a curve of two pieces: concave where the burst in the delay is above the rate, else flat at first.",
         says: "exact",
-        tests: &[],
+        tests: &[
+            "crates/config/src/class.rs::a_burst_faster_than_the_rate_gives_a_concave_curve_and_a_slower_one_a_convex_curve",
+        ],
         timed: false,
         run: planning::map,
     },
@@ -107,7 +109,9 @@ const CLAIMS: &[Claim] = &[
         place: "Section 6.1, Figures 10 and 11",
         about: "Delays of audio and video under H-FSC lie below those under H-WF2Q+, and hardly rise with an on-off source.",
         says: "well below, most of all audio; less than 20 % more competing packets",
-        tests: &[],
+        tests: &[
+            "crates/theory/src/latency/tests.rs::the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for",
+        ],
         timed: false,
         run: delay::fig11,
     },
@@ -138,7 +142,9 @@ const CLAIMS: &[Claim] = &[
         place: "Section 7, Figure 1",
         about: "Many streams of one agency harm the other under CBQ with priorities, and not under H-FSC.",
         says: "delays of U. Pitt suffer under CBQ; under H-FSC they keep to the curves",
-        tests: &[],
+        tests: &[
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::no_deadline_is_missed_by_more_than_one_packet_whatever_the_depth",
+        ],
         timed: false,
         run: protection::cbqprio,
     },

@@ -152,7 +152,7 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             panel.series.push(Series::line(name, points, Look::nth(place).without_marker()));
         }
         let line = vec![(0.0, target * 1e3), (12.0, target * 1e3)];
-        panel.series.push(Series::line("asked for, less a packet", line, Look::reference()));
+        panel.series.push(Series::line("asked for", line, Look::reference()));
         panel.borders = ON.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at < 12.0).collect();
         panel
     });

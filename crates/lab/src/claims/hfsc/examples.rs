@@ -374,7 +374,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let (from, to) = (JOINS - 0.1, JOINS + 0.4);
     let mut panel =
-        Panel::new("", Axis::linear("time in s", from, to), Axis::linear("kB since 0.9 s", 0.0, 260.0)).high(330.0);
+        Panel::new("", Axis::linear("time in s", from, to), Axis::linear("kB since 0.9 s", 0.0, 280.0)).high(330.0);
     let line = vec![(from, 0.0), (to, B_RATE / 8e3 * (to - from))];
     panel.series.push(Series::line("curves of A and B", line, Look::reference()));
     let shown: [(&str, &[&str]); 6] =

@@ -110,11 +110,12 @@ pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         rows.push(Row::new(format!("{name}: x"), Unit::Seconds, Expected::Within(knee / 1e9, 1e-9), x / 1e9));
         table.row([name.to_owned(), format!("{}", m1 / 1e3), format!("{}", x / 1e6), format!("{}", m2 / 1e3)]);
         let end = 25.0;
-        let (x, at) = (x / 1e6, |y: f64| (m1 * y.min(x / 1e6) + m2 * (y - x / 1e6).max(0.0)) / 8e3);
+        // In kilobytes after so many seconds.
+        let at = |y: f64| (m1 * y.min(x / 1e9) + m2 * (y - x / 1e9).max(0.0)) / 8e3;
         let x_axis = Axis::linear("time in ms", 0.0, end);
         let top = (at(end / 1e3) * 1.2).max(asked.burst as f64 * 1.2e-3);
         let mut panel = Panel::new(name, x_axis, Axis::linear("kB", 0.0, top)).high(170.0);
-        let points = [0.0, x, end].map(|ms| (ms, at(ms / 1e3)));
+        let points = [0.0, x / 1e6, end].map(|ms| (ms, at(ms / 1e3)));
         panel.series.push(Series::line("service curve", points.to_vec(), Look::nth(0).without_marker()));
         let line = vec![(0.0, 0.0), (end, asked.rate as f64 * end / 8e6)];
         panel.series.push(Series::line("line of slope r", line, Look::reference()));
@@ -225,11 +226,9 @@ pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, Trouble> {
         let verdict = if admitted(&figure_10(FTP_US, of))?.0.is_none() { "admitted" } else { "refused" };
         sizes.row([name.to_owned(), format!("{:.4}", shortest(of)? / 1e3), verdict.to_owned()]);
     }
-    let axis = || {
-        (Axis::linear("time in ms", 0.0, 20.0), Axis::linear("asked for less what the link carries, kbit", -30.0, 10.0))
-    };
+    let axis = || (Axis::linear("time in ms", 0.0, 20.0), Axis::linear("asked for less carried, in kbit", -5.0, 25.0));
     let mut panel = Panel::new("", axis().0, axis().1);
-    for (place, us) in [10_000.0, 14_000.0, FTP_US].into_iter().enumerate() {
+    for (place, us) in [12_000.0, 14_000.0, FTP_US].into_iter().enumerate() {
         let tree = figure_10(us, SIZES).read("hfsc")?.link.tree;
         let curves: Vec<ServiceCurve> = tree.leaves().iter().filter_map(|&leaf| tree.config(leaf).real_time).collect();
         let over = |quarter: u32| {

@@ -236,10 +236,18 @@ fn figure(found: &[Pairs]) -> Figure {
         let mut extremes = (f64::INFINITY, 0.0f64);
         for (place, name) in ["CMU with data and some video", "CMU with many streams, no data"].into_iter().enumerate()
         {
-            let mean = |of: &Pairs| of.iter().map(|pair| value(&pair[place])).sum::<f64>() / of.len() as f64;
+            let found: Vec<Option<Estimate>> = found
+                .iter()
+                .map(|of| Estimate::of(&of.iter().map(|pair| value(&pair[place])).collect::<Vec<_>>()))
+                .collect();
+            let mean = |of: &Option<Estimate>| of.as_ref().map_or(f64::NAN, |of| of.mean);
+            // On this axis no bar ends at or below zero.
+            let error = |of: &Option<Estimate>| of.as_ref().and_then(|of| of.ci95).unwrap_or(0.0).min(0.9 * mean(of));
             let points: Vec<(f64, f64)> = found.iter().enumerate().map(|(n, of)| (n as f64 + 0.5, mean(of))).collect();
-            extremes = points.iter().fold(extremes, |(low, high), point| (low.min(point.1), high.max(point.1)));
-            series.push(Series::points(name, points, Look::nth(place)));
+            extremes = found
+                .iter()
+                .fold(extremes, |(low, high), of| (low.min(mean(of) - error(of)), high.max(mean(of) + error(of))));
+            series.push(Series::points(name, points, Look::nth(place)).with_errors(found.iter().map(error).collect()));
         }
         if which == 0 {
             let bound = (TARGET + PACKET) * 1e3;

@@ -93,9 +93,11 @@ pub(super) fn fig12(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let mut panel =
         Panel::new("", Axis::linear("time in s", 0.0, end), Axis::linear("bandwidth in Mbit/s", 0.0, 3.6)).high(380.0);
-    for (place, (name, rate, every)) in LEAVES.into_iter().enumerate() {
+    for (place, (name, _, every)) in LEAVES.into_iter().enumerate() {
         let points = run.rates(name, every, end).into_iter().map(|(at, bps)| (at, bps / 1e6)).collect();
         panel.series.push(Series::line(name, points, Look::nth(place).without_marker()));
+    }
+    for (name, rate, _) in LEAVES {
         let steps = (0..4u32).map(|n| (f64::from(n) * PHASE, share(name, rate, n.is_multiple_of(2)) / 1e6));
         let last = share(name, rate, false) / 1e6;
         panel.series.push(Series::steps("share", steps.chain([(end, last)]).collect(), Look::reference()));

@@ -79,15 +79,17 @@ impl Record {
         self.misses().fold(0.0, f64::max)
     }
 
-    /// Bytes of these classes against time since `from`, a point for each packet until `to`.
+    /// Bytes of these classes against time since `from`, two points for each packet, until `to`.
     pub(super) fn course(&self, names: &[&str], from: f64, to: f64) -> Vec<(f64, f64)> {
         let mut sent = 0.0;
         let mut points = vec![(from, 0.0)];
-        for packet in self.of(names).filter(|packet| packet.done > from && packet.done <= to) {
+        for packet in self.of(names).filter(|packet| packet.done > from && packet.start < to) {
             points.push((packet.start.max(from), sent));
-            sent += packet.len;
-            points.push((packet.done, sent));
+            let part = (packet.done.min(to) - packet.start) / (packet.done - packet.start);
+            sent += packet.len * part;
+            points.push((packet.done.min(to), sent));
         }
+        points.push((to, sent));
         points
     }
 
