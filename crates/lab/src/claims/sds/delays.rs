@@ -1,0 +1,186 @@
+//! Delays without loss: Figures 2 and 3.
+
+use fairlink_sim::{Distribution, Run};
+
+use super::losses::{VOICE, videos, voices};
+use super::sources::{CELL, Compared, FRAMES, PAIR, VIDEO_PACKET, lower, mean_delay, of_kind, p99};
+use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::figures::axis::Axis;
+use crate::figures::figure::{Figure, Look, Panel, Series, Spread};
+use crate::human;
+
+/// Names of the two in figures.
+const NAMES: [&str; 2] = ["PGPS", "FQ-LDF"];
+/// Large enough that nothing is lost.
+const LARGE: &str = "1000000p";
+
+/// Delays that were exceeded by each part of the packets.
+fn tail(delays: &Distribution) -> Vec<(f64, f64)> {
+    let count = delays.count() as f64;
+    let point = |&(delay, at_most): &(f64, u64)| (delay * 1e3, 1.0 - at_most as f64 / count);
+    delays.points().iter().map(point).filter(|point| point.1 > 0.0).collect()
+}
+
+/// The delay that this part of the packets of a run exceeded.
+fn exceeded(run: &Run, part: f64) -> Option<f64> {
+    Distribution::of_all(run.classes.iter().filter_map(|class| class.delays.as_ref())).quantile(1.0 - part)
+}
+
+/// Figure 2.
+pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let (seeds, seconds) = lab.by_effort((5, 8.0), (10, 120.0));
+    let workload = voices(VOICE, LARGE, seconds);
+    let played = Compared::play(lab, &workload, &PAIR, seeds)?;
+    let parts: &[f64] = lab.by_effort(&[1e-2, 1e-3, 1e-4], &[1e-2, 1e-3, 1e-4, 1e-5, 1e-6]);
+    let mut rows = Vec::new();
+    let mut table = Table::new("Delay that is exceeded by a part of the packets", &["part", "PGPS", "FQ-LDF", "ratio"]);
+    for &part in parts {
+        let delay = |run: &Run| exceeded(run, part);
+        let means = [played.mean(0, delay)?.mean, played.mean(1, delay)?.mean];
+        let ratio = means[1] / means[0];
+        rows.push(Row::new(
+            format!("delay exceeded by {part:e} of the packets: PGPS less FQ-LDF, lower end of the interval"),
+            Unit::Seconds,
+            Expected::AtLeast(0.0),
+            lower(&played.gain(delay)?),
+        ));
+        let words = format!("the same: FQ-LDF over PGPS at {part:e}");
+        rows.push(Row::new(words, Unit::Part, Expected::AtMost(0.8), ratio));
+        table.row([format!("{part:e}"), human::time(means[0]), human::time(means[1]), format!("{ratio:.2}")]);
+    }
+    let dropped: u64 =
+        (0..2).flat_map(|n| played.of(n)).flat_map(|run| &run.classes).map(|class| class.dropped_packets).sum();
+    rows.push(Row::never("packets lost", dropped as usize));
+    let mut longest = 0.0f64;
+    let mut series = Vec::new();
+    for (n, name) in NAMES.into_iter().enumerate() {
+        let points = tail(&played.delays(n, ""));
+        longest = points.iter().map(|point| point.0).fold(longest, f64::max);
+        series.push(Series::steps(name, points, Look::nth(n)));
+    }
+    let mut panel = Panel::new(
+        "",
+        Axis::linear("delay in ms", 0.0, longest),
+        Axis::log("part of the packets with a longer delay", lab.by_effort(1e-5, 1e-7), 1.0),
+    );
+    panel.series = series;
+    let note = format!(
+        "The sources of Table I with buffers that lose nothing: 32 exponential on-off sources at twice their mean rate while on, bursts of 118 packets of {CELL} B, utilisation 0.98, {seeds} \
+         runs of {seconds} s on the same arrivals. Delays are of all packets of all sources together. {} \"Significantly smaller\" is taken as a fifth less.",
+        lab.by_effort(
+            "A quick run has too few packets for 1e-5 and 1e-6, which the full one has.",
+            "The last of these parts rests on a few bursts."
+        )
+    );
+    let figure = Figure::new("Figure 2: log tail of the delay of 32 voice sources", vec![panel]);
+    Ok(Finding::new(note, rows)
+        .with_figure(figure)
+        .with_table(table)
+        .with_rerun(workload.rerun("--scheduler pgps --scheduler fq-ldf --runs 5 --window 5s --out plots")))
+}
+
+/// A box of values in milliseconds: ends, quartiles and the middle.
+pub(super) fn box_of(name: &str, place: usize, slot: usize, mut values: Vec<f64>) -> Option<Spread> {
+    values.iter_mut().for_each(|value| *value *= 1e3);
+    values.sort_by(f64::total_cmp);
+    let at = |part: f64| values.get(((values.len() - 1) as f64 * part).round() as usize).copied();
+    let (first, last) = (*values.first()?, *values.last()?);
+    Some(Spread {
+        name: name.to_owned(),
+        x: place as f64 + if slot == 0 { 0.3 } else { 0.7 },
+        width: 0.25,
+        whiskers: (first, last),
+        quartiles: (at(0.25)?, at(0.75)?),
+        median: at(0.5)?,
+        mean: values.iter().sum::<f64>() / values.len() as f64,
+        max: last,
+        look: Look::nth(slot),
+    })
+}
+
+/// What boxes show.
+pub(super) const BOXES: &str =
+    "Box: quartiles and median over connections of all runs; whiskers: least and largest; marker: mean.";
+
+/// The spread over classes of what `value` says of each, largest less least, mean over runs.
+fn width(run: &Run) -> Option<f64> {
+    let values: Vec<f64> = of_kind(run, "").filter_map(|class| class.delay_s.p99).collect();
+    let (low, high) = values.iter().fold((f64::MAX, 0.0f64), |(low, high), &value| (low.min(value), high.max(value)));
+    (!values.is_empty()).then_some(high - low)
+}
+
+/// Figure 3.
+pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let (seeds, seconds) = lab.by_effort((5, 60.0), (10, 600.0));
+    let workload = videos(&format!("buffer = \"{LARGE}\""), seconds);
+    let played = Compared::play(lab, &workload, &PAIR, seeds)?;
+    let longest = |run: &Run| of_kind(run, "").filter_map(|class| class.delay_s.p99).reduce(f64::max);
+    let all = |run: &Run| p99(run, "");
+    let mut table = Table::new("Of 28 connections, mean of the runs", &["", "PGPS", "FQ-LDF", "ratio"]);
+    let quantities: [(&str, &dyn Fn(&Run) -> Option<f64>); 4] = [
+        ("mean of the mean delays", &|run| mean_delay(run, "")),
+        ("mean of the 99th percentiles", &all),
+        ("largest of the 99th percentiles", &longest),
+        ("largest less least of the 99th percentiles", &width),
+    ];
+    for (words, value) in quantities {
+        let means = [played.mean(0, value)?.mean, played.mean(1, value)?.mean];
+        table.row([
+            words.to_owned(),
+            human::time(means[0]),
+            human::time(means[1]),
+            format!("{:.2}", means[1] / means[0]),
+        ]);
+    }
+    let dropped: u64 =
+        (0..2).flat_map(|n| played.of(n)).flat_map(|run| &run.classes).map(|class| class.dropped_packets).sum();
+    let rows = vec![
+        Row::new(
+            "99th percentile of the delay, mean of the connections: PGPS less FQ-LDF, lower end of the interval",
+            Unit::Seconds,
+            Expected::AtLeast(0.0),
+            lower(&played.gain(all)?),
+        ),
+        Row::new(
+            "99th percentile, the worst connection: PGPS less FQ-LDF, lower end of the interval",
+            Unit::Seconds,
+            Expected::AtLeast(0.0),
+            lower(&played.gain(longest)?),
+        ),
+        Row::new(
+            "99th percentile, largest less least of the connections: FQ-LDF over PGPS",
+            Unit::Part,
+            Expected::AtMost(1.0),
+            played.ratio(width)?,
+        ),
+        Row::shown("mean delay: FQ-LDF over PGPS", Unit::Part, played.ratio(|run| mean_delay(run, ""))?),
+        Row::never("packets lost", dropped as usize),
+    ];
+    let mut panels = Vec::new();
+    for (title, of) in [
+        ("mean delay of a connection", (|class| class.delay_s.mean) as fn(&fairlink_sim::ClassRun) -> Option<f64>),
+        ("99th percentile of the delay of a connection", |class| class.delay_s.p99),
+    ] {
+        let names = ["FQ-LDF", "PGPS"].map(str::to_owned).to_vec();
+        let mut spreads = Vec::new();
+        for (place, n) in [(0, 1), (1, 0)] {
+            let values = played.of(n).iter().flat_map(|run| &run.classes).filter_map(of).collect();
+            spreads.extend(box_of(NAMES[n], place, n, values).map(|spread| Spread { x: place as f64 + 0.5, ..spread }));
+        }
+        let top = spreads.iter().map(|spread| spread.max).fold(1.0, f64::max) * 1.05;
+        let mut panel = Panel::new(title, Axis::names("", names), Axis::linear("delay in ms", 0.0, top)).high(240.0);
+        panel.spreads = spreads;
+        panels.push(panel);
+    }
+    let mut figure = Figure::new("Figure 3: delays of 28 video sources", panels);
+    figure.notes.push(BOXES.to_owned());
+    let note = format!(
+        "28 DAR(1) sources of 1.5 Mbit/s, peak to mean 5, rho 0.98, at a utilisation of 0.88, which makes the link 47.7 Mbit/s; equal weights, nothing is lost, {seeds} runs of {seconds} s on \
+         the same arrivals. Frames per second ({FRAMES}), the variance of frames (0.57 of the mean, squared) and the length of packets ({VIDEO_PACKET} B) are not in the text. Frames are \
+         correlated over seconds, so that intervals are wide."
+    );
+    Ok(Finding::new(note, rows)
+        .with_figure(figure)
+        .with_table(table)
+        .with_rerun(workload.rerun("--scheduler pgps --scheduler fq-ldf --runs 5")))
+}

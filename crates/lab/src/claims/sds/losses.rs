@@ -1,0 +1,280 @@
+//! Losses with short buffers: Table I, and the same with video and with Pareto sources.
+
+use super::sources::{CELL, Compared, LINK, PAIR, Sources, VIDEO_PACKET, Voice, lost, lower};
+use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::figures::axis::Axis;
+use crate::figures::figure::{Figure, Look, Panel, Series};
+
+/// Buffers of Table I in packets, and the losses that it has of PGPS and of FQ-LDF; below 10^-6 where it says so.
+const TABLE_1: [(u32, f64, Option<f64>); 8] = [
+    (75, 13.18e-3, Some(8.3e-3)),
+    (100, 8.198e-3, Some(4.938e-3)),
+    (125, 5.61e-3, Some(3.61e-3)),
+    (150, 4.245e-3, Some(2.849e-3)),
+    (250, 2.061e-3, Some(1.025e-3)),
+    (350, 9.614e-4, Some(1.054e-4)),
+    (425, 4.876e-4, None),
+    (500, 2.8478e-4, None),
+];
+/// The utilisation.
+pub(super) const BUSY: f64 = 0.98;
+/// Sources.
+const COUNT: u32 = 32;
+/// The text gives neither peak rate nor length of bursts. A mean on time of 118 packets at twice the mean rate brings PGPS near its 13e-3 with 75
+/// packets, and near the rest of its column.
+pub(super) const VOICE: Voice = Voice { peak_to_mean: 2.0, burst: 118.0 };
+/// Others that bring PGPS near 13e-3 with 75 packets.
+const OTHERS: [Voice; 4] = [
+    Voice { peak_to_mean: 1.6, burst: 255.0 },
+    Voice { peak_to_mean: 2.5, burst: 62.0 },
+    Voice { peak_to_mean: 4.0, burst: 27.5 },
+    Voice { peak_to_mean: 10.0, burst: 15.5 },
+];
+
+/// 32 equal voice sources with this buffer each.
+pub(super) fn voices(voice: Voice, buffer: &str, seconds: f64) -> Workload {
+    let mut sources = Sources::new("32 exponential on-off sources at a utilisation of 0.98", LINK, CELL, seconds);
+    for n in 0..COUNT {
+        let keys = format!("weight = 1\nbuffer = \"{buffer}\"");
+        sources.voice(&format!("voice {n}"), &keys, BUSY * LINK / f64::from(COUNT), voice);
+    }
+    sources.workload("table1.toml")
+}
+
+fn packets(buffer: u32) -> String {
+    format!("{buffer}p")
+}
+
+/// Table I.
+pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let (seeds, seconds) = lab.by_effort((5, 4.0), (10, 60.0));
+    let mut rows = Vec::new();
+    let mut table = Table::new(
+        "Cell loss ratios",
+        &["buffer", "paper: PGPS", "PGPS", "paper: FQ-LDF", "FQ-LDF", "paper: ratio", "ratio"],
+    );
+    let (mut more, mut small, mut paired) = (0usize, Vec::new(), Vec::new());
+    let mut large = [0.0f64; 2];
+    let mut series: [Vec<(f64, f64)>; 4] = Default::default();
+    let mut bars: [Vec<f64>; 2] = Default::default();
+    for (buffer, pgps, ldf) in TABLE_1 {
+        let played = Compared::play(lab, &voices(VOICE, &packets(buffer), seconds), &PAIR, seeds)?;
+        let ours = [played.mean(0, lost)?, played.mean(1, lost)?];
+        more += played.each(0, lost).iter().zip(played.each(1, lost)).filter(|(pgps, ldf)| ldf > pgps).count();
+        let ratio = ours[1].mean / ours[0].mean;
+        if buffer <= 150 {
+            small.push(ratio);
+        }
+        if buffer <= 250 {
+            paired.push(Row::new(
+                format!("{buffer} packets: loss under PGPS less that under FQ-LDF, lower end of the interval"),
+                Unit::Part,
+                Expected::AtLeast(0.0),
+                lower(&played.gain(lost)?),
+            ));
+        }
+        if buffer == 75 {
+            rows.push(Row::new("75 packets: loss under PGPS", Unit::Part, Expected::Near(pgps, 0.25), ours[0]));
+        }
+        if buffer >= 425 {
+            large[0] += ours[0].mean;
+            large[1] += ours[1].mean;
+        }
+        table.row([
+            buffer.to_string(),
+            format!("{pgps:.2e}"),
+            format!("{:.2e} ± {:.0e}", ours[0].mean, ours[0].ci95.unwrap_or(f64::NAN)),
+            ldf.map_or_else(|| "< 1e-6".to_owned(), |ldf| format!("{ldf:.2e}")),
+            format!("{:.2e} ± {:.0e}", ours[1].mean, ours[1].ci95.unwrap_or(f64::NAN)),
+            ldf.map_or_else(|| "0".to_owned(), |ldf| format!("{:.2}", ldf / pgps)),
+            format!("{ratio:.2}"),
+        ]);
+        let x = f64::from(buffer);
+        for (of, value) in [(0, ours[0].mean), (1, ours[1].mean), (2, pgps), (3, ldf.unwrap_or(0.0))] {
+            series[of].push((x, if value > 0.0 { value } else { f64::NAN }));
+        }
+        for (of, bars) in bars.iter_mut().enumerate() {
+            bars.push(ours[of].ci95.unwrap_or(0.0).min(0.9 * ours[of].mean));
+        }
+    }
+    let (other, neighbours) = other_sources(lab)?;
+    let mean = small.iter().sum::<f64>() / small.len() as f64;
+    rows.insert(0, Row::never("runs in which FQ-LDF loses more than PGPS on the same arrivals, all buffers", more));
+    rows.push(Row::new("loss under FQ-LDF over PGPS, mean of 75 to 150 packets", Unit::Part, Expected::Between(0.5, 2.0 / 3.0), mean).departing(
+        neighbours.0,
+        neighbours.1,
+        "The ratio depends on peak rate and bursts, which the text does not give: with the same loss of PGPS at 75 packets it is larger where the peak is closer \
+         to the mean (table). Ours lies between those of 1.6 and of 2.5 times the mean.",
+    ));
+    rows.push(Row::new(
+        "loss under FQ-LDF over PGPS, 425 and 500 packets together",
+        Unit::Part,
+        Expected::AtMost(0.2),
+        large[1] / large[0],
+    ));
+    rows.push(Row::new("425 and 500 packets: PGPS still loses", Unit::Part, Expected::AtLeast(1e-6), large[0] / 2.0));
+    rows.extend(paired);
+    let mut panel = Panel::new(
+        "",
+        Axis::linear("buffer of each source in packets", 50.0, 525.0),
+        Axis::log("part of the packets lost", 1e-6, 2e-2),
+    );
+    let [pgps, ldf, paper_pgps, paper_ldf] = series;
+    let [pgps_bars, ldf_bars] = bars;
+    panel.series.push(Series::line("paper", paper_pgps, Look::reference()));
+    panel.series.push(Series::line("paper", paper_ldf, Look::reference()));
+    panel.series.push(Series::line("PGPS", pgps, Look::nth(0)).with_errors(pgps_bars));
+    panel.series.push(Series::line("FQ-LDF", ldf, Look::nth(1)).with_errors(ldf_bars));
+    let figure = Figure::new("Table I: losses of 32 exponential on-off sources", vec![panel]);
+    let note = format!(
+        "32 sources, equal weights, utilisation 0.98, packets of {CELL} B, {seeds} runs of {seconds} s on the same arrivals. The text gives neither the sources' peak rate nor their \
+         bursts: twice the mean rate and 118 packets were chosen, so that PGPS loses about 13e-3 with 75 packets; the table has others. At this utilisation the backlog of all \
+         rises and falls over some 10^5 packets: large buffers need the full run, and intervals are wide."
+    );
+    let again = voices(VOICE, &packets(75), seconds).rerun("--scheduler pgps --scheduler fq-ldf --runs 5");
+    Ok(Finding::new(note, rows).with_figure(figure).with_table(table).with_table(other).with_rerun(again))
+}
+
+/// Sources of other peaks, and the ratios of the small buffers with those next to ours.
+fn other_sources(lab: &Lab<'_>) -> Result<(Table, (f64, f64)), Trouble> {
+    let (seeds, seconds) = lab.by_effort((3, 3.0), (10, 20.0));
+    let mut table = Table::new(
+        "By what the text does not give: loss under PGPS / under FQ-LDF, and the mean ratio of 75 and 150 packets",
+        &["peak / mean, burst", "75 packets", "150 packets", "500 packets", "ratio"],
+    );
+    let mut ratios = Vec::new();
+    for voice in OTHERS {
+        let mut cells = vec![format!("{}, {} packets", voice.peak_to_mean, voice.burst)];
+        let mut ratio = 0.0;
+        for buffer in [75, 150, 500] {
+            let played = Compared::play(lab, &voices(voice, &packets(buffer), seconds), &PAIR, seeds)?;
+            let (pgps, ldf) = (played.mean(0, lost)?.mean, played.mean(1, lost)?.mean);
+            cells.push(format!("{pgps:.1e} / {ldf:.1e}"));
+            if buffer < 500 {
+                ratio += ldf / pgps / 2.0;
+            }
+        }
+        cells.push(format!("{ratio:.2}"));
+        ratios.push(ratio);
+        table.row(cells);
+    }
+    Ok((table, (ratios[1].min(ratios[0]), ratios[0].max(ratios[1]))))
+}
+
+/// Video sources.
+pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let (seeds, seconds) = lab.by_effort((5, 40.0), (10, 400.0));
+    let mut rows = Vec::new();
+    let mut table =
+        Table::new("Part of the packets lost", &["buffer in packets", "at the guarantee", "PGPS", "FQ-LDF", "ratio"]);
+    let mut series: [Vec<(f64, f64)>; 2] = Default::default();
+    let mut again = None;
+    for buffer in [20u32, 50, 100, 200] {
+        let workload = videos(&format!("buffer = \"{buffer}p\""), seconds);
+        let played = Compared::play(lab, &workload, &PAIR, seeds)?;
+        let (pgps, ldf) = (played.mean(0, lost)?, played.mean(1, lost)?);
+        let drain = f64::from(buffer * VIDEO_PACKET) * 8.0 / (LINK / 28.0) * 1e3;
+        rows.push(Row::new(
+            format!("{buffer} packets: loss under PGPS less that under FQ-LDF, lower end of the interval"),
+            Unit::Part,
+            Expected::AtLeast(0.0),
+            lower(&played.gain(lost)?),
+        ));
+        rows.push(Row::shown(
+            format!("{buffer} packets: loss under FQ-LDF over PGPS"),
+            Unit::Part,
+            ldf.mean / pgps.mean,
+        ));
+        table.row([
+            buffer.to_string(),
+            format!("{drain:.0} ms"),
+            format!("{:.2e}", pgps.mean),
+            format!("{:.2e}", ldf.mean),
+            format!("{:.2}", ldf.mean / pgps.mean),
+        ]);
+        series[0].push((f64::from(buffer), pgps.mean));
+        series[1].push((f64::from(buffer), ldf.mean));
+        again.get_or_insert(workload.rerun("--scheduler pgps --scheduler fq-ldf --runs 5"));
+    }
+    let mut panel = Panel::new(
+        "",
+        Axis::linear("buffer of each source in packets", 0.0, 210.0),
+        Axis::log("part of the packets lost", 1e-5, 0.1),
+    );
+    for (n, (name, points)) in ["PGPS", "FQ-LDF"].into_iter().zip(series).enumerate() {
+        panel.series.push(Series::line(name, points, Look::nth(n)));
+    }
+    let note = format!(
+        "28 DAR(1) sources of 1.5 Mbit/s at a utilisation of 0.88, as in Figure 3, equal weights, {seeds} runs of {seconds} s on the same arrivals. The text gives neither number of \
+         sources, utilisation nor buffers for this: those of Figure 3 and four buffers were chosen. It gives no variance of frames either: the deviation is 0.57 of the mean, that of the \
+         conference on which the model was founded. 25 frames/s and packets of {VIDEO_PACKET} B are ours."
+    );
+    let finding =
+        Finding::new(note, rows).with_figure(Figure::new("Losses of 28 video sources", vec![panel])).with_table(table);
+    Ok(match again {
+        Some(again) => finding.with_rerun(again),
+        None => finding,
+    })
+}
+
+/// 28 equal video sources, with further keys of their classes.
+pub(super) fn videos(keys: &str, seconds: f64) -> Workload {
+    let mut sources = Sources::new("28 video sources at a utilisation of 0.88", LINK, VIDEO_PACKET, seconds);
+    for n in 0..28 {
+        sources.video(&format!("video {n}"), &format!("weight = 1\n{keys}"));
+    }
+    sources.workload("video.toml")
+}
+
+/// Pareto sources.
+pub(super) fn pareto(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let (seeds, seconds) = lab.by_effort((6, 5.0), (20, 60.0));
+    let mut rows = Vec::new();
+    let mut table = Table::new("Part of the packets lost", &["buffer in packets", "PGPS", "FQ-LDF", "ratio"]);
+    let mut series: [Vec<(f64, f64)>; 2] = Default::default();
+    let mut again = None;
+    for buffer in [75u32, 150, 250, 500] {
+        let mut sources = Sources::new("32 Pareto on-off sources", LINK, CELL, seconds);
+        for n in 0..COUNT {
+            sources.data(&format!("data {n}"), &format!("weight = 1\nbuffer = \"{buffer}p\""));
+        }
+        let workload = sources.workload("pareto.toml");
+        let played = Compared::play(lab, &workload, &PAIR, seeds)?;
+        let (pgps, ldf) = (played.mean(0, lost)?, played.mean(1, lost)?);
+        let ratio = played.ratio(lost)?;
+        rows.push(Row::new(
+            format!("{buffer} packets: loss under FQ-LDF over PGPS"),
+            Unit::Part,
+            Expected::Near(1.0, 0.15),
+            ratio,
+        ));
+        table.row([
+            buffer.to_string(),
+            format!("{:.3e}", pgps.mean),
+            format!("{:.3e}", ldf.mean),
+            format!("{ratio:.3}"),
+        ]);
+        series[0].push((f64::from(buffer), pgps.mean));
+        series[1].push((f64::from(buffer), ldf.mean));
+        again.get_or_insert(workload.rerun("--scheduler pgps --scheduler fq-ldf --runs 5"));
+    }
+    let mut panel = Panel::new(
+        "",
+        Axis::linear("buffer of each source in packets", 0.0, 525.0),
+        Axis::log("part of the packets lost", 1e-3, 0.5),
+    );
+    for (n, (name, points)) in ["PGPS", "FQ-LDF"].into_iter().zip(series).enumerate() {
+        panel.series.push(Series::line(name, points, Look::nth(n)));
+    }
+    let note = format!(
+        "32 sources with Pareto on times of 6 packet times on average (k = 5/2 in the text's density, so that the tail index is 1.5 and a = 2) and exponential off times of 200. While on, \
+         a source sends at the rate of the link: the text measures times in packet times and gives no rate. That is a utilisation of 0.93. {seeds} runs of {seconds} s on the same \
+         arrivals. \"Mostly similar\" is taken as within 15 %."
+    );
+    let finding =
+        Finding::new(note, rows).with_figure(Figure::new("Losses of 32 Pareto sources", vec![panel])).with_table(table);
+    Ok(match again {
+        Some(again) => finding.with_rerun(again),
+        None => finding,
+    })
+}

@@ -1,0 +1,202 @@
+//! The sources of Section IV as scenarios, and what is compared of runs on the same arrivals.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fairlink_core::Nanos;
+use fairlink_sim::statistics::Estimate;
+use fairlink_sim::{ClassRun, Distribution, Options, Run};
+
+use crate::claims::{Lab, Trouble, Workload};
+
+/// The link in bit/s where nothing else says it: Figure 3 has 28 sources of 1.5 Mbit/s at a utilisation of 0.88.
+pub(super) const LINK: f64 = 28.0 * 1.5e6 / 0.88;
+/// Length of a packet in bytes: a cell, as the title of Table I says.
+pub(super) const CELL: u32 = 53;
+/// Length of a packet of video in bytes. The text does not say; ten times a cell, so that a run of minutes is short.
+pub(super) const VIDEO_PACKET: u32 = 530;
+/// Frames of video in a second. The text does not say.
+pub(super) const FRAMES: u32 = 25;
+/// Correlation of frames, and their peak over the mean.
+const RHO: f64 = 0.98;
+const PEAK_TO_MEAN: f64 = 5.0;
+/// Mean rate of video in bit/s.
+pub(super) const VIDEO: f64 = 1.5e6;
+/// Mean on and off times of data, in times of a packet on the link.
+pub(super) const DATA_ON: f64 = 6.0;
+pub(super) const DATA_OFF: f64 = 200.0;
+
+/// The two that are compared.
+pub(super) const PAIR: [&str; 2] = ["wfq", "fq-ldf"];
+/// Runs keep how delays are distributed; windows as such are of no use here.
+pub(super) const OPTIONS: Options = Options { window: Some(Nanos::from_secs(5)), settle: Nanos::ZERO, metrics: false };
+
+/// A two-state source by what the text leaves open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Voice {
+    /// Rate while on over the mean rate.
+    pub(super) peak_to_mean: f64,
+    /// Mean length of an on time in packets.
+    pub(super) burst: f64,
+}
+
+/// A scenario that grows class by class.
+pub(super) struct Sources {
+    head: String,
+    sources: String,
+    packet: u32,
+    /// Bit/s.
+    pub(super) link: f64,
+}
+
+impl Sources {
+    /// None yet, on a link of this rate with packets of this length.
+    pub(super) fn new(comment: &str, link: f64, packet: u32, seconds: f64) -> Self {
+        let head = format!(
+            "# {comment}\n\nduration = \"{:.0}ms\"\n\n[link]\nrate = \"{link:.0}bit\"\nmtu = \"{packet}B\"\n",
+            seconds * 1e3
+        );
+        Self { head, sources: String::new(), packet, link }
+    }
+
+    /// A class with further keys, and a source of it.
+    fn add(&mut self, name: &str, keys: &str, source: &str) {
+        let _ = write!(self.head, "\n[[class]]\nname = \"{name}\"\n{keys}\n");
+        let packet = self.packet;
+        let _ = write!(self.sources, "\n[[source]]\nclass = \"{name}\"\n{source}\npacket = \"{packet}B\"\n");
+    }
+
+    /// Exponential on and off times.
+    pub(super) fn voice(&mut self, name: &str, keys: &str, mean: f64, voice: Voice) {
+        let peak = mean * voice.peak_to_mean;
+        let on = voice.burst * f64::from(self.packet) * 8.0 / peak;
+        let off = on * (voice.peak_to_mean - 1.0);
+        self.add(name, keys, &on_off("on_off", peak, on, off));
+    }
+
+    /// Video of conferences.
+    pub(super) fn video(&mut self, name: &str, keys: &str) {
+        let source = format!(
+            "model = \"dar1\"\nrate = \"{VIDEO:.0}bit\"\nframes_per_second = {FRAMES}\nrho = {RHO}\npeak_to_mean = {PEAK_TO_MEAN}"
+        );
+        self.add(name, keys, &source);
+    }
+
+    /// Pareto on times and exponential off times; the rate of the link while on.
+    pub(super) fn data(&mut self, name: &str, keys: &str) {
+        let packet = f64::from(self.packet) * 8.0 / self.link;
+        let source = on_off("pareto_on_off", self.link, DATA_ON * packet, DATA_OFF * packet);
+        self.add(name, keys, &source);
+    }
+
+    /// Two packets at a time, evenly.
+    pub(super) fn cbr(&mut self, name: &str, keys: &str, rate: f64) {
+        self.add(name, keys, &format!("model = \"cbr\"\nrate = \"{rate:.0}bit\"\nburst = \"2p\""));
+    }
+
+    /// More than the class gets, without end.
+    pub(super) fn saturating(&mut self, name: &str, keys: &str, rate: f64) {
+        self.add(name, keys, &format!("model = \"saturating\"\nrate = \"{rate:.0}bit\""));
+    }
+
+    /// The scenario.
+    pub(super) fn workload(&self, name: &str) -> Workload {
+        Workload::new(name, format!("{}{}", self.head, self.sources))
+    }
+}
+
+fn on_off(model: &str, peak: f64, on: f64, off: f64) -> String {
+    format!("model = \"{model}\"\nrate = \"{peak:.0}bit\"\non = \"{:.0}ns\"\noff = \"{:.0}ns\"", on * 1e9, off * 1e9)
+}
+
+/// Mean rate of data in bit/s on this link.
+pub(super) fn data_rate(link: f64) -> f64 {
+    link * DATA_ON / (DATA_ON + DATA_OFF)
+}
+
+/// Runs of two schedulers on the same arrivals.
+pub(super) struct Compared {
+    runs: Arc<Vec<Run>>,
+    seeds: usize,
+}
+
+impl Compared {
+    /// Of this workload.
+    pub(super) fn play(lab: &Lab<'_>, workload: &Workload, schedulers: &[&str], seeds: u64) -> Result<Self, Trouble> {
+        Ok(Self { runs: lab.play(workload, schedulers, seeds, &OPTIONS)?, seeds: seeds as usize })
+    }
+
+    /// The runs of one of the schedulers.
+    pub(super) fn of(&self, scheduler: usize) -> &[Run] {
+        &self.runs[scheduler * self.seeds..(scheduler + 1) * self.seeds]
+    }
+
+    /// A quantity of each run of a scheduler.
+    pub(super) fn each(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Vec<Option<f64>> {
+        self.of(scheduler).iter().map(value).collect()
+    }
+
+    /// Its mean.
+    pub(super) fn mean(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Result<Estimate, Trouble> {
+        let values: Vec<f64> = self.each(scheduler, value).into_iter().flatten().collect();
+        Estimate::of(&values).ok_or_else(nothing)
+    }
+
+    /// The first scheduler's less the second's, seed by seed.
+    pub(super) fn gain(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<Estimate, Trouble> {
+        Estimate::of_differences(&self.each(0, value), &self.each(1, value)).ok_or_else(nothing)
+    }
+
+    /// The second's mean over the first's.
+    pub(super) fn ratio(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<f64, Trouble> {
+        Ok(self.mean(1, value)?.mean / self.mean(0, value)?.mean)
+    }
+
+    /// Delays of classes whose names begin with this, of all runs of a scheduler.
+    pub(super) fn delays(&self, scheduler: usize, prefix: &str) -> Distribution {
+        let classes = self.of(scheduler).iter().flat_map(|run| of_kind(run, prefix));
+        Distribution::of_all(classes.filter_map(|class| class.delays.as_ref()))
+    }
+}
+
+fn nothing() -> Trouble {
+    Trouble::other("no run has a value")
+}
+
+/// The lower end of an interval.
+pub(super) fn lower(estimate: &Estimate) -> f64 {
+    estimate.mean - estimate.ci95.unwrap_or(f64::INFINITY)
+}
+
+/// Classes whose names begin with this.
+pub(super) fn of_kind<'r>(run: &'r Run, prefix: &str) -> impl Iterator<Item = &'r ClassRun> {
+    let prefix = prefix.to_owned();
+    run.classes.iter().filter(move |class| class.name.starts_with(&prefix))
+}
+
+/// The part of all packets that was dropped.
+pub(super) fn lost(run: &Run) -> Option<f64> {
+    let offered: u64 = run.classes.iter().map(|class| class.offered_packets).sum();
+    let dropped: u64 = run.classes.iter().map(|class| class.dropped_packets).sum();
+    (offered > 0).then(|| dropped as f64 / offered as f64)
+}
+
+/// The mean over classes of a kind of the 99th percentile of their delay, in seconds.
+pub(super) fn p99(run: &Run, prefix: &str) -> Option<f64> {
+    mean_of(of_kind(run, prefix).filter_map(|class| class.delay_s.p99))
+}
+
+/// The same of the mean delay.
+pub(super) fn mean_delay(run: &Run, prefix: &str) -> Option<f64> {
+    mean_of(of_kind(run, prefix).filter_map(|class| class.delay_s.mean))
+}
+
+/// The same of the longest delay.
+pub(super) fn max_delay(run: &Run, prefix: &str) -> Option<f64> {
+    mean_of(of_kind(run, prefix).filter_map(|class| class.delay_s.max))
+}
+
+fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
