@@ -78,8 +78,8 @@ fn exact(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<[f64; 3]>, Trouble> {
     let leaves = leaves.ok_or_else(|| Trouble::other("a flow is missing in slots-merged.toml"))?;
     let mut rates = Vec::new();
     for span in 0..SPANS {
-        let request = |flow: usize| Request::Rate((came[flow][span] * 8.0 / MEASURED_OVER).round() as u64);
-        let requests = leaves.iter().enumerate().map(|(flow, &leaf)| (leaf, request(flow)));
+        let request = |came: &[f64; SPANS]| Request::Rate((came[span] * 8.0 / MEASURED_OVER).round() as u64);
+        let requests = leaves.iter().zip(&came).map(|(&leaf, came)| (leaf, request(came)));
         let demand = Demand::new(&merged.tree, requests).map_err(Trouble::other)?;
         let hmm = Allocation::solve(&merged.tree, &demand);
         rates.push([0, 1, 2].map(|flow| to_f64(&hmm.rate(leaves[flow]))));
