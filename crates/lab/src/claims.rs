@@ -14,6 +14,7 @@ mod hls;
 mod htb;
 pub mod laboratory;
 mod random;
+pub mod real;
 pub mod run;
 mod sds;
 

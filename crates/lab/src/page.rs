@@ -7,6 +7,8 @@ use crate::claims::run::Outcome;
 use crate::claims::{PAPERS, Verdict};
 use crate::figures::figure::Figure;
 
+/// What is not a paper.
+const BEYOND: &str = "beyond";
 const STYLE: &str = include_str!("page/style.css");
 
 /// When, where and with what claims were tried.
@@ -101,7 +103,7 @@ pub fn html(outcomes: &[Outcome], facts: &Facts) -> String {
          <h1>The papers, reproduced</h1>\n<p>{} claims of {} papers on link sharing, tried on one engine. <b>{}.</b></p>\n\
          <p class=\"facts soft\">{}</p>\n</header>\n<nav class=\"overview\">\n",
         outcomes.len(),
-        papers.iter().filter(|(paper, _)| paper.key != "beyond").count(),
+        papers.iter().filter(|(paper, _)| paper.key != BEYOND).count(),
         tally(&all),
         escaped(&facts.sentences())
     );
@@ -144,10 +146,11 @@ fn article(outcome: &Outcome, page: &mut String) {
     let _ = writeln!(
         page,
         "<article id=\"{id}\">\n<h3><a href=\"#{id}\">{id}</a> {}</h3>\n<p class=\"place\">{}</p>\n<p>{}</p>\n\
-         <p><b>Paper:</b> {}</p>",
+         <p><b>{}:</b> {}</p>",
         badge(outcome.verdict()),
         escaped(claim.place),
         escaped(claim.about),
+        if claim.paper() == BEYOND { "Expected" } else { "Paper" },
         escaped(claim.says)
     );
     let found = outcome.found.as_ref().ok();
@@ -213,7 +216,8 @@ fn table(shown: &Table, page: &mut String) {
     for row in &shown.rows {
         page.push_str("<tr>");
         row.iter().for_each(|cell| {
-            let _ = write!(page, "<td>{}</td>", escaped(cell));
+            let best = if cell.starts_with('★') { " class=\"best\"" } else { "" };
+            let _ = write!(page, "<td{best}>{}</td>", escaped(cell));
         });
         page.push_str("</tr>\n");
     }

@@ -101,8 +101,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     config.cpu = args.cpu;
     let receiver = Receiver::open(config).map_err(Failure::wrong)?;
     let stop = stop_flag()?;
-    if args.duration.is_none() && !stop.load(Ordering::Relaxed) {
-        note(format!("receiving at {input} until Ctrl-C"));
+    if !stop.load(Ordering::Relaxed) {
+        let end = args
+            .duration
+            .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {}", human::time(time.0 as f64 / 1e9)));
+        note(format!("receiving at {input} {end}"));
     }
     // Draws only where standard error is a terminal.
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template");

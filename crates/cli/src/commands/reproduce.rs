@@ -1,5 +1,8 @@
 //! `fairlink reproduce`: the claims of the papers, tried.
 
+#[cfg(target_os = "linux")]
+mod real;
+
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +31,10 @@ pub(crate) struct Args {
     /// Fewer and shorter runs: all claims in a few minutes, with wider confidence intervals.
     #[arg(long)]
     quick: bool,
+    /// Send real packets, too, through the gateway in a private network namespace, for the claims that the papers measured on real systems:
+    /// about ten minutes, or three with --quick.
+    #[arg(long)]
+    real: bool,
     /// Write the report, one HTML page with all plots and scenarios, into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -58,8 +65,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = args.jobs.map_or(processors, NonZeroUsize::get);
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
-    let lab = Lab::new(effort, threads, &asked);
+    let mut lab = Lab::new(effort, threads, &asked);
     let begun = Instant::now();
+    if args.real {
+        // Before any thread is started: a namespace can only be entered without.
+        lab.real = real::rows(&lab, &claims, &stop)?;
+    }
     let bar = Bar::new(claims.len() as u64);
     let rows = Rows::new(&claims.iter().map(|claim| claim.id).collect::<Vec<_>>());
     let mut failure = None;
@@ -69,7 +80,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let outcomes = try_claims(&lab, &claims, |progress| match progress {
         Progress::Begun(claim) => bar.begun(claim.id),
         Progress::Done(outcome) => {
-            let said = if out.json { Ok(()) } else { bar.suspend(|| rows.row(outcome, claims.len() == 1, out)) };
+            let silent = out.json || outcome.is_interrupted();
+            let said = if silent { Ok(()) } else { bar.suspend(|| rows.row(outcome, claims.len() == 1, out)) };
             if let Err(error) = said {
                 failure.get_or_insert(error);
                 // Nobody reads on: what is under way is ended.
@@ -130,7 +142,8 @@ fn version() -> String {
 
 /// What has to be typed for the same.
 fn command(args: &Args) -> String {
-    let quick = args.quick.then(|| "--quick".to_owned());
+    let quick = [(args.quick, "--quick"), (args.real, "--real")];
+    let quick = quick.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag.to_owned());
     let words = ["fairlink".to_owned(), "reproduce".to_owned()];
     words.into_iter().chain(args.which.iter().cloned()).chain(quick).collect::<Vec<_>>().join(" ")
 }
@@ -312,4 +325,25 @@ fn summary(outcomes: &[Outcome], quick: bool, out: &mut Out) -> Result<(), Failu
     }
     out.line("")?;
     out.paragraph(&format!("{text}."), 0)
+}
+
+/// Real packets need Linux.
+#[cfg(not(target_os = "linux"))]
+mod real {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use fairlink_lab::claims::{Claim, Lab, Row};
+    use fairlink_net::Unsupported;
+
+    use crate::failure::Failure;
+
+    pub(super) fn rows(
+        _: &Lab<'_>,
+        _: &[&'static Claim],
+        _: &Arc<AtomicBool>,
+    ) -> Result<BTreeMap<&'static str, Vec<Row>>, Failure> {
+        Err(Failure::wrong(format!("--real: {Unsupported}")))
+    }
 }

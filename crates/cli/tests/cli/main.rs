@@ -16,6 +16,7 @@ mod measure;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod packets;
+mod reproduce;
 mod rows;
 mod sim;
 mod tc;

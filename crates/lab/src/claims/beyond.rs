@@ -1,8 +1,11 @@
-//! What no paper has: every scheduler on every paper's workload.
+//! What no paper has: schedulers on the workloads of papers that are not theirs. What is claimed here is ours.
 
 use super::{Claim, Paper};
 
-/// The paper.
+mod matrix;
+mod others;
+
+/// Not a paper, in the form of one.
 pub(super) const PAPER: Paper = Paper {
     key: "beyond",
     authors: "fairlink",
@@ -10,4 +13,59 @@ pub(super) const PAPER: Paper = Paper {
     claims: CLAIMS,
 };
 
-const CLAIMS: &[Claim] = &[];
+const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "beyond.matrix",
+        place: "every paper's workload",
+        about: "Every scheduler on every paper's workload: delay, loss and fairness, with the best of each.",
+        says: "what a reader learns from it",
+        tests: &[],
+        timed: false,
+        run: matrix::matrix,
+    },
+    Claim {
+        id: "beyond.figure10",
+        place: "[hfsc] Figure 10",
+        about: "A latency class does what service curves do: HLS and DRR++ on Figure 10 of H-FSC.",
+        says: "within the curves and a packet",
+        tests: &[],
+        timed: false,
+        run: others::figure_10,
+    },
+    Claim {
+        id: "beyond.mpeg",
+        place: "[drrpp] Section 5.3",
+        about: "FQ-LTO on the MPEG tests of DRR++: a slack rule does not favour who has slack.",
+        says: "video as under WFQ, others better off",
+        tests: &[],
+        timed: false,
+        run: others::mpeg,
+    },
+    Claim {
+        id: "beyond.exp2",
+        place: "[hls] Experiment 2",
+        about: "H-FSC, H-WF2Q+ and HDRR on Experiment 2 of HLS are HMM fair; HTB and CBQ are not.",
+        says: "within 2 %",
+        tests: &[],
+        timed: false,
+        run: others::experiment_2,
+    },
+    Claim {
+        id: "beyond.pool",
+        place: "[htb] slots",
+        about: "An exact pool beside HTB's slots: the ratio rule leaves a part of the pool idle.",
+        says: "less than an exact pool",
+        tests: &[],
+        timed: false,
+        run: others::pool,
+    },
+    Claim {
+        id: "beyond.surplus",
+        place: "[sds] and [hls]",
+        about: "Least time to overflow as the rule that spends the surplus of a tree: fewer losses in all; the tree keeps the surplus of a branch in it.",
+        says: "fewer losses in all",
+        tests: &[],
+        timed: false,
+        run: others::surplus,
+    },
+];

@@ -2,10 +2,13 @@
 
 use super::{Claim, Paper};
 
+mod delay_bound;
 mod flows;
 mod load;
 mod mean_delay;
+mod order;
 mod quantum;
+mod traffic;
 mod video;
 mod waits;
 
@@ -18,6 +21,29 @@ pub(super) const PAPER: Paper = Paper {
 };
 
 const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "drrpp.table35",
+        place: "Section 3.1.2, Table 3.5",
+        about: "DRR++ of MW00 credits n Q_LC once for n best-effort flows, the modified form Q_LC before each of them.",
+        says: "the sequences of Table 3.5",
+        tests: &[
+            "crates/core/src/schedulers/round_robin/drr_plus_plus/tests.rs::table_3_5_credits_q_lc_before_each_best_effort_class",
+            "crates/core/src/schedulers/round_robin/drr_plus_plus_mw00/tests.rs::table_3_5_credits_n_q_lc_once_per_n_best_effort_classes",
+        ],
+        timed: false,
+        run: order::table35,
+    },
+    Claim {
+        id: "drrpp.table51",
+        place: "Section 5.1, Table 5.1",
+        about: "Rates and burstiness of the exponential traffic.",
+        says: "1850 to 7400 B/s; sigma 3576 to 12141 B",
+        tests: &[
+            "crates/cli/tests/cli/traffic.rs::exponential_traffic_has_the_rates_of_table_5_1_and_sigma_of_its_order",
+        ],
+        timed: false,
+        run: traffic::table51,
+    },
     Claim {
         id: "drrpp.fig51",
         place: "Section 5.1.1, Figure 5.1",
@@ -136,5 +162,74 @@ const CLAIMS: &[Claim] = &[
         tests: &[],
         timed: false,
         run: video::fig514,
+    },
+    Claim {
+        id: "drrpp.hrr",
+        place: "Section 2.4.2",
+        about: "Under hierarchical round robin the spacing of a class's packets and their delay do not depend on the load of others.",
+        says: "independent of load",
+        tests: &[
+            "crates/core/src/schedulers/round_robin/hrr/tests.rs::delay_is_within_two_frames_and_a_slot_whatever_the_others_do",
+            "crates/core/src/schedulers/round_robin/hrr/tests.rs::a_class_sends_its_slots_in_each_frame_and_never_more",
+        ],
+        timed: false,
+        run: order::hrr,
+    },
+    Claim {
+        id: "drrpp.theorem1",
+        place: "Section 3.3, Theorem 1",
+        about: "The mean delay 0.5 Q / (BNBW - Q lambda / nu) is a good estimate where both classes stay backlogged, and an over-estimate at low load.",
+        says: "over-estimate at low load",
+        tests: &[],
+        timed: false,
+        run: mean_delay::theorem1,
+    },
+    Claim {
+        id: "drrpp.theorem2",
+        place: "Section 3.4, Theorem 2",
+        about: "A (sigma, rho) flow's delay is at most sigma/rho + (Q_LC + 3 Q_BE)/BNBW under DRR++, whatever the number of best-effort flows; under DRR+ it grows with their number.",
+        says: "never exceeded",
+        tests: &[
+            "crates/core/src/schedulers/round_robin/drr_plus_plus/tests.rs::delay_never_exceeds_theorem_2_where_best_effort_classes_carry_nothing_over",
+            "crates/core/src/schedulers/round_robin/drr_plus_plus/tests.rs::several_best_effort_classes_that_carry_deficits_exceed_theorem_2",
+            "crates/core/src/schedulers/round_robin/drr_plus_plus/tests.rs::service_of_a_latency_critical_class_lags_its_rate_by_theta_at_most",
+        ],
+        timed: false,
+        run: delay_bound::theorem2,
+    },
+    Claim {
+        id: "drrpp.mpeg.sigma",
+        place: "Section 5.2",
+        about: "The burstiness of the MPEG source, frame by frame and group by group.",
+        says: "45560 B and 31436 B",
+        tests: &[
+            "crates/cli/tests/cli/traffic.rs::mpeg_traffic_has_the_burstiness_of_the_thesis_frame_by_frame_and_group_by_group",
+        ],
+        timed: false,
+        run: traffic::mpeg_sigma,
+    },
+    Claim {
+        id: "drrpp.vc",
+        place: "Section 2.3.3, Figure 2.1",
+        about: "Virtual Clock makes packet 901 of a connection that used an idle link wait for some 450 packets of the other; SCFQ and WFQ alternate.",
+        says: "450 packets",
+        tests: &[
+            "crates/core/src/schedulers/fair_queueing/virtual_clock/tests.rs::figure_2_1_packet_901_waits_for_450_packets_of_the_other_connection",
+            "crates/core/src/schedulers/fair_queueing/wfq/tests.rs::connections_alternate_in_the_example_of_figure_2_1",
+        ],
+        timed: false,
+        run: order::vc,
+    },
+    Claim {
+        id: "drrpp.clock",
+        place: "Section 4.5, Figures 4.4 to 4.6",
+        about: "Offset, skew, drift and jumps of two clocks that are not synchronised are found from one-way delays.",
+        says: "all four occur",
+        tests: &[
+            "crates/traffic/src/clocks/tests.rs::offset_and_skew_are_recovered_within_the_stated_uncertainty",
+            "crates/traffic/src/clocks/tests.rs::jumps_are_recovered_in_size_and_time_beside_skew_and_drift",
+        ],
+        timed: false,
+        run: traffic::clock,
     },
 ];

@@ -13,7 +13,7 @@ use fairlink_core::{Leniency, SchedulerInfo};
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Job, Links, Observers, Options, Run, SimError, run_jobs};
 
-use super::finding::Rerun;
+use super::finding::{Rerun, Row};
 use crate::scenario::links_of;
 
 /// How much is run.
@@ -119,6 +119,8 @@ type Played = BTreeMap<String, Arc<OnceLock<Result<Arc<Vec<Run>>, String>>>>;
 pub struct Lab<'a> {
     /// How much is run.
     pub effort: Effort,
+    /// Rows that real packets brought, by claim.
+    pub real: BTreeMap<&'static str, Vec<Row>>,
     threads: usize,
     stop: &'a (dyn Fn() -> bool + Sync),
     busy: AtomicUsize,
@@ -128,7 +130,14 @@ pub struct Lab<'a> {
 impl<'a> Lab<'a> {
     /// With at most `threads` threads; `stop` is asked often whether to end.
     pub fn new(effort: Effort, threads: usize, stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { effort, threads: threads.max(1), stop, busy: AtomicUsize::new(0), played: Mutex::default() }
+        Self {
+            effort,
+            real: BTreeMap::new(),
+            threads: threads.max(1),
+            stop,
+            busy: AtomicUsize::new(0),
+            played: Mutex::default(),
+        }
     }
 
     /// One of two numbers by the effort.
@@ -155,10 +164,15 @@ impl<'a> Lab<'a> {
 
     /// Counts those that work at a time: each has its part of the threads.
     pub(super) fn while_busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Busy<'b>(&'b AtomicUsize);
+        impl Drop for Busy<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
         self.busy.fetch_add(1, Ordering::Relaxed);
-        let outcome = work();
-        self.busy.fetch_sub(1, Ordering::Relaxed);
-        outcome
+        let _busy = Busy(&self.busy);
+        work()
     }
 
     /// Runs a scenario under each of these schedulers, `runs` times, with seeds from its own upwards: scheduler by scheduler, seed by seed.

@@ -1,5 +1,6 @@
 //! Many claims, on all processors, with results in the order of the claims as soon as they are there.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -139,43 +140,79 @@ pub enum Progress<'o> {
     Done(&'o Outcome),
 }
 
-/// Tries these claims, several at a time, and tells of each in their order. Once the laboratory is asked to stop, claims that were not
-/// begun are left out, and those under way end as interrupted.
+/// Tries these claims, several at a time, and tells of each in their order. Those that measure times are tried and told at the end, one at a
+/// time, so that nothing of ours disturbs them. Once the laboratory is asked to stop, claims that were not begun are left out, and those under way end
+/// as interrupted.
 pub fn try_claims(lab: &Lab<'_>, claims: &[&'static Claim], mut tell: impl FnMut(Progress<'_>)) -> Vec<Outcome> {
+    let (timed, others): (Vec<usize>, Vec<usize>) = (0..claims.len()).partition(|&index| claims[index].timed);
+    let order = others.iter().chain(&timed).copied().collect();
+    let mut told = Told { claims, order, done: claims.iter().map(|_| None).collect(), told: 0 };
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
-    let mut done: Vec<Option<Outcome>> = claims.iter().map(|_| None).collect();
-    let mut told = 0;
     thread::scope(|scope| {
-        for _ in 0..lab.threads().min(claims.len()) {
-            let (sender, next) = (sender.clone(), &next);
+        for _ in 0..lab.threads().min(others.len()) {
+            let (sender, next, others) = (sender.clone(), &next, &others);
             scope.spawn(move || {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&claim) = claims.get(index) else { return };
+                while let Some(&index) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if lab.go_on().is_err() {
                         return;
                     }
                     // The receiver is there as long as this scope.
                     let _ = sender.send((index, None));
-                    let found = lab.while_busy(|| (claim.run)(lab));
-                    let _ = sender.send((index, Some(Outcome { claim, found })));
+                    let _ = sender.send((index, Some(attempt(lab, claims[index]))));
                 }
             });
         }
         drop(sender);
         for (index, outcome) in receiver {
-            match outcome {
-                None => tell(Progress::Begun(claims[index])),
-                Some(outcome) => done[index] = Some(outcome),
-            }
-            while let Some(Some(outcome)) = done.get(told) {
-                tell(Progress::Done(outcome));
-                told += 1;
-            }
+            told.hear(index, outcome, &mut tell);
         }
     });
-    done.into_iter().flatten().collect()
+    for index in timed {
+        if lab.go_on().is_err() {
+            break;
+        }
+        told.hear(index, None, &mut tell);
+        told.hear(index, Some(attempt(lab, claims[index])), &mut tell);
+    }
+    told.done.into_iter().flatten().collect()
+}
+
+/// Tries one claim, and adds what real packets brought.
+fn attempt(lab: &Lab<'_>, claim: &'static Claim) -> Outcome {
+    // A bug that ends one claim must not cost the others.
+    let run = || lab.while_busy(|| (claim.run)(lab));
+    let mut found = panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied());
+        Err(Trouble::Other(format!("it panicked: {}", said.unwrap_or("without a word"))))
+    });
+    if let Ok(found) = &mut found {
+        found.rows.extend(lab.real.get(claim.id).into_iter().flatten().cloned());
+    }
+    Outcome { claim, found }
+}
+
+/// Outcomes by claim.
+struct Told<'c> {
+    claims: &'c [&'static Claim],
+    /// In which order they are told of.
+    order: Vec<usize>,
+    done: Vec<Option<Outcome>>,
+    told: usize,
+}
+
+impl Told<'_> {
+    /// The claim with this index has begun, or has ended with this outcome.
+    fn hear(&mut self, index: usize, outcome: Option<Outcome>, tell: &mut impl FnMut(Progress<'_>)) {
+        match outcome {
+            None => tell(Progress::Begun(self.claims[index])),
+            Some(outcome) => self.done[index] = Some(outcome),
+        }
+        while let Some(Some(outcome)) = self.order.get(self.told).map(|&index| &self.done[index]) {
+            tell(Progress::Done(outcome));
+            self.told += 1;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -195,22 +232,41 @@ mod tests {
     static AGREES: Claim =
         Claim { id: "test.one", place: "", about: "", says: "", tests: &[], timed: false, run: agreeing };
     static FAILS: Claim = Claim { id: "test.two", run: failing, ..AGREES };
+    static TIMED: Claim = Claim { id: "test.timed", timed: true, ..AGREES };
+
+    fn panicking(_: &Lab<'_>) -> Result<Finding, Trouble> {
+        panic!("a bug")
+    }
+
+    static PANICS: Claim = Claim { id: "test.panic", run: panicking, ..AGREES };
+
+    #[test]
+    fn a_claim_that_panics_does_not_agree_and_costs_no_other() {
+        let never = || false;
+        let lab = Lab::new(Effort::Quick, 1, &never);
+        let outcomes = try_claims(&lab, &[&PANICS, &AGREES], |_| {});
+        assert_eq!(outcomes[0].note(), "could not be tried: it panicked: a bug");
+        let verdicts: Vec<Verdict> = outcomes.iter().map(Outcome::verdict).collect();
+        assert_eq!(verdicts, [Verdict::Disagrees, Verdict::Agrees]);
+    }
 
     #[test]
     fn outcomes_come_in_the_order_of_the_claims_and_a_claim_that_fails_does_not_agree() {
         let never = || false;
         let lab = Lab::new(Effort::Quick, 3, &never);
-        let claims = [&AGREES, &FAILS, &AGREES, &FAILS];
-        let mut told = Vec::new();
-        let outcomes = try_claims(&lab, &claims, |progress| {
-            if let Progress::Done(outcome) = progress {
-                told.push(outcome.claim.id);
-            }
+        let claims = [&TIMED, &AGREES, &FAILS, &AGREES, &FAILS];
+        let (mut told, mut begun) = (Vec::new(), Vec::new());
+        let outcomes = try_claims(&lab, &claims, |progress| match progress {
+            Progress::Begun(claim) => begun.push(claim.id),
+            Progress::Done(outcome) => told.push(outcome.claim.id),
         });
-        assert_eq!(told, ["test.one", "test.two", "test.one", "test.two"]);
+        assert_eq!(told, ["test.one", "test.two", "test.one", "test.two", "test.timed"]);
+        assert_eq!(begun.last(), Some(&"test.timed"), "times are measured when nothing else runs");
+        assert_eq!(outcomes[0].claim.id, "test.timed", "outcomes are in the order of the claims");
         let verdicts: Vec<Verdict> = outcomes.iter().map(Outcome::verdict).collect();
-        assert_eq!(verdicts, [Verdict::Agrees, Verdict::Disagrees, Verdict::Agrees, Verdict::Disagrees]);
-        assert_eq!(outcomes[1].note(), "could not be tried: no such thing");
+        let (yes, no) = (Verdict::Agrees, Verdict::Disagrees);
+        assert_eq!(verdicts, [yes, yes, no, yes, no]);
+        assert_eq!(outcomes[2].note(), "could not be tried: no such thing");
     }
 
     /// Asked for an end by the claim below, before its outcome is told.

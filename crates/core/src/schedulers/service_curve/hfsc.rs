@@ -173,7 +173,7 @@ impl Children {
 
 /// H-FSC over a hierarchy.
 #[derive(Debug)]
-pub(crate) struct Hfsc {
+pub struct Hfsc {
     classes: Stack<Class>,
     children: Stack<Children>,
     real_time: Stack<RealTime>,
@@ -216,7 +216,7 @@ impl Hfsc {
     ///
     /// # Errors
     /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] where the leaves' real-time curves do not fit the link.
-    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let asked = real_time_shapes(tree)?;
         admit(asked.iter().copied().flatten(), tree.link().rate)?;
         let mut slab = PacketSlab::for_tree(tree)?;
@@ -308,6 +308,22 @@ impl Hfsc {
             + planning_memory(tree)
     }
 
+    /// The smallest and the largest virtual time of the active children of `parent` that no upper limit holds back, in 2^-12 ns; `None` where
+    /// there are none: what \[hfsc\] Theorem 3 is about.
+    #[must_use]
+    pub fn virtual_times(&self, parent: ClassId) -> Option<(u128, u128)> {
+        let children = self.children.get(self.classes.get(parent.index())?.children as usize)?;
+        let ((_, least), (_, most)) = (children.ready.first()?, children.latest.first()?);
+        Some((least, u128::MAX - most))
+    }
+
+    /// What `leaf` was sent by the real-time criterion, c_i, in bytes modulo 2^64; `None` where it has no real-time curve.
+    #[must_use]
+    pub fn served_in_time(&self, leaf: ClassId) -> Option<u64> {
+        let of = self.classes.get(leaf.index())?;
+        self.real_time.get(of.real_time as usize).map(|of| of.served)
+    }
+
     fn children(&mut self, class: u32) -> &mut Children {
         let children = self.classes[class as usize].children;
         &mut self.children[children as usize]
@@ -315,10 +331,9 @@ impl Hfsc {
 
     /// v^s of `parent`: where a child starts that becomes active.
     fn system_time(&self, parent: u32) -> u128 {
-        let children = &self.children[self.classes[parent as usize].children as usize];
-        match (children.ready.first(), children.latest.first()) {
-            (Some((_, least)), Some((_, most))) => least + (u128::MAX - most - least) / 2,
-            _ => children.level,
+        match self.virtual_times(ClassId(parent)) {
+            Some((least, most)) => least + (most - least) / 2,
+            None => self.children[self.classes[parent as usize].children as usize].level,
         }
     }
 

@@ -109,6 +109,9 @@ fn width(run: &Run) -> Option<f64> {
     (!values.is_empty()).then_some(high - low)
 }
 
+/// A quantity of a run.
+type OfRun<'a> = &'a dyn Fn(&Run) -> Option<f64>;
+
 /// Figure 3.
 pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let (seeds, seconds) = lab.by_effort((8, 60.0), (10, 600.0));
@@ -117,7 +120,7 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let longest = |run: &Run| of_kind(run, "").filter_map(|class| class.delay_s.p99).reduce(f64::max);
     let all = |run: &Run| p99(run, "");
     let mut table = Table::new("Of 28 connections, mean of the runs", &["", "PGPS", "FQ-LDF", "ratio"]);
-    let quantities: [(&str, &dyn Fn(&Run) -> Option<f64>); 4] = [
+    let quantities: [(&str, OfRun<'_>); 4] = [
         ("mean of the mean delays", &|run| mean_delay(run, "")),
         ("mean of the 99th percentiles", &all),
         ("largest of the 99th percentiles", &longest),

@@ -1,0 +1,244 @@
+//! Claims on real packets: the demo's stage for rates, and `gateway`, `generate` and `receive` as processes of their own for delays, all in one
+//! private network namespace that ends with this process.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use fairlink_core::NANOS_PER_SEC;
+use fairlink_core::registry::find;
+use fairlink_lab::claims::real::{KERNEL_HTB, Testbed, real};
+use fairlink_lab::claims::{Claim, Lab, Row, Trouble, Workload};
+use fairlink_lab::measure::SETTLE;
+use fairlink_lab::scenario::links_of;
+use fairlink_net::{DemoPlan, PlanPhase, Sharer, Stage, enter_private_namespace};
+use fairlink_sim::{ClassRate, Phase};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::out::note;
+
+/// The stage's interfaces, from the generator to the receiver.
+const SOURCE: &str = "fl-source";
+const INPUT: &str = "fl-in";
+const OUTPUT: &str = "fl-out";
+const SINK: &str = "fl-sink";
+/// How long a process may take to be ready.
+const READY: Duration = Duration::from_secs(5);
+/// How long the receiver listens after the generator should have ended.
+const AFTER: Duration = Duration::from_millis(1500);
+
+/// The rows of all claims that can be tried on real packets, one claim after the other.
+///
+/// # Errors
+/// There is no private network namespace. A claim that could not be played has a row that says so.
+pub(super) fn rows(
+    lab: &Lab<'_>,
+    claims: &[&'static Claim],
+    stop: &Arc<AtomicBool>,
+) -> Result<BTreeMap<&'static str, Vec<Row>>, Failure> {
+    let refused = |error: &dyn std::fmt::Display| {
+        Failure::wrong(format!("--real: real packets cannot be sent here: {error}; leave --real out to simulate only"))
+    };
+    let namespace = enter_private_namespace().map_err(|error| refused(&error))?;
+    let stage = Stage::new(&namespace).map_err(|error| refused(&error))?;
+    let dir = Scratch::new().map_err(|error| refused(&error))?;
+    let mut bed = Bed { stage, dir, stop: Arc::clone(stop), played: 0 };
+    let mut rows = BTreeMap::new();
+    for (claim, attempt) in claims.iter().filter_map(|claim| Some((claim, real(claim)?))) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        note(format!("real packets: {}", claim.id));
+        let found = match attempt(lab, &mut bed) {
+            Ok(found) => found,
+            Err(Trouble::Stopped) => break,
+            Err(trouble) => vec![Row::never(format!("real packets: could not be played: {trouble}"), 1)],
+        };
+        rows.insert(claim.id, found);
+    }
+    Ok(rows)
+}
+
+/// A directory for the files of the processes, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Self> {
+        let dir = std::env::temp_dir().join(format!("fairlink-real-{}", std::process::id()));
+        std::fs::create_dir(&dir)?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed stays; there is nobody to tell.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Bed {
+    stage: Stage,
+    dir: Scratch,
+    stop: Arc<AtomicBool>,
+    played: u8,
+}
+
+impl Testbed for Bed {
+    fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, Trouble> {
+        let (sharer, reader) = match find(scheduler) {
+            Some(info) => (Sharer::Gateway(info), scheduler),
+            None if scheduler == KERNEL_HTB => (Sharer::KernelHtb, "htb"),
+            None => return Err(Trouble::other(format!("there is no scheduler {scheduler}"))),
+        };
+        let scenario = links_of(&workload.read(reader)?).first;
+        let phases = scenario.phases().into_iter().zip(scenario.ideals());
+        let plan = DemoPlan {
+            experiment: 0,
+            scenario: None,
+            phases: phases
+                .map(|(phase, ideal_bps)| PlanPhase { start: phase.start, end: phase.end, ideal_bps })
+                .collect(),
+            tree: scenario.tree,
+            names: scenario.names,
+            sources: scenario.sources,
+            settle: SETTLE,
+        };
+        let run = self.stage.play(&plan, sharer, &self.stop, |_| ()).map_err(Trouble::other)?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Trouble::Stopped);
+        }
+        let phases = run.phases.into_iter().map(|phase| Phase {
+            start_s: phase.start_s,
+            end_s: phase.end_s,
+            classes: phase
+                .classes
+                .into_iter()
+                .map(|class| ClassRate {
+                    name: class.name,
+                    rate_bps: class.rate_bps,
+                    settled_bps: class.rate_bps,
+                    ideal_bps: class.ideal_bps,
+                })
+                .collect(),
+            inner_classes: Vec::new(),
+        });
+        Ok(phases.collect())
+    }
+
+    fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, Trouble> {
+        self.played = self.played.wrapping_add(1);
+        let duration = workload.read(scheduler)?.duration;
+        let file = self.dir.0.join("scenario.toml");
+        std::fs::write(&file, &workload.text).map_err(Trouble::other)?;
+        let file = file.display().to_string();
+        let listening = Duration::from_nanos(duration.0) + AFTER + Duration::from_secs(1);
+        let listening = format!("{}ms", listening.as_millis());
+        let socket = self.dir.0.join("control.sock").display().to_string();
+        let run = self.played.to_string();
+        let gateway = [
+            "gateway",
+            &file,
+            "--in",
+            INPUT,
+            "--out",
+            OUTPUT,
+            "--scheduler",
+            scheduler,
+            "--lenient",
+            "--control",
+            &socket,
+        ];
+        let _gateway = self.start("gateway", &gateway)?;
+        let receive = ["receive", "--in", SINK, "--link", &file, "--duration", &listening, "--json"];
+        let mut receiver = self.start("receiver", &receive)?;
+        let mut generator = self.start("generator", &["generate", &file, "--out", SOURCE, "--run", &run, "--json"])?;
+        let longest = duration.0 / NANOS_PER_SEC + 5;
+        generator.wait(&self.stop, Duration::from_secs(longest))?;
+        receiver.wait(&self.stop, READY + AFTER + Duration::from_secs(5))?;
+        let text = std::fs::read_to_string(self.dir.0.join("receiver.out")).map_err(Trouble::other)?;
+        let document: Value = serde_json::from_str(&text).map_err(Trouble::other)?;
+        let class = |class: &Value| Some((class["name"].as_str()?.to_owned(), class["delay_s"]["mean"].as_f64()?));
+        Ok(document["classes"].as_array().into_iter().flatten().filter_map(class).collect())
+    }
+}
+
+impl Bed {
+    /// Starts this program with other arguments and waits until it says that it is ready, which all of them do on standard error but the
+    /// generator.
+    fn start(&self, name: &'static str, arguments: &[&str]) -> Result<Process, Trouble> {
+        let program = std::env::current_exe().map_err(Trouble::other)?;
+        let path = |end: &str| self.dir.0.join(format!("{name}.{end}"));
+        let (out, log) = (File::create(path("out")), File::create(path("log")));
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(out.map_err(Trouble::other)?)
+            .stderr(log.map_err(Trouble::other)?)
+            .spawn()
+            .map_err(Trouble::other)?;
+        let mut process = Process { name, child, log: path("log") };
+        let begun = Instant::now();
+        while name != "generator" && process.said().is_empty() {
+            if begun.elapsed() > READY || process.has_ended()? {
+                return Err(Trouble::other(format!("{name}: {}", process.said())));
+            }
+            sleep(Duration::from_millis(10));
+        }
+        Ok(process)
+    }
+}
+
+/// A process that ends with this value.
+struct Process {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// What it wrote to standard error.
+    fn said(&self) -> String {
+        read(&self.log)
+    }
+
+    fn has_ended(&mut self) -> Result<bool, Trouble> {
+        Ok(self.child.try_wait().map_err(Trouble::other)?.is_some())
+    }
+
+    /// Waits for its end, for at most `longest`.
+    fn wait(&mut self, stop: &AtomicBool, longest: Duration) -> Result<(), Trouble> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().map_err(Trouble::other)? {
+                let said = format!("{}: {}", self.name, self.said().trim());
+                return if status.success() { Ok(()) } else { Err(Trouble::other(said)) };
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(Trouble::Stopped);
+            }
+            if begun.elapsed() > longest {
+                return Err(Trouble::other(format!("{} did not end", self.name)));
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already is only waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

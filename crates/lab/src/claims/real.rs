@@ -1,0 +1,237 @@
+//! What the papers measured on real systems, on real packets: the claims that can be, and what is asked of whoever plays them.
+//!
+//! Rates are scaled to what a small machine does beside its other work, and it says so. The numbers are those of a machine that is not
+//! alone: what is judged are orders and shares, within [`TOLERANCE`].
+
+use super::laboratory::mean_delay;
+use super::{Claim, Expected, Lab, Row, Trouble, Unit, Workload};
+use crate::measure::relative;
+use fairlink_sim::{Options, Phase};
+
+/// How far real rates may be from the ideal ones, as a part of them.
+const TOLERANCE: f64 = 0.05;
+/// The kernel's HTB, where packets are real.
+pub const KERNEL_HTB: &str = "kernel-htb";
+
+/// Plays scenarios on real packets, through the gateway in a private network namespace.
+pub trait Testbed {
+    /// Rates by phase, the first half second of each left out, under one of our schedulers or [`KERNEL_HTB`]. Sources that always have
+    /// packets send more than they get.
+    ///
+    /// # Errors
+    /// It could not be played.
+    fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, Trouble>;
+
+    /// Mean delay of each class in seconds, by name, with generator, gateway and receiver as processes of their own.
+    ///
+    /// # Errors
+    /// It could not be played.
+    fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, Trouble>;
+}
+
+/// Tries a claim on real packets: further rows for it.
+pub type Try = fn(&Lab<'_>, &mut dyn Testbed) -> Result<Vec<Row>, Trouble>;
+
+/// The claims that real packets can show.
+const REAL: [(&str, Try); 9] = [
+    ("hls.exp1", exp1),
+    ("hls.exp2", exp2),
+    ("hls.exp3", exp3),
+    ("hfsc.fig12", fig12),
+    ("htb.share", share),
+    ("htb.prio", prio),
+    ("drrpp.fig51", fig51),
+    ("drrpp.fig52", fig52),
+    ("drrpp.fig510", fig510),
+];
+
+/// How a claim is tried on real packets, where it can be.
+#[must_use]
+pub fn real(claim: &Claim) -> Option<Try> {
+    REAL.iter().find(|(id, _)| *id == claim.id).map(|&(_, attempt)| attempt)
+}
+
+/// With ports for the leaves, as the gateway tells classes apart, and a class for frames of nobody.
+fn with_ports(workload: &Workload) -> Result<Workload, Trouble> {
+    let tree = workload.read("hls").or_else(|_| workload.read("drr"))?.link;
+    let mut text = String::new();
+    let mut last = String::new();
+    let mut port = 5001;
+    for line in workload.text.lines() {
+        if line.starts_with("match") || line.starts_with("default") {
+            continue;
+        }
+        text += line;
+        text.push('\n');
+        let name = line.strip_prefix("name = \"").and_then(|rest| rest.split_once('"'));
+        if let Some((name, _)) = name
+            && let Some(class) = tree.names.id(name)
+            && tree.tree.is_leaf(class)
+        {
+            text += &format!("match = [\"udp dst port {port}\"]\n");
+            port += 1;
+            last = name.to_owned();
+        }
+    }
+    let text = text.replacen("[link]\n", &format!("[link]\ndefault = \"{last}\"\n"), 1);
+    Ok(Workload::new(workload.name.clone(), text))
+}
+
+/// The part of its ideal by which the farthest class is away from it.
+fn farthest(phases: &[Phase]) -> f64 {
+    let link: f64 =
+        phases.iter().map(|phase| phase.classes.iter().map(|class| class.ideal_bps).sum()).fold(0.0, f64::max);
+    let classes = phases.iter().flat_map(|phase| &phase.classes);
+    classes.map(|class| relative(class.settled_bps, class.ideal_bps, link)).fold(0.0, f64::max)
+}
+
+/// Rows of rates: ours judged against the ideal, others shown beside.
+fn shares(bed: &mut dyn Testbed, workload: &Workload, judged: &[&str], shown: &[&str]) -> Result<Vec<Row>, Trouble> {
+    let workload = with_ports(workload)?;
+    let mut rows = Vec::new();
+    for name in judged {
+        let far = farthest(&bed.rates(&workload, name)?);
+        let what = format!("real packets, {name}: farthest from HMM");
+        rows.push(Row::new(what, Unit::Part, Expected::AtMost(TOLERANCE), far));
+    }
+    for name in shown {
+        let far = farthest(&bed.rates(&workload, name)?);
+        rows.push(Row::shown(format!("real packets, {name}: farthest from HMM"), Unit::Part, far));
+    }
+    Ok(rows)
+}
+
+const EXP1: &str = include_str!("../../../../scenarios/exp1.toml");
+const EXP2: &str = include_str!("../../../../scenarios/exp2-H.toml");
+const EXP3: &str = include_str!("../../../../scenarios/hls/exp3.toml");
+const FIGURE_12: &str = include_str!("../../../../scenarios/hfsc/fig12-real.toml");
+const CEILINGS: &str = include_str!("../../../../scenarios/beyond/ceilings.toml");
+const THESIS: &str = include_str!("../../../../scenarios/thesis/real.toml");
+const VIDEO: &str = include_str!("../../../../scenarios/thesis/real-video.toml");
+
+fn exp1(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    shares(bed, &Workload::new("exp1.toml", EXP1), &["hls", "htb"], &[KERNEL_HTB])
+}
+
+fn exp2(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    let workload = Workload::new("exp2-H.toml", EXP2);
+    let mut rows = shares(bed, &workload, &["hls"], &[])?;
+    let workload = with_ports(&workload)?;
+    for name in ["htb", KERNEL_HTB] {
+        let phases = bed.rates(&workload, name)?;
+        let rate = |class: &str| {
+            let phase = phases.get(1).map_or(&[][..], |phase| &phase.classes);
+            phase.iter().find(|found| found.name == class).map_or(f64::NAN, |class| class.settled_bps)
+        };
+        let what = format!("real packets, {name}: B2 over A1 without C");
+        rows.push(Row::new(what, Unit::Times, Expected::AtLeast(1.1), rate("B2") / rate("A1")));
+    }
+    Ok(rows)
+}
+
+fn exp3(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    shares(bed, &Workload::new("exp3.toml", EXP3), &["hls"], &["htb", KERNEL_HTB])
+}
+
+fn fig12(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    shares(bed, &Workload::new("fig12-real.toml", FIGURE_12), &["hfsc"], &["hls"])
+}
+
+fn share(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    shares(bed, &Workload::new("ceilings.toml", CEILINGS), &["htb"], &[KERNEL_HTB])
+}
+
+/// Mean delay of a class, of those that were played.
+fn delay_of(delays: &[(String, f64)], class: &str) -> Result<f64, Trouble> {
+    let found = delays.iter().find(|(name, _)| name == class);
+    found.map(|&(_, delay)| delay).ok_or_else(|| Trouble::other(format!("nothing of {class} was received")))
+}
+
+fn prio(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    let raised = CEILINGS.replace("name = \"first\"\n", "name = \"first\"\npriority = 1\n");
+    let mut delays = Vec::new();
+    for text in [CEILINGS.to_owned(), raised.replace("name = \"second\"\n", "name = \"second\"\npriority = 0\n")] {
+        let workload = with_ports(&Workload::new("prio.toml", text))?;
+        let real = delay_of(&bed.delays(&workload, "htb")?, "second")?;
+        let simulated = lab.play(&workload, &["htb"], 1, &Options::default())?;
+        delays.push((real, simulated.first().and_then(|run| mean_delay(run, "second")).unwrap_or(f64::NAN)));
+    }
+    let (equal, first) = (delays[0], delays[1]);
+    Ok(vec![
+        Row::new(
+            "real packets: delay with its priority raised, over that without",
+            Unit::Part,
+            Expected::AtMost(0.25),
+            first.0 / equal.0,
+        ),
+        Row::shown("the same, simulated", Unit::Part, first.1 / equal.1),
+        Row::shown("real packets: delay with its priority raised", Unit::Seconds, first.0),
+    ])
+}
+
+/// The mean delay of the latency-critical flow and of the first other one, real and simulated.
+fn critical(lab: &Lab<'_>, bed: &mut dyn Testbed, text: &str, scheduler: &str) -> Result<[(f64, f64); 2], Trouble> {
+    let seconds = lab.by_effort(12, 60).to_string() + "s";
+    let workload = with_ports(&Workload::new("real.toml", text).with(&[("duration", &seconds)])?)?;
+    let delays = bed.delays(&workload, scheduler)?;
+    let simulated = lab.play(&workload, &[scheduler], 1, &Options::default())?;
+    let both = |class: &str| -> Result<(f64, f64), Trouble> {
+        let simulated = simulated.first().and_then(|run| mean_delay(run, class)).unwrap_or(f64::NAN);
+        Ok((delay_of(&delays, class)?, simulated))
+    };
+    Ok([both("lc")?, both("be1")?])
+}
+
+fn at(text: &str, packets: u32) -> String {
+    text.replace("packets_per_second = 20\n", &format!("packets_per_second = {packets}\n"))
+}
+
+fn fig51(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    let [few, _] = critical(lab, bed, &at(THESIS, 1), "drr++")?;
+    let [many, others] = critical(lab, bed, THESIS, "drr++")?;
+    // One best-effort quantum on the wire.
+    const QUANTUM_S: f64 = 2666.0 * 8.0 / 250e3;
+    Ok(vec![
+        Row::new(
+            "real packets: growth of the delay from 1 to 20 packets/s, in best-effort quanta",
+            Unit::Number,
+            Expected::Between(0.2, 1.1),
+            (many.0 - few.0) / QUANTUM_S,
+        ),
+        Row::shown("the same traffic simulated", Unit::Number, (many.1 - few.1) / QUANTUM_S),
+        Row::shown("real packets: delay at 20 packets/s", Unit::Seconds, many.0),
+        Row::shown("the same simulated", Unit::Seconds, many.1),
+        Row::shown("real packets: a best-effort flow's delay at 20 packets/s", Unit::Seconds, others.0),
+    ])
+}
+
+fn fig52(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    let [plain, _] = critical(lab, bed, THESIS, "drr++")?;
+    let [demoted, others] = critical(lab, bed, THESIS, "drr+")?;
+    Ok(vec![
+        Row::new(
+            "real packets: delay under DRR+ over that under DRR++ at 20 packets/s",
+            Unit::Times,
+            Expected::AtLeast(1.5),
+            demoted.0 / plain.0,
+        ),
+        Row::shown("the same traffic simulated ", Unit::Times, demoted.1 / plain.1),
+        Row::shown("real packets: delay under DRR+ over a best-effort flow's", Unit::Times, demoted.0 / others.0),
+    ])
+}
+
+fn fig510(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    let [plain, _] = critical(lab, bed, VIDEO, "drr++")?;
+    let [demoted, _] = critical(lab, bed, VIDEO, "drr+")?;
+    Ok(vec![
+        Row::new(
+            "real packets: delay of the video under DRR+ over that under DRR++",
+            Unit::Times,
+            Expected::AtLeast(1.1),
+            demoted.0 / plain.0,
+        ),
+        Row::shown("the same traffic simulated", Unit::Times, demoted.1 / plain.1),
+        Row::shown("real packets: delay of the video under DRR++", Unit::Seconds, plain.0),
+        Row::shown("the same simulated", Unit::Seconds, plain.1),
+    ])
+}
