@@ -77,9 +77,10 @@ fn exact(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<[f64; 3]>, Trouble> {
     let leaves: Option<Vec<ClassId>> = MERGED_FLOWS.iter().map(|name| leaf(name)).collect();
     let leaves = leaves.ok_or_else(|| Trouble::other("a flow is missing in slots-merged.toml"))?;
     let mut rates = Vec::new();
-    for span in 0..SPANS {
-        let request = |came: &[f64; SPANS]| Request::Rate((came[span] * 8.0 / MEASURED_OVER).round() as u64);
-        let requests = leaves.iter().zip(&came).map(|(&leaf, came)| (leaf, request(came)));
+    let spans = came[0].iter().zip(&came[1]).zip(&came[2]);
+    for ((first, second), third) in spans {
+        let request = |bytes: f64| Request::Rate((bytes * 8.0 / MEASURED_OVER).round() as u64);
+        let requests = leaves.iter().zip([*first, *second, *third]).map(|(&leaf, bytes)| (leaf, request(bytes)));
         let demand = Demand::new(&merged.tree, requests).map_err(Trouble::other)?;
         let hmm = Allocation::solve(&merged.tree, &demand);
         rates.push([0, 1, 2].map(|flow| to_f64(&hmm.rate(leaves[flow]))));

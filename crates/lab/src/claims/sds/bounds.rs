@@ -213,7 +213,6 @@ impl Gps<'_> {
 /// Random cases of these schedulers: how many sessions there were, how many exceeded the bound, and the largest part of it.
 #[derive(Clone, Copy, Default)]
 struct Tried {
-    cases: u64,
     sessions: usize,
     exceeded: usize,
     used: f64,
@@ -226,7 +225,7 @@ fn random(
     scheduler: &str,
     measure: impl Fn(&Passage) -> Vec<(f64, f64)>,
 ) -> Result<Tried, Trouble> {
-    let mut tried = Tried { cases, ..Tried::default() };
+    let mut tried = Tried::default();
     for case in 0..cases {
         lab.go_on()?;
         let mut dice = Dice::new(salt, case);

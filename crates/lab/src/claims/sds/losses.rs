@@ -1,6 +1,6 @@
 //! Losses with short buffers: Table I, and the same with video and with Pareto sources.
 
-use super::sources::{CELL, Compared, LINK, PAIR, Sources, VIDEO_PACKET, Voice, lost, lower};
+use super::sources::{CELL, Compared, LINK, PAIR, Sources, VIDEO, VIDEO_PACKET, Voice, lost, lower};
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Look, Panel, Series};
@@ -18,6 +18,10 @@ const TABLE_1: [(u32, f64, Option<f64>); 8] = [
 ];
 /// The utilisation.
 pub(super) const BUSY: f64 = 0.98;
+/// That of video sources where losses are looked at. The text does not say; at the 0.88 of Figure 3 losses come minutes apart.
+const VIDEO_BUSY: f64 = 0.95;
+/// How near to one a ratio is that the text calls mostly similar.
+const ALIKE: f64 = 0.15;
 /// Sources.
 const COUNT: u32 = 32;
 /// The text gives neither peak rate nor length of bursts. A mean on time of 118 packets at twice the mean rate brings PGPS near its 13e-3 with 75
@@ -47,7 +51,7 @@ fn packets(buffer: u32) -> String {
 
 /// Table I.
 pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
-    let (seeds, seconds) = lab.by_effort((5, 4.0), (10, 60.0));
+    let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 60.0));
     let mut rows = Vec::new();
     let mut table = Table::new(
         "Cell loss ratios",
@@ -65,7 +69,7 @@ pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         if buffer <= 150 {
             small.push(ratio);
         }
-        if buffer <= 250 {
+        if buffer <= lab.by_effort(150, 250) {
             paired.push(Row::new(
                 format!("{buffer} packets: loss under PGPS less that under FQ-LDF, lower end of the interval"),
                 Unit::Part,
@@ -137,7 +141,7 @@ pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 
 /// Sources of other peaks, and the ratios of the small buffers with those next to ours.
 fn other_sources(lab: &Lab<'_>) -> Result<(Table, (f64, f64)), Trouble> {
-    let (seeds, seconds) = lab.by_effort((3, 3.0), (10, 20.0));
+    let (seeds, seconds) = lab.by_effort((2, 1.5), (10, 20.0));
     let mut table = Table::new(
         "By what the text does not give: loss under PGPS / under FQ-LDF, and the mean ratio of 75 and 150 packets",
         &["peak / mean, burst", "75 packets", "150 packets", "500 packets", "ratio"],
@@ -163,17 +167,17 @@ fn other_sources(lab: &Lab<'_>) -> Result<(Table, (f64, f64)), Trouble> {
 
 /// Video sources.
 pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, Trouble> {
-    let (seeds, seconds) = lab.by_effort((5, 40.0), (10, 400.0));
+    let (seeds, seconds) = lab.by_effort((10, 20.0), (20, 200.0));
     let mut rows = Vec::new();
     let mut table =
         Table::new("Part of the packets lost", &["buffer in packets", "at the guarantee", "PGPS", "FQ-LDF", "ratio"]);
     let mut series: [Vec<(f64, f64)>; 2] = Default::default();
     let mut again = None;
-    for buffer in [20u32, 50, 100, 200] {
-        let workload = videos(&format!("buffer = \"{buffer}p\""), seconds);
+    for buffer in [20u32, 50, 100] {
+        let workload = videos(VIDEO_BUSY, &format!("buffer = \"{buffer}p\""), seconds);
         let played = Compared::play(lab, &workload, &PAIR, seeds)?;
         let (pgps, ldf) = (played.mean(0, lost)?, played.mean(1, lost)?);
-        let drain = f64::from(buffer * VIDEO_PACKET) * 8.0 / (LINK / 28.0) * 1e3;
+        let drain = f64::from(buffer * VIDEO_PACKET) * 8.0 / (VIDEO / VIDEO_BUSY) * 1e3;
         rows.push(Row::new(
             format!("{buffer} packets: loss under PGPS less that under FQ-LDF, lower end of the interval"),
             Unit::Part,
@@ -198,15 +202,15 @@ pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let mut panel = Panel::new(
         "",
-        Axis::linear("buffer of each source in packets", 0.0, 210.0),
-        Axis::log("part of the packets lost", 1e-5, 0.1),
+        Axis::linear("buffer of each source in packets", 0.0, 105.0),
+        Axis::log("part of the packets lost", 1e-3, 0.1),
     );
     for (n, (name, points)) in ["PGPS", "FQ-LDF"].into_iter().zip(series).enumerate() {
         panel.series.push(Series::line(name, points, Look::nth(n)));
     }
     let note = format!(
-        "28 DAR(1) sources of 1.5 Mbit/s at a utilisation of 0.88, as in Figure 3, equal weights, {seeds} runs of {seconds} s on the same arrivals. The text gives neither number of \
-         sources, utilisation nor buffers for this: those of Figure 3 and four buffers were chosen. It gives no variance of frames either: the deviation is 0.57 of the mean, that of the \
+        "28 DAR(1) sources of 1.5 Mbit/s at a utilisation of {VIDEO_BUSY}, equal weights, {seeds} runs of {seconds} s on the same arrivals. The text gives neither number of \
+         sources, utilisation nor buffers for this: the 28 of Figure 3, a utilisation at which losses are not rare, and three buffers were chosen. It gives no variance of frames either: the deviation is 0.57 of the mean, that of the \
          conference on which the model was founded. 25 frames/s and packets of {VIDEO_PACKET} B are ours."
     );
     let finding =
@@ -218,63 +222,73 @@ pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// 28 equal video sources, with further keys of their classes.
-pub(super) fn videos(keys: &str, seconds: f64) -> Workload {
-    let mut sources = Sources::new("28 video sources at a utilisation of 0.88", LINK, VIDEO_PACKET, seconds);
+pub(super) fn videos(busy: f64, keys: &str, seconds: f64) -> Workload {
+    let comment = format!("28 video sources at a utilisation of {busy}");
+    let mut sources = Sources::new(&comment, 28.0 * VIDEO / busy, VIDEO_PACKET, seconds);
     for n in 0..28 {
         sources.video(&format!("video {n}"), &format!("weight = 1\n{keys}"));
     }
     sources.workload("video.toml")
 }
 
+/// Pareto sources of this number and with this buffer in packets.
+fn paretos(count: u32, buffer: u32, seconds: f64) -> Workload {
+    let mut sources = Sources::new("Pareto on-off sources", LINK, CELL, seconds);
+    for n in 0..count {
+        sources.data(&format!("data {n}"), &format!("weight = 1\nbuffer = \"{buffer}p\""));
+    }
+    sources.workload("pareto.toml")
+}
+
 /// Pareto sources.
 pub(super) fn pareto(lab: &Lab<'_>) -> Result<Finding, Trouble> {
-    let (seeds, seconds) = lab.by_effort((6, 5.0), (20, 60.0));
-    let mut rows = Vec::new();
-    let mut table = Table::new("Part of the packets lost", &["buffer in packets", "PGPS", "FQ-LDF", "ratio"]);
-    let mut series: [Vec<(f64, f64)>; 2] = Default::default();
-    let mut again = None;
-    for buffer in [75u32, 150, 250, 500] {
-        let mut sources = Sources::new("32 Pareto on-off sources", LINK, CELL, seconds);
-        for n in 0..COUNT {
-            sources.data(&format!("data {n}"), &format!("weight = 1\nbuffer = \"{buffer}p\""));
+    let (seeds, seconds) = lab.by_effort((4, 3.0), (10, 30.0));
+    let counts = [8, 16, COUNT];
+    let mut table = Table::new(
+        "Part of the packets lost under PGPS / under FQ-LDF, and the ratio",
+        &["buffer in packets", "8 sources, utilisation 0.23", "16 sources, 0.47", "32 sources, 0.93"],
+    );
+    let (mut rows, mut many) = (Vec::new(), Vec::new());
+    let mut series: [Vec<(f64, f64)>; 6] = Default::default();
+    for buffer in [75u32, 500] {
+        let mut cells = vec![buffer.to_string()];
+        let mut ratios = Vec::new();
+        for (n, count) in counts.into_iter().enumerate() {
+            let played = Compared::play(lab, &paretos(count, buffer, seconds), &PAIR, seeds)?;
+            let (pgps, ldf) = (played.mean(0, lost)?.mean, played.mean(1, lost)?.mean);
+            cells.push(format!("{pgps:.2e} / {ldf:.2e}, {:.2}", ldf / pgps));
+            ratios.push(ldf / pgps);
+            series[2 * n].push((f64::from(buffer), pgps));
+            series[2 * n + 1].push((f64::from(buffer), ldf));
         }
-        let workload = sources.workload("pareto.toml");
-        let played = Compared::play(lab, &workload, &PAIR, seeds)?;
-        let (pgps, ldf) = (played.mean(0, lost)?, played.mean(1, lost)?);
-        let ratio = played.ratio(lost)?;
-        rows.push(Row::new(
-            format!("{buffer} packets: loss under FQ-LDF over PGPS"),
-            Unit::Part,
-            Expected::Near(1.0, 0.15),
-            ratio,
+        table.row(cells);
+        let words = |count: u32| format!("{count} sources, {buffer} packets: loss under FQ-LDF over PGPS");
+        rows.push(Row::new(words(8), Unit::Part, Expected::Near(1.0, ALIKE), ratios[0]));
+        many.push(Row::new(words(COUNT), Unit::Part, Expected::Near(1.0, ALIKE), ratios[2]).departing(
+            0.5,
+            ratios[1],
+            "The text's argument is that while one queue is long the others are empty. With 32 sources that load the link by 0.93 others are backlogged too, and FQ-LDF saves some of \
+             their packets: more than with 16 sources, and less than the half that it saves of exponential ones.",
         ));
-        table.row([
-            buffer.to_string(),
-            format!("{:.3e}", pgps.mean),
-            format!("{:.3e}", ldf.mean),
-            format!("{ratio:.3}"),
-        ]);
-        series[0].push((f64::from(buffer), pgps.mean));
-        series[1].push((f64::from(buffer), ldf.mean));
-        again.get_or_insert(workload.rerun("--scheduler pgps --scheduler fq-ldf --runs 5"));
     }
+    rows.extend(many);
     let mut panel = Panel::new(
         "",
         Axis::linear("buffer of each source in packets", 0.0, 525.0),
-        Axis::log("part of the packets lost", 1e-3, 0.5),
+        Axis::log("part of the packets lost", 5e-3, 0.1),
     );
-    for (n, (name, points)) in ["PGPS", "FQ-LDF"].into_iter().zip(series).enumerate() {
+    for (n, points) in series.into_iter().enumerate() {
+        let name = format!("{}, {} sources", ["PGPS", "FQ-LDF"][n % 2], counts[n / 2]);
         panel.series.push(Series::line(name, points, Look::nth(n)));
     }
     let note = format!(
-        "32 sources with Pareto on times of 6 packet times on average (k = 5/2 in the text's density, so that the tail index is 1.5 and a = 2) and exponential off times of 200. While on, \
-         a source sends at the rate of the link: the text measures times in packet times and gives no rate. That is a utilisation of 0.93. {seeds} runs of {seconds} s on the same \
-         arrivals. \"Mostly similar\" is taken as within 15 %."
+        "Sources with Pareto on times of 6 packet times on average (k = 5/2 in the text's density, so that the tail index is 1.5 and a = 2) and exponential off times of 200. While on, \
+         a source sends at the rate of the link: the text measures times in packet times and gives no rate. It gives neither the number of sources nor buffers for this. {seeds} runs of \
+         {seconds} s on the same arrivals. \"Mostly similar\" is taken as within {} %.",
+        ALIKE * 100.0
     );
-    let finding =
-        Finding::new(note, rows).with_figure(Figure::new("Losses of 32 Pareto sources", vec![panel])).with_table(table);
-    Ok(match again {
-        Some(again) => finding.with_rerun(again),
-        None => finding,
-    })
+    Ok(Finding::new(note, rows)
+        .with_figure(Figure::new("Losses of Pareto sources", vec![panel]))
+        .with_table(table)
+        .with_rerun(paretos(8, 75, seconds).rerun("--scheduler pgps --scheduler fq-ldf --runs 5")))
 }
