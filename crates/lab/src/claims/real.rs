@@ -1,7 +1,7 @@
 //! What the papers measured on real systems, on real packets: the claims that can be, and what is asked of whoever plays them.
 //!
 //! Rates are scaled to what a small machine does beside its other work, and it says so. The numbers are those of a machine that is not
-//! alone: what is judged are orders and shares, within [`TOLERANCE`].
+//! alone: what is judged are orders and shares, within `TOLERANCE`.
 
 use super::laboratory::mean_delay;
 use super::{Claim, Expected, Lab, Row, Trouble, Unit, Workload};
