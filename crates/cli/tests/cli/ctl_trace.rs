@@ -1,11 +1,10 @@
 //! `fairlink ctl trace`: what passes a running gateway in a file, in a network namespace that ends with the test.
 
 use std::fs;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, scenario};
+use crate::{Scratch, fairlink, in_private_network, scenario};
 
 /// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
 const SCRIPT: &str = r#"
@@ -67,18 +66,8 @@ wait $tracer
 fn what_passes_a_gateway_is_recorded_with_its_classes_and_replays_as_it_was() {
     let dir = Scratch::new();
     let link = scenario("exp2-H.toml");
-    let run = Command::new("unshare")
-        .args(["--map-root-user", "--net", "sh", "-c", SCRIPT])
-        .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path("")), ("LINK", &link)])
-        .stdin(Stdio::null())
-        .output();
-    if fs::metadata(dir.path("ready")).is_err() {
-        let why = run.map_or_else(|error| error.to_string(), |run| String::from_utf8_lossy(&run.stderr).into_owned());
-        println!("SKIPPED: no veth pairs in a private network namespace: {}", why.trim());
-        return;
-    }
+    let Some(run) = in_private_network(SCRIPT, &dir, &[("LINK", &link)]) else { return };
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
-    let run = run.expect("it ran");
     let names = ["gateway", "trace", "busy", "table", "some", "full", "nowhere", "killed", "last", "cut"];
     let logs = || names.map(|name| format!("{name}: {}", read(&format!("{name}.log")))).concat();
     assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs());

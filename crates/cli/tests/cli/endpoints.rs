@@ -1,11 +1,10 @@
 //! `generate` and `receive` with flows, clocks and TCP, in a network namespace that ends with the test; and what they refuse.
 
 use std::fs;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, scenario};
+use crate::{Scratch, fairlink, in_private_network, scenario};
 
 /// A cable, and the loopback interface for TCP. Waits are bounded.
 const SCRIPT: &str = r#"
@@ -51,24 +50,14 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
     );
     let simulated = fairlink(&["sim", &trace, "--json"]);
     assert_eq!(simulated.code, 0, "{}", simulated.stderr);
-    let run = Command::new("unshare")
-        .args(["--map-root-user", "--net", "sh", "-c", SCRIPT])
-        .envs([
-            ("F", env!("CARGO_BIN_EXE_fairlink")),
-            ("D", &dir.path("")),
-            ("LINK", &link),
-            ("TRACE", &trace),
-            ("FLOWS", &scenario("htb/one-device.script")),
-        ])
-        .stdin(Stdio::null())
-        .output();
-    if fs::metadata(dir.path("ready")).is_err() {
-        let why = run.map_or_else(|error| error.to_string(), |run| String::from_utf8_lossy(&run.stderr).into_owned());
-        println!("SKIPPED: no veth pairs in a private network namespace: {}", why.trim());
+    let Some(run) = in_private_network(
+        SCRIPT,
+        &dir,
+        &[("LINK", &link), ("TRACE", &trace), ("FLOWS", &scenario("htb/one-device.script"))],
+    ) else {
         return;
-    }
+    };
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
-    let run = run.expect("it ran");
     assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), read("tcp.log"));
     let windows = read("plots/received.csv");
     assert!(

@@ -103,3 +103,21 @@ impl Drop for Scratch {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+/// Runs a shell script in a private network namespace. The script finds the binary in `$F` and the directory in `$D`, and makes a file `ready`
+/// there once it has its interfaces. `None`, and a line that says so, where a namespace or its interfaces cannot be had.
+#[cfg(target_os = "linux")]
+pub(crate) fn in_private_network(script: &str, dir: &Scratch, more: &[(&str, &str)]) -> Option<Output> {
+    let run = Command::new("unshare")
+        .args(["--map-root-user", "--net", "sh", "-c", script])
+        .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path(""))])
+        .envs(more.iter().copied())
+        .stdin(Stdio::null())
+        .output();
+    if fs::metadata(dir.path("ready")).is_err() {
+        let why = run.map_or_else(|error| error.to_string(), |run| String::from_utf8_lossy(&run.stderr).into_owned());
+        println!("SKIPPED: no veth pairs in a private network namespace: {}", why.trim());
+        return None;
+    }
+    Some(run.expect("it ran"))
+}

@@ -2,11 +2,10 @@
 //! they refuse.
 
 use std::fs;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, scenario};
+use crate::{Scratch, fairlink, in_private_network, scenario};
 
 /// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
 const SCRIPT: &str = r#"
@@ -54,19 +53,9 @@ fn packets(amount: &Value) -> u64 {
 fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
     let dir = Scratch::new();
     let link = scenario("exp2-H.toml");
-    let run = Command::new("unshare")
-        .args(["--map-root-user", "--net", "sh", "-c", SCRIPT])
-        .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path("")), ("LINK", &link)])
-        .stdin(Stdio::null())
-        .output();
-    if fs::metadata(dir.path("ready")).is_err() {
-        let why = run.map_or_else(|error| error.to_string(), |run| String::from_utf8_lossy(&run.stderr).into_owned());
-        println!("SKIPPED: no veth pairs in a private network namespace: {}", why.trim());
-        return;
-    }
+    let Some(run) = in_private_network(SCRIPT, &dir, &[("LINK", &link)]) else { return };
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
     let logs = || ["gateway.log", "receive.log", "second.log", "large.log"].map(read).join("\n");
-    let run = run.expect("it ran");
     assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs());
     let json =
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));

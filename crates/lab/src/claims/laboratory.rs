@@ -261,6 +261,28 @@ pub fn mean_delay(run: &Run, class: &str) -> Option<f64> {
     run.classes.iter().find(|found| found.name == class)?.delay_s.mean
 }
 
+/// The longest delay of a class in a run, in seconds.
+#[must_use]
+pub fn longest_delay(run: &Run, class: &str) -> Option<f64> {
+    run.classes.iter().find(|found| found.name == class)?.delay_s.max
+}
+
+/// What `value` says of the runs of scheduler `one` less what it says of those of `other`, run by run on the same arrivals.
+///
+/// # Errors
+/// No pair of runs has it.
+pub fn difference(
+    runs: &[Run],
+    one: &str,
+    other: &str,
+    value: impl Fn(&Run) -> Option<f64>,
+) -> Result<Estimate, Trouble> {
+    let values =
+        |name: &str| -> Vec<Option<f64>> { runs.iter().filter(|run| run.scheduler == name).map(&value).collect() };
+    let difference = Estimate::of_differences(&values(one), &values(other));
+    difference.ok_or_else(|| Trouble::other(format!("no runs of {one} and {other} to compare")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,7 +53,7 @@ pub fn real(claim: &Claim) -> Option<Try> {
 
 /// With ports for the leaves, as the gateway tells classes apart, and a class for frames of nobody.
 fn with_ports(workload: &Workload) -> Result<Workload, Trouble> {
-    let tree = workload.read("hls").or_else(|_| workload.read("drr"))?.link;
+    let tree = workload.read("hls")?.link;
     let mut text = String::new();
     let mut last = String::new();
     let mut port = 5001;

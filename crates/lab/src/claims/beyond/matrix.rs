@@ -3,7 +3,7 @@
 use fairlink_core::registry::SCHEDULERS;
 use fairlink_sim::{Options, Run};
 
-use super::super::laboratory::mean_delay;
+use super::super::laboratory::{longest_delay, mean_delay};
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
 use crate::measure::{SETTLE, deviations, worst};
 
@@ -39,8 +39,8 @@ const TASKS: [Task; 6] = [
         file: "figure10.toml",
         text: include_str!("../../../../../scenarios/beyond/figure10.toml"),
         columns: &[
-            Column { head: "Figure 10: audio, longest", unit: Unit::Seconds, of: |run| longest(run, "audio") },
-            Column { head: "video, longest", unit: Unit::Seconds, of: |run| longest(run, "video") },
+            Column { head: "Figure 10: audio, longest", unit: Unit::Seconds, of: |run| longest_delay(run, "audio") },
+            Column { head: "video, longest", unit: Unit::Seconds, of: |run| longest_delay(run, "video") },
             Column { head: "others, mean", unit: Unit::Seconds, of: |run| mean_of(run, &["other-a", "other-b"]) },
         ],
     },
@@ -73,10 +73,6 @@ const TASKS: [Task; 6] = [
 /// The part of its ideal by which the farthest class of any phase is away from it.
 fn unfairness(run: &Run) -> Option<f64> {
     worst(deviations(&run.phases, run.link_bps)).map(|worst| worst.relative)
-}
-
-fn longest(run: &Run, class: &str) -> Option<f64> {
-    run.classes.iter().find(|found| found.name == class)?.delay_s.max
 }
 
 fn mean_of(run: &Run, classes: &[&str]) -> Option<f64> {

@@ -3,7 +3,7 @@
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
 
-use super::super::laboratory::{estimate, mean_delay};
+use super::super::laboratory::{difference, estimate, longest_delay, mean_delay};
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Look, Panel, Series};
@@ -20,10 +20,6 @@ const PACKET: f64 = 8192.0 * 8.0 / 10e6;
 /// The runs of one of several schedulers.
 fn of<'r>(runs: &'r [Run], scheduler: &'r str) -> impl Iterator<Item = &'r Run> + Clone {
     runs.iter().filter(move |run| run.scheduler == scheduler)
-}
-
-fn longest(run: &Run, class: &str) -> Option<f64> {
-    run.classes.iter().find(|found| found.name == class)?.delay_s.max
 }
 
 /// The tail of the delays of a class: how many packets wait longer, as a part.
@@ -59,7 +55,7 @@ pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         for (n, name) in schedulers.into_iter().enumerate() {
             let Some(run) = of(&runs, name).next() else { continue };
             panel.series.push(Series::steps(name, tail(run, class), Look::nth(n)));
-            let delay = longest(run, class).unwrap_or(f64::NAN);
+            let delay = longest_delay(run, class).unwrap_or(f64::NAN);
             let expected = match name {
                 "hfsc" | "hls" | "drr++" => Expected::AtMost(promised + PACKET),
                 _ => Expected::Nothing,
@@ -72,7 +68,8 @@ pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     for name in schedulers {
         let Some(run) = of(&runs, name).next() else { continue };
-        let cell = |class| longest(run, class).map_or_else(|| "-".to_owned(), |delay| format!("{:.1}", 1e3 * delay));
+        let cell =
+            |class| longest_delay(run, class).map_or_else(|| "-".to_owned(), |delay| format!("{:.1}", 1e3 * delay));
         table.row(std::iter::once(name.to_owned()).chain(["audio", "video", "ftp", "other-a", "other-b"].map(cell)));
     }
     let note = "The tree and traffic of Figure 10 of the H-FSC paper, where every class says what it needs in each scheduler's way. A latency class is \
@@ -105,16 +102,8 @@ pub(in crate::claims) fn mpeg(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             show(estimate("best effort", of(&runs, name), best_effort)?, 1e3),
         ]);
     }
-    let values = |name: &'static str, of_run: &dyn Fn(&Run) -> Option<f64>| -> Vec<Option<f64>> {
-        of(&runs, name).map(of_run).collect()
-    };
-    let paired = |what: &str,
-                  one: &'static str,
-                  other: &'static str,
-                  of_run: &dyn Fn(&Run) -> Option<f64>|
-     -> Result<Row, Trouble> {
-        let difference = Estimate::of_differences(&values(one, of_run), &values(other, of_run));
-        let difference = difference.ok_or_else(|| Trouble::other(format!("no runs for {what}")))?;
+    let paired = |what: &str, one: &str, other: &str, of_run: &dyn Fn(&Run) -> Option<f64>| -> Result<Row, Trouble> {
+        let difference = difference(&runs, one, other, of_run)?;
         Ok(Row::new(what, Unit::Seconds, Expected::AtLeast(difference.ci95.unwrap_or(0.0)), difference))
     };
     let video = |run: &Run| mean_delay(run, "video");
@@ -230,22 +219,16 @@ pub(in crate::claims) fn surplus(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         };
         table.row([name.to_owned(), cell("")?, cell("A")?, cell("B")?]);
     }
-    let values = |name: &'static str, prefix: &'static str| -> Vec<Option<f64>> {
-        of(&runs, name).map(|run| lost(run, prefix)).collect()
-    };
-    let difference = |one: &'static str, other: &'static str, prefix: &'static str| -> Result<Estimate, Trouble> {
-        let difference = Estimate::of_differences(&values(one, prefix), &values(other, prefix));
-        difference.ok_or_else(|| Trouble::other(format!("no runs of {one} and {other}")))
-    };
-    let paired = |what: &str, one: &'static str, other: &'static str, prefix: &'static str| -> Result<Row, Trouble> {
-        let difference = difference(one, other, prefix)?;
+    let paired = |what: &str, one: &str, other: &str, prefix: &str| -> Result<Row, Trouble> {
+        let difference = difference(&runs, one, other, |run| lost(run, prefix))?;
         Ok(Row::new(what, Unit::Part, Expected::AtLeast(difference.ci95.unwrap_or(0.0)), difference))
     };
+    let still = difference(&runs, "fq-lto", "hls", |run| lost(run, "A"))?;
     let rows = vec![
         paired("hls loses more of all packets than fq-lto by", "hls", "fq-lto", "")?,
         paired("wfq loses more of A's packets than hls by", "wfq", "hls", "A")?,
         paired("hls loses more of B's packets than fq-lto by", "hls", "fq-lto", "B")?,
-        Row::shown("fq-lto loses more of A's packets than hls by", Unit::Part, difference("fq-lto", "hls", "A")?),
+        Row::shown("fq-lto loses more of A's packets than hls by", Unit::Part, still),
     ];
     let note = "Two branches with the same guarantee: A's sources keep below it, B's are above, and all leaves have small buffers. FQ-LTO, with the \
                 leaves' HLS shares as guarantees, spends what is left over where a buffer is about to overflow, whoever it belongs to: it \

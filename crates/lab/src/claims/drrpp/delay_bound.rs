@@ -5,6 +5,7 @@ use rand_chacha::ChaCha8Rng;
 
 use fairlink_sim::Options;
 
+use crate::claims::laboratory::longest_delay;
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Look, Panel, Series};
@@ -116,8 +117,7 @@ impl Case {
 /// The longest delay of the latency-critical flow, in seconds; 0 where it has sent nothing.
 fn longest(lab: &Lab<'_>, workload: &Workload, scheduler: &str, runs: u64) -> Result<f64, Trouble> {
     let played = lab.watched(workload, &[scheduler], runs, &Options::default(), None)?;
-    let of = |run: &fairlink_sim::Run| run.classes.iter().find(|class| class.name == "lc")?.delay_s.max;
-    Ok(played.iter().filter_map(of).fold(0.0, f64::max))
+    Ok(played.iter().filter_map(|run| longest_delay(run, "lc")).fold(0.0, f64::max))
 }
 
 /// What random cases of one kind have shown.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
+use fairlink_theory::as_printed::{Arrivals, MeanDelay};
+use fairlink_theory::to_f64;
 
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{Lab, Trouble, Workload};
@@ -123,4 +125,15 @@ pub(super) fn delay_panel(title: &str, x: Axis, series: Vec<Series>) -> Panel {
     let mut panel = Panel::new(title, x, Axis::log("mean delay", low, high).of_time()).high(380.0);
     panel.series = series;
     panel
+}
+
+/// Theorem 1 as `fairlink check` has it, in seconds, for a scenario of the exponential traffic in which the latency-critical flow `lc` sends
+/// `lambda` packets a second. `None` where it says that a round cannot carry the flow.
+pub(super) fn theorem_1(workload: &Workload, lambda: u32) -> Result<Option<f64>, Trouble> {
+    let tree = workload.read(SCHEDULERS[NEW])?.link.tree;
+    let lc = tree.leaves().iter().copied().find(|&leaf| tree.config(leaf).latency_critical);
+    let lc = lc.ok_or_else(|| Trouble::other("no latency-critical class"))?;
+    let mean_packet = PACKET as u32;
+    let arrivals = Arrivals { rate_bps: u64::from(8 * lambda * mean_packet), mean_packet };
+    Ok(MeanDelay::of(&tree, lc, arrivals).and_then(|theorem| theorem.seconds).map(|seconds| to_f64(&seconds)))
 }

@@ -5,8 +5,8 @@ use fairlink_sim::statistics::Estimate;
 
 use super::flows::{
     FLOWS, LINK_BPS, NAMES, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, difference, line, lower, of, runs,
+    theorem_1,
 };
-use super::mean_delay::theorem_1;
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
 use crate::figures::axis::Axis;

@@ -2,10 +2,8 @@
 
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
-use fairlink_theory::as_printed::{Arrivals, MeanDelay};
-use fairlink_theory::to_f64;
 
-use super::flows::{LINK_BPS, NEW, PACKET, SCHEDULERS, delay_panel, of, runs};
+use super::flows::{LINK_BPS, NEW, PACKET, SCHEDULERS, delay_panel, of, runs, theorem_1};
 use super::load::{LAMBDA_LC, bare, points};
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
@@ -18,17 +16,6 @@ const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
 const LAMBDAS: [u32; 8] = [2, 5, 10, 15, 20, 25, 30, 35];
 /// What each best-effort flow offers so that it always has packets: 40/s of 410 B are more than half of the link each.
 const BUSY: &str = "40";
-
-/// Theorem 1 as `fairlink check` has it, in seconds, for a scenario of the exponential traffic in which the latency-critical flow `lc` sends
-/// `lambda` packets a second. `None` where it says that a round cannot carry the flow.
-pub(super) fn theorem_1(workload: &Workload, lambda: u32) -> Result<Option<f64>, Trouble> {
-    let tree = workload.read(SCHEDULERS[NEW])?.link.tree;
-    let lc = tree.leaves().iter().copied().find(|&leaf| tree.config(leaf).latency_critical);
-    let lc = lc.ok_or_else(|| Trouble::other("no latency-critical class"))?;
-    let mean_packet = PACKET as u32;
-    let arrivals = Arrivals { rate_bps: u64::from(8 * lambda * mean_packet), mean_packet };
-    Ok(MeanDelay::of(&tree, lc, arrivals).and_then(|theorem| theorem.seconds).map(|seconds| to_f64(&seconds)))
-}
 
 /// How much of its guaranteed rate the flow uses while the others are backlogged.
 fn used(lambda: u32, quantum_lc: u32, quantum_be: u32) -> f64 {
