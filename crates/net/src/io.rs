@@ -9,6 +9,7 @@ pub mod interface;
 pub(crate) mod netlink;
 pub(crate) mod pacing;
 pub(crate) mod packet_socket;
+mod reception;
 pub(crate) mod sys;
 pub(crate) mod tagged_sender;
 #[cfg(test)]

@@ -33,9 +33,6 @@ impl Gateway {
         let output = Interface::open(&config.output)?;
         let mut notes = Vec::new();
         ports::check([&input, &output], config.force, &mut notes)?;
-        for interface in [&input, &output] {
-            look_at(interface, &mut notes);
-        }
         if input.mtu > output.mtu {
             notes.push(format!(
                 "{} carries packets of up to {} B, {} only of {} B: longer ones are dropped as too long",
@@ -54,9 +51,9 @@ impl Gateway {
         if config.reverse {
             claims.extend(ports::claim(&output, config.force, &mut notes)?);
         }
-        let offloads = offloads(config.offloads, [&input, &output], &mut notes)?;
         let from = AfPacket::open(&input, &config.sockets)?;
         let to = AfPacket::open(&output, &config.sockets)?;
+        let offloads = offloads(config.offloads, [(&input, &from), (&output, &to)], &mut notes)?;
         for (name, socket) in [(&input.name, &from), (&output.name, &to)] {
             let (received, _) = socket.kernel_buffer_bytes();
             if received < config.sockets.receive_buffer {
@@ -87,6 +84,7 @@ impl Gateway {
             scheduler_bytes,
             classifier_bytes: classifier.memory_bytes() as u64,
             counters_bytes: (counters.memory_bytes() + queues.memory_bytes()) as u64 + Counters::memory(&config.tree),
+            split_bytes: (from.memory_bytes() + to.memory_bytes()) as u64,
             kernel_bytes: kernel.iter().sum(),
         };
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
@@ -182,17 +180,6 @@ impl Needs {
     }
 }
 
-/// Notes on an interface that works, but perhaps not as expected.
-fn look_at(interface: &Interface, notes: &mut Vec<String>) {
-    let name = &interface.name;
-    if interface.driver == "veth" && (interface.offloads.tso || interface.offloads.gso) {
-        notes.push(format!(
-            "{name} is a veth: if its other end has tso or gso on, whole segments of up to 64 kB arrive as one frame and \
-             are dropped as too long; turn them off there (`ethtool -K PEER tso off gso off`)"
-        ));
-    }
-}
-
 /// Raises the link's largest packet to the length of the input's frames, if they are longer and the policy allows it.
 fn fit_largest_packet(config: &mut GatewayConfig, input: &Interface, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let untagged = config.overhead.accounted(input.untagged_frame());
@@ -229,26 +216,42 @@ fn most_queued(tree: &Hierarchy) -> u32 {
     (limits.min(u64::from(tree.link().max_queued)) as u32).saturating_add(behind)
 }
 
+/// Does about offloads that join packets what `policy` says. Where joined packets are split, they do no harm.
 fn offloads(
     policy: OffloadPolicy,
-    interfaces: [&Interface; 2],
+    interfaces: [(&Interface, &AfPacket); 2],
     notes: &mut Vec<String>,
 ) -> Result<Vec<OffloadsOff>, OpenError> {
     let mut off = Vec::new();
-    for interface in interfaces {
+    for (interface, socket) in interfaces {
+        let name = interface.name.clone();
+        if let Some(why) = socket.undescribed() {
+            notes.push(format!(
+                "{name}: the kernel does not describe frames ({why}): those that an offload has joined are dropped as too \
+                 long, and checksums that the sender left to hardware stay unfinished; turn that off where they come from, \
+                 which for a veth is its other end (`ethtool -K PEER tso off gso off tx off`)"
+            ));
+        }
         let harmful = interface.offloads.harmful();
         if harmful.is_empty() {
             continue;
         }
-        let name = interface.name.clone();
         match policy {
-            OffloadPolicy::Refuse => return Err(OpenError::Offloads { name, offloads: harmful }),
             OffloadPolicy::Fix => {
                 if let Some(turned_off) = OffloadsOff::new(interface)? {
                     notes.push(format!("{name}: turned off {}, until the gateway ends", turned_off.names().join(", ")));
                     off.push(turned_off);
                 }
             }
+            _ if socket.undescribed().is_none() => {
+                if interface.offloads.lro {
+                    notes.push(format!(
+                        "{name}: lro is on; what it joins is split again only if its driver says how it was joined, and is \
+                         lost as unreadable_packets if not; --fix-offloads turns it off"
+                    ));
+                }
+            }
+            OffloadPolicy::Refuse => return Err(OpenError::Offloads { name, offloads: harmful }),
             OffloadPolicy::Ignore => notes
                 .push(format!("{name}: {} is on; packets that it joins are dropped as too long", harmful.join(", "))),
         }

@@ -11,7 +11,7 @@ use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::DataPath;
 use crate::gateway::outlet::BUSY_RETRY;
 use crate::gateway::remote::{Publisher, Remote};
-use crate::gateway::stats::{EdgeCounters, GatewayStats, MemoryBound, TimeShares, own_counters};
+use crate::gateway::stats::{EdgeCounters, GatewayStats, MemoryBound, TimeShares, own_counters, unsplittable};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock, MonotonicClock};
@@ -134,6 +134,10 @@ impl Gateway {
             if !moved {
                 time.spun += end.saturating_sub(now).0;
             }
+            if self.data_path.has_more() {
+                now = end;
+                continue;
+            }
             let retry = self.data_path.retry_at(end);
             let until = match wake {
                 Wake::At(at) if at <= end && self.data_path.is_flushed() => {
@@ -192,6 +196,7 @@ impl Gateway {
         let ([received, sent, dropped, queued], balanced) = GatewayStats::total(&classes);
         let pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
         let [input, output] = [data_path.input.counters(), data_path.output.counters()];
+        let super_packets_by_reason = unsplittable(&[input, output]);
         let uptime = data_path.clock.now().saturating_sub(time.start);
         GatewayStats {
             input: config.input.clone(),
@@ -205,9 +210,13 @@ impl Gateway {
             queued,
             balanced: balanced && pool_agrees,
             kernel_dropped_packets: input.kernel_dropped + output.kernel_dropped,
-            super_packets: input.super_packets + output.super_packets,
+            super_packets: super_packets_by_reason.values().sum(),
+            super_packets_by_reason,
+            split_packets: input.split + output.split,
+            segments: input.segments + output.segments,
             unreadable_packets: input.unreadable + output.unreadable,
             checksums_completed: input.checksums_completed + output.checksums_completed,
+            checksums_passed_on: input.checksums_passed_on + output.checksums_passed_on,
             vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
             output_busy: data_path.onward.busy,
             waiting_for_carrier: [(&data_path.onward, &config.output), (&data_path.backward, &config.input)]

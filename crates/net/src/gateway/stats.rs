@@ -12,6 +12,9 @@ use fairlink_core::{Amount, ClassId, DropReason, Metered, Nanos, Scheduler};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::io::backend::BackendCounters;
+use crate::wire::segments::Unsplittable;
+
 /// So many leaves, the first ones, have a delay histogram of their own. Delays of the others only count in the link's.
 pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
@@ -41,15 +44,17 @@ pub(crate) enum Unfit {
     Runt,
     /// Its checksum was left to hardware and cannot be computed here.
     Checksum,
-    /// It does not fit into the pool's frames, or an offload has joined it.
+    /// It does not fit into the pool's frames.
     TooLong,
     /// Frames came faster than they could be fetched, and its class had a long queue.
     Shed,
+    /// An offload has joined it from packets that it cannot be split into here.
+    Joined,
 }
 
 impl Unfit {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 4] = ["runt", "checksum", TOO_LONG, SHED];
+    const KEYS: [&str; 5] = ["runt", "checksum", TOO_LONG, SHED, "joined"];
 }
 
 /// Why the output did not take a frame that the scheduler had given away.
@@ -259,7 +264,7 @@ pub struct ClassStats {
     /// What is still there.
     pub queued: Amount,
     /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `pushed_out`, `too_long`, `not_a_leaf`, `congestion`,
-    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `refused_by_interface`.
+    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `joined`, `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
     #[serde(default)]
@@ -341,6 +346,9 @@ pub struct MemoryBound {
     pub classifier_bytes: u64,
     /// Counters and histograms in bytes.
     pub counters_bytes: u64,
+    /// Buffers for frames that an offload has joined, in bytes.
+    #[serde(default)]
+    pub split_bytes: u64,
     /// The kernel's socket buffers in bytes, as the kernel accounts for them.
     pub kernel_bytes: u64,
 }
@@ -351,7 +359,8 @@ impl std::fmt::Display for MemoryBound {
         write!(
             f,
             "memory bound: {} frames of {} B ({:.1} MiB, touched as they are used), queues of at most {} packets \
-             with the scheduler {:.1} MiB, classifier {:.1} MiB, counters {:.1} MiB, kernel buffers {:.1} MiB",
+             with the scheduler {:.1} MiB, classifier {:.1} MiB, counters {:.1} MiB, buffers for joined \
+             frames {:.1} MiB, kernel buffers {:.1} MiB",
             self.pool_frames,
             self.frame_bytes,
             mib(self.pool_bytes),
@@ -359,6 +368,7 @@ impl std::fmt::Display for MemoryBound {
             mib(self.scheduler_bytes),
             mib(self.classifier_bytes),
             mib(self.counters_bytes),
+            mib(self.split_bytes),
             mib(self.kernel_bytes)
         )
     }
@@ -389,14 +399,27 @@ pub struct GatewayStats {
     pub balanced: bool,
     /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
     pub kernel_dropped_packets: u64,
-    /// Frames that an offload had joined, which were dropped as `too_long`. Turn GRO, LRO and the sender's TSO off.
+    /// Frames that an offload had joined, which could not be split and were dropped as `joined`.
     pub super_packets: u64,
+    /// The same by reason, those that have occurred: `tunnel`, `protocol`, `malformed`, `too_long`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub super_packets_by_reason: BTreeMap<String, u64>,
+    /// Frames that an offload had joined, which were split into the packets they were joined from, in both directions.
+    #[serde(default)]
+    pub split_packets: u64,
+    /// Those packets. Each is received, sent, dropped or queued like any other.
+    #[serde(default)]
+    pub segments: u64,
     /// Frames that the kernel threw away instead of handing them over, because an offload had joined them in a way that it
     /// cannot describe (UDP fragmentation offload, of a guest behind a tap for example); not among the received.
     #[serde(default)]
     pub unreadable_packets: u64,
     /// Checksums that the sender had left to hardware and the gateway computed.
     pub checksums_completed: u64,
+    /// Checksums that the sender had left to hardware and the gateway left to the output: to its hardware, or to the kernel
+    /// where that cannot.
+    #[serde(default)]
+    pub checksums_passed_on: u64,
     /// VLAN tags that the kernel had taken out and the gateway put back.
     pub vlan_tags_restored: u64,
     /// Times that the output was busy and frames had to wait for it.
@@ -441,6 +464,33 @@ impl GatewayStats {
             balanced &= class.received == class.sent + class.dropped + class.queued;
         }
         (totals, balanced)
+    }
+}
+
+/// By reason: frames that an offload had joined and that could not be split.
+pub(crate) fn unsplittable(counters: &[BackendCounters]) -> BTreeMap<String, u64> {
+    let of = |why: Unsplittable| counters.iter().map(|counters| counters.unsplittable[why as usize]).sum();
+    let named = Unsplittable::ALL.into_iter().map(|why| (why.key().to_owned(), of(why)));
+    named.filter(|&(_, packets)| packets > 0).collect()
+}
+
+/// What is wrong with a frame that cannot be split, and what to do about it.
+fn remedy(why: Unsplittable) -> &'static str {
+    match why {
+        Unsplittable::Tunnel => {
+            "they are of a tunnel, whose inner packets were joined; where the tunnel begins, turn that off (`ethtool -K IF \
+             tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off tx-gre-segmentation off tx-ipxip4-segmentation off`)"
+        }
+        Unsplittable::Protocol => {
+            "they are neither TCP nor UDP over IPv4 or IPv6; turn gso off where they come from (`ethtool -K IF gso off`)"
+        }
+        Unsplittable::Malformed => {
+            "their headers are cut short or contradict themselves; whoever sends them is broken or means harm"
+        }
+        Unsplittable::TooLong => {
+            "they, or the packets in them, are too long; where they come from, keep gso_max_size and gro_max_size at 65536 \
+             (`ip link set IF gso_max_size 65536 gro_max_size 65536`) and the mtu no larger than here"
+        }
     }
 }
 
@@ -502,13 +552,9 @@ impl std::fmt::Display for GatewayStats {
         for name in &self.waiting_for_carrier {
             write!(f, "; {name} has no carrier: frames wait for it (is its cable plugged in, and its other end up?)")?;
         }
-        if self.super_packets > 0 {
-            write!(
-                f,
-                "; {} were several packets joined by an offload: turn gro and lro off on {} and {}, and on a veth also \
-                 tso and gso of its other end (`ethtool -K IF gro off lro off tso off gso off`)",
-                self.super_packets, self.input, self.output
-            )?;
+        for why in Unsplittable::ALL {
+            let Some(packets) = self.super_packets_by_reason.get(why.key()) else { continue };
+            write!(f, "; {packets} were several packets joined by an offload and could not be split: {}", remedy(why))?;
         }
         Ok(())
     }

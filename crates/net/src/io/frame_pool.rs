@@ -9,6 +9,8 @@
 use fairlink_core::Nanos;
 use thiserror::Error;
 
+use crate::wire::checksum::{self, Unfinished};
+
 /// Most frames a pool may have.
 pub(crate) const MAX_FRAMES: u32 = 1 << 24;
 /// Largest frame a pool may be made for, in bytes.
@@ -27,6 +29,8 @@ pub struct FrameInfo {
     pub len: u32,
     /// When it was received.
     pub received: Nanos,
+    /// Its checksum, if that is left to whoever sends it.
+    pub unfinished: Option<Unfinished>,
 }
 
 /// Why a pool was refused.
@@ -155,6 +159,14 @@ impl FramePool {
     pub(crate) fn packet_mut(&mut self, frame: u32) -> &mut [u8] {
         let info = self.info(frame);
         &mut self.frame_mut(frame)[info.start as usize..info.start as usize + info.len as usize]
+    }
+
+    /// Computes the checksum of the packet in `frame`, if it is unfinished.
+    pub fn finish_checksum(&mut self, frame: u32) {
+        if let Some(Unfinished { start, offset }) = self.info[frame as usize].unfinished.take() {
+            // One whose place is not in the packet was never noted.
+            let _ = checksum::complete(self.packet_mut(frame), start, offset);
+        }
     }
 
     /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several frames.

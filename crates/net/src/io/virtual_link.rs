@@ -97,7 +97,10 @@ impl Backend for VirtualLink {
             let bytes = self.incoming.pop_front().unwrap_or_default();
             let held = bytes.len().min(pool.frame_bytes() - HEADROOM);
             pool.frame_mut(frame)[HEADROOM..HEADROOM + held].copy_from_slice(&bytes[..held]);
-            pool.set_info(frame, FrameInfo { start: HEADROOM as u32, len: held as u32, received: now });
+            pool.set_info(
+                frame,
+                FrameInfo { start: HEADROOM as u32, len: held as u32, received: now, unfinished: None },
+            );
             let condition = if held < bytes.len() { Condition::TooLong } else { Condition::Whole };
             out.push(Arrival { frame, len: bytes.len() as u32, condition });
         }
