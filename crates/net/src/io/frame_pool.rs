@@ -131,7 +131,7 @@ impl FramePool {
     /// Where the packet lies in `frame`.
     #[inline]
     #[must_use]
-    pub(crate) fn info(&self, frame: u32) -> FrameInfo {
+    pub fn info(&self, frame: u32) -> FrameInfo {
         self.info[frame as usize]
     }
 

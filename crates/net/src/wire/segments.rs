@@ -276,7 +276,6 @@ impl Segments {
 
     /// Length of packet `index` in bytes, Ethernet header included.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "of one packet, which has headers")]
     pub fn len(&self, index: usize) -> usize {
         self.payload + self.payload(index).len()
     }
