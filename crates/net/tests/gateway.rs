@@ -4,6 +4,8 @@
 
 #[path = "support/cables.rs"]
 mod cables;
+#[path = "support/raw.rs"]
+mod raw;
 mod support;
 
 use std::process::ExitCode;
@@ -15,11 +17,12 @@ use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, Control, FramePool, Gateway, GatewayBenchConfig, GatewayBenchError,
     GatewayConfig, GatewayStats, Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError,
     Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig, ReceiverReport,
-    RunError, Transport, control, gateway_bench, interface, set_offload,
+    RunError, Transport, VirtioHeader, control, gateway_bench, interface, set_offload,
 };
 use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, config, generator, parse, rate};
+use crate::raw::send_described;
 
 fn main() -> ExitCode {
     support::main(&[
@@ -339,42 +342,9 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
     assert!(!path.exists());
 }
 
-/// A packet socket that may leave checksums and segmentation to the receiving end, as the kernel's own stack does on a veth.
-fn send_unfinished(frame: &[u8], header: [u8; 10]) {
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-    let index = Interface::open("gen").unwrap().index;
-    // SAFETY: no pointers; the descriptor is new and owned here alone.
-    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
-    // SAFETY: a `sockaddr_ll` is integers, for which all zeros is valid.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_ifindex = index;
-    let on: libc::c_int = 1;
-    let message = [&header[..], frame].concat();
-    // SAFETY: each pointer is to memory of the length given, alive for the call.
-    let results = unsafe {
-        [
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_VNET_HDR,
-                std::ptr::from_ref(&on).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            ) as isize,
-            libc::bind(
-                socket.as_raw_fd(),
-                std::ptr::from_ref(&address).cast(),
-                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-            ) as isize,
-            libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0),
-        ]
-    };
-    assert_eq!(results, [0, 0, message.len() as isize], "{}", std::io::Error::last_os_error());
-}
-
 /// A frame of UDP from 10.0.0.1 to 10.0.0.2, its checksum field holding the sum of the pseudo-header alone, and the header that
 /// says so. With a `segment`, it was joined from datagrams of so many bytes.
-fn unfinished_udp(len: u16, segment: u16) -> (Vec<u8>, [u8; 10]) {
+fn unfinished_udp(len: u16, segment: u16) -> (Vec<u8>, VirtioHeader) {
     let mut frame = vec![2; 12];
     let total = (20 + len).to_be_bytes();
     frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -382,15 +352,9 @@ fn unfinished_udp(len: u16, segment: u16) -> (Vec<u8>, [u8; 10]) {
     frame.extend(len.to_be_bytes());
     frame.extend((0x0a00 + 1 + 0x0a00 + 2 + 17 + len).to_be_bytes());
     frame.extend((8..len).map(|n| (n * 7) as u8));
-    let mut header = [0; 10];
-    header[0] = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
-    header[6..8].copy_from_slice(&34u16.to_ne_bytes());
-    header[8..10].copy_from_slice(&6u16.to_ne_bytes());
-    if segment > 0 {
-        header[1] = 5; // VIRTIO_NET_HDR_GSO_UDP_L4
-        header[2..4].copy_from_slice(&42u16.to_ne_bytes());
-        header[4..6].copy_from_slice(&segment.to_ne_bytes());
-    }
+    // VIRTIO_NET_HDR_F_NEEDS_CSUM, VIRTIO_NET_HDR_GSO_UDP_L4.
+    let kind = if segment > 0 { 5 } else { 0 };
+    let header = VirtioHeader { flags: 1, kind, header_len: 42, segment, checksum_start: 34, checksum_offset: 6 };
     (frame, header)
 }
 
@@ -399,9 +363,9 @@ fn until_received(config: GatewayConfig, received: u64) -> GatewayStats {
     let gateway = Gateway::open(config).unwrap();
     println!("{:?}", gateway.notes());
     let (frame, header) = unfinished_udp(100, 0);
-    send_unfinished(&frame, header);
+    send_described("gen", header, &frame).unwrap();
     let (frame, header) = unfinished_udp(4000, 1000);
-    send_unfinished(&frame, header);
+    send_described("gen", header, &frame).unwrap();
     let stop = AtomicBool::new(false);
     let remote = gateway.remote();
     let stats = std::thread::scope(|scope| {
@@ -491,11 +455,9 @@ fn an_unfinished_sctp_checksum(_: &PrivateNamespace) {
     frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     frame.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4, 0xde, 0xad, 0xbe, 0xef]);
     frame.extend((0..28).map(|n| n * 9));
-    let mut header = [0; 10];
-    header[0] = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
-    header[6..8].copy_from_slice(&34u16.to_ne_bytes());
-    header[8..10].copy_from_slice(&8u16.to_ne_bytes());
-    send_unfinished(&frame, header);
+    // VIRTIO_NET_HDR_F_NEEDS_CSUM
+    let header = VirtioHeader { flags: 1, checksum_start: 34, checksum_offset: 8, ..VirtioHeader::default() };
+    send_described("gen", header, &frame).unwrap();
     let stop = AtomicBool::new(false);
     let remote = gateway.remote();
     let stats = std::thread::scope(|scope| {

@@ -35,6 +35,7 @@ pub(crate) fn parse(text: &str) -> Match {
     Match::parse(text).unwrap()
 }
 
+#[allow(dead_code, reason = "not every suite needs it")]
 pub(crate) fn generator(
     sources: &[(u32, Model, PacketSize, Headers)],
     millis: u64,
