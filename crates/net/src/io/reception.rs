@@ -232,6 +232,7 @@ impl Reception {
                 Ok(splitting) => {
                     self.splitting = Some(splitting);
                     counters.split += 1;
+                    counters.vlan_tags_restored += u64::from(splitting.start < HEADROOM);
                     return None;
                 }
                 Err(why) => {
@@ -344,3 +345,6 @@ fn vlan_tag(message: &libc::msghdr) -> Option<[u8; ethernet::VLAN_TAG]> {
     let [c, d] = aux.tp_vlan_tci.to_be_bytes();
     Some([a, b, c, d])
 }
+
+#[cfg(test)]
+mod tests;
