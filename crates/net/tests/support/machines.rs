@@ -1,4 +1,5 @@
-//! Two machines with the gateway between them, each a network namespace with the kernel's own TCP.
+//! Two machines with something between them, each a network namespace with the kernel's own TCP.
+#![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -7,7 +8,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
-use fairlink_net::{Gateway, TcpClient, TcpConfig, TcpError, TcpExchange, enter_private_namespace, interface};
+use fairlink_net::{
+    Gateway, GatewayStats, Offload, TcpClient, TcpConfig, TcpError, TcpExchange, enter_private_namespace, interface,
+    set_offload,
+};
 
 /// Runs `ip` in the namespace of this thread.
 pub(crate) fn ip(arguments: &str) -> Result<(), String> {
@@ -16,13 +20,37 @@ pub(crate) fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// Two machines, each a namespace, with a gateway between them: `at_gen` runs at 10.9.0.1, `at_sink` at 10.9.0.2. The gateway runs until both are
-/// done.
+/// Turns on what every veth and every virtual machine has on: segmentation and checksums are left to others, and what is received
+/// is joined.
+pub(crate) fn default_offloads(names: &[&str]) {
+    for name in names {
+        for offload in
+            [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso, Offload::Gro]
+        {
+            set_offload(name, offload, true).unwrap_or_else(|error| panic!("{name}: {offload:?}: {error}"));
+        }
+    }
+}
+
+/// Two machines, each a namespace, with a gateway between them: `at_gen` runs at 10.9.0.1, `at_sink` at 10.9.0.2. The gateway runs
+/// until both are done.
 pub(crate) fn between<A: Send, B: Send>(
     gateway: Gateway,
     at_gen: impl FnOnce() -> A + Send,
     at_sink: impl FnOnce() -> B + Send,
-) -> Result<(A, B), String> {
+) -> Result<(A, B, GatewayStats), String> {
+    let run = |stop: &AtomicBool| gateway.run(stop).unwrap_or_else(|error| panic!("{error}"));
+    let (one, other, stats) = with_middle(run, at_gen, at_sink)?;
+    println!("{stats}");
+    Ok((one, other, stats))
+}
+
+/// The same with anything in the middle, which passes frames between `in` and `out` until it is told to stop.
+pub(crate) fn with_middle<M: Send, A: Send, B: Send>(
+    middle: impl FnOnce(&AtomicBool) -> M + Send,
+    at_gen: impl FnOnce() -> A + Send,
+    at_sink: impl FnOnce() -> B + Send,
+) -> Result<(A, B, M), String> {
     // Into the namespace of a thread, which says its number.
     let machine = |name: &'static str, address: &'static str| {
         let (number, moved) = (mpsc::channel::<u32>(), mpsc::channel::<()>());
@@ -65,16 +93,16 @@ pub(crate) fn between<A: Send, B: Send>(
         }
         interface::set_up("in").unwrap();
         interface::set_up("out").unwrap();
-        let forwarded = scope.spawn(|| gateway.run(&stop).map_err(|error| error.to_string()));
+        let forwarded = scope.spawn(|| middle(&stop));
         for _ in 0..2 {
             let _ = finished.1.recv();
         }
         stop.store(true, Ordering::Relaxed);
-        println!("{}", forwarded.join().unwrap().unwrap_or_else(|error| panic!("{error}")));
+        let between = forwarded.join().unwrap();
         drop((gen_ended.0, sink_ended.0));
         let (one, other) = (gen_side.join().unwrap(), sink_side.join().unwrap());
         match (one, other, wrong.first()) {
-            (Ok(one), Ok(other), None) => Ok((one, other)),
+            (Ok(one), Ok(other), None) => Ok((one, other, between)),
             (Err(why), ..) | (_, Err(why), _) => Err(why),
             (_, _, Some(why)) => Err(why.clone()),
         }

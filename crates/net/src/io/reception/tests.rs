@@ -7,9 +7,12 @@ use crate::wire::virtio::{JOINED_UDP, NEEDS_CHECKSUM};
 /// As much as an Ethernet frame with two tags and the headroom take.
 const FRAME: usize = 1600;
 
+/// What the kernel says of a frame, the tag that it took out, and the frame.
+type Message = (VirtioHeader, Option<[u8; 4]>, Vec<u8>);
+
 impl Reception {
     /// Fills slots with `messages` as the kernel does: what does not fit into a frame of the pool goes on in the long buffer.
-    fn place(&mut self, pool: &mut FramePool, messages: &[(VirtioHeader, Option<[u8; 4]>, Vec<u8>)]) {
+    fn place(&mut self, pool: &mut FramePool, messages: &[Message]) {
         assert!(!self.has_more());
         let count = self.arm(pool, messages.len());
         for (slot, (header, tag, frame)) in messages[..count].iter().enumerate() {
