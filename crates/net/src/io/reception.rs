@@ -69,6 +69,11 @@ pub(super) struct Reception {
     described: bool,
     /// The frame that each slot has for the next message.
     armed: [Option<u32>; BATCH],
+    /// The messages of the slots before `ready` are set, but those of the slots before `used` must be set again.
+    ready: usize,
+    used: usize,
+    /// Where the pool's memory is that they point into, and the size of its frames.
+    pool: (usize, usize),
     /// The long buffers one after the other; none where frames are not described.
     long: Vec<u8>,
     /// Slots that were filled, and the first of them that is not handed over.
@@ -88,6 +93,9 @@ impl Reception {
             arrays: unsafe { Box::<Arrays>::new_zeroed().assume_init() },
             described,
             armed: [None; BATCH],
+            ready: 0,
+            used: 0,
+            pool: (0, 0),
             long: vec![0; if described { BATCH * SLOT } else { 0 }],
             filled: [Received::default(); BATCH],
             count: 0,
@@ -115,6 +123,7 @@ impl Reception {
     /// Gives all frames back. What was not handed over is lost.
     pub(super) fn release(&mut self, pool: &mut FramePool) {
         (self.count, self.next, self.splitting) = (0, 0, None);
+        (self.ready, self.used) = (0, 0);
         self.armed.iter_mut().filter_map(Option::take).for_each(|frame| pool.give_back(frame));
     }
 
@@ -134,32 +143,12 @@ impl Reception {
         if count == 0 {
             return Err(std::io::Error::from_raw_os_error(libc::EAGAIN));
         }
-        let frame_bytes = pool.frame_bytes();
-        let (base, long) = (pool.as_mut_ptr(), self.long.as_mut_ptr());
-        // What does not fit into the pool's frame goes on in the long buffer where it would go on there.
-        let overflow = if self.described { SLOT.saturating_sub(frame_bytes) } else { 0 };
         let header = if self.described { VirtioHeader::LEN } else { 0 };
         let arrays = &mut *self.arrays;
-        for (index, &frame) in self.armed[..count].iter().flatten().enumerate() {
-            // SAFETY: `frame` was taken from this pool, so the result is inside its memory.
-            let at = unsafe { base.add(frame as usize * frame_bytes + HEADROOM) };
-            // SAFETY: where `overflow` is not 0 there is a buffer of `SLOT` bytes for each slot, of which the last `overflow`
-            // are meant; else the result is not used.
-            let further = long.wrapping_add(index * SLOT + frame_bytes);
-            arrays.vectors[index] = [
-                libc::iovec { iov_base: std::ptr::from_mut(&mut arrays.headers[index]).cast(), iov_len: header },
-                libc::iovec { iov_base: at.cast(), iov_len: frame_bytes - HEADROOM },
-                libc::iovec { iov_base: further.cast(), iov_len: overflow },
-            ];
-            let message = &mut arrays.messages[index].msg_hdr;
-            message.msg_iov = arrays.vectors[index].as_mut_ptr();
-            message.msg_iovlen = if overflow > 0 { 3 } else { 2 };
-            message.msg_control = arrays.controls[index].0.as_mut_ptr().cast();
-            message.msg_controllen = size_of::<Control>() as _;
-            message.msg_flags = 0;
-        }
-        // SAFETY: the first `count` messages were just set to point to a header, a control buffer, a frame and a long buffer
-        // each, all alive and not otherwise borrowed until the call returns; `armed` holds each frame once, so no two overlap.
+        // SAFETY: `arm` has set the first `count` messages to point to a header, a control buffer, a frame and a long buffer
+        // each, now or since they were received into last. All of them belong to this value or to this pool, which `arm` has
+        // checked to be still the same, and nobody borrows them until the call returns. `armed` holds each frame once, so no
+        // two overlap.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -182,20 +171,47 @@ impl Reception {
             };
         }
         (self.count, self.next, self.at) = (received as usize, 0, now);
+        // Had some been left unset, they still are.
+        self.used = if count >= self.used { self.count } else { self.used.max(self.count) };
         Ok(())
     }
 
-    /// Sees to it that the first slots have frames, `max` of them, or fewer if the pool has no more. Returns how many have.
+    /// Sees to it that the first slots have frames and can be received into, `max` of them, or fewer if the pool has no more.
+    /// Returns how many can.
     fn arm(&mut self, pool: &mut FramePool, max: usize) -> usize {
         let max = max.min(BATCH);
-        for (index, slot) in self.armed[..max].iter_mut().enumerate() {
-            if slot.is_none() {
-                *slot = pool.take();
-                if slot.is_none() {
-                    return index;
-                }
-            }
+        let (base, frame_bytes) = (pool.as_mut_ptr(), pool.frame_bytes());
+        if self.pool != (base.addr(), frame_bytes) {
+            (self.pool, self.used, self.ready) = ((base.addr(), frame_bytes), 0, 0);
         }
+        // What does not fit into the pool's frame goes on in the long buffer where it would go on there.
+        let overflow = if self.described { SLOT.saturating_sub(frame_bytes) } else { 0 };
+        let long = self.long.as_mut_ptr();
+        let arrays = &mut *self.arrays;
+        for index in (0..self.used.min(max)).chain(self.ready.max(self.used)..max) {
+            let slot = &mut self.armed[index];
+            let Some(frame) = slot.or_else(|| pool.take()) else { return index };
+            *slot = Some(frame);
+            assert!((frame as usize) < pool.frames(), "frame {frame} of a pool of {}", pool.frames());
+            // SAFETY: the pool has this frame, so the result is inside its memory.
+            let at = unsafe { base.add(frame as usize * frame_bytes + HEADROOM) };
+            // Where `overflow` is not 0 there is a buffer of `SLOT` bytes for each slot, of which the last `overflow` are meant.
+            // Else the address is not used.
+            let further = long.wrapping_add(index * SLOT + frame_bytes);
+            let header = if self.described { VirtioHeader::LEN } else { 0 };
+            arrays.vectors[index] = [
+                libc::iovec { iov_base: std::ptr::from_mut(&mut arrays.headers[index]).cast(), iov_len: header },
+                libc::iovec { iov_base: at.cast(), iov_len: frame_bytes - HEADROOM },
+                libc::iovec { iov_base: further.cast(), iov_len: overflow },
+            ];
+            let message = &mut arrays.messages[index].msg_hdr;
+            message.msg_iov = arrays.vectors[index].as_mut_ptr();
+            message.msg_iovlen = if overflow > 0 { 3 } else { 2 };
+            message.msg_control = arrays.controls[index].0.as_mut_ptr().cast();
+            message.msg_controllen = size_of::<Control>() as _;
+            message.msg_flags = 0;
+        }
+        self.ready = self.ready.max(max);
         max
     }
 

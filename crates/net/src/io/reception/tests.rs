@@ -24,6 +24,7 @@ impl Reception {
             self.filled[slot] = Received { header: *header, wire: frame.len(), tag: *tag };
         }
         (self.count, self.next, self.at) = (count, 0, Nanos(7));
+        self.used = BATCH;
     }
 }
 
