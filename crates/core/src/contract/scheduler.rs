@@ -113,7 +113,7 @@ pub trait DropSink {
         let _ = (now, packet);
     }
 
-    /// `packet`, of its new class, is about to be queued anew by a [change](crate::runtime::reconfigure). The upper half of its handle may be
+    /// `packet`, of its new class, is about to be queued anew by a [change](crate::Prepared::commit). The upper half of its handle may be
     /// made what the new queue looks at. A sink that does nothing leaves what the old queue looked at.
     fn moved(&mut self, packet: &mut Packet) {
         let _ = packet;
