@@ -12,6 +12,7 @@ mod open_error;
 mod outlet;
 mod ports;
 mod queue_lengths;
+mod reload;
 mod remote;
 mod run;
 pub(crate) mod stats;
@@ -19,6 +20,7 @@ mod trace;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use open_error::OpenError;
+pub use reload::{ClassChange, Committed, Fate, ReloadError, Reloaded, Terms, Wanted};
 pub use remote::{Remote, RemoteError};
 pub use run::{Gateway, RunError};
 pub use stats::{ClassStats, DelayStats, GatewayStats, MemoryBound, ReverseStats, TimeShares};
