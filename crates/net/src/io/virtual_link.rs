@@ -19,6 +19,8 @@ pub(crate) struct VirtualLink {
     pub(crate) buffer: Option<usize>,
     /// Frames dropped for that.
     pub(crate) overflow: u64,
+    /// Whether it fetches all of them when it is asked for the first, and hands them over later.
+    pub(crate) fetches_all: bool,
     /// Frames that were sent.
     pub(crate) sent: Vec<Vec<u8>>,
     /// How many frames more it takes before it is busy; `None` if it is never busy.
@@ -105,6 +107,10 @@ impl Backend for VirtualLink {
             out.push(Arrival { frame, len: bytes.len() as u32, condition });
         }
         Ok(())
+    }
+
+    fn has_more(&self) -> bool {
+        self.fetches_all && !self.incoming.is_empty()
     }
 
     fn is_flooded(&self) -> bool {

@@ -492,3 +492,33 @@ fn a_trace_says_of_every_frame_what_the_statistics_count() {
     assert!(queued > 0 && received == 64, "{queued} {received}");
     assert_eq!(left, queued);
 }
+
+#[test]
+fn what_a_backend_has_fetched_is_not_slept_upon_unless_nobody_can_take_it() {
+    let mut bench = bench("hls", true);
+    let DataPath { input, output, .. } = &mut bench.data_path;
+    (input.fetches_all, output.fetches_all) = (true, true);
+    input.incoming.extend((0..BATCH as u32 + 1).map(|n| frame(5001, n, 1000)));
+    assert!(bench.data_path.has_more());
+    bench.turn(0);
+    assert!(bench.data_path.has_more(), "one is left");
+    bench.turn(0);
+    assert!(!bench.data_path.has_more());
+    // Of the other direction too, but not while its frames wait for the input.
+    bench.data_path.input.room = Some(0);
+    bench.data_path.output.incoming.extend((0..BATCH as u32 + 1).map(|n| frame(5001, n, 1000)));
+    assert!(bench.data_path.has_more());
+    bench.turn(0);
+    assert!(!bench.data_path.has_more(), "the input takes nothing");
+    bench.data_path.input.room = None;
+    bench.turn(10_000_000);
+    assert!(bench.data_path.has_more());
+    // At the end nothing more is fetched. Without a free frame nothing can be handed over.
+    bench.data_path.input.incoming.push_back(frame(5001, 0, 1000));
+    let taken: Vec<u32> = std::iter::from_fn(|| bench.data_path.pool.take()).collect();
+    assert!(!bench.data_path.has_more());
+    taken.into_iter().for_each(|frame| bench.data_path.pool.give_back(frame));
+    assert!(bench.data_path.has_more());
+    bench.data_path.receiving = false;
+    assert!(!bench.data_path.has_more());
+}
