@@ -9,6 +9,7 @@ use fairlink_core::Nanos;
 
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Rest, Sent};
 use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
+use crate::wire::checksum::Unfinished;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(crate) struct VirtualLink {
     pub(crate) overflow: u64,
     /// Whether it fetches all of them when it is asked for the first, and hands them over later.
     pub(crate) fetches_all: bool,
+    /// The checksum of the frames in `incoming`, where it was left to hardware.
+    pub(crate) unfinished: Option<Unfinished>,
     /// Frames that were sent.
     pub(crate) sent: Vec<Vec<u8>>,
     /// How many frames more it takes before it is busy; `None` if it is never busy.
@@ -101,7 +104,7 @@ impl Backend for VirtualLink {
             pool.frame_mut(frame)[HEADROOM..HEADROOM + held].copy_from_slice(&bytes[..held]);
             pool.set_info(
                 frame,
-                FrameInfo { start: HEADROOM as u32, len: held as u32, received: now, unfinished: None },
+                FrameInfo { start: HEADROOM as u32, len: held as u32, received: now, unfinished: self.unfinished },
             );
             let condition = if held < bytes.len() { Condition::TooLong } else { Condition::Whole };
             out.push(Arrival { frame, len: bytes.len() as u32, condition });

@@ -4,6 +4,7 @@ use super::*;
 use crate::gateway::stats::{ClassStats, GatewayStats};
 use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
+use crate::wire::checksum::{self, Unfinished};
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 use fairlink_config::matching::{Match, PortRange, UDP};
 use fairlink_core::{
@@ -491,6 +492,31 @@ fn a_trace_says_of_every_frame_what_the_statistics_count() {
     }
     assert!(queued > 0 && received == 64, "{queued} {received}");
     assert_eq!(left, queued);
+}
+
+#[test]
+fn a_trace_shows_checksums_finished_and_without_one_they_are_left_to_the_output() {
+    let whole = frame(5001, 1, 100);
+    // UDP over IPv4: the sum of the pseudo-header in the checksum's place.
+    let unfinished = Unfinished { start: 34, offset: 6 };
+    let mut left = whole.clone();
+    let pseudo = checksum::sum(u64::from(UDP) + (whole.len() - 34) as u64, &whole[26..34]);
+    left[40..42].copy_from_slice(&pseudo.to_be_bytes());
+    assert_ne!(whole, left);
+    for traced in [false, true] {
+        let mut bench = bench("hls", false);
+        let (tap, mut feed) = trace::begin(bench.data_path.pool.frames(), 0, u32::MAX);
+        bench.data_path.tap = traced.then(|| Box::new(tap));
+        bench.data_path.input.unfinished = Some(unfinished);
+        bench.data_path.input.incoming.push_back(left.clone());
+        bench.turn(0);
+        assert_eq!(bench.data_path.output.sent, [if traced { whole.clone() } else { left.clone() }]);
+        let mut read = Vec::new();
+        while feed.read(&mut read, 1 << 20) {}
+        let seen = trace::decode(&read).unwrap();
+        let shown = matches!(&seen, Some((trace::Item::Packet(packet), _)) if packet.bytes == whole);
+        assert_eq!(shown, traced, "{seen:?}");
+    }
 }
 
 #[test]
