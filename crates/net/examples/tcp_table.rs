@@ -1,11 +1,12 @@
 //! TCP with default offloads through the gateway, and through the kernel's own HTB on a bridge: three classes guaranteed 60, 30 and
-//! 10 % of the link, FQ-CoDel or one queue of 1000 packets in each, four connections in each, and small packets that are echoed in
+//! 10 % of the link, FQ-CoDel or one queue of 1000 packets in each, and small packets that are echoed in
 //! the last one. `scripts/tcp-table` runs it; it needs `ip` and `tc`, and about a minute of a machine that is not busy.
 //!
 //! Goodput is what the user gets. The ideal is the link's rate times the class's part times 1448/1514, which full frames leave to
 //! the user. HTB's quanta are 9084, 4542 and 1514 B; they do not matter, because the guarantees add up to the link.
 //!
-//! Arguments: rates in Mbit/s [100 1000], seconds of each run with `--seconds N` [5].
+//! Arguments: rates in Mbit/s [100 1000], seconds of each run with `--seconds N` [5], connections in each class with
+//! `--connections N` [1], how the gateway waits with `--pacing MODE` [precise].
 
 #[path = "../tests/support/cables.rs"]
 mod cables;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlink_core::QueueKind;
-use fairlink_net::{Gateway, enter_private_namespace};
+use fairlink_net::{Gateway, GatewayConfig, Pacing, enter_private_namespace};
 
 use crate::cables::cables;
 use crate::machines::{default_offloads, ip};
@@ -39,6 +40,14 @@ const SHARERS: [[&str; 2]; 7] = [
 ];
 const FIFO: &str = "fifo";
 const FQ_CODEL: &str = "fq_codel";
+
+/// What all runs have in common.
+#[derive(Clone, Copy)]
+struct Run {
+    seconds: u64,
+    connections: u32,
+    pacing: Pacing,
+}
 
 fn tc(arguments: &str) -> Result<(), String> {
     let output = Command::new("tc").args(arguments.split(' ')).output().map_err(|why| format!("tc: {why}"))?;
@@ -74,7 +83,8 @@ fn kernel_htb(mbit: u64, leaf: &str) -> Result<(), String> {
 }
 
 /// One run, in this process.
-fn play(sharer: &str, leaf: &str, mbit: u64, seconds: u64) -> Result<(), String> {
+fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
+    let Run { seconds, connections, pacing } = run;
     let namespace = enter_private_namespace().map_err(|error| error.to_string())?;
     cables();
     default_offloads(&["gen", "in", "out", "sink"]);
@@ -90,19 +100,25 @@ fn play(sharer: &str, leaf: &str, mbit: u64, seconds: u64) -> Result<(), String>
             if sharer == "kernel-htb" {
                 kernel_htb(mbit, leaf)?;
             }
-            share(wait, seconds * 1000)?
+            share(wait, connections, seconds * 1000)?
         }
         scheduler => {
             let queue = if leaf == FIFO { QueueKind::Fifo } else { QueueKind::FqCoDel };
-            let gateway =
-                Gateway::open(config(mbit * 1_000_000, scheduler, queue)).map_err(|error| error.to_string())?;
-            share(|stop| Some(gateway.run(stop).unwrap_or_else(|error| panic!("{error}"))), seconds * 1000)?
+            let config = GatewayConfig { pacing, ..config(mbit * 1_000_000, scheduler, queue) };
+            let gateway = Gateway::open(config).map_err(|error| error.to_string())?;
+            share(
+                |stop| Some(gateway.run(stop).unwrap_or_else(|error| panic!("{error}"))),
+                connections,
+                seconds * 1000,
+            )?
         }
     };
     let _ = namespace;
     show(&format!("{sharer} {leaf}"), mbit, &shared);
     match stats {
-        Some(stats) if stats.balanced => println!("   {:>4.0} %", stats.time.processor * 100.0),
+        Some(stats) if stats.balanced => {
+            println!("   {:>4.0} %{:>7.0} ms", stats.time.processor * 100.0, stats.forfeited_s * 1e3);
+        }
         Some(stats) => return Err(format!("the account is wrong: {stats:?}")),
         None => println!(),
     }
@@ -121,14 +137,15 @@ fn show(sharer: &str, mbit: u64, shared: &Shared) {
 }
 
 /// Starts a process for each run, one after the other.
-fn all(rates: &[u64], seconds: u64) -> Result<(), String> {
+fn all(rates: &[u64], run: Run) -> Result<(), String> {
     println!(
-        "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's",
+        "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's processor, lost time",
         "Mbit", "", "60 %", "30 %", "10 %", "all", " echo p50, p99 ms", "lost"
     );
     for mbit in rates {
         for [sharer, leaf] in SHARERS {
-            let run = format!("{sharer};{leaf};{mbit};{seconds}");
+            let Run { seconds, connections, pacing } = run;
+            let run = format!("{sharer};{leaf};{mbit};{seconds};{connections};{}", pacing.name());
             let program = std::env::current_exe().map_err(|error| error.to_string())?;
             let output = Command::new(program).env(VARIABLE, run).output().map_err(|error| error.to_string())?;
             print!("{}", String::from_utf8_lossy(&output.stdout));
@@ -141,32 +158,42 @@ fn all(rates: &[u64], seconds: u64) -> Result<(), String> {
     Ok(())
 }
 
+fn mode(name: &str) -> Result<Pacing, String> {
+    Pacing::named(name).ok_or_else(|| format!("{name}: precise, busy and eco are possible"))
+}
+
 fn run() -> Result<(), String> {
     if let Ok(run) = std::env::var(VARIABLE) {
         let words: Vec<&str> = run.split(';').collect();
-        let [sharer, leaf, mbit, seconds] = words[..] else { return Err(format!("no run: {run}")) };
-        let number = |text: &str| text.parse().map_err(|error| format!("{text}: {error}"));
-        return play(sharer, leaf, number(mbit)?, number(seconds)?);
+        let [sharer, leaf, mbit, seconds, connections, pacing] = words[..] else {
+            return Err(format!("no run: {run}"));
+        };
+        let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
+        let connections = u32::try_from(number(connections)?).map_err(|error| error.to_string())?;
+        let run = Run { seconds: number(seconds)?, connections, pacing: mode(pacing)? };
+        return play(sharer, leaf, number(mbit)?, run);
     }
-    let (mut rates, mut seconds) = (Vec::new(), 5);
+    let (mut rates, mut run) = (Vec::new(), Run { seconds: 5, connections: 1, pacing: Pacing::Precise });
     let mut arguments = std::env::args().skip(1);
     while let Some(word) = arguments.next() {
         let number = |text: Option<String>| {
-            let text = text.ok_or("--seconds needs a number")?;
+            let text = text.ok_or("a number is missing at the end")?;
             text.parse::<u64>()
                 .ok()
                 .filter(|&number| number > 0)
                 .ok_or(format!("{text}: a number from 1 on is possible"))
         };
         match word.as_str() {
-            "--seconds" => seconds = number(arguments.next())?,
+            "--pacing" => run.pacing = mode(&arguments.next().unwrap_or_default())?,
+            "--seconds" => run.seconds = number(arguments.next())?,
+            "--connections" => run.connections = number(arguments.next())?.min(64) as u32,
             _ => rates.push(number(Some(word))?),
         }
     }
     if rates.is_empty() {
         rates = vec![100, 1000];
     }
-    all(&rates, seconds)
+    all(&rates, run)
 }
 
 fn main() -> ExitCode {

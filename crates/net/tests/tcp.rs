@@ -144,7 +144,7 @@ fn tcp_shares_by_guarantees(_: &PrivateNamespace) {
     default_offloads(&["gen", "in", "out", "sink"]);
     let bps = 100_000_000;
     let gateway = Gateway::open(config(bps, "hls", QueueKind::FqCoDel)).unwrap();
-    match share(|stop| gateway.run(stop).unwrap(), 4000) {
+    match share(|stop| gateway.run(stop).unwrap(), 4, 4000) {
         Err(why) => println!("SKIPPED: {why}"),
         Ok((shared, stats)) => {
             check(&stats);

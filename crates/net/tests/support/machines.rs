@@ -20,8 +20,7 @@ pub(crate) fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// Turns on what every veth and every virtual machine has on: segmentation and checksums are left to others, and what is received
-/// is joined.
+/// Turns on what every veth has on by default: segmentation and checksums are left to others.
 pub(crate) fn default_offloads(names: &[&str]) {
     for name in names {
         for offload in

@@ -1,4 +1,4 @@
-//! TCP in three classes guaranteed 60, 30 and 10 % of a link, four connections in each, and what small packets between the two
+//! TCP in three classes guaranteed 60, 30 and 10 % of a link, and what small packets between the two
 //! machines meet meanwhile.
 
 use std::net::{SocketAddr, UdpSocket};
@@ -15,8 +15,6 @@ use crate::machines::{client, open, with_middle};
 pub(crate) const PERCENT: [u64; 3] = [60, 30, 10];
 /// The TCP port of each class.
 pub(crate) const PORTS: [u16; 3] = [5201, 5202, 5203];
-/// Connections in each class.
-const CONNECTIONS: u32 = 4;
 /// The UDP port of small packets, which belong to the last class.
 const ECHO: u16 = 7;
 /// Part of a full frame that the user gets: 1448 of 1514 B, with TCP's timestamps.
@@ -63,10 +61,14 @@ impl Shared {
     }
 }
 
-/// All connections for `millis`, through `middle`.
-pub(crate) fn share<M: Send>(middle: impl FnOnce(&AtomicBool) -> M + Send, millis: u64) -> Result<(Shared, M), String> {
+/// So many `connections` in each class for `millis`, through `middle`.
+pub(crate) fn share<M: Send>(
+    middle: impl FnOnce(&AtomicBool) -> M + Send,
+    connections: u32,
+    millis: u64,
+) -> Result<(Shared, M), String> {
     let done = AtomicBool::new(false);
-    let clients = PORTS.map(|port| client(port, CONNECTIONS, None, millis));
+    let clients = PORTS.map(|port| client(port, connections, None, millis));
     let (shared, (), between) = with_middle(
         middle,
         || {
