@@ -60,9 +60,9 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-pub use core::any::Any;
+use core::any::Any;
 
-use crate::bases::borrowing::Plan;
+pub use crate::bases::borrowing::Plan;
 use crate::bases::borrowing::{BorrowingTree, Standing};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Members, Nanos,
