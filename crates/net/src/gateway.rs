@@ -4,11 +4,13 @@
 //! thread until it is told to stop. Meanwhile a [`Remote`] asks for statistics from other threads. `docs/gateway.md` is the
 //! users' page.
 
+mod breaks;
+mod claim;
 pub(crate) mod config;
 pub mod control;
 mod data_path;
-#[allow(dead_code, reason = "the gateway uses it next")]
-mod fail_open;
+pub(crate) mod fail_open;
+pub(crate) mod liveness;
 mod open;
 mod open_error;
 mod outlet;
@@ -20,6 +22,8 @@ pub(crate) mod stats;
 mod trace;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
+pub use fail_open::{FailOpen, FailOpenStats, close_wires};
+pub use liveness::{LivenessStats, Vitals};
 pub use open_error::OpenError;
 pub use remote::{Remote, RemoteError};
 pub use run::{Gateway, RunError};

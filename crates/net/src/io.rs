@@ -2,13 +2,11 @@
 
 pub(crate) mod af_packet;
 pub(crate) mod backend;
-#[allow(dead_code, reason = "the gateway uses it next")]
 pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod frame_pool;
 pub mod interface;
-#[allow(dead_code, reason = "the gateway uses it next")]
 pub(crate) mod netlink;
 pub(crate) mod pacing;
 pub(crate) mod packet_socket;

@@ -35,8 +35,9 @@ pub use {
     gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
     gateway::control::{self, Control, ControlError},
     gateway::{
-        ClassStats, DelayStats, Gateway, GatewayConfig, GatewayStats, LongFrames, MemoryBound, OffloadPolicy,
-        OpenError, Processor, Remote, RemoteError, ReverseStats, RunError, TimeShares,
+        ClassStats, DelayStats, FailOpen, FailOpenStats, Gateway, GatewayConfig, GatewayStats, LivenessStats,
+        LongFrames, MemoryBound, OffloadPolicy, OpenError, Processor, Remote, RemoteError, ReverseStats, RunError,
+        TimeShares, Vitals, close_wires,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

@@ -326,6 +326,7 @@ impl Program {
 /// A program in its place, as long as this lives and the interface exists.
 #[derive(Debug)]
 pub(crate) struct Link {
+    #[expect(dead_code, reason = "held, not read")]
     fd: OwnedFd,
 }
 

@@ -38,6 +38,7 @@ const ALL_OF_IT: i32 = -1;
 pub(super) struct Programs {
     beat: SharedPage,
     /// Closed first when the process ends: it has the highest number.
+    #[expect(dead_code, reason = "held, not read")]
     array: OwnedFd,
     gates: Vec<Program>,
     guards: Vec<Program>,
