@@ -153,14 +153,17 @@ fn tell(fault: &str, outcomes: &[Outcome; 2]) {
 
 /// All that a gateway dropped, of both directions.
 fn dropped(stats: &GatewayStats) -> u64 {
-    stats.dropped.packets + stats.queued.packets + stats.reverse.unwrap_or_default().dropped.packets + stats.kernel_dropped_packets
+    stats.dropped.packets
+        + stats.queued.packets
+        + stats.reverse.unwrap_or_default().dropped.packets
+        + stats.kernel_dropped_packets
 }
 
 fn frames_pass_after_a_kill(_: &PrivateNamespace) {
     cables();
     for _ in 0..times() {
-        let ends = Ends::start(["gen", "sink"]);
         let Some(gateway) = Running::start("require") else { return };
+        let ends = Ends::start(["gen", "sink"]);
         ends.wait_for(500);
         gateway.signal(libc::SIGKILL);
         ends.wait_for(1000);

@@ -130,10 +130,10 @@ impl Hold {
 
     /// The programs first, because it is they that a kernel may refuse.
     fn new(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
-        let programs = Programs::load(directions.len() as u32).map_err(|error| explain(&error))?;
+        let programs = Programs::load().map_err(|error| explain(&error))?;
         let mut guards = Vec::new();
-        for (direction, (from, _)) in directions.iter().enumerate() {
-            guards.push(programs.guard(direction, from.index).map_err(|error| explain(&error))?);
+        for (from, _) in directions {
+            guards.push(programs.guard(from.index).map_err(|error| explain(&error))?);
         }
         let mut hold = Self { programs, guards, laid: Vec::new() };
         for (from, to) in directions {
@@ -153,9 +153,9 @@ impl Hold {
         Ok(hold)
     }
 
-    /// What the receiving socket of this direction has as its filter.
-    pub(super) fn gate(&self, direction: usize) -> &Program {
-        self.programs.gate(direction)
+    /// What receiving sockets have as their filter.
+    pub(super) fn gate(&self) -> &Program {
+        self.programs.gate()
     }
 
     /// Says that the data thread lives at `now`, in ns of the machine's monotonic clock.

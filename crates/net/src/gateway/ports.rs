@@ -92,11 +92,9 @@ impl Ports {
                 (prepared, _) => prepared,
             };
         let opened = offloads(config.offloads, [input, output], notes).and_then(|offloads| {
-            let gate = |direction: usize| {
-                hold.as_ref().filter(|_| direction < directions.len()).map(|hold| hold.gate(direction))
-            };
-            let from = AfPacket::behind(input, &config.sockets, gate(0))?;
-            let to = AfPacket::behind(output, &config.sockets, gate(1))?;
+            let gate = hold.as_ref().map(Hold::gate);
+            let from = AfPacket::behind(input, &config.sockets, gate)?;
+            let to = AfPacket::behind(output, &config.sockets, gate)?;
             let claims = match claims {
                 Some(claims) => claims,
                 None => claim::take_over(&receiving, notes)?,

@@ -161,10 +161,7 @@ fn work(name: &str, mut end: OwnedFd, log: &Mutex<Log>, stop: &AtomicBool) {
 
 /// Whether the last call said that the interface went down or away.
 fn is_gone() -> bool {
-    matches!(
-        std::io::Error::last_os_error().raw_os_error(),
-        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)
-    )
+    matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
 }
 
 /// A socket that sends and receives everything at the interface `name`; `None` where there is none.
@@ -180,12 +177,19 @@ fn open(name: &str) -> Option<OwnedFd> {
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = index;
-    let options = [(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1), (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 64 << 20)];
+    let options =
+        [(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1), (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 64 << 20)];
     for (level, option, value) in options {
         let value: libc::c_int = value;
         // SAFETY: the value is readable for the length given.
         unsafe {
-            libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(&value).cast(), size_of_val(&value) as u32)
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                level,
+                option,
+                std::ptr::from_ref(&value).cast(),
+                size_of_val(&value) as u32,
+            )
         };
     }
     // SAFETY: the address is readable for the length given.

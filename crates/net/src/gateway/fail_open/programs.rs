@@ -1,10 +1,11 @@
 //! The programs that keep the wire idle while the gateway lives, and only then.
 //!
-//! For each direction there are three:
+//! There are three, each for all directions:
 //!
-//! * The *gate* is the filter of the receiving socket. It goes on with the tap by a tail call through a program array, and takes nothing
+//! * The *gate* is the filter of the receiving sockets. It goes on with the tap by a tail call through a program array, and takes nothing
 //!   where the array is empty. The kernel empties the array of a process that ends as soon as it closes its descriptor, for all
-//!   directions at once. To close the sockets takes it some milliseconds each.
+//!   directions at once. To close the sockets takes it some milliseconds each. The array has one entry, because the kernel waits
+//!   for all processors after each that it takes out.
 //! * The *tap* reads the heartbeat. Where it is older than [`STALE`], or zero, the tap takes nothing. Else it takes the frame, and
 //!   notes its interface and length for this processor.
 //! * The *guard* sees each frame next, on the same processor, before the wire does. It drops the frame whose note it finds, and lets
@@ -33,55 +34,51 @@ const NEXT: i32 = -1;
 /// The tap's answer for a whole frame.
 const ALL_OF_IT: i32 = -1;
 
-/// All of it for the directions of one gateway.
+/// All of it for one gateway.
 #[derive(Debug)]
 pub(super) struct Programs {
     beat: SharedPage,
     /// Closed first when the process ends: it has the highest number.
     #[expect(dead_code, reason = "held, not read")]
     array: OwnedFd,
-    gates: Vec<Program>,
-    guards: Vec<Program>,
+    gate: Program,
+    guard: Program,
 }
 
 impl Programs {
-    /// Programs for so many directions. The heartbeat is zero: nothing is taken.
+    /// The heartbeat is zero: nothing is taken.
     ///
     /// # Errors
     /// [`BpfError`].
-    pub(super) fn load(directions: u32) -> Result<Self, BpfError> {
+    pub(super) fn load() -> Result<Self, BpfError> {
         let beat = Map::shared_array("fairlink_beat", 1, 8)?;
-        let notes = Map::new(MapKind::PerProcessorArray, "fairlink_notes", directions, 8)?;
-        let array = Map::new(MapKind::Programs, "fairlink_taps", directions, 4)?;
-        let (mut gates, mut guards) = (Vec::new(), Vec::new());
-        for direction in 0..directions as i32 {
-            let tap = Program::load(ProgramKind::SocketFilter, "fairlink_tap", None, tap(direction, &beat, &notes))?;
-            array.set_program(direction as u32, &tap)?;
-            gates.push(Program::load(ProgramKind::SocketFilter, "fairlink_gate", None, gate(direction, &array))?);
-            let guard = guard(direction, &notes);
-            let place = Some(Attachment::TcxIngress);
-            guards.push(Program::load(ProgramKind::Classifier, "fairlink_guard", place, guard)?);
-        }
+        let notes = Map::new(MapKind::PerProcessorArray, "fairlink_notes", 1, 8)?;
+        let array = Map::new(MapKind::Programs, "fairlink_taps", 1, 4)?;
+        let tap = Program::load(ProgramKind::SocketFilter, "fairlink_tap", None, tap(&beat, &notes))?;
+        array.set_program(0, &tap)?;
+        let gate = Program::load(ProgramKind::SocketFilter, "fairlink_gate", None, gate(&array))?;
+        let place = Some(Attachment::TcxIngress);
+        let guard = Program::load(ProgramKind::Classifier, "fairlink_guard", place, guard(&notes))?;
         let beat = beat.share()?;
         let array = bpf::move_up(array.fd).map_err(|source| BpfError {
             what: "moving a descriptor above the others".to_owned(),
             source,
             log: String::new(),
         })?;
-        Ok(Self { beat, array, gates, guards })
+        Ok(Self { beat, array, gate, guard })
     }
 
-    /// The filter of the receiving socket of this direction.
-    pub(super) fn gate(&self, direction: usize) -> &Program {
-        &self.gates[direction]
+    /// The filter of receiving sockets.
+    pub(super) fn gate(&self) -> &Program {
+        &self.gate
     }
 
-    /// Puts the guard of this direction before the wire from the interface with this index.
+    /// Puts the guard before the wire from the interface with this index.
     ///
     /// # Errors
     /// [`BpfError`].
-    pub(super) fn guard(&self, direction: usize, index: i32) -> Result<Link, BpfError> {
-        self.guards[direction].attach(Attachment::TcxIngress, index)
+    pub(super) fn guard(&self, index: i32) -> Result<Link, BpfError> {
+        self.guard.attach(Attachment::TcxIngress, index)
     }
 
     /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock. Zero: take nothing.
@@ -92,9 +89,9 @@ impl Programs {
 }
 
 /// Goes on with the tap, if there is one.
-fn gate(direction: i32, array: &Map) -> Assembler {
+fn gate(array: &Map) -> Assembler {
     let mut code = Assembler::new();
-    code.map(R2, array.fd.as_fd()).set(R3, direction).call(Function::TailCall);
+    code.map(R2, array.fd.as_fd()).set(R3, 0).call(Function::TailCall);
     code.set(R0, 0).exit();
     code
 }
@@ -106,12 +103,12 @@ fn name_frame(code: &mut Assembler) {
 }
 
 /// `R0` becomes the address of this processor's note, or zero.
-fn find_note(code: &mut Assembler, direction: i32, notes: &Map) {
-    code.store_number(Width::Four, R10, -4, direction);
+fn find_note(code: &mut Assembler, notes: &Map) {
+    code.store_number(Width::Four, R10, -4, 0);
     code.map(R1, notes.fd.as_fd()).copy(R2, R10).add(R2, -4).call(Function::MapLookup);
 }
 
-fn tap(direction: i32, beat: &Map, notes: &Map) -> Assembler {
+fn tap(beat: &Map, notes: &Map) -> Assembler {
     let mut code = Assembler::new();
     let nothing = code.label();
     name_frame(&mut code);
@@ -120,7 +117,7 @@ fn tap(direction: i32, beat: &Map, notes: &Map) -> Assembler {
     code.jump(When::Equal, R7, 0, nothing);
     code.call(Function::Clock).subtract(R0, R7);
     code.jump(When::Greater, R0, STALE.0 as i32, nothing);
-    find_note(&mut code, direction, notes);
+    find_note(&mut code, notes);
     code.jump(When::Equal, R0, 0, nothing);
     code.store(Width::Eight, R0, 0, R6);
     code.set(R0, ALL_OF_IT).exit();
@@ -128,11 +125,11 @@ fn tap(direction: i32, beat: &Map, notes: &Map) -> Assembler {
     code
 }
 
-fn guard(direction: i32, notes: &Map) -> Assembler {
+fn guard(notes: &Map) -> Assembler {
     let mut code = Assembler::new();
     let next = code.label();
     name_frame(&mut code);
-    find_note(&mut code, direction, notes);
+    find_note(&mut code, notes);
     code.jump(When::Equal, R0, 0, next);
     code.load(Width::Eight, R7, R0, 0).jump_registers(When::NotEqual, R7, R6, next);
     code.store_number(Width::Eight, R0, 0, 0);
@@ -152,44 +149,57 @@ mod tests {
     const HEADER: usize = 14;
 
     /// Whether a frame of `length` is taken, and whether it passes.
-    fn offer(programs: &Programs, direction: usize, length: usize) -> (bool, bool) {
-        let taken = run(&programs.gates[direction], &vec![0; length + HEADER]).unwrap() != 0;
-        let passed = run(&programs.guards[direction], &vec![0; length]).unwrap() != DROP as u32;
-        (taken, passed)
+    fn offer(programs: &Programs, length: usize) -> (bool, bool) {
+        let taken = run(&programs.gate, &vec![0; length + HEADER]).unwrap() != 0;
+        (taken, passes(programs, length))
+    }
+
+    fn passes(programs: &Programs, length: usize) -> bool {
+        run(&programs.guard, &vec![0; length]).unwrap() != DROP as u32
     }
 
     #[test]
     fn a_frame_is_taken_while_the_heartbeat_is_fresh_and_else_it_passes_and_never_both() {
         // Notes are of one processor.
         sys::pin_thread(sys::allowed_processors()[0]).unwrap();
-        let Some(programs) = allowed(Programs::load(2)) else { return };
+        let Some(programs) = allowed(Programs::load()) else { return };
         let now = || MonotonicClock::SHARED.now().0;
-        assert_eq!(offer(&programs, 0, 100), (false, true), "it has not begun");
-        for direction in [0, 1] {
+        assert_eq!(offer(&programs, 100), (false, true), "it has not begun");
+        for length in [60, 1514] {
             programs.beat(now());
-            assert_eq!(offer(&programs, direction, 100), (true, false), "it is alive");
+            assert_eq!(offer(&programs, length), (true, false), "it is alive");
             programs.beat(now() - STALE.0 - 1);
-            assert_eq!(offer(&programs, direction, 100), (false, true), "it has stalled");
+            assert_eq!(offer(&programs, length), (false, true), "it has stalled");
         }
         programs.beat(now());
-        assert_eq!(offer(&programs, 0, 60), (true, false), "it goes on");
+        assert_eq!(offer(&programs, 60), (true, false), "it goes on");
         programs.beat(0);
-        assert_eq!(offer(&programs, 0, 60), (false, true), "it ends");
+        assert_eq!(offer(&programs, 60), (false, true), "it ends");
         // A beat from long ahead would take what nobody fetches.
         programs.beat(now() + 10 * STALE.0);
-        assert_eq!(offer(&programs, 0, 60), (false, true));
+        assert_eq!(offer(&programs, 60), (false, true));
     }
 
     #[test]
     fn the_guard_drops_the_frame_that_was_noted_and_no_other() {
         sys::pin_thread(sys::allowed_processors()[0]).unwrap();
-        let Some(programs) = allowed(Programs::load(2)) else { return };
+        let Some(programs) = allowed(Programs::load()) else { return };
         programs.beat(MonotonicClock::SHARED.now().0);
-        assert_ne!(run(&programs.gates[0], &[0; 100 + HEADER]).unwrap(), 0);
-        let passes = |direction: usize, length| run(&programs.guards[direction], &vec![0; length]).unwrap() != 2;
-        assert!(passes(0, 99), "another length");
-        assert!(passes(1, 100), "another direction");
-        assert!(!passes(0, 100), "the one");
-        assert!(passes(0, 100), "the next one");
+        assert_ne!(run(&programs.gate, &[0; 100 + HEADER]).unwrap(), 0);
+        assert!(passes(&programs, 99), "another length");
+        assert!(!passes(&programs, 100), "the one");
+        assert!(passes(&programs, 100), "the next one");
+    }
+
+    #[test]
+    fn nothing_is_taken_once_the_array_is_closed_however_fresh_the_heartbeat() {
+        sys::pin_thread(sys::allowed_processors()[0]).unwrap();
+        let Some(programs) = allowed(Programs::load()) else { return };
+        let Programs { beat, array, gate, guard: _guard } = programs;
+        beat.first().store(MonotonicClock::SHARED.now().0, Ordering::Release);
+        drop(array);
+        while run(&gate, &[0; 100]).unwrap() != 0 {
+            beat.first().store(MonotonicClock::SHARED.now().0, Ordering::Release);
+        }
     }
 }
