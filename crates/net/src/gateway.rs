@@ -18,8 +18,10 @@ mod ports;
 mod queue_lengths;
 mod remote;
 mod run;
+mod service;
 pub(crate) mod stats;
 mod trace;
+mod watchdog;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use fail_open::{FailOpen, FailOpenStats, close_wires};
@@ -27,4 +29,6 @@ pub use liveness::{LivenessStats, Vitals};
 pub use open_error::OpenError;
 pub use remote::{Remote, RemoteError};
 pub use run::{Gateway, RunError};
+pub use service::Service;
 pub use stats::{ClassStats, DelayStats, GatewayStats, MemoryBound, ReverseStats, TimeShares};
+pub use watchdog::Watchdog;

@@ -37,7 +37,7 @@ pub use {
     gateway::{
         ClassStats, DelayStats, FailOpen, FailOpenStats, Gateway, GatewayConfig, GatewayStats, LivenessStats,
         LongFrames, MemoryBound, OffloadPolicy, OpenError, Processor, Remote, RemoteError, ReverseStats, RunError,
-        TimeShares, Vitals, close_wires,
+        Service, TimeShares, Vitals, Watchdog, close_wires,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},
