@@ -53,7 +53,7 @@ pub(crate) struct Args {
     )]
     output: String,
     #[command(flatten)]
-    life: life::Args,
+    life: life::Life,
     /// Use this scheduler instead of the file's own.
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,

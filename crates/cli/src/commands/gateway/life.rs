@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What passes while the gateway does not run, and what it waits for.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Life {
     /// Whether the kernel passes frames, unshaped, while the gateway does not run: auto (where it can), require, never.
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = fail_open_mode, conflicts_with = "no_fail_open")]
     fail_open: FailOpen,
@@ -50,7 +50,7 @@ fn fail_open_mode(name: &str) -> Result<FailOpen, String> {
     FailOpen::named(name).ok_or_else(|| choice(FailOpen::ALL.map(FailOpen::name)))
 }
 
-impl Args {
+impl Life {
     /// Whether nothing is to be started.
     pub(super) fn closes(&self) -> bool {
         !self.close.is_empty()
