@@ -12,14 +12,14 @@ use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    GatewayConfig, GatewayStats, LongFrames, OffloadPolicy, Pacing, Processor, Remote, RunError, control,
+    GatewayConfig, GatewayStats, LongFrames, OffloadPolicy, Pacing, Processor, Remote, RunError, Wanted, control,
 };
 use signal_hook::consts::SIGUSR1;
 
 use crate::args::{choice, time};
 use crate::failure::Failure;
 use crate::human;
-use crate::interrupt::stop_flag;
+use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
 use crate::link::{share_warning, warn};
 use crate::out::{Out, note};
 
@@ -130,6 +130,7 @@ impl Args {
         config.pool_frames = self.pool_frames;
         config.drain = self.drain;
         self.life.apply(&mut config);
+        config.scheduler_asked.clone_from(&self.scheduler);
         Ok(config)
     }
 }
@@ -140,7 +141,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return args.life.close();
     }
     let config = args.config()?;
-    let (stop, asked) = (stop_flag()?, Arc::new(AtomicBool::new(false)));
+    let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
+    let stop = stop_flag_without_hangup()?;
     let path = args.control.clone().unwrap_or_else(|| control::default_path(&args.output));
     let gateway = args.life.open(config, &stop)?;
     gateway.notes().iter().for_each(|text| note(format!("note: {text}")));
@@ -164,6 +166,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
                 // Nobody reads any more: the gateway has nobody to tell, and goes on.
                 let _ = failure;
             }
+            match hangup.take() {
+                Some(Meaning::Reload) => {
+                    watchdog.service().reloading();
+                    reload(&remote);
+                    watchdog.service().ready(&way);
+                }
+                Some(Meaning::TerminalClosed) => stop.store(true, Ordering::Relaxed),
+                None => {}
+            }
             std::thread::sleep(NAP);
         }
         watchdog.look().into_iter().for_each(note);
@@ -181,6 +192,24 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             out.flush()?;
             Err(Failure::Failed(anyhow!(source)))
         }
+    }
+}
+
+/// Reads the link file again. Whoever sent the signal finds on standard error what came of it.
+fn reload(remote: &Remote) {
+    let own_file = Wanted::File { text: None, moves: Vec::new() };
+    match remote.change(&own_file, false) {
+        Ok(reloaded) => {
+            reloaded.notes.iter().for_each(note);
+            let done = reloaded.committed.unwrap_or_default();
+            note(format!(
+                "link file read again: change {}, {} queued and kept, {} dropped",
+                done.generation,
+                human::count(done.kept_packets as usize, "packet", "packets"),
+                done.removed_packets + done.dropped_packets
+            ));
+        }
+        Err(error) => note(format!("link file read again and refused; everything stays as it was: {error}")),
     }
 }
 

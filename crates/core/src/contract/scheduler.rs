@@ -112,6 +112,12 @@ pub trait DropSink {
     fn marked(&mut self, now: Nanos, packet: &Packet) {
         let _ = (now, packet);
     }
+
+    /// `packet`, of its new class, is about to be queued anew by a [change](crate::Prepared::commit). The upper half of its handle may be
+    /// made what the new queue looks at. A sink that does nothing leaves what the old queue looked at.
+    fn moved(&mut self, packet: &mut Packet) {
+        let _ = packet;
+    }
 }
 
 impl<F: FnMut(Nanos, Packet, DropReason)> DropSink for F {

@@ -269,6 +269,10 @@ impl DropSink for RemovalSink<'_> {
     fn marked(&mut self, now: Nanos, packet: &Packet) {
         CountingSink { meter: self.meter, drops: self.drops }.marked(now, packet);
     }
+
+    fn moved(&mut self, packet: &mut Packet) {
+        self.drops.moved(packet);
+    }
 }
 
 impl<S: Scheduler> Scheduler for Metered<S> {

@@ -179,7 +179,11 @@ impl Prepared {
             }
         }
         running.purge(now, &mut |now, packet: Packet, _| match survivor(&heirs.survivors, packet.class) {
-            Some(class) => scheduler.enqueue(now, Packet { class, ..packet }, drops),
+            Some(class) => {
+                let mut packet = Packet { class, ..packet };
+                drops.moved(&mut packet);
+                scheduler.enqueue(now, packet, drops);
+            }
             None => drops.dropped(now, packet, DropReason::ClassRemoved),
         });
         Retired { _scheduler: core::mem::replace(running, scheduler), _heirs: heirs }

@@ -211,7 +211,6 @@ impl Liveness {
     }
 
     /// What waits may go at other times than before, because the scheduler or its rates have changed.
-    #[allow(dead_code, reason = "called where a running gateway is changed")]
     pub(crate) fn begin_anew(&mut self) {
         self.directions.iter_mut().for_each(|progress| progress.due = None);
     }

@@ -36,7 +36,7 @@ const LEAVING_TRIES: u32 = 200;
 /// The data path between two real interfaces.
 pub(super) type RealPath = DataPath<AfPacket, AfPacket, MonotonicClock>;
 /// Whichever scheduler was asked for, with its traffic counted.
-type AnyScheduler = Metered<Box<dyn Scheduler>>;
+pub(super) type AnyScheduler = Metered<Box<dyn Scheduler>>;
 
 /// A gateway ready to run.
 pub struct Gateway {
@@ -51,6 +51,8 @@ pub struct Gateway {
     pub(super) notes: Vec<String>,
     pub(super) processor: Option<usize>,
     pub(super) publisher: Publisher,
+    /// Changes that were committed.
+    pub(super) generation: u64,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -179,6 +181,13 @@ impl Gateway {
             let stats = self.stats(time);
             self.publisher.publish(&stats);
         }
+        if self.publisher.has_order()
+            && let Some(mut order) = self.publisher.take_order()
+        {
+            self.commit(self.data_path.clock.now(), &mut order);
+            self.publisher.order_done(order);
+            self.liveness.begin_anew();
+        }
         if self.publisher.has_tap() {
             self.begin_trace();
         }
@@ -187,6 +196,11 @@ impl Gateway {
     /// Records what passes from now on, as somebody has asked.
     fn begin_trace(&mut self) {
         if let Some(mut tap) = self.publisher.take_tap() {
+            if tap.generation() != self.generation {
+                // Its classes are those of before a change.
+                self.publisher.give_back(tap);
+                return;
+            }
             tap.start(self.data_path.clock.zero_since_1970());
             self.data_path.tap = Some(tap);
         }
@@ -215,12 +229,13 @@ impl Gateway {
     }
 
     pub(super) fn stats(&mut self, time: &Time) -> GatewayStats {
-        let Self { config, driver, data_path, memory, held, liveness, .. } = self;
+        let Self { config, driver, data_path, memory, held, liveness, generation, .. } = self;
         let scheduler = driver.scheduler();
         let name = |class| config.name(class);
         let waiting = |class| data_path.outgoing(class);
         let classes = data_path.counters.report(scheduler, config.tree.leaves(), name, waiting);
-        let ([received, sent, dropped, queued], balanced) = GatewayStats::total(&classes);
+        let removed = data_path.counters.removed(scheduler, data_path.outgoing(ClassId::ROOT));
+        let ([received, sent, dropped, queued], balanced) = GatewayStats::total(classes.iter().chain(&removed));
         let pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
         let [input, output] = [data_path.input.counters(), data_path.output.counters()];
         let uptime = data_path.clock.now().saturating_sub(time.start);
@@ -256,7 +271,9 @@ impl Gateway {
             memory: *memory,
             pool_most_used: data_path.pool.most_used() as u64,
             counters: own_counters(scheduler).remove(&ClassId::ROOT).unwrap_or_default(),
+            generation: *generation,
             classes,
+            removed,
         }
     }
 }

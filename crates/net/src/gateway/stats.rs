@@ -7,8 +7,9 @@
 //! holds only if both agree.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
-use fairlink_core::{Amount, ClassId, DropReason, Metered, Nanos, Scheduler};
+use fairlink_core::{Amount, ClassId, Counters, DropReason, Metered, Nanos, Scheduler};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,8 @@ const DROP_KEYS: [&str; DropReason::ALL.len()] = [
     "purged",
     "class_removed",
 ];
+/// What the account of removed classes is called; no class can have this name in a link file.
+const REMOVED: &str = "(removed)";
 const TOO_LONG: &str = "too_long";
 const SHED: &str = "shed";
 const STALE: &str = "stale";
@@ -111,8 +114,16 @@ struct ClassEdges {
     sent: Amount,
 }
 
+impl AddAssign<&Self> for ClassEdges {
+    fn add_assign(&mut self, other: &Self) {
+        let pairs = self.unfit.iter_mut().zip(&other.unfit).chain(self.refused.iter_mut().zip(&other.refused));
+        pairs.for_each(|(count, &other)| *count += other);
+        self.sent += other.sent;
+    }
+}
+
 /// Counts, by class, what happens to frames at both edges of the scheduler. [`Metered`] counts what happens inside. Only the
-/// data thread writes here. Nothing is allocated after construction.
+/// data thread writes here. Nothing is allocated after construction. The link's own row is that of classes that were removed.
 #[derive(Debug)]
 pub(crate) struct EdgeCounters {
     classes: Vec<ClassEdges>,
@@ -166,6 +177,26 @@ impl EdgeCounters {
         self.classes[class.index()].refused[why as usize].count(len);
     }
 
+    /// Takes over what `old` has counted: `heirs` has the class that takes over from each of its classes. What nobody takes over counts
+    /// as of removed classes.
+    pub(crate) fn inherit(&mut self, old: &mut Self, heirs: &[Option<ClassId>]) {
+        for (class, edges) in old.classes.iter().enumerate() {
+            let heir = heirs.get(class).copied().flatten();
+            self.classes[heir.unwrap_or(ClassId::ROOT).index()] += edges;
+            let Some(heir) = heir else { continue };
+            let (from, to) = (old.histogram[class] as usize, self.histogram[heir.index()] as usize);
+            if let (Some(from), Some(to)) = (old.histograms.get_mut(from), self.histograms.get_mut(to)) {
+                if to.is_empty() {
+                    std::mem::swap(from, to);
+                } else {
+                    // Both have the same bounds, so that nothing is refused.
+                    let _ = to.add(&*from);
+                }
+            }
+        }
+        std::mem::swap(&mut self.all, &mut old.all);
+    }
+
     /// Leaves that have no histogram.
     pub(crate) fn without_histogram(leaves: usize) -> u64 {
         leaves.saturating_sub(MAX_HISTOGRAMS) as u64
@@ -190,29 +221,45 @@ impl EdgeCounters {
     ) -> Vec<ClassStats> {
         let mut counted = own_counters(scheduler);
         let class = |&class: &ClassId| {
-            let edges = &self.classes[class.index()];
-            let inside = scheduler.counters(class);
-            let dropped = (DROP_KEYS.iter().zip(inside.dropped))
-                .chain(Unfit::KEYS.iter().zip(edges.unfit))
-                .chain(Refusal::KEYS.iter().zip(edges.refused));
-            let mut by_reason: BTreeMap<String, Amount> = BTreeMap::new();
-            for (&key, amount) in dropped.filter(|(_, amount)| amount.packets > 0) {
-                *by_reason.entry(key.to_owned()).or_default() += amount;
-            }
             let histogram = self.histograms.get(self.histogram[class.index()] as usize);
+            let queued = scheduler.class_backlog(class) + waiting(class);
             ClassStats {
-                name: name(class),
-                received: inside.received + edges.unfit.iter().copied().sum(),
-                sent: edges.sent,
-                dropped: by_reason.values().copied().sum(),
-                queued: scheduler.class_backlog(class) + waiting(class),
-                dropped_by_reason: by_reason,
-                marked: inside.marked,
                 delay_s: histogram.and_then(DelayStats::of),
                 counters: counted.remove(&class).unwrap_or_default(),
+                ..self.account(class, scheduler.counters(class), name(class), queued)
             }
         };
         leaves.iter().map(class).collect()
+    }
+
+    /// The account of all classes that were removed; `None` where there was never anything in them. `waiting` of their packets wait for
+    /// the output.
+    pub(crate) fn removed<S: Scheduler>(&self, scheduler: &Metered<S>, waiting: Amount) -> Option<ClassStats> {
+        let removed = self.account(ClassId::ROOT, scheduler.elsewhere(), REMOVED.to_owned(), waiting);
+        (removed.received.packets > 0).then_some(removed)
+    }
+
+    /// What was counted of a class here, and `inside` the scheduler.
+    fn account(&self, class: ClassId, inside: Counters, name: String, queued: Amount) -> ClassStats {
+        let edges = &self.classes[class.index()];
+        let dropped = (DROP_KEYS.iter().zip(inside.dropped))
+            .chain(Unfit::KEYS.iter().zip(edges.unfit))
+            .chain(Refusal::KEYS.iter().zip(edges.refused));
+        let mut by_reason: BTreeMap<String, Amount> = BTreeMap::new();
+        for (&key, amount) in dropped.filter(|(_, amount)| amount.packets > 0) {
+            *by_reason.entry(key.to_owned()).or_default() += amount;
+        }
+        ClassStats {
+            name,
+            received: inside.received + edges.unfit.iter().copied().sum(),
+            sent: edges.sent,
+            dropped: by_reason.values().copied().sum(),
+            queued,
+            dropped_by_reason: by_reason,
+            marked: inside.marked,
+            delay_s: None,
+            counters: BTreeMap::new(),
+        }
     }
 
     /// The delay of all packets.
@@ -439,13 +486,19 @@ pub struct GatewayStats {
     /// What the scheduler counts of the link, by name, such as rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
+    /// Changes that were committed since the gateway started.
+    #[serde(default)]
+    pub generation: u64,
     /// Leaf classes, in the order of the link file.
     pub classes: Vec<ClassStats>,
+    /// Classes that changes have removed, together; absent where there is nothing to tell of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<ClassStats>,
 }
 
 impl GatewayStats {
     /// Sums `classes` up into the totals and says whether every class balances.
-    pub(crate) fn total(classes: &[ClassStats]) -> ([Amount; 4], bool) {
+    pub(crate) fn total<'a>(classes: impl IntoIterator<Item = &'a ClassStats>) -> ([Amount; 4], bool) {
         let mut totals = [Amount::default(); 4];
         let mut balanced = true;
         for class in classes {
@@ -480,7 +533,12 @@ impl std::fmt::Display for GatewayStats {
             )?;
         }
         let dropped = |reason| -> Amount {
-            self.classes.iter().filter_map(|class| class.dropped_by_reason.get(reason)).copied().sum()
+            self.classes
+                .iter()
+                .chain(&self.removed)
+                .filter_map(|class| class.dropped_by_reason.get(reason))
+                .copied()
+                .sum()
         };
         let shed = dropped(SHED);
         if shed.packets > 0 {

@@ -4,15 +4,19 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
+use crate::gateway::reload::Wanted;
 use crate::gateway::remote::{Passage, Remote, RemoteError, Ticket};
 use crate::gateway::trace::Feed;
 use crate::io::sys;
 
-/// Longest request in bytes.
-pub(super) const LONGEST_LINE: usize = 64 * 1024;
+/// Longest request in bytes: a link file of some 100,000 classes.
+pub(super) const LONGEST_LINE: usize = 16 << 20;
+/// Bytes that are read at once.
+const PART: usize = 64 * 1024;
 /// Most connections at once.
 const MAX_CLIENTS: usize = 32;
 /// Longest wait, in ms, until the server looks whether it is to end.
@@ -41,7 +45,7 @@ pub(super) fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool)
         }
         let mut polls: Vec<libc::pollfd> = clients.iter().map(Client::waits_for).collect();
         polls.push(libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-        let asked = clients.iter().any(|client| client.asked.is_some() || client.trace.is_some());
+        let asked = clients.iter().any(|client| client.is_waiting() || client.trace.is_some());
         // An error would be a signal; then it looks again.
         let _ = sys::poll(&mut polls, if asked { SHORT_NAP_MS } else { NAP_MS });
         for _ in 0..if until.is_none() { MAX_CLIENTS } else { 0 } {
@@ -65,10 +69,14 @@ pub(super) fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool)
 struct Client {
     stream: UnixStream,
     input: Vec<u8>,
+    /// Of the input, so many bytes have no end of a line.
+    searched: usize,
     output: Vec<u8>,
     written: usize,
     /// A question to the data thread, and until when it may answer.
     asked: Option<(Ticket, Instant)>,
+    /// The answer of a thread that changes the gateway, once there is one.
+    changing: Option<Receiver<Reply>>,
     /// What passes the gateway, for a client that traces.
     trace: Option<Feed>,
     /// When the connection is closed, if the client has not done its part by then.
@@ -82,9 +90,11 @@ impl Client {
         Self {
             stream,
             input: Vec::new(),
+            searched: 0,
             output: Vec::new(),
             written: 0,
             asked: None,
+            changing: None,
             trace: None,
             deadline: Instant::now() + PATIENCE,
             ending: false,
@@ -94,14 +104,19 @@ impl Client {
     /// What it waits for. A client that waits for the data thread waits for nothing of its own.
     fn waits_for(&self) -> libc::pollfd {
         let end = if self.ending { 0 } else { libc::POLLIN };
-        let events = match (&self.asked, self.output.is_empty()) {
-            (Some(_), _) => 0,
-            (None, true) => end,
-            (None, false) if self.trace.is_some() => libc::POLLOUT | end,
-            (None, false) => libc::POLLOUT,
+        let events = match (self.is_waiting(), self.output.is_empty()) {
+            (true, _) => 0,
+            (false, true) => end,
+            (false, false) if self.trace.is_some() => libc::POLLOUT | end,
+            (false, false) => libc::POLLOUT,
         };
         let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
         libc::pollfd { fd, events, revents: 0 }
+    }
+
+    /// Whether it waits for the gateway.
+    fn is_waiting(&self) -> bool {
+        self.asked.is_some() || self.changing.is_some()
     }
 
     /// Does what can be done without waiting. Returns whether the connection stays.
@@ -120,11 +135,20 @@ impl Client {
                     None => return Ok(true),
                 }
             }
+            if let Some(changing) = &self.changing {
+                match changing.try_recv() {
+                    Ok(reply) => self.reply(&reply),
+                    Err(TryRecvError::Empty) => return Ok(true),
+                    Err(TryRecvError::Disconnected) => {
+                        self.reply(&Reply::refusal("the change has failed; nothing has changed"))
+                    }
+                }
+            }
             if self.trace.is_some() {
                 return self.trace_on(now);
             }
             let waits = if self.output.is_empty() { !self.read(remote)? } else { !self.write()? };
-            if self.ending && self.output.is_empty() && self.asked.is_none() {
+            if self.ending && self.output.is_empty() && !self.is_waiting() {
                 return Ok(false);
             }
             if waits {
@@ -175,23 +199,26 @@ impl Client {
 
     /// Reads on, and answers a request that is whole. Returns whether anything came.
     fn read(&mut self, remote: &Remote) -> io::Result<bool> {
-        if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
-            let rest = self.input.split_off(end + 1);
+        if let Some(end) = self.input[self.searched..].iter().position(|&byte| byte == b'\n') {
+            let rest = self.input.split_off(self.searched + end + 1);
             let line = std::mem::replace(&mut self.input, rest);
+            self.searched = 0;
             self.request(&line, remote);
             return Ok(true);
         }
+        self.searched = self.input.len();
         if self.input.len() >= LONGEST_LINE {
             self.ending = true;
             self.reply(&Reply::refusal(format!("a request is a line of at most {LONGEST_LINE} bytes")));
             return Ok(true);
         }
-        let mut part = [0; 4096];
+        let mut part = [0; PART];
         let most = part.len().min(LONGEST_LINE - self.input.len());
         match self.stream.read(&mut part[..most]) {
             Ok(0) => {
                 self.ending = true;
                 let line = std::mem::take(&mut self.input);
+                self.searched = 0;
                 if !line.is_empty() {
                     self.request(&line, remote);
                 }
@@ -236,7 +263,7 @@ impl Client {
             }
             "trace" => match remote.trace(request.snap_bytes.unwrap_or(u32::MAX)) {
                 Ok(feed) => {
-                    let Passage { input, output, scheduler, link_bps, classes, .. } = remote.passage().clone();
+                    let Passage { input, output, scheduler, link_bps, classes, .. } = (*remote.passage()).clone();
                     let trace = Some(Traced { input, output, scheduler, link_bps, classes });
                     self.reply(&Reply { ok: true, trace, ..Reply::default() });
                     self.trace = Some(feed);
@@ -244,12 +271,37 @@ impl Client {
                 }
                 Err(error) => self.reply(&Reply::refusal(error.to_string())),
             },
-            other => self.reply(&Reply::refusal(format!("unknown command {other:?}; there are: stats, trace"))),
+            other => match request.wanted() {
+                Some(Ok(wanted)) => self.change(wanted, request.dry_run, remote),
+                Some(Err(why)) => self.reply(&Reply::refusal(why)),
+                None => {
+                    let commands = "stats, trace, reload, rate, scheduler";
+                    self.reply(&Reply::refusal(format!("unknown command {other:?}; there are: {commands}")));
+                }
+            },
+        }
+    }
+
+    /// Has a thread change the gateway: it reads files, and builds what may be large.
+    fn change(&mut self, wanted: Wanted, dry_run: bool, remote: &Remote) {
+        let (tell, told) = mpsc::channel();
+        let remote = remote.clone();
+        let change = move || {
+            let reply = match remote.change(&wanted, dry_run) {
+                Ok(reloaded) => Reply { ok: true, reloaded: Some(reloaded), ..Reply::default() },
+                Err(error) => Reply::refusal(error.to_string()),
+            };
+            // Whoever asked may be gone.
+            let _ = tell.send(reply);
+        };
+        match std::thread::Builder::new().name("fairlink-reload".to_owned()).spawn(change) {
+            Ok(_) => self.changing = Some(told),
+            Err(error) => self.reply(&Reply::refusal(format!("no thread to change the gateway: {error}"))),
         }
     }
 
     fn reply(&mut self, reply: &Reply) {
-        self.asked = None;
+        (self.asked, self.changing) = (None, None);
         self.output = serde_json::to_vec(reply).unwrap_or_default();
         self.output.push(b'\n');
         self.written = 0;

@@ -422,7 +422,7 @@ proptest! {
 #[test]
 fn a_trace_says_of_every_frame_what_the_statistics_count() {
     let mut bench = bench("hls", false);
-    let (tap, mut feed) = trace::begin(bench.data_path.pool.frames(), u32::MAX);
+    let (tap, mut feed) = trace::begin(bench.data_path.pool.frames(), 0, u32::MAX);
     let frame_of = |n: u32| frame(if n.is_multiple_of(3) { 5001 } else { 5002 }, n, 100 + n as usize);
     // Fetched before the trace begins.
     bench.data_path.input.incoming.push_back(frame_of(0));
