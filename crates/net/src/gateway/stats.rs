@@ -13,6 +13,9 @@ use fairlink_core::{Amount, ClassId, Counters, DropReason, Metered, Nanos, Sched
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::gateway::fail_open::FailOpenStats;
+use crate::gateway::liveness::LivenessStats;
+
 /// So many leaves, the first ones, have a delay histogram of their own. Delays of the others only count in the link's.
 pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
@@ -32,6 +35,7 @@ const DROP_KEYS: [&str; DropReason::ALL.len()] = [
 const REMOVED: &str = "(removed)";
 const TOO_LONG: &str = "too_long";
 const SHED: &str = "shed";
+const STALE: &str = "stale";
 const REFUSED: &str = "refused_by_interface";
 
 /// Less lost time than this is not worth a word in text.
@@ -48,11 +52,13 @@ pub(crate) enum Unfit {
     TooLong,
     /// Frames came faster than they could be fetched, and its class had a long queue.
     Shed,
+    /// It came before the data thread paused, and later ones have passed by it.
+    Stale,
 }
 
 impl Unfit {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 4] = ["runt", "checksum", TOO_LONG, SHED];
+    const KEYS: [&str; 5] = ["runt", "checksum", TOO_LONG, SHED, STALE];
 }
 
 /// Why the output did not take a frame that the scheduler had given away.
@@ -62,11 +68,13 @@ pub(crate) enum Refusal {
     TooLong,
     /// The kernel refused it for another reason.
     Other,
+    /// It waited for the output when the data thread paused, and later ones have passed by it.
+    Stale,
 }
 
 impl Refusal {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 2] = [TOO_LONG, REFUSED];
+    const KEYS: [&str; 3] = [TOO_LONG, REFUSED, STALE];
 }
 
 /// Why a frame was dropped, wherever that was.
@@ -306,7 +314,8 @@ pub struct ClassStats {
     /// What is still there.
     pub queued: Amount,
     /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `pushed_out`, `too_long`, `not_a_leaf`, `congestion`,
-    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `refused_by_interface`.
+    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `stale`,
+    /// `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
     #[serde(default)]
@@ -432,6 +441,12 @@ pub struct GatewayStats {
     pub dropped: Amount,
     /// What is still there, all classes.
     pub queued: Amount,
+    /// What passes frames while the gateway does not run.
+    #[serde(default)]
+    pub fail_open: FailOpenStats,
+    /// Times at which the gateway did not do its work.
+    #[serde(default)]
+    pub liveness: LivenessStats,
     /// Whether received = sent + dropped + queued holds for every class, in packets and bytes, and the packet pool agrees.
     pub balanced: bool,
     /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
@@ -559,6 +574,16 @@ impl std::fmt::Display for GatewayStats {
         }
         for name in &self.waiting_for_carrier {
             write!(f, "; {name} has no carrier: frames wait for it (is its cable plugged in, and its other end up?)")?;
+        }
+        let LivenessStats { stalls, longest_stall_s, pauses, longest_pause_s, .. } = self.liveness;
+        if stalls > 0 {
+            write!(
+                f,
+                "; a direction stood still {stalls} times though frames might have gone, for up to {longest_stall_s:.1} s"
+            )?;
+        }
+        if pauses > 0 {
+            write!(f, "; the data thread did not run {pauses} times, for up to {longest_pause_s:.1} s")?;
         }
         if self.super_packets > 0 {
             write!(
