@@ -4,6 +4,7 @@
 //! thread until it is told to stop. Meanwhile a [`Remote`] asks for statistics from other threads. `docs/gateway.md` is the
 //! users' page.
 
+mod account;
 pub(crate) mod config;
 pub mod control;
 mod data_path;
@@ -21,4 +22,4 @@ pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use open_error::OpenError;
 pub use remote::{Remote, RemoteError};
 pub use run::{Gateway, RunError};
-pub use stats::{ClassStats, DelayStats, GatewayStats, MemoryBound, ReverseStats, TimeShares};
+pub use stats::{ClassStats, DelayStats, GatewayStats, IntervalStats, MemoryBound, ReverseStats, TimeShares};

@@ -1,14 +1,17 @@
 //! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
 
+use std::sync::OnceLock;
+
 use fairlink_core::{ClassId, Counters, Driver, Hierarchy, Members, Metered, Pacer};
 
+use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage, Snapshot};
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::ports;
 use crate::gateway::queue_lengths::QueueLengths;
-use crate::gateway::remote::{Passage, Publisher};
+use crate::gateway::remote::Publisher;
 use crate::gateway::run::{Gateway, RealPath};
-use crate::gateway::stats::{EdgeCounters, MAX_HISTOGRAMS, MemoryBound};
+use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
@@ -17,6 +20,9 @@ use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
+
+/// Copies of its counters that a gateway has at most, as far as their number is not that of those who read them.
+const SNAPSHOTS: usize = 4;
 
 impl Gateway {
     /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on wait
@@ -69,9 +75,10 @@ impl Gateway {
         }
 
         let classifier = Classifier::new(&config.matches, config.default_class);
-        let counters = EdgeCounters::new(config.tree.len(), config.tree.leaves());
+        let delays = DelayTable::new(&config.tree);
+        let counters = EdgeCounters::new(delays.clone());
         let queues = QueueLengths::new(&config.tree);
-        let without_delays = EdgeCounters::without_histogram(config.tree.leaves().len());
+        let without_delays = DelayTable::without(&config.tree);
         if without_delays > 0 {
             notes.push(format!(
                 "delays are measured one by one for the first {MAX_HISTOGRAMS} leaves; those of the other {without_delays} count \
@@ -86,19 +93,27 @@ impl Gateway {
             queue_packets: u64::from(queued),
             scheduler_bytes,
             classifier_bytes: classifier.memory_bytes() as u64,
-            counters_bytes: (counters.memory_bytes() + queues.memory_bytes()) as u64 + Counters::memory(&config.tree),
+            counters_bytes: (counters.memory_bytes()
+                + queues.memory_bytes()
+                + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
+                + Counters::memory(&config.tree),
             kernel_bytes: kernel.iter().sum(),
         };
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let passage = Passage {
+            link: config.output.clone(),
             input: config.input.clone(),
             output: config.output.clone(),
-            scheduler: config.scheduler.name.to_owned(),
-            link_bps: config.tree.link().rate.bps(),
-            classes: (0..config.tree.len()).map(|class| config.name(ClassId(class as u32))).collect(),
+            scheduler: config.scheduler,
+            tree: config.tree.clone(),
+            names: (0..config.tree.len()).map(|class| config.name(ClassId(class as u32))).collect(),
+            generation: 0,
+            memory,
             pool_frames: frames as usize,
+            delays,
+            bounds: OnceLock::new(),
         };
         let data_path = RealPath::new(
             pool,
@@ -112,17 +127,7 @@ impl Gateway {
             queues,
             config.reverse,
         );
-        Ok(Self {
-            config,
-            driver,
-            data_path,
-            offloads,
-            claims,
-            memory,
-            notes,
-            processor,
-            publisher: Publisher::new(passage),
-        })
+        Ok(Self { config, driver, data_path, offloads, claims, notes, processor, publisher: Publisher::new(passage) })
     }
 }
 

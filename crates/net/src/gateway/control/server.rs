@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
-use crate::gateway::remote::{Passage, Remote, RemoteError, Ticket};
+use crate::gateway::account::Observation;
+use crate::gateway::remote::{Remote, RemoteError, Ticket};
 use crate::gateway::trace::Feed;
 use crate::io::sys;
 
@@ -110,8 +111,9 @@ impl Client {
         for _ in 0..STEPS {
             if let Some((ticket, until)) = self.asked {
                 match remote.answer(ticket) {
-                    Some(Ok(stats)) => {
-                        self.reply(&Reply { ok: true, stats: Some((*stats).clone()), ..Reply::default() });
+                    Some(Ok(snapshot)) => {
+                        let stats = Some(Observation::new(snapshot).stats(None));
+                        self.reply(&Reply { ok: true, stats, ..Reply::default() });
                     }
                     Some(Err(error)) => self.reply(&Reply::refusal(error.to_string())),
                     None if now >= until => {
@@ -236,8 +238,14 @@ impl Client {
             }
             "trace" => match remote.trace(request.snap_bytes.unwrap_or(u32::MAX)) {
                 Ok(feed) => {
-                    let Passage { input, output, scheduler, link_bps, classes, .. } = remote.passage().clone();
-                    let trace = Some(Traced { input, output, scheduler, link_bps, classes });
+                    let passage = remote.passage();
+                    let trace = Some(Traced {
+                        input: passage.input.clone(),
+                        output: passage.output.clone(),
+                        scheduler: passage.scheduler.name.to_owned(),
+                        link_bps: passage.tree.link().rate.bps(),
+                        classes: passage.names.clone(),
+                    });
                     self.reply(&Reply { ok: true, trace, ..Reply::default() });
                     self.trace = Some(feed);
                     self.deadline = Instant::now() + TRACE_PATIENCE;
