@@ -25,3 +25,6 @@ mod snapshot;
 pub(crate) use observation::Observation;
 pub(crate) use passage::{DelayTable, MAX_HISTOGRAMS, Passage};
 pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot};
+
+#[cfg(test)]
+mod tests;

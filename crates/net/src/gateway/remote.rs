@@ -346,6 +346,12 @@ impl Publisher {
         before
     }
 
+    /// Answers before that wait for another thread.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.shared.lock().old.len()
+    }
+
     /// Hands over the last answer, which answers all questions. The data thread has ended and may wait.
     pub(crate) fn publish_last(&mut self, snapshot: Arc<Snapshot>) {
         let mut answer = self.shared.lock();

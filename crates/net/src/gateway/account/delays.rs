@@ -140,7 +140,7 @@ impl DelayTally {
                 counts.push((bucket, count - old));
             }
         }
-        let longest_ns = counts.last().map_or(0, |&(bucket, _)| beyond(bucket.into()).min(self.longest_ns));
+        let longest_ns = counts.last().map_or(0, |&(bucket, _)| (beyond(bucket.into()) - 1).min(self.longest_ns));
         Self { counts, sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns), longest_ns }
     }
 
