@@ -8,6 +8,7 @@ mod account;
 pub(crate) mod config;
 pub mod control;
 mod data_path;
+mod links;
 mod open;
 mod open_error;
 mod outlet;
@@ -19,6 +20,7 @@ pub(crate) mod stats;
 mod trace;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
+pub use links::Links;
 pub use open_error::OpenError;
 pub use remote::{Remote, RemoteError};
 pub use run::{Gateway, RunError};

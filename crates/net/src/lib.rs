@@ -33,9 +33,9 @@ pub use demo::{
 #[cfg(target_os = "linux")]
 pub use {
     gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
-    gateway::control::{self, Control, ControlError},
+    gateway::control::{self, Control, ControlError, Watch},
     gateway::{
-        ClassStats, DelayStats, Gateway, GatewayConfig, GatewayStats, IntervalStats, LongFrames, MemoryBound,
+        ClassStats, DelayStats, Gateway, GatewayConfig, GatewayStats, IntervalStats, Links, LongFrames, MemoryBound,
         OffloadPolicy, OpenError, Processor, Remote, RemoteError, ReverseStats, RunError, TimeShares,
     },
     io::af_packet::{AfPacket, AfPacketOptions},

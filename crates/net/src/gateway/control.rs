@@ -4,12 +4,17 @@
 //! connection carries any number of them:
 //!
 //! ```text
-//! {"cmd": "stats"}
+//! {"cmd": "links"}
+//! {"ok": true, "links": ["eth0", ...]}    (names of the links that this process serves)
+//! {"cmd": "stats", "link": NAME, "interval_ms": N}
 //! {"ok": true, "stats": {...}}            (the object of [`crate::gateway::stats::GatewayStats`])
 //! {"cmd": "trace", "snap_bytes": N}
 //! {"ok": true, "trace": {...}}            (what the gateway is; records of packets follow, until the end of one of both sides)
 //! {"ok": false, "error": "..."}           (anything not understood)
 //! ```
+//!
+//! `link` may be left out where there is one link. With `interval_ms`, the statistics have what happened since the last such answer for the
+//! link on the same connection, and the connection may be silent for so long before the next request.
 //!
 //! Records of a trace are binary, for a client of the same version. Whoever traces says that it wants no more by closing its writing
 //! end; the packets under way and the end of the trace follow.
@@ -19,14 +24,17 @@
 //! * A connection has [`PATIENCE`] for each request, from its first byte to its last, and as long to take the answer. One that
 //!   needs longer is closed, however busy it looks.
 //! * A request has at most 64 KiB.
-//! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of the one whose time runs
-//!   out first.
+//! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of one that is silent between two
+//!   requests, or of the one whose time runs out first.
 //! * A gateway that ends closes all of them at once.
 //! * Whoever traces and takes nothing for [`TRACE_PATIENCE`] is closed. A gateway that ends hands over the rest of a trace first.
 //! * A client that finds no answer gives up after 4 s, also where the gateway is stopped (SIGSTOP).
 
 pub mod recording;
 mod server;
+mod watch;
+
+pub use watch::Watch;
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -42,7 +50,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::gateway::remote::Remote;
+use crate::gateway::links::Links;
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
 
@@ -52,6 +60,8 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 pub const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the data thread has for an answer.
 const ANSWER: Duration = Duration::from_secs(2);
+/// How long a client waits for an answer.
+const LONGEST_WAIT: Duration = ANSWER.saturating_add(PATIENCE);
 /// How often a client tries again to connect to a gateway that many others wait for.
 const NAP: Duration = Duration::from_millis(20);
 /// Longest answer in bytes: some 500,000 classes.
@@ -132,6 +142,10 @@ pub enum ControlError {
 #[derive(Deserialize)]
 struct Request {
     cmd: String,
+    /// Of statistics and traces: which link.
+    link: Option<String>,
+    /// Of statistics: that the answer has what happened since the one before, and in how many ms the next request comes.
+    interval_ms: Option<u64>,
     /// Of a trace: most bytes of a packet; all where it is absent.
     snap_bytes: Option<u32>,
 }
@@ -154,6 +168,8 @@ struct Reply {
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stats: Option<GatewayStats>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    links: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trace: Option<Traced>,
 }
@@ -219,55 +235,89 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Statistics of the gateway whose socket is at `path`, within 4 s.
+/// Statistics of the only link of the gateway whose socket is at `path`, within 4 s.
 ///
 /// # Errors
-/// [`ControlError`]: nobody there, no permission, no answer in time, or not a gateway.
+/// [`ControlError`]: nobody there, no permission, no answer in time, several links, or not a gateway.
 pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
-    let (line, _, _) = ask(path, b"{\"cmd\":\"stats\"}\n")?;
-    let reply: Reply =
-        serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })?;
-    match reply {
-        Reply { stats: Some(stats), .. } => Ok(stats),
-        Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
-    }
+    Watch::connect(path)?.stats(None, None)
 }
 
 /// The line that answers `request`, what has come behind it, and the connection. [`ControlError::NoAnswer`] where there is none in time.
 fn ask(path: &Path, request: &[u8]) -> Result<(Vec<u8>, Vec<u8>, UnixStream), ControlError> {
-    let waited = ANSWER + PATIENCE;
-    ask_until(path, request, Instant::now() + waited).map_err(|source| match source.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
-        _ => ControlError::System { path: path.to_owned(), source },
-    })
+    let mut connection = Connection::open(path)?;
+    let line = connection.ask(request)?;
+    Ok((line, connection.input, connection.stream))
 }
 
-/// `WouldBlock` or `TimedOut` where there is no answer by `until`.
-fn ask_until(path: &Path, request: &[u8], until: Instant) -> io::Result<(Vec<u8>, Vec<u8>, UnixStream)> {
-    let left = || match until.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
-        left => Ok(left),
-    };
-    let mut stream = loop {
-        match connect(path) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(NAP.min(left()?)),
-            connected => break connected?,
+/// The asking end of a connection.
+#[derive(Debug)]
+struct Connection {
+    path: PathBuf,
+    stream: UnixStream,
+    /// Until when the first answer has to be there.
+    first: Option<Instant>,
+    /// What has come behind the last answer.
+    input: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects within the time that an answer has.
+    fn open(path: &Path) -> Result<Self, ControlError> {
+        let until = Instant::now() + LONGEST_WAIT;
+        let opened = loop {
+            match connect(path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                    std::thread::sleep(NAP);
+                }
+                connected => break connected,
+            }
+        };
+        let stream = opened.and_then(|stream| stream.set_nonblocking(false).map(|()| stream));
+        let stream = stream.map_err(|error| failed(path, error))?;
+        Ok(Self { path: path.to_owned(), stream, first: Some(until), input: Vec::new() })
+    }
+
+    /// The line that answers `request`.
+    fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, ControlError> {
+        let until = self.first.take().unwrap_or_else(|| Instant::now() + LONGEST_WAIT);
+        self.ask_until(request, until).map_err(|error| failed(&self.path, error))
+    }
+
+    /// `WouldBlock` or `TimedOut` where there is no answer by `until`.
+    fn ask_until(&mut self, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+        let left = || match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
+            left => Ok(left),
+        };
+        self.stream.set_write_timeout(Some(left()?))?;
+        self.stream.write_all(request)?;
+        let (mut line, mut part) = (Vec::new(), [0; 16 * 1024]);
+        loop {
+            // Set for each part, so that a byte now and then does not hold it up.
+            self.stream.set_read_timeout(Some(left()?))?;
+            let length = self.stream.read(&mut part)?;
+            let end = part[..length].iter().position(|&byte| byte == b'\n');
+            line.extend(&part[..end.unwrap_or(length)]);
+            if length == 0 && line.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gateway has closed the connection"));
+            }
+            if end.is_some() || length == 0 || line.len() > LONGEST_ANSWER {
+                let behind = end.map_or(length, |end| end + 1);
+                self.input = part[behind..length].to_vec();
+                return Ok(line);
+            }
         }
-    };
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(left()?))?;
-    stream.write_all(request)?;
-    let (mut line, mut part) = (Vec::new(), [0; 16 * 1024]);
-    loop {
-        // Set for each part, so that a byte now and then does not hold it up.
-        stream.set_read_timeout(Some(left()?))?;
-        let length = stream.read(&mut part)?;
-        let end = part[..length].iter().position(|&byte| byte == b'\n');
-        line.extend(&part[..end.unwrap_or(length)]);
-        if end.is_some() || length == 0 || line.len() > LONGEST_ANSWER {
-            let behind = end.map_or(length, |end| end + 1);
-            return Ok((line, part[behind..length].to_vec(), stream));
+    }
+}
+
+/// What an error of the socket means to whoever asks.
+fn failed(path: &Path, source: io::Error) -> ControlError {
+    match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            ControlError::NoAnswer { path: path.to_owned(), waited: LONGEST_WAIT }
         }
+        _ => ControlError::System { path: path.to_owned(), source },
     }
 }
 
@@ -280,12 +330,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Makes a socket at `path` that only its owner may open. A thread of its own answers there with what `remote` says. The
+    /// Makes a socket at `path` that only its owner may open. A thread of its own answers there with what `links` say. The
     /// socket of a gateway that has died is replaced.
     ///
     /// # Errors
     /// [`ControlError`].
-    pub fn start(path: &Path, remote: Remote) -> Result<Self, ControlError> {
+    pub fn start(path: &Path, links: impl Into<Links>) -> Result<Self, ControlError> {
+        let links = links.into();
         let listener = match listen(path) {
             Err(ControlError::System { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path)?;
@@ -298,7 +349,7 @@ impl Control {
             .name("fairlink-control".to_owned())
             .spawn({
                 let stop = Arc::clone(&stop);
-                move || server::serve(&listener, &remote, &stop)
+                move || server::serve(&listener, &links, &stop)
             })
             .map_err(|source| ControlError::System { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), stop, thread: Some(thread) })

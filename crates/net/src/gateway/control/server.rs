@@ -1,5 +1,6 @@
 //! The serving side: one thread, many connections, none of which it ever waits for.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
 use crate::gateway::account::Observation;
+use crate::gateway::links::Links;
 use crate::gateway::remote::{Remote, RemoteError, Ticket};
 use crate::gateway::trace::Feed;
 use crate::io::sys;
@@ -20,6 +22,10 @@ const MAX_CLIENTS: usize = 32;
 const NAP_MS: i32 = 20;
 /// The same while an answer of the data thread is due, or packets are traced.
 const SHORT_NAP_MS: i32 = 1;
+/// The longest time without a request that a client may ask for.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
+/// Links of which a client hears intervals at once.
+const MOST_LINKS: usize = 64;
 /// Steps that one connection may take before the next has its turn.
 const STEPS: u32 = 8;
 
@@ -29,7 +35,7 @@ const TRACE_BYTES: usize = 256 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Serves until `stop` is set, and hands over what is left of a trace then.
-pub(super) fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool) {
+pub(super) fn serve(listener: &UnixListener, links: &Links, stop: &AtomicBool) {
     let mut clients: Vec<Client> = Vec::with_capacity(MAX_CLIENTS);
     let mut until = None;
     loop {
@@ -51,15 +57,26 @@ pub(super) fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool)
                 continue;
             }
             if clients.len() == MAX_CLIENTS
-                && let Some(first) = (0..clients.len()).min_by_key(|&client| clients[client].deadline)
+                && let Some(first) = (0..clients.len()).min_by_key(|&at| (clients[at].is_busy(), clients[at].deadline))
             {
                 clients.swap_remove(first);
             }
             clients.push(Client::new(stream));
         }
         // Whatever goes wrong with one client ends that client's connection alone.
-        clients.retain_mut(|client| client.go_on(remote).unwrap_or(false));
+        clients.retain_mut(|client| client.go_on(links).unwrap_or(false));
     }
+}
+
+/// A question to a data thread.
+struct Asked {
+    link: String,
+    remote: Remote,
+    ticket: Ticket,
+    /// When there will be no answer any more.
+    until: Instant,
+    /// Whether what happened since the answer before is to be told.
+    interval: bool,
 }
 
 /// One connection.
@@ -68,8 +85,12 @@ struct Client {
     input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
-    /// A question to the data thread, and until when it may answer.
-    asked: Option<(Ticket, Instant)>,
+    /// A question to a data thread.
+    asked: Option<Asked>,
+    /// How long it may be silent before its next request.
+    between: Duration,
+    /// By link, what was last told of it to a client that wants to hear of intervals.
+    told: BTreeMap<String, Observation>,
     /// What passes the gateway, for a client that traces.
     trace: Option<Feed>,
     /// When the connection is closed, if the client has not done its part by then.
@@ -86,6 +107,8 @@ impl Client {
             output: Vec::new(),
             written: 0,
             asked: None,
+            between: Duration::ZERO,
+            told: BTreeMap::new(),
             trace: None,
             deadline: Instant::now() + PATIENCE,
             ending: false,
@@ -106,17 +129,14 @@ impl Client {
     }
 
     /// Does what can be done without waiting. Returns whether the connection stays.
-    fn go_on(&mut self, remote: &Remote) -> io::Result<bool> {
+    fn go_on(&mut self, links: &Links) -> io::Result<bool> {
         let now = Instant::now();
         for _ in 0..STEPS {
-            if let Some((ticket, until)) = self.asked {
-                match remote.answer(ticket) {
-                    Some(Ok(snapshot)) => {
-                        let stats = Some(Observation::new(snapshot).stats(None));
-                        self.reply(&Reply { ok: true, stats, ..Reply::default() });
-                    }
+            if let Some(asked) = &self.asked {
+                match asked.remote.answer(asked.ticket) {
+                    Some(Ok(snapshot)) => self.tell(Observation::new(snapshot)),
                     Some(Err(error)) => self.reply(&Reply::refusal(error.to_string())),
-                    None if now >= until => {
+                    None if now >= asked.until => {
                         self.reply(&Reply::refusal(RemoteError::Timeout { waited: ANSWER }.to_string()))
                     }
                     None => return Ok(true),
@@ -125,7 +145,7 @@ impl Client {
             if self.trace.is_some() {
                 return self.trace_on(now);
             }
-            let waits = if self.output.is_empty() { !self.read(remote)? } else { !self.write()? };
+            let waits = if self.output.is_empty() { !self.read(links)? } else { !self.write()? };
             if self.ending && self.output.is_empty() && self.asked.is_none() {
                 return Ok(false);
             }
@@ -176,11 +196,11 @@ impl Client {
     }
 
     /// Reads on, and answers a request that is whole. Returns whether anything came.
-    fn read(&mut self, remote: &Remote) -> io::Result<bool> {
+    fn read(&mut self, links: &Links) -> io::Result<bool> {
         if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
             let rest = self.input.split_off(end + 1);
             let line = std::mem::replace(&mut self.input, rest);
-            self.request(&line, remote);
+            self.request(&line, links);
             return Ok(true);
         }
         if self.input.len() >= LONGEST_LINE {
@@ -195,7 +215,7 @@ impl Client {
                 self.ending = true;
                 let line = std::mem::take(&mut self.input);
                 if !line.is_empty() {
-                    self.request(&line, remote);
+                    self.request(&line, links);
                 }
                 Ok(true)
             }
@@ -217,12 +237,12 @@ impl Client {
         }
         if self.written == self.output.len() {
             (self.output, self.written) = (Vec::new(), 0);
-            self.deadline = Instant::now() + PATIENCE;
+            self.deadline = Instant::now() + PATIENCE + self.between;
         }
         Ok(true)
     }
 
-    fn request(&mut self, line: &[u8], remote: &Remote) {
+    fn request(&mut self, line: &[u8], links: &Links) {
         let request: Request = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(error) => {
@@ -230,12 +250,24 @@ impl Client {
                 return;
             }
         };
-        match request.cmd.as_str() {
-            "stats" => {
-                let until = Instant::now() + ANSWER;
-                self.asked = Some((remote.ask(), until));
-                self.deadline = until + PATIENCE;
+        if !["links", "stats", "trace"].contains(&request.cmd.as_str()) {
+            let cmd = request.cmd;
+            self.reply(&Reply::refusal(format!("unknown command {cmd:?}; there are: links, stats, trace")));
+            return;
+        }
+        if request.cmd == "links" {
+            let names = links.list().into_iter().map(|(name, _)| name).collect();
+            self.reply(&Reply { ok: true, links: Some(names), ..Reply::default() });
+            return;
+        }
+        let remote = match links.find(request.link.as_deref()) {
+            Ok(remote) => remote,
+            Err(why) => {
+                self.reply(&Reply::refusal(why));
+                return;
             }
+        };
+        match request.cmd.as_str() {
             "trace" => match remote.trace(request.snap_bytes.unwrap_or(u32::MAX)) {
                 Ok(feed) => {
                     let passage = remote.passage();
@@ -252,8 +284,35 @@ impl Client {
                 }
                 Err(error) => self.reply(&Reply::refusal(error.to_string())),
             },
-            other => self.reply(&Reply::refusal(format!("unknown command {other:?}; there are: stats, trace"))),
+            _ => {
+                let until = Instant::now() + ANSWER;
+                let between = request.interval_ms.map(Duration::from_millis);
+                self.between = between.unwrap_or_default().min(LONGEST_SILENCE);
+                let link = request.link.unwrap_or_default();
+                let ticket = remote.ask();
+                self.asked = Some(Asked { link, remote, ticket, until, interval: between.is_some() });
+                self.deadline = until + PATIENCE;
+            }
         }
+    }
+
+    /// Answers with statistics.
+    fn tell(&mut self, observation: Observation) {
+        let Some(Asked { link, interval, .. }) = self.asked.take() else { return };
+        let earlier = if interval { self.told.get(&link) } else { None };
+        let stats = Some(observation.stats(earlier));
+        if interval {
+            if self.told.len() >= MOST_LINKS && !self.told.contains_key(&link) {
+                self.told.clear();
+            }
+            self.told.insert(link, observation);
+        }
+        self.reply(&Reply { ok: true, stats, ..Reply::default() });
+    }
+
+    /// Whether it has asked or is being told something.
+    fn is_busy(&self) -> bool {
+        self.asked.is_some() || self.trace.is_some() || !self.output.is_empty() || self.between.is_zero()
     }
 
     fn reply(&mut self, reply: &Reply) {

@@ -44,9 +44,9 @@ fn nonsense_gets_an_answer_that_says_what_a_request_is() {
     for (request, part) in [
         (&b"hello\n"[..], "not a request"),
         (b"{}\n", "missing field"),
-        (b"{\"cmd\":\"dance\"}\n", "there are: stats, trace"),
+        (b"{\"cmd\":\"dance\"}\n", "there are: links, stats, trace"),
         (b"\xff\xfe\n", "not a request"),
-        (b"{\"cmd\":\"dance\"}", "there are: stats, trace"),
+        (b"{\"cmd\":\"dance\"}", "there are: links, stats, trace"),
     ] {
         let text = ask(control.path(), request);
         assert!(text.contains("\"ok\":false") && text.contains(part), "{text}");
@@ -115,12 +115,40 @@ fn slow_and_silent_clients_hold_up_neither_others_nor_the_end() {
             let _ = stream.write_all(b" ");
         }
         let text = ask(control.path(), b"{\"cmd\":\"dance\"}\n");
-        assert!(text.contains("there are: stats, trace"), "{round}: {text}");
+        assert!(text.contains("there are: links, stats, trace"), "{round}: {text}");
     }
     // None of the answers had to wait until the slow clients' time was over one after the other: that would be 200 s. The end
     // does not wait for that either.
     drop(control);
     assert!(begin.elapsed() < 10 * PATIENCE, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn whoever_watches_stays_between_two_questions_and_is_the_first_to_make_room() {
+    let directory = Directory::new("watch");
+    let publisher = Publisher::new(Passage::flat(2));
+    let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
+    // Each question is answered: that there is nothing to tell.
+    drop(publisher);
+    let mut watches: Vec<Watch> = (0..32).map(|_| Watch::connect(control.path()).unwrap()).collect();
+    let never = |watch: &mut Watch| {
+        let error = watch.stats(Some("out"), Some(Duration::from_secs(100))).unwrap_err();
+        matches!(error, ControlError::Refused { .. })
+    };
+    assert!(watches.iter_mut().all(never));
+    std::thread::sleep(PATIENCE + Duration::from_millis(300));
+    assert!(watches.iter_mut().all(never), "they were silent for longer than others may be");
+    // One more takes the place of one of them, and none of another that has just come.
+    let mut others: Vec<UnixStream> = (0..4).map(|_| connected(control.path())).collect();
+    assert_eq!(Watch::connect(control.path()).unwrap().links().unwrap(), ["out"]);
+    for other in &mut others {
+        other.write_all(b"{\"cmd\":\"links\"}\n").unwrap();
+        let mut answer = [0; 32];
+        let length = other.read(&mut answer).unwrap();
+        assert_eq!(&answer[..length], b"{\"ok\":true,\"links\":[\"out\"]}\n");
+    }
+    let left = watches.into_iter().map(|mut watch| never(&mut watch)).filter(|&stays| stays).count();
+    assert_eq!(left, 32 - 5);
 }
 
 #[test]
@@ -157,7 +185,7 @@ fn an_answer_that_nobody_takes_is_given_up_and_others_get_theirs() {
             Ok(length) => sent += length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let text = ask(control.path(), b"{\"cmd\":\"dance\"}\n");
-                assert!(text.contains("there are: stats, trace"), "{text}");
+                assert!(text.contains("there are: links, stats, trace"), "{text}");
                 std::thread::sleep(Duration::from_millis(50));
             }
             // Closed: its time was over.
