@@ -185,8 +185,14 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         human::time(stats.uptime_s)
     ))?;
     let head = ["class", "received", "sent", "dropped", "queued", "sent bytes", "delay p50", "p99", "max"];
+    let mut path: Vec<&str> = Vec::new();
     let rows = stats.classes.iter().map(|class| {
-        let mut row = vec![class.name.clone()];
+        // Parents come before their children.
+        while path.last().is_some_and(|&last| Some(last) != class.parent.as_deref()) {
+            path.pop();
+        }
+        let mut row = vec![format!("{}{}", "  ".repeat(path.len()), class.name)];
+        path.push(&class.name);
         row.extend([class.received, class.sent, class.dropped, class.queued].map(|amount| amount.packets.to_string()));
         row.push(class.sent.bytes.to_string());
         let delays = class.delay_s.map(|delay| [delay.p50, delay.p99, delay.max].map(human::time));
@@ -194,7 +200,7 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         row
     });
     out.table(&head, rows.collect(), 1..head.len())?;
-    for class in stats.classes.iter().filter(|class| !class.dropped_by_reason.is_empty()) {
+    for class in stats.leaves().filter(|class| !class.dropped_by_reason.is_empty()) {
         let reasons = class.dropped_by_reason.iter();
         let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
         out.line(format!("{} dropped: {}", class.name, reasons.join(", ")))?;
