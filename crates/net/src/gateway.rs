@@ -9,6 +9,7 @@ pub(crate) mod config;
 pub mod control;
 mod data_path;
 mod links;
+mod metrics;
 mod open;
 mod open_error;
 mod outlet;
@@ -21,6 +22,7 @@ mod trace;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use links::Links;
+pub use metrics::{Metrics, MetricsError};
 pub use open_error::OpenError;
 pub use remote::{Remote, RemoteError};
 pub use run::{Gateway, RunError};

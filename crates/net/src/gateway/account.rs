@@ -22,7 +22,9 @@ mod observation;
 mod passage;
 mod snapshot;
 
-pub(crate) use observation::Observation;
+pub(crate) use delays::DelayTally;
+pub(crate) use interval::{ClassInterval, Interval};
+pub(crate) use observation::{Observation, Totals};
 pub(crate) use passage::{DelayTable, MAX_HISTOGRAMS, Passage};
 pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot};
 

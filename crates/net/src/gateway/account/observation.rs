@@ -110,7 +110,7 @@ impl Observation {
             sent: total.sent,
             dropped: total.dropped(),
             queued: total.queued,
-            balanced: gateway.pool_agrees && self.is_balanced(),
+            balanced: self.is_balanced(),
             kernel_dropped_packets: gateway.interfaces.kernel_dropped,
             super_packets: gateway.interfaces.super_packets,
             unreadable_packets: gateway.interfaces.unreadable,
@@ -130,9 +130,10 @@ impl Observation {
         }
     }
 
-    /// Whether received = sent + dropped + queued holds for every leaf.
-    fn is_balanced(&self) -> bool {
-        self.passage().tree.leaves().iter().all(|leaf| self.totals[leaf.index()].balances())
+    /// Whether received = sent + dropped + queued holds for every leaf, and the packet pool agrees.
+    pub(crate) fn is_balanced(&self) -> bool {
+        self.snapshot.gateway.pool_agrees
+            && self.passage().tree.leaves().iter().all(|leaf| self.totals[leaf.index()].balances())
     }
 
     /// One class, without what the scheduler counts of it and without an interval.
