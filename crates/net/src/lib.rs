@@ -35,8 +35,9 @@ pub use {
     gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
     gateway::control::{self, Control, ControlError, Watch},
     gateway::{
-        ClassStats, DelayStats, Gateway, GatewayConfig, GatewayStats, IntervalStats, Links, LongFrames, MemoryBound, Metrics, MetricsError,
-        OffloadPolicy, OpenError, Processor, Remote, RemoteError, ReverseStats, RunError, TimeShares,
+        ClassStats, DelayStats, Gateway, GatewayConfig, GatewayStats, IntervalStats, Links, LongFrames, MemoryBound,
+        Metrics, MetricsError, OffloadPolicy, OpenError, Processor, Remote, RemoteError, ReverseStats, RunError,
+        TimeShares,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

@@ -1,5 +1,6 @@
 //! `fairlink gateway`: shares a real link between two interfaces.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +11,8 @@ use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    Control, Gateway, GatewayConfig, GatewayStats, LongFrames, OffloadPolicy, Pacing, Processor, Remote, RunError,
-    control,
+    Control, Gateway, GatewayConfig, GatewayStats, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, Remote,
+    RunError, control,
 };
 use signal_hook::consts::SIGUSR1;
 
@@ -78,6 +79,13 @@ pub(crate) struct Args {
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    metrics: Option<SocketAddr>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:9400 or [::1]:9400".to_owned())
 }
 
 fn pacing(name: &str) -> Result<Pacing, String> {
@@ -128,6 +136,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
     let remote = gateway.remote();
     let control = Control::start(&path, remote.clone()).map_err(Failure::wrong)?;
+    let metrics = match args.metrics {
+        Some(address) => Some(Metrics::start(address, remote.clone()).map_err(Failure::wrong)?),
+        None => None,
+    };
+    if let Some(metrics) = &metrics {
+        note(format!("metrics at http://{}/metrics", metrics.address()));
+    }
     note(format!(
         "{} to {}: running until Ctrl-C; `fairlink ctl stats` asks at {}",
         args.input,
@@ -147,7 +162,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         }
         data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    drop(control);
+    drop((control, metrics));
     match ended {
         Ok(stats) => {
             show(&stats, out)?;

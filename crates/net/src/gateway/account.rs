@@ -29,4 +29,6 @@ pub(crate) use passage::{DelayTable, MAX_HISTOGRAMS, Passage};
 pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot};
 
 #[cfg(test)]
+pub(crate) mod played;
+#[cfg(test)]
 mod tests;

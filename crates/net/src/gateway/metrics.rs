@@ -36,17 +36,17 @@ use http::{Client, Step};
 use page::{LinkPage, Page};
 
 /// How long a connection has for a whole request.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a connection has to take a whole answer.
-pub const TAKING: Duration = Duration::from_secs(10);
+const TAKING: Duration = Duration::from_secs(10);
 /// Longest request in bytes, its head included.
-pub const LONGEST_REQUEST: usize = 8 * 1024;
+const LONGEST_REQUEST: usize = 8 * 1024;
 /// Most connections at once.
-pub const MAX_CLIENTS: usize = 16;
+const MAX_CLIENTS: usize = 16;
 /// How long an answer is given to others too.
-pub const FRESH: Duration = Duration::from_millis(200);
+const FRESH: Duration = Duration::from_millis(200);
 /// The shortest interval that rates are about.
-pub const SHORTEST: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_secs(1);
 /// How long the data threads have for their part.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Longest wait, in ms, until the server looks whether it is to end, and while an answer of a data thread is due.
