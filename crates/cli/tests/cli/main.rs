@@ -18,6 +18,8 @@ mod metrics;
 mod packets;
 mod reproduce;
 mod rows;
+#[cfg(target_os = "linux")]
+mod seen;
 mod sim;
 mod tc;
 mod trace;
