@@ -2,7 +2,7 @@
 //! end too, as often as it likes.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -12,15 +12,60 @@ use crate::failure::Failure;
 /// A flag that SIGINT, SIGTERM and SIGHUP set. No thread is started: a private network namespace cannot be entered from a process
 /// that has several.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = stop_flag_without_hangup()?;
+    // Shell and kernel may both send it when a terminal closes, so a second one ends nothing. Under `nohup` it stays ignored.
+    if !is_ignored(SIGHUP) {
+        flag::register(SIGHUP, Arc::clone(&stop)).map_err(Failure::failed)?;
+    }
+    Ok(stop)
+}
+
+/// What a SIGHUP means to a process that runs for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Read the files again.
+    Reload,
+    /// The terminal that it was started from is there no more.
+    TerminalClosed,
+}
+
+/// Tells the two meanings of SIGHUP apart: it is a wish to read files again, unless there was a terminal and it has gone.
+pub(crate) struct Hangup {
+    came: Arc<AtomicBool>,
+    had_terminal: bool,
+}
+
+impl Hangup {
+    /// From now on. Under `nohup` it stays ignored.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let came = Arc::new(AtomicBool::new(false));
+        if !is_ignored(SIGHUP) {
+            flag::register(SIGHUP, Arc::clone(&came)).map_err(Failure::failed)?;
+        }
+        Ok(Self { came, had_terminal: has_terminal() })
+    }
+
+    /// What came since it was last asked.
+    pub(crate) fn take(&self) -> Option<Meaning> {
+        let closed = || self.had_terminal && !has_terminal();
+        self.came
+            .swap(false, Ordering::Relaxed)
+            .then(|| if closed() { Meaning::TerminalClosed } else { Meaning::Reload })
+    }
+}
+
+/// Whether this process has a terminal that can still be opened.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
+}
+
+/// As [`stop_flag`], for a process to which SIGHUP means something else.
+pub(crate) fn stop_flag_without_hangup() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the one that ends the process sees the flag as it was before this signal.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop)).map_err(Failure::failed)?;
         flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
-    }
-    // Shell and kernel may both send it when a terminal closes, so a second one ends nothing. Under `nohup` it stays ignored.
-    if !is_ignored(SIGHUP) {
-        flag::register(SIGHUP, Arc::clone(&stop)).map_err(Failure::failed)?;
     }
     Ok(stop)
 }

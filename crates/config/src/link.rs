@@ -123,6 +123,18 @@ impl LinkFile {
         Self::from_source(Source::new(NamedSource::new(name, text.into())), options)
     }
 
+    /// Reads the text of the file at `path` as [`LinkFile::read`] would: also one of tc commands, by the end of its name.
+    ///
+    /// # Errors
+    /// As [`LinkFile::read`].
+    pub fn from_text(path: &str, text: impl Into<String>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+        if is_tc_file(Path::new(path)) {
+            let source = Source::new(NamedSource::new(path, text.into()));
+            return Self::from_tc(&source, &ImportOptions::default(), options);
+        }
+        Self::parse(path, text, options)
+    }
+
     fn from_source(source: Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         reader::document(&source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);

@@ -35,9 +35,9 @@ pub use {
     gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
     gateway::control::{self, Control, ControlError, Watch},
     gateway::{
-        ClassStats, DelayStats, Gateway, GatewayConfig, GatewayStats, IntervalStats, Links, LongFrames, MemoryBound,
-        Metrics, MetricsError, OffloadPolicy, OpenError, Processor, Remote, RemoteError, ReverseStats, RunError,
-        TimeShares,
+        ClassChange, ClassStats, Committed, DelayStats, Fate, Gateway, GatewayConfig, GatewayStats, IntervalStats,
+        Links, LongFrames, MemoryBound, Metrics, MetricsError, OffloadPolicy, OpenError, Processor, ReloadError,
+        Reloaded, Remote, RemoteError, ReverseStats, RunError, Terms, TimeShares, Wanted,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

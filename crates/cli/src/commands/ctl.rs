@@ -1,5 +1,6 @@
 //! `fairlink ctl`: talks to a running gateway.
 
+pub(crate) mod change;
 mod rates;
 mod stats;
 mod trace;
@@ -40,6 +41,16 @@ enum Request {
     /// (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's data thread a copy of the
     /// packet and no waiting: packets that come faster than they are written are missing in the file, and counted.
     Trace(trace::Args),
+    /// Take another link file, or the same one as it is now: rates, classes, matches and scheduler change between two packets.
+    ///
+    /// Classes of one name are one class: what a leaf has queued stays queued in its order. A file that is refused changes nothing.
+    Reload(change::ReloadArgs),
+    /// Change a class's guarantee or ceiling, or the link's rate, until the next file.
+    ///
+    /// Where the link gets less than its classes are guaranteed, all guarantees shrink in the same proportion.
+    Rate(change::RateArgs),
+    /// Run another scheduler for the same classes.
+    Scheduler(change::SchedulerArgs),
 }
 
 /// Asks and prints.
@@ -47,7 +58,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     // What is wrong with a file is said whether a gateway runs or not.
     let format = match &args.request {
         Request::Trace(args) => Some(args.format()?),
-        Request::Stats(_) | Request::Watch(_) => None,
+        _ => None,
     };
     let path = match &args.control {
         Some(path) => path.clone(),
@@ -57,6 +68,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         (Request::Trace(args), Some(format)) => trace::run(args, format, &path, out),
         (Request::Watch(args), _) => watch::run(args, &path, out),
         (Request::Stats(args), _) => stats::run(args, &path, out),
+        (Request::Reload(args), _) => change::reload(args, &path, out),
+        (Request::Rate(args), _) => change::set_rate(args, &path, out),
+        (Request::Scheduler(args), _) => change::set_scheduler(args, &path, out),
         (Request::Trace(_), None) => Ok(()),
     }
 }

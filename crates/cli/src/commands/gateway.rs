@@ -12,14 +12,14 @@ use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
     Control, Gateway, GatewayConfig, GatewayStats, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, Remote,
-    RunError, control,
+    RunError, Wanted, control,
 };
 use signal_hook::consts::SIGUSR1;
 
 use crate::args::{choice, time};
 use crate::failure::Failure;
 use crate::human;
-use crate::interrupt::stop_flag;
+use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
 use crate::link::{share_warning, warn};
 use crate::out::{Out, note};
 
@@ -121,6 +121,7 @@ impl Args {
         config.long_frames = if self.drop_long_frames { LongFrames::Drop } else { LongFrames::Accept };
         config.pool_frames = self.pool_frames;
         config.drain = self.drain;
+        config.scheduler_asked.clone_from(&self.scheduler);
         Ok(config)
     }
 }
@@ -132,7 +133,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let gateway = Gateway::open(config).map_err(Failure::wrong)?;
     gateway.notes().iter().for_each(|text| note(format!("note: {text}")));
     note(gateway.memory().to_string());
-    let (stop, asked) = (stop_flag()?, Arc::new(AtomicBool::new(false)));
+    let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
+    let stop = stop_flag_without_hangup()?;
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
     let remote = gateway.remote();
     let control = Control::start(&path, remote.clone()).map_err(Failure::wrong)?;
@@ -158,6 +160,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
                 // Nobody reads any more: the gateway has nobody to tell, and goes on.
                 let _ = failure;
             }
+            match hangup.take() {
+                Some(Meaning::Reload) => reload(&remote),
+                Some(Meaning::TerminalClosed) => stop.store(true, Ordering::Relaxed),
+                None => {}
+            }
             std::thread::sleep(NAP);
         }
         data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -173,6 +180,24 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             out.flush()?;
             Err(Failure::Failed(anyhow!(source)))
         }
+    }
+}
+
+/// Reads the link file again. Whoever sent the signal finds on standard error what came of it.
+fn reload(remote: &Remote) {
+    let own_file = Wanted::File { text: None, moves: Vec::new() };
+    match remote.change(&own_file, false) {
+        Ok(reloaded) => {
+            reloaded.notes.iter().for_each(note);
+            let done = reloaded.committed.unwrap_or_default();
+            note(format!(
+                "link file read again: change {}, {} queued and kept, {} dropped",
+                done.generation,
+                human::count(done.kept_packets as usize, "packet", "packets"),
+                done.removed_packets + done.dropped_packets
+            ));
+        }
+        Err(error) => note(format!("link file read again and refused; everything stays as it was: {error}")),
     }
 }
 

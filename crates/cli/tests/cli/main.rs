@@ -16,6 +16,8 @@ mod measure;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod packets;
+#[cfg(target_os = "linux")]
+mod reload;
 mod reproduce;
 mod rows;
 #[cfg(target_os = "linux")]

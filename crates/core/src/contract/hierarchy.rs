@@ -312,6 +312,24 @@ impl Hierarchy {
         Ok(self)
     }
 
+    /// The same classes below `link`, with what each of them says as `change` leaves it. Ids stay what they are.
+    ///
+    /// # Errors
+    /// As [`HierarchyBuilder::add`] and [`HierarchyBuilder::build`].
+    pub fn rebuilt(
+        &self,
+        link: LinkConfig,
+        mut change: impl FnMut(ClassId, &mut ClassConfig),
+    ) -> Result<Self, HierarchyError> {
+        let mut builder = Self::builder(link);
+        for class in self.classes() {
+            let mut config = *self.config(class);
+            change(class, &mut config);
+            builder.add(self.nodes[class.index()].parent, config)?;
+        }
+        builder.build()
+    }
+
     /// Number of classes, the root included. Ids run from 0 to one below it.
     #[must_use]
     pub const fn len(&self) -> usize {

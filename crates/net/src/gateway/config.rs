@@ -1,5 +1,7 @@
 //! What a gateway is to do: its interfaces, classes and policies. Opening the gateway checks them.
 
+use std::sync::Arc;
+
 use fairlink_config::link::{DEFAULT_MEMORY, LinkFile};
 use fairlink_config::matching::Match;
 use fairlink_config::problem::Problems;
@@ -86,6 +88,10 @@ pub struct GatewayConfig {
     pub pool_frames: Option<u32>,
     /// How long the gateway goes on sending queued packets after a stop. Packets left after that are counted.
     pub drain: Nanos,
+    /// The link file that all this is from, if it is from one. A running gateway reads it again when it is asked to.
+    pub link: Option<Arc<LinkFile>>,
+    /// The scheduler that is to run whatever a link file says, also one that is read later.
+    pub scheduler_asked: Option<String>,
 }
 
 impl GatewayConfig {
@@ -120,6 +126,8 @@ impl GatewayConfig {
             sockets: AfPacketOptions::default(),
             pool_frames: None,
             drain: Nanos::ZERO,
+            link: None,
+            scheduler_asked: None,
         }
     }
 
@@ -129,13 +137,25 @@ impl GatewayConfig {
     /// [`Problems`] where the file names no class for frames that match nothing.
     pub fn from_link_file(link: &LinkFile, input: &str, output: &str) -> Result<Self, Problems> {
         let default_class = link.require_default()?;
-        Ok(Self {
-            names: link.names.iter().map(str::to_owned).collect(),
-            matches: link.matches.clone(),
-            overhead: link.overhead,
-            memory_limit: link.memory_limit,
-            ..Self::new(input, output, link.info(), link.tree.clone(), default_class)
-        })
+        let mut config = Self::new(input, output, link.info(), link.tree.clone(), default_class);
+        config.take_link(&Arc::new(link.clone()))?;
+        Ok(config)
+    }
+
+    /// What the link file says of link, scheduler and classes; the rest stays.
+    ///
+    /// # Errors
+    /// As [`GatewayConfig::from_link_file`]; nothing has changed then.
+    pub(crate) fn take_link(&mut self, link: &Arc<LinkFile>) -> Result<(), Problems> {
+        self.default_class = link.require_default()?;
+        self.scheduler = link.info();
+        self.tree = link.tree.clone();
+        self.names = link.names.iter().map(str::to_owned).collect();
+        self.matches.clone_from(&link.matches);
+        self.overhead = link.overhead;
+        self.memory_limit = link.memory_limit;
+        self.link = Some(Arc::clone(link));
+        Ok(())
     }
 
     /// The name of `class`, or its number where it has none.

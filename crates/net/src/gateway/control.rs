@@ -10,11 +10,17 @@
 //! {"ok": true, "stats": {...}}            (the object of [`crate::gateway::stats::GatewayStats`])
 //! {"cmd": "trace", "snap_bytes": N}
 //! {"ok": true, "trace": {...}}            (what the gateway is; records of packets follow, until the end of one of both sides)
-//! {"ok": false, "error": "..."}           (anything not understood)
+//! {"cmd": "reload", "file": "NAME", "text": "...", "moves": [["old", "new"]], "dry_run": true}
+//! {"cmd": "rate", "class": "A", "bps": 5000000, "ceiling": true}
+//! {"cmd": "scheduler", "name": "hfsc", "lenient": true}
+//! {"ok": true, "reloaded": {...}}         (the object of [`crate::gateway::reload::Reloaded`])
+//! {"ok": false, "error": "..."}           (anything not understood or refused)
 //! ```
 //!
 //! `link` may be left out where there is one link. With `interval_ms`, the statistics have what happened since the last such answer for the
 //! link on the same connection, and the connection may be silent for so long before the next request.
+//!
+//! `reload` without a text has the gateway read its own file again, `rate` without a class is the link's.
 //!
 //! Records of a trace are binary, for a client of the same version. Whoever traces says that it wants no more by closing its writing
 //! end; the packets under way and the end of the trace follow.
@@ -23,7 +29,7 @@
 //!
 //! * A connection has [`PATIENCE`] for each request, from its first byte to its last, and as long to take the answer. One that
 //!   needs longer is closed, however busy it looks.
-//! * A request has at most 64 KiB.
+//! * A request has at most 16 MiB.
 //! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of one that is silent between two
 //!   requests, or of the one whose time runs out first.
 //! * A gateway that ends closes all of them at once.
@@ -47,10 +53,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fairlink_core::Rate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::gateway::links::Links;
+use crate::gateway::reload::{Reloaded, Wanted};
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
 
@@ -62,6 +70,8 @@ pub const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(2);
 /// How long a client waits for an answer.
 const LONGEST_WAIT: Duration = ANSWER.saturating_add(PATIENCE);
+/// How long a change may take: a large file is read and built first.
+const CHANGE: Duration = Duration::from_secs(30);
 /// How often a client tries again to connect to a gateway that many others wait for.
 const NAP: Duration = Duration::from_millis(20);
 /// Longest answer in bytes: some 500,000 classes.
@@ -139,15 +149,95 @@ pub enum ControlError {
     },
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Request {
     cmd: String,
-    /// Of statistics and traces: which link.
+    /// Which link; the only one where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<String>,
     /// Of statistics: that the answer has what happened since the one before, and in how many ms the next request comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     interval_ms: Option<u64>,
     /// Of a trace: most bytes of a packet; all where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     snap_bytes: Option<u32>,
+    /// Of a change: only say what would change.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+    /// Of `reload`: name and text of the link file. The gateway reads its own again where they are absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    /// Of `reload`: leaves that are there no more, and those that get their packets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    moves: Vec<(String, String)>,
+    /// Of `rate`: the class; the link where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+    /// Of `rate`: in bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bps: Option<u64>,
+    /// Of `rate`: whether it is the ceiling.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ceiling: bool,
+    /// Of `scheduler`: its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Of `scheduler`: go on without what it cannot honour.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lenient: bool,
+}
+
+impl Request {
+    /// The change that it asks for; `None` where it asks for none.
+    fn wanted(&self) -> Option<Result<Wanted, String>> {
+        let wanted = match self.cmd.as_str() {
+            "reload" => {
+                let name = self.file.clone().unwrap_or_else(|| "(control)".to_owned());
+                let text = self.text.clone().map(|text| (name, text));
+                Ok(Wanted::File { text, moves: self.moves.clone() })
+            }
+            "rate" => match self.bps.map(Rate::from_bps) {
+                None => Err("\"rate\" needs \"bps\", in bit/s".to_owned()),
+                Some(Err(out_of_range)) => Err(out_of_range.to_string()),
+                Some(Ok(rate)) => match (self.class.clone(), self.ceiling) {
+                    (None, false) => Ok(Wanted::LinkRate { rate }),
+                    (None, true) => Err("the link has a rate, and no ceiling".to_owned()),
+                    (Some(class), false) => Ok(Wanted::Guarantee { class, rate }),
+                    (Some(class), true) => Ok(Wanted::Ceiling { class, rate }),
+                },
+            },
+            "scheduler" => match self.name.clone() {
+                None => Err("\"scheduler\" needs \"name\"".to_owned()),
+                Some(name) => Ok(Wanted::Scheduler { name, lenient: self.lenient }),
+            },
+            _ => return None,
+        };
+        Some(wanted)
+    }
+
+    /// What asks for this change.
+    fn of(wanted: &Wanted, dry_run: bool) -> Self {
+        let request = Self { dry_run, ..Self::default() };
+        match wanted.clone() {
+            Wanted::File { text, moves } => {
+                let (file, text) = text.unzip();
+                Self { cmd: "reload".to_owned(), file, text, moves, ..request }
+            }
+            Wanted::LinkRate { rate } => Self { cmd: "rate".to_owned(), bps: Some(rate.bps()), ..request },
+            Wanted::Guarantee { class, rate } => {
+                Self { cmd: "rate".to_owned(), class: Some(class), bps: Some(rate.bps()), ..request }
+            }
+            Wanted::Ceiling { class, rate } => {
+                Self { cmd: "rate".to_owned(), class: Some(class), bps: Some(rate.bps()), ceiling: true, ..request }
+            }
+            Wanted::Scheduler { name, lenient } => {
+                Self { cmd: "scheduler".to_owned(), name: Some(name), lenient, ..request }
+            }
+        }
+    }
 }
 
 /// What a gateway whose packets are traced is.
@@ -172,6 +262,8 @@ struct Reply {
     links: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trace: Option<Traced>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reloaded: Option<Reloaded>,
 }
 
 impl Reply {
@@ -243,9 +335,38 @@ pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
     Watch::connect(path)?.stats(None, None)
 }
 
+/// Changes the gateway whose socket is at `path`, or asks what would change where it is a `dry_run`, within 30 s.
+///
+/// # Errors
+/// [`ControlError`]: as [`stats`], and where the gateway refuses the change, which leaves everything as it was.
+pub fn change(path: &Path, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ControlError> {
+    let mut request = serde_json::to_vec(&Request::of(wanted, dry_run)).unwrap_or_default();
+    request.push(b'\n');
+    if request.len() > server::LONGEST_LINE {
+        let message = format!(
+            "a link file of {} B is too long to be sent; the limit is {} B",
+            request.len(),
+            server::LONGEST_LINE
+        );
+        return Err(ControlError::Refused { message });
+    }
+    let (line, _, _) = ask_for(path, &request, CHANGE)?;
+    let reply: Reply =
+        serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })?;
+    match reply {
+        Reply { reloaded: Some(reloaded), .. } => Ok(reloaded),
+        Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
+    }
+}
+
 /// The line that answers `request`, what has come behind it, and the connection. [`ControlError::NoAnswer`] where there is none in time.
 fn ask(path: &Path, request: &[u8]) -> Result<(Vec<u8>, Vec<u8>, UnixStream), ControlError> {
-    let mut connection = Connection::open(path)?;
+    ask_for(path, request, LONGEST_WAIT)
+}
+
+/// As [`ask`], within `waited`.
+fn ask_for(path: &Path, request: &[u8], waited: Duration) -> Result<(Vec<u8>, Vec<u8>, UnixStream), ControlError> {
+    let mut connection = Connection::open(path, waited)?;
     let line = connection.ask(request)?;
     Ok((line, connection.input, connection.stream))
 }
@@ -255,6 +376,8 @@ fn ask(path: &Path, request: &[u8]) -> Result<(Vec<u8>, Vec<u8>, UnixStream), Co
 struct Connection {
     path: PathBuf,
     stream: UnixStream,
+    /// How long an answer may take.
+    waited: Duration,
     /// Until when the first answer has to be there.
     first: Option<Instant>,
     /// What has come behind the last answer.
@@ -262,9 +385,9 @@ struct Connection {
 }
 
 impl Connection {
-    /// Connects within the time that an answer has.
-    fn open(path: &Path) -> Result<Self, ControlError> {
-        let until = Instant::now() + LONGEST_WAIT;
+    /// Connects. Each answer may take as long as is `waited`, the first with the time for connecting.
+    fn open(path: &Path, waited: Duration) -> Result<Self, ControlError> {
+        let until = Instant::now() + waited;
         let opened = loop {
             match connect(path) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
@@ -274,14 +397,14 @@ impl Connection {
             }
         };
         let stream = opened.and_then(|stream| stream.set_nonblocking(false).map(|()| stream));
-        let stream = stream.map_err(|error| failed(path, error))?;
-        Ok(Self { path: path.to_owned(), stream, first: Some(until), input: Vec::new() })
+        let stream = stream.map_err(|error| failed(path, error, waited))?;
+        Ok(Self { path: path.to_owned(), stream, waited, first: Some(until), input: Vec::new() })
     }
 
     /// The line that answers `request`.
     fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, ControlError> {
-        let until = self.first.take().unwrap_or_else(|| Instant::now() + LONGEST_WAIT);
-        self.ask_until(request, until).map_err(|error| failed(&self.path, error))
+        let until = self.first.take().unwrap_or_else(|| Instant::now() + self.waited);
+        self.ask_until(request, until).map_err(|error| failed(&self.path, error, self.waited))
     }
 
     /// `WouldBlock` or `TimedOut` where there is no answer by `until`.
@@ -312,11 +435,9 @@ impl Connection {
 }
 
 /// What an error of the socket means to whoever asks.
-fn failed(path: &Path, source: io::Error) -> ControlError {
+fn failed(path: &Path, source: io::Error, waited: Duration) -> ControlError {
     match source.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            ControlError::NoAnswer { path: path.to_owned(), waited: LONGEST_WAIT }
-        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
         _ => ControlError::System { path: path.to_owned(), source },
     }
 }

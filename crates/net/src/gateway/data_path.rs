@@ -18,7 +18,7 @@
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{ethernet, frame_key};
-use fairlink_core::{Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+use fairlink_core::{ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
@@ -26,7 +26,7 @@ use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit, Why};
 use crate::gateway::trace::{Gone, Passing, Tap};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::Clock;
-use crate::io::frame_pool::FramePool;
+use crate::io::frame_pool::{FramePool, Growth};
 use crate::wire::classify::Classifier;
 use crate::wire::labels::{Labels, mark_congestion};
 
@@ -45,6 +45,17 @@ pub(crate) struct Sampled {
     pub(crate) classify: u64,
     pub(crate) send: u64,
     pub(crate) reverse: u64,
+}
+
+/// What of a data path belongs to its classes, and what more frames its pool needs.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) classifier: Classifier,
+    pub(crate) labels: Labels,
+    pub(crate) overhead: Overhead,
+    pub(crate) counters: EdgeCounters,
+    pub(crate) queues: QueueLengths,
+    pub(crate) growth: Option<Growth>,
 }
 
 /// All parts of the path but the scheduler; see the module.
@@ -176,6 +187,25 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         match self.error.take() {
             Some(error) => Err(error),
             None => Ok((self.moved, wake)),
+        }
+    }
+
+    /// Works with other classes from now on. `heirs` has, by class, the one that takes over from it. What was replaced is left in
+    /// `parts`. Nothing is allocated.
+    pub(crate) fn exchange(&mut self, parts: &mut Parts, heirs: &[Option<ClassId>]) {
+        let Parts { classifier, labels, overhead, counters, queues, growth } = parts;
+        counters.inherit(&self.counters, heirs);
+        queues.inherit(&self.queues, heirs);
+        std::mem::swap(&mut self.classifier, classifier);
+        std::mem::swap(&mut self.labels, labels);
+        std::mem::swap(&mut self.overhead, overhead);
+        std::mem::swap(&mut self.counters, counters);
+        std::mem::swap(&mut self.queues, queues);
+        for packet in &mut self.outgoing {
+            packet.class = heirs.get(packet.class.index()).copied().flatten().unwrap_or(ClassId::ROOT);
+        }
+        if let Some(growth) = growth {
+            self.pool.grow(growth);
         }
     }
 
@@ -397,7 +427,10 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
-        self.queues.left(packet.class);
+        // The packets of a class that a change removes went with it: its number may be another's now.
+        if reason != DropReason::ClassRemoved {
+            self.queues.left(packet.class);
+        }
         if let Some(tap) = &mut self.tap {
             let gone = Gone::Dropped(now, Why::Scheduler(reason));
             tap.gone(packet.handle as u32, passing(&self.pool, &packet), gone);
@@ -407,6 +440,13 @@ impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
 
     fn marked(&mut self, _now: Nanos, packet: &Packet) {
         mark_congestion(self.pool.packet_mut(packet.handle as u32));
+    }
+
+    fn moved(&mut self, packet: &mut Packet) {
+        // Its queue may tell flows apart where the one before did not.
+        let frame = packet.handle as u32;
+        let bytes = self.pool.packet(frame);
+        packet.handle = u64::from(frame) | self.labels.of(packet.class, &frame_key(bytes), bytes);
     }
 }
 

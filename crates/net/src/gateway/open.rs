@@ -1,14 +1,15 @@
 //! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
 
-use std::sync::OnceLock;
+use std::sync::Arc;
 
-use fairlink_core::{ClassId, Counters, Driver, Hierarchy, Members, Metered, Pacer};
+use fairlink_core::{Counters, Driver, Hierarchy, Members, Metered, Pacer};
 
 use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage, Snapshot};
 use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::ports;
 use crate::gateway::queue_lengths::QueueLengths;
+use crate::gateway::reload::Present;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::{Gateway, RealPath};
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
@@ -22,7 +23,7 @@ use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
 
 /// Copies of its counters that a gateway has at most, as far as their number is not that of those who read them.
-const SNAPSHOTS: usize = 4;
+pub(super) const SNAPSHOTS: usize = 4;
 
 impl Gateway {
     /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on wait
@@ -52,7 +53,9 @@ impl Gateway {
         let frame_bytes = input.largest_frame().max(output.largest_frame()).saturating_add(HEADROOM as u32);
         let Needs { queued, frames, scheduler_bytes } = Needs::of(&config, frame_bytes)?;
         let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new())?;
-        let pool = FramePool::new(frames, frame_bytes)?;
+        // What queues may need that are longer later on.
+        let room = config.memory_limit / FramePool::memory(1, frame_bytes);
+        let pool = FramePool::with_room(frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let processor = pick(config.processor)?;
 
         let mut claims = Vec::new();
@@ -102,32 +105,31 @@ impl Gateway {
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
-        let passage = Passage {
-            link: config.output.clone(),
-            input: config.input.clone(),
-            output: config.output.clone(),
-            scheduler: config.scheduler,
-            tree: config.tree.clone(),
-            names: (0..config.tree.len()).map(|class| config.name(ClassId(class as u32))).collect(),
-            generation: 0,
-            memory,
-            pool_frames: frames as usize,
-            delays,
-            bounds: OnceLock::new(),
-        };
+        let labels = Labels::new(&config.tree);
+        let passage = Arc::new(Passage::of(&config, delays, memory, frames, 0));
+        let present = Present::new(&config, input, &pool, Arc::clone(&passage), &labels);
         let data_path = RealPath::new(
             pool,
             from,
             to,
             MonotonicClock::start(),
             classifier,
-            Labels::new(&config.tree),
+            labels,
             config.overhead,
             counters,
             queues,
             config.reverse,
         );
-        Ok(Self { config, driver, data_path, offloads, claims, notes, processor, publisher: Publisher::new(passage) })
+        Ok(Self {
+            config,
+            driver,
+            data_path,
+            offloads,
+            claims,
+            notes,
+            processor,
+            publisher: Publisher::of(present, passage),
+        })
     }
 }
 
@@ -147,7 +149,7 @@ impl GatewayConfig {
 }
 
 /// Frames belong to leaves.
-fn check_classes(config: &GatewayConfig) -> Result<(), OpenError> {
+pub(super) fn check_classes(config: &GatewayConfig) -> Result<(), OpenError> {
     let mut classes = config.matches.iter().map(|&(class, _)| class).chain([config.default_class]);
     match classes.find(|&class| !config.tree.is_leaf(class)) {
         Some(class) => Err(OpenError::NotALeaf { name: config.name(class) }),
@@ -156,13 +158,13 @@ fn check_classes(config: &GatewayConfig) -> Result<(), OpenError> {
 }
 
 /// What a gateway takes at most.
-struct Needs {
+pub(super) struct Needs {
     /// Packets in all queues.
-    queued: u32,
+    pub(super) queued: u32,
     /// Frames in the packet pool.
-    frames: u32,
+    pub(super) frames: u32,
     /// Of the scheduler.
-    scheduler_bytes: u64,
+    pub(super) scheduler_bytes: u64,
 }
 
 impl Needs {
@@ -170,7 +172,7 @@ impl Needs {
     ///
     /// # Errors
     /// Where they are more than the pool, or all together, may be.
-    fn of(config: &GatewayConfig, frame_bytes: u32) -> Result<Self, OpenError> {
+    pub(super) fn of(config: &GatewayConfig, frame_bytes: u32) -> Result<Self, OpenError> {
         let queued = most_queued(&config.tree);
         let needed = queued.saturating_add(RealPath::RESERVE);
         let frames = config.pool_frames.unwrap_or(needed);
@@ -199,7 +201,11 @@ fn look_at(interface: &Interface, notes: &mut Vec<String>) {
 }
 
 /// Raises the link's largest packet to the length of the input's frames, if they are longer and the policy allows it.
-fn fit_largest_packet(config: &mut GatewayConfig, input: &Interface, notes: &mut Vec<String>) -> Result<(), OpenError> {
+pub(super) fn fit_largest_packet(
+    config: &mut GatewayConfig,
+    input: &Interface,
+    notes: &mut Vec<String>,
+) -> Result<(), OpenError> {
     let untagged = config.overhead.accounted(input.untagged_frame());
     let limit = config.tree.link().max_packet;
     if untagged <= limit {

@@ -24,6 +24,15 @@ impl QueueLengths {
         Self { classes }
     }
 
+    /// Takes over the packets of `old`, whose classes are taken over as `heirs` says. Those of the other classes are left out.
+    pub(crate) fn inherit(&mut self, old: &Self, heirs: &[Option<ClassId>]) {
+        for (&(packets, _), heir) in old.classes.iter().zip(heirs) {
+            if let Some(heir) = heir {
+                self.classes[heir.index()].0 += packets;
+            }
+        }
+    }
+
     /// A packet of `class` is given to the scheduler.
     #[inline]
     pub(crate) fn entered(&mut self, class: ClassId) {

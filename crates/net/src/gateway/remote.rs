@@ -1,5 +1,5 @@
-//! Statistics of a running gateway for other threads, and traces of what passes. The data thread looks once a turn whether it was
-//! asked, which takes no lock, and copies its counters a few classes at a time between turns ([`crate::gateway::account`]).
+//! What other threads ask of a running gateway: statistics, traces of what passes, and changes. The data thread looks once a turn
+//! whether it was asked, which takes no lock. It copies its counters a few classes at a time between turns ([`crate::gateway::account`]).
 //!
 //! Whoever asks brings the memory for the answer. The data thread never waits for a lock: where somebody holds one, it tries again after
 //! the next turn. Two snapshots go to and fro, so that asking again and again allocates nothing.
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::gateway::account::{Copying, Observation, Passage, Snapshot};
+use crate::gateway::reload::{self, Order, Present, ReloadError, Reloaded, Wanted};
 use crate::gateway::stats::GatewayStats;
 use crate::gateway::trace::{self, Feed, Tap};
 
@@ -26,6 +27,9 @@ pub enum RemoteError {
         /// How long was waited.
         waited: Duration,
     },
+    /// The gateway has ended.
+    #[error("the gateway has ended")]
+    Ended,
     /// Somebody else traces.
     #[error("a trace is under way; one at a time, end it first (Ctrl-C where it runs)")]
     Tracing,
@@ -36,6 +40,17 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Room for answers before; more than there ever are.
 const OLD: usize = 4;
+
+/// A change on its way to the data thread and back.
+#[derive(Debug, Default)]
+enum OrderSlot {
+    #[default]
+    Idle,
+    Ordered(Box<Order>),
+    /// The data thread has it.
+    Taken,
+    Done(Box<Order>),
+}
 
 /// A trace on its way to the data thread and back.
 #[derive(Debug, Default)]
@@ -105,6 +120,12 @@ struct Shared {
     asked: AtomicU64,
     answer: Mutex<Answer>,
     told: Condvar,
+    /// The gateway as it runs. Whoever changes it holds the lock.
+    present: Mutex<Option<Box<Present>>>,
+    /// Whether the slot holds an order.
+    ordered: AtomicBool,
+    order: Mutex<OrderSlot>,
+    order_done: Condvar,
     /// Whether the slot holds an ordered tap.
     tap_ordered: AtomicBool,
     tap: Mutex<TapSlot>,
@@ -137,6 +158,10 @@ impl Shared {
             let freed = self.lock().bring(Some(fresh));
             drop(freed);
         }
+    }
+
+    fn lock_order(&self) -> MutexGuard<'_, OrderSlot> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_tap(&self) -> MutexGuard<'_, TapSlot> {
@@ -179,13 +204,60 @@ impl Remote {
         Arc::clone(&self.0.lock().passage)
     }
 
+    /// Changes the gateway while it runs, or says what would change where it is a `dry_run`. It takes as long as it takes to read and to
+    /// build what is wanted; the data thread is held up for the last step only, in which packets move.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; nothing has changed then.
+    pub fn change(&self, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ReloadError> {
+        let mut present = match self.0.present.try_lock() {
+            Ok(present) => present,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(ReloadError::Busy),
+        };
+        let Some(present) = present.as_mut() else { return Err(RemoteError::NeverRan.into()) };
+        present.change(wanted, dry_run, |order| self.order(order))
+    }
+
+    /// Has the data thread commit a change, and returns what it left over.
+    fn order(&self, order: Box<Order>) -> Result<Box<Order>, RemoteError> {
+        let mut slot = self.0.lock_order();
+        if self.0.lock().over {
+            return Err(RemoteError::Ended);
+        }
+        *slot = OrderSlot::Ordered(order);
+        self.0.ordered.store(true, Ordering::Release);
+        let until = Instant::now() + reload::PATIENCE;
+        loop {
+            match std::mem::take(&mut *slot) {
+                OrderSlot::Done(order) => return Ok(order),
+                OrderSlot::Idle => return Err(RemoteError::Ended),
+                // Once it was taken it is soon done.
+                OrderSlot::Taken => {
+                    *slot = OrderSlot::Taken;
+                    slot = self.0.order_done.wait(slot).unwrap_or_else(PoisonError::into_inner);
+                }
+                OrderSlot::Ordered(order) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        self.0.ordered.store(false, Ordering::Release);
+                        return Err(RemoteError::Timeout { waited: reload::PATIENCE });
+                    }
+                    *slot = OrderSlot::Ordered(order);
+                    (slot, _) = self.0.order_done.wait_timeout(slot, left).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
     /// Begins a trace, which keeps up to `snap` bytes of each packet, when the data thread next looks. It ends with what is returned.
     ///
     /// # Errors
     /// [`RemoteError::Tracing`], and [`RemoteError::NeverRan`] also of a gateway that has ended.
     pub(crate) fn trace(&self, snap: u32) -> Result<Feed, RemoteError> {
         // Both ends are made, and an old one is freed, without the lock.
-        let (tap, feed) = trace::begin(self.passage().pool_frames, snap);
+        let passage = self.passage();
+        let (tap, feed) = trace::begin(passage.pool_frames, passage.generation, snap);
         let mut slot = self.0.lock_tap();
         if matches!(*slot, TapSlot::Ordered(_) | TapSlot::Running) {
             return Err(RemoteError::Tracing);
@@ -241,8 +313,8 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(passage: Passage) -> Self {
-        let passage = Arc::new(passage);
+    pub(crate) fn new(passage: impl Into<Arc<Passage>>) -> Self {
+        let passage = passage.into();
         let answer = Answer {
             passage: Arc::clone(&passage),
             number: 0,
@@ -255,6 +327,10 @@ impl Publisher {
             asked: AtomicU64::new(0),
             answer: Mutex::new(answer),
             told: Condvar::new(),
+            present: Mutex::default(),
+            ordered: AtomicBool::new(false),
+            order: Mutex::default(),
+            order_done: Condvar::new(),
             tap_ordered: AtomicBool::new(false),
             tap: Mutex::default(),
         };
@@ -264,6 +340,37 @@ impl Publisher {
     /// What the gateway is now.
     pub(crate) fn passage(&self) -> &Arc<Passage> {
         &self.passage
+    }
+
+    /// Of a gateway that can be changed.
+    pub(super) fn of(present: Present, passage: Arc<Passage>) -> Self {
+        let publisher = Self::new(passage);
+        *publisher.shared.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(present));
+        publisher
+    }
+
+    /// Whether somebody wants the gateway changed.
+    pub(crate) fn has_order(&self) -> bool {
+        self.shared.ordered.load(Ordering::Acquire)
+    }
+
+    /// The change that is wanted.
+    pub(super) fn take_order(&mut self) -> Option<Box<Order>> {
+        self.shared.ordered.store(false, Ordering::Relaxed);
+        let mut slot = self.shared.lock_order();
+        match std::mem::replace(&mut *slot, OrderSlot::Taken) {
+            OrderSlot::Ordered(order) => Some(order),
+            other => {
+                *slot = other;
+                None
+            }
+        }
+    }
+
+    /// The change is committed. Another thread frees what it left over.
+    pub(super) fn order_done(&mut self, order: Box<Order>) {
+        *self.shared.lock_order() = OrderSlot::Done(order);
+        self.shared.order_done.notify_all();
     }
 
     /// Whether somebody wants a trace to begin.
@@ -335,7 +442,6 @@ impl Publisher {
 
     /// The gateway is something else from now on: the end of a reload, between two turns. An answer that is under way is begun anew. Returns
     /// what it was, which another thread frees.
-    #[cfg_attr(not(test), expect(dead_code, reason = "reloads come next"))]
     pub(crate) fn change(&mut self, passage: Arc<Passage>) -> Arc<Passage> {
         let mut answer = self.shared.lock();
         answer.old.extend(self.copying.take().map(|copying| copying.into_parts().1));
@@ -368,6 +474,8 @@ impl Drop for Publisher {
         self.shared.lock().over = true;
         *self.shared.lock_tap() = TapSlot::Idle;
         self.shared.told.notify_all();
+        *self.shared.lock_order() = OrderSlot::Idle;
+        self.shared.order_done.notify_all();
     }
 }
 

@@ -37,7 +37,7 @@ const LEAVING_TRIES: u32 = 200;
 /// The data path between two real interfaces.
 pub(super) type RealPath = DataPath<AfPacket, AfPacket, MonotonicClock>;
 /// Whichever scheduler was asked for, with its traffic counted.
-type AnyScheduler = Metered<Box<dyn Scheduler>>;
+pub(super) type AnyScheduler = Metered<Box<dyn Scheduler>>;
 
 /// A gateway ready to run.
 pub struct Gateway {
@@ -121,6 +121,13 @@ impl Gateway {
                 self.copy_on(now, time);
                 now = self.data_path.clock.now();
             }
+            if self.publisher.has_order()
+                && let Some(mut order) = self.publisher.take_order()
+            {
+                self.commit(now, &mut order);
+                self.publisher.order_done(order);
+                now = self.data_path.clock.now();
+            }
             if self.publisher.has_tap() {
                 self.begin_trace();
             }
@@ -161,6 +168,11 @@ impl Gateway {
     /// Records what passes from now on, as somebody has asked.
     fn begin_trace(&mut self) {
         if let Some(mut tap) = self.publisher.take_tap() {
+            if tap.generation() != self.publisher.passage().generation {
+                // Its classes are those of before a change.
+                self.publisher.give_back(tap);
+                return;
+            }
             tap.start(self.data_path.clock.zero_since_1970());
             self.data_path.tap = Some(tap);
         }

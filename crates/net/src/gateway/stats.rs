@@ -7,6 +7,8 @@
 //! it. The identity holds only if both agree. How they come together is in [`crate::gateway::account`].
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
+use std::sync::Arc;
 
 use fairlink_core::{Amount, ClassId, DropReason, Nanos};
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,8 @@ const DROP_KEYS: [&str; DropReason::ALL.len()] = [
     "purged",
     "class_removed",
 ];
+/// What the account of removed classes is called; no class can have this name in a link file.
+pub(crate) const REMOVED: &str = "(removed)";
 const TOO_LONG: &str = "too_long";
 const RUNT: &str = "runt";
 const CHECKSUM: &str = "checksum";
@@ -139,8 +143,17 @@ impl ClassEdges {
     }
 }
 
+impl AddAssign<&Self> for ClassEdges {
+    fn add_assign(&mut self, other: &Self) {
+        let pairs = self.unfit.iter_mut().zip(&other.unfit).chain(self.refused.iter_mut().zip(&other.refused));
+        pairs.for_each(|(count, &other)| *count += other);
+        self.sent += other.sent;
+    }
+}
+
 /// Counts, by class, what happens to frames at both edges of the scheduler. [`Metered`](fairlink_core::Metered) counts what happens
-/// inside. Only the data thread writes here. Nothing is allocated after construction.
+/// inside. Only the data thread writes here. Nothing is allocated after construction. The link's own row is that of classes that were
+/// removed.
 #[derive(Debug)]
 pub(crate) struct EdgeCounters {
     classes: Vec<ClassEdges>,
@@ -173,7 +186,23 @@ impl EdgeCounters {
         self.classes[class.index()].refused[why as usize].count(len);
     }
 
-    /// What was counted of `class`.
+    /// Takes over what `old` has counted: `heirs` has the class that takes over from each of its classes. What nobody takes over counts
+    /// as of removed classes. Delays stay where they are counted for a class that goes on ([`DelayTable::after`]); those of a class
+    /// that is moved are added to its heir's.
+    pub(crate) fn inherit(&mut self, old: &Self, heirs: &[Option<ClassId>]) {
+        for (class, edges) in old.classes.iter().enumerate() {
+            let heir = heirs.get(class).copied().flatten();
+            self.classes[heir.unwrap_or(ClassId::ROOT).index()] += edges;
+            let Some(heir) = heir else { continue };
+            if let (Some(from), Some(to)) = (&old.delays.of[class], &self.delays.of[heir.index()])
+                && !Arc::ptr_eq(from, to)
+            {
+                to.add(from);
+            }
+        }
+    }
+
+    /// What was counted of `class`; of the link: of classes that were removed.
     pub(crate) fn edges(&self, class: ClassId) -> ClassEdges {
         self.classes[class.index()]
     }
@@ -357,7 +386,7 @@ pub struct GatewayStats {
     /// Name of the link.
     #[serde(default)]
     pub link: String,
-    /// How many reloads there were. Classes and their order may differ between two statistics whose generations do.
+    /// Changes that were committed since the gateway started. Classes and their order may differ between two statistics whose generations do.
     #[serde(default)]
     pub generation: u64,
     /// Interface that the shared direction comes from.
@@ -425,6 +454,9 @@ pub struct GatewayStats {
     pub counters: BTreeMap<String, u64>,
     /// All classes, parents before their children, in the order of the link file.
     pub classes: Vec<ClassStats>,
+    /// Classes that changes have removed, together; absent where there is nothing to tell of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<ClassStats>,
 }
 
 impl GatewayStats {
@@ -454,8 +486,9 @@ impl std::fmt::Display for GatewayStats {
                 self.kernel_dropped_packets
             )?;
         }
-        let dropped =
-            |reason| -> Amount { self.leaves().filter_map(|class| class.dropped_by_reason.get(reason)).copied().sum() };
+        let dropped = |reason| -> Amount {
+            self.leaves().chain(&self.removed).filter_map(|class| class.dropped_by_reason.get(reason)).copied().sum()
+        };
         let shed = dropped(SHED);
         if shed.packets > 0 {
             write!(

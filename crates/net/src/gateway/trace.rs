@@ -30,10 +30,11 @@ use ring::Ring;
 /// Words of 8 bytes for records that wait for the reader: 16 MiB.
 const WAITING_WORDS: u64 = 1 << 21;
 
-/// Both ends of a trace of a gateway whose pool has so many frames. Of each packet, `snap` bytes are kept at most.
-pub(crate) fn begin(frames: usize, snap: u32) -> (Tap, Feed) {
+/// Both ends of a trace of a gateway whose pool has so many frames, and whose classes are those after so many changes. Of each packet,
+/// `snap` bytes are kept at most.
+pub(crate) fn begin(frames: usize, generation: u64, snap: u32) -> (Tap, Feed) {
     let ring = Arc::new(Ring::new(WAITING_WORDS + record::SHORT_WORDS * frames as u64));
-    (Tap::new(Arc::clone(&ring), frames, snap), Feed::new(ring))
+    (Tap::new(Arc::clone(&ring), frames, generation, snap), Feed::new(ring))
 }
 
 #[cfg(test)]

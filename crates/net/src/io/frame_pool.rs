@@ -1,6 +1,7 @@
 //! The packet pool: one contiguous piece of memory that all frames live in, from reception to departure.
 //!
-//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction. When no frame is free,
+//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction, unless another thread brings
+//! more frames ([`FramePool::growth`]); their room is reserved from the start, so that no frame ever moves. When no frame is free,
 //! nothing more is received; the interface's own queue fills up and drops frames, which the kernel counts.
 //!
 //! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch under way between
@@ -8,6 +9,8 @@
 
 use fairlink_core::Nanos;
 use thiserror::Error;
+
+use crate::io::sys::Region;
 
 /// Most frames a pool may have.
 pub(crate) const MAX_FRAMES: u32 = 1 << 24;
@@ -44,25 +47,56 @@ pub enum FramePoolError {
         /// The size given.
         bytes: u32,
     },
+    /// There is no memory.
+    #[error("there is no memory for a packet pool of {bytes} B")]
+    NoMemory {
+        /// The size of all frames in bytes.
+        bytes: u64,
+    },
 }
 
 /// Frames of equal size; see the module.
 #[derive(Debug)]
 pub struct FramePool {
-    memory: Vec<u8>,
+    memory: Region,
     frame_bytes: usize,
+    /// Frames that there is room for.
+    room: u32,
     free: Vec<u32>,
     taken: Vec<bool>,
     info: Vec<FrameInfo>,
     least_free: usize,
 }
 
+/// What a pool needs to have more frames, made on another thread than the pool's.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    free: Vec<u32>,
+    taken: Vec<bool>,
+    info: Vec<FrameInfo>,
+}
+
+impl Growth {
+    /// To have `to` frames instead of `from`.
+    pub(crate) fn new(from: u32, to: u32) -> Self {
+        let mut free = Vec::with_capacity(to as usize);
+        free.extend((from..to).rev());
+        Self { free, taken: vec![false; to as usize], info: vec![FrameInfo::default(); to as usize] }
+    }
+}
+
 impl FramePool {
     /// A pool of `frames` frames of at least `frame_bytes` each, rounded up to whole cache lines.
     ///
     /// # Errors
-    /// [`FramePoolError`] where either is out of range.
+    /// [`FramePoolError`] where either is out of range, or there is no memory.
     pub fn new(frames: u32, frame_bytes: u32) -> Result<Self, FramePoolError> {
+        Self::with_room(frames, frames, frame_bytes)
+    }
+
+    /// As [`FramePool::new`], with addresses reserved for up to `room` frames where the system allows it. They take memory only
+    /// once there are so many frames, and these are used.
+    pub(crate) fn with_room(frames: u32, room: u32, frame_bytes: u32) -> Result<Self, FramePoolError> {
         if frames == 0 || frames > MAX_FRAMES {
             return Err(FramePoolError::Frames { frames });
         }
@@ -70,15 +104,48 @@ impl FramePool {
             return Err(FramePoolError::FrameBytes { bytes: frame_bytes });
         }
         let frame_bytes = (frame_bytes as usize).next_multiple_of(64);
+        let reserve = |frames: u32| {
+            let bytes = u64::from(frames) * frame_bytes as u64;
+            let fits = usize::try_from(bytes).ok().filter(|&bytes| bytes <= isize::MAX as usize);
+            fits.and_then(|bytes| Region::reserve(bytes).ok()).ok_or(FramePoolError::NoMemory { bytes })
+        };
+        let room = room.clamp(frames, MAX_FRAMES);
+        let (room, memory) = match reserve(room) {
+            Ok(memory) => (room, memory),
+            Err(_) => (frames, reserve(frames)?),
+        };
         Ok(Self {
-            memory: vec![0; frames as usize * frame_bytes],
+            memory,
             frame_bytes,
+            room,
             // The frame given back last is taken first: it is the one most likely still in the cache.
             free: (0..frames).rev().collect(),
             taken: vec![false; frames as usize],
             info: vec![FrameInfo::default(); frames as usize],
             least_free: frames as usize,
         })
+    }
+
+    /// Frames that it may grow to.
+    pub(crate) fn room(&self) -> u32 {
+        self.room
+    }
+
+    /// Has as many frames as `growth` was made for, at most [`FramePool::room`]; nothing is done where those are not more. What it leaves in
+    /// `growth` is to be freed.
+    pub(crate) fn grow(&mut self, growth: &mut Growth) {
+        let (before, after) = (self.taken.len(), growth.taken.len());
+        if after <= before || after > self.room as usize {
+            return;
+        }
+        growth.taken[..before].copy_from_slice(&self.taken);
+        growth.info[..before].copy_from_slice(&self.info);
+        // Those given back last are on top.
+        growth.free.extend_from_slice(&self.free);
+        std::mem::swap(&mut self.taken, &mut growth.taken);
+        std::mem::swap(&mut self.info, &mut growth.info);
+        std::mem::swap(&mut self.free, &mut growth.free);
+        self.least_free += after - before;
     }
 
     /// Bytes that a pool of `frames` frames of at least `frame_bytes` takes, bookkeeping included.
@@ -186,10 +253,10 @@ impl FramePool {
         self.frame_bytes
     }
 
-    /// All memory of the pool, bookkeeping included, in bytes; it never grows.
+    /// All memory of the pool, bookkeeping included, in bytes.
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.memory.capacity()
+        self.frames() * self.frame_bytes
             + self.free.capacity() * size_of::<u32>()
             + self.taken.capacity()
             + self.info.capacity() * size_of::<FrameInfo>()
@@ -219,6 +286,27 @@ mod tests {
             pool.give_back(frame);
         }
         assert_eq!((pool.free(), pool.most_used(), pool.memory_bytes()), (3, 3, bytes));
+    }
+
+    #[test]
+    fn a_pool_that_grows_keeps_what_is_in_its_frames() {
+        let mut pool = FramePool::with_room(2, 5, 64).unwrap();
+        let kept = pool.take().unwrap();
+        pool.set_info(kept, FrameInfo { start: 3, len: 4, received: Nanos(5) });
+        pool.packet_mut(kept).copy_from_slice(b"kept");
+        pool.grow(&mut Growth::new(2, 6));
+        assert_eq!(pool.frames(), 2, "beyond its room");
+        pool.grow(&mut Growth::new(2, 5));
+        assert_eq!((pool.frames(), pool.free(), pool.most_used()), (5, 4, 1));
+        assert_eq!((pool.packet(kept), pool.info(kept).received), (&b"kept"[..], Nanos(5)));
+        let mut all: Vec<u32> = std::iter::from_fn(|| pool.take()).chain([kept]).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4]);
+        pool.frame_mut(4).fill(1);
+        pool.grow(&mut Growth::new(2, 3));
+        assert_eq!(pool.frames(), 5, "a pool does not shrink");
+        all.into_iter().for_each(|frame| pool.give_back(frame));
+        assert_eq!(pool.free(), 5);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! System calls that several parts share: sockets and their options, interface requests, thread placement, waiting.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
 
 /// Longest name of an interface, in bytes.
 const MAX_NAME: usize = libc::IFNAMSIZ - 1;
@@ -163,5 +165,63 @@ pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
         Ok(ready) => Ok(ready > 0),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Memory of its own, zero at first, that takes room only where it has been written to.
+#[derive(Debug)]
+pub(crate) struct Region {
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory belongs to this value alone, as that of a `Vec` does.
+unsafe impl Send for Region {}
+// SAFETY: a shared reference only reads.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// `bytes` bytes, not zero, at an address that is a multiple of a page.
+    ///
+    /// # Errors
+    /// Where the kernel has no room for them.
+    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory that is in use.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Self { at, bytes })
+    }
+
+    /// The first byte.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+}
+
+impl Deref for Region {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: so many bytes are mapped, readable and initialised, until `self` is dropped.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.bytes) }
+    }
+}
+
+impl DerefMut for Region {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed for as long as the slice is.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is whole, and nobody has a reference into it.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }

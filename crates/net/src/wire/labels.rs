@@ -26,7 +26,7 @@ struct Wants {
 }
 
 /// Labels frames for active queues, in the upper half of their handles.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Labels {
     /// By class; empty where no class wants labels.
     wants: Vec<Wants>,
@@ -47,6 +47,12 @@ impl Labels {
             wants.clear();
         }
         Self { wants, salt: RandomState::new() }
+    }
+
+    /// Labels as the leaves of `tree` want them, which tell flows apart as these do.
+    #[must_use]
+    pub(crate) fn for_tree(&self, tree: &Hierarchy) -> Self {
+        Self { salt: self.salt.clone(), ..Self::new(tree) }
     }
 
     /// The upper half of the handle of the frame in `bytes`, of `class`, whose key is `key`.

@@ -74,6 +74,16 @@ impl DelayCounts {
         }
     }
 
+    /// Counts all that `other` has counted.
+    pub(crate) fn add(&self, other: &Self) {
+        for (to, from) in self.counts.iter().zip(&other.counts) {
+            add(to, from.load(Ordering::Relaxed));
+        }
+        add(&self.sum_ns, other.sum_ns.load(Ordering::Relaxed));
+        let longest = self.longest_ns.load(Ordering::Relaxed).max(other.longest_ns.load(Ordering::Relaxed));
+        self.longest_ns.store(longest, Ordering::Relaxed);
+    }
+
     /// What was counted so far.
     pub(crate) fn tally(&self) -> DelayTally {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();

@@ -9,7 +9,7 @@ use super::delays::DelayTally;
 use super::interval::Interval;
 use super::passage::{DelayTable, Passage};
 use super::snapshot::Snapshot;
-use crate::gateway::stats::{ClassStats, GatewayStats, REASONS, reason_of_edge};
+use crate::gateway::stats::{ClassStats, GatewayStats, REASONS, REMOVED, reason_of_edge};
 
 /// What was counted of one class and of all below it.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +51,10 @@ impl Totals {
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     pub(crate) snapshot: Arc<Snapshot>,
-    /// By class; the root has the sums of all.
+    /// By class; the root has the sums of all, removed classes included.
     pub(crate) totals: Vec<Totals>,
+    /// Of classes that changes have removed.
+    removed: Totals,
     /// Of all packets, also of leaves that have none of their own.
     pub(crate) all_delays: DelayTally,
 }
@@ -63,6 +65,7 @@ impl Observation {
         let passage = &snapshot.passage;
         let class = |index: usize| ClassId(index as u32);
         let mut totals: Vec<Totals> = (0..passage.tree.len()).map(|index| of_class(&snapshot, class(index))).collect();
+        let removed = totals[ClassId::ROOT.index()].clone();
         // Children come after their parent.
         for index in (1..totals.len()).rev() {
             let parent = passage.tree.parent(class(index)).unwrap_or(ClassId::ROOT).index();
@@ -70,7 +73,7 @@ impl Observation {
             before[parent].add(&from[0]);
         }
         let all_delays = passage.delays.all.tally();
-        Self { snapshot, totals, all_delays }
+        Self { snapshot, totals, removed, all_delays }
     }
 
     /// What the gateway is.
@@ -127,30 +130,43 @@ impl Observation {
             pool_most_used: gateway.pool_most_used,
             counters: of_link,
             classes,
+            removed: (self.removed.received.packets > 0).then(|| self.account(REMOVED.to_owned(), &self.removed)),
         }
     }
 
-    /// Whether received = sent + dropped + queued holds for every leaf, and the packet pool agrees.
+    /// Whether received = sent + dropped + queued holds for every leaf and for removed classes, and the packet pool agrees.
     pub(crate) fn is_balanced(&self) -> bool {
+        let mut leaves = self.passage().tree.leaves().iter();
         self.snapshot.gateway.pool_agrees
-            && self.passage().tree.leaves().iter().all(|leaf| self.totals[leaf.index()].balances())
+            && self.removed.balances()
+            && leaves.all(|leaf| self.totals[leaf.index()].balances())
     }
 
     /// One class, without what the scheduler counts of it and without an interval.
     fn class(&self, class: ClassId) -> ClassStats {
         let passage = self.passage();
-        let total = &self.totals[class.index()];
-        let mut dropped_by_reason: BTreeMap<String, Amount> = BTreeMap::new();
-        for (&reason, &dropped) in REASONS.iter().zip(&total.dropped).filter(|(_, dropped)| dropped.packets > 0) {
-            dropped_by_reason.insert(reason.to_owned(), dropped);
-        }
         let parent = passage.tree.parent(class).filter(|&parent| parent != ClassId::ROOT);
         ClassStats {
-            name: passage.names[class.index()].clone(),
             parent: parent.map(|parent| passage.names[parent.index()].clone()),
             leaf: passage.tree.is_leaf(class),
             guarantee_bps: passage.guarantee_bps(class),
             delay_bound_s: passage.delay_bound_s(class),
+            ..self.account(passage.names[class.index()].clone(), &self.totals[class.index()])
+        }
+    }
+
+    /// What was counted, under this name.
+    fn account(&self, name: String, total: &Totals) -> ClassStats {
+        let mut dropped_by_reason: BTreeMap<String, Amount> = BTreeMap::new();
+        for (&reason, &dropped) in REASONS.iter().zip(&total.dropped).filter(|(_, dropped)| dropped.packets > 0) {
+            dropped_by_reason.insert(reason.to_owned(), dropped);
+        }
+        ClassStats {
+            name,
+            parent: None,
+            leaf: true,
+            guarantee_bps: 0,
+            delay_bound_s: None,
             received: total.received,
             sent: total.sent,
             dropped: total.dropped(),

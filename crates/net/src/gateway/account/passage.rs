@@ -6,6 +6,7 @@ use fairlink_core::{ClassId, Hierarchy, SchedulerInfo, Share};
 use fairlink_theory::latency::{DelayBound, delay_bounds};
 
 use super::delays::DelayCounts;
+use crate::gateway::config::GatewayConfig;
 use crate::gateway::stats::MemoryBound;
 
 /// So many leaves, the first ones, have delays of their own. Delays of the others only count in the link's.
@@ -51,6 +52,16 @@ impl DelayTable {
         Self { all: Arc::new(DelayCounts::new()), of }
     }
 
+    /// For `tree`, after a change: a leaf that goes on counts where it has counted. `before` tells the class that it was.
+    pub(crate) fn after(&self, tree: &Hierarchy, before: impl Fn(ClassId) -> Option<ClassId>) -> Self {
+        let mut of = vec![None; tree.len()];
+        for &leaf in tree.leaves().iter().take(MAX_HISTOGRAMS) {
+            let old = before(leaf).and_then(|old| self.of.get(old.index()).cloned().flatten());
+            of[leaf.index()] = Some(old.unwrap_or_else(|| Arc::new(DelayCounts::new())));
+        }
+        Self { all: Arc::clone(&self.all), of }
+    }
+
     /// Leaves of `tree` that have none of their own.
     pub(crate) fn without(tree: &Hierarchy) -> u64 {
         tree.leaves().len().saturating_sub(MAX_HISTOGRAMS) as u64
@@ -66,7 +77,7 @@ impl DelayTable {
 #[cfg(test)]
 impl Passage {
     /// That of a gateway from `in` to `out`, whose classes are named by their numbers.
-    pub(crate) fn of(tree: Hierarchy, scheduler: &str) -> Self {
+    pub(crate) fn of_tree(tree: Hierarchy, scheduler: &str) -> Self {
         Self {
             link: "out".to_owned(),
             input: "in".to_owned(),
@@ -89,11 +100,34 @@ impl Passage {
         for _ in 0..leaves {
             tree.add(ClassId::ROOT, ClassConfig::default()).expect("room for a class");
         }
-        Self::of(tree.build().expect("a tree"), "fifo")
+        Self::of_tree(tree.build().expect("a tree"), "fifo")
     }
 }
 
 impl Passage {
+    /// That of a gateway that works as `config` says since so many changes, with a packet pool of so many frames.
+    pub(crate) fn of(
+        config: &GatewayConfig,
+        delays: DelayTable,
+        memory: MemoryBound,
+        frames: u32,
+        generation: u64,
+    ) -> Self {
+        Self {
+            link: config.output.clone(),
+            input: config.input.clone(),
+            output: config.output.clone(),
+            scheduler: config.scheduler,
+            tree: config.tree.clone(),
+            names: (0..config.tree.len()).map(|class| config.name(ClassId(class as u32))).collect(),
+            generation,
+            memory,
+            pool_frames: frames as usize,
+            delays,
+            bounds: OnceLock::new(),
+        }
+    }
+
     /// The rate that is the class's own in bit/s: its guarantee, or what it gets while all are busy where it has none.
     pub(crate) fn guarantee_bps(&self, class: ClassId) -> u64 {
         match self.tree.config(class).share {

@@ -63,7 +63,7 @@ pub(crate) fn two_levels(inner: usize, leaves: usize) -> Hierarchy {
 impl Played {
     /// Frames to port 5000 and so many more are those of the leaves, in order.
     pub(crate) fn new(tree: Hierarchy, scheduler: &str) -> Self {
-        let passage = Arc::new(Passage::of(tree.clone(), scheduler));
+        let passage = Arc::new(Passage::of_tree(tree.clone(), scheduler));
         let port = |leaf: usize| PortRange { first: 5000 + leaf as u16, last: 5000 + leaf as u16 };
         let of_leaf = |leaf| Match { proto: Some(UDP), dport: Some(port(leaf)), ..Match::ANY };
         let matches: Vec<_> = tree.leaves().iter().enumerate().map(|(at, &leaf)| (leaf, of_leaf(at))).collect();

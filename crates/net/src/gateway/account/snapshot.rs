@@ -14,7 +14,8 @@ use crate::io::clock::Clock;
 /// Most classes that are copied between two turns.
 pub(crate) const COPIED: usize = 64;
 
-/// What was counted of one class, at one moment between two turns. Inner classes have nothing.
+/// What was counted of one class, at one moment between two turns. Inner classes have nothing; in the place of the link is what was counted of
+/// classes that changes have removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClassCounts {
     /// When.
@@ -85,7 +86,7 @@ impl Snapshot {
             let class = ClassId(index as u32);
             *counts = ClassCounts {
                 at: now,
-                inside: scheduler.counters(class),
+                inside: if class == ClassId::ROOT { scheduler.elsewhere() } else { scheduler.counters(class) },
                 edges: data_path.counters.edges(class),
                 queued: scheduler.class_backlog(class),
             };

@@ -157,7 +157,7 @@ fn after_a_reload_intervals_go_by_names_and_a_new_class_has_none() {
     let old = Arc::get_mut(&mut earlier.snapshot).unwrap();
     let names = ["0", "1", "3", "2", "x"].map(str::to_owned).to_vec();
     let tree = played.passage.tree.clone();
-    old.passage = Arc::new(Passage { names, generation: 7, ..Passage::of(tree, "hls") });
+    old.passage = Arc::new(Passage { names, generation: 7, ..Passage::of_tree(tree, "hls") });
     let marks = [100, 200, 300].map(|bytes| Amount { packets: 0, bytes });
     earlier.totals[2].sent = marks[0];
     earlier.totals[3].sent = marks[1];
@@ -199,7 +199,7 @@ fn guarantees_bounds_and_parents_stand_beside_each_class() {
 #[test]
 fn a_reload_during_a_copy_begins_it_anew_with_what_the_gateway_is_then() {
     let played = Played::new(two_levels(3, 40), "hls");
-    let mut publisher = Publisher::new(Passage::of(played.passage.tree.clone(), "hls"));
+    let mut publisher = Publisher::new(Passage::of_tree(played.passage.tree.clone(), "hls"));
     let remote = publisher.remote();
     let asking = std::thread::spawn(move || remote.stats(Duration::from_secs(20)));
     let (mut pieces, mut reloaded) = (0, false);
@@ -219,7 +219,7 @@ fn a_reload_during_a_copy_begins_it_anew_with_what_the_gateway_is_then() {
         }
         publisher.keep_copying(copying);
         if !std::mem::replace(&mut reloaded, true) {
-            let passage = Passage { generation: 1, ..Passage::of(played.passage.tree.clone(), "hls") };
+            let passage = Passage { generation: 1, ..Passage::of_tree(played.passage.tree.clone(), "hls") };
             freed.push(publisher.change(Arc::new(passage)));
         }
     }
@@ -231,7 +231,7 @@ fn a_reload_during_a_copy_begins_it_anew_with_what_the_gateway_is_then() {
 #[test]
 fn many_who_ask_at_once_all_get_answers_and_the_same_memory_goes_to_and_fro() {
     let played = Played::new(two_levels(2, 50), "hls");
-    let mut publisher = Publisher::new(Passage::of(played.passage.tree.clone(), "hls"));
+    let mut publisher = Publisher::new(Passage::of_tree(played.passage.tree.clone(), "hls"));
     let remote = publisher.remote();
     let asking: Vec<_> = (0..8)
         .map(|_| {

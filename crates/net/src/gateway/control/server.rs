@@ -5,23 +5,29 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
 use crate::gateway::account::Observation;
 use crate::gateway::links::Links;
+use crate::gateway::reload::Wanted;
 use crate::gateway::remote::{Remote, RemoteError, Ticket};
 use crate::gateway::trace::Feed;
 use crate::io::sys;
 
-/// Longest request in bytes.
-pub(super) const LONGEST_LINE: usize = 64 * 1024;
+/// Longest request in bytes: a link file of some 100,000 classes.
+pub(super) const LONGEST_LINE: usize = 16 << 20;
+/// Bytes that are read at once.
+const PART: usize = 64 * 1024;
 /// Most connections at once.
 const MAX_CLIENTS: usize = 32;
 /// Longest wait, in ms, until the server looks whether it is to end.
 const NAP_MS: i32 = 20;
 /// The same while an answer of the data thread is due, or packets are traced.
 const SHORT_NAP_MS: i32 = 1;
+/// What can be asked for.
+const COMMANDS: [&str; 6] = ["links", "stats", "trace", "reload", "rate", "scheduler"];
 /// The longest time without a request that a client may ask for.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
 /// Links of which a client hears intervals at once.
@@ -48,7 +54,7 @@ pub(super) fn serve(listener: &UnixListener, links: &Links, stop: &AtomicBool) {
         }
         let mut polls: Vec<libc::pollfd> = clients.iter().map(Client::waits_for).collect();
         polls.push(libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-        let asked = clients.iter().any(|client| client.asked.is_some() || client.trace.is_some());
+        let asked = clients.iter().any(|client| client.is_waiting() || client.trace.is_some());
         // An error would be a signal; then it looks again.
         let _ = sys::poll(&mut polls, if asked { SHORT_NAP_MS } else { NAP_MS });
         for _ in 0..if until.is_none() { MAX_CLIENTS } else { 0 } {
@@ -83,10 +89,14 @@ struct Asked {
 struct Client {
     stream: UnixStream,
     input: Vec<u8>,
+    /// Of the input, so many bytes have no end of a line.
+    searched: usize,
     output: Vec<u8>,
     written: usize,
     /// A question to a data thread.
     asked: Option<Asked>,
+    /// The answer of a thread that changes the gateway, once there is one.
+    changing: Option<Receiver<Reply>>,
     /// How long it may be silent before its next request.
     between: Duration,
     /// By link, what was last told of it to a client that wants to hear of intervals.
@@ -104,11 +114,13 @@ impl Client {
         Self {
             stream,
             input: Vec::new(),
+            searched: 0,
             output: Vec::new(),
             written: 0,
             asked: None,
             between: Duration::ZERO,
             told: BTreeMap::new(),
+            changing: None,
             trace: None,
             deadline: Instant::now() + PATIENCE,
             ending: false,
@@ -118,14 +130,19 @@ impl Client {
     /// What it waits for. A client that waits for the data thread waits for nothing of its own.
     fn waits_for(&self) -> libc::pollfd {
         let end = if self.ending { 0 } else { libc::POLLIN };
-        let events = match (&self.asked, self.output.is_empty()) {
-            (Some(_), _) => 0,
-            (None, true) => end,
-            (None, false) if self.trace.is_some() => libc::POLLOUT | end,
-            (None, false) => libc::POLLOUT,
+        let events = match (self.is_waiting(), self.output.is_empty()) {
+            (true, _) => 0,
+            (false, true) => end,
+            (false, false) if self.trace.is_some() => libc::POLLOUT | end,
+            (false, false) => libc::POLLOUT,
         };
         let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
         libc::pollfd { fd, events, revents: 0 }
+    }
+
+    /// Whether it waits for the gateway.
+    fn is_waiting(&self) -> bool {
+        self.asked.is_some() || self.changing.is_some()
     }
 
     /// Does what can be done without waiting. Returns whether the connection stays.
@@ -142,11 +159,20 @@ impl Client {
                     None => return Ok(true),
                 }
             }
+            if let Some(changing) = &self.changing {
+                match changing.try_recv() {
+                    Ok(reply) => self.reply(&reply),
+                    Err(TryRecvError::Empty) => return Ok(true),
+                    Err(TryRecvError::Disconnected) => {
+                        self.reply(&Reply::refusal("the change has failed; nothing has changed"))
+                    }
+                }
+            }
             if self.trace.is_some() {
                 return self.trace_on(now);
             }
             let waits = if self.output.is_empty() { !self.read(links)? } else { !self.write()? };
-            if self.ending && self.output.is_empty() && self.asked.is_none() {
+            if self.ending && self.output.is_empty() && !self.is_waiting() {
                 return Ok(false);
             }
             if waits {
@@ -197,23 +223,26 @@ impl Client {
 
     /// Reads on, and answers a request that is whole. Returns whether anything came.
     fn read(&mut self, links: &Links) -> io::Result<bool> {
-        if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
-            let rest = self.input.split_off(end + 1);
+        if let Some(end) = self.input[self.searched..].iter().position(|&byte| byte == b'\n') {
+            let rest = self.input.split_off(self.searched + end + 1);
             let line = std::mem::replace(&mut self.input, rest);
+            self.searched = 0;
             self.request(&line, links);
             return Ok(true);
         }
+        self.searched = self.input.len();
         if self.input.len() >= LONGEST_LINE {
             self.ending = true;
             self.reply(&Reply::refusal(format!("a request is a line of at most {LONGEST_LINE} bytes")));
             return Ok(true);
         }
-        let mut part = [0; 4096];
+        let mut part = [0; PART];
         let most = part.len().min(LONGEST_LINE - self.input.len());
         match self.stream.read(&mut part[..most]) {
             Ok(0) => {
                 self.ending = true;
                 let line = std::mem::take(&mut self.input);
+                self.searched = 0;
                 if !line.is_empty() {
                     self.request(&line, links);
                 }
@@ -250,9 +279,9 @@ impl Client {
                 return;
             }
         };
-        if !["links", "stats", "trace"].contains(&request.cmd.as_str()) {
-            let cmd = request.cmd;
-            self.reply(&Reply::refusal(format!("unknown command {cmd:?}; there are: links, stats, trace")));
+        if !COMMANDS.contains(&request.cmd.as_str()) {
+            let (cmd, commands) = (request.cmd, COMMANDS.join(", "));
+            self.reply(&Reply::refusal(format!("unknown command {cmd:?}; there are: {commands}")));
             return;
         }
         if request.cmd == "links" {
@@ -284,7 +313,7 @@ impl Client {
                 }
                 Err(error) => self.reply(&Reply::refusal(error.to_string())),
             },
-            _ => {
+            "stats" => {
                 let until = Instant::now() + ANSWER;
                 let between = request.interval_ms.map(Duration::from_millis);
                 self.between = between.unwrap_or_default().min(LONGEST_SILENCE);
@@ -293,6 +322,28 @@ impl Client {
                 self.asked = Some(Asked { link, remote, ticket, until, interval: between.is_some() });
                 self.deadline = until + PATIENCE;
             }
+            _ => match request.wanted() {
+                Some(Ok(wanted)) => self.change(wanted, request.dry_run, remote),
+                Some(Err(why)) => self.reply(&Reply::refusal(why)),
+                None => self.reply(&Reply::refusal(format!("unknown command; there are: {}", COMMANDS.join(", ")))),
+            },
+        }
+    }
+
+    /// Has a thread change the gateway: it reads files, and builds what may be large.
+    fn change(&mut self, wanted: Wanted, dry_run: bool, remote: Remote) {
+        let (tell, told) = mpsc::channel();
+        let change = move || {
+            let reply = match remote.change(&wanted, dry_run) {
+                Ok(reloaded) => Reply { ok: true, reloaded: Some(reloaded), ..Reply::default() },
+                Err(error) => Reply::refusal(error.to_string()),
+            };
+            // Whoever asked may be gone.
+            let _ = tell.send(reply);
+        };
+        match std::thread::Builder::new().name("fairlink-reload".to_owned()).spawn(change) {
+            Ok(_) => self.changing = Some(told),
+            Err(error) => self.reply(&Reply::refusal(format!("no thread to change the gateway: {error}"))),
         }
     }
 
@@ -312,11 +363,11 @@ impl Client {
 
     /// Whether it has asked or is being told something.
     fn is_busy(&self) -> bool {
-        self.asked.is_some() || self.trace.is_some() || !self.output.is_empty() || self.between.is_zero()
+        self.is_waiting() || self.trace.is_some() || !self.output.is_empty() || self.between.is_zero()
     }
 
     fn reply(&mut self, reply: &Reply) {
-        self.asked = None;
+        (self.asked, self.changing) = (None, None);
         self.output = serde_json::to_vec(reply).unwrap_or_default();
         self.output.push(b'\n');
         self.written = 0;

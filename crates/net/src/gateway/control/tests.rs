@@ -43,7 +43,7 @@ fn nonsense_gets_an_answer_that_says_what_a_request_is() {
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     for (request, part) in [
         (&b"hello\n"[..], "not a request"),
-        (b"{}\n", "missing field"),
+        (b"{}\n", "unknown command"),
         (b"{\"cmd\":\"dance\"}\n", "there are: links, stats, trace"),
         (b"\xff\xfe\n", "not a request"),
         (b"{\"cmd\":\"dance\"}", "there are: links, stats, trace"),

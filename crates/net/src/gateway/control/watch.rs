@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Connection, ControlError, Reply};
+use super::{Connection, ControlError, LONGEST_WAIT, Reply, Request};
 use crate::gateway::stats::GatewayStats;
 
 /// A connection to a gateway. It ends where the gateway ends, and another can be made then.
@@ -16,7 +16,7 @@ impl Watch {
     /// # Errors
     /// [`ControlError`]: nobody there, no permission, or so many others that there is no room in time.
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
-        Connection::open(path).map(Self)
+        Connection::open(path, LONGEST_WAIT).map(Self)
     }
 
     /// The names of the links that the gateway serves.
@@ -24,7 +24,7 @@ impl Watch {
     /// # Errors
     /// [`ControlError`], as in [`Watch::stats`].
     pub fn links(&mut self) -> Result<Vec<String>, ControlError> {
-        match self.ask("{\"cmd\":\"links\"}\n".to_owned())? {
+        match self.ask(&Request { cmd: "links".to_owned(), ..Request::default() })? {
             Reply { links: Some(links), .. } => Ok(links),
             Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
         }
@@ -36,17 +36,24 @@ impl Watch {
     /// # Errors
     /// [`ControlError`]: the gateway has ended, does not answer in time, or has no such link.
     pub fn stats(&mut self, link: Option<&str>, next_within: Option<Duration>) -> Result<GatewayStats, ControlError> {
-        let link = link.map_or_else(|| serde_json::Value::Null, serde_json::Value::from);
-        let interval = next_within.map(|next| next.as_millis().min(u128::from(u32::MAX)) as u64);
-        let request = serde_json::json!({ "cmd": "stats", "link": link, "interval_ms": interval });
-        match self.ask(format!("{request}\n"))? {
+        let request = Request {
+            cmd: "stats".to_owned(),
+            link: link.map(str::to_owned),
+            interval_ms: next_within.map(|next| u64::try_from(next.as_millis()).unwrap_or(u64::MAX)),
+            ..Request::default()
+        };
+        match self.ask(&request)? {
             Reply { stats: Some(stats), .. } => Ok(stats),
             Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
         }
     }
 
-    fn ask(&mut self, request: String) -> Result<Reply, ControlError> {
-        let line = self.0.ask(request.as_bytes())?;
-        serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: self.0.path.clone(), source })
+    fn ask(&mut self, request: &Request) -> Result<Reply, ControlError> {
+        let path = self.0.path.clone();
+        let not_an_answer = |source| ControlError::NotAnAnswer { path: path.clone(), source };
+        let mut line = serde_json::to_vec(request).map_err(not_an_answer)?;
+        line.push(b'\n');
+        let line = self.0.ask(&line)?;
+        serde_json::from_slice(&line).map_err(not_an_answer)
     }
 }

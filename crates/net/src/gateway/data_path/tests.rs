@@ -54,7 +54,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
     let info = registry::find(scheduler).unwrap();
     let scheduler = info.build(&tree, Leniency::Refuse, Members::new()).unwrap();
     let hands = Hands::default();
-    let passage = Arc::new(Passage::of(tree.clone(), info.name));
+    let passage = Arc::new(Passage::of_tree(tree.clone(), info.name));
     let data_path = TestPath::new(
         FramePool::new(2 * LIMIT + TestPath::RESERVE, 1600).unwrap(),
         VirtualLink::default(),
@@ -427,7 +427,7 @@ proptest! {
 #[test]
 fn a_trace_says_of_every_frame_what_the_statistics_count() {
     let mut bench = bench("hls", false);
-    let (tap, mut feed) = trace::begin(bench.data_path.pool.frames(), u32::MAX);
+    let (tap, mut feed) = trace::begin(bench.data_path.pool.frames(), 0, u32::MAX);
     let frame_of = |n: u32| frame(if n.is_multiple_of(3) { 5001 } else { 5002 }, n, 100 + n as usize);
     // Fetched before the trace begins.
     bench.data_path.input.incoming.push_back(frame_of(0));

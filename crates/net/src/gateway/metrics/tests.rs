@@ -44,7 +44,7 @@ struct Playing {
 impl Playing {
     fn new(inner: usize, leaves: usize) -> Self {
         let tree = two_levels(inner, leaves);
-        let publisher = Publisher::new(Passage::of(tree.clone(), "hls"));
+        let publisher = Publisher::new(Passage::of_tree(tree.clone(), "hls"));
         let (remote, stop) = (publisher.remote(), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {

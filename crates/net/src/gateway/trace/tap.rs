@@ -50,6 +50,8 @@ pub(crate) struct Tap {
     writer: Writer,
     /// By frame of the pool.
     marks: Box<[Mark]>,
+    /// Which classes it is of: how many changes there were before.
+    generation: u64,
     /// Most bytes of a packet.
     snap: u32,
     /// What the clock of 1970 shows when the data path's shows zero, in ns.
@@ -62,10 +64,11 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    pub(super) fn new(ring: Arc<Ring>, frames: usize, snap: u32) -> Self {
+    pub(super) fn new(ring: Arc<Ring>, frames: usize, generation: u64, snap: u32) -> Self {
         Self {
             writer: Writer::new(ring),
             marks: vec![Mark { number: NONE, start: Nanos::ZERO }; frames].into(),
+            generation,
             snap,
             zero_ns: 0,
             next: 0,
@@ -73,6 +76,11 @@ impl Tap {
             missed: 0,
             ending: None,
         }
+    }
+
+    /// Which classes it is of: how many changes there were before.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// From now on packets are recorded.

@@ -11,7 +11,7 @@ const FRAMES: usize = 8;
 /// Both ends, with room for so many words beside what is kept free.
 fn ends(words: u64, snap: u32) -> (Tap, Feed) {
     let ring = Arc::new(Ring::new(words + SHORT_WORDS * FRAMES as u64));
-    (Tap::new(Arc::clone(&ring), FRAMES, snap), Feed::new(ring))
+    (Tap::new(Arc::clone(&ring), FRAMES, 0, snap), Feed::new(ring))
 }
 
 fn items(bytes: &[u8]) -> Vec<Item> {

@@ -242,7 +242,7 @@ fn a_gateway_that_dies_without_a_word_leaves_what_it_sent() {
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("s");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let (mut tap, mut feed) = crate::gateway::trace::begin(1, u32::MAX);
+    let (mut tap, mut feed) = crate::gateway::trace::begin(1, 0, u32::MAX);
     tap.start(0);
     tap.came(0);
     let packet = Passing { class: ClassId(1), len: 60, accounted: 60, received: Nanos(0), bytes: &[1; 60] };

@@ -1,0 +1,213 @@
+//! `fairlink ctl reload`, `ctl rate` and `ctl scheduler`: changes of a running gateway.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use fairlink_core::Rate;
+use fairlink_net::{ClassChange, Fate, Reloaded, Terms, Wanted, control};
+
+use super::unanswered;
+use crate::args;
+use crate::failure::Failure;
+use crate::human;
+use crate::out::{Out, note};
+
+/// What the link's rate is asked for by.
+const LINK: &str = "link";
+
+/// Which file, and what becomes of classes that are not in it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReloadArgs {
+    /// The link file [default: the one that the gateway was started from or got last, read again].
+    file: Option<PathBuf>,
+    /// The packets of class OLD, which is there no more, go to the class NEW; else they are dropped and counted.
+    #[arg(long = "move", value_name = "OLD=NEW", value_parser = pair)]
+    moves: Vec<(String, String)>,
+    /// Only say what would change.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Whose rate, and which.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RateArgs {
+    /// The class, or `link`.
+    class: String,
+    /// Its guarantee from now on, such as 20mbit; `-` for a rate in each line of standard input.
+    #[arg(value_parser = rate)]
+    rate: Source,
+    /// Its ceiling instead of its guarantee.
+    #[arg(long)]
+    ceiling: bool,
+    /// Only say what would change.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Which scheduler.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SchedulerArgs {
+    /// The scheduler; see `fairlink schedulers`.
+    name: String,
+    /// Go on without what it cannot honour.
+    #[arg(long)]
+    lenient: bool,
+    /// Only say what would change.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Where rates come from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Given(Rate),
+    Lines,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.to_owned(), new.to_owned())),
+        _ => Err("write OLD=NEW, the name of a class that is there now and of one that is there then".to_owned()),
+    }
+}
+
+fn rate(text: &str) -> Result<Source, String> {
+    if text == "-" { Ok(Source::Lines) } else { args::rate(text).map(Source::Given) }
+}
+
+/// Has the gateway take a link file.
+pub(super) fn reload(args: &ReloadArgs, path: &Path, out: &mut Out) -> Result<(), Failure> {
+    let text = match &args.file {
+        None => None,
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| Failure::wrong(format!("cannot read {}: {error}", file.display())))?;
+            // The gateway may run elsewhere, and reads it again by this name.
+            let name = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            Some((name.display().to_string(), text))
+        }
+    };
+    ask(path, &Wanted::File { text, moves: args.moves.clone() }, args.dry_run, out)
+}
+
+/// Sets a rate, or each that a program writes.
+pub(super) fn set_rate(args: &RateArgs, path: &Path, out: &mut Out) -> Result<(), Failure> {
+    let wanted = |rate| match (args.class.as_str(), args.ceiling) {
+        (LINK, false) => Ok(Wanted::LinkRate { rate }),
+        (LINK, true) => Err(Failure::wrong("the link has a rate and no ceiling; leave out --ceiling")),
+        (class, false) => Ok(Wanted::Guarantee { class: class.to_owned(), rate }),
+        (class, true) => Ok(Wanted::Ceiling { class: class.to_owned(), rate }),
+    };
+    match args.rate {
+        Source::Given(rate) => ask(path, &wanted(rate)?, args.dry_run, out),
+        Source::Lines => {
+            let mut refused = 0;
+            for line in std::io::stdin().lock().lines() {
+                let line = line.map_err(|error| Failure::failed(anyhow!("cannot read standard input: {error}")))?;
+                let text = line.trim();
+                if text.is_empty() {
+                    continue;
+                }
+                let done = args::rate(text)
+                    .map_err(|why| Failure::wrong(format!("{text}: {why}")))
+                    .and_then(|rate| ask(path, &wanted(rate)?, args.dry_run, out))
+                    .and_then(|()| out.flush());
+                // One bad line, or a rate that the gateway refuses, is not the end of the others.
+                match done {
+                    Ok(()) => {}
+                    Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
+                    Err(failure) => {
+                        refused += 1;
+                        let _ = failure.report();
+                    }
+                }
+            }
+            match refused {
+                0 => Ok(()),
+                lines => Err(Failure::Failed(anyhow!("{} refused", human::count(lines, "rate was", "rates were")))),
+            }
+        }
+    }
+}
+
+/// Has the gateway run another scheduler.
+pub(super) fn set_scheduler(args: &SchedulerArgs, path: &Path, out: &mut Out) -> Result<(), Failure> {
+    args::scheduler(&args.name).map_err(Failure::wrong)?;
+    ask(path, &Wanted::Scheduler { name: args.name.clone(), lenient: args.lenient }, args.dry_run, out)
+}
+
+fn ask(path: &Path, wanted: &Wanted, dry_run: bool, out: &mut Out) -> Result<(), Failure> {
+    let reloaded = control::change(path, wanted, dry_run).map_err(unanswered)?;
+    show(&reloaded, out)
+}
+
+/// What has changed, or would.
+pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), Failure> {
+    if out.json {
+        return out.document(reloaded);
+    }
+    reloaded.notes.iter().for_each(note);
+    let [before, after] = &reloaded.scheduler;
+    if before != after {
+        out.line(format!("scheduler: {before} -> {after}"))?;
+    }
+    let [before, after] = reloaded.link_bps.map(|bps| human::rate(bps as f64));
+    if before != after {
+        out.line(format!("link: {before} -> {after}"))?;
+    }
+    if reloaded.guarantees_scaled_by < 1.0 {
+        out.line(format!(
+            "the link has less than is guaranteed: all guarantees are multiplied by {:.4}, until it has more",
+            reloaded.guarantees_scaled_by
+        ))?;
+    }
+    let changed: Vec<&ClassChange> =
+        reloaded.classes.iter().filter(|class| class.fate != Fate::Kept || class.before != class.after).collect();
+    if !changed.is_empty() {
+        let head = ["class", "", "guarantee", "share while all send", "ceiling"];
+        out.table(&head, changed.iter().map(|class| row(class)).collect(), 0..0)?;
+    }
+    let same = reloaded.classes.len() - changed.len();
+    if same > 0 {
+        out.line(format!("{} as before", human::count(same, "class", "classes")))?;
+    }
+    out.line(match &reloaded.committed {
+        None => "nothing was changed: this is what would".to_owned(),
+        Some(done) => format!(
+            "change {}: {} queued and kept, {} dropped with their classes, {} that no longer fit; the data thread was held up for {}",
+            done.generation,
+            human::count(done.kept_packets as usize, "packet", "packets"),
+            done.removed_packets,
+            done.dropped_packets,
+            human::time(done.took_s)
+        ),
+    })
+}
+
+fn row(class: &ClassChange) -> Vec<String> {
+    let fate = match (class.fate, &class.moved_to) {
+        (Fate::Kept, _) => "stays".to_owned(),
+        (Fate::Added, _) => "is new".to_owned(),
+        (_, Some(heir)) => format!("goes, its packets to {heir}"),
+        (_, None) => "goes".to_owned(),
+    };
+    let both = |of: fn(&Terms) -> Option<u64>| {
+        let show = |terms: Option<Terms>| {
+            terms.map(|terms| of(&terms).map_or_else(|| "-".to_owned(), |bps| human::rate(bps as f64)))
+        };
+        match (show(class.before), show(class.after)) {
+            (Some(before), Some(after)) if before == after => before,
+            (Some(before), Some(after)) => format!("{before} -> {after}"),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => String::new(),
+        }
+    };
+    vec![
+        class.name.clone(),
+        fate,
+        both(|terms| terms.guarantee_bps),
+        both(|terms| Some(terms.share_all_busy_bps)),
+        both(|terms| terms.ceiling_bps),
+    ]
+}

@@ -1,0 +1,688 @@
+//! Changes of a running gateway: another link file, another rate, another scheduler.
+//!
+//! A change is prepared beside the data thread, on the thread that asks for it, and committed by the data thread between two turns:
+//!
+//! ```text
+//! asking thread: read, check, build ([`Present::prepare`]) -> Order -> mailbox
+//! data thread:   exchange what belongs to the classes, move the packets ([`Gateway::commit`]) -> mailbox
+//! asking thread: free what was replaced, say what has changed
+//! ```
+//!
+//! A change that is refused changes nothing. Classes of one name are one class: a leaf that stays a leaf takes its packets over in their
+//! order, its counters, its delays, and what its queue discipline and its scheduler know of it. The packets of other leaves go to the class that
+//! the caller names, or are dropped and counted as `class_removed`.
+//!
+//! A link file gives the *nominal* rates. [`Remote::set_rate`] deviates from them until the next file. Where the link gets less than its
+//! classes are guaranteed, all guarantees shrink in the same proportion, and grow back with the link.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlink_config::link::{LinkFile, ReadOptions};
+use fairlink_config::units::show_bps;
+use fairlink_core::{
+    Change, ClassId, Counters, Driver, DropReason, DropSink, Hierarchy, HierarchyError, Leniency, LinkConfig,
+    MeteredChange, MeteredRetired, Nanos, Packet, Rate, ReconfigureError, Scheduler, ServiceCurve, Share,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::gateway::account::{Passage, Snapshot};
+use crate::gateway::config::GatewayConfig;
+use crate::gateway::data_path::{DataPath, Parts};
+use crate::gateway::open::{Needs, SNAPSHOTS, check_classes, fit_largest_packet};
+use crate::gateway::open_error::OpenError;
+use crate::gateway::queue_lengths::QueueLengths;
+use crate::gateway::remote::RemoteError;
+use crate::gateway::run::{AnyScheduler, Gateway};
+use crate::gateway::stats::{EdgeCounters, MemoryBound};
+use crate::io::backend::Backend;
+use crate::io::clock::Clock;
+use crate::io::frame_pool::{FramePool, Growth};
+use crate::io::interface::Interface;
+use crate::wire::classify::Classifier;
+use crate::wire::labels::Labels;
+
+/// How long the data thread has to begin with a change.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a running gateway was not changed. Nothing has changed then.
+#[derive(Debug, Error)]
+pub enum ReloadError {
+    /// The link file is wrong; one finding a line.
+    #[error("{0}")]
+    File(String),
+    /// The gateway cannot run with it.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The scheduler cannot be made, or cannot take over.
+    #[error(transparent)]
+    Build(#[from] ReconfigureError),
+    /// There is no file to read again.
+    #[error("this gateway was not started from a link file; name one")]
+    NoFile,
+    /// The queues need more frames than there is room for.
+    #[error(
+        "queues of up to {queued} packets need a packet pool of {needed} frames, and there is room for {room}, which was reserved when the \
+         gateway started; lower buffer in [link], or start the gateway anew"
+    )]
+    PoolRoom {
+        /// Most packets that the queues may hold.
+        queued: u32,
+        /// Frames for them.
+        needed: u32,
+        /// Frames that there is room for.
+        room: u32,
+    },
+    /// A class that is to give its packets away, or to get them, is not there.
+    #[error("there is no class {name} {when} the change; {}", known(.classes))]
+    NoClass {
+        /// The name given.
+        name: String,
+        /// Before or after the change.
+        when: &'static str,
+        /// Those that are there.
+        classes: Vec<String>,
+    },
+    /// Only leaves have packets.
+    #[error("{name} is not a leaf {when} the change; only classes without children have packets")]
+    NotALeaf {
+        /// The name given.
+        name: String,
+        /// Before or after the change.
+        when: &'static str,
+    },
+    /// A class that stays is to give its packets away.
+    #[error("{name} is still there after the change and keeps its packets; leave it out of what is moved")]
+    Stays {
+        /// The name given.
+        name: String,
+    },
+    /// A rate is to be set that the class does not have.
+    #[error("{name} has no guarantee but a weight, or shares equally; give it a guarantee in the link file")]
+    NoGuarantee {
+        /// The class.
+        name: String,
+    },
+    /// More than the link or the parent has, or less than the children have.
+    #[error("{parent} has {}, and its children are guaranteed {} together: raise {parent} first, or lower one of them", show_bps(*parent_bps), show_bps(*children_bps))]
+    Guarantees {
+        /// The class whose children have too much.
+        parent: String,
+        /// Its own guarantee in bit/s.
+        parent_bps: u64,
+        /// That of its children together in bit/s.
+        children_bps: u64,
+    },
+    /// A guarantee above the ceiling.
+    #[error("{name} cannot have a guarantee of {} below a ceiling of {}", show_bps(*guarantee_bps), show_bps(*ceiling_bps))]
+    Ceiling {
+        /// The class.
+        name: String,
+        /// Its guarantee in bit/s.
+        guarantee_bps: u64,
+        /// Its ceiling in bit/s.
+        ceiling_bps: u64,
+    },
+    /// The classes cannot be.
+    #[error(transparent)]
+    Tree(HierarchyError),
+    /// Somebody else changes the gateway.
+    #[error("another change of this gateway is under way; try again")]
+    Busy,
+    /// The data thread did not begin with it, or is not there.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+}
+
+fn known(classes: &[String]) -> String {
+    const MOST: usize = 20;
+    let more = if classes.len() > MOST { ", ..." } else { "" };
+    format!("there are {}{more}", classes[..classes.len().min(MOST)].join(", "))
+}
+
+/// What to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The link as a link file says: its own file, read again, or a text.
+    File {
+        /// Name and text of another link file than the gateway's own.
+        text: Option<(String, String)>,
+        /// Names of leaves that are there no more, each with that of the leaf that gets its packets.
+        moves: Vec<(String, String)>,
+    },
+    /// The link's rate.
+    LinkRate {
+        /// In bit/s.
+        rate: Rate,
+    },
+    /// A class's guarantee.
+    Guarantee {
+        /// Its name.
+        class: String,
+        /// In bit/s.
+        rate: Rate,
+    },
+    /// A class's ceiling.
+    Ceiling {
+        /// Its name.
+        class: String,
+        /// In bit/s.
+        rate: Rate,
+    },
+    /// The scheduler.
+    Scheduler {
+        /// Its name.
+        name: String,
+        /// Whether to go on without what it cannot honour.
+        lenient: bool,
+    },
+}
+
+/// What becomes of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It goes on.
+    Kept,
+    /// It is new.
+    Added,
+    /// It is there no more; its packets are dropped.
+    Removed,
+    /// It is there no more; another gets its packets.
+    Moved,
+}
+
+/// What a class is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The guarantee; `None` where the class has a weight, or shares equally.
+    pub guarantee_bps: Option<u64>,
+    /// The ceiling, if any.
+    pub ceiling_bps: Option<u64>,
+    /// What it gets while all classes send.
+    pub share_all_busy_bps: u64,
+}
+
+impl Terms {
+    fn of(tree: &Hierarchy, class: ClassId) -> Self {
+        let config = tree.config(class);
+        let guarantee_bps = match config.share {
+            Some(Share::Guarantee(rate)) => Some(rate.bps()),
+            _ => None,
+        };
+        let ceiling_bps = config.ceiling.map(Rate::bps);
+        Self { guarantee_bps, ceiling_bps, share_all_busy_bps: tree.rate_all_busy(class) }
+    }
+}
+
+/// A class before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassChange {
+    /// Its name.
+    pub name: String,
+    /// Whether it has packets, before or after.
+    pub leaf: bool,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// The class that gets its packets, where they are moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<String>,
+    /// What it was promised; `None` of one that is new.
+    pub before: Option<Terms>,
+    /// What it is promised now; `None` of one that is there no more.
+    pub after: Option<Terms>,
+}
+
+/// What the data thread did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Committed {
+    /// Number of this change, counted from 1 since the gateway started.
+    pub generation: u64,
+    /// Packets that were queued and stay.
+    pub kept_packets: u64,
+    /// Packets that were dropped because their class is there no more.
+    pub removed_packets: u64,
+    /// Packets that were dropped because they do not fit into the queues of now.
+    pub dropped_packets: u64,
+    /// For how long the data thread did nothing else, in seconds.
+    pub took_s: f64,
+}
+
+/// A change of a running gateway.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Schedulers before and after.
+    pub scheduler: [String; 2],
+    /// Rates of the link before and after, in bit/s.
+    pub link_bps: [u64; 2],
+    /// By what all guarantees are multiplied, because the link has less than they add up to; else 1.
+    pub guarantees_scaled_by: f64,
+    /// The classes: those of now in their order, then those that are there no more.
+    pub classes: Vec<ClassChange>,
+    /// What to know of the link file.
+    pub notes: Vec<String>,
+    /// What has happened; `None` where it was only asked what would.
+    pub committed: Option<Committed>,
+}
+
+/// What deviates from the link file.
+#[derive(Clone, Debug, Default)]
+struct Deviations {
+    link: Option<Rate>,
+    guarantees: BTreeMap<ClassId, Rate>,
+    ceilings: BTreeMap<ClassId, Rate>,
+}
+
+/// A gateway as it runs, for whoever prepares changes.
+#[derive(Debug)]
+pub(super) struct Present {
+    /// As the link file says.
+    nominal: GatewayConfig,
+    deviations: Deviations,
+    /// As it runs.
+    config: GatewayConfig,
+    input: Interface,
+    frame_bytes: u32,
+    /// Frames that the packet pool has, and those that it may have.
+    frames: u32,
+    room: u32,
+    labels: Labels,
+    passage: Arc<Passage>,
+}
+
+/// A change on its way to the data thread and back.
+#[derive(Debug)]
+pub(super) struct Order {
+    change: Option<MeteredChange>,
+    retired: Option<MeteredRetired>,
+    parts: Parts,
+    /// By class of before, the leaf that takes over.
+    heirs: Box<[Option<ClassId>]>,
+    config: GatewayConfig,
+    /// What the gateway is from then on, and what it was afterwards.
+    passage: Arc<Passage>,
+    /// Whether classes and frames keep their numbers, so that whoever traces may go on.
+    keeps_numbers: bool,
+    pub(super) committed: Committed,
+}
+
+/// What is known when a change is prepared.
+struct Draft {
+    nominal: GatewayConfig,
+    deviations: Deviations,
+    config: GatewayConfig,
+    order: Box<Order>,
+    reloaded: Reloaded,
+    frames: u32,
+}
+
+impl Present {
+    pub(super) fn new(
+        config: &GatewayConfig,
+        input: Interface,
+        pool: &FramePool,
+        passage: Arc<Passage>,
+        labels: &Labels,
+    ) -> Self {
+        Self {
+            nominal: config.clone(),
+            deviations: Deviations::default(),
+            config: config.clone(),
+            input,
+            frame_bytes: pool.frame_bytes() as u32,
+            frames: pool.frames() as u32,
+            room: pool.room(),
+            labels: labels.clone(),
+            passage,
+        }
+    }
+
+    /// Prepares the change, and hands it to `commit` unless it is only asked what would change. `commit` returns the order when the data
+    /// thread is done with it.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; nothing has changed then.
+    pub(super) fn change(
+        &mut self,
+        wanted: &Wanted,
+        dry_run: bool,
+        commit: impl FnOnce(Box<Order>) -> Result<Box<Order>, RemoteError>,
+    ) -> Result<Reloaded, ReloadError> {
+        let Draft { nominal, deviations, config, order, mut reloaded, frames } = self.draft(wanted)?;
+        if dry_run {
+            return Ok(reloaded);
+        }
+        let passage = Arc::clone(&order.passage);
+        let order = commit(order)?;
+        reloaded.committed = Some(order.committed);
+        self.passage = passage;
+        (self.nominal, self.deviations, self.config, self.frames) = (nominal, deviations, config, frames);
+        Ok(reloaded)
+    }
+
+    fn draft(&self, wanted: &Wanted) -> Result<Draft, ReloadError> {
+        let (mut nominal, mut deviations) = (self.nominal.clone(), self.deviations.clone());
+        let mut notes = Vec::new();
+        let mut moves: &[(String, String)] = &[];
+        match wanted {
+            Wanted::File { text, moves: named } => {
+                moves = named;
+                let link = self.read(text.as_ref(), &mut notes)?;
+                nominal.take_link(&link).map_err(|problems| ReloadError::File(problems.lines()))?;
+                deviations = Deviations::default();
+            }
+            &Wanted::LinkRate { rate } => deviations.link = Some(rate),
+            Wanted::Guarantee { class, rate } => {
+                let class = self.named(class)?;
+                if !matches!(nominal.tree.config(class).share, Some(Share::Guarantee(_))) {
+                    return Err(ReloadError::NoGuarantee { name: nominal.name(class) });
+                }
+                deviations.guarantees.insert(class, *rate);
+            }
+            Wanted::Ceiling { class, rate } => {
+                deviations.ceilings.insert(self.named(class)?, *rate);
+            }
+            Wanted::Scheduler { name, lenient } => {
+                nominal.leniency = if *lenient { Leniency::Ignore } else { Leniency::Refuse };
+                nominal.scheduler = match &nominal.link {
+                    Some(link) => {
+                        let (info, warnings) = link
+                            .for_scheduler(name, nominal.leniency)
+                            .map_err(|problems| ReloadError::File(problems.lines()))?;
+                        notes.extend(warnings.iter().map(|warning| warning.line()));
+                        info
+                    }
+                    None => fairlink_config::link::scheduler_named(name)
+                        .map_err(|kind| ReloadError::File(kind.to_string()))?,
+                };
+            }
+        }
+        let (mut config, scaled) = self.effective(&nominal, &deviations)?;
+        check_classes(&config)?;
+        let mut of_interfaces = Vec::new();
+        fit_largest_packet(&mut config, &self.input, &mut of_interfaces)?;
+        if config.tree.link().max_packet != self.config.tree.link().max_packet {
+            notes.append(&mut of_interfaces);
+        }
+        let needs = self.needs(&config)?;
+        let heirs = self.heirs(&config, moves)?;
+        let change = Change {
+            scheduler: config.scheduler,
+            tree: &config.tree,
+            leniency: config.leniency,
+            survivors: &heirs,
+            pooled: &[],
+        };
+        let change = MeteredChange::prepare(&change, |_| false).map_err(|error| explain(error, &config))?;
+        let frames = needs.frames.max(self.frames);
+        // A class of one name is one class, and counts its delays where it has counted them.
+        let before =
+            |leaf: ClassId| find(&self.config, &config.name(leaf)).filter(|&old| heirs[old.index()] == Some(leaf));
+        let delays = self.passage.delays.after(&config.tree, before);
+        let parts = Parts {
+            classifier: Classifier::new(&config.matches, config.default_class),
+            labels: self.labels.for_tree(&config.tree),
+            overhead: config.overhead,
+            counters: EdgeCounters::new(delays.clone()),
+            queues: QueueLengths::new(&config.tree),
+            growth: (frames > self.frames).then(|| Growth::new(self.frames, frames)),
+        };
+        let memory = MemoryBound {
+            pool_frames: u64::from(frames),
+            frame_bytes: u64::from(self.frame_bytes),
+            pool_bytes: FramePool::memory(frames, self.frame_bytes),
+            queue_packets: u64::from(needs.queued),
+            scheduler_bytes: needs.scheduler_bytes,
+            classifier_bytes: parts.classifier.memory_bytes() as u64,
+            counters_bytes: (parts.counters.memory_bytes()
+                + parts.queues.memory_bytes()
+                + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
+                + Counters::memory(&config.tree),
+            kernel_bytes: self.passage.memory.kernel_bytes,
+        };
+        let reloaded = Reloaded {
+            scheduler: [&self.config, &config].map(|config| config.scheduler.name.to_owned()),
+            link_bps: [&self.config, &config].map(|config| config.tree.link().rate.bps()),
+            guarantees_scaled_by: scaled,
+            classes: self.classes(&config, &heirs),
+            notes,
+            committed: None,
+        };
+        let keeps_numbers = parts.growth.is_none() && config.names == self.config.names;
+        let passage = Arc::new(Passage::of(&config, delays, memory, frames, self.passage.generation + 1));
+        let order = Box::new(Order {
+            change: Some(change),
+            retired: None,
+            parts,
+            heirs,
+            config: config.clone(),
+            passage,
+            keeps_numbers,
+            committed: Committed::default(),
+        });
+        Ok(Draft { nominal, deviations, config, order, reloaded, frames })
+    }
+
+    /// The link file: the gateway's own, or this text.
+    fn read(&self, text: Option<&(String, String)>, notes: &mut Vec<String>) -> Result<Arc<LinkFile>, ReloadError> {
+        let options =
+            ReadOptions { leniency: self.nominal.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
+        let read = match (text, &self.nominal.link) {
+            (Some((name, text)), _) => LinkFile::from_text(name, text.clone(), &options),
+            (None, Some(link)) => LinkFile::read(PathBuf::from(link.source().name()), &options),
+            (None, None) => return Err(ReloadError::NoFile),
+        };
+        let mut link = read.map_err(|problems| ReloadError::File(problems.lines()))?;
+        notes.extend(std::mem::take(&mut link.warnings).iter().map(|warning| warning.line()));
+        Ok(Arc::new(link))
+    }
+
+    /// A class that there is now.
+    fn named(&self, name: &str) -> Result<ClassId, ReloadError> {
+        find(&self.nominal, name).ok_or_else(|| no_class(&self.nominal, name, "before"))
+    }
+
+    /// What `nominal` is with `deviations`, and by what its guarantees were multiplied.
+    fn effective(&self, nominal: &GatewayConfig, deviations: &Deviations) -> Result<(GatewayConfig, f64), ReloadError> {
+        let tree = &nominal.tree;
+        let before = tree.link().rate.bps();
+        let rate = deviations.link.unwrap_or(tree.link().rate);
+        let guaranteed = |class: ClassId| match (deviations.guarantees.get(&class).copied(), tree.config(class).share) {
+            (Some(rate), _) | (None, Some(Share::Guarantee(rate))) => rate.bps(),
+            _ => 0,
+        };
+        let sum: u64 = tree.children(ClassId::ROOT).iter().map(|&class| guaranteed(class)).sum();
+        // A link that lost some of its rate, and only such a one, takes some from everybody.
+        let scale = (rate.bps() < before && sum > rate.bps()).then_some((rate.bps(), sum));
+        let scaled = |rate: Rate, (part, of): (u64, u64)| {
+            let scaled = u128::from(rate.bps()) * u128::from(part) / u128::from(of);
+            // Not above the rate, and not zero.
+            Rate::from_bps((scaled as u64).max(1)).unwrap_or(rate)
+        };
+        // Curves fit the link as it was, not the guarantees.
+        let curve_scale = (rate.bps() < before).then_some((rate.bps(), before));
+        let scaled_curve = |curve: ServiceCurve, scale: (u64, u64)| ServiceCurve {
+            m1: curve.m1.map(|rate| scaled(rate, scale)),
+            m2: curve.m2.map(|rate| scaled(rate, scale)),
+            ..curve
+        };
+        let rebuilt = tree.rebuilt(LinkConfig { rate, ..tree.link() }, |class, config| {
+            if let Some(&rate) = deviations.guarantees.get(&class) {
+                config.share = Some(Share::Guarantee(rate));
+            }
+            if let Some(&rate) = deviations.ceilings.get(&class) {
+                config.ceiling = Some(rate);
+            }
+            if let (Some(scale), Some(Share::Guarantee(rate))) = (scale, config.share) {
+                config.share = Some(Share::Guarantee(scaled(rate, scale)));
+            }
+            if let (Some(scale), Some(curve)) = (curve_scale, config.real_time) {
+                config.real_time = Some(scaled_curve(curve, scale));
+            }
+        });
+        let tree = rebuilt.map_err(|error| match error {
+            HierarchyError::GuaranteesExceedParent { parent, children_bps, parent_bps } => {
+                let parent = if parent == ClassId::ROOT { "the link".to_owned() } else { nominal.name(parent) };
+                ReloadError::Guarantees { parent, parent_bps, children_bps }
+            }
+            other => ReloadError::Tree(other),
+        })?;
+        for class in tree.classes() {
+            let Terms { guarantee_bps, ceiling_bps, .. } = Terms::of(&tree, class);
+            let deviates = deviations.guarantees.contains_key(&class) || deviations.ceilings.contains_key(&class);
+            if let (true, Some(guarantee_bps), Some(ceiling_bps)) = (deviates, guarantee_bps, ceiling_bps)
+                && guarantee_bps > ceiling_bps
+            {
+                return Err(ReloadError::Ceiling { name: nominal.name(class), guarantee_bps, ceiling_bps });
+            }
+        }
+        let by = scale.map_or(1.0, |(part, of)| part as f64 / of as f64);
+        Ok((GatewayConfig { tree, ..nominal.clone() }, by))
+    }
+
+    fn needs(&self, config: &GatewayConfig) -> Result<Needs, ReloadError> {
+        let asked = GatewayConfig { pool_frames: None, ..config.clone() };
+        let needs = Needs::of(&asked, self.frame_bytes)?;
+        if needs.frames > self.room {
+            return Err(ReloadError::PoolRoom { queued: needs.queued, needed: needs.frames, room: self.room });
+        }
+        Ok(needs)
+    }
+
+    /// By class of now, the leaf of `config` that takes over its packets.
+    fn heirs(&self, config: &GatewayConfig, moves: &[(String, String)]) -> Result<Box<[Option<ClassId>]>, ReloadError> {
+        let now = &self.config;
+        let new: BTreeMap<String, ClassId> =
+            config.tree.leaves().iter().map(|&leaf| (config.name(leaf), leaf)).collect();
+        let mut heirs: Box<[Option<ClassId>]> = vec![None; now.tree.len()].into();
+        for &leaf in now.tree.leaves() {
+            heirs[leaf.index()] = new.get(&now.name(leaf)).copied();
+        }
+        for (from, to) in moves {
+            let old = find(now, from).ok_or_else(|| no_class(now, from, "before"))?;
+            if !now.tree.is_leaf(old) {
+                return Err(ReloadError::NotALeaf { name: from.clone(), when: "before" });
+            }
+            if heirs[old.index()].is_some() {
+                return Err(ReloadError::Stays { name: from.clone() });
+            }
+            let heir = find(config, to).ok_or_else(|| no_class(config, to, "after"))?;
+            if !config.tree.is_leaf(heir) {
+                return Err(ReloadError::NotALeaf { name: to.clone(), when: "after" });
+            }
+            heirs[old.index()] = Some(heir);
+        }
+        Ok(heirs)
+    }
+
+    fn classes(&self, config: &GatewayConfig, heirs: &[Option<ClassId>]) -> Vec<ClassChange> {
+        let now = &self.config;
+        let before: BTreeMap<String, ClassId> = now.tree.classes().map(|class| (now.name(class), class)).collect();
+        let after: BTreeMap<String, ClassId> = config.tree.classes().map(|class| (config.name(class), class)).collect();
+        let there = config.tree.classes().map(|class| {
+            let name = config.name(class);
+            let old = before.get(&name).copied();
+            ClassChange {
+                leaf: config.tree.is_leaf(class),
+                fate: if old.is_some() { Fate::Kept } else { Fate::Added },
+                moved_to: None,
+                before: old.map(|old| Terms::of(&now.tree, old)),
+                after: Some(Terms::of(&config.tree, class)),
+                name,
+            }
+        });
+        let gone = now.tree.classes().filter(|&class| !after.contains_key(&now.name(class)));
+        let gone = gone.map(|class| {
+            let heir = heirs[class.index()];
+            ClassChange {
+                name: now.name(class),
+                leaf: now.tree.is_leaf(class),
+                fate: if heir.is_some() { Fate::Moved } else { Fate::Removed },
+                moved_to: heir.map(|heir| config.name(heir)),
+                before: Some(Terms::of(&now.tree, class)),
+                after: None,
+            }
+        });
+        there.chain(gone).collect()
+    }
+}
+
+fn find(config: &GatewayConfig, name: &str) -> Option<ClassId> {
+    config.tree.classes().find(|&class| config.name(class) == name)
+}
+
+fn no_class(config: &GatewayConfig, name: &str, when: &'static str) -> ReloadError {
+    let classes = config.tree.classes().map(|class| config.name(class)).collect();
+    ReloadError::NoClass { name: name.to_owned(), when, classes }
+}
+
+/// The refusal of a scheduler, with the place in the file that it is about.
+fn explain(error: ReconfigureError, config: &GatewayConfig) -> ReloadError {
+    match (&error, &config.link) {
+        (ReconfigureError::Build(build), Some(link)) => ReloadError::File(link.explain(build).lines()),
+        _ => ReloadError::Build(error),
+    }
+}
+
+/// Passes drops on and counts them.
+struct Counting<'a, D> {
+    sink: &'a mut D,
+    committed: &'a mut Committed,
+}
+
+impl<D: DropSink> DropSink for Counting<'_, D> {
+    fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
+        match reason {
+            DropReason::ClassRemoved => self.committed.removed_packets += 1,
+            _ => self.committed.dropped_packets += 1,
+        }
+        self.sink.dropped(now, packet, reason);
+    }
+
+    fn marked(&mut self, now: Nanos, packet: &Packet) {
+        self.sink.marked(now, packet);
+    }
+
+    fn moved(&mut self, packet: &mut Packet) {
+        self.sink.moved(packet);
+    }
+}
+
+impl Order {
+    /// Makes the change, between two turns. It cannot fail, and allocates nothing.
+    pub(super) fn commit<I: Backend, O: Backend, C: Clock>(
+        &mut self,
+        now: Nanos,
+        driver: &mut Driver<AnyScheduler>,
+        data_path: &mut DataPath<I, O, C>,
+    ) {
+        let Some(change) = self.change.take() else { return };
+        data_path.exchange(&mut self.parts, &self.heirs);
+        let mut sink = Counting { sink: data_path, committed: &mut self.committed };
+        self.retired = Some(driver.scheduler_mut().commit(change, now, &mut sink));
+        driver.set_rate(self.config.tree.link().rate);
+        self.committed.generation = self.passage.generation;
+        self.committed.kept_packets = driver.scheduler().backlog().packets;
+        self.committed.took_s = data_path.clock.now().saturating_sub(now).0 as f64 / 1e9;
+    }
+}
+
+impl Gateway {
+    /// Makes the change.
+    pub(super) fn commit(&mut self, now: Nanos, order: &mut Order) {
+        if !order.keeps_numbers
+            && let Some(tap) = self.data_path.tap.take()
+        {
+            self.publisher.give_back(tap);
+        }
+        order.commit(now, &mut self.driver, &mut self.data_path);
+        std::mem::swap(&mut self.config, &mut order.config);
+        order.passage = self.publisher.change(Arc::clone(&order.passage));
+    }
+}
+
+#[cfg(test)]
+mod tests;

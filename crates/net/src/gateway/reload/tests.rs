@@ -1,0 +1,498 @@
+//! Changes of a data path at work, at random, over interfaces that exist only in memory: nothing is lost, doubled, or out of order.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::rc::Rc;
+
+use fairlink_core::{Amount, Members, Metered, Pacer};
+use proptest::prelude::*;
+
+use super::*;
+use crate::gateway::account::{DelayTable, Observation};
+use crate::io::interface::Offloads;
+use crate::io::virtual_link::VirtualLink;
+use crate::wire::frame::{FrameTemplate, Headers, Stamp};
+
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+const SCHEDULERS: [&str; 12] =
+    ["hls", "htb", "hfsc", "drr", "fifo", "wfq", "wf2q+", "sfq", "hdrr", "drr++", "hpfq", "fq-lto"];
+
+#[derive(Clone, Debug, Default)]
+struct Hands(Rc<Cell<u64>>);
+
+impl Clock for Hands {
+    fn now(&self) -> Nanos {
+        Nanos(self.0.get())
+    }
+}
+
+/// A class of a random file.
+#[derive(Clone, Debug)]
+struct Class {
+    name: usize,
+    /// The place of its parent in the file, if it has one.
+    parent: Option<usize>,
+    weight: u32,
+    buffer: u32,
+    queue: u8,
+    ceiling: bool,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    mbit: u32,
+    scheduler: usize,
+    buffer: Option<u32>,
+    classes: Vec<Class>,
+}
+
+impl File {
+    fn port(name: &str) -> u16 {
+        5000 + u16::from(name.as_bytes()[0])
+    }
+
+    fn text(&self) -> String {
+        let mut text =
+            format!("[link]\nrate = \"{}mbit\"\nscheduler = \"{}\"\n", self.mbit, SCHEDULERS[self.scheduler]);
+        if let Some(packets) = self.buffer {
+            let _ = writeln!(text, "buffer = \"{packets}p\"");
+        }
+        let is_parent = |place| self.classes.iter().any(|class| class.parent == Some(place));
+        let default = (0..self.classes.len()).find(|&place| !is_parent(place)).unwrap();
+        let _ = writeln!(text, "default = \"{}\"", NAMES[self.classes[default].name]);
+        for (place, class) in self.classes.iter().enumerate() {
+            let name = NAMES[class.name];
+            let _ = writeln!(text, "[[class]]\nname = \"{name}\"\nweight = {}", class.weight);
+            if let Some(parent) = class.parent {
+                let _ = writeln!(text, "parent = \"{}\"", NAMES[self.classes[parent].name]);
+            }
+            if class.ceiling {
+                let _ = writeln!(text, "ceiling = \"{}kbit\"", 500 * self.mbit);
+            }
+            if !is_parent(place) {
+                let queue = ["fifo", "fifo", "codel", "fq_codel"][usize::from(class.queue)];
+                let _ = writeln!(text, "buffer = \"{}p\"\nqueue = \"{queue}\"", class.buffer);
+                let _ = writeln!(text, "match = [\"udp dst port {}\"]", Self::port(name));
+            }
+        }
+        text
+    }
+}
+
+fn file() -> impl Strategy<Value = File> {
+    let class = (
+        any::<prop::sample::Index>(),
+        prop::option::of(any::<prop::sample::Index>()),
+        1..9u32,
+        1..40u32,
+        0..4u8,
+        any::<bool>(),
+    );
+    let names = Just((0..NAMES.len()).collect::<Vec<_>>()).prop_shuffle();
+    (names, prop::collection::vec(class, 1..NAMES.len()), 1..20u32, 0..SCHEDULERS.len(), prop::option::of(1..60u32))
+        .prop_map(|(names, classes, mbit, scheduler, buffer)| {
+            let made =
+                classes.into_iter().enumerate().map(|(place, (_, parent, weight, buffer, queue, ceiling))| Class {
+                    name: names[place],
+                    parent: parent.filter(|_| place > 0).map(|parent| parent.index(place)),
+                    weight,
+                    buffer,
+                    queue,
+                    ceiling,
+                });
+            File { mbit, scheduler, buffer, classes: made.collect() }
+        })
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Arrive {
+        class: usize,
+        flow: u8,
+        packets: u8,
+        len: u16,
+    },
+    Turn {
+        micros: u32,
+    },
+    /// The output takes so many packets more, or any number.
+    Room(Option<u8>),
+    Reload {
+        file: File,
+        moves: Vec<(usize, usize)>,
+        dry_run: bool,
+    },
+    Rate {
+        class: Option<usize>,
+        kbit: u32,
+        ceiling: bool,
+    },
+    Scheduler {
+        name: usize,
+        lenient: bool,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0..NAMES.len(), 0..3u8, 1..30u8, 60..1500u16)
+            .prop_map(|(class, flow, packets, len)| Op::Arrive { class, flow, packets, len }),
+        8 => (0..20_000u32).prop_map(|micros| Op::Turn { micros }),
+        1 => prop::option::weighted(0.3, 0..20u8).prop_map(Op::Room),
+        3 => (file(), prop::collection::vec((0..NAMES.len(), 0..NAMES.len()), 0..2), any::<bool>())
+            .prop_map(|(file, moves, dry_run)| Op::Reload { file, moves, dry_run }),
+        1 => (prop::option::of(0..NAMES.len()), 1..30_000u32, any::<bool>())
+            .prop_map(|(class, kbit, ceiling)| Op::Rate { class, kbit, ceiling }),
+        1 => (0..SCHEDULERS.len(), any::<bool>()).prop_map(|(name, lenient)| Op::Scheduler { name, lenient }),
+    ]
+}
+
+/// A gateway without a thread.
+struct World {
+    present: Present,
+    driver: Driver<AnyScheduler>,
+    data_path: DataPath<VirtualLink, VirtualLink, Hands>,
+    hands: Hands,
+    now: u64,
+    /// By name: the class that its frames belong to, and how often that has become another.
+    classes: BTreeMap<&'static str, (String, u8)>,
+    /// By name and flow: the next sequence number.
+    next: BTreeMap<(&'static str, u8), u32>,
+    arrived: u64,
+}
+
+const POOL: u32 = 600;
+const ROOM: u32 = 1500;
+
+impl World {
+    fn new(file: &File) -> Self {
+        let options = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
+        let link = LinkFile::parse("first.toml", file.text(), &options).unwrap();
+        let mut config = GatewayConfig::from_link_file(&link, "in", "out").unwrap();
+        config.leniency = Leniency::Ignore;
+        let hands = Hands::default();
+        let pool = FramePool::with_room(POOL, ROOM, 1600).unwrap();
+        let labels = Labels::new(&config.tree);
+        let input = Interface {
+            name: "in".to_owned(),
+            index: 1,
+            mtu: 1500,
+            addresses: Vec::new(),
+            answers_for_others: false,
+            master: None,
+            joined_to: None,
+            driver: String::new(),
+            offloads: Offloads::default(),
+        };
+        let mut notes = Vec::new();
+        fit_largest_packet(&mut config, &input, &mut notes).unwrap();
+        let delays = DelayTable::new(&config.tree);
+        let passage = Passage::of(&config, delays.clone(), MemoryBound::default(), POOL, 0);
+        let present = Present::new(&config, input, &pool, Arc::new(passage), &labels);
+        let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new()).unwrap();
+        let data_path = DataPath::new(
+            pool,
+            VirtualLink::default(),
+            VirtualLink::default(),
+            hands.clone(),
+            Classifier::new(&config.matches, config.default_class),
+            labels,
+            config.overhead,
+            EdgeCounters::new(delays),
+            QueueLengths::new(&config.tree),
+            false,
+        );
+        let pacer = Pacer::new(config.tree.link().rate, Nanos::ZERO);
+        let driver = Driver::new(Metered::new(scheduler, &config.tree).unwrap(), pacer).unwrap();
+        Self { present, driver, data_path, hands, now: 0, classes: BTreeMap::new(), next: BTreeMap::new(), arrived: 0 }
+    }
+
+    /// A frame of a flow arrives. Within a flow, frames of one class have an order.
+    fn arrive(&mut self, name: &'static str, flow: u8, len: u16) {
+        let port = File::port(name);
+        let epoch = self.classes.get(name).map_or(0, |&(_, epoch)| epoch);
+        let sequence = self.next.entry((name, flow)).or_default();
+        let mut frame = vec![0; usize::from(len).max(80)];
+        let class = ClassId(u32::from(port) << 16 | u32::from(flow) << 8 | u32::from(epoch));
+        let stamp = Stamp { run: 0, class, sequence: *sequence, monotonic_ns: 0, realtime_us: 0 };
+        FrameTemplate::new(&Headers::udp(port)).write(&mut frame, &stamp);
+        // The source port tells flows apart.
+        frame[35] = flow;
+        *sequence += 1;
+        self.arrived += 1;
+        self.data_path.input.incoming.push_back(frame);
+    }
+
+    /// Notes which class the frames of each name belong to.
+    fn note_classes(&mut self) {
+        let config = &self.present.config;
+        for name in NAMES {
+            let own = find(config, name).filter(|&class| config.tree.is_leaf(class));
+            let class = config.name(own.unwrap_or(config.default_class));
+            let (known, epoch) = self.classes.entry(name).or_insert_with(|| (class.clone(), 0));
+            if *known != class {
+                (*known, *epoch) = (class, *epoch + 1);
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        self.hands.0.set(self.now);
+        self.data_path.input.turn += 1;
+        self.data_path.output.turn += 1;
+        let _ = self.data_path.turn(Nanos(self.now), &mut self.driver).unwrap();
+    }
+
+    fn change(&mut self, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ReloadError> {
+        let Self { present, driver, data_path, now, .. } = self;
+        let changed = present.change(wanted, dry_run, |mut order| {
+            order.commit(Nanos(*now), driver, data_path);
+            Ok(order)
+        });
+        self.note_classes();
+        changed
+    }
+
+    /// Received, sent, dropped and queued packets; panics where anything does not balance.
+    fn check(&self) -> [u64; 4] {
+        let Self { data_path, driver, present, .. } = self;
+        let scheduler = driver.scheduler();
+        let tree = &present.config.tree;
+        let name = |class| present.config.name(class);
+        let mut snapshot = Snapshot::new(Arc::clone(&present.passage));
+        snapshot.copy(0..tree.len(), Nanos(self.now), data_path, scheduler);
+        snapshot.gateway.pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
+        let stats = Observation::new(Arc::new(snapshot)).stats(None);
+        assert!(stats.balanced, "{stats:?}");
+        // Delays go on with their classes.
+        assert_eq!(present.passage.delays.all.tally().packets(), stats.sent.packets);
+        for class in stats.classes.iter().filter(|class| class.leaf) {
+            let delays = &present.passage.delays.of[find(&present.config, &class.name).unwrap().index()];
+            assert_eq!(delays.as_ref().unwrap().tally().packets(), class.sent.packets, "{}", class.name);
+        }
+        let totals = [stats.received, stats.sent, stats.dropped, stats.queued];
+        for &leaf in tree.leaves() {
+            assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets, "{}", name(leaf));
+        }
+        assert_eq!(scheduler.check_invariants(), Ok(()));
+        totals.map(|amount: Amount| amount.packets)
+    }
+}
+
+fn run(first: &File, ops: &[Op]) -> u64 {
+    let mut world = World::new(first);
+    world.note_classes();
+    let mut before = [0; 4];
+    for op in ops {
+        match op {
+            Op::Arrive { class, flow, packets, len } => {
+                (0..*packets).for_each(|_| world.arrive(NAMES[*class], *flow, *len));
+                // They get their classes before these change.
+                world.turn();
+                assert!(world.data_path.input.incoming.is_empty());
+            }
+            Op::Turn { micros } => {
+                world.now += u64::from(*micros) * 1_000;
+                world.turn();
+            }
+            Op::Room(room) => world.data_path.output.room = room.map(usize::from),
+            Op::Reload { file, moves, dry_run } => {
+                let moves = moves.iter().map(|&(a, b)| (NAMES[a].to_owned(), NAMES[b].to_owned())).collect();
+                let wanted = Wanted::File { text: Some(("next.toml".to_owned(), file.text())), moves };
+                refusal(world.change(&wanted, *dry_run), *dry_run);
+            }
+            Op::Rate { class, kbit, ceiling } => {
+                let rate = Rate::from_bps(u64::from(*kbit) * 1_000).unwrap();
+                let wanted = match (class.map(|class| NAMES[class].to_owned()), ceiling) {
+                    (None, _) => Wanted::LinkRate { rate },
+                    (Some(class), false) => Wanted::Guarantee { class, rate },
+                    (Some(class), true) => Wanted::Ceiling { class, rate },
+                };
+                refusal(world.change(&wanted, false), false);
+            }
+            Op::Scheduler { name, lenient } => {
+                let wanted = Wanted::Scheduler { name: SCHEDULERS[*name].to_owned(), lenient: *lenient };
+                refusal(world.change(&wanted, false), false);
+            }
+        }
+        let now = world.check();
+        for (place, (now, before)) in now.iter().zip(before).enumerate().take(3) {
+            assert!(*now >= before, "{place}: {now} after {before}");
+        }
+        before = now;
+    }
+    // Everything that was accepted leaves, or was dropped.
+    world.data_path.output.room = None;
+    for _ in 0..100_000 {
+        world.now += 10_000_000;
+        world.turn();
+        if world.data_path.input.incoming.is_empty() && world.driver.scheduler().backlog().packets == 0 {
+            break;
+        }
+    }
+    world.now += 10_000_000;
+    world.turn();
+    let [received, sent, dropped, queued] = world.check();
+    assert_eq!((received, queued), (world.arrived, 0));
+    assert_eq!(received, sent + dropped);
+    assert_eq!(sent, world.data_path.output.sent.len() as u64);
+    // Those of one flow leave in the order in which they came, each once.
+    let mut last: BTreeMap<u32, u32> = BTreeMap::new();
+    for frame in &world.data_path.output.sent {
+        let stamp = Stamp::read(frame).unwrap();
+        if let Some(before) = last.insert(stamp.class.0, stamp.sequence) {
+            assert!(before < stamp.sequence, "flow {:x}: {} after {before}", stamp.class.0, stamp.sequence);
+        }
+    }
+    world.present.passage.generation
+}
+
+/// A change that is refused says why; one that is not is committed unless it was only asked for.
+fn refusal(changed: Result<Reloaded, ReloadError>, dry_run: bool) {
+    match changed {
+        Ok(reloaded) => assert_eq!(reloaded.committed.is_none(), dry_run),
+        Err(error) => assert!(error.to_string().len() > 10, "{error}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn changes_at_random_lose_double_and_reorder_nothing(first in file(), ops in prop::collection::vec(op(), 1..120)) {
+        run(&first, &ops);
+    }
+}
+
+fn simple(classes: &[(&str, u32)], scheduler: &str, mbit: u32) -> String {
+    let mut text =
+        format!("[link]\nrate = \"{mbit}mbit\"\nscheduler = \"{scheduler}\"\ndefault = \"{}\"\n", classes[0].0);
+    for &(name, kbit) in classes {
+        let port = File::port(name);
+        let _ = writeln!(
+            text,
+            "[[class]]\nname = \"{name}\"\nguarantee = \"{kbit}kbit\"\nbuffer = \"50p\"\nmatch = [\"udp dst port {port}\"]"
+        );
+    }
+    text
+}
+
+fn world(text: &str) -> World {
+    let file = File {
+        mbit: 1,
+        scheduler: 0,
+        buffer: None,
+        classes: vec![Class { name: 0, parent: None, weight: 1, buffer: 1, queue: 0, ceiling: false }],
+    };
+    let mut world = World::new(&file);
+    world
+        .change(&Wanted::File { text: Some(("link.toml".to_owned(), text.to_owned())), moves: Vec::new() }, false)
+        .unwrap();
+    world
+}
+
+fn to(text: String) -> Wanted {
+    Wanted::File { text: Some(("link.toml".to_owned(), text)), moves: Vec::new() }
+}
+
+#[test]
+fn a_refused_change_says_where_and_changes_nothing() {
+    let mut world = world(&simple(&[("a", 600), ("b", 400)], "hls", 1));
+    world.arrive("a", 0, 500);
+    world.turn();
+    let (account, generation) = (world.check(), world.present.passage.generation);
+    let message = |world: &mut World, wanted: &Wanted| world.change(wanted, false).unwrap_err().to_string();
+    for (wanted, says) in [
+        (to("[link]\nrate = \"1mbit\"\n[[class]]\nname = \"a\"\nguarantee = \"2mbit\"\n".to_owned()), "link.toml:"),
+        (to(simple(&[("a", 600), ("a", 400)], "hls", 1)), "link.toml:"),
+        (to(simple(&[("a", 600)], "hls", 1).replace("default = \"a\"", "default = \"x\"")), "link.toml:4"),
+        (to(simple(&[("a", 600)], "hls", 1).replace("50p", "4000p")), "room for 1500"),
+        (Wanted::Guarantee { class: "x".to_owned(), rate: Rate::MIN }, "there is no class x"),
+        (Wanted::Guarantee { class: "a".to_owned(), rate: Rate::from_bps(700_000).unwrap() }, "the link has 1 Mbit/s"),
+        (Wanted::Scheduler { name: "hsl".to_owned(), lenient: false }, "hls"),
+        (
+            Wanted::File {
+                text: Some(("l".to_owned(), simple(&[("a", 1)], "hls", 1))),
+                moves: vec![("b".to_owned(), "c".to_owned())],
+            },
+            "there is no class c after",
+        ),
+        (
+            Wanted::File {
+                text: Some(("l".to_owned(), simple(&[("a", 1)], "hls", 1))),
+                moves: vec![("a".to_owned(), "a".to_owned())],
+            },
+            "a is still there",
+        ),
+        (Wanted::File { text: Some(("l".to_owned(), "{".to_owned())), moves: Vec::new() }, "l:1"),
+    ] {
+        let said = message(&mut world, &wanted);
+        assert!(said.contains(says), "{says}: {said}");
+        assert_eq!((world.check(), world.present.passage.generation), (account, generation));
+    }
+}
+
+#[test]
+fn what_is_queued_goes_to_the_class_that_is_named_or_is_counted() {
+    let mut world = world(&simple(&[("a", 600), ("b", 400)], "hls", 1));
+    (0..10).for_each(|_| world.arrive("b", 0, 500));
+    world.turn();
+    let moves = vec![("b".to_owned(), "c".to_owned())];
+    let text = simple(&[("a", 600), ("c", 300)], "drr", 1);
+    let reloaded = world.change(&Wanted::File { text: Some(("l".to_owned(), text)), moves }, false).unwrap();
+    let committed = reloaded.committed.unwrap();
+    assert_eq!((committed.kept_packets, committed.removed_packets, committed.dropped_packets), (9, 0, 0));
+    let fates: Vec<(&str, Fate)> = reloaded.classes.iter().map(|class| (class.name.as_str(), class.fate)).collect();
+    assert_eq!(fates, [("a", Fate::Kept), ("c", Fate::Added), ("b", Fate::Moved)]);
+    assert_eq!(reloaded.scheduler, ["hls", "drr"]);
+    assert_eq!(world.check(), [10, 1, 0, 9]);
+    let committed = world.change(&to(simple(&[("a", 600)], "drr", 1)), false).unwrap().committed.unwrap();
+    assert_eq!((committed.kept_packets, committed.removed_packets), (0, 9));
+    assert_eq!(world.check(), [10, 1, 9, 0]);
+}
+
+#[test]
+fn guarantees_shrink_with_a_link_that_has_too_little_and_grow_back() {
+    let mut world = world(&simple(&[("a", 6_000), ("b", 3_000)], "hls", 10));
+    let guarantee = |world: &World, name| {
+        let class = find(&world.present.config, name).unwrap();
+        Terms::of(&world.present.config.tree, class).guarantee_bps.unwrap()
+    };
+    let set = |world: &mut World, bps| {
+        let wanted = Wanted::LinkRate { rate: Rate::from_bps(bps).unwrap() };
+        world.change(&wanted, false).unwrap()
+    };
+    let enough = set(&mut world, 9_000_000);
+    assert_eq!((enough.guarantees_scaled_by, guarantee(&world, "a")), (1.0, 6_000_000));
+    let less = set(&mut world, 4_500_000);
+    assert_eq!((less.guarantees_scaled_by, less.link_bps), (0.5, [9_000_000, 4_500_000]));
+    assert_eq!((guarantee(&world, "a"), guarantee(&world, "b")), (3_000_000, 1_500_000));
+    let nothing = world.change(&Wanted::LinkRate { rate: Rate::MIN }, false).unwrap_err().to_string();
+    assert!(nothing.contains("the link has 1 bit/s"), "{nothing}");
+    set(&mut world, 20_000_000);
+    assert_eq!((guarantee(&world, "a"), guarantee(&world, "b")), (6_000_000, 3_000_000));
+    // A class that is given more lasts until the next file.
+    let more = Wanted::Guarantee { class: "b".to_owned(), rate: Rate::from_bps(14_000_000).unwrap() };
+    world.change(&more, false).unwrap();
+    assert_eq!(guarantee(&world, "b"), 14_000_000);
+    world.change(&to(simple(&[("a", 6_000), ("b", 3_000)], "hls", 10)), false).unwrap();
+    assert_eq!(guarantee(&world, "b"), 3_000_000);
+}
+
+#[test]
+fn the_pace_is_that_of_the_new_rate_from_the_next_packet_on() {
+    let mut world = world(&simple(&[("a", 100)], "hls", 1));
+    (0..40).for_each(|_| world.arrive("a", 0, 500));
+    let sent_by = |world: &mut World, ms: u64| {
+        while world.now < ms * 1_000_000 {
+            world.now += 500_000;
+            world.turn();
+        }
+        world.data_path.output.sent.len()
+    };
+    // 500 B take 4 ms at 1 Mbit/s and 0.5 ms at 8 Mbit/s. What was being sent ends at 20.5 ms.
+    assert_eq!(sent_by(&mut world, 20), 5);
+    world.change(&Wanted::LinkRate { rate: Rate::from_bps(8_000_000).unwrap() }, false).unwrap();
+    assert_eq!(sent_by(&mut world, 30), 5 + 20);
+}
