@@ -1,5 +1,7 @@
 //! `fairlink gateway`: shares a real link between two interfaces.
 
+mod life;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +13,8 @@ use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    Control, Gateway, GatewayConfig, GatewayStats, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, Remote,
-    RunError, Wanted, control,
+    GatewayConfig, GatewayStats, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, Remote, RunError, Wanted,
+    control,
 };
 use signal_hook::consts::SIGUSR1;
 
@@ -32,13 +34,28 @@ const NAP: Duration = Duration::from_millis(50);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The link file.
+    #[arg(required_unless_present = "close", default_value = "", hide_default_value = true)]
     link: PathBuf,
     /// Interface that the shared direction comes from.
-    #[arg(long = "in", value_name = "IF")]
+    #[arg(
+        long = "in",
+        value_name = "IF",
+        required_unless_present = "close",
+        default_value = "",
+        hide_default_value = true
+    )]
     input: String,
     /// Interface that it goes to: the link.
-    #[arg(long = "out", value_name = "IF")]
+    #[arg(
+        long = "out",
+        value_name = "IF",
+        required_unless_present = "close",
+        default_value = "",
+        hide_default_value = true
+    )]
     output: String,
+    #[command(flatten)]
+    life: life::Life,
     /// Use this scheduler instead of the file's own.
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
@@ -73,9 +90,9 @@ pub(crate) struct Args {
     /// Frames in the packet pool [default: what the queues may hold, and a few more].
     #[arg(long, value_name = "N")]
     pool_frames: Option<u32>,
-    /// How long to go on sending what is queued after Ctrl-C.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
-    drain: Nanos,
+    /// How long to go on sending what is queued after Ctrl-C [default: 2s where it fails open, else 0s].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    drain: Option<Nanos>,
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -121,6 +138,7 @@ impl Args {
         config.long_frames = if self.drop_long_frames { LongFrames::Drop } else { LongFrames::Accept };
         config.pool_frames = self.pool_frames;
         config.drain = self.drain;
+        self.life.apply(&mut config);
         config.scheduler_asked.clone_from(&self.scheduler);
         Ok(config)
     }
@@ -128,16 +146,19 @@ impl Args {
 
 /// Runs until Ctrl-C, then prints the statistics.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    if args.life.closes() {
+        return args.life.close();
+    }
     let config = args.config()?;
-    let path = args.control.clone().unwrap_or_else(|| control::default_path(&args.output));
-    let gateway = Gateway::open(config).map_err(Failure::wrong)?;
-    gateway.notes().iter().for_each(|text| note(format!("note: {text}")));
-    note(gateway.memory().to_string());
     let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
     let stop = stop_flag_without_hangup()?;
+    let path = args.control.clone().unwrap_or_else(|| control::default_path(&args.output));
+    let gateway = args.life.open(config, &stop)?;
+    gateway.notes().iter().for_each(|text| note(format!("note: {text}")));
+    note(gateway.memory().to_string());
+    note(life::fail_open(&gateway));
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
     let remote = gateway.remote();
-    let control = Control::start(&path, remote.clone()).map_err(Failure::wrong)?;
     let metrics = match args.metrics {
         Some(address) => Some(Metrics::start(address, remote.clone()).map_err(Failure::wrong)?),
         None => None,
@@ -145,15 +166,16 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if let Some(metrics) = &metrics {
         note(format!("metrics at http://{}/metrics", metrics.address()));
     }
-    note(format!(
-        "{} to {}: running until Ctrl-C; `fairlink ctl stats` asks at {}",
-        args.input,
-        args.output,
-        control.path().display()
-    ));
+    let mut control = args.life.control(&path, &remote)?;
+    let way = format!("{} to {}", args.input, args.output);
+    note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
+    let mut watchdog = life::watchdog(vec![(way.clone(), gateway.vitals())]);
     let ended = std::thread::scope(|scope| {
         let data = scope.spawn(|| gateway.run(&stop));
+        watchdog.service().ready(&way);
         while !data.is_finished() {
+            watchdog.look().into_iter().for_each(note);
+            control.look(&remote);
             if asked.swap(false, Ordering::Relaxed)
                 && let Err(failure) = tell(&remote, out)
             {
@@ -161,12 +183,18 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
                 let _ = failure;
             }
             match hangup.take() {
-                Some(Meaning::Reload) => reload(&remote),
+                Some(Meaning::Reload) => {
+                    watchdog.service().reloading();
+                    reload(&remote);
+                    watchdog.service().ready(&way);
+                }
                 Some(Meaning::TerminalClosed) => stop.store(true, Ordering::Relaxed),
                 None => {}
             }
             std::thread::sleep(NAP);
         }
+        watchdog.look().into_iter().for_each(note);
+        watchdog.service().stopping();
         data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     drop((control, metrics));

@@ -74,6 +74,8 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) reverse: Option<ReverseStats>,
     /// Whether so many frames wait in the kernel that those of classes with long queues are dropped at once.
     shedding: bool,
+    /// Whether what is fetched is too old to be sent.
+    discarding: bool,
     /// Whether frames are still fetched.
     pub(crate) receiving: bool,
     /// How the output takes frames, and how the input takes those of the other direction.
@@ -125,6 +127,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             queues,
             reverse: reverse.then(ReverseStats::default),
             shedding: false,
+            discarding: false,
             receiving: true,
             onward: Outlet::default(),
             backward: Outlet::default(),
@@ -384,6 +387,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             let class = self.classifier.classify(&key);
             let unfit = match condition {
                 _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
+                _ if self.discarding => Some(Unfit::Stale),
                 Condition::Whole if self.shedding && self.queues.is_long(class) => Some(Unfit::Shed),
                 Condition::Whole => None,
                 Condition::TooLong => Some(Unfit::TooLong),
@@ -485,5 +489,6 @@ fn passing<'a>(pool: &'a FramePool, packet: &Packet) -> Passing<'a> {
     Passing { class, len: info.len, accounted, received: info.received, bytes: pool.packet(frame) }
 }
 
+mod breaks;
 #[cfg(test)]
 mod tests;

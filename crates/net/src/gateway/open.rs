@@ -5,9 +5,10 @@ use std::sync::Arc;
 use fairlink_core::{Counters, Driver, Hierarchy, Members, Metered, Pacer};
 
 use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage, Snapshot};
-use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
+use crate::gateway::config::{GatewayConfig, LongFrames, Processor};
+use crate::gateway::liveness::Liveness;
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports;
+use crate::gateway::ports::{self, Ports};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::reload::Present;
 use crate::gateway::remote::Publisher;
@@ -16,7 +17,7 @@ use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
-use crate::io::interface::{Interface, OffloadsOff};
+use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
@@ -58,14 +59,7 @@ impl Gateway {
         let pool = FramePool::with_room(frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let processor = pick(config.processor)?;
 
-        let mut claims = Vec::new();
-        claims.extend(ports::claim(&input, config.force, &mut notes)?);
-        if config.reverse {
-            claims.extend(ports::claim(&output, config.force, &mut notes)?);
-        }
-        let offloads = offloads(config.offloads, [&input, &output], &mut notes)?;
-        let from = AfPacket::open(&input, &config.sockets)?;
-        let to = AfPacket::open(&output, &config.sockets)?;
+        let Ports { input: from, output: to, held } = Ports::open(&config, [&input, &output], &mut notes)?;
         for (name, socket) in [(&input.name, &from), (&output.name, &to)] {
             let (received, _) = socket.kernel_buffer_bytes();
             if received < config.sockets.receive_buffer {
@@ -120,12 +114,14 @@ impl Gateway {
             queues,
             config.reverse,
         );
+        config.take_over = false;
         Ok(Self {
+            liveness: Liveness::new(config.stall_after),
             config,
             driver,
             data_path,
-            offloads,
-            claims,
+            held,
+            leaving: false,
             notes,
             processor,
             publisher: Publisher::of(present, passage),
@@ -238,33 +234,6 @@ fn most_queued(tree: &Hierarchy) -> u32 {
     let limits: u64 = tree.leaves().iter().map(|&leaf| u64::from(tree.config(leaf).limits.packets)).sum();
     let behind = tree.link().transmit_queue.map_or(0, |queue| queue.packets);
     (limits.min(u64::from(tree.link().max_queued)) as u32).saturating_add(behind)
-}
-
-fn offloads(
-    policy: OffloadPolicy,
-    interfaces: [&Interface; 2],
-    notes: &mut Vec<String>,
-) -> Result<Vec<OffloadsOff>, OpenError> {
-    let mut off = Vec::new();
-    for interface in interfaces {
-        let harmful = interface.offloads.harmful();
-        if harmful.is_empty() {
-            continue;
-        }
-        let name = interface.name.clone();
-        match policy {
-            OffloadPolicy::Refuse => return Err(OpenError::Offloads { name, offloads: harmful }),
-            OffloadPolicy::Fix => {
-                if let Some(turned_off) = OffloadsOff::new(interface)? {
-                    notes.push(format!("{name}: turned off {}, until the gateway ends", turned_off.names().join(", ")));
-                    off.push(turned_off);
-                }
-            }
-            OffloadPolicy::Ignore => notes
-                .push(format!("{name}: {} is on; packets that it joins are dropped as too long", harmful.join(", "))),
-        }
-    }
-    Ok(off)
 }
 
 /// The processor to run on, checked.

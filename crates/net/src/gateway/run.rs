@@ -1,6 +1,5 @@
 //! A gateway at work: turns of the data path on one thread, the waiting between turns, and the account at the end.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,13 +10,15 @@ use thiserror::Error;
 use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot};
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::DataPath;
+use crate::gateway::fail_open::FailOpenStats;
+use crate::gateway::liveness::{Liveness, Vitals};
 use crate::gateway::outlet::{BUSY_RETRY, Outlet};
+use crate::gateway::ports::Held;
 use crate::gateway::remote::{Publisher, Remote};
 use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
 use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Backend, BackendCounters, BackendError};
 use crate::io::clock::{self, Clock, MonotonicClock};
-use crate::io::interface::OffloadsOff;
 use crate::io::pacing::{self, Until};
 use crate::io::sys;
 
@@ -44,11 +45,10 @@ pub struct Gateway {
     pub(super) config: GatewayConfig,
     pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
-    /// Dropping them turns the offloads on again.
-    pub(super) offloads: Vec<OffloadsOff>,
-    /// As long as they are kept, no other gateway receives from the same interfaces.
-    #[expect(dead_code, reason = "held, not read")]
-    pub(super) claims: Vec<OwnedFd>,
+    pub(super) held: Held,
+    pub(super) liveness: Liveness,
+    /// Whether another gateway takes the place of this one.
+    pub(super) leaving: bool,
     pub(super) notes: Vec<String>,
     pub(super) processor: Option<usize>,
     pub(super) publisher: Publisher,
@@ -79,8 +79,21 @@ impl Gateway {
         self.publisher.remote()
     }
 
-    /// Moves frames until `stop` is set or an interface goes away. It runs on this thread, which it puts on the configured
-    /// processor, and sees `stop` within 50 ms. Before it returns it turns those offloads on again that it had turned off.
+    /// What other threads see of this gateway without asking its data thread.
+    #[must_use]
+    pub fn vitals(&self) -> Vitals {
+        self.liveness.vitals()
+    }
+
+    /// What passes frames while this gateway does not run.
+    #[must_use]
+    pub fn fail_open(&self) -> &FailOpenStats {
+        &self.held.fail_open
+    }
+
+    /// Moves frames until `stop` is set, another gateway takes its place, or an interface goes away that is not to be waited for. It runs
+    /// on this thread, which it puts on the configured processor, and sees `stop` within 50 ms. Before it returns it turns those
+    /// offloads on again that it had turned off.
     ///
     /// # Errors
     /// [`RunError`] where an interface went down or away.
@@ -91,11 +104,16 @@ impl Gateway {
         }
         pacing::wake_punctually();
         let mut time = Time { start: self.data_path.clock.now(), slept: 0, spun: 0, processor: clock::thread_cpu_ns() };
+        self.liveness.begin(time.start);
         let ended = self.forward(stop, &mut time);
+        if let Some(hold) = &self.held.hold {
+            hold.let_pass();
+        }
         let last = Arc::new(self.close(&time));
         self.publisher.publish_last(Arc::clone(&last));
         let stats = Observation::new(last).stats(None);
-        drop(self.offloads);
+        self.liveness.end();
+        drop(self.held);
         match ended {
             Ok(()) => Ok(stats),
             Err(source) => Err(RunError { source, stats: Box::new(stats) }),
@@ -104,43 +122,38 @@ impl Gateway {
 
     fn forward(&mut self, stop: &AtomicBool, time: &mut Time) -> Result<(), BackendError> {
         let mut now = time.start;
-        let mut deadline = None;
+        let mut ending = None;
         loop {
-            if deadline.is_none() && stop.load(Ordering::Relaxed) {
-                self.data_path.receiving = false;
-                deadline = Some(now.saturating_add(self.config.drain));
+            now = self.turns(now);
+            if ending.is_none() && (stop.load(Ordering::Relaxed) || self.leaving) {
+                ending = Some(self.begin_end(now));
             }
-            if let Some(deadline) = deadline {
-                let queued = self.driver.scheduler().backlog().packets > 0 || !self.data_path.is_flushed();
-                let done = !queued && !self.data_path.is_sending();
-                if done || now >= deadline {
-                    return Ok(());
-                }
-            }
-            if self.publisher.is_asked() {
-                self.copy_on(now, time);
-                now = self.data_path.clock.now();
-            }
-            if self.publisher.has_order()
-                && let Some(mut order) = self.publisher.take_order()
+            if let Some(ending) = &mut ending
+                && self.is_over(now, ending)
             {
-                self.commit(now, &mut order);
-                self.publisher.order_done(order);
-                now = self.data_path.clock.now();
+                return Ok(());
             }
-            if self.publisher.has_tap() {
-                self.begin_trace();
-            }
+            self.answer(time);
+            now = self.data_path.clock.now();
             if let Some(tap) = &mut self.data_path.tap
                 && tap.is_over(now)
                 && let Some(tap) = self.data_path.tap.take()
             {
                 self.publisher.give_back(tap);
             }
-            let (moved, wake) = self.data_path.turn(now, &mut self.driver)?;
+            let (moved, wake) = match self.data_path.turn(now, &mut self.driver) {
+                Err(gone @ BackendError::Gone { .. }) if self.config.wait_for_interfaces && ending.is_none() => {
+                    now = self.wait_for_interfaces(&gone, stop, time);
+                    continue;
+                }
+                turned => turned?,
+            };
             let end = self.data_path.clock.now();
             if !moved {
                 time.spun += end.saturating_sub(now).0;
+            }
+            if self.liveness.is_due(end) {
+                self.look(end, wake);
             }
             let retry = self.data_path.retry_at(end);
             let until = match wake {
@@ -152,6 +165,7 @@ impl Gateway {
                     now = end;
                     continue;
                 }
+                _ if ending.is_some() => Until::Retry(end.saturating_add(BUSY_RETRY)),
                 Wake::At(at) if self.data_path.is_flushed() && retry.is_none_or(|retry| at <= retry) => Until::Time(at),
                 _ => retry.map_or(Until::Arrival, Until::Retry),
             };
@@ -162,6 +176,23 @@ impl Gateway {
             now = self.data_path.clock.now();
             time.slept += slept.0;
             time.spun += now.saturating_sub(end).saturating_sub(slept).0;
+        }
+    }
+
+    /// Answers who has asked, between turns.
+    pub(super) fn answer(&mut self, time: &Time) {
+        if self.publisher.is_asked() {
+            self.copy_on(self.data_path.clock.now(), time);
+        }
+        if self.publisher.has_order()
+            && let Some(mut order) = self.publisher.take_order()
+        {
+            self.commit(self.data_path.clock.now(), &mut order);
+            self.publisher.order_done(order);
+            self.liveness.begin_anew();
+        }
+        if self.publisher.has_tap() {
+            self.begin_trace();
         }
     }
 
@@ -219,7 +250,7 @@ impl Gateway {
 
     /// What was counted of the gateway as a whole.
     fn counts(&mut self, time: &Time) -> GatewayCounts {
-        let Self { driver, data_path, .. } = self;
+        let Self { driver, data_path, held, liveness, .. } = self;
         let [input, output] = [data_path.input.counters(), data_path.output.counters()];
         let uptime = data_path.clock.now().saturating_sub(time.start);
         GatewayCounts {
@@ -234,6 +265,8 @@ impl Gateway {
             output_busy: data_path.onward.busy,
             waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),
             forfeited: driver.pacer().forfeited(),
+            fail_open: Some(Arc::clone(&held.fail_open)),
+            liveness: liveness.stats(),
             reverse: data_path.reverse_stats(),
             time: time.shares(uptime, data_path),
             pool_most_used: data_path.pool.most_used() as u64,
@@ -244,7 +277,7 @@ impl Gateway {
 
 /// When the thread started, and for how many nanoseconds it slept, and was awake with nothing to do.
 #[derive(Clone, Copy, Debug)]
-struct Time {
+pub(super) struct Time {
     start: Nanos,
     slept: u64,
     spun: u64,

@@ -14,6 +14,8 @@ use fairlink_core::{Amount, ClassId, DropReason, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::account::DelayTable;
+use crate::gateway::fail_open::FailOpenStats;
+use crate::gateway::liveness::LivenessStats;
 
 /// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
 const DROP_KEYS: [&str; DropReason::ALL.len()] = [
@@ -33,24 +35,25 @@ const TOO_LONG: &str = "too_long";
 const RUNT: &str = "runt";
 const CHECKSUM: &str = "checksum";
 const SHED: &str = "shed";
+const STALE: &str = "stale";
 const REFUSED: &str = "refused_by_interface";
 
 /// All names in JSON of reasons to drop: the scheduler's by [`DropReason::index`], then those that only the edges have.
-pub(crate) const REASONS: [&str; 13] = {
-    let mut reasons = [""; 13];
+pub(crate) const REASONS: [&str; 14] = {
+    let mut reasons = [""; 14];
     let mut index = 0;
     while index < DROP_KEYS.len() {
         reasons[index] = DROP_KEYS[index];
         index += 1;
     }
-    [reasons[9], reasons[10], reasons[11], reasons[12]] = [RUNT, CHECKSUM, SHED, REFUSED];
+    [reasons[9], reasons[10], reasons[11], reasons[12], reasons[13]] = [RUNT, CHECKSUM, SHED, REFUSED, STALE];
     reasons
 };
 
 /// The place in [`REASONS`] of one of [`ClassEdges::dropped`].
 pub(crate) fn reason_of_edge(edge: usize) -> usize {
     const TOO_LONG_AT: usize = DropReason::TooLong.index();
-    [9, 10, TOO_LONG_AT, 11, TOO_LONG_AT, 12][edge]
+    [9, 10, TOO_LONG_AT, 11, 13, TOO_LONG_AT, 12, 13][edge]
 }
 
 /// Whether frames that are dropped for this reason could not have been sent by any scheduler.
@@ -72,11 +75,13 @@ pub(crate) enum Unfit {
     TooLong,
     /// Frames came faster than they could be fetched, and its class had a long queue.
     Shed,
+    /// It came before the data thread paused, and later ones have passed by it.
+    Stale,
 }
 
 impl Unfit {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 4] = [RUNT, CHECKSUM, TOO_LONG, SHED];
+    const KEYS: [&str; 5] = [RUNT, CHECKSUM, TOO_LONG, SHED, STALE];
 }
 
 /// Why the output did not take a frame that the scheduler had given away.
@@ -86,11 +91,13 @@ pub(crate) enum Refusal {
     TooLong,
     /// The kernel refused it for another reason.
     Other,
+    /// It waited for the output when the data thread paused, and later ones have passed by it.
+    Stale,
 }
 
 impl Refusal {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 2] = [TOO_LONG, REFUSED];
+    const KEYS: [&str; 3] = [TOO_LONG, REFUSED, STALE];
 }
 
 /// Why a frame was dropped, wherever that was.
@@ -256,7 +263,8 @@ pub struct ClassStats {
     /// What is still there.
     pub queued: Amount,
     /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `pushed_out`, `too_long`, `not_a_leaf`, `congestion`,
-    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `refused_by_interface`.
+    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `stale`,
+    /// `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
     #[serde(default)]
@@ -413,6 +421,12 @@ pub struct GatewayStats {
     pub dropped: Amount,
     /// What is still there, all classes.
     pub queued: Amount,
+    /// What passes frames while the gateway does not run.
+    #[serde(default)]
+    pub fail_open: FailOpenStats,
+    /// Times at which the gateway did not do its work.
+    #[serde(default)]
+    pub liveness: LivenessStats,
     /// Whether received = sent + dropped + queued holds for every class, in packets and bytes, and the packet pool agrees.
     pub balanced: bool,
     /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
@@ -523,6 +537,16 @@ impl std::fmt::Display for GatewayStats {
         }
         for name in &self.waiting_for_carrier {
             write!(f, "; {name} has no carrier: frames wait for it (is its cable plugged in, and its other end up?)")?;
+        }
+        let LivenessStats { stalls, longest_stall_s, pauses, longest_pause_s, .. } = self.liveness;
+        if stalls > 0 {
+            write!(
+                f,
+                "; a direction stood still {stalls} times though frames might have gone, for up to {longest_stall_s:.1} s"
+            )?;
+        }
+        if pauses > 0 {
+            write!(f, "; the data thread did not run {pauses} times, for up to {longest_pause_s:.1} s")?;
         }
         if self.super_packets > 0 {
             write!(

@@ -7,6 +7,8 @@ use fairlink_core::{Amount, ClassId, Counters, Hierarchy, MAX_COUNTERS, Metered,
 
 use super::passage::Passage;
 use crate::gateway::data_path::DataPath;
+use crate::gateway::fail_open::FailOpenStats;
+use crate::gateway::liveness::LivenessStats;
 use crate::gateway::stats::{ClassEdges, ReverseStats, TimeShares};
 use crate::io::backend::{Backend, BackendCounters};
 use crate::io::clock::Clock;
@@ -29,7 +31,7 @@ pub(crate) struct ClassCounts {
 }
 
 /// What was counted of the gateway as a whole, at the end of the copy.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct GatewayCounts {
     /// Since the data thread started.
     pub(crate) uptime: Nanos,
@@ -39,6 +41,9 @@ pub(crate) struct GatewayCounts {
     /// Whether the output and the input are waited for because they have no carrier.
     pub(crate) waits_for_carrier: [bool; 2],
     pub(crate) forfeited: Nanos,
+    /// What passes frames while the gateway does not run, and when it did not do its work.
+    pub(crate) fail_open: Option<Arc<FailOpenStats>>,
+    pub(crate) liveness: LivenessStats,
     pub(crate) reverse: Option<ReverseStats>,
     pub(crate) time: TimeShares,
     pub(crate) pool_most_used: u64,
