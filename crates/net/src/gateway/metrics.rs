@@ -246,4 +246,6 @@ impl Server {
 }
 
 #[cfg(test)]
+mod grammar;
+#[cfg(test)]
 mod tests;

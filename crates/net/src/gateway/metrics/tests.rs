@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 
+use super::grammar::{self, Sample};
 use super::*;
 use crate::gateway::account::Passage;
 use crate::gateway::account::played::{Played, two_levels};
@@ -70,10 +71,11 @@ impl Drop for Playing {
     }
 }
 
-/// Samples by name and labels as written.
-fn samples(text: &str) -> BTreeMap<&str, f64> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.rsplit_once(' ').unwrap()).map(|(name, value)| (name, value.parse().unwrap())).collect()
+/// The value of a sample with these labels.
+fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
+    let labels = labels.iter().map(|&(label, value)| (label.to_owned(), value.to_owned())).collect();
+    let found = samples.iter().find(|sample| sample.name == name && sample.labels == labels);
+    found.unwrap_or_else(|| panic!("no {name} with {labels:?}")).value
 }
 
 #[test]
@@ -87,37 +89,26 @@ fn a_scraper_is_told_of_every_class_and_sums_over_leaves_are_the_links() {
         "{answer}"
     );
     let text = body(&answer);
-    let samples = samples(text);
-    let of = |name: &str, labels: &str| *samples.get(format!("{name}{{{labels}}}").as_str()).unwrap_or(&f64::NAN);
-    for unit in ["bytes", "packets"] {
-        for (what, link) in [("received", "received"), ("sent", "sent")] {
-            let sum = |leaf: &str| -> f64 {
-                let (name, end) = (format!("fairlink_class_{what}_{unit}_total{{"), format!("leaf=\"{leaf}\"}}"));
-                samples
-                    .iter()
-                    .filter(|(key, _)| key.starts_with(&name) && key.ends_with(&end))
-                    .map(|(_, value)| value)
-                    .sum()
-            };
-            let whole = of(&format!("fairlink_link_{link}_{unit}_total"), "link=\"out\"");
-            assert!(whole > 0.0 && sum("true") == whole && sum("false") == whole, "{what} {unit}: {text}");
-        }
+    let samples = grammar::read(text);
+    let link = [("link", "out")];
+    for (what, unit) in [("received", "bytes"), ("received", "packets"), ("sent", "bytes"), ("sent", "packets")] {
+        let name = format!("fairlink_class_{what}_{unit}_total");
+        let sum = |leaf: &str| -> f64 {
+            let of = samples.iter().filter(|sample| sample.name == name && sample.labels["leaf"] == leaf);
+            of.map(|sample| sample.value).sum()
+        };
+        let whole = value(&samples, &format!("fairlink_link_{what}_{unit}_total"), &link);
+        assert!(whole > 0.0 && sum("true") == whole && sum("false") == whole, "{what} {unit}: {text}");
     }
-    let class = "link=\"out\",class=\"2\",leaf=\"true\"";
+    let class = [("link", "out"), ("class", "2"), ("leaf", "true")];
     for name in ["rate", "ideal", "demand", "guarantee"] {
-        assert!(of(&format!("fairlink_class_{name}_bits_per_second"), class) > 0.0, "{name}: {text}");
+        assert!(value(&samples, &format!("fairlink_class_{name}_bits_per_second"), &class) > 0.0, "{name}: {text}");
     }
-    let labels = |more: &str| format!("{more},{class}");
-    let count = of("fairlink_class_delay_seconds_count", class);
-    assert!(count > 0.0);
-    let all = [
-        of("fairlink_class_delay_seconds_bucket", &labels("le=\"+Inf\"")),
-        of("fairlink_class_delay_seconds_bucket", &format!("{class},le=\"+Inf\"")),
-    ];
-    assert!(all.contains(&count), "{text}");
-    assert_eq!(of("fairlink_gateway_up", "link=\"out\""), 1.0);
-    assert_eq!(of("fairlink_gateway_balanced", "link=\"out\""), 1.0);
-    assert!(text.ends_with("# EOF\n"));
+    assert!(value(&samples, "fairlink_class_delay_seconds_count", &class) > 0.0);
+    assert_eq!(value(&samples, "fairlink_gateway_up", &link), 1.0);
+    assert_eq!(value(&samples, "fairlink_gateway_balanced", &link), 1.0);
+    let reasons = samples.iter().filter(|sample| sample.name == "fairlink_class_dropped_packets_total");
+    assert!(reasons.clone().any(|sample| sample.labels["reason"] == "too_long"));
 }
 
 #[test]
@@ -144,10 +135,10 @@ fn a_link_that_does_not_answer_is_told_as_down_and_holds_up_no_other() {
     let links = vec![("dead".to_owned(), dead.remote()), ("alive".to_owned(), playing.remote.clone())];
     let metrics = Metrics::start(HERE, Links::new(links)).unwrap();
     let answer = ask(metrics.address(), GET);
-    let samples = samples(body(&answer));
-    assert_eq!(samples["fairlink_gateway_up{link=\"dead\"}"], 0.0);
-    assert_eq!(samples["fairlink_gateway_up{link=\"alive\"}"], 1.0);
-    assert!(samples["fairlink_link_received_packets_total{link=\"alive\"}"] > 0.0);
+    let samples = grammar::read(body(&answer));
+    assert_eq!(value(&samples, "fairlink_gateway_up", &[("link", "dead")]), 0.0);
+    assert_eq!(value(&samples, "fairlink_gateway_up", &[("link", "alive")]), 1.0);
+    assert!(value(&samples, "fairlink_link_received_packets_total", &[("link", "alive")]) > 0.0);
 }
 
 #[test]
@@ -208,6 +199,7 @@ fn ten_thousand_classes_are_told() {
     let metrics = Metrics::start(HERE, playing.remote.clone()).unwrap();
     let answer = ask(metrics.address(), GET);
     let text = body(&answer);
+    println!("{} bytes", text.len());
     let leaves = text
         .lines()
         .filter(|line| line.starts_with("fairlink_class_sent_packets_total{") && line.contains("leaf=\"true\""));
@@ -219,4 +211,19 @@ fn ten_thousand_classes_are_told() {
     assert_eq!(histograms.count(), crate::gateway::account::MAX_HISTOGRAMS);
     assert!(text.len() < 32 << 20, "{} bytes", text.len());
     assert_eq!(playing.end().1, 1);
+}
+
+#[test]
+fn names_of_any_kind_are_escaped_as_the_format_has_it() {
+    let mut passage = Passage::flat(2);
+    passage.names = vec!["link".to_owned(), "a\\b {x}, \u{e9}".to_owned(), "\\".to_owned()];
+    let publisher = Publisher::new(passage);
+    let snapshot = crate::gateway::account::Snapshot::new(Arc::clone(publisher.passage()));
+    let observation = Some(Observation::new(Arc::new(snapshot)));
+    let page = Page::new(vec![LinkPage { name: "up\n\"1\"".to_owned(), observation, interval: None }]);
+    let samples = grammar::read(&page.text());
+    for class in ["a\\b {x}, \u{e9}", "\\"] {
+        let labels = [("link", "up\n\"1\""), ("class", class), ("leaf", "true")];
+        assert_eq!(value(&samples, "fairlink_class_sent_packets_total", &labels), 0.0);
+    }
 }
