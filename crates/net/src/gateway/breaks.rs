@@ -146,6 +146,9 @@ impl Gateway {
                 }
             }
             self.answer(time);
+            while self.publisher.is_copying() {
+                self.answer(time);
+            }
             std::thread::sleep(NAP);
         }
     }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::{Strategy, ValueTree};
 
 use super::*;
-use crate::gateway::stats::GatewayStats;
+use crate::gateway::account::{DelayTable, Observation};
 use crate::io::interface::Offloads;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
@@ -206,7 +206,9 @@ impl World {
         };
         let mut notes = Vec::new();
         fit_largest_packet(&mut config, &input, &mut notes).unwrap();
-        let present = Present::new(&config, input, &pool, 0, &labels);
+        let delays = DelayTable::new(&config.tree);
+        let passage = Passage::of(&config, delays.clone(), MemoryBound::default(), POOL, 0);
+        let present = Present::new(&config, input, &pool, Arc::new(passage), &labels);
         let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new()).unwrap();
         let data_path = DataPath::new(
             pool,
@@ -216,7 +218,7 @@ impl World {
             Classifier::new(&config.matches, config.default_class),
             labels,
             config.overhead,
-            EdgeCounters::new(config.tree.len(), config.tree.leaves()),
+            EdgeCounters::new(delays),
             QueueLengths::new(&config.tree),
             false,
         );
@@ -275,9 +277,8 @@ impl World {
 
     fn change(&mut self, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ReloadError> {
         let Self { present, driver, data_path, now, .. } = self;
-        let generation = present.generation + 1;
         let changed = present.change(wanted, dry_run, |mut order| {
-            order.commit(generation, Nanos(*now), driver, data_path);
+            order.commit(Nanos(*now), driver, data_path);
             Ok(order)
         });
         self.note_classes();
@@ -302,12 +303,18 @@ impl World {
         let scheduler = driver.scheduler();
         let tree = &present.config.tree;
         let name = |class| present.config.name(class);
-        let waiting = |class| data_path.outgoing(class);
-        let classes = data_path.counters.report(scheduler, tree.leaves(), name, waiting);
-        let removed = data_path.counters.removed(scheduler, waiting(ClassId::ROOT));
-        let (totals, balanced) = GatewayStats::total(classes.iter().chain(&removed));
-        assert!(balanced, "{classes:?} {removed:?}");
-        assert!(data_path.pool_agrees(scheduler.backlog().packets));
+        let mut snapshot = Snapshot::new(Arc::clone(&present.passage));
+        snapshot.copy(0..tree.len(), Nanos(self.now), data_path, scheduler);
+        snapshot.gateway.pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
+        let stats = Observation::new(Arc::new(snapshot)).stats(None);
+        assert!(stats.balanced, "{stats:?}");
+        // Delays go on with their classes.
+        assert_eq!(present.passage.delays.all.tally().packets(), stats.sent.packets);
+        for class in stats.classes.iter().filter(|class| class.leaf) {
+            let delays = &present.passage.delays.of[find(&present.config, &class.name).unwrap().index()];
+            assert_eq!(delays.as_ref().unwrap().tally().packets(), class.sent.packets, "{}", class.name);
+        }
+        let totals = [stats.received, stats.sent, stats.dropped, stats.queued];
         for &leaf in tree.leaves() {
             assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets, "{}", name(leaf));
         }
@@ -432,7 +439,7 @@ fn for_hours_of_random_operations_no_account_breaks() {
         world.now += if steps.is_multiple_of(50) { 5_000_000_000 } else { 0 };
         steps += 1;
     }
-    let generation = world.present.generation;
+    let generation = world.present.passage.generation;
     end(&mut world);
     println!(
         "{minutes} simulated minutes: {steps} operations, {generation} changes, {} frames in, {} out",
@@ -477,7 +484,7 @@ fn a_refused_change_says_where_and_changes_nothing() {
     let mut world = world(&simple(&[("a", 600), ("b", 400)], "hls", 1));
     world.arrive("a", 0, 500);
     world.turn();
-    let (account, generation) = (world.check(), world.present.generation);
+    let (account, generation) = (world.check(), world.present.passage.generation);
     let message = |world: &mut World, wanted: &Wanted| world.change(wanted, false).unwrap_err().to_string();
     for (wanted, says) in [
         (to("[link]\nrate = \"1mbit\"\n[[class]]\nname = \"a\"\nguarantee = \"2mbit\"\n".to_owned()), "link.toml:"),
@@ -505,7 +512,7 @@ fn a_refused_change_says_where_and_changes_nothing() {
     ] {
         let said = message(&mut world, &wanted);
         assert!(said.contains(says), "{says}: {said}");
-        assert_eq!((world.check(), world.present.generation), (account, generation));
+        assert_eq!((world.check(), world.present.passage.generation), (account, generation));
     }
 }
 
