@@ -2,6 +2,7 @@
 
 pub(crate) mod af_packet;
 pub(crate) mod backend;
+pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod frame_pool;

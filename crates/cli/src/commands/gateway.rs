@@ -1,5 +1,8 @@
 //! `fairlink gateway`: shares a real link between two interfaces.
 
+mod life;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +13,8 @@ use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    Control, Gateway, GatewayConfig, GatewayStats, LongFrames, OffloadPolicy, Pacing, Processor, Remote, RunError,
-    Wanted, control,
+    GatewayConfig, GatewayStats, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, Remote, RunError, Wanted,
+    control,
 };
 use signal_hook::consts::SIGUSR1;
 
@@ -31,13 +34,28 @@ const NAP: Duration = Duration::from_millis(50);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The link file.
+    #[arg(required_unless_present = "close", default_value = "", hide_default_value = true)]
     link: PathBuf,
     /// Interface that the shared direction comes from.
-    #[arg(long = "in", value_name = "IF")]
+    #[arg(
+        long = "in",
+        value_name = "IF",
+        required_unless_present = "close",
+        default_value = "",
+        hide_default_value = true
+    )]
     input: String,
     /// Interface that it goes to: the link.
-    #[arg(long = "out", value_name = "IF")]
+    #[arg(
+        long = "out",
+        value_name = "IF",
+        required_unless_present = "close",
+        default_value = "",
+        hide_default_value = true
+    )]
     output: String,
+    #[command(flatten)]
+    life: life::Life,
     /// Use this scheduler instead of the file's own.
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
@@ -73,12 +91,19 @@ pub(crate) struct Args {
     /// Frames in the packet pool [default: what the queues may hold, and a few more].
     #[arg(long, value_name = "N")]
     pool_frames: Option<u32>,
-    /// How long to go on sending what is queued after Ctrl-C.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
-    drain: Nanos,
+    /// How long to go on sending what is queued after Ctrl-C [default: 2s where it fails open, else 0s].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    drain: Option<Nanos>,
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    metrics: Option<SocketAddr>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:9400 or [::1]:9400".to_owned())
 }
 
 fn pacing(name: &str) -> Result<Pacing, String> {
@@ -114,6 +139,7 @@ impl Args {
         config.long_frames = if self.drop_long_frames { LongFrames::Drop } else { LongFrames::Accept };
         config.pool_frames = self.pool_frames;
         config.drain = self.drain;
+        self.life.apply(&mut config);
         config.scheduler_asked.clone_from(&self.scheduler);
         Ok(config)
     }
@@ -121,25 +147,36 @@ impl Args {
 
 /// Runs until Ctrl-C, then prints the statistics.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    if args.life.closes() {
+        return args.life.close();
+    }
     let config = args.config()?;
-    let path = args.control.clone().unwrap_or_else(|| control::default_path(&args.output));
-    let gateway = Gateway::open(config).map_err(Failure::wrong)?;
-    gateway.notes().iter().for_each(|text| note(format!("note: {text}")));
-    note(gateway.memory().to_string());
     let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
     let stop = stop_flag_without_hangup()?;
+    let path = args.control.clone().unwrap_or_else(|| control::default_path(&args.output));
+    let gateway = args.life.open(config, &stop)?;
+    gateway.notes().iter().for_each(|text| note(format!("note: {text}")));
+    note(gateway.memory().to_string());
+    note(life::fail_open(&gateway));
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
     let remote = gateway.remote();
-    let control = Control::start(&path, remote.clone()).map_err(Failure::wrong)?;
-    note(format!(
-        "{} to {}: running until Ctrl-C; `fairlink ctl stats` asks at {}",
-        args.input,
-        args.output,
-        control.path().display()
-    ));
+    let metrics = match args.metrics {
+        Some(address) => Some(Metrics::start(address, remote.clone()).map_err(Failure::wrong)?),
+        None => None,
+    };
+    if let Some(metrics) = &metrics {
+        note(format!("metrics at http://{}/metrics", metrics.address()));
+    }
+    let mut control = args.life.control(&path, &remote)?;
+    let way = format!("{} to {}", args.input, args.output);
+    note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
+    let mut watchdog = life::watchdog(vec![(way.clone(), gateway.vitals())]);
     let ended = std::thread::scope(|scope| {
         let data = scope.spawn(|| gateway.run(&stop));
+        watchdog.service().ready(&way);
         while !data.is_finished() {
+            watchdog.look().into_iter().for_each(note);
+            control.look(&remote);
             if asked.swap(false, Ordering::Relaxed)
                 && let Err(failure) = tell(&remote, out)
             {
@@ -147,15 +184,21 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
                 let _ = failure;
             }
             match hangup.take() {
-                Some(Meaning::Reload) => reload(&remote),
+                Some(Meaning::Reload) => {
+                    watchdog.service().reloading();
+                    reload(&remote);
+                    watchdog.service().ready(&way);
+                }
                 Some(Meaning::TerminalClosed) => stop.store(true, Ordering::Relaxed),
                 None => {}
             }
             std::thread::sleep(NAP);
         }
+        watchdog.look().into_iter().for_each(note);
+        watchdog.service().stopping();
         data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    drop(control);
+    drop((control, metrics));
     match ended {
         Ok(stats) => {
             show(&stats, out)?;
@@ -211,8 +254,14 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         human::time(stats.uptime_s)
     ))?;
     let head = ["class", "received", "sent", "dropped", "queued", "sent bytes", "delay p50", "p99", "max"];
+    let mut path: Vec<&str> = Vec::new();
     let rows = stats.classes.iter().map(|class| {
-        let mut row = vec![class.name.clone()];
+        // Parents come before their children.
+        while path.last().is_some_and(|&last| Some(last) != class.parent.as_deref()) {
+            path.pop();
+        }
+        let mut row = vec![format!("{}{}", "  ".repeat(path.len()), class.name)];
+        path.push(&class.name);
         row.extend([class.received, class.sent, class.dropped, class.queued].map(|amount| amount.packets.to_string()));
         row.push(class.sent.bytes.to_string());
         let delays = class.delay_s.map(|delay| [delay.p50, delay.p99, delay.max].map(human::time));
@@ -220,7 +269,7 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         row
     });
     out.table(&head, rows.collect(), 1..head.len())?;
-    for class in stats.classes.iter().filter(|class| !class.dropped_by_reason.is_empty()) {
+    for class in stats.leaves().filter(|class| !class.dropped_by_reason.is_empty()) {
         let reasons = class.dropped_by_reason.iter();
         let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
         out.line(format!("{} dropped: {}", class.name, reasons.join(", ")))?;

@@ -8,11 +8,16 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
+use core::ops::Range;
 
 use super::amount::Amount;
 use super::lender::Lender;
 use super::packet::{ClassId, Packet};
 use super::units::Nanos;
+
+/// Most counters that a scheduler keeps of one class, the link included; see [`Scheduler::for_each_counter`].
+pub const MAX_COUNTERS: usize = 2;
 
 /// What [`Scheduler::dequeue`] found.
 #[must_use]
@@ -127,7 +132,7 @@ impl<F: FnMut(Nanos, Packet, DropReason)> DropSink for F {
 }
 
 /// Decides which packet a link sends next. One scheduler serves one link.
-pub trait Scheduler: Send {
+pub trait Scheduler: Any + Send {
     /// Queues `packet` at its class, or drops it (or another) into `drops`.
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink);
 
@@ -179,6 +184,16 @@ pub trait Scheduler: Send {
         BatchEnd::Full
     }
 
+    /// Goes on as `with` was configured: rates, weights, quanta, curves, limits of queues. `with` is a scheduler of the same kind for the same
+    /// classes in the same places, and nothing has passed it; what it is left with is to be dropped. What is queued, and what each class
+    /// has earned or owes, stays: tokens, deficits, places in the round, tags, curves. A queue may hold more than a lower limit of now; nothing is dropped.
+    ///
+    /// False where it cannot be done without a new start: nothing has changed then. Nothing is allocated.
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let _ = (now, with);
+        false
+    }
+
     /// Puts `lender` in the place of the one that `class` borrows from, and returns that one.
     ///
     /// # Errors
@@ -202,10 +217,11 @@ pub trait Scheduler: Send {
     }
 
     /// Tells `visit` what the scheduler has counted of itself since it was made or purged: the class, [`ClassId::ROOT`] for
-    /// the link, and the name and the value of a counter. Every counter is told of, also while it is zero, in an order that does not
-    /// change. `docs/papers.md` says what each counts.
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        let _ = visit;
+    /// the link, and the name and the value of a counter. It tells of the classes whose ids are in `classes`, and takes no longer than
+    /// these need, so that a data path can ask for a few at a time. Every counter of theirs is told of, also while it is zero, in an
+    /// order that does not change; a class has at most [`MAX_COUNTERS`]. `docs/papers.md` says what each counts.
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        let _ = (classes, visit);
     }
 
     /// Checks the scheduler's invariants. Tests call it after every step. It exists with the feature `invariants` only,
@@ -223,6 +239,18 @@ pub trait Scheduler: Send {
 #[inline]
 pub(crate) fn room_in(out: &Vec<Packet>) -> usize {
     out.capacity() - out.len()
+}
+
+/// What is a scheduler of the kind `S`, as it is or boxed.
+pub(crate) fn same_kind<S: 'static>(scheduler: &mut dyn Any) -> Option<&mut S> {
+    if scheduler.is::<Box<dyn Scheduler>>() && !scheduler.is::<S>() {
+        let boxed = scheduler.downcast_mut::<Box<dyn Scheduler>>()?;
+        same_kind(&mut **boxed)
+    } else if scheduler.is::<[S; 1]>() {
+        scheduler.downcast_mut::<[S; 1]>().map(|[scheduler]| scheduler)
+    } else {
+        scheduler.downcast_mut::<S>()
+    }
 }
 
 /// Forwards every method to the scheduler inside.
@@ -263,6 +291,10 @@ macro_rules! forward {
             $inner.dequeue_batch(now, max_packets, max_bytes, out, drops)
         }
 
+        fn retune(&mut $self, now: Nanos, with: &mut dyn Any) -> bool {
+            $inner.retune(now, with)
+        }
+
         fn exchange_lender(&mut $self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
             $inner.exchange_lender(class, lender)
         }
@@ -275,8 +307,12 @@ macro_rules! forward {
             $inner.is_expedited(class)
         }
 
-        fn for_each_counter(&$self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-            $inner.for_each_counter(visit);
+        fn for_each_counter(
+            &$self,
+            classes: core::ops::Range<usize>,
+            visit: &mut dyn FnMut(ClassId, &'static str, u64),
+        ) {
+            $inner.for_each_counter(classes, visit);
         }
 
         #[cfg(feature = "invariants")]

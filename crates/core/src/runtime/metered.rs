@@ -9,10 +9,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
-use core::ops::AddAssign;
+use core::any::Any;
+use core::ops::{AddAssign, Range};
 
 use crate::contract::{
-    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet, Scheduler,
+    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet,
+    Scheduler, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled};
 use crate::runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
@@ -321,6 +323,10 @@ impl<S: Scheduler> Scheduler for Metered<S> {
         end
     }
 
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        same_kind::<Self>(with).is_some_and(|with| self.inner.retune(now, &mut with.inner))
+    }
+
     fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
         self.inner.exchange_lender(class, lender)
     }
@@ -333,8 +339,8 @@ impl<S: Scheduler> Scheduler for Metered<S> {
         self.inner.is_expedited(class)
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.inner.for_each_counter(visit);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.inner.for_each_counter(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

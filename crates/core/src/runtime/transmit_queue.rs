@@ -36,10 +36,13 @@
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::ops::Range;
+
+use core::any::Any;
 
 use crate::contract::{
     Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet, Scheduler,
-    TransmitQueue,
+    TransmitQueue, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 
@@ -226,6 +229,18 @@ impl<S: Scheduler> Scheduler for Transmitting<S> {
         backlog
     }
 
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        let same = (self.room, self.expedited.slots.len(), self.held.len())
+            == (with.room, with.expedited.slots.len(), with.held.len());
+        let retuned = same && self.inner.retune(now, &mut with.inner);
+        if retuned {
+            // What the scheduler has may be due earlier than it said.
+            self.waits = self.waits.map(|until| until.min(now));
+        }
+        retuned
+    }
+
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         while let Some(packet) = self.take() {
@@ -247,8 +262,8 @@ impl<S: Scheduler> Scheduler for Transmitting<S> {
         self.inner.is_expedited(class)
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.inner.for_each_counter(visit);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.inner.for_each_counter(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

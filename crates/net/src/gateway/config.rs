@@ -7,6 +7,8 @@ use fairlink_config::matching::Match;
 use fairlink_config::problem::Problems;
 use fairlink_core::{ClassId, Hierarchy, Leniency, Nanos, Overhead, SchedulerInfo};
 
+use crate::gateway::fail_open::FailOpen;
+use crate::gateway::liveness::DEFAULT_STALL;
 use crate::io::af_packet::AfPacketOptions;
 use crate::io::pacing::Pacing;
 
@@ -79,6 +81,14 @@ pub struct GatewayConfig {
     /// Whether to start though frames may be doubled or go round: on ports that another gateway, a bridge or the kernel's own
     /// addresses use, or that are both ends of one cable.
     pub force: bool,
+    /// Whether the kernel passes frames while the gateway does not run.
+    pub fail_open: FailOpen,
+    /// Whether a gateway that runs on the same interfaces is asked to leave, and its place taken.
+    pub take_over: bool,
+    /// Whether an interface that goes down or away during the run is waited for. Else it ends the run.
+    pub wait_for_interfaces: bool,
+    /// A direction in which frames wait, and might go, and none has for so long has stalled.
+    pub stall_after: Nanos,
     /// What to do about offloads.
     pub offloads: OffloadPolicy,
     /// What to do about frames longer than the link's largest.
@@ -87,8 +97,9 @@ pub struct GatewayConfig {
     pub sockets: AfPacketOptions,
     /// Frames in the packet pool; as many as can be needed when absent.
     pub pool_frames: Option<u32>,
-    /// How long the gateway goes on sending queued packets after a stop. Packets left after that are counted.
-    pub drain: Nanos,
+    /// How long the gateway goes on sending queued packets after a stop. Packets left after that are counted. When absent, 2 s where
+    /// it fails open, so that none are lost, and else no time.
+    pub drain: Option<Nanos>,
     /// The link file that all this is from, if it is from one. A running gateway reads it again when it is asked to.
     pub link: Option<Arc<LinkFile>>,
     /// The scheduler that is to run whatever a link file says, also one that is read later.
@@ -122,11 +133,15 @@ impl GatewayConfig {
             processor: Processor::default(),
             reverse: true,
             force: false,
+            fail_open: FailOpen::default(),
+            take_over: false,
+            wait_for_interfaces: false,
+            stall_after: DEFAULT_STALL,
             offloads: OffloadPolicy::default(),
             long_frames: LongFrames::default(),
             sockets: AfPacketOptions::default(),
             pool_frames: None,
-            drain: Nanos::ZERO,
+            drain: None,
             link: None,
             scheduler_asked: None,
         }

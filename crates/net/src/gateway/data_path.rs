@@ -18,7 +18,7 @@
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{ethernet, frame_key};
-use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+use fairlink_core::{ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
@@ -74,6 +74,8 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) reverse: Option<ReverseStats>,
     /// Whether so many frames wait in the kernel that those of classes with long queues are dropped at once.
     shedding: bool,
+    /// Whether what is fetched is too old to be sent.
+    discarding: bool,
     /// Whether frames are still fetched.
     pub(crate) receiving: bool,
     /// How the output takes frames, and how the input takes those of the other direction.
@@ -125,6 +127,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             queues,
             reverse: reverse.then(ReverseStats::default),
             shedding: false,
+            discarding: false,
             receiving: true,
             onward: Outlet::default(),
             backward: Outlet::default(),
@@ -194,7 +197,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// `parts`. Nothing is allocated.
     pub(crate) fn exchange(&mut self, parts: &mut Parts, heirs: &[Option<ClassId>]) {
         let Parts { classifier, labels, overhead, counters, queues, growth } = parts;
-        counters.inherit(&mut self.counters, heirs);
+        counters.inherit(&self.counters, heirs);
         queues.inherit(&self.queues, heirs);
         std::mem::swap(&mut self.classifier, classifier);
         std::mem::swap(&mut self.labels, labels);
@@ -249,13 +252,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         if self.sampling { self.clock.now() } else { Nanos::ZERO }
     }
 
-    /// Packets waiting for the output, by class.
-    pub(crate) fn outgoing(&self, class: ClassId) -> Amount {
-        let mut amount = Amount::default();
-        for packet in self.outgoing.iter().filter(|packet| packet.class == class) {
-            amount.count(packet.len);
-        }
-        amount
+    /// Packets waiting for the output: at most [`BATCH`].
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Packet> {
+        self.outgoing.iter()
     }
 
     /// Whether nothing waits for the output.
@@ -398,6 +397,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             let class = self.classifier.classify(&key);
             let unfit = match condition {
                 _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
+                _ if self.discarding => Some(Unfit::Stale),
                 Condition::Whole if self.shedding && self.queues.is_long(class) => Some(Unfit::Shed),
                 Condition::Whole => None,
                 Condition::TooLong => Some(Unfit::TooLong),
@@ -500,5 +500,6 @@ fn passing<'a>(pool: &'a FramePool, packet: &Packet) -> Passing<'a> {
     Passing { class, len: info.len, accounted, received: info.received, bytes: pool.packet(frame) }
 }
 
+mod breaks;
 #[cfg(test)]
 mod tests;

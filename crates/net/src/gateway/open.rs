@@ -1,23 +1,30 @@
 //! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
 
+use std::sync::Arc;
+
 use fairlink_core::{Counters, Driver, Hierarchy, Members, Metered, Pacer};
 
-use crate::gateway::config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
+use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage, Snapshot};
+use crate::gateway::config::{GatewayConfig, LongFrames, Processor};
+use crate::gateway::liveness::Liveness;
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports;
+use crate::gateway::ports::{self, Ports};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::reload::Present;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::{Gateway, RealPath};
-use crate::gateway::stats::{EdgeCounters, MAX_HISTOGRAMS, MemoryBound};
+use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
-use crate::io::interface::{Interface, OffloadsOff};
+use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
+
+/// Copies of its counters that a gateway has at most, as far as their number is not that of those who read them.
+pub(super) const SNAPSHOTS: usize = 4;
 
 impl Gateway {
     /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on wait
@@ -49,14 +56,7 @@ impl Gateway {
         let pool = FramePool::with_room(frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let processor = pick(config.processor)?;
 
-        let mut claims = Vec::new();
-        claims.extend(ports::claim(&input, config.force, &mut notes)?);
-        if config.reverse {
-            claims.extend(ports::claim(&output, config.force, &mut notes)?);
-        }
-        let from = AfPacket::open(&input, &config.sockets)?;
-        let to = AfPacket::open(&output, &config.sockets)?;
-        let offloads = offloads(config.offloads, [(&input, &from), (&output, &to)], &mut notes)?;
+        let Ports { input: from, output: to, held } = Ports::open(&config, [&input, &output], &mut notes)?;
         for (name, socket) in [(&input.name, &from), (&output.name, &to)] {
             let (received, _) = socket.kernel_buffer_bytes();
             if received < config.sockets.receive_buffer {
@@ -69,9 +69,10 @@ impl Gateway {
         }
 
         let classifier = Classifier::new(&config.matches, config.default_class);
-        let counters = EdgeCounters::new(config.tree.len(), config.tree.leaves());
+        let delays = DelayTable::new(&config.tree);
+        let counters = EdgeCounters::new(delays.clone());
         let queues = QueueLengths::new(&config.tree);
-        let without_delays = EdgeCounters::without_histogram(config.tree.leaves().len());
+        let without_delays = DelayTable::without(&config.tree);
         if without_delays > 0 {
             notes.push(format!(
                 "delays are measured one by one for the first {MAX_HISTOGRAMS} leaves; those of the other {without_delays} count \
@@ -86,7 +87,10 @@ impl Gateway {
             queue_packets: u64::from(queued),
             scheduler_bytes,
             classifier_bytes: classifier.memory_bytes() as u64,
-            counters_bytes: (counters.memory_bytes() + queues.memory_bytes()) as u64 + Counters::memory(&config.tree),
+            counters_bytes: (counters.memory_bytes()
+                + queues.memory_bytes()
+                + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
+                + Counters::memory(&config.tree),
             split_bytes: (from.memory_bytes() + to.memory_bytes()) as u64,
             kernel_bytes: kernel.iter().sum(),
         };
@@ -94,7 +98,8 @@ impl Gateway {
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let labels = Labels::new(&config.tree);
-        let present = Present::new(&config, input, &pool, &memory, &labels);
+        let passage = Arc::new(Passage::of(&config, delays, memory, frames, 0));
+        let present = Present::new(&config, input, &pool, Arc::clone(&passage), &labels);
         let data_path = RealPath::new(
             pool,
             from,
@@ -107,17 +112,17 @@ impl Gateway {
             queues,
             config.reverse,
         );
+        config.take_over = false;
         Ok(Self {
+            liveness: Liveness::new(config.stall_after),
             config,
             driver,
             data_path,
-            offloads,
-            claims,
-            memory,
+            held,
+            leaving: false,
             notes,
             processor,
-            publisher: Publisher::of(present),
-            generation: 0,
+            publisher: Publisher::of(present, passage),
         })
     }
 }
@@ -216,49 +221,6 @@ fn most_queued(tree: &Hierarchy) -> u32 {
     let limits: u64 = tree.leaves().iter().map(|&leaf| u64::from(tree.config(leaf).limits.packets)).sum();
     let behind = tree.link().transmit_queue.map_or(0, |queue| queue.packets);
     (limits.min(u64::from(tree.link().max_queued)) as u32).saturating_add(behind)
-}
-
-/// Does about offloads that join packets what `policy` says. Where joined packets are split, they do no harm.
-fn offloads(
-    policy: OffloadPolicy,
-    interfaces: [(&Interface, &AfPacket); 2],
-    notes: &mut Vec<String>,
-) -> Result<Vec<OffloadsOff>, OpenError> {
-    let mut off = Vec::new();
-    for (interface, socket) in interfaces {
-        let name = interface.name.clone();
-        if let Some(why) = socket.undescribed() {
-            notes.push(format!(
-                "{name}: the kernel does not describe frames ({why}): those that an offload has joined are dropped as too \
-                 long, and checksums that the sender left to hardware stay unfinished; turn that off where they come from, \
-                 which for a veth is its other end (`ethtool -K PEER tso off gso off tx off`)"
-            ));
-        }
-        let harmful = interface.offloads.harmful();
-        if harmful.is_empty() {
-            continue;
-        }
-        match policy {
-            OffloadPolicy::Fix => {
-                if let Some(turned_off) = OffloadsOff::new(interface)? {
-                    notes.push(format!("{name}: turned off {}, until the gateway ends", turned_off.names().join(", ")));
-                    off.push(turned_off);
-                }
-            }
-            _ if socket.undescribed().is_none() => {
-                if interface.offloads.lro {
-                    notes.push(format!(
-                        "{name}: lro is on; what it joins is split again only if its driver says how it was joined, and is \
-                         lost as unreadable_packets if not; --fix-offloads turns it off"
-                    ));
-                }
-            }
-            OffloadPolicy::Refuse => return Err(OpenError::Offloads { name, offloads: harmful }),
-            OffloadPolicy::Ignore => notes
-                .push(format!("{name}: {} is on; packets that it joins are dropped as too long", harmful.join(", "))),
-        }
-    }
-    Ok(off)
 }
 
 /// The processor to run on, checked.

@@ -26,11 +26,31 @@ pub enum OpenError {
     /// Another gateway forwards what this interface receives.
     #[error(
         "another gateway is already running on interface {name}: every frame would be forwarded twice; stop that one, or shape \
-         the other direction with --no-reverse at both (--force starts all the same)"
+         the other direction with --no-reverse at both; --take-over takes its place without a break (--force starts all the same)"
     )]
     Taken {
         /// The interface.
         name: String,
+    },
+    /// Another gateway was asked to leave and has not.
+    #[error(
+        "the gateway that runs on interface {name} was asked to leave and has not within {} s; is it of another user, or of an older \
+         version? Stop it, then start this one",
+        .waited.as_secs()
+    )]
+    NotLeft {
+        /// The interface.
+        name: String,
+        /// How long was waited.
+        waited: std::time::Duration,
+    },
+    /// The kernel cannot pass frames while the gateway does not run, and was required to.
+    #[error(
+        "cannot fail open, as --fail-open require asks: {why}; without (--fail-open auto, or never) nothing passes while the gateway does not run"
+    )]
+    FailOpen {
+        /// What stands in the way.
+        why: String,
     },
     /// The kernel forwards what this interface receives.
     #[error(

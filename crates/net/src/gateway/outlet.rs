@@ -61,6 +61,8 @@ pub(crate) struct Outlet {
     carrier: bool,
     /// Times that frames had to wait for the interface.
     pub(crate) busy: u64,
+    /// Frames that it has taken, or that were given up.
+    pub(crate) moved: u64,
 }
 
 impl Default for Outlet {
@@ -75,11 +77,17 @@ impl Default for Outlet {
             retry_at: Nanos::ZERO,
             carrier: true,
             busy: 0,
+            moved: 0,
         }
     }
 }
 
 impl Outlet {
+    /// Knows nothing of the interface, which is another one now.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = Self { busy: self.busy, moved: self.moved, ..Self::default() };
+    }
+
     /// When the interface is to be tried again. It is in the past where nothing waits.
     pub(crate) fn retry_at(&self) -> Nanos {
         self.retry_at
@@ -143,6 +151,7 @@ impl Outlet {
             pool.give_back(frames[done]);
             done += 1;
         }
+        self.moved += done as u64;
         // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
         backend.reclaim(pool);
         (done, gone)

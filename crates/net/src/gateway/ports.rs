@@ -1,11 +1,14 @@
-//! Whether two interfaces may be a gateway's ports: that nobody else forwards what they receive, and that what leaves does not come
-//! back. Otherwise frames would be doubled or go round for ever, and nothing would say so.
+//! The gateway's ports: whether two interfaces may be, and how they are opened. Nobody else may forward what they receive, and what
+//! leaves must not come back. Otherwise frames would be doubled or go round for ever, and nothing would say so.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
+use crate::gateway::claim::{self, Claim};
+use crate::gateway::config::{GatewayConfig, OffloadPolicy};
+use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
-use crate::io::interface::Interface;
-use crate::io::sys;
+use crate::io::af_packet::AfPacket;
+use crate::io::interface::{Interface, OffloadsOff};
 
 /// Refuses what would double frames or send them in a circle. With `force` it is a note.
 pub(super) fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
@@ -39,39 +42,120 @@ pub(super) fn check([input, output]: [&Interface; 2], force: bool, notes: &mut V
     Ok(())
 }
 
-/// Makes the gateway the only one that forwards what `interface` receives, until the result is dropped or the process ends. With
-/// `force` a second one gets a note.
-pub(super) fn claim(interface: &Interface, force: bool, notes: &mut Vec<String>) -> Result<Option<OwnedFd>, OpenError> {
-    match bind_name(&format!("fairlink-gateway-{}", interface.index)) {
-        Ok(claim) => Ok(Some(claim)),
-        Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => {
-            let taken = OpenError::Taken { name: interface.name.clone() };
-            if !force {
-                return Err(taken);
-            }
-            notes.push(format!("as you wish (--force): {taken}"));
-            Ok(None)
+/// Both interfaces, opened, and what goes with that.
+pub(super) struct Ports {
+    pub(super) input: AfPacket,
+    pub(super) output: AfPacket,
+    pub(super) held: Held,
+}
+
+/// What a gateway has of its interfaces beside their sockets.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// What keeps the kernel from forwarding too while the gateway lives. `None`: nothing passes while it does not.
+    pub(super) hold: Option<Hold>,
+    pub(super) fail_open: Arc<FailOpenStats>,
+    /// Dropping them turns the offloads on again.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(super) offloads: Vec<OffloadsOff>,
+    /// As long as they are kept, no other gateway receives from the same interfaces.
+    pub(super) claims: Vec<Claim>,
+}
+
+impl Ports {
+    /// Opens both interfaces as `config` says, in an order in which no frame is lost or doubled: the kernel's own way, what keeps it
+    /// idle, the sockets, and last the place of a gateway that still runs.
+    ///
+    /// # Errors
+    /// [`OpenError`]. Nothing is changed on the interfaces then.
+    pub(super) fn open(
+        config: &GatewayConfig,
+        [input, output]: [&Interface; 2],
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OpenError> {
+        let forth = (input, output);
+        let directions = if config.reverse { vec![forth, (output, input)] } else { vec![forth] };
+        let receiving: Vec<_> = directions.iter().map(|&(from, _)| from).collect();
+        let mut claims = match claim::claim(&receiving, config.force, notes) {
+            Err(OpenError::Taken { .. }) if config.take_over => None,
+            claims => Some(claims?),
+        };
+        // Beside one that does not fail open, the kernel's own way would double what it forwards.
+        if claims.is_none() && (config.fail_open == FailOpen::Never || !fail_open::are_laid(&directions)) {
+            claims = Some(claim::take_over(&receiving, notes)?);
         }
-        Err(error) => {
-            notes
-                .push(format!("{}: it is not known whether another gateway is running there: {error}", interface.name));
-            Ok(None)
+        let (hold, fail_open) =
+            match (Hold::prepare(config.fail_open, &directions, claims.is_some(), notes)?, claims.is_some()) {
+                ((None, stats), false) => {
+                    claims = Some(claim::take_over(&receiving, notes)?);
+                    Hold::without(&directions, notes);
+                    (None, stats)
+                }
+                (prepared, _) => prepared,
+            };
+        let gate = hold.as_ref().map(Hold::gate);
+        let open = |interface| AfPacket::behind(interface, &config.sockets, gate).map_err(OpenError::from);
+        let opened = open(input).and_then(|from| Ok((from, open(output)?))).and_then(|(from, to)| {
+            let offloads = offloads(config.offloads, [(input, &from), (output, &to)], notes)?;
+            let claims = match claims {
+                Some(claims) => claims,
+                None => claim::take_over(&receiving, notes)?,
+            };
+            Ok((offloads, from, to, claims))
+        });
+        match opened {
+            Ok((offloads, input, output, claims)) => {
+                Ok(Self { input, output, held: Held { hold, fail_open: Arc::new(fail_open), offloads, claims } })
+            }
+            Err(error) => {
+                if let Some(hold) = hold {
+                    hold.undo();
+                }
+                Err(error)
+            }
         }
     }
 }
 
-/// A socket with an abstract name. A network namespace has each name once, as it has each interface, and the kernel frees it with
-/// the process, however that ends.
-fn bind_name(name: &str) -> std::io::Result<OwnedFd> {
-    let socket = sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)?;
-    // SAFETY: a `sockaddr_un` is integers, for which all zeros is valid.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
+/// Does about offloads that join packets what `policy` says. Where joined packets are split, they do no harm.
+fn offloads(
+    policy: OffloadPolicy,
+    interfaces: [(&Interface, &AfPacket); 2],
+    notes: &mut Vec<String>,
+) -> Result<Vec<OffloadsOff>, OpenError> {
+    let mut off = Vec::new();
+    for (interface, socket) in interfaces {
+        let name = interface.name.clone();
+        if let Some(why) = socket.undescribed() {
+            notes.push(format!(
+                "{name}: the kernel does not describe frames ({why}): those that an offload has joined are dropped as too \
+                 long, and checksums that the sender left to hardware stay unfinished; turn that off where they come from, \
+                 which for a veth is its other end (`ethtool -K PEER tso off gso off tx off`)"
+            ));
+        }
+        let harmful = interface.offloads.harmful();
+        if harmful.is_empty() {
+            continue;
+        }
+        match policy {
+            OffloadPolicy::Fix => {
+                if let Some(turned_off) = OffloadsOff::new(interface)? {
+                    notes.push(format!("{name}: turned off {}, until the gateway ends", turned_off.names().join(", ")));
+                    off.push(turned_off);
+                }
+            }
+            _ if socket.undescribed().is_none() => {
+                if interface.offloads.lro {
+                    notes.push(format!(
+                        "{name}: lro is on; what it joins is split again only if its driver says how it was joined, and is \
+                         lost as unreadable_packets if not; --fix-offloads turns it off"
+                    ));
+                }
+            }
+            OffloadPolicy::Refuse => return Err(OpenError::Offloads { name, offloads: harmful }),
+            OffloadPolicy::Ignore => notes
+                .push(format!("{name}: {} is on; packets that it joins are dropped as too long", harmful.join(", "))),
+        }
     }
-    let length = (std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len()) as libc::socklen_t;
-    // SAFETY: `address` is readable for `length` bytes during the call.
-    sys::check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })?;
-    Ok(socket)
+    Ok(off)
 }

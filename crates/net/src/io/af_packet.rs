@@ -17,6 +17,7 @@ use fairlink_config::matching::ethernet;
 use fairlink_core::Nanos;
 
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Rest, Sent};
+use crate::io::bpf::Program;
 use crate::io::frame_pool::FramePool;
 use crate::io::interface::Interface;
 use crate::io::packet_socket;
@@ -81,6 +82,18 @@ impl AfPacket {
     /// # Errors
     /// [`BackendError::Permission`] without CAP_NET_RAW, [`BackendError::System`] for all else.
     pub fn open(interface: &Interface, options: &AfPacketOptions) -> Result<Self, BackendError> {
+        Self::behind(interface, options, None)
+    }
+
+    /// As [`AfPacket::open`]. With a `gate` the socket receives, from its first frame on, what that program gives it.
+    ///
+    /// # Errors
+    /// As [`AfPacket::open`].
+    pub(crate) fn behind(
+        interface: &Interface,
+        options: &AfPacketOptions,
+        gate: Option<&Program>,
+    ) -> Result<Self, BackendError> {
         let failed = |what| {
             let interface = interface.name.clone();
             move |source: io::Error| match source.raw_os_error() {
@@ -104,6 +117,11 @@ impl AfPacket {
         let undescribed = describe(&receiver).err();
         let received = packet_socket::set_receive_buffer(&receiver, options.receive_buffer)
             .map_err(failed("sizing the receive buffer"))?;
+        if let Some(gate) = gate {
+            gate.filter(&receiver)
+                .map_err(|error| error.source)
+                .map_err(failed("putting a filter before its socket"))?;
+        }
         packet_socket::bind(&receiver, interface.index, libc::ETH_P_ALL as u16)
             .map_err(failed("binding the receiving socket"))?;
         packet_socket::make_promiscuous(&receiver, interface.index).map_err(failed("making it promiscuous"))?;
@@ -157,6 +175,17 @@ impl AfPacket {
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.reception.memory_bytes()
+    }
+
+    /// Whether neither the kernel nor this has frames that were not handed over yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        // A socket that cannot be asked gives nothing more either.
+        !self.reception.has_more() && packet_socket::waiting(&self.receiver).map_or(true, |(waiting, _)| waiting == 0)
+    }
+
+    /// Goes on with the counters of `before`, whose place this takes.
+    pub(crate) fn inherit(&mut self, before: &mut Self) {
+        self.counters = before.counters();
     }
 
     fn error(&self, what: &'static str, source: io::Error) -> BackendError {

@@ -2,6 +2,7 @@
 //! interfaces, `virtual_link` the one for tests.
 
 use std::io;
+use std::ops::Add;
 use std::os::fd::BorrowedFd;
 
 use fairlink_core::Nanos;
@@ -110,6 +111,31 @@ pub struct BackendCounters {
     pub unsplittable: [u64; Unsplittable::ALL.len()],
     /// Frames that the kernel threw away because it cannot describe how an offload has joined them. They never arrive.
     pub unreadable: u64,
+}
+
+impl BackendCounters {
+    /// Frames that an offload had joined, which could not be split.
+    #[must_use]
+    pub fn super_packets(&self) -> u64 {
+        self.unsplittable.iter().sum()
+    }
+}
+
+impl Add for BackendCounters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            kernel_dropped: self.kernel_dropped + other.kernel_dropped,
+            checksums_completed: self.checksums_completed + other.checksums_completed,
+            checksums_passed_on: self.checksums_passed_on + other.checksums_passed_on,
+            vlan_tags_restored: self.vlan_tags_restored + other.vlan_tags_restored,
+            split: self.split + other.split,
+            segments: self.segments + other.segments,
+            unsplittable: std::array::from_fn(|why| self.unsplittable[why] + other.unsplittable[why]),
+            unreadable: self.unreadable + other.unreadable,
+        }
+    }
 }
 
 /// One interface, both ways. Never blocks.

@@ -25,6 +25,12 @@ impl MonotonicClock {
         Self { zero_ns: clock_ns(libc::CLOCK_MONOTONIC) }
     }
 
+    /// What the kernel's own count shows when this clock shows `now`.
+    #[inline]
+    pub(crate) fn shared(&self, now: Nanos) -> u64 {
+        self.zero_ns.saturating_add(now.0)
+    }
+
     /// What `CLOCK_REALTIME` shows when this clock shows zero, in ns, as the two stand now.
     pub(crate) fn zero_since_1970(&self) -> u64 {
         realtime_offset_ns().saturating_add(self.zero_ns)

@@ -2,12 +2,15 @@
 //! library. Their layout is in rtnetlink(7) and `linux/if_link.h`.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::io::sys;
 
 pub(crate) const NETLINK_HEADER: usize = 16;
 pub(crate) const INTERFACE_HEADER: usize = 16;
+
+/// The part of an attribute's kind that is not a flag.
+const ATTRIBUTE_KIND: u16 = 0x3fff;
 
 const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
@@ -50,11 +53,19 @@ pub(crate) fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
 /// Sends one rtnetlink request and waits for the answer.
 pub(crate) fn request(message: &[u8]) -> io::Result<Vec<u8>> {
     let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    send(&socket, message)?;
+    receive(&socket)
+}
+
+/// Sends `message` to the kernel.
+pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     // SAFETY: the buffer is readable for its length; an unbound netlink socket sends to the kernel.
     let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What the kernel sends next, one message or several.
+pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     // More than all attributes of one interface take; what is cut off is not read.
     let mut answer = vec![0u8; 32_768];
     // SAFETY: the buffer is writable for its length.
@@ -81,15 +92,63 @@ pub(crate) fn acknowledgement(answer: &[u8]) -> io::Result<()> {
 
 /// The value of the attribute `kind` of a message about an interface.
 pub(crate) fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
-    let mut rest = message.get(NETLINK_HEADER + INTERFACE_HEADER..)?;
+    attribute_of(message.get(NETLINK_HEADER + INTERFACE_HEADER..)?, kind)
+}
+
+/// The value of the attribute `kind` among these.
+pub(crate) fn attribute_of(attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut rest = attributes;
     loop {
         let (&length, tail) = rest.split_first_chunk::<2>()?;
         let (&found, _) = tail.split_first_chunk::<2>()?;
         let length = usize::from(u16::from_ne_bytes(length));
         let value = rest.get(4..length)?;
-        if u16::from_ne_bytes(found) == kind {
+        if u16::from_ne_bytes(found) & ATTRIBUTE_KIND == kind {
             return Some(value);
         }
         rest = rest.get(length.next_multiple_of(4)..)?;
     }
+}
+
+/// Appends an attribute with this value.
+pub(crate) fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    nested(message, kind, |message| message.extend(value));
+}
+
+/// An attribute whose value `body` appends; padded to four bytes as all are.
+pub(crate) fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = message.len();
+    message.extend([0, 0]);
+    message.extend(kind.to_ne_bytes());
+    body(message);
+    let length = (message.len() - start) as u16;
+    message[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+    message.resize(message.len().next_multiple_of(4), 0);
+}
+
+/// Sends an rtnetlink request for all of something, with `NLM_F_DUMP` among its flags. The bodies of the messages that come back,
+/// without their headers.
+pub(crate) fn dump(message: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    send(&socket, message)?;
+    let mut bodies = Vec::new();
+    loop {
+        let answer = receive(&socket)?;
+        let mut rest = &answer[..];
+        while let (Some(length), Some(kind)) = (number32(rest, 0), rest.get(4..6)) {
+            let length = length as usize;
+            let Some(body) = rest.get(NETLINK_HEADER..length) else { return Err(io::ErrorKind::InvalidData.into()) };
+            match i32::from(u16::from_ne_bytes([kind[0], kind[1]])) {
+                libc::NLMSG_DONE => return Ok(bodies),
+                libc::NLMSG_ERROR => return acknowledgement(rest).map(|()| bodies),
+                _ => bodies.push(body.to_vec()),
+            }
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+    }
+}
+
+/// The number of 32 bits in the machine's order at `offset`.
+pub(crate) fn number32(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?))
 }

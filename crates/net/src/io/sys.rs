@@ -119,8 +119,13 @@ pub(crate) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
 
 /// Takes the interface `name` up or down.
 pub(crate) fn set_interface_up(name: &str, up: bool) -> io::Result<()> {
+    set_interface_flag(name, libc::IFF_UP, up)
+}
+
+/// Sets a flag of the interface `name` (`IFF_...`), or takes it off.
+pub(crate) fn set_interface_flag(name: &str, flag: libc::c_int, on: bool) -> io::Result<()> {
     let before = interface_flags(name)?;
-    let flags = if up { before | libc::IFF_UP } else { before & !libc::IFF_UP };
+    let flags = if on { before | flag } else { before & !flag };
     interface_request(libc::SIOCSIFFLAGS, name, |message| message.ifr_ifru.ifru_flags = flags as libc::c_short)?;
     Ok(())
 }

@@ -192,7 +192,7 @@ impl Stage {
                 // A thread that sleeps more gets a busy processor sooner. The delay that sleeping adds is not shown.
                 config.pacing = Pacing::Eco;
                 config.catch_up = Some(CATCH_UP);
-                config.drain = DRAIN;
+                config.drain = Some(DRAIN);
                 (Some(Gateway::open(config)?), None)
             }
             Sharer::KernelHtb => (None, Some(KernelHtb::install(OUTPUT, &tree)?)),

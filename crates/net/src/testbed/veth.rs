@@ -9,7 +9,9 @@ use fairlink_core::Nanos;
 
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::ethtool::{self, Offload};
-use crate::io::netlink::{INTERFACE_HEADER, NETLINK_HEADER, acknowledgement, address, attribute, request};
+use crate::io::netlink::{
+    INTERFACE_HEADER, NETLINK_HEADER, acknowledgement, address, attribute, nested, push_attribute, request,
+};
 use crate::io::{netlink, sys};
 
 /// Largest IP packet of both ends in bytes; the Ethernet header comes on top.
@@ -84,21 +86,6 @@ fn push_interface(message: &mut Vec<u8>, name: &str) {
     push_attribute(message, IFLA_TXQLEN, &QUEUE.to_ne_bytes());
     push_attribute(message, IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes());
     push_attribute(message, IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
-}
-
-fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    nested(message, kind, |message| message.extend(value));
-}
-
-/// An attribute whose value `body` appends; padded to four bytes as all are.
-fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
-    let start = message.len();
-    message.extend([0, 0]);
-    message.extend(kind.to_ne_bytes());
-    body(message);
-    let length = (message.len() - start) as u16;
-    message[start..start + 2].copy_from_slice(&length.to_ne_bytes());
-    message.resize(message.len().next_multiple_of(4), 0);
 }
 
 /// Waits until the interface carries frames: after it and its peer were set up, the kernel still drops what is sent until it

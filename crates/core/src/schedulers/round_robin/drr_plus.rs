@@ -46,11 +46,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::ops::Range;
+
+use core::any::Any;
 
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet,
-    PerWindow, Promises, Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed,
+    PerWindow, Promises, Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
@@ -261,6 +264,22 @@ impl Scheduler for DrrPlus {
         self.flows.class_backlog(class)
     }
 
+    fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        if !self.flows.fits(&with.flows)
+            || !self.police.iter().zip(&with.police).all(|(mine, theirs)| mine.is_some() == theirs.is_some())
+        {
+            return false;
+        }
+        drr::retune(&mut self.flows, &mut with.flows);
+        for (mine, theirs) in self.police.iter_mut().zip(&with.police) {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                mine.contract = theirs.contract;
+            }
+        }
+        true
+    }
+
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
@@ -275,8 +294,8 @@ impl Scheduler for DrrPlus {
         self.is_critical(class)
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.visits.tell(visit);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.visits.tell(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

@@ -52,11 +52,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::ops::Range;
+
+use core::any::Any;
 
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, Nanos, OutOfMemory,
-    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::drr::{self, Deficit, Tally, Turns, need};
@@ -255,6 +258,15 @@ impl Scheduler for DrrPlusPlus {
         self.flows.class_backlog(class)
     }
 
+    fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        if !self.flows.fits(&with.flows) || self.is_critical != with.is_critical {
+            return false;
+        }
+        drr::retune(&mut self.flows, &mut with.flows);
+        true
+    }
+
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
@@ -267,8 +279,8 @@ impl Scheduler for DrrPlusPlus {
         self.is_critical.get(class.index()).copied().unwrap_or(false)
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.visits.tell(visit);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.visits.tell(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

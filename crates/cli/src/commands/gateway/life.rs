@@ -1,0 +1,153 @@
+//! The life of a gateway: what passes while it does not run, whose place it takes, what it waits for, and who watches it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use fairlink_core::Nanos;
+use fairlink_net::{
+    Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, OpenError, Remote, Service, Vitals,
+    Watchdog, close_wires,
+};
+
+use crate::args::{choice, time};
+use crate::failure::Failure;
+use crate::out::note;
+
+/// How often an interface that is not there at the start is looked for.
+const NAP: Duration = Duration::from_millis(100);
+/// How long the gateway whose place is taken may keep its control socket.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What passes while the gateway does not run, and what it waits for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Life {
+    /// Whether the kernel passes frames, unshaped, while the gateway does not run: auto (where it can), require, never.
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = fail_open_mode, conflicts_with = "no_fail_open")]
+    fail_open: FailOpen,
+    /// Nothing passes while the gateway does not run; the same as --fail-open never.
+    #[arg(long)]
+    no_fail_open: bool,
+    /// Take the place of a gateway that runs on the same interfaces; it ends. Nothing is lost where both fail open.
+    #[arg(long)]
+    take_over: bool,
+    /// Wait for interfaces that do not exist or are down at the start.
+    #[arg(long)]
+    wait_for_interface: bool,
+    /// End when an interface goes down or away, with exit code 1, instead of waiting for it.
+    #[arg(long)]
+    exit_when_gone: bool,
+    /// How long a direction may stand still though frames wait and might go, before that is told [default: 500ms].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    stall_after: Option<Nanos>,
+    /// Start nothing: take away what a gateway that fails open has left on these interfaces, so that nothing passes any more.
+    #[arg(long, value_name = "IF", num_args = 1..)]
+    close: Vec<String>,
+}
+
+fn fail_open_mode(name: &str) -> Result<FailOpen, String> {
+    FailOpen::named(name).ok_or_else(|| choice(FailOpen::ALL.map(FailOpen::name)))
+}
+
+impl Life {
+    /// Whether nothing is to be started.
+    pub(super) fn closes(&self) -> bool {
+        !self.close.is_empty()
+    }
+
+    /// Takes away what was left.
+    pub(super) fn close(&self) -> Result<(), Failure> {
+        let closed = close_wires(self.close.iter().map(String::as_str)).map_err(Failure::wrong)?;
+        note(match closed.is_empty() {
+            true => "no gateway that fails open has left anything there".to_owned(),
+            false => format!("the kernel passes no more frames that {} receives", closed.join(" or ")),
+        });
+        Ok(())
+    }
+
+    pub(super) fn apply(&self, config: &mut GatewayConfig) {
+        config.fail_open = if self.no_fail_open { FailOpen::Never } else { self.fail_open };
+        config.take_over = self.take_over;
+        config.wait_for_interfaces = !self.exit_when_gone;
+        config.stall_after = self.stall_after.unwrap_or(config.stall_after);
+    }
+
+    /// Opens the gateway, as soon as its interfaces are there where that is to be waited for.
+    pub(super) fn open(&self, config: GatewayConfig, stop: &AtomicBool) -> Result<Gateway, Failure> {
+        let mut told = false;
+        loop {
+            match Gateway::open(config.clone()) {
+                Err(OpenError::Interface(why @ (InterfaceError::Missing { .. } | InterfaceError::Down { .. })))
+                    if self.wait_for_interface =>
+                {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Failure::Failed(anyhow!("stopped while waiting: {why}")));
+                    }
+                    if !std::mem::replace(&mut told, true) {
+                        note(format!("{why}; waiting for it"));
+                    }
+                    std::thread::sleep(NAP);
+                }
+                opened => return opened.map_err(Failure::wrong),
+            }
+        }
+    }
+
+    /// Serves the control socket at `path`. Where another gateway's place is taken, as soon as that one has freed it.
+    pub(super) fn control(&self, path: &Path, remote: &Remote) -> Result<Desk, Failure> {
+        match Control::start(path, remote.clone()) {
+            Err(ControlError::InUse { .. }) if self.take_over => {
+                Ok(Desk { path: path.to_owned(), control: None, until: Some(Instant::now() + PATIENCE) })
+            }
+            control => {
+                let control = control.map_err(Failure::wrong)?;
+                Ok(Desk { path: path.to_owned(), control: Some(control), until: None })
+            }
+        }
+    }
+}
+
+/// A control socket, perhaps one that another gateway still has.
+#[derive(Debug)]
+pub(super) struct Desk {
+    path: PathBuf,
+    control: Option<Control>,
+    /// How long it is tried again; `None` when that is over.
+    until: Option<Instant>,
+}
+
+impl Desk {
+    /// Tries again where there is none yet.
+    pub(super) fn look(&mut self, remote: &Remote) {
+        let Some(until) = self.until else { return };
+        match Control::start(&self.path, remote.clone()) {
+            Ok(control) => (self.control, self.until) = (Some(control), None),
+            Err(error) if Instant::now() >= until => {
+                note(format!("no control socket: {error}"));
+                self.until = None;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// What passes while the gateway does not run, in words.
+pub(super) fn fail_open(gateway: &Gateway) -> String {
+    match &gateway.fail_open().by {
+        Some(by) => format!(
+            "fails open (by {by}): while this does not run, the kernel passes frames unshaped, also after a clean end; `fairlink \
+             gateway --close IF IF` takes that away"
+        ),
+        None => "does not fail open: while this does not run, nothing passes".to_owned(),
+    }
+}
+
+/// Watches these gateways for whoever has started the process.
+pub(super) fn watchdog(gateways: Vec<(String, Vitals)>) -> Watchdog {
+    let service = Service::from_environment().unwrap_or_else(|error| {
+        note(format!("the service manager at NOTIFY_SOCKET cannot be told anything: {error}"));
+        Service::default()
+    });
+    Watchdog::new(gateways, service)
+}

@@ -1,0 +1,170 @@
+//! What a gateway does beside moving frames: it shows that it lives, comes back from a pause, waits for an interface that has gone, and
+//! ends without losing what it has taken.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_core::{Nanos, Scheduler, Wake};
+
+use crate::gateway::claim::Claim;
+use crate::gateway::open_error::OpenError;
+use crate::gateway::ports::{self, Ports};
+use crate::gateway::run::{Gateway, Time};
+use crate::io::backend::BackendError;
+use crate::io::clock::Clock;
+use crate::io::interface::Interface;
+
+/// After the heartbeat is zero, programs that have read the one before may still run for so long and take frames.
+const LINGER: Nanos = Nanos::from_millis(5);
+/// Frames that were taken are fetched for so long at most.
+const LONGEST_LINGER: Nanos = Nanos::from_secs(1);
+/// How long a gateway that fails open goes on sending what it has queued, where nothing else is said.
+const DRAIN: Nanos = Nanos::from_secs(2);
+/// How often an interface that has gone is looked for.
+const NAP: Duration = Duration::from_millis(20);
+
+/// A gateway that ends.
+pub(super) struct Ending {
+    /// Whether frames that were taken are still fetched.
+    lingering: bool,
+    began: Nanos,
+    deadline: Nanos,
+}
+
+impl Gateway {
+    /// Begins a turn at `now`: shows that the data thread lives. After a pause in which the kernel let frames pass, what came before is
+    /// dropped first, while nothing more is taken. Returns the time, which may be later.
+    pub(super) fn turns(&mut self, mut now: Nanos) -> Nanos {
+        let shared = self.data_path.clock.shared(now);
+        if let Some(pause) = self.liveness.turn(now, shared) {
+            let mut what = String::new();
+            if self.held.hold.is_some() {
+                let count = self.data_path.discard(now, &mut self.driver);
+                now = self.data_path.clock.now();
+                self.liveness.begin(now);
+                what = format!(
+                    "; the kernel passed frames meanwhile, and {count} that had been taken before are dropped as too old"
+                );
+            }
+            self.liveness.paused(pause, &what);
+        }
+        if self.data_path.receiving
+            && !self.leaving
+            && let Some(hold) = &self.held.hold
+        {
+            hold.beat(self.data_path.clock.shared(now));
+        }
+        now
+    }
+
+    /// Looks at progress, and whether another gateway asks for the interfaces.
+    pub(super) fn look(&mut self, now: Nanos, wake: Wake) {
+        let queued = self.driver.scheduler().backlog().packets > 0;
+        let next = match wake {
+            Wake::At(at) if queued => Some(at),
+            // Only an arrival makes a difference, it says, and has packets: it has forgotten them.
+            Wake::OnArrival if queued => Some(now),
+            _ => None,
+        };
+        let motion = self.data_path.motion(now, next);
+        self.liveness.look(now, motion, [&self.config.output, &self.config.input]);
+        if !self.leaving && self.held.claims.iter().any(Claim::is_asked_for) {
+            self.leaving = true;
+            self.liveness.say("another gateway takes the place of this one".to_owned());
+        }
+    }
+
+    /// Begins the end at `now`. One that fails open takes nothing more, and fetches what it has taken.
+    pub(super) fn begin_end(&mut self, now: Nanos) -> Ending {
+        let lingering = match &self.held.hold {
+            Some(hold) => {
+                hold.let_pass();
+                // It must not beat again.
+                self.leaving = true;
+                true
+            }
+            None => false,
+        };
+        self.data_path.receiving = lingering;
+        let drain = self.config.drain.unwrap_or(if lingering { DRAIN } else { Nanos::ZERO });
+        Ending { lingering, began: now, deadline: now.saturating_add(drain) }
+    }
+
+    /// Whether nothing is left to be done at `now`, or no time for it.
+    pub(super) fn is_over(&mut self, now: Nanos, ending: &mut Ending) -> bool {
+        if ending.lingering {
+            let since = now.saturating_sub(ending.began);
+            let empty = self.data_path.input.is_empty() && (!self.config.reverse || self.data_path.output.is_empty());
+            if since < LINGER || (!empty && since < LONGEST_LINGER) {
+                return false;
+            }
+            ending.lingering = false;
+            self.data_path.receiving = false;
+            // Whoever takes over need not wait until the queues are empty.
+            self.held.claims.clear();
+        }
+        let waiting = !self.data_path.is_flushed() || (self.leaving && self.data_path.waits_backward());
+        let queued = self.driver.scheduler().backlog().packets > 0 || waiting;
+        (!queued && !self.data_path.is_sending()) || now >= ending.deadline
+    }
+
+    /// Waits until both interfaces are there again, or `stop` is set, and goes on with them. What is queued stays. Returns the time.
+    pub(super) fn wait_for_interfaces(&mut self, gone: &BackendError, stop: &AtomicBool, time: &Time) -> Nanos {
+        let since = self.data_path.clock.now();
+        self.liveness.lost(format!("{gone}; waiting for it"));
+        self.data_path.close_ports();
+        // The claims are bound to indices that are no more, and so is what keeps the kernel from forwarding.
+        let fail_open = std::mem::take(&mut self.held).fail_open;
+        self.held.fail_open = fail_open;
+        let mut told = String::new();
+        loop {
+            let now = self.data_path.clock.now();
+            self.liveness.turn(now, self.data_path.clock.shared(now));
+            if stop.load(Ordering::Relaxed) {
+                return now;
+            }
+            match self.open_ports() {
+                Ok(()) => {
+                    let now = self.data_path.clock.now();
+                    let after = now.saturating_sub(since);
+                    self.liveness.begin(now);
+                    let Self { config, .. } = self;
+                    let text = format!(
+                        "{} to {}: both interfaces are there again, after {after}",
+                        config.input, config.output
+                    );
+                    self.liveness.found(after, text);
+                    return now;
+                }
+                Err(OpenError::Interface(_) | OpenError::Backend(BackendError::Gone { .. })) => {}
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != told {
+                        self.liveness.say(format!("{text}; trying again"));
+                        told = text;
+                    }
+                }
+            }
+            self.answer(time);
+            while self.publisher.is_copying() {
+                self.answer(time);
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    fn open_ports(&mut self) -> Result<(), OpenError> {
+        let input = Interface::open(&self.config.input)?;
+        let output = Interface::open(&self.config.output)?;
+        let mut notes = Vec::new();
+        ports::check([&input, &output], self.config.force, &mut notes)?;
+        notes.clear();
+        let Ports { mut input, mut output, held } = Ports::open(&self.config, [&input, &output], &mut notes)?;
+        input.inherit(&mut self.data_path.input);
+        output.inherit(&mut self.data_path.output);
+        self.data_path.open_ports(input, output);
+        self.held = held;
+        notes.into_iter().for_each(|text| self.liveness.say(text));
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! What happens to the data path between turns: frames that are too old to be sent, and interfaces that take others' places.
+
+use fairlink_core::{Driver, Nanos, Packet, Scheduler};
+
+use crate::gateway::data_path::{DataPath, passing};
+use crate::gateway::liveness::Motion;
+use crate::gateway::outlet::Outlet;
+use crate::gateway::stats::{Refusal, Why};
+use crate::gateway::trace::Gone;
+use crate::io::backend::{BATCH, Backend};
+use crate::io::clock::Clock;
+
+/// Most batches that are fetched to be dropped. No socket buffer holds so many frames.
+const MOST: usize = 4096;
+
+impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
+    /// Drops all that came before a pause of the data thread, in which others let frames pass: what waits in the sockets, in the queues and
+    /// for the interfaces. All is counted. Nothing more may be taken meanwhile. Returns how many frames that were.
+    pub(crate) fn discard<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) -> u64 {
+        let mut count = driver.scheduler().backlog().packets + self.outgoing.len() as u64 + self.back.len() as u64;
+        self.discarding = true;
+        for _ in 0..MOST {
+            match self.fetch(now, &mut Vec::new()) {
+                0 => break,
+                fetched => count += fetched as u64,
+            }
+        }
+        self.discarding = false;
+        for _ in 0..if self.reverse.is_some() { MOST } else { 0 } {
+            let Some(stats) = &mut self.reverse else { break };
+            let received = self.output.receive(&mut self.pool, now, BATCH, &mut self.arrivals);
+            let fetched = self.arrivals.len();
+            for arrival in self.arrivals.drain(..) {
+                stats.received.count(arrival.len);
+                stats.dropped.count(arrival.len);
+                self.pool.give_back(arrival.frame);
+            }
+            count += fetched as u64;
+            self.note(received.err());
+            if fetched == 0 {
+                break;
+            }
+        }
+        if let Some(stats) = &mut self.reverse {
+            for frame in self.back.drain(..) {
+                stats.dropped.count(self.pool.info(frame).len);
+                self.pool.give_back(frame);
+            }
+        }
+        for packet in self.outgoing.drain(..) {
+            let Packet { handle, len, class } = packet;
+            self.counters.refused(class, len, Refusal::Stale);
+            if let Some(tap) = &mut self.tap {
+                tap.gone(handle as u32, passing(&self.pool, &packet), Gone::Dropped(now, Why::Refused(Refusal::Stale)));
+            }
+            self.pool.give_back(handle as u32);
+        }
+        driver.scheduler_mut().purge(now, self);
+        count
+    }
+
+    /// Both directions as they are now. `next` is when the scheduler may send, where it has packets.
+    pub(crate) fn motion(&self, now: Nanos, next: Option<Nanos>) -> [Motion; 2] {
+        let may_go = |outlet: &Outlet, waits: bool| (waits && !outlet.waits_for_carrier()).then_some(now);
+        let onward = match self.outgoing.is_empty() {
+            true => next,
+            false => may_go(&self.onward, true),
+        };
+        [
+            Motion { moved: self.onward.moved, may_go: onward },
+            Motion { moved: self.backward.moved, may_go: may_go(&self.backward, !self.back.is_empty()) },
+        ]
+    }
+
+    /// Whether frames of the other direction wait for the input.
+    pub(crate) fn waits_backward(&self) -> bool {
+        !self.back.is_empty()
+    }
+
+    /// Ends the use of both interfaces, and forgets what one of them said last. What waits for them goes on waiting.
+    pub(crate) fn close_ports(&mut self) {
+        self.input.release(&mut self.pool);
+        self.output.release(&mut self.pool);
+        self.error = None;
+    }
+
+    /// Goes on with these interfaces.
+    pub(crate) fn open_ports(&mut self, input: I, output: O) {
+        (self.input, self.output) = (input, output);
+        self.onward.begin_anew();
+        self.backward.begin_anew();
+    }
+}

@@ -1,0 +1,216 @@
+//! Fails open: while the gateway does not run, the kernel itself passes frames from one interface to the other, unshaped.
+//!
+//! The [`wire`] is the kernel's way, which stays when a process ends, however that ends. The [`programs`] keep it idle while the data
+//! thread lives: they give each frame either to the gateway or to the wire. There is no second process that watches the first.
+//!
+//! | what happens | what the kernel does |
+//! | --- | --- |
+//! | the process dies | it empties the program array with the process's descriptors: frames pass |
+//! | the data thread stalls, the process is stopped (SIGSTOP), the machine has no processor for it | the heartbeat turns stale after 300 ms: frames pass |
+//! | it goes on | frames taken before the stall are dropped by age, then the heartbeat is written again |
+//! | a clean end | the heartbeat is set to zero, what was taken is sent, then all is closed |
+//! | a start | wire, guard and gate are there before the first heartbeat |
+//!
+//! Nothing is lost or doubled by a start, an end or a take-over. Frames overtake those that the gateway still has.
+
+pub(super) mod programs;
+mod wire;
+
+use serde::{Deserialize, Serialize};
+
+use crate::gateway::fail_open::programs::Programs;
+use crate::gateway::open_error::OpenError;
+use crate::io::bpf::{BpfError, Link, Program};
+use crate::io::interface::Interface;
+
+pub(crate) use crate::gateway::fail_open::programs::STALE;
+
+/// Whether the kernel passes frames, unshaped, while the gateway does not run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailOpen {
+    /// It does where it can; a note says why not.
+    Auto,
+    /// It does, or the gateway does not start.
+    Require,
+    /// It does not, and nothing passes then.
+    #[default]
+    Never,
+}
+
+impl FailOpen {
+    /// All choices.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Require, Self::Never];
+
+    /// Its name in commands.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Require => "require",
+            Self::Never => "never",
+        }
+    }
+
+    /// The choice of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.name() == name)
+    }
+}
+
+/// What passes frames while the gateway does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailOpenStats {
+    /// By which the kernel passes them: `bpf`; `None` where nothing passes.
+    pub by: Option<String>,
+    /// Why nothing passes, where something was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+/// The wires of one gateway, and what keeps them idle. Dropped without more, it leaves the wires, and frames pass.
+#[derive(Debug)]
+pub(super) struct Hold {
+    programs: Programs,
+    /// Each ends the guard of one direction.
+    #[expect(dead_code, reason = "held, not read")]
+    guards: Vec<Link>,
+    /// Interfaces whose wires this gateway has laid, and not one before it.
+    laid: Vec<(String, i32)>,
+}
+
+impl Hold {
+    /// Lays wires from the first to the second of each of `directions`, and takes nothing yet. Without a hold, wires that an earlier
+    /// gateway has left are taken away where the interfaces are `claimed`.
+    ///
+    /// # Errors
+    /// [`OpenError::FailOpen`] where it is required and cannot be; nothing is left then that was not there before.
+    pub(super) fn prepare(
+        policy: FailOpen,
+        directions: &[(&Interface, &Interface)],
+        claimed: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<(Option<Self>, FailOpenStats), OpenError> {
+        let why = match policy {
+            FailOpen::Never => None,
+            FailOpen::Auto | FailOpen::Require => match Self::new(directions) {
+                Ok(hold) => {
+                    return Ok((Some(hold), FailOpenStats { by: Some("bpf".to_owned()), why_not: None }));
+                }
+                Err(why) if policy == FailOpen::Require => return Err(OpenError::FailOpen { why }),
+                Err(why) => Some(why),
+            },
+        };
+        if let Some(why) = &why {
+            notes.push(format!("does not fail open, so nothing passes while the gateway does not run: {why}"));
+        }
+        if claimed {
+            Self::without(directions, notes);
+        }
+        Ok((None, FailOpenStats { by: None, why_not: why }))
+    }
+
+    /// Takes away what an earlier gateway has left between these interfaces: the wire would pass what the gateway forwards too.
+    pub(super) fn without(directions: &[(&Interface, &Interface)], notes: &mut Vec<String>) {
+        for (from, to) in directions {
+            match wire::take_up((&from.name, from.index)) {
+                Ok(true) => notes.push(format!(
+                    "took away the kernel's own way from {} to {}, which a gateway that failed open had left",
+                    from.name, to.name
+                )),
+                Ok(false) => {}
+                Err(error) => notes.push(format!(
+                    "{}: it is not known whether a gateway that failed open left the kernel's own way there, which doubles \
+                     frames: {error}",
+                    from.name
+                )),
+            }
+        }
+    }
+
+    /// The programs first, because it is they that a kernel may refuse.
+    fn new(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
+        let programs = Programs::load().map_err(|error| explain(&error))?;
+        let mut guards = Vec::new();
+        for (from, _) in directions {
+            guards.push(programs.guard(from.index).map_err(|error| explain(&error))?);
+        }
+        let mut hold = Self { programs, guards, laid: Vec::new() };
+        for (from, to) in directions {
+            match wire::lay((&from.name, from.index), to.index) {
+                Ok(true) => hold.laid.push((from.name.clone(), from.index)),
+                Ok(false) => {}
+                Err(source) => {
+                    hold.undo();
+                    return Err(format!(
+                        "{} to {}: the kernel's own way cannot be laid: {source}; it needs clsact, u32 and mirred \
+                         (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)",
+                        from.name, to.name
+                    ));
+                }
+            }
+        }
+        Ok(hold)
+    }
+
+    /// What receiving sockets have as their filter.
+    pub(super) fn gate(&self) -> &Program {
+        self.programs.gate()
+    }
+
+    /// Says that the data thread lives at `now`, in ns of the machine's monotonic clock.
+    #[inline]
+    pub(super) fn beat(&self, now: u64) {
+        self.programs.beat(now);
+    }
+
+    /// Takes nothing more: the wires pass all.
+    pub(super) fn let_pass(&self) {
+        self.programs.beat(0);
+    }
+
+    /// Takes those wires up that this gateway has laid, because it does not start.
+    pub(super) fn undo(self) {
+        for (name, index) in &self.laid {
+            // The error to be told is another.
+            let _ = wire::take_up((name, *index));
+        }
+    }
+}
+
+/// Whether the wires of all `directions` are there, as a gateway that fails open has laid them.
+pub(super) fn are_laid(directions: &[(&Interface, &Interface)]) -> bool {
+    directions.iter().all(|(from, to)| matches!(wire::target(from.index), Ok(Some(Some(target))) if target == to.index))
+}
+
+/// Takes the kernel's own way between the interfaces `names` away, which gateways that fail open leave behind. From then on nothing
+/// passes while no gateway runs. Returns the names of those that had one.
+///
+/// # Errors
+/// [`OpenError`]: an interface that does not exist, no permission.
+pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, OpenError> {
+    let mut closed = Vec::new();
+    for name in names {
+        let failed =
+            |what| move |source| crate::io::interface::InterfaceError::Request { name: name.to_owned(), what, source };
+        let index = crate::io::sys::interface_index(name).map_err(failed("its index"))?;
+        if wire::take_up((name, index)).map_err(failed("taking the kernel's own way away"))? {
+            closed.push(name.to_owned());
+        }
+    }
+    Ok(closed)
+}
+
+/// What the kernel's refusal means.
+fn explain(error: &BpfError) -> String {
+    let hint = match error.source.raw_os_error() {
+        Some(libc::EPERM) => {
+            " (programs in the kernel need CAP_BPF and CAP_NET_ADMIN in the machine's first user namespace; root has them, `setcap \
+             cap_net_raw,cap_net_admin,cap_bpf+ep` gives them to the program)"
+        }
+        Some(libc::EINVAL) if error.log.is_empty() => " (programs behind packet sockets, tcx, came with Linux 6.6)",
+        Some(libc::ENOSYS) => " (this kernel is built without bpf(2))",
+        _ => "",
+    };
+    format!("{error}{hint}")
+}

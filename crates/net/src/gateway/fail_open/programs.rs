@@ -1,0 +1,205 @@
+//! The programs that keep the wire idle while the gateway lives, and only then.
+//!
+//! There are three, each for all directions:
+//!
+//! * The *gate* is the filter of the receiving sockets. It goes on with the tap by a tail call through a program array, and takes nothing
+//!   where the array is empty. The kernel empties the array of a process that ends as soon as it closes its descriptor, for all
+//!   directions at once. To close the sockets takes it some milliseconds each. The array has one entry, because the kernel waits
+//!   for all processors after each that it takes out.
+//! * The *tap* reads the heartbeat. Where it is older than [`STALE`], or zero, the tap takes nothing. Else it takes the frame, and
+//!   notes its interface and length for this processor.
+//! * The *guard* sees each frame next, on the same processor, before the wire does. It drops the frame whose note it finds, and lets
+//!   all others pass. It is a link, which ends with the process at the latest.
+//!
+//! Only the tap decides, so a frame is taken or passed, and never both or neither. Where both looked at the clock, some would be doubled
+//! when the heartbeat turns stale between them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use fairlink_core::Nanos;
+
+use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
+use crate::io::bpf::{self, Attachment, BpfError, Link, Map, MapKind, Program, ProgramKind, SharedPage};
+
+/// A heartbeat older than this means that the gateway has stalled. The data thread turns at least every 50 ms.
+pub(crate) const STALE: Nanos = Nanos::from_millis(300);
+
+/// Members of `struct __sk_buff`, what a program knows of a frame.
+const FRAME_LENGTH: i16 = 0;
+const FRAME_INTERFACE: i16 = 40;
+/// The guard's answers: `TCX_DROP`, and `TCX_NEXT` for whoever comes behind it, the wire last.
+const DROP: i32 = 2;
+const NEXT: i32 = -1;
+/// The tap's answer for a whole frame.
+const ALL_OF_IT: i32 = -1;
+
+/// All of it for one gateway.
+#[derive(Debug)]
+pub(super) struct Programs {
+    beat: SharedPage,
+    /// Closed first when the process ends: it has the highest number.
+    #[cfg_attr(not(test), expect(dead_code, reason = "held, not read"))]
+    array: OwnedFd,
+    gate: Program,
+    guard: Program,
+}
+
+impl Programs {
+    /// The heartbeat is zero: nothing is taken.
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub(super) fn load() -> Result<Self, BpfError> {
+        let beat = Map::shared_array("fairlink_beat", 1, 8)?;
+        let notes = Map::new(MapKind::PerProcessorArray, "fairlink_notes", 1, 8)?;
+        let array = Map::new(MapKind::Programs, "fairlink_taps", 1, 4)?;
+        let tap = Program::load(ProgramKind::SocketFilter, "fairlink_tap", None, tap(&beat, &notes))?;
+        array.set_program(0, &tap)?;
+        let gate = Program::load(ProgramKind::SocketFilter, "fairlink_gate", None, gate(&array))?;
+        let place = Some(Attachment::TcxIngress);
+        let guard = Program::load(ProgramKind::Classifier, "fairlink_guard", place, guard(&notes))?;
+        let beat = beat.share()?;
+        let array = bpf::move_up(array.fd).map_err(|source| BpfError {
+            what: "moving a descriptor above the others".to_owned(),
+            source,
+            log: String::new(),
+        })?;
+        Ok(Self { beat, array, gate, guard })
+    }
+
+    /// The filter of receiving sockets.
+    pub(super) fn gate(&self) -> &Program {
+        &self.gate
+    }
+
+    /// Puts the guard before the wire from the interface with this index.
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub(super) fn guard(&self, index: i32) -> Result<Link, BpfError> {
+        self.guard.attach(Attachment::TcxIngress, index)
+    }
+
+    /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock. Zero: take nothing.
+    #[inline]
+    pub(super) fn beat(&self, now: u64) {
+        self.beat.first().store(now, Ordering::Release);
+    }
+}
+
+/// Goes on with the tap, if there is one.
+fn gate(array: &Map) -> Assembler {
+    let mut code = Assembler::new();
+    code.map(R2, array.fd.as_fd()).set(R3, 0).call(Function::TailCall);
+    code.set(R0, 0).exit();
+    code
+}
+
+/// `R6` becomes interface and length of the frame, which tell it from those of other turns that may have left a note.
+fn name_frame(code: &mut Assembler) {
+    code.load(Width::Four, R6, R1, FRAME_INTERFACE).shift_left(R6, 32);
+    code.load(Width::Four, R2, R1, FRAME_LENGTH).or(R6, R2);
+}
+
+/// `R0` becomes the address of this processor's note, or zero.
+fn find_note(code: &mut Assembler, notes: &Map) {
+    code.store_number(Width::Four, R10, -4, 0);
+    code.map(R1, notes.fd.as_fd()).copy(R2, R10).add(R2, -4).call(Function::MapLookup);
+}
+
+fn tap(beat: &Map, notes: &Map) -> Assembler {
+    let mut code = Assembler::new();
+    let nothing = code.label();
+    name_frame(&mut code);
+    // The heartbeat is read before the clock, so that it is never ahead of it.
+    code.map_value(R1, beat.fd.as_fd()).load(Width::Eight, R7, R1, 0);
+    code.jump(When::Equal, R7, 0, nothing);
+    code.call(Function::Clock).subtract(R0, R7);
+    code.jump(When::Greater, R0, STALE.0 as i32, nothing);
+    find_note(&mut code, notes);
+    code.jump(When::Equal, R0, 0, nothing);
+    code.store(Width::Eight, R0, 0, R6);
+    code.set(R0, ALL_OF_IT).exit();
+    code.here(nothing).set(R0, 0).exit();
+    code
+}
+
+fn guard(notes: &Map) -> Assembler {
+    let mut code = Assembler::new();
+    let next = code.label();
+    name_frame(&mut code);
+    find_note(&mut code, notes);
+    code.jump(When::Equal, R0, 0, next);
+    code.load(Width::Eight, R7, R0, 0).jump_registers(When::NotEqual, R7, R6, next);
+    code.store_number(Width::Eight, R0, 0, 0);
+    code.set(R0, DROP).exit();
+    code.here(next).set(R0, NEXT).exit();
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::bpf::tests::{allowed, run};
+    use crate::io::clock::{Clock, MonotonicClock};
+    use crate::io::sys;
+
+    /// The kernel runs a classifier on a whole frame, and a socket's filter on what is behind its Ethernet header.
+    const HEADER: usize = 14;
+
+    /// Whether a frame of `length` is taken, and whether it passes.
+    fn offer(programs: &Programs, length: usize) -> (bool, bool) {
+        let taken = run(&programs.gate, &vec![0; length + HEADER]).unwrap() != 0;
+        (taken, passes(programs, length))
+    }
+
+    fn passes(programs: &Programs, length: usize) -> bool {
+        run(&programs.guard, &vec![0; length]).unwrap() != DROP as u32
+    }
+
+    #[test]
+    fn a_frame_is_taken_while_the_heartbeat_is_fresh_and_else_it_passes_and_never_both() {
+        // Notes are of one processor.
+        sys::pin_thread(sys::allowed_processors()[0]).unwrap();
+        let Some(programs) = allowed(Programs::load()) else { return };
+        let now = || MonotonicClock::SHARED.now().0;
+        assert_eq!(offer(&programs, 100), (false, true), "it has not begun");
+        for length in [60, 1514] {
+            programs.beat(now());
+            assert_eq!(offer(&programs, length), (true, false), "it is alive");
+            programs.beat(now() - STALE.0 - 1);
+            assert_eq!(offer(&programs, length), (false, true), "it has stalled");
+        }
+        programs.beat(now());
+        assert_eq!(offer(&programs, 60), (true, false), "it goes on");
+        programs.beat(0);
+        assert_eq!(offer(&programs, 60), (false, true), "it ends");
+        // A beat from long ahead would take what nobody fetches.
+        programs.beat(now() + 10 * STALE.0);
+        assert_eq!(offer(&programs, 60), (false, true));
+    }
+
+    #[test]
+    fn the_guard_drops_the_frame_that_was_noted_and_no_other() {
+        sys::pin_thread(sys::allowed_processors()[0]).unwrap();
+        let Some(programs) = allowed(Programs::load()) else { return };
+        programs.beat(MonotonicClock::SHARED.now().0);
+        assert_ne!(run(&programs.gate, &[0; 100 + HEADER]).unwrap(), 0);
+        assert!(passes(&programs, 99), "another length");
+        assert!(!passes(&programs, 100), "the one");
+        assert!(passes(&programs, 100), "the next one");
+    }
+
+    #[test]
+    fn nothing_is_taken_once_the_array_is_closed_however_fresh_the_heartbeat() {
+        sys::pin_thread(sys::allowed_processors()[0]).unwrap();
+        let Some(programs) = allowed(Programs::load()) else { return };
+        let Programs { beat, array, gate, guard: _guard } = programs;
+        beat.first().store(MonotonicClock::SHARED.now().0, Ordering::Release);
+        drop(array);
+        while run(&gate, &[0; 100]).unwrap() != 0 {
+            beat.first().store(MonotonicClock::SHARED.now().0, Ordering::Release);
+        }
+    }
+}

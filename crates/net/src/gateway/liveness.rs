@@ -1,0 +1,267 @@
+//! Whether a gateway does its work, as others can see it: when its data thread turned last, whether each direction moves, whether its
+//! interfaces are there.
+//!
+//! A thread that turns is not enough. So the watchdog looks at *progress*: a direction in which frames wait, and might go, and of which
+//! none has gone for [`DEFAULT_STALL`], has stalled. Frames that wait for a rate, a ceiling or a carrier may not go, and are no stall.
+//!
+//! The data thread notes the time of each turn, and looks at progress every [`LOOK`]. All else is done by whoever has the [`Vitals`].
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fairlink_core::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::gateway::fail_open::STALE;
+use crate::io::clock::{Clock, MonotonicClock};
+
+/// So long a direction may stand still though frames wait and might go.
+pub(crate) const DEFAULT_STALL: Nanos = Nanos::from_millis(500);
+/// How often the data thread looks at progress.
+pub(crate) const LOOK: Nanos = Nanos::from_millis(10);
+/// Messages that are kept for whoever reads them; later ones are lost.
+const MESSAGES: usize = 64;
+
+/// Times at which a gateway did not do its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LivenessStats {
+    /// Times that a direction stood still though frames waited and might go (500 ms, or what was configured).
+    pub stalls: u64,
+    /// The longest of these, in seconds; 0 where there was none.
+    pub longest_stall_s: f64,
+    /// Times that the data thread did not turn for more than 300 ms, because it got no processor or was stopped. A gateway that fails
+    /// open let frames pass then.
+    pub pauses: u64,
+    /// The longest of these, in seconds.
+    pub longest_pause_s: f64,
+    /// Times that an interface went down or away and came back.
+    pub interface_losses: u64,
+    /// How long the gateway was without one of its interfaces, in seconds.
+    pub without_interface_s: f64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// When the data thread turned last, in ns of the machine's monotonic clock; zero while it does not run.
+    turned: AtomicU64,
+    stalled: AtomicBool,
+    without_interface: AtomicBool,
+    said: AtomicBool,
+    messages: Mutex<VecDeque<String>>,
+}
+
+/// What another thread sees of a gateway, without asking its data thread.
+#[derive(Clone, Debug, Default)]
+pub struct Vitals(Arc<Shared>);
+
+impl Vitals {
+    /// How long ago the data thread turned last; `None` before it has begun and after it has ended.
+    #[must_use]
+    pub fn since_turn(&self) -> Option<Duration> {
+        match self.0.turned.load(Ordering::Acquire) {
+            0 => None,
+            turned => Some(Duration::from_nanos(MonotonicClock::SHARED.now().0.saturating_sub(turned))),
+        }
+    }
+
+    /// Whether the data thread turns and no direction has stalled. A gateway that has not begun, has ended, or waits for an interface
+    /// is well.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.since_turn().is_none_or(|since| since.as_nanos() <= u128::from(STALE.0))
+            && !self.0.stalled.load(Ordering::Acquire)
+    }
+
+    /// Whether the gateway waits for an interface that went down or away.
+    #[must_use]
+    pub fn is_without_interface(&self) -> bool {
+        self.0.without_interface.load(Ordering::Acquire)
+    }
+
+    /// What has happened since this was asked last, a sentence each.
+    #[must_use]
+    pub fn messages(&self) -> Vec<String> {
+        if !self.0.said.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        self.0.messages.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+}
+
+/// One direction, as it is seen now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Motion {
+    /// Frames that have left it, one way or another.
+    pub(crate) moved: u64,
+    /// From when on the frames that wait may go; `None` where none waits or none may.
+    pub(crate) may_go: Option<Nanos>,
+}
+
+/// Whether a direction moves.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    moved: u64,
+    /// Since when something might have moved.
+    due: Option<Nanos>,
+    stalled: bool,
+}
+
+/// What became of a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Stalled(Nanos),
+    MovesAgain(Nanos),
+}
+
+impl Progress {
+    fn look(&mut self, now: Nanos, seen: Motion, patience: Nanos) -> Option<Turn> {
+        let since = |due: Option<Nanos>| due.map_or(Nanos::ZERO, |due| now.saturating_sub(due));
+        let moved = seen.moved != self.moved;
+        self.moved = seen.moved;
+        let Some(may_go) = seen.may_go.filter(|_| !moved) else {
+            let before = self.due;
+            // What waits behind what has moved gets the same time.
+            self.due = seen.may_go.map(|may_go| may_go.max(now));
+            return std::mem::take(&mut self.stalled).then(|| Turn::MovesAgain(since(before)));
+        };
+        // The first promise counts: one that is put off again and again is none.
+        let due = *self.due.get_or_insert(may_go.max(now));
+        if self.stalled || now.saturating_sub(due) < patience {
+            return None;
+        }
+        self.stalled = true;
+        Some(Turn::Stalled(since(self.due)))
+    }
+}
+
+/// The data thread's end of [`Vitals`].
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    vitals: Vitals,
+    patience: Nanos,
+    turned: Nanos,
+    look_at: Nanos,
+    directions: [Progress; 2],
+    stats: LivenessStats,
+}
+
+impl Liveness {
+    /// For a gateway whose directions may stand still for `patience`.
+    pub(crate) fn new(patience: Nanos) -> Self {
+        Self {
+            vitals: Vitals::default(),
+            patience,
+            turned: Nanos::ZERO,
+            look_at: Nanos::ZERO,
+            directions: [Progress::default(); 2],
+            stats: LivenessStats::default(),
+        }
+    }
+
+    pub(crate) fn vitals(&self) -> Vitals {
+        self.vitals.clone()
+    }
+
+    /// The data thread begins at `now`.
+    pub(crate) fn begin(&mut self, now: Nanos) {
+        self.turned = now;
+    }
+
+    /// The data thread turns at `now`, which is `shared` on the machine's clock. Returns how long it has not, if that was so long that
+    /// its heartbeat was stale.
+    #[inline]
+    pub(crate) fn turn(&mut self, now: Nanos, shared: u64) -> Option<Nanos> {
+        let since = now.saturating_sub(self.turned);
+        self.turned = now;
+        self.vitals.0.turned.store(shared, Ordering::Release);
+        (since > STALE).then_some(since)
+    }
+
+    /// Whether it is time to look at progress.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        now >= self.look_at
+    }
+
+    /// Looks at both directions, whose frames leave by the interfaces called `outputs`.
+    pub(crate) fn look(&mut self, now: Nanos, seen: [Motion; 2], outputs: [&str; 2]) {
+        self.look_at = now.saturating_add(LOOK);
+        for ((progress, seen), output) in self.directions.iter_mut().zip(seen).zip(outputs) {
+            match progress.look(now, seen, self.patience) {
+                Some(Turn::Stalled(since)) => {
+                    self.stats.stalls += 1;
+                    self.stats.longest_stall_s = self.stats.longest_stall_s.max(since.0 as f64 / 1e9);
+                    say(
+                        &self.vitals,
+                        format!(
+                            "frames wait for {output} and none has left for {since}, though they might: is its driver stuck?"
+                        ),
+                    );
+                }
+                Some(Turn::MovesAgain(since)) => {
+                    self.stats.longest_stall_s = self.stats.longest_stall_s.max(since.0 as f64 / 1e9);
+                    say(&self.vitals, format!("frames leave by {output} again, after {since}"));
+                }
+                None => {}
+            }
+        }
+        self.vitals.0.stalled.store(self.directions.iter().any(|progress| progress.stalled), Ordering::Release);
+    }
+
+    /// What waits may go at other times than before, because the scheduler or its rates have changed.
+    pub(crate) fn begin_anew(&mut self) {
+        self.directions.iter_mut().for_each(|progress| progress.due = None);
+    }
+
+    /// The data thread did not turn for so long; `what` was done about it.
+    pub(crate) fn paused(&mut self, pause: Nanos, what: &str) {
+        self.stats.pauses += 1;
+        self.stats.longest_pause_s = self.stats.longest_pause_s.max(pause.0 as f64 / 1e9);
+        self.begin_anew();
+        say(&self.vitals, format!("the data thread did not run for {pause}{what}"));
+    }
+
+    /// An interface has gone.
+    pub(crate) fn lost(&mut self, text: String) {
+        self.stats.interface_losses += 1;
+        self.vitals.0.without_interface.store(true, Ordering::Release);
+        say(&self.vitals, text);
+    }
+
+    /// It is back, after this time.
+    pub(crate) fn found(&mut self, after: Nanos, text: String) {
+        self.stats.without_interface_s += after.0 as f64 / 1e9;
+        self.vitals.0.without_interface.store(false, Ordering::Release);
+        self.begin_anew();
+        say(&self.vitals, text);
+    }
+
+    /// Tells whoever listens.
+    pub(crate) fn say(&self, text: String) {
+        say(&self.vitals, text);
+    }
+
+    /// The data thread ends.
+    pub(crate) fn end(&self) {
+        self.vitals.0.turned.store(0, Ordering::Release);
+        self.vitals.0.stalled.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn stats(&self) -> LivenessStats {
+        self.stats
+    }
+}
+
+fn say(vitals: &Vitals, text: String) {
+    let mut messages = vitals.0.messages.lock().unwrap_or_else(PoisonError::into_inner);
+    if messages.len() < MESSAGES {
+        messages.push_back(text);
+    }
+    drop(messages);
+    vitals.0.said.store(true, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests;

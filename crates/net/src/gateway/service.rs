@@ -1,0 +1,124 @@
+//! What a service manager is told (sd_notify(3)): that the gateway is ready, that it is well, that it ends. A message is a datagram of
+//! lines to the socket that `NOTIFY_SOCKET` names. Where it names none, nobody is told, and nothing fails.
+
+use std::env;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+use crate::io::clock::{Clock, MonotonicClock};
+
+/// A service manager, if there is one.
+#[derive(Debug, Default)]
+pub struct Service {
+    socket: Option<UnixDatagram>,
+    /// How often it wants to hear that all is well.
+    every: Option<Duration>,
+    told: Option<Instant>,
+}
+
+impl Service {
+    /// The one that has started this process.
+    ///
+    /// # Errors
+    /// `NOTIFY_SOCKET` names a socket that cannot be used. [`Service::default`] tells nobody.
+    pub fn from_environment() -> io::Result<Self> {
+        let Some(name) = env::var_os("NOTIFY_SOCKET").and_then(|name| name.into_string().ok()) else {
+            return Ok(Self::default());
+        };
+        let mut service = Self::at(&name)?;
+        let number = |variable| env::var(variable).ok()?.parse::<u64>().ok();
+        // The interval may be meant for another process.
+        let ours = number("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
+        // As is the custom, twice as often as is asked for.
+        service.every = number("WATCHDOG_USEC")
+            .filter(|&micros| ours && micros > 0)
+            .map(|micros| Duration::from_micros(micros / 2));
+        Ok(service)
+    }
+
+    /// The one that listens at `name`: a path, or `@` and an abstract name.
+    fn at(name: &str) -> io::Result<Self> {
+        let address = match name.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(name)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.connect_addr(&address)?;
+        Ok(Self { socket: Some(socket), ..Self::default() })
+    }
+
+    /// The gateway runs, as `status` says in a few words.
+    pub fn ready(&self, status: &str) {
+        self.tell(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// How it is going, in a few words.
+    pub fn status(&self, status: &str) {
+        self.tell(&format!("STATUS={status}"));
+    }
+
+    /// The configuration is being read again; [`Service::ready`] says when that is done.
+    pub fn reloading(&self) {
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", MonotonicClock::SHARED.now().0 / 1000));
+    }
+
+    /// The gateway ends.
+    pub fn stopping(&self) {
+        self.tell("STOPPING=1");
+    }
+
+    /// All is well. Tells it as often as is asked for, however often this is called.
+    pub fn well(&mut self) {
+        let now = Instant::now();
+        if let Some(every) = self.every
+            && self.told.is_none_or(|told| now - told >= every)
+        {
+            self.told = Some(now);
+            self.tell("WATCHDOG=1");
+        }
+    }
+
+    fn tell(&self, text: &str) {
+        if let Some(socket) = &self.socket {
+            // One that does not listen is not waited for.
+            let _ = socket.send(text.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_manager_hears_of_each_state_and_of_being_well_as_often_as_it_asks() {
+        let name = format!("fairlink-service-test-{}", std::process::id());
+        let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let heard = || {
+            let mut text = [0; 256];
+            let length = manager.recv(&mut text).ok()?;
+            Some(String::from_utf8_lossy(&text[..length]).into_owned())
+        };
+        let mut service = Service::at(&format!("@{name}")).unwrap();
+        service.ready("in to out");
+        assert_eq!(heard().unwrap(), "READY=1\nSTATUS=in to out");
+        service.well();
+        assert_eq!(heard(), None, "nobody asked for it");
+        service.every = Some(Duration::from_secs(3600));
+        service.well();
+        service.well();
+        assert_eq!((heard().as_deref(), heard()), (Some("WATCHDOG=1"), None));
+        service.reloading();
+        assert!(heard().unwrap().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+        service.stopping();
+        assert_eq!(heard().unwrap(), "STOPPING=1");
+        drop(manager);
+        service.stopping();
+        assert!(Service::at("@fairlink-nobody-listens-here").is_err());
+        Service::default().ready("nobody hears it");
+    }
+}

@@ -1,0 +1,57 @@
+//! Watches gateways from outside of their data threads: says what happens to them, and tells a service manager that all is well only
+//! while all of them are.
+
+use crate::gateway::fail_open::STALE;
+use crate::gateway::liveness::Vitals;
+use crate::gateway::service::Service;
+
+/// Watches the gateways of a process.
+#[derive(Debug)]
+pub struct Watchdog {
+    gateways: Vec<Watched>,
+    service: Service,
+}
+
+#[derive(Debug)]
+struct Watched {
+    name: String,
+    vitals: Vitals,
+    /// Whether it was said that its data thread does not turn.
+    pausing: bool,
+}
+
+impl Watchdog {
+    /// Watches `gateways`, by their names, for `service`.
+    #[must_use]
+    pub fn new(gateways: Vec<(String, Vitals)>, service: Service) -> Self {
+        let gateways = gateways.into_iter();
+        Self { gateways: gateways.map(|(name, vitals)| Watched { name, vitals, pausing: false }).collect(), service }
+    }
+
+    /// Looks at all of them. To be called several times a second. Returns what has happened since, a sentence each.
+    pub fn look(&mut self) -> Vec<String> {
+        let mut news = Vec::new();
+        for Watched { name, vitals, pausing } in &mut self.gateways {
+            let since = vitals.since_turn().unwrap_or_default();
+            let stale = since.as_nanos() > u128::from(STALE.0);
+            if stale && !*pausing {
+                news.push(format!("{name}: the data thread has not run for {} ms", since.as_millis()));
+            }
+            *pausing = stale;
+            news.extend(vitals.messages().into_iter().map(|text| format!("{name}: {text}")));
+        }
+        if self.gateways.iter().all(|gateway| gateway.vitals.is_well()) {
+            self.service.well();
+        }
+        if let Some(last) = news.last() {
+            self.service.status(last);
+        }
+        news
+    }
+
+    /// The service manager.
+    #[must_use]
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+}

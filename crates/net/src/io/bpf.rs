@@ -1,0 +1,365 @@
+//! Programs and maps in the kernel, by bpf(2). What the gateway needs are some ten instructions each, so they are written here by hand
+//! ([`assembler`]) and no compiler, no C library and no object file is involved.
+//!
+//! A [`Program`], a [`Map`] and a [`Link`] are descriptors. The kernel frees what nobody holds any more: a map is held by the programs
+//! that use it, a program by the sockets, links and program arrays it is attached to. A process that ends in whatever way therefore
+//! takes its links with it.
+//!
+//! Everything here needs CAP_BPF and CAP_NET_ADMIN in the first user namespace. The kernel's errors are passed on as they are, with the
+//! verifier's own words where it refused a program.
+
+pub(crate) mod assembler;
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use thiserror::Error;
+
+use crate::io::bpf::assembler::Assembler;
+use crate::io::sys;
+
+// Commands of linux/bpf.h.
+const MAP_CREATE: libc::c_int = 0;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
+const PROG_LOAD: libc::c_int = 5;
+const LINK_CREATE: libc::c_int = 28;
+
+/// The map can be mapped into the memory of a process (`BPF_F_MMAPABLE`, Linux 5.5).
+const MMAPABLE: u32 = 1 << 10;
+
+/// Bytes of the verifier's words that are kept.
+const LOG: usize = 64 << 10;
+/// Of these the last lines are shown: they say what is wrong.
+const LOG_LINES: usize = 12;
+
+/// Why something could not be put into the kernel.
+#[derive(Debug, Error)]
+#[error("{what}: {source}{log}")]
+pub(crate) struct BpfError {
+    /// What was asked.
+    pub(crate) what: String,
+    /// The kernel's answer.
+    pub(crate) source: io::Error,
+    /// What the verifier said, on lines of its own; empty where it said nothing.
+    pub(crate) log: String,
+}
+
+impl BpfError {
+    fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self { what: what.into(), source, log: String::new() }
+    }
+}
+
+/// Kinds of maps (`enum bpf_map_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MapKind {
+    /// Values by number.
+    Array = 2,
+    /// Programs by number, for tail calls. It is emptied when the last descriptor is closed, whoever else uses it.
+    Programs = 3,
+    /// Values by number, others on each processor.
+    PerProcessorArray = 6,
+}
+
+/// Kinds of programs (`enum bpf_prog_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgramKind {
+    /// Decides how many bytes of a frame a socket gets.
+    SocketFilter = 1,
+    /// Decides about a frame where an interface has received it or is about to send it.
+    Classifier = 3,
+}
+
+/// Where a link holds a program (`enum bpf_attach_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attachment {
+    /// Frames that an interface has received, after packet sockets have seen them (Linux 6.6).
+    TcxIngress = 46,
+}
+
+/// The argument of bpf(2), a union whose members begin at fixed offsets. What is not set is zero. Kernels that know a longer one take
+/// this, and so do those that know a shorter one, as long as the rest is zero.
+#[repr(C, align(8))]
+struct Attributes([u8; 128]);
+
+impl Attributes {
+    fn new() -> Self {
+        Self([0; 128])
+    }
+
+    fn u32(mut self, offset: usize, value: u32) -> Self {
+        self.0[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    fn fd(self, offset: usize, fd: &impl AsRawFd) -> Self {
+        self.u32(offset, fd.as_raw_fd() as u32)
+    }
+
+    fn u64(mut self, offset: usize, value: u64) -> Self {
+        self.0[offset..offset + 8].copy_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    /// A pointer to `memory`, which the caller keeps alive until the call has returned.
+    fn pointer<T>(self, offset: usize, memory: *const T) -> Self {
+        self.u64(offset, memory.expose_provenance() as u64)
+    }
+
+    /// A name of up to 15 bytes; a longer one is cut off.
+    fn name(mut self, offset: usize, name: &str) -> Self {
+        for (to, from) in self.0[offset..offset + 15].iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        self
+    }
+
+    /// Carries `command` out.
+    ///
+    /// # Safety
+    /// Each pointer that was set is to memory as large as the command says, alive for the call, and writable where the kernel writes.
+    unsafe fn run(&self, command: libc::c_int) -> io::Result<libc::c_int> {
+        // SAFETY: the attributes are readable for their length; what they point to is the caller's promise.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
+        sys::check(result as libc::c_int)
+    }
+
+    /// Carries a `command` out that answers with a new descriptor.
+    ///
+    /// # Safety
+    /// As [`Attributes::run`].
+    unsafe fn open(&self, command: libc::c_int) -> io::Result<OwnedFd> {
+        // SAFETY: passed on to the caller.
+        let fd = unsafe { self.run(command) }?;
+        // SAFETY: the kernel has just made this descriptor, closed on exec, and nobody else has it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+/// A map in the kernel.
+#[derive(Debug)]
+pub(crate) struct Map {
+    pub(crate) fd: OwnedFd,
+    kind: MapKind,
+    value_bytes: u32,
+}
+
+impl Map {
+    /// A map of `entries` values of `value_bytes` bytes each, numbered from zero, all zero.
+    ///
+    /// # Errors
+    /// [`BpfError`]: no permission (`EPERM`), no memory (`ENOMEM`), not in this kernel (`EINVAL`).
+    pub(crate) fn new(kind: MapKind, name: &str, entries: u32, value_bytes: u32) -> Result<Self, BpfError> {
+        Self::with_flags(kind, name, entries, value_bytes, 0)
+    }
+
+    /// An array that [`Map::share`] maps into this process.
+    ///
+    /// # Errors
+    /// As [`Map::new`].
+    pub(crate) fn shared_array(name: &str, entries: u32, value_bytes: u32) -> Result<Self, BpfError> {
+        Self::with_flags(MapKind::Array, name, entries, value_bytes, MMAPABLE)
+    }
+
+    fn with_flags(kind: MapKind, name: &str, entries: u32, value_bytes: u32, flags: u32) -> Result<Self, BpfError> {
+        let attributes = Attributes::new()
+            .u32(0, kind as u32)
+            .u32(4, 4)
+            .u32(8, value_bytes)
+            .u32(12, entries)
+            .u32(16, flags)
+            .name(28, name);
+        // SAFETY: this command follows no pointer.
+        let fd = unsafe { attributes.open(MAP_CREATE) }.map_err(BpfError::of(format!("making the map {name}")))?;
+        Ok(Self { fd, kind, value_bytes })
+    }
+
+    /// Sets the value of this number. A program array takes a program's descriptor as its value.
+    ///
+    /// # Errors
+    /// [`BpfError`]: a number beyond the map (`E2BIG`); a value that is not of its length, a map with others on each processor
+    /// (`EINVAL`).
+    pub(crate) fn set(&self, number: u32, value: &[u8]) -> Result<(), BpfError> {
+        let failed = BpfError::of(format!("setting value {number} of a map"));
+        if value.len() != self.value_bytes as usize || self.kind == MapKind::PerProcessorArray {
+            return Err(failed(io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        let attributes = Attributes::new().fd(0, &self.fd).pointer(8, &raw const number).pointer(16, value.as_ptr());
+        // SAFETY: key and value are readable for the lengths that the map was made with, four bytes and what was just checked. The
+        // kernel would read more for a map with other values on each processor, which was refused.
+        unsafe { attributes.run(MAP_UPDATE_ELEM) }.map_err(failed)?;
+        Ok(())
+    }
+
+    /// Makes a program what a tail call of this number goes on with.
+    ///
+    /// # Errors
+    /// As [`Map::set`].
+    pub(crate) fn set_program(&self, number: u32, program: &Program) -> Result<(), BpfError> {
+        self.set(number, &program.fd.as_raw_fd().to_ne_bytes())
+    }
+
+    /// Maps the values of a [`Map::shared_array`] into this process, as far as they fit into one page.
+    ///
+    /// # Errors
+    /// [`BpfError`]: the map was not made for it (`EPERM`), no memory (`ENOMEM`).
+    pub(crate) fn share(&self) -> Result<SharedPage, BpfError> {
+        // SAFETY: a new mapping of a descriptor that is open; nothing else is at an address that the kernel picks.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                SharedPage::BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                self.fd.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(at.cast()) {
+            Some(page) if at != libc::MAP_FAILED => Ok(SharedPage { page }),
+            _ => Err(BpfError::of("mapping a map into memory")(io::Error::last_os_error())),
+        }
+    }
+}
+
+/// The first page of a shared array, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct SharedPage {
+    page: NonNull<AtomicU64>,
+}
+
+// SAFETY: it is memory that only atomic operations touch, and nothing of it is bound to a thread.
+unsafe impl Send for SharedPage {}
+// SAFETY: as above.
+unsafe impl Sync for SharedPage {}
+
+impl SharedPage {
+    /// As long as the smallest page of any machine. The kernel gives whole pages.
+    const BYTES: usize = 4096;
+
+    /// The first eight bytes, as a number.
+    pub(crate) fn first(&self) -> &AtomicU64 {
+        // SAFETY: the page is mapped as long as this value lives and aligned to more than eight bytes. Programs in the kernel
+        // read the number as a whole, and nobody there writes it.
+        unsafe { self.page.as_ref() }
+    }
+}
+
+impl Drop for SharedPage {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `Map::share` with this length, and no reference outlives the value.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), Self::BYTES) };
+    }
+}
+
+/// A program that the kernel has checked and taken.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) fd: OwnedFd,
+}
+
+impl Program {
+    /// Has the kernel check and take what `code` holds. `attachment` is where it is to go, for kinds that ask for it.
+    ///
+    /// # Errors
+    /// [`BpfError`]: no permission (`EPERM`); refused by the verifier (`EACCES`, `EINVAL`), with the last lines of what it says.
+    pub(crate) fn load(
+        kind: ProgramKind,
+        name: &str,
+        attachment: Option<Attachment>,
+        code: Assembler,
+    ) -> Result<Self, BpfError> {
+        let code = code.finish();
+        let what = || format!("loading the program {name}");
+        // The kernel takes instructions from whoever says that they may be combined with its own.
+        let license = c"Dual MIT/GPL";
+        let load = |log: &mut [u8]| {
+            let attributes = Attributes::new()
+                .u32(0, kind as u32)
+                .u32(4, code.len() as u32)
+                .pointer(8, code.as_ptr())
+                .pointer(16, license.as_ptr())
+                .u32(24, u32::from(!log.is_empty()))
+                .u32(28, log.len() as u32)
+                .u64(32, if log.is_empty() { 0 } else { log.as_mut_ptr().expose_provenance() as u64 })
+                .name(48, name)
+                .u32(68, attachment.map_or(0, |attachment| attachment as u32));
+            // SAFETY: the instructions, the license with its final zero and the log are alive for the call and as long as
+            // is said; the kernel writes into the log alone.
+            unsafe { attributes.open(PROG_LOAD) }
+        };
+        // Only a program that is refused is checked once more, for the words.
+        match load(&mut []) {
+            Ok(fd) => Ok(Self { fd }),
+            Err(source) => {
+                let mut log = vec![0; LOG];
+                let _ = load(&mut log);
+                Err(BpfError { what: what(), source, log: last_lines(&log) })
+            }
+        }
+    }
+
+    /// Attaches a [`ProgramKind::SocketFilter`] to `socket`, which holds it from then on.
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub(crate) fn filter(&self, socket: &OwnedFd) -> Result<(), BpfError> {
+        sys::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &self.fd.as_raw_fd())
+            .map_err(BpfError::of("attaching a filter to a socket"))
+    }
+
+    /// Attaches the program to the interface with this index behind those that are there, for as long as the link lives.
+    ///
+    /// # Errors
+    /// [`BpfError`]: not in this kernel (`EINVAL`), no such interface (`ENODEV`).
+    pub(crate) fn attach(&self, attachment: Attachment, index: i32) -> Result<Link, BpfError> {
+        let attributes = Attributes::new().fd(0, &self.fd).u32(4, index as u32).u32(8, attachment as u32);
+        // SAFETY: this command follows no pointer.
+        let fd =
+            unsafe { attributes.open(LINK_CREATE) }.map_err(BpfError::of("attaching a program to an interface"))?;
+        Ok(Link { fd })
+    }
+}
+
+/// A program in its place, as long as this lives and the interface exists.
+#[derive(Debug)]
+pub(crate) struct Link {
+    #[expect(dead_code, reason = "held, not read")]
+    fd: OwnedFd,
+}
+
+/// Moves `fd` to a number far above those of other files. A process that ends closes its files from the highest number down.
+///
+/// # Errors
+/// The kernel's answer: too many files (`EMFILE`).
+pub(crate) fn move_up(fd: OwnedFd) -> io::Result<OwnedFd> {
+    // Few programs have as many files, and the kernel's table of files grows to this number.
+    const HIGH: libc::c_int = 1000;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer.
+    sys::check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    let most = libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX);
+    let at = HIGH.min(most.saturating_sub(8)).max(0);
+    // SAFETY: takes a descriptor that is open and a number.
+    let moved = sys::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at) })?;
+    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
+}
+
+/// A number for a descriptor in an instruction.
+fn number(fd: BorrowedFd<'_>) -> i32 {
+    fd.as_raw_fd()
+}
+
+/// The last lines of the verifier's words, each on a line of its own.
+fn last_lines(log: &[u8]) -> String {
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let text = String::from_utf8_lossy(&log[..end]).into_owned();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| format!("\n  verifier: {line}")).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

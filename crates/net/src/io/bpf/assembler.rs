@@ -1,0 +1,232 @@
+//! Writes the kernel's instructions (RFC 9669). Each method appends one; jumps go forward to a [`Label`] that is set later.
+
+use std::os::fd::BorrowedFd;
+
+use crate::io::bpf::number;
+
+/// A register. `R0` has a function's result and what the program returns, `R1` to `R5` have arguments and are lost by a call, `R6` to
+/// `R9` are kept, `R10` points to the end of 512 bytes of stack. A program starts with its context in `R1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Register {
+    R0,
+    R1,
+    R2,
+    R3,
+    R6,
+    R7,
+    R10,
+}
+
+impl Register {
+    fn bits(self) -> u8 {
+        match self {
+            Self::R0 => 0,
+            Self::R1 => 1,
+            Self::R2 => 2,
+            Self::R3 => 3,
+            Self::R6 => 6,
+            Self::R7 => 7,
+            Self::R10 => 10,
+        }
+    }
+}
+
+/// Functions of the kernel that programs may call, by their numbers (`enum bpf_func_id`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    /// `R1` a map, `R2` points to a key: `R0` points to the value, or is zero.
+    MapLookup = 1,
+    /// `R0` is CLOCK_MONOTONIC in ns.
+    Clock = 5,
+    /// `R1` the context, `R2` a program array, `R3` a number: goes on with that program and does not return. It returns where there
+    /// is none.
+    TailCall = 12,
+}
+
+/// How many bytes an instruction reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    Four,
+    Eight,
+}
+
+impl Width {
+    fn bits(self) -> u8 {
+        match self {
+            Self::Four => 0x00,
+            Self::Eight => 0x18,
+        }
+    }
+}
+
+/// When a jump is taken; numbers are compared without sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Equal,
+    NotEqual,
+    Greater,
+}
+
+impl When {
+    fn bits(self) -> u8 {
+        match self {
+            Self::Equal => 0x10,
+            Self::Greater => 0x20,
+            Self::NotEqual => 0x50,
+        }
+    }
+}
+
+/// A place in a program that jumps go to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label(usize);
+
+/// A program as it is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    code: Vec<u64>,
+    /// Where each label is.
+    labels: Vec<Option<usize>>,
+    /// Jumps and their labels.
+    jumps: Vec<(usize, Label)>,
+}
+
+impl Assembler {
+    // Classes and sources of instructions.
+    const LOAD: u8 = 0x61;
+    const STORE: u8 = 0x63;
+    const STORE_NUMBER: u8 = 0x62;
+    const LOAD_WIDE: u8 = 0x18;
+    const ALU64: u8 = 0x07;
+    const REGISTER: u8 = 0x08;
+    const JUMP: u8 = 0x05;
+    const CALL: u8 = 0x85;
+    const EXIT: u8 = 0x95;
+    // Operations of `ALU64`.
+    const ADD: u8 = 0x00;
+    const SUB: u8 = 0x10;
+    const OR: u8 = 0x40;
+    const SHIFT_LEFT: u8 = 0x60;
+    const MOVE: u8 = 0xb0;
+    // What the number of a wide load is, in the place of its source register.
+    const A_MAP: u8 = 1;
+    const A_VALUE: u8 = 2;
+
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    fn push(&mut self, code: u8, to: u8, from: u8, offset: i16, number: i32) -> &mut Self {
+        let [low, high] = offset.to_ne_bytes();
+        let [a, b, c, d] = number.to_ne_bytes();
+        let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
+        self.code.push(u64::from_ne_bytes([code, registers, low, high, a, b, c, d]));
+        self
+    }
+
+    /// `to = from`
+    pub(crate) fn copy(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(Self::ALU64 | Self::REGISTER | Self::MOVE, to.bits(), from.bits(), 0, 0)
+    }
+
+    /// `to = number`, with its sign.
+    pub(crate) fn set(&mut self, to: Register, number: i32) -> &mut Self {
+        self.push(Self::ALU64 | Self::MOVE, to.bits(), 0, 0, number)
+    }
+
+    /// `to` becomes the map.
+    pub(crate) fn map(&mut self, to: Register, map: BorrowedFd<'_>) -> &mut Self {
+        self.push(Self::LOAD_WIDE, to.bits(), Self::A_MAP, 0, number(map));
+        self.push(0, 0, 0, 0, 0)
+    }
+
+    /// `to` becomes the address of the first value of an array.
+    pub(crate) fn map_value(&mut self, to: Register, map: BorrowedFd<'_>) -> &mut Self {
+        self.push(Self::LOAD_WIDE, to.bits(), Self::A_VALUE, 0, number(map));
+        self.push(0, 0, 0, 0, 0)
+    }
+
+    /// `to = *(from + offset)`
+    pub(crate) fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) -> &mut Self {
+        self.push(Self::LOAD | width.bits(), to.bits(), from.bits(), offset, 0)
+    }
+
+    /// `*(to + offset) = from`
+    pub(crate) fn store(&mut self, width: Width, to: Register, offset: i16, from: Register) -> &mut Self {
+        self.push(Self::STORE | width.bits(), to.bits(), from.bits(), offset, 0)
+    }
+
+    /// `*(to + offset) = number`
+    pub(crate) fn store_number(&mut self, width: Width, to: Register, offset: i16, number: i32) -> &mut Self {
+        self.push(Self::STORE_NUMBER | width.bits(), to.bits(), 0, offset, number)
+    }
+
+    /// `to += number`
+    pub(crate) fn add(&mut self, to: Register, number: i32) -> &mut Self {
+        self.push(Self::ALU64 | Self::ADD, to.bits(), 0, 0, number)
+    }
+
+    /// `to -= from`
+    pub(crate) fn subtract(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(Self::ALU64 | Self::REGISTER | Self::SUB, to.bits(), from.bits(), 0, 0)
+    }
+
+    /// `to |= from`
+    pub(crate) fn or(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(Self::ALU64 | Self::REGISTER | Self::OR, to.bits(), from.bits(), 0, 0)
+    }
+
+    /// `to <<= bits`
+    pub(crate) fn shift_left(&mut self, to: Register, bits: i32) -> &mut Self {
+        self.push(Self::ALU64 | Self::SHIFT_LEFT, to.bits(), 0, 0, bits)
+    }
+
+    /// Calls a function of the kernel.
+    pub(crate) fn call(&mut self, function: Function) -> &mut Self {
+        self.push(Self::CALL, 0, 0, 0, function as i32)
+    }
+
+    /// Ends the program; `R0` is what it returns.
+    pub(crate) fn exit(&mut self) -> &mut Self {
+        self.push(Self::EXIT, 0, 0, 0, 0)
+    }
+
+    /// A label that is set later.
+    pub(crate) fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// Sets `label` here.
+    pub(crate) fn here(&mut self, label: Label) -> &mut Self {
+        self.labels[label.0] = Some(self.code.len());
+        self
+    }
+
+    /// Goes to `label` if `a` and the number compare so.
+    pub(crate) fn jump(&mut self, when: When, a: Register, number: i32, label: Label) -> &mut Self {
+        self.jumps.push((self.code.len(), label));
+        self.push(Self::JUMP | when.bits(), a.bits(), 0, 0, number)
+    }
+
+    /// Goes to `label` if `a` and `b` compare so.
+    pub(crate) fn jump_registers(&mut self, when: When, a: Register, b: Register, label: Label) -> &mut Self {
+        self.jumps.push((self.code.len(), label));
+        self.push(Self::JUMP | Self::REGISTER | when.bits(), a.bits(), b.bits(), 0, 0)
+    }
+
+    /// The instructions, with every jump aimed. A label that was never set is a mistake in this project, and its jumps go to the next
+    /// instruction.
+    pub(crate) fn finish(mut self) -> Vec<u64> {
+        for (from, label) in self.jumps {
+            let to = self.labels[label.0];
+            debug_assert!(to.is_some(), "a label was never set");
+            // Counted from the instruction behind the jump.
+            let distance = to.map_or(0, |to| to as i64 - from as i64 - 1) as i16;
+            let mut bytes = self.code[from].to_ne_bytes();
+            bytes[2..4].copy_from_slice(&distance.to_ne_bytes());
+            self.code[from] = u64::from_ne_bytes(bytes);
+        }
+        self.code
+    }
+}

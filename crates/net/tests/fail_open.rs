@@ -1,0 +1,380 @@
+//! A gateway that is killed, stopped, stalled, ended, replaced, or loses an interface, with numbered frames both ways. What is asserted
+//! is what holds on any machine: no frame is doubled, none is lost by a start, an end or a take-over, and frames pass while it does not
+//! run. How long nothing passed is printed.
+//!
+//! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
+
+#[path = "support/cables.rs"]
+mod cables;
+#[path = "support/ends.rs"]
+mod ends;
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fairlink_core::Nanos;
+use fairlink_net::{
+    FailOpen, Gateway, GatewayStats, Interface, OpenError, PrivateNamespace, close_wires, interface, lay_cables,
+};
+
+use crate::cables::{cables, config};
+use crate::ends::{Ends, Outcome};
+
+/// Says that a process is a gateway of these tests, and which: `auto` or `require`, and whether it takes over.
+const ROLE: &str = "FAIRLINK_FAULTY_GATEWAY";
+
+fn main() -> ExitCode {
+    if let Ok(role) = std::env::var(ROLE) {
+        return gateway_process(&role);
+    }
+    support::main(&[
+        ("frames_pass_after_a_kill", frames_pass_after_a_kill),
+        ("frames_pass_while_the_process_is_stopped_and_none_is_doubled", frames_pass_while_it_is_stopped),
+        ("frames_pass_while_the_data_thread_stalls_and_none_is_doubled", frames_pass_while_the_data_thread_stalls),
+        ("nothing_is_lost_or_doubled_by_an_end_and_a_start", nothing_is_lost_by_an_end_and_a_start),
+        ("nothing_is_lost_or_doubled_by_a_take_over", nothing_is_lost_by_a_take_over),
+        ("an_interface_that_is_deleted_and_comes_back_is_used_again", an_interface_that_comes_back),
+        ("a_carrier_that_flaps_and_another_mtu_end_nothing", a_carrier_that_flaps),
+        ("what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open", what_is_left_is_taken_away),
+    ])
+}
+
+/// A gateway between `in` and `out`, until a line comes. Tells how it is going, a line each; at the end its statistics.
+fn gateway_process(role: &str) -> ExitCode {
+    let mut config = config(1_000_000_000, "hls");
+    config.fail_open = FailOpen::named(role.trim_end_matches('+')).expect("a policy");
+    config.take_over = role.ends_with('+');
+    config.wait_for_interfaces = true;
+    let gateway = match Gateway::open(config) {
+        Ok(gateway) => gateway,
+        Err(error) => {
+            println!("refused {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let (stop, vitals) = (AtomicBool::new(false), gateway.vitals());
+    let stats = std::thread::scope(|scope| {
+        let data = scope.spawn(|| {
+            // SAFETY: cannot fail, takes nothing.
+            println!("thread {}", unsafe { libc::gettid() });
+            gateway.run(&stop)
+        });
+        while vitals.since_turn().is_none() && !data.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        println!("running");
+        scope.spawn(|| {
+            // Also where whoever started it is gone.
+            let _ = std::io::stdin().lock().read_line(&mut String::new());
+            stop.store(true, Ordering::Relaxed);
+        });
+        let stats = data.join().expect("the data thread").expect("an end without an error");
+        println!("stats {}", serde_json::to_string(&stats).expect("statistics"));
+        stats
+    });
+    if stats.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A gateway in a process of its own.
+struct Running {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    thread: i32,
+}
+
+impl Running {
+    /// Starts one, and waits until its data thread turns. `None`, said, where this system cannot fail open.
+    fn start(role: &str) -> Option<Self> {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut running = Self { child, lines, thread: 0 };
+        loop {
+            let line = running.lines.next().expect("a line").unwrap();
+            if line == "running" {
+                return Some(running);
+            }
+            match line.split_once(' ') {
+                Some(("thread", number)) => running.thread = number.parse().unwrap(),
+                Some(("refused", why)) => {
+                    println!("SKIPPED: {why}");
+                    running.child.wait().unwrap();
+                    return None;
+                }
+                _ => panic!("{line}"),
+            }
+        }
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: takes no pointers; the process is a child that was not waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
+    }
+
+    /// Ends it and returns its statistics.
+    fn end(mut self) -> GatewayStats {
+        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        self.ended()
+    }
+
+    /// Its statistics, when it has ended by itself.
+    fn ended(mut self) -> GatewayStats {
+        let line = self.lines.next().expect("statistics").unwrap();
+        let (_, text) = line.split_once("stats ").unwrap_or_else(|| panic!("{line}"));
+        let stats: GatewayStats = serde_json::from_str(text).unwrap();
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+        assert!(stats.balanced, "{stats}");
+        stats
+    }
+}
+
+fn times() -> usize {
+    std::env::var("FAIRLINK_FAULTS").ok().and_then(|times| times.parse().ok()).unwrap_or(2)
+}
+
+/// Prints what became of the frames of both directions, and asserts that none was doubled.
+fn tell(fault: &str, outcomes: &[Outcome; 2]) {
+    for (way, Outcome { sent, lost, doubled, out_of_order, silence, .. }) in ["forth", "back"].iter().zip(outcomes) {
+        println!(
+            "{fault:<22} {way:<5} {sent:>6} sent {lost:>5} lost {doubled:>3} doubled {out_of_order:>5} out of order, nothing for {:>7.1} ms",
+            silence.as_secs_f64() * 1e3
+        );
+        assert_eq!(*doubled, 0, "{fault}, {way}");
+    }
+}
+
+/// All that a gateway dropped, of both directions.
+fn dropped(stats: &GatewayStats) -> u64 {
+    stats.dropped.packets
+        + stats.queued.packets
+        + stats.reverse.unwrap_or_default().dropped.packets
+        + stats.kernel_dropped_packets
+}
+
+fn frames_pass_after_a_kill(_: &PrivateNamespace) {
+    cables();
+    for _ in 0..times() {
+        let Some(gateway) = Running::start("require") else { return };
+        let ends = Ends::start(["gen", "sink"]);
+        ends.wait_for(500);
+        gateway.signal(libc::SIGKILL);
+        ends.wait_for(1000);
+        let mut gateway = gateway;
+        gateway.child.wait().unwrap();
+        // What it has left is no harm to the next one.
+        let gateway = Running::start("require").unwrap();
+        ends.wait_for(500);
+        let stats = gateway.end();
+        assert!(stats.received.packets > 0);
+        tell("kill -9", &ends.stop());
+    }
+}
+
+fn frames_pass_while_it_is_stopped(_: &PrivateNamespace) {
+    cables();
+    for _ in 0..times() {
+        let Some(gateway) = Running::start("require") else { return };
+        let ends = Ends::start(["gen", "sink"]);
+        ends.wait_for(500);
+        gateway.signal(libc::SIGSTOP);
+        let before = ends.arrived();
+        ends.wait_for(1000);
+        assert!(ends.arrived().iter().zip(before).all(|(now, before)| now - before >= 1000));
+        gateway.signal(libc::SIGCONT);
+        ends.wait_for(1000);
+        let outcomes = ends.stop();
+        let stats = gateway.end();
+        tell("SIGSTOP, SIGCONT", &outcomes);
+        assert!(stats.liveness.pauses >= 1 && stats.liveness.longest_pause_s > 0.3, "{:?}", stats.liveness);
+        // What was taken before it stopped is dropped, and said; nothing else is lost.
+        assert_eq!(outcomes.iter().map(|outcome| outcome.lost).sum::<u64>(), dropped(&stats), "{stats}");
+    }
+}
+
+fn frames_pass_while_the_data_thread_stalls(_: &PrivateNamespace) {
+    cables();
+    for _ in 0..times() {
+        let Some(gateway) = Running::start("require") else { return };
+        let ends = Ends::start(["gen", "sink"]);
+        ends.wait_for(500);
+        // A debugger stops one thread of a process.
+        let thread = gateway.thread;
+        // SAFETY: takes no pointers that are followed.
+        unsafe {
+            let none = std::ptr::null_mut::<libc::c_void>();
+            assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, thread, none, none), 0, "{}", std::io::Error::last_os_error());
+            assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, thread, none, none), 0);
+            assert_eq!(libc::waitpid(thread, std::ptr::null_mut(), libc::__WALL), thread);
+        }
+        ends.wait_for(1000);
+        // SAFETY: as above.
+        unsafe {
+            let none = std::ptr::null_mut::<libc::c_void>();
+            assert_eq!(libc::ptrace(libc::PTRACE_DETACH, thread, none, none), 0);
+        }
+        ends.wait_for(1000);
+        let outcomes = ends.stop();
+        let stats = gateway.end();
+        tell("stalled data thread", &outcomes);
+        assert!(stats.liveness.pauses >= 1, "{:?}", stats.liveness);
+        assert_eq!(outcomes.iter().map(|outcome| outcome.lost).sum::<u64>(), dropped(&stats), "{stats}");
+    }
+}
+
+fn nothing_is_lost_by_an_end_and_a_start(_: &PrivateNamespace) {
+    cables();
+    // The first start lays the kernel's own way; before it nothing passes.
+    let Some(gateway) = Running::start("require") else { return };
+    let ends = Ends::start(["gen", "sink"]);
+    ends.wait_for(100);
+    let mut ended = vec![gateway.end()];
+    for _ in 0..times() {
+        ends.wait_for(500);
+        let gateway = Running::start("require").unwrap();
+        ends.wait_for(500);
+        ended.push(gateway.end());
+    }
+    ends.wait_for(100);
+    only_late_ones_lose("end, start", &ends.stop(), &ended);
+}
+
+fn nothing_is_lost_by_a_take_over(_: &PrivateNamespace) {
+    cables();
+    let Some(mut gateway) = Running::start("require") else { return };
+    let ends = Ends::start(["gen", "sink"]);
+    let mut ended = Vec::new();
+    for _ in 0..times() {
+        ends.wait_for(500);
+        let next = Running::start("require+").unwrap();
+        ended.push(gateway.ended());
+        gateway = next;
+    }
+    ends.wait_for(500);
+    ended.push(gateway.end());
+    only_late_ones_lose("take-over", &ends.stop(), &ended);
+}
+
+/// Asserts that no frame was lost but by a data thread that got no processor for so long that its queues were full, or that the kernel
+/// passed frames meanwhile. On a machine with time that is none.
+fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
+    tell(what, outcomes);
+    let lost: u64 = outcomes.iter().map(|outcome| outcome.lost).sum();
+    let late: u64 = ended.iter().map(dropped).sum();
+    if late > 0 {
+        println!(
+            "{late} frames dropped by data threads that came late: {:?}",
+            ended.iter().map(|stats| stats.liveness).collect::<Vec<_>>()
+        );
+    }
+    assert_eq!(lost, late);
+    for stats in ended {
+        assert!(stats.received.packets > 0 && stats.fail_open.by.as_deref() == Some("bpf"), "{stats:?}");
+        assert_eq!(stats.queued.packets, 0, "{stats}");
+    }
+}
+
+fn an_interface_that_comes_back(_: &PrivateNamespace) {
+    cables();
+    for role in ["require", "never"] {
+        let Some(gateway) = Running::start(role) else { continue };
+        let ends = Ends::start(["gen", "sink"]);
+        ends.wait_for(500);
+        interface::set_down("out").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        interface::set_up("out").unwrap();
+        ends.wait_for(500);
+        let status = Command::new("ip").args(["link", "delete", "out"]).status();
+        if !status.is_ok_and(|status| status.success()) {
+            println!("SKIPPED: no ip here (package iproute2), so no interface is deleted");
+        } else {
+            std::thread::sleep(Duration::from_millis(100));
+            lay_cables(&[("out", "sink")]).unwrap();
+            ends.wait_for(500);
+        }
+        let outcomes = ends.stop();
+        let stats = gateway.end();
+        tell(&format!("interface back, {role}"), &outcomes);
+        println!("{:?}", stats.liveness);
+        assert!(stats.liveness.interface_losses >= 1 && stats.liveness.without_interface_s > 0.0);
+    }
+}
+
+fn a_carrier_that_flaps(_: &PrivateNamespace) {
+    cables();
+    let role = match Running::start("require") {
+        Some(gateway) => {
+            gateway.end();
+            "require"
+        }
+        None => "never",
+    };
+    let gateway = Running::start(role).unwrap();
+    let ends = Ends::start(["gen", "sink"]);
+    for round in 0..times() {
+        ends.wait_for(200);
+        // The other end of the cable, so that the gateway's keeps up and has no carrier.
+        interface::set_down("sink").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        interface::set_up("sink").unwrap();
+        ends.wait_for(200);
+        let mtu = if round % 2 == 0 { "1400" } else { "1500" };
+        if Command::new("ip").args(["link", "set", "out", "mtu", mtu]).status().is_err() {
+            println!("SKIPPED: no ip here (package iproute2), so no mtu is changed");
+        }
+        ends.wait_for(200);
+    }
+    let outcomes = ends.stop();
+    let stats = gateway.end();
+    tell("carrier flaps, mtu", &outcomes);
+    assert_eq!(stats.liveness.stalls, 0, "{stats}");
+}
+
+fn what_is_left_is_taken_away(_: &PrivateNamespace) {
+    cables();
+    let promiscuous = |name: &str| {
+        let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok();
+        // In a namespace of its own /sys may show another one's interfaces.
+        flags.and_then(|flags| u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok())
+    };
+    let Some(gateway) = Running::start("require") else { return };
+    gateway.end();
+    let _ = promiscuous("in");
+    // Nobody runs, and frames pass.
+    let ends = Ends::start(["gen", "sink"]);
+    ends.wait_for(200);
+    // One that does not fail open takes the kernel's way away before it begins: nothing is doubled.
+    let gateway = Running::start("never").unwrap();
+    ends.wait_for(200);
+    let stats = gateway.end();
+    assert!(stats.fail_open.by.is_none(), "{stats:?}");
+    tell("without failing open", &ends.stop());
+    let outcomes = still();
+    assert!(outcomes.iter().all(|outcome| outcome.lost == outcome.sent), "{outcomes:?}");
+
+    // Taken away by hand, as `--close` does.
+    Running::start("require").unwrap().end();
+    assert!(still().iter().all(|outcome| outcome.lost == 0));
+    assert_eq!(close_wires(["in", "out"]).unwrap(), ["in", "out"]);
+    assert!(close_wires(["in", "out"]).unwrap().is_empty());
+    assert!(still().iter().all(|outcome| outcome.lost == outcome.sent));
+    assert!(matches!(close_wires(["nowhere"]), Err(OpenError::Interface(_))));
+    let _ = Interface::open("in").unwrap();
+}
+
+/// What becomes of frames of 100 ms.
+fn still() -> [Outcome; 2] {
+    let ends = Ends::start(["gen", "sink"]);
+    let until = Instant::now() + Duration::from_nanos(Nanos::from_millis(100).0);
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    ends.stop()
+}
