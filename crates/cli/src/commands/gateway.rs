@@ -32,14 +32,14 @@ const NAP: Duration = Duration::from_millis(50);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The link file.
-    #[arg(required_unless_present = "close", default_value = "", hide_default_value = true)]
+    #[arg(required_unless_present = "close", default_value = "-", hide_default_value = true)]
     link: PathBuf,
     /// Interface that the shared direction comes from.
     #[arg(
         long = "in",
         value_name = "IF",
         required_unless_present = "close",
-        default_value = "",
+        default_value = "-",
         hide_default_value = true
     )]
     input: String,
@@ -48,7 +48,7 @@ pub(crate) struct Args {
         long = "out",
         value_name = "IF",
         required_unless_present = "close",
-        default_value = "",
+        default_value = "-",
         hide_default_value = true
     )]
     output: String,
