@@ -1,6 +1,7 @@
 //! Link files: a link, its scheduler and its tree of classes. `docs/link-files.md` is the users' reference.
 
 mod head;
+mod several;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,8 @@ use crate::reader::{self, Table, Value, unknown_word};
 use crate::tc::import::{self, ImportOptions, is_tc_file};
 use crate::tree::{self, Built};
 use crate::units::{show_bps, show_rate, show_size, show_time};
+
+pub use several::MAX_LINKS;
 
 /// The scheduler of a file that names none.
 pub const DEFAULT_SCHEDULER: &str = "hls";
@@ -63,6 +66,10 @@ impl Default for ReadOptions<'_> {
 /// A link file that was read and found sound.
 #[derive(Clone, Debug)]
 pub struct LinkFile {
+    /// What the link is called, where the file says so.
+    pub name: Option<String>,
+    /// The interface that its packets come from, and the one that they go to, where the file says so.
+    pub ports: [Option<String>; 2],
     /// Name of the scheduler, one of [`registry::SCHEDULERS`].
     pub scheduler: String,
     /// The link and its classes. Ids follow file order, parents first.
@@ -138,6 +145,10 @@ impl LinkFile {
     fn from_source(source: Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         reader::document(&source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);
+            if let Some(links) = table.get("link").filter(|value| value.is_list()) {
+                several::refuse(links, &mut log);
+                return Err(log.into_errors());
+            }
             match table.get("link").and_then(|value| value.value.get_ref().as_str()) {
                 Some(path) if !log.has_errors() => Self::read_from(&source, path, options),
                 None if TcLink::is_in(table) => match Self::read_tc(table, options, &mut log) {
@@ -265,8 +276,13 @@ impl LinkFile {
 
     /// `None` where something is wrong, which is then in the log.
     fn assemble(document: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
-        let source = Arc::clone(log.source());
         let head = Head::read(document, options, log)?;
+        Self::assemble_of(head, document, options, log)
+    }
+
+    /// Of a link whose classes stand in `document`.
+    fn assemble_of(head: Head<'_>, document: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
+        let source = Arc::clone(log.source());
         let mut classes = classes(document, head.rate, log);
         check_reach(&classes, log);
         check_classids(&classes, log);
@@ -308,6 +324,8 @@ impl LinkFile {
         // The first match of the file counts.
         let matches = classes.matches.iter().map(|&(position, made, _)| (id(position), made)).collect();
         let mut file = Self {
+            name: head.name,
+            ports: [head.input, head.output],
             scheduler: info.name.to_owned(),
             tree,
             names,

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use fairlink_core::{MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, SchedulerInfo, TransmitQueue, WhenFull, registry};
 
 use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, MAX_MEMORY, MAX_OVERHEAD, ReadOptions, no_scheduler};
+use crate::names::refusal;
 use crate::problem::{Log, Problem, ProblemKind, Span};
 use crate::reader::{Table, Value, unknown_word};
 use crate::units::{QueueLength, parse_queue, parse_size, show_size};
 
-const LINK_KEYS: [&str; 10] = [
+const LINK_KEYS: [&str; 13] = [
+    "name",
+    "in",
+    "out",
     "rate",
     "scheduler",
     "mtu",
@@ -27,6 +31,9 @@ const OVERHEADS: [(&str, Overhead); 4] =
 /// The `[link]` table.
 pub(super) struct Head<'a> {
     pub(super) span: Span,
+    pub(super) name: Option<String>,
+    pub(super) input: Option<String>,
+    pub(super) output: Option<String>,
     pub(super) rate: Option<Rate>,
     pub(super) rate_span: Span,
     pub(super) scheduler: Option<&'static SchedulerInfo>,
@@ -50,6 +57,29 @@ impl<'a> Head<'a> {
         let link = document.need("link", "[link] and below it rate = \"100mbit\"", log)?;
         let table = link.table("[link]", "a table: [link]", log)?;
         table.only(&LINK_KEYS, log);
+        Some(Self::of(table, options, log))
+    }
+
+    /// That of one of several links, whose classes stand in its own table.
+    pub(super) fn of_several(table: Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Self {
+        let keys: Vec<&str> = LINK_KEYS.iter().copied().chain(["class"]).collect();
+        table.only(&keys, log);
+        Self::of(table, options, log)
+    }
+
+    fn of(table: Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Self {
+        let name = table.get("name").and_then(|value| name(value, log));
+        let [input, output] = ["in", "out"].map(|key| table.get(key).and_then(|value| interface(value, log)));
+        if let (Some(from), Some(to)) = (&input, &output)
+            && from == to
+            && let Some(value) = table.get("out")
+        {
+            let why = format!("is {to:?}, and so is in: a link goes from one interface to another");
+            log.error(
+                value.span(),
+                ProblemKind::Misplaced { key: "out", why, help: "name the interface of the other side" },
+            );
+        }
         let rate_value = table.need("rate", "rate = \"100mbit\"", log);
         let rate = rate_value.and_then(|value| value.rate(None, log));
         let (scheduler, scheduler_span) = scheduler(&table, options, log);
@@ -69,8 +99,11 @@ impl<'a> Head<'a> {
         let transmit_queue = transmit_queue(&table, log);
         let transmit_span = table.get("transmit_queue").map(|value| value.span());
         let priority_span = table.get("transmit_priority").map(|value| value.span());
-        Some(Self {
+        Self {
             span: table.span.clone(),
+            name,
+            input,
+            output,
             rate,
             rate_span: rate_value.map_or(table.span, Value::span),
             scheduler,
@@ -86,8 +119,35 @@ impl<'a> Head<'a> {
             transmit_queue,
             transmit_span,
             priority_span,
-        })
+        }
     }
+}
+
+/// What the link is called.
+fn name(value: Value<'_, '_>, log: &mut Log) -> Option<String> {
+    let name = value.string("a name in quotes", log)?;
+    if let Some(why) = refusal(name) {
+        let why = format!("cannot be {name:?}: {why}");
+        log.error(value.span(), ProblemKind::Misplaced { key: "name", why, help: "choose another name" });
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+/// The name of an interface.
+fn interface(value: Value<'_, '_>, log: &mut Log) -> Option<String> {
+    let name = value.string("the name of an interface in quotes", log)?;
+    let is_one =
+        (1..=15).contains(&name.len()) && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/');
+    if !is_one {
+        let why = format!("is {name:?}, and the name of an interface has 1 to 15 bytes, no white space and no /");
+        log.error(
+            value.span(),
+            ProblemKind::Misplaced { key: "the interface", why, help: "`ip link` lists interfaces" },
+        );
+        return None;
+    }
+    Some(name.to_owned())
 }
 
 fn scheduler(

@@ -105,3 +105,68 @@ fn a_file_of_ordinary_classes_is_read_in_pieces() {
         assert_eq!(pieces.tail.is_some(), !end.is_empty());
     }
 }
+
+const TWO: &str = r#"
+[[link]]
+name = "down"
+in = "wan"
+out = "lan"
+rate = "100mbit"
+[[link.class]]
+name = "a"
+guarantee = "60%"
+match = ["udp"]
+[[link.class]]
+name = "b"
+guarantee = "40%"
+
+[[link]]
+name = "up"
+in = "lan"
+out = "wan"
+rate = "20mbit"
+scheduler = "drr"
+[[link.class]]
+name = "a"
+"#;
+
+fn all(text: &str) -> Result<Vec<LinkFile>, String> {
+    LinkFile::all_from_text("links.toml", text, &ReadOptions::default()).map_err(|problems| problems.lines())
+}
+
+#[test]
+fn a_file_of_several_links_has_their_names_interfaces_and_classes() {
+    let links = all(TWO).unwrap();
+    let heads: Vec<_> = links.iter().map(|link| (link.name.as_deref(), &link.ports, link.scheduler.as_str())).collect();
+    let ports = |from: &str, to: &str| [Some(from.to_owned()), Some(to.to_owned())];
+    assert_eq!(heads, [(Some("down"), &ports("wan", "lan"), "hls"), (Some("up"), &ports("lan", "wan"), "drr")]);
+    assert_eq!(links[0].names.iter().collect::<Vec<_>>(), ["link", "a", "b"]);
+    assert_eq!(links[0].tree.rate_all_busy(ClassId(1)), 60_000_000);
+    assert_eq!(links[1].tree.len(), 2);
+    // One link is also in a file of its own, with or without a name.
+    let one =
+        all("[link]\nrate = \"1mbit\"\nname = \"x\"\nin = \"a\"\nout = \"b\"\n[[class]]\nname = \"c\"\n").unwrap();
+    assert_eq!((one.len(), one[0].name.as_deref(), &one[0].ports), (1, Some("x"), &ports("a", "b")));
+}
+
+#[test]
+fn what_is_wrong_with_one_of_several_links_is_said_at_its_place() {
+    for (from, to, says) in [
+        ("name = \"up\"\n", "", "links.toml:15:1: error: [[link]] has no \"name\""),
+        ("in = \"lan\"\n", "", "links.toml:15:1: error: [[link]] has no \"in\""),
+        ("name = \"up\"", "name = \"down\"", "links.toml:16:8: error: "),
+        ("out = \"wan\"", "out = \"lan\"", "links.toml:18:7: error: \"out\" is \"lan\", and so is in"),
+        ("out = \"wan\"", "out = \"a b\"", "links.toml:18:7: error: "),
+        ("rate = \"20mbit\"", "rate = \"20mbps\"", "links.toml:19:8: error: "),
+        ("guarantee = \"40%\"", "guarantee = \"50%\"", "links.toml:6:8: error: "),
+        ("scheduler = \"drr\"", "schedular = \"drr\"", "links.toml:20:1: error: "),
+        ("[[link]]\nname = \"up\"", "[[class]]\nname = \"z\"\n[[link]]\nname = \"up\"", "links.toml:15:"),
+    ] {
+        let text = TWO.replacen(from, to, 1);
+        assert_ne!(text, TWO);
+        let said = all(&text).unwrap_err();
+        assert!(said.contains(says), "{from:?} to {to:?}: {said}");
+    }
+    let one_wanted = LinkFile::parse("links.toml", TWO, &ReadOptions::default()).unwrap_err().lines();
+    assert!(one_wanted.contains("links.toml:2:1") && one_wanted.contains("2 times"), "{one_wanted}");
+}

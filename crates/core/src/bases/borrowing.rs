@@ -215,6 +215,14 @@ impl BorrowingTree {
         }
     }
 
+    /// Whether it is of the same tree, with the same priorities.
+    pub(crate) fn fits(&self, with: &Self) -> bool {
+        let place = |node: &Node| (node.parent, node.position, node.children, node.level, node.priority);
+        self.nodes.len() == with.nodes.len()
+            && self.nodes.iter().map(place).eq(with.nodes.iter().map(place))
+            && self.priorities == with.priorities
+    }
+
     /// No leaf has backlog.
     pub(crate) fn clear(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.backlogged = false);

@@ -17,10 +17,11 @@
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::any::Any;
 use core::fmt::Debug;
 
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler,
+    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler, same_kind,
 };
 use crate::parts::{
     memory::{Stack, bytes_of, filled, slice},
@@ -29,7 +30,7 @@ use crate::parts::{
 use crate::queue::{LeafQueue, PacketSlab};
 
 /// Chooses which child of a server sends next. Children are numbered from 0; lengths are in bytes.
-pub(crate) trait Discipline: Debug + Send {
+pub(crate) trait Discipline: Debug + Send + 'static {
     /// A server whose children have these weights, as [`virtual_time::weights`] makes them.
     ///
     /// # Errors
@@ -53,6 +54,11 @@ pub(crate) trait Discipline: Debug + Send {
 
     /// Forgets everything, as if just made.
     fn reset(&mut self);
+
+    /// Goes on with the weights of `with`, which was made for as many children.
+    fn retune(&mut self, with: &Self)
+    where
+        Self: Sized;
 
     /// Checks the discipline's invariants.
     ///
@@ -308,6 +314,32 @@ impl<D: Discipline> Scheduler for Composed<D> {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog(&self.slab))
+    }
+
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        let place = |class: &Class| (class.inner, class.slot);
+        let same = |(mine, theirs): (&Class, &Class)| place(mine) == place(theirs) && mine.queue.fits(&theirs.queue);
+        let above = |inner: &Inner<D>| (inner.parent, inner.slot, inner.children);
+        if self.classes.len() != with.classes.len()
+            || self.max_packet != with.max_packet
+            || !self.slab.fits(&with.slab)
+            || !self.classes.iter().zip(&with.classes).all(same)
+            || !self.inners.iter().map(above).eq(with.inners.iter().map(above))
+            || *self.children != *with.children
+        {
+            return false;
+        }
+        self.now = self.now.max(now);
+        self.slab.retune(&mut with.slab);
+        self.rate = with.rate;
+        for (mine, theirs) in self.classes.iter_mut().zip(&with.classes) {
+            mine.queue.retune(&theirs.queue);
+        }
+        for (mine, theirs) in self.inners.iter_mut().zip(with.inners.iter()) {
+            mine.discipline.retune(&theirs.discipline);
+        }
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

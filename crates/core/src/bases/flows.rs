@@ -113,6 +113,11 @@ impl<S> Flows<S> {
         self.flows[flow as usize].queue.is_empty()
     }
 
+    /// How many classes there are, the link included.
+    pub(crate) fn len(&self) -> u32 {
+        self.flows.len() as u32
+    }
+
     /// The scheduler's own state of a class.
     #[must_use]
     #[inline]
@@ -167,6 +172,24 @@ impl<S> Flows<S> {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             flow.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
             flow.next = NIL;
+        }
+    }
+
+    /// Whether [`Flows::retune`] can be done.
+    pub(crate) fn fits(&self, with: &Self) -> bool {
+        let same = |(mine, theirs): (&Flow<S>, &Flow<S>)| mine.leaf == theirs.leaf && mine.queue.fits(&theirs.queue);
+        self.flows.len() == with.flows.len()
+            && self.max_packet == with.max_packet
+            && self.flows.iter().zip(&with.flows).all(same)
+            && self.slab.fits(&with.slab)
+    }
+
+    /// Has the limits of `with`, in which nothing was ever queued. `state` brings over the rest.
+    pub(crate) fn retune(&mut self, with: &mut Self, mut state: impl FnMut(&mut S, &S)) {
+        self.slab.retune(&mut with.slab);
+        for (mine, theirs) in self.flows.iter_mut().zip(&with.flows) {
+            mine.queue.retune(&theirs.queue);
+            state(&mut mine.state, &theirs.state);
         }
     }
 

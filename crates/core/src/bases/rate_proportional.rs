@@ -25,10 +25,13 @@
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::any::Any;
 use core::fmt::Debug;
 
 use super::flows::Flows;
-use crate::contract::{Amount, ClassId, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler};
+use crate::contract::{
+    Amount, ClassId, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler, same_kind,
+};
 use crate::parts::{
     heap::Heap,
     memory::bytes_of,
@@ -40,7 +43,7 @@ use crate::parts::{
 mod tests;
 
 /// The system potential of a rate-proportional server.
-pub(crate) trait Potential: Debug + Send {
+pub(crate) trait Potential: Debug + Send + 'static {
     /// That of a link of `rate` with `classes` classes, whose weights add up to `all`.
     ///
     /// # Errors
@@ -66,6 +69,11 @@ pub(crate) trait Potential: Debug + Send {
 
     /// Lowers it and all stamps that it keeps.
     fn lower(&mut self, by: u128);
+
+    /// Goes on as `with`, which is of another link or other weights. `weight` tells the new weight of a class.
+    fn retune(&mut self, with: &Self, weight: impl Fn(u32) -> u64)
+    where
+        Self: Sized;
 
     /// As just made, at `now`.
     fn reset(&mut self, now: Nanos);
@@ -95,6 +103,7 @@ pub(crate) struct Rps<P> {
     pub(crate) potential: P,
     /// Classes with packets by the finish tag of the first.
     heads: Heap,
+    rate: Rate,
     now: Nanos,
 }
 
@@ -118,6 +127,7 @@ impl<P: Potential> Rps<P> {
             tags: TagSlab::new(link.max_queued)?,
             potential: P::new(link.rate, all, tree.len())?,
             heads: Heap::new(tree.len())?,
+            rate: link.rate,
             now: Nanos::ZERO,
         })
     }
@@ -190,6 +200,27 @@ impl<P: Potential> Scheduler for Rps<P> {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
+    }
+
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        if !self.flows.fits(&with.flows) {
+            return false;
+        }
+        self.now = self.now.max(now);
+        let flows = &self.flows;
+        let weights = |flows: &Flows<Session>, class: u32| flows.state(class).pace.divisor();
+        if self.rate != with.rate || (0..flows.len()).any(|class| weights(flows, class) != weights(&with.flows, class))
+        {
+            // Until now it went on with the weights and the rate before; between arrivals only where these change.
+            self.potential.advance(self.now, |class| weights(flows, class));
+        }
+        self.rate = with.rate;
+        self.tags.retune(&mut with.tags);
+        self.flows.retune(&mut with.flows, |mine, theirs| mine.pace.retune(theirs.pace, &mut mine.last));
+        let flows = &self.flows;
+        self.potential.retune(&with.potential, |class| flows.state(class).pace.divisor());
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

@@ -8,6 +8,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 
 use super::amount::Amount;
 use super::lender::Lender;
@@ -127,7 +128,7 @@ impl<F: FnMut(Nanos, Packet, DropReason)> DropSink for F {
 }
 
 /// Decides which packet a link sends next. One scheduler serves one link.
-pub trait Scheduler: Send {
+pub trait Scheduler: Any + Send {
     /// Queues `packet` at its class, or drops it (or another) into `drops`.
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink);
 
@@ -179,6 +180,16 @@ pub trait Scheduler: Send {
         BatchEnd::Full
     }
 
+    /// Goes on as `with` was configured: rates, weights, quanta, curves, limits of queues. `with` is a scheduler of the same kind for the same
+    /// classes in the same places, and nothing has passed it; what it is left with is to be dropped. What is queued, and what each class
+    /// has earned or owes, stays: tokens, deficits, places in the round, tags, curves. A queue may hold more than a lower limit of now; nothing is dropped.
+    ///
+    /// False where it cannot be done without a new start: nothing has changed then. Nothing is allocated.
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let _ = (now, with);
+        false
+    }
+
     /// Puts `lender` in the place of the one that `class` borrows from, and returns that one.
     ///
     /// # Errors
@@ -225,6 +236,18 @@ pub(crate) fn room_in(out: &Vec<Packet>) -> usize {
     out.capacity() - out.len()
 }
 
+/// What is a scheduler of the kind `S`, as it is or boxed.
+pub(crate) fn same_kind<S: 'static>(scheduler: &mut dyn Any) -> Option<&mut S> {
+    if scheduler.is::<Box<dyn Scheduler>>() && !scheduler.is::<S>() {
+        let boxed = scheduler.downcast_mut::<Box<dyn Scheduler>>()?;
+        same_kind(&mut **boxed)
+    } else if scheduler.is::<[S; 1]>() {
+        scheduler.downcast_mut::<[S; 1]>().map(|[scheduler]| scheduler)
+    } else {
+        scheduler.downcast_mut::<S>()
+    }
+}
+
 /// Forwards every method to the scheduler inside.
 macro_rules! forward {
     ($self:ident => $inner:expr) => {
@@ -261,6 +284,10 @@ macro_rules! forward {
             drops: &mut dyn DropSink,
         ) -> BatchEnd {
             $inner.dequeue_batch(now, max_packets, max_bytes, out, drops)
+        }
+
+        fn retune(&mut $self, now: Nanos, with: &mut dyn Any) -> bool {
+            $inner.retune(now, with)
         }
 
         fn exchange_lender(&mut $self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {

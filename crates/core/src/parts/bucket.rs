@@ -71,6 +71,13 @@ impl Bucket {
         self.level.div_euclid(TOKENS_PER_BYTE) as i64
     }
 
+    /// Fills at the rate of `with` from `now` on, and is as deep. What it has or owes stays, up to the depth.
+    pub(crate) fn retune(&mut self, now: Nanos, with: &Self) {
+        self.refill(now);
+        (self.rate, self.depth) = (with.rate, with.depth);
+        self.level = self.level.min(self.depth);
+    }
+
     /// Fills the bucket, as if just made.
     pub(crate) fn reset(&mut self) {
         self.level = self.depth;

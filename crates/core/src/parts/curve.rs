@@ -134,6 +134,16 @@ impl Curve {
         *self = Self { shape: self.shape, x, y, dx: self.shape.d, dy: self.shape.knee() };
     }
 
+    /// Has the shape of `with` from time `x` and service `y` on, if that is another one. Whether it is.
+    pub(crate) fn retune(&mut self, with: &Self, x: u128, y: u64) -> bool {
+        let differs = self.shape != with.shape;
+        if differs {
+            self.shape = with.shape;
+            self.start(x, y);
+        }
+        differs
+    }
+
     /// The service that it starts with, in bytes.
     #[must_use]
     pub(crate) const fn start_service(&self) -> u64 {

@@ -58,7 +58,6 @@ impl Heap {
 
     /// How many ids it is for.
     #[must_use]
-    #[cfg(feature = "invariants")]
     pub(crate) fn ids(&self) -> u32 {
         self.place.len() as u32
     }

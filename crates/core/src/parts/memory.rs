@@ -72,6 +72,14 @@ impl<T> Stack<T> {
     }
 
     /// Keeps the first `len` entries.
+    /// Has at least the room of `other`, which is empty. What it leaves there is to be dropped.
+    pub(crate) fn take_room(&mut self, other: &mut Self) {
+        if other.0.capacity() > self.0.capacity() {
+            other.0.append(&mut self.0);
+            core::mem::swap(&mut self.0, &mut other.0);
+        }
+    }
+
     pub(crate) fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }
@@ -128,6 +136,14 @@ impl<T> Queue<T> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.0.pop_front()
+    }
+
+    /// Has at least the room of `other`, which is empty. What it leaves there is to be dropped.
+    pub(crate) fn take_room(&mut self, other: &mut Self) {
+        if other.0.capacity() > self.0.capacity() {
+            other.0.append(&mut self.0);
+            core::mem::swap(&mut self.0, &mut other.0);
+        }
     }
 
     /// Entries in it.

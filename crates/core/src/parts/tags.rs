@@ -30,6 +30,11 @@ impl TagSlab {
         bytes_of::<Node>(limit as usize)
     }
 
+    /// Has at least the room of `with`, in which nothing was ever queued.
+    pub(crate) fn retune(&mut self, with: &mut Self) {
+        self.nodes.take_room(&mut with.nodes);
+    }
+
     /// Lowers all tags, to no less than zero.
     #[cold]
     pub(crate) fn lower(&mut self, by: u128) {

@@ -100,6 +100,15 @@ impl Pace {
         Self { per_byte: units / by, remainder: (units % by) as u64, divisor }
     }
 
+    /// Becomes `with`; `tag` is the last that it was used for.
+    pub(crate) fn retune(&mut self, with: Self, tag: &mut Tag) {
+        if self.divisor != with.divisor {
+            // In units of the divisor; less than one of virtual time.
+            tag.fraction = 0;
+        }
+        *self = with;
+    }
+
     /// What it divides by: the weight of the class, where virtual time is meant.
     #[must_use]
     pub(crate) const fn divisor(&self) -> u64 {
@@ -191,6 +200,13 @@ impl Sessions {
         session.start = session.finish.whole;
         session.finish = session.pace.after(session.finish, len);
         self.last_finish = self.last_finish.max(session.finish.whole);
+    }
+
+    /// Goes on with the weights of `with`, which has as many sessions. Tags that packets have stay.
+    pub(crate) fn retune(&mut self, with: &Self) {
+        for (mine, theirs) in self.sessions.iter_mut().zip(&with.sessions) {
+            mine.pace.retune(theirs.pace, &mut mine.finish);
+        }
     }
 
     /// As just made.

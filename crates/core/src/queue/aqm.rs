@@ -154,6 +154,24 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Whether [`Table::retune`] can be done: the same queues with the same flows.
+    pub(super) fn fits(&self, with: &Self) -> bool {
+        let same = |(mine, theirs): (&Active, &Active)| {
+            (mine.first_flow, mine.flows, mine.evicts) == (theirs.first_flow, theirs.flows, theirs.evicts)
+        };
+        self.queues.len() == with.queues.len()
+            && self.queues.iter().zip(with.queues.iter()).all(same)
+            && self.max_packet == with.max_packet
+    }
+
+    /// Has the room of `with`, in which nothing was ever queued, and marks as it would.
+    pub(super) fn retune(&mut self, with: &mut Self) {
+        self.arrived.take_room(&mut with.arrived);
+        for (mine, theirs) in self.queues.iter_mut().zip(with.queues.iter()) {
+            mine.ecn = theirs.ecn;
+        }
+    }
+
     /// A table for the leaves of `tree` that ask for an active queue; none where none does.
     pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
         let size = Size::of(tree);

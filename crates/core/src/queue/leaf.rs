@@ -61,6 +61,24 @@ impl PacketSlab {
         LeafQueue { active, ..LeafQueue::new(config.limits) }
     }
 
+    /// Whether [`PacketSlab::retune`] can be done.
+    pub(crate) fn fits(&self, with: &Self) -> bool {
+        let active = match (&self.active, &with.active) {
+            (Some(mine), Some(theirs)) => mine[0].fits(&theirs[0]),
+            (None, None) => true,
+            _ => false,
+        };
+        active && self.shared.is_some() == with.shared.is_some()
+    }
+
+    /// Has the room of `with`, which was made for the same classes, and in which nothing was ever queued.
+    pub(crate) fn retune(&mut self, with: &mut Self) {
+        self.store.retune(&mut with.store);
+        if let (Some(mine), Some(theirs)) = (&mut self.active, &mut with.active) {
+            mine[0].retune(&mut theirs[0]);
+        }
+    }
+
     /// Flows that an active queue keeps apart; 0 for a FIFO.
     #[cfg(test)]
     pub(super) fn flows_of(&self, queue: &LeafQueue) -> u32 {
@@ -110,6 +128,16 @@ impl LeafQueue {
             limit_bytes: limits.bytes,
             active: NIL,
         }
+    }
+
+    /// Whether [`LeafQueue::retune`] can be done.
+    pub(crate) const fn fits(&self, with: &Self) -> bool {
+        self.active == with.active
+    }
+
+    /// Has the limits of `with`. What is queued stays, also where it is more.
+    pub(crate) const fn retune(&mut self, with: &Self) {
+        (self.limit_packets, self.limit_bytes) = (with.limit_packets, with.limit_bytes);
     }
 
     /// Sets the limit of bytes.

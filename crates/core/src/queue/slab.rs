@@ -49,6 +49,12 @@ impl Slab {
         self.bytes -= u64::from(len);
     }
 
+    /// Has the room of `with`, in which nothing was ever queued. What it leaves there is to be dropped.
+    pub(super) fn retune(&mut self, with: &mut Self) {
+        self.nodes.take_room(&mut with.nodes);
+        self.limit = with.limit;
+    }
+
     /// What is queued.
     pub(super) fn backlog(&self) -> Amount {
         Amount { packets: u64::from(self.queued), bytes: self.bytes }

@@ -9,10 +9,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::any::Any;
 use core::ops::AddAssign;
 
 use crate::contract::{
-    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet, Scheduler,
+    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet,
+    Scheduler, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled};
 use crate::runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
@@ -319,6 +321,10 @@ impl<S: Scheduler> Scheduler for Metered<S> {
         let end = self.inner.dequeue_batch(now, max_packets, max_bytes, out, &mut sink);
         out.iter().skip(before).for_each(|packet| self.meter.sent(packet));
         end
+    }
+
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        same_kind::<Self>(with).is_some_and(|with| self.inner.retune(now, &mut with.inner))
     }
 
     fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {

@@ -37,9 +37,11 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::contract::{
     Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet, Scheduler,
-    TransmitQueue,
+    TransmitQueue, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 
@@ -224,6 +226,18 @@ impl<S: Scheduler> Scheduler for Transmitting<S> {
         let mut backlog = self.inner.class_backlog(class);
         backlog += self.held.get(class.index()).copied().unwrap_or_default();
         backlog
+    }
+
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        let same = (self.room, self.expedited.slots.len(), self.held.len())
+            == (with.room, with.expedited.slots.len(), with.held.len());
+        let retuned = same && self.inner.retune(now, &mut with.inner);
+        if retuned {
+            // What the scheduler has may be due earlier than it said.
+            self.waits = self.waits.map(|until| until.min(now));
+        }
+        retuned
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

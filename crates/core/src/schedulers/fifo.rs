@@ -7,9 +7,11 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::contract::{
     Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, QueueLimits,
-    Scheduler, SchedulerInfo, WorkConserving, boxed,
+    Scheduler, SchedulerInfo, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{Queue, bytes_of, filled};
 
@@ -113,6 +115,23 @@ impl Scheduler for Fifo {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.classes.get(class.index()).map_or(Amount::default(), |class| class.backlog)
+    }
+
+    fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        let same = |(mine, theirs): (&Class, &Class)| mine.limits.is_some() == theirs.limits.is_some();
+        if self.classes.len() != with.classes.len()
+            || self.max_packet != with.max_packet
+            || !self.classes.iter().zip(&with.classes).all(same)
+        {
+            return false;
+        }
+        self.queue.take_room(&mut with.queue);
+        self.max_queued = with.max_queued;
+        for (mine, theirs) in self.classes.iter_mut().zip(&with.classes) {
+            mine.limits = theirs.limits;
+        }
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

@@ -111,3 +111,93 @@ fn a_class_that_stays_a_member_of_its_pool_keeps_its_lender_through_a_change() {
     let drr = Change { scheduler: find("drr").unwrap(), pooled: &[(ClassId(1), ClassId(1))], ..change };
     assert!(matches!(prepare(&drr, |class| running.has_lender(class)), Err(ReconfigureError::Build(_))));
 }
+
+/// Two leaves with these weights, the second with a ceiling where it has one.
+fn two(weights: [u64; 2], ceiling: Option<u64>) -> TreeSpec {
+    let mut spec = TreeSpec::flat(&weights);
+    spec.rate = 10_000_000;
+    spec.classes[1].ceiling = ceiling;
+    spec.classes[1].bursts[1] = ceiling.map(|_| 3_000);
+    spec
+}
+
+fn change_to(running: &mut Box<dyn Scheduler>, info: &'static SchedulerInfo, spec: &TreeSpec, now: Nanos) {
+    let tree = spec.build();
+    let survivors: Vec<Option<ClassId>> =
+        (0..tree.len()).map(|class| (class > 0).then_some(ClassId(class as u32))).collect();
+    let change =
+        Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors, pooled: &[] };
+    let prepared = prepare(&change, |_| false).unwrap();
+    drop(prepared.commit(running, now, &mut Count::default()));
+    running.check_invariants().unwrap();
+}
+
+/// Sends for so long, both leaves always having packets. Bytes sent of each.
+fn send(running: &mut Box<dyn Scheduler>, from: Nanos, packets: u64) -> ([u64; 2], Nanos) {
+    let (mut sent, mut now) = ([0; 2], from);
+    let mut handle = 1_000_000;
+    for _ in 0..packets {
+        for class in [1, 2] {
+            while running.class_backlog(ClassId(class)).packets < 5 {
+                handle += 1;
+                running.enqueue(now, Packet { handle, len: 1000, class: ClassId(class) }, &mut Count::default());
+            }
+        }
+        if let fairlink_core::Dequeued::Packet(packet) = running.dequeue(now, &mut Count::default()) {
+            sent[packet.class.index() - 1] += 1000;
+        }
+        // 1000 B at 10 Mbit/s.
+        now = now.saturating_add(Nanos(800_000));
+    }
+    (sent, now)
+}
+
+#[test]
+fn after_a_change_of_weights_shares_are_those_of_now() {
+    let by_weight = [
+        "wrr",
+        "drr",
+        "drr+",
+        "drr++",
+        "hls",
+        "htb",
+        "hdrr",
+        "wfq",
+        "wf2q+",
+        "hpfq",
+        "sfq",
+        "scfq",
+        "hfsc",
+        "virtual-clock",
+    ];
+    for name in by_weight {
+        let info = find(name).unwrap();
+        let mut running =
+            info.build(&two([1_000_000, 9_000_000], None).build(), Leniency::Refuse, Members::new()).unwrap();
+        let (_, now) = send(&mut running, Nanos::ZERO, 500);
+        change_to(&mut running, info, &two([6_000_000, 4_000_000], None), now);
+        // What the classes had on account counts for a while.
+        let (_, now) = send(&mut running, now, 200);
+        let ([first, second], _) = send(&mut running, now, 5_000);
+        let part = first as f64 / (first + second) as f64;
+        assert!((part - 0.6).abs() < 0.005, "{name}: {part}");
+    }
+}
+
+#[test]
+fn a_ceiling_holds_through_a_thousand_changes() {
+    for name in ["hls", "htb"] {
+        let info = find(name).unwrap();
+        let limited = |weight| two([weight, 5_000_000], Some(1_000_000));
+        let mut running = info.build(&limited(1_000_000).build(), Leniency::Refuse, Members::new()).unwrap();
+        let (mut now, mut sent) = (Nanos::ZERO, 0);
+        for change in 0..1_000 {
+            change_to(&mut running, info, &limited(1_000_000 + change), now);
+            let ([_, of_limited], end) = send(&mut running, now, 5);
+            (now, sent) = (end, sent + of_limited);
+        }
+        // The ceiling, its burst, and a packet; in HLS also what one of its rounds takes.
+        let most = 1_000_000 * now.0 / 8_000_000_000 + 3_000 + 1_500 + 20_000;
+        assert!(sent <= most && sent > most - 30_000, "{name}: {sent} B in {now}, at most {most}");
+    }
+}

@@ -35,6 +35,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("batches_are_single_calls", batches_are_single_calls),
     ("purge_forgets", purge_forgets),
     ("a_refused_change_changes_nothing", a_refused_change_changes_nothing),
+    ("retuned_to_the_same", retuned_to_the_same),
     ("liveness", liveness),
     ("no_allocation", no_allocation),
 ];
@@ -238,6 +239,43 @@ fn a_refused_change_changes_nothing(
         apply(info, &mut other, op, true)?;
     }
     same(&asked.events, &other.events)
+}
+
+/// Schedulers that take other parameters without a new start, unless a leaf is latency-critical.
+const RETUNED: [&str; 16] = [
+    "fifo",
+    "wrr",
+    "drr",
+    "drr+",
+    "drr++",
+    "hls",
+    "htb",
+    "htb-common-deficit",
+    "virtual-clock",
+    "scfq",
+    "sfq",
+    "wfq",
+    "wf2q+",
+    "hpfq",
+    "hfsc",
+    "hdrr",
+];
+
+/// A scheduler that is told, again and again, to go on as it was made goes on as one does that was never told.
+fn retuned_to_the_same(info: &'static SchedulerInfo, spec: &TreeSpec, Case { before, after, .. }: &Case) -> Broken {
+    // Who is told has seen the time of then, which makes a difference where the caller's goes back.
+    let stays = |op: &&Op| !matches!(op, Op::Add(..) | Op::Change(..) | Op::Remove(..) | Op::GoBack(..));
+    let (mut told, mut other) = (model(info, spec), model(info, spec));
+    for op in before.iter().chain(after).filter(stays) {
+        if !told.retune(make(info, spec))? {
+            let may_refuse = !RETUNED.contains(&info.name) || spec.classes.iter().any(|class| class.latency_critical);
+            ensure!(may_refuse, "refused to go on as it was made");
+            return Ok(());
+        }
+        apply(info, &mut told, op, true)?;
+        apply(info, &mut other, op, true)?;
+    }
+    same(&told.events, &other.events)
 }
 
 /// Every backlogged leaf is served before the others have sent a certain number of bytes: a small multiple of what a round

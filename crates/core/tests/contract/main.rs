@@ -62,6 +62,11 @@ fn a_refused_change_leaves_a_scheduler_as_it_was() {
 }
 
 #[test]
+fn a_scheduler_that_is_told_to_go_on_as_it_was_made_goes_on_as_if_it_was_not() {
+    every_scheduler("retuned_to_the_same");
+}
+
+#[test]
 fn every_backlogged_class_is_served_in_bounded_time_also_while_others_empty() {
     every_scheduler("liveness");
 }

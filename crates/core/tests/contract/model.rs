@@ -533,6 +533,13 @@ impl Model {
         Ok(true)
     }
 
+    /// Has the scheduler go on as `with`, which was made for the same tree. Whether it did.
+    pub(crate) fn retune(&mut self, mut with: Box<dyn Scheduler>) -> Result<bool, String> {
+        let retuned = self.scheduler.retune(self.now, &mut *with);
+        self.check_everything()?;
+        Ok(retuned)
+    }
+
     fn check(&mut self, touched: Option<ClassId>) -> Broken {
         self.calls += 1;
         if self.calls.is_multiple_of(EVERYTHING) {

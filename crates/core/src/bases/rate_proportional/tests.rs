@@ -40,6 +40,8 @@ impl Potential for RealTime {
         self.v -= by;
     }
 
+    fn retune(&mut self, _: &Self, _: impl Fn(u32) -> u64) {}
+
     fn reset(&mut self, now: Nanos) {
         self.advance(now, |_| 1);
     }

@@ -93,6 +93,10 @@ impl Discipline for Scfq {
         }
     }
 
+    fn retune(&mut self, with: &Self) {
+        self.sessions.retune(&with.sessions);
+    }
+
     fn reset(&mut self) {
         self.sessions.reset();
         self.active.clear();

@@ -95,6 +95,10 @@ impl Discipline for Sfq {
         }
     }
 
+    fn retune(&mut self, with: &Self) {
+        self.sessions.retune(&with.sessions);
+    }
+
     fn reset(&mut self) {
         self.sessions.reset();
         self.active.clear();

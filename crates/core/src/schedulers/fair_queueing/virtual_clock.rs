@@ -31,10 +31,12 @@
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed, late_by,
+    SchedulerInfo, WorkConserving, boxed, late_by, same_kind,
 };
 use crate::parts::{
     curve::{Curve, Shape, lines, planning_memory, ticks},
@@ -150,6 +152,19 @@ impl Scheduler for VirtualClock {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
+    }
+
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        if !self.flows.fits(&with.flows) {
+            return false;
+        }
+        self.now = self.now.max(now);
+        self.stamps.retune(&mut with.stamps);
+        self.flows.retune(&mut with.flows, |mine, theirs| {
+            mine.clock.retune(&theirs.clock, mine.clock.time_of(mine.arrived), mine.arrived);
+        });
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

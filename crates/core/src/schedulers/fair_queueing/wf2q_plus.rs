@@ -145,6 +145,10 @@ impl Discipline for Wf2qPlus {
         }
     }
 
+    fn retune(&mut self, with: &Self) {
+        self.sessions.retune(&with.sessions);
+    }
+
     fn reset(&mut self) {
         self.sessions.reset();
         self.waiting.clear();

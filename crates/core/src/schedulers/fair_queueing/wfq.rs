@@ -134,6 +134,15 @@ impl Potential for Gps {
         self.backlogged.lower(by);
     }
 
+    fn retune(&mut self, with: &Self, weight: impl Fn(u32) -> u64) {
+        (self.all, self.rate) = (with.all, with.rate);
+        let backlogged = (0..self.backlogged.ids()).filter(|&class| self.backlogged.contains(class));
+        let active = backlogged.map(weight).sum();
+        if active != self.active {
+            (self.active, self.remainder) = (active, 0);
+        }
+    }
+
     fn reset(&mut self, now: Nanos) {
         (self.v, self.remainder, self.active, self.now) = (0, 0, 0, now);
         self.backlogged.clear();

@@ -74,9 +74,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 
+use core::any::Any;
+
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos,
-    Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, room_in,
+    Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, room_in, same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled};
 use crate::queue::{LeafQueue, PacketSlab};
@@ -228,6 +230,9 @@ pub struct Hls {
     touched: Stack<u32>,
     ceilings: Ceilings,
     urgent: Urgent,
+    /// Classes with the weights that count from the next round on, where `is_successor_due`; else what is to be dropped.
+    successor: Stack<Leaf>,
+    is_successor_due: bool,
     now: Nanos,
     rounds: Rounds,
     max_packet: u32,
@@ -268,6 +273,8 @@ impl Hls {
             touched: Stack::with_room(tree.len() - leaves)?,
             ceilings: Ceilings::new(tree, &weights)?,
             urgent: Urgent::new(tree, &weights)?,
+            successor: Stack::with_room(0)?,
+            is_successor_due: false,
             now: Nanos::ZERO,
             rounds: Rounds::default(),
             max_packet: link.max_packet,
@@ -637,6 +644,36 @@ impl Scheduler for Hls {
         self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
     }
 
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        let place = |leaf: &Leaf| (leaf.parent, leaf.flags.has(Flags::INNER), leaf.flags.has(Flags::URGENT));
+        let same = |(mine, theirs): (&Leaf, &Leaf)| place(mine) == place(theirs) && mine.queue.fits(&theirs.queue);
+        let above = |inner: &Inner| (inner.parent, inner.class);
+        if self.leaves.len() != with.leaves.len()
+            || self.max_packet != with.max_packet
+            || !self.slab.fits(&with.slab)
+            || !self.leaves.iter().zip(with.leaves.iter()).all(same)
+            || !self.inners.iter().map(above).eq(with.inners.iter().map(above))
+            || !self.ceilings.fits(&with.ceilings)
+            || self.leaves.iter().any(|leaf| leaf.flags.has(Flags::URGENT))
+        {
+            return false;
+        }
+        self.now = self.now.max(now);
+        self.slab.retune(&mut with.slab);
+        self.ceilings.retune(&with.ceilings, self.now);
+        for (mine, theirs) in self.leaves.iter_mut().zip(with.leaves.iter_mut()) {
+            mine.queue.retune(&theirs.queue);
+            if theirs.flags.has(Flags::INNER) {
+                theirs.weight = with.inners[theirs.parent as usize].weight;
+            }
+        }
+        // Quotas of the round under way are of the weights before.
+        mem::swap(&mut self.successor, &mut with.leaves);
+        self.is_successor_due = true;
+        true
+    }
+
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         for (id, leaf) in self.leaves.iter_mut().enumerate() {
@@ -654,6 +691,7 @@ impl Scheduler for Hls {
         self.waiting.clear();
         self.pending.clear();
         self.touched.clear();
+        self.take_weights();
         self.ceilings.reset();
         self.urgent.reset();
         (self.cursor, self.kept, self.round) = (0, 0, 0);

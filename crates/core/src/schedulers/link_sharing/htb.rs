@@ -60,11 +60,13 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 pub use crate::bases::borrowing::Plan;
 use crate::bases::borrowing::{BorrowingTree, Standing};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Members, Nanos,
-    Packet, Promises, Scheduler, SchedulerInfo, WorkConserving, boxed,
+    Packet, Promises, Scheduler, SchedulerInfo, WorkConserving, boxed, same_kind,
 };
 use crate::parts::{
     bucket::Bucket,
@@ -521,6 +523,51 @@ impl Scheduler for Htb {
     fn class_backlog(&self, class: ClassId) -> Amount {
         let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
         leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
+    }
+
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        let queues = || self.leaves.iter().zip(with.leaves.iter());
+        if !self.borrowing.fits(&with.borrowing)
+            || (self.common, self.max_packet) != (with.common, with.max_packet)
+            || !self.slab.fits(&with.slab)
+            || !queues().all(|(mine, theirs)| mine.queue.fits(&theirs.queue))
+        {
+            return false;
+        }
+        self.now = self.now.max(now);
+        self.turn_colours();
+        self.slab.retune(&mut with.slab);
+        for (index, (mine, theirs)) in self.leaves.iter_mut().zip(with.leaves.iter()).enumerate() {
+            mine.queue.retune(&theirs.queue);
+            mine.quantum = theirs.quantum;
+            let end = with.leaves.get(index + 1).map_or(self.deficits.len(), |next| next.deficits);
+            for deficit in &mut self.deficits[mine.deficits..end] {
+                *deficit = (*deficit).min(mine.quantum as i64);
+            }
+        }
+        for (class, theirs) in (0u32..).zip(with.classes.iter()) {
+            let mine = &mut self.classes[class as usize];
+            mine.assured.retune(self.now, &theirs.assured);
+            mine.ceiling = match (mine.ceiling.take(), &theirs.ceiling) {
+                (Some(mut ceiling), Some(theirs)) => {
+                    ceiling.retune(self.now, theirs);
+                    Some(ceiling)
+                }
+                (_, theirs) => *theirs,
+            };
+            if class == 0 || mine.busy == 0 {
+                continue;
+            }
+            let before = self.borrowing.standing(class);
+            let colour = self.colour(class, before);
+            self.borrowing.stand(class, colour);
+            if colour != Standing::Stays {
+                // The times that are noted are those of the rates before.
+                self.watch(class);
+            }
+        }
+        true
     }
 
     fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {

@@ -49,10 +49,12 @@ use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos, Packet,
-    Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed,
+    Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled};
 
@@ -151,6 +153,15 @@ pub(crate) const fn need(len: u32) -> u64 {
 pub(crate) fn flows(tree: &Hierarchy) -> Result<Flows<Deficit>, BuildError> {
     let quanta = quanta(tree)?;
     Ok(Flows::new(tree, |class| Deficit { quantum: quanta[class.index()], credit: 0 })?)
+}
+
+/// Brings over the quanta and limits of `with`. A class that is being visited keeps at most what a visit can have left.
+pub(crate) fn retune(flows: &mut Flows<Deficit>, with: &mut Flows<Deficit>) {
+    let largest = need(flows.max_packet());
+    flows.retune(with, |mine, theirs| {
+        mine.quantum = theirs.quantum;
+        mine.credit = mine.credit.min((mine.quantum + largest).saturating_sub(1));
+    });
 }
 
 /// Bytes that [`flows`] take for `tree`, with what it takes to make them.
@@ -384,6 +395,15 @@ impl Scheduler for Drr {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
+    }
+
+    fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        if !self.flows.fits(&with.flows) {
+            return false;
+        }
+        retune(&mut self.flows, &mut with.flows);
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

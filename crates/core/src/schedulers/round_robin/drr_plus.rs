@@ -47,10 +47,12 @@ use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet,
-    PerWindow, Promises, Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed,
+    PerWindow, Promises, Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
@@ -259,6 +261,22 @@ impl Scheduler for DrrPlus {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
+    }
+
+    fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        if !self.flows.fits(&with.flows)
+            || !self.police.iter().zip(&with.police).all(|(mine, theirs)| mine.is_some() == theirs.is_some())
+        {
+            return false;
+        }
+        drr::retune(&mut self.flows, &mut with.flows);
+        for (mine, theirs) in self.police.iter_mut().zip(&with.police) {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                mine.contract = theirs.contract;
+            }
+        }
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

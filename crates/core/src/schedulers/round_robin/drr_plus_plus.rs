@@ -53,10 +53,12 @@ use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, Nanos, OutOfMemory,
-    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::drr::{self, Deficit, Tally, Turns, need};
@@ -253,6 +255,15 @@ impl Scheduler for DrrPlusPlus {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
+    }
+
+    fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        if !self.flows.fits(&with.flows) || self.is_critical != with.is_critical {
+            return false;
+        }
+        drr::retune(&mut self.flows, &mut with.flows);
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

@@ -37,10 +37,12 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, TransmissionGap, WorkConserving, boxed,
+    SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
 };
 use crate::parts::{
     heap::Heap,
@@ -238,6 +240,20 @@ impl Scheduler for Hdrr {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
+    }
+
+    fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        let place = |place: &Place| (place.parent, place.slot, place.inner);
+        if !self.flows.fits(&with.flows) || !self.places.iter().map(place).eq(with.places.iter().map(place)) {
+            return false;
+        }
+        // The quantum is the largest packet, which is the same.
+        self.flows.retune(&mut with.flows, |_, _| ());
+        for (mine, theirs) in self.inners.iter_mut().zip(with.inners.iter()) {
+            mine.tags.retune(&theirs.tags);
+        }
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

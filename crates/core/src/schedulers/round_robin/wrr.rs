@@ -25,10 +25,12 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed,
+    SchedulerInfo, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, slice};
 
@@ -152,6 +154,18 @@ impl Scheduler for Wrr {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.class_backlog(class)
+    }
+
+    fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        if !self.flows.fits(&with.flows) {
+            return false;
+        }
+        self.flows.retune(&mut with.flows, |mine, theirs| {
+            mine.packets = theirs.packets;
+            mine.sent = mine.sent.min(mine.packets);
+        });
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

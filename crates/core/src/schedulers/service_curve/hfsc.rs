@@ -63,9 +63,11 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use core::any::Any;
+
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, Packet,
-    Promises, Scheduler, SchedulerInfo, Share, WorkConserving, boxed,
+    Promises, Scheduler, SchedulerInfo, Share, WorkConserving, boxed, same_kind,
 };
 use crate::parts::{
     curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, planning_memory, real_time_shapes, ticks},
@@ -560,6 +562,52 @@ impl Scheduler for Hfsc {
 
     fn class_backlog(&self, class: ClassId) -> Amount {
         self.classes.get(class.index()).map_or(Amount::default(), |class| class.queue.backlog(&self.slab))
+    }
+
+    fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
+        let Some(with) = same_kind::<Self>(with) else { return false };
+        let place = |of: &Class| (of.parent, of.place, of.real_time, of.limit, of.children, of.shares);
+        let same = |(mine, theirs): (&Class, &Class)| place(mine) == place(theirs) && mine.queue.fits(&theirs.queue);
+        if self.classes.len() != with.classes.len()
+            || self.max_packet != with.max_packet
+            || !self.slab.fits(&with.slab)
+            || !self.classes.iter().zip(with.classes.iter()).all(same)
+        {
+            return false;
+        }
+        self.now = self.now.max(now);
+        let now = ticks(self.now);
+        self.slab.retune(&mut with.slab);
+        let mut limits_differ = false;
+        for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
+            mine.queue.retune(&theirs.queue);
+            // The virtual time stays: it goes on from there at another pace.
+            mine.virtual_curve.retune(&theirs.virtual_curve, mine.virtual_time, mine.served);
+            if let (Some(limit), Some(theirs)) =
+                (self.limits.get_mut(mine.limit as usize), with.limits.get(theirs.limit as usize))
+            {
+                limits_differ |= limit.retune(theirs, now, mine.served);
+            }
+        }
+        for (mine, theirs) in self.children.iter_mut().zip(with.children.iter()) {
+            mine.step = theirs.step;
+        }
+        for (id, theirs) in (0u32..).zip(with.real_time.iter()) {
+            let mine = &mut self.real_time[id as usize];
+            let differs = mine.deadlines.retune(&theirs.deadlines, now, mine.served);
+            if differs && (self.asleep.contains(id) || self.eligible.contains(id)) {
+                self.list_real_time(id);
+            }
+        }
+        // Children before their parents, whose fit times depend on theirs.
+        let listed = if limits_differ { self.classes.len() as u32 } else { 0 };
+        for class in (1..listed).rev() {
+            let Class { parent, place, .. } = self.classes[class as usize];
+            if self.children(parent).contains(place) {
+                self.list(class);
+            }
+        }
+        true
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {

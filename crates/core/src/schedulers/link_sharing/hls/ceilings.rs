@@ -144,6 +144,25 @@ impl Ceilings {
         Ok(Self { limiters, nearest, held, waits })
     }
 
+    /// Whether [`Ceilings::retune`] can be done: the same classes have ceilings.
+    pub(super) fn fits(&self, with: &Self) -> bool {
+        self.nearest == with.nearest && self.limiters.len() == with.limiters.len()
+    }
+
+    /// Has the rates and depths of `with` from `now` on. What classes owe stays, and so do the leaves that wait.
+    pub(super) fn retune(&mut self, with: &Self, now: Nanos) {
+        for (id, theirs) in (0u32..).zip(with.limiters.iter()) {
+            let mine = &mut self.limiters[id as usize];
+            mine.bucket.retune(now, &theirs.bucket);
+            if self.waits.contains(id) {
+                self.waits.set(id, u128::from(mine.bucket.ready_at().0) << u32::BITS | u128::from(id));
+            }
+        }
+        for (mine, theirs) in self.held.iter_mut().zip(&with.held) {
+            mine.most = theirs.most;
+        }
+    }
+
     /// Bytes that those of `tree` take.
     pub(super) fn memory(tree: &Hierarchy) -> u64 {
         let count = ceilings(tree);

@@ -51,6 +51,9 @@ impl Hls {
         self.cursor = 0;
         self.kept = 0;
         self.sent_in_round = false;
+        if self.is_successor_due {
+            self.take_weights();
+        }
         self.unpark(self.now);
         self.activate_pending();
         self.round += 1;
@@ -69,6 +72,31 @@ impl Hls {
             self.rounds.surplus += 1;
         }
         true
+    }
+
+    /// Takes the weights that [`Scheduler::retune`](crate::contract::Scheduler::retune) has brought. Q* grows by what those of the active classes
+    /// have grown by, through the root's residual.
+    #[cold]
+    pub(super) fn take_weights(&mut self) {
+        if !mem::take(&mut self.is_successor_due) {
+            return;
+        }
+        for (id, theirs) in self.successor.iter().enumerate() {
+            let mine = &mut self.leaves[id];
+            let grown = theirs.weight - mine.weight;
+            mine.weight = theirs.weight;
+            let (counts, parent) = if mine.flags.has(Flags::INNER) {
+                let inner = &mut self.inners[mine.parent as usize];
+                inner.weight = theirs.weight;
+                (inner.active, inner.parent)
+            } else {
+                (mine.flags.has(Flags::ACTIVE), mine.parent)
+            };
+            if counts && id > 0 {
+                self.inners[parent as usize].active_weight += grown;
+                self.inners[ROOT as usize].residual += grown;
+            }
+        }
     }
 
     /// If an inner class can hand out what its children gave back, puts the active leaves below such classes in `order` and

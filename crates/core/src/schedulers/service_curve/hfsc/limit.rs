@@ -78,6 +78,12 @@ impl Limit {
         Ok(Some(Self { curve: Curve::new(shape), burst }))
     }
 
+    /// Limits as `with` does from `now` on, when `served` bytes were sent of the class. Whether that is something else.
+    pub(super) fn retune(&mut self, with: &Self, now: u128, served: u64) -> bool {
+        self.burst = with.burst;
+        self.curve.retune(&with.curve, now, served)
+    }
+
     /// The class, of which `served` bytes were sent, becomes active at `now`, a time in the curve's unit.
     pub(super) fn begin(&mut self, now: u128, served: u64) {
         self.curve.lower_below(now, served);
