@@ -150,12 +150,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     note(life::fail_open(&gateway));
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
     let remote = gateway.remote();
-    let mut control = args.life.control(&path, &remote)?;
     let way = format!("{} to {}", args.input, args.output);
-    note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
-    let mut watchdog = life::watchdog(vec![(way.clone(), gateway.vitals())]);
+    let vitals = gateway.vitals();
+    let mut watchdog = life::watchdog(vec![(way.clone(), vitals.clone())]);
     let ended = std::thread::scope(|scope| {
         let data = scope.spawn(|| gateway.run(&stop));
+        // Who finds the socket finds a gateway that takes frames.
+        life::wait_for_turn(&vitals, || data.is_finished());
+        let mut control = args.life.control(&path, &remote).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
         watchdog.service().ready(&way);
         while !data.is_finished() {
             watchdog.look().into_iter().for_each(note);
@@ -179,9 +182,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         }
         watchdog.look().into_iter().for_each(note);
         watchdog.service().stopping();
-        data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
-    drop(control);
+        Ok::<_, Failure>(data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
     match ended {
         Ok(stats) => {
             show(&stats, out)?;
