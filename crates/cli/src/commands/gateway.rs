@@ -57,10 +57,11 @@ pub(crate) struct Args {
     /// one cable. Frames may then be doubled, or go round.
     #[arg(long)]
     force: bool,
-    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs.
+    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. It splits such packets again, so that this is only
+    /// needed where the kernel does not tell how (a note says so), or for LRO.
     #[arg(long, conflicts_with = "ignore_offloads")]
     fix_offloads: bool,
-    /// Start with offloads on that join packets; what they join is dropped as too long.
+    /// Start with offloads on that join packets even where what they join cannot be split, and is dropped as too long.
     #[arg(long)]
     ignore_offloads: bool,
     /// Drop frames longer than the link file's mtu, where the interfaces carry such.

@@ -12,15 +12,16 @@ use crate::gateway::liveness::DEFAULT_STALL;
 use crate::io::af_packet::AfPacketOptions;
 use crate::io::pacing::Pacing;
 
-/// What to do about offloads that join packets (GRO, LRO).
+/// What to do about offloads that join packets (GRO, LRO). The gateway splits joined packets again. Where the kernel does not
+/// tell it how ([`AfPacketOptions::split`]), it cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OffloadPolicy {
-    /// Refuse to start.
+    /// Refuse to start where joined packets cannot be split.
     #[default]
     Refuse,
     /// Turn them off, and on again at the end.
     Fix,
-    /// Start all the same; joined packets are dropped as too long, and counted.
+    /// Start all the same; joined packets that cannot be split are dropped and counted.
     Ignore,
 }
 

@@ -41,9 +41,6 @@ impl Gateway {
         let output = Interface::open(&config.output)?;
         let mut notes = Vec::new();
         ports::check([&input, &output], config.force, &mut notes)?;
-        for interface in [&input, &output] {
-            look_at(interface, &mut notes);
-        }
         if input.mtu > output.mtu {
             notes.push(format!(
                 "{} carries packets of up to {} B, {} only of {} B: longer ones are dropped as too long",
@@ -94,6 +91,7 @@ impl Gateway {
                 + queues.memory_bytes()
                 + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
                 + Counters::memory(&config.tree),
+            split_bytes: (from.memory_bytes() + to.memory_bytes()) as u64,
             kernel_bytes: kernel.iter().sum(),
         };
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
@@ -182,17 +180,6 @@ impl Needs {
             return Err(OpenError::TooMuchMemory { scheduler, frames, needed, limit });
         }
         Ok(Self { queued, frames, scheduler_bytes })
-    }
-}
-
-/// Notes on an interface that works, but perhaps not as expected.
-fn look_at(interface: &Interface, notes: &mut Vec<String>) {
-    let name = &interface.name;
-    if interface.driver == "veth" && (interface.offloads.tso || interface.offloads.gso) {
-        notes.push(format!(
-            "{name} is a veth: if its other end has tso or gso on, whole segments of up to 64 kB arrive as one frame and \
-             are dropped as too long; turn them off there (`ethtool -K PEER tso off gso off`)"
-        ));
     }
 }
 

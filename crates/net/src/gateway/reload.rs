@@ -449,6 +449,7 @@ impl Present {
                 + parts.queues.memory_bytes()
                 + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
                 + Counters::memory(&config.tree),
+            split_bytes: self.passage.memory.split_bytes,
             kernel_bytes: self.passage.memory.kernel_bytes,
         };
         let reloaded = Reloaded {

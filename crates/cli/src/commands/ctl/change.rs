@@ -103,7 +103,7 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &m
         Some(link) => vec![link.to_owned()],
         None => Watch::connect(path).and_then(|mut watch| watch.links()).map_err(unanswered)?,
     };
-    let mut ask_all = |dry_run| -> Result<Vec<Reloaded>, Failure> {
+    let ask_all = |dry_run| -> Result<Vec<Reloaded>, Failure> {
         links.iter().map(|link| control::change(path, Some(link), &wanted, dry_run).map_err(unanswered)).collect()
     };
     // All links or none: a file that one of them refuses changes no other.
