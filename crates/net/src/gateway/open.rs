@@ -228,6 +228,10 @@ fn pick(processor: Processor) -> Result<Option<usize>, OpenError> {
     match processor {
         Processor::Any => Ok(None),
         Processor::Last => Ok(sys::allowed_processors().last().copied()),
+        Processor::BeforeLast(places) => {
+            let allowed = sys::allowed_processors();
+            Ok(allowed.iter().rev().cycle().nth(places % allowed.len().max(1)).copied())
+        }
         Processor::Number(number) if sys::allowed_processors().contains(&number) => Ok(Some(number)),
         Processor::Number(processor) => {
             let source = std::io::Error::new(

@@ -93,7 +93,7 @@ impl Ports {
                 }
                 (prepared, _) => prepared,
             };
-        let gate = hold.as_ref().map(Hold::gate);
+        let gate = hold.as_ref().and_then(Hold::gate);
         let open = |interface| AfPacket::behind(interface, &config.sockets, gate).map_err(OpenError::from);
         let opened = open(input).and_then(|from| Ok((from, open(output)?))).and_then(|(from, to)| {
             let offloads = offloads(config.offloads, [(input, &from), (output, &to)], notes)?;
