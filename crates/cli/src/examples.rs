@@ -106,6 +106,12 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
         &[
             ("fairlink ctl stats", "What the gateway has received, sent, dropped and queued, and for how long."),
             (
+                "fairlink ctl stats --interval 1s",
+                "Also the rate of each class in the next second, beside its fluid ideal.",
+            ),
+            ("fairlink ctl watch", "The same again and again, drawn in place."),
+            ("fairlink ctl watch --count 60 --json", "A line of JSON for each of the next sixty seconds."),
+            (
                 "fairlink ctl trace t.pcapng",
                 "Record what passes, with class, queueing delay and drops in comments, until Ctrl-C.",
             ),

@@ -36,6 +36,13 @@ impl Out {
         Ok(())
     }
 
+    /// One JSON document on one line.
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from)?;
+        writeln!(self.writer)?;
+        Ok(())
+    }
+
     /// One line of text.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
         writeln!(self.writer, "{}", text.as_ref())?;

@@ -4,13 +4,16 @@
 //! thread until it is told to stop. Meanwhile a [`Remote`] asks for statistics from other threads. `docs/gateway.md` is the
 //! users' page.
 
+mod account;
 mod breaks;
 mod claim;
 pub(crate) mod config;
 pub mod control;
 mod data_path;
 pub(crate) mod fail_open;
+mod links;
 pub(crate) mod liveness;
+mod metrics;
 mod open;
 mod open_error;
 mod outlet;
@@ -26,11 +29,13 @@ mod watchdog;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use fail_open::{FailOpen, FailOpenStats, close_wires};
+pub use links::Links;
 pub use liveness::{LivenessStats, Vitals};
+pub use metrics::{Metrics, MetricsError};
 pub use open_error::OpenError;
 pub use reload::{ClassChange, Committed, Fate, ReloadError, Reloaded, Terms, Wanted};
 pub use remote::{Remote, RemoteError};
 pub use run::{Gateway, RunError};
 pub use service::Service;
-pub use stats::{ClassStats, DelayStats, GatewayStats, MemoryBound, ReverseStats, TimeShares};
+pub use stats::{ClassStats, DelayStats, GatewayStats, IntervalStats, MemoryBound, ReverseStats, TimeShares};
 pub use watchdog::Watchdog;

@@ -33,12 +33,12 @@ pub use demo::{
 #[cfg(target_os = "linux")]
 pub use {
     gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
-    gateway::control::{self, Control, ControlError},
+    gateway::control::{self, Control, ControlError, Watch},
     gateway::{
         ClassChange, ClassStats, Committed, DelayStats, FailOpen, FailOpenStats, Fate, Gateway, GatewayConfig,
-        GatewayStats, LivenessStats, LongFrames, MemoryBound, OffloadPolicy, OpenError, Processor, ReloadError,
-        Reloaded, Remote, RemoteError, ReverseStats, RunError, Service, Terms, TimeShares, Vitals, Wanted, Watchdog,
-        close_wires,
+        GatewayStats, IntervalStats, Links, LivenessStats, LongFrames, MemoryBound, Metrics, MetricsError,
+        OffloadPolicy, OpenError, Processor, ReloadError, Reloaded, Remote, RemoteError, ReverseStats, RunError,
+        Service, Terms, TimeShares, Vitals, Wanted, Watchdog, close_wires,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

@@ -15,7 +15,7 @@ use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, Control, FramePool, Gateway, GatewayBenchConfig, GatewayBenchError,
     GatewayConfig, GatewayStats, Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError,
     Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig, ReceiverReport,
-    RunError, Transport, control, gateway_bench, interface, set_offload,
+    RunError, Transport, Watch, control, gateway_bench, interface, set_offload,
 };
 use fairlink_traffic::{Model, PacketSize};
 
@@ -308,6 +308,11 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let forwarded = scope.spawn(|| gateway.run(&stop).unwrap());
+        let mut watch = Watch::connect(&path).unwrap();
+        assert_eq!(watch.links().unwrap(), ["out"]);
+        let mut told = || watch.stats(None, Some(Duration::from_secs(60))).unwrap();
+        let first = told();
+        assert_eq!((first.interval, first.classes[0].interval), (None, None), "there is nothing to compare with");
         let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
         // The last frames are on their way; they do not stay there.
         let arrived = || {
@@ -318,6 +323,14 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         while arrived() < sent.classes[0].sent_packets {
             std::thread::sleep(Duration::from_millis(10));
         }
+        // What came between two answers on one connection.
+        let second = told();
+        let interval = second.interval.unwrap();
+        assert_eq!(interval.received, second.received.checked_sub(first.received).unwrap());
+        assert!(interval.received.packets > 0 && interval.rate_bps <= interval.demand_bps, "{interval:?}");
+        assert!(second.interval_s.unwrap() > 0.15, "{:?}", second.interval_s);
+        let error = watch.stats(Some("up"), None).unwrap_err();
+        assert!(error.to_string().contains("there is no link \"up\"; there are: out"), "{error}");
         stop.store(true, Ordering::Relaxed);
         let last = forwarded.join().unwrap();
         // What is told after the end is what the run returned.

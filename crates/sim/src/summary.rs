@@ -43,7 +43,7 @@ pub(crate) type Counted = BTreeMap<ClassId, BTreeMap<&'static str, u64>>;
 
 /// Adds what `scheduler` has counted of itself. `classes` says which class of the scenario each id is.
 pub(crate) fn count(counted: &mut Counted, scheduler: &impl Scheduler, classes: &[ClassId]) {
-    scheduler.for_each_counter(&mut |id, name, value| {
+    scheduler.for_each_counter(0..classes.len(), &mut |id, name, value| {
         *counted.entry(classes[id.index()]).or_default().entry(name).or_default() += value;
     });
 }

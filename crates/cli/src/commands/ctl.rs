@@ -1,14 +1,16 @@
 //! `fairlink ctl`: talks to a running gateway.
 
 pub(crate) mod change;
+mod rates;
+mod stats;
 mod trace;
+mod watch;
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use fairlink_net::{ControlError, control};
 
-use crate::commands::gateway;
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -25,8 +27,13 @@ pub(crate) struct Args {
 /// What can be asked.
 #[derive(Clone, Debug, Subcommand)]
 enum Request {
-    /// Packets and bytes received, sent, dropped and queued, and delays, by class.
-    Stats,
+    /// Packets and bytes received, sent, dropped and queued, and delays, by class; with --interval also rates beside their ideals.
+    Stats(stats::Args),
+    /// Rate, fluid ideal, share of the guarantee, delays and drops of each class, again and again until Ctrl-C.
+    ///
+    /// On a terminal the table is drawn in place; in a pipe one follows the other, with --json a line for each. A gateway that ends is waited
+    /// for.
+    Watch(watch::Args),
     /// Record what passes the gateway into a file, until Ctrl-C or a limit: each packet with its class, its queueing delay, or why it
     /// was dropped.
     ///
@@ -59,10 +66,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     };
     match (&args.request, format) {
         (Request::Trace(args), Some(format)) => trace::run(args, format, &path, out),
+        (Request::Watch(args), _) => watch::run(args, &path, out),
+        (Request::Stats(args), _) => stats::run(args, &path, out),
         (Request::Reload(args), _) => change::reload(args, &path, out),
         (Request::Rate(args), _) => change::set_rate(args, &path, out),
         (Request::Scheduler(args), _) => change::set_scheduler(args, &path, out),
-        _ => gateway::show(&control::stats(&path).map_err(unanswered)?, out),
+        (Request::Trace(_), None) => Ok(()),
     }
 }
 

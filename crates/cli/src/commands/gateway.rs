@@ -2,6 +2,7 @@
 
 mod life;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,8 @@ use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    GatewayConfig, GatewayStats, LongFrames, OffloadPolicy, Pacing, Processor, Remote, RunError, Wanted, control,
+    GatewayConfig, GatewayStats, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, Remote, RunError, Wanted,
+    control,
 };
 use signal_hook::consts::SIGUSR1;
 
@@ -94,6 +96,13 @@ pub(crate) struct Args {
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    metrics: Option<SocketAddr>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:9400 or [::1]:9400".to_owned())
 }
 
 fn pacing(name: &str) -> Result<Pacing, String> {
@@ -158,6 +167,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         // Who finds the socket finds a gateway that takes frames.
         life::wait_for_turn(&vitals, || data.is_finished());
         let mut control = args.life.control(&path, &remote).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        let metrics =
+            args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, remote.clone())).transpose());
+        let metrics = metrics.map_err(Failure::wrong).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        if let Some(metrics) = &metrics {
+            note(format!("metrics at http://{}/metrics", metrics.address()));
+        }
         note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
         watchdog.service().ready(&way);
         while !data.is_finished() {
@@ -239,8 +254,14 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         human::time(stats.uptime_s)
     ))?;
     let head = ["class", "received", "sent", "dropped", "queued", "sent bytes", "delay p50", "p99", "max"];
+    let mut path: Vec<&str> = Vec::new();
     let rows = stats.classes.iter().map(|class| {
-        let mut row = vec![class.name.clone()];
+        // Parents come before their children.
+        while path.last().is_some_and(|&last| Some(last) != class.parent.as_deref()) {
+            path.pop();
+        }
+        let mut row = vec![format!("{}{}", "  ".repeat(path.len()), class.name)];
+        path.push(&class.name);
         row.extend([class.received, class.sent, class.dropped, class.queued].map(|amount| amount.packets.to_string()));
         row.push(class.sent.bytes.to_string());
         let delays = class.delay_s.map(|delay| [delay.p50, delay.p99, delay.max].map(human::time));
@@ -248,7 +269,7 @@ pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
         row
     });
     out.table(&head, rows.collect(), 1..head.len())?;
-    for class in stats.classes.iter().filter(|class| !class.dropped_by_reason.is_empty()) {
+    for class in stats.leaves().filter(|class| !class.dropped_by_reason.is_empty()) {
         let reasons = class.dropped_by_reason.iter();
         let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
         out.line(format!("{} dropped: {}", class.name, reasons.join(", ")))?;

@@ -22,6 +22,8 @@ mod packets;
 mod reload;
 mod reproduce;
 mod rows;
+#[cfg(target_os = "linux")]
+mod seen;
 mod sim;
 mod tc;
 mod trace;

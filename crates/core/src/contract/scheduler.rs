@@ -9,11 +9,15 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::ops::Range;
 
 use super::amount::Amount;
 use super::lender::Lender;
 use super::packet::{ClassId, Packet};
 use super::units::Nanos;
+
+/// Most counters that a scheduler keeps of one class, the link included; see [`Scheduler::for_each_counter`].
+pub const MAX_COUNTERS: usize = 2;
 
 /// What [`Scheduler::dequeue`] found.
 #[must_use]
@@ -213,10 +217,11 @@ pub trait Scheduler: Any + Send {
     }
 
     /// Tells `visit` what the scheduler has counted of itself since it was made or purged: the class, [`ClassId::ROOT`] for
-    /// the link, and the name and the value of a counter. Every counter is told of, also while it is zero, in an order that does not
-    /// change. `docs/papers.md` says what each counts.
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        let _ = visit;
+    /// the link, and the name and the value of a counter. It tells of the classes whose ids are in `classes`, and takes no longer than
+    /// these need, so that a data path can ask for a few at a time. Every counter of theirs is told of, also while it is zero, in an
+    /// order that does not change; a class has at most [`MAX_COUNTERS`]. `docs/papers.md` says what each counts.
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        let _ = (classes, visit);
     }
 
     /// Checks the scheduler's invariants. Tests call it after every step. It exists with the feature `invariants` only,
@@ -302,8 +307,12 @@ macro_rules! forward {
             $inner.is_expedited(class)
         }
 
-        fn for_each_counter(&$self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-            $inner.for_each_counter(visit);
+        fn for_each_counter(
+            &$self,
+            classes: core::ops::Range<usize>,
+            visit: &mut dyn FnMut(ClassId, &'static str, u64),
+        ) {
+            $inner.for_each_counter(classes, visit);
         }
 
         #[cfg(feature = "invariants")]

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 use core::any::Any;
-use core::ops::AddAssign;
+use core::ops::{AddAssign, Range};
 
 use crate::contract::{
     Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet,
@@ -339,8 +339,8 @@ impl<S: Scheduler> Scheduler for Metered<S> {
         self.inner.is_expedited(class)
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.inner.for_each_counter(visit);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.inner.for_each_counter(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

@@ -36,6 +36,7 @@
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::ops::Range;
 
 use core::any::Any;
 
@@ -261,8 +262,8 @@ impl<S: Scheduler> Scheduler for Transmitting<S> {
         self.inner.is_expedited(class)
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.inner.for_each_counter(visit);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.inner.for_each_counter(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

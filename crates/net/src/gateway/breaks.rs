@@ -170,6 +170,9 @@ impl Gateway {
                 }
             }
             self.answer(time);
+            while self.publisher.is_copying() {
+                self.answer(time);
+            }
             std::thread::sleep(NAP);
         }
     }

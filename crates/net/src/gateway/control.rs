@@ -4,7 +4,9 @@
 //! connection carries any number of them:
 //!
 //! ```text
-//! {"cmd": "stats"}
+//! {"cmd": "links"}
+//! {"ok": true, "links": ["eth0", ...]}    (names of the links that this process serves)
+//! {"cmd": "stats", "link": NAME, "interval_ms": N}
 //! {"ok": true, "stats": {...}}            (the object of [`crate::gateway::stats::GatewayStats`])
 //! {"cmd": "trace", "snap_bytes": N}
 //! {"ok": true, "trace": {...}}            (what the gateway is; records of packets follow, until the end of one of both sides)
@@ -14,6 +16,9 @@
 //! {"ok": true, "reloaded": {...}}         (the object of [`crate::gateway::reload::Reloaded`])
 //! {"ok": false, "error": "..."}           (anything not understood or refused)
 //! ```
+//!
+//! `link` may be left out where there is one link. With `interval_ms`, the statistics have what happened since the last such answer for the
+//! link on the same connection, and the connection may be silent for so long before the next request.
 //!
 //! `reload` without a text has the gateway read its own file again, `rate` without a class is the link's.
 //!
@@ -25,14 +30,17 @@
 //! * A connection has [`PATIENCE`] for each request, from its first byte to its last, and as long to take the answer. One that
 //!   needs longer is closed, however busy it looks.
 //! * A request has at most 16 MiB.
-//! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of the one whose time runs
-//!   out first.
+//! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of one that is silent between two
+//!   requests, or of the one whose time runs out first.
 //! * A gateway that ends closes all of them at once.
 //! * Whoever traces and takes nothing for [`TRACE_PATIENCE`] is closed. A gateway that ends hands over the rest of a trace first.
 //! * A client that finds no answer gives up after 4 s, also where the gateway is stopped (SIGSTOP).
 
 pub mod recording;
 mod server;
+mod watch;
+
+pub use watch::Watch;
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -49,8 +57,8 @@ use fairlink_core::Rate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::gateway::links::Links;
 use crate::gateway::reload::{Reloaded, Wanted};
-use crate::gateway::remote::Remote;
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
 
@@ -60,6 +68,8 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 pub const TRACE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the data thread has for an answer.
 const ANSWER: Duration = Duration::from_secs(2);
+/// How long a client waits for an answer.
+const LONGEST_WAIT: Duration = ANSWER.saturating_add(PATIENCE);
 /// How long a change may take: a large file is read and built first.
 const CHANGE: Duration = Duration::from_secs(30);
 /// How often a client tries again to connect to a gateway that many others wait for.
@@ -143,6 +153,12 @@ pub enum ControlError {
 #[serde(default)]
 struct Request {
     cmd: String,
+    /// Which link; the only one where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
+    /// Of statistics: that the answer has what happened since the one before, and in how many ms the next request comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_ms: Option<u64>,
     /// Of a trace: most bytes of a packet; all where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     snap_bytes: Option<u32>,
@@ -243,6 +259,8 @@ struct Reply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stats: Option<GatewayStats>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    links: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     trace: Option<Traced>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reloaded: Option<Reloaded>,
@@ -309,18 +327,12 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Statistics of the gateway whose socket is at `path`, within 4 s.
+/// Statistics of the only link of the gateway whose socket is at `path`, within 4 s.
 ///
 /// # Errors
-/// [`ControlError`]: nobody there, no permission, no answer in time, or not a gateway.
+/// [`ControlError`]: nobody there, no permission, no answer in time, several links, or not a gateway.
 pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
-    let (line, _, _) = ask(path, b"{\"cmd\":\"stats\"}\n")?;
-    let reply: Reply =
-        serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })?;
-    match reply {
-        Reply { stats: Some(stats), .. } => Ok(stats),
-        Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
-    }
+    Watch::connect(path)?.stats(None, None)
 }
 
 /// Changes the gateway whose socket is at `path`, or asks what would change where it is a `dry_run`, within 30 s.
@@ -349,43 +361,84 @@ pub fn change(path: &Path, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, C
 
 /// The line that answers `request`, what has come behind it, and the connection. [`ControlError::NoAnswer`] where there is none in time.
 fn ask(path: &Path, request: &[u8]) -> Result<(Vec<u8>, Vec<u8>, UnixStream), ControlError> {
-    ask_for(path, request, ANSWER + PATIENCE)
+    ask_for(path, request, LONGEST_WAIT)
 }
 
 /// As [`ask`], within `waited`.
 fn ask_for(path: &Path, request: &[u8], waited: Duration) -> Result<(Vec<u8>, Vec<u8>, UnixStream), ControlError> {
-    ask_until(path, request, Instant::now() + waited).map_err(|source| match source.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
-        _ => ControlError::System { path: path.to_owned(), source },
-    })
+    let mut connection = Connection::open(path, waited)?;
+    let line = connection.ask(request)?;
+    Ok((line, connection.input, connection.stream))
 }
 
-/// `WouldBlock` or `TimedOut` where there is no answer by `until`.
-fn ask_until(path: &Path, request: &[u8], until: Instant) -> io::Result<(Vec<u8>, Vec<u8>, UnixStream)> {
-    let left = || match until.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
-        left => Ok(left),
-    };
-    let mut stream = loop {
-        match connect(path) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(NAP.min(left()?)),
-            connected => break connected?,
+/// The asking end of a connection.
+#[derive(Debug)]
+struct Connection {
+    path: PathBuf,
+    stream: UnixStream,
+    /// How long an answer may take.
+    waited: Duration,
+    /// Until when the first answer has to be there.
+    first: Option<Instant>,
+    /// What has come behind the last answer.
+    input: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects. Each answer may take as long as is `waited`, the first with the time for connecting.
+    fn open(path: &Path, waited: Duration) -> Result<Self, ControlError> {
+        let until = Instant::now() + waited;
+        let opened = loop {
+            match connect(path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                    std::thread::sleep(NAP);
+                }
+                connected => break connected,
+            }
+        };
+        let stream = opened.and_then(|stream| stream.set_nonblocking(false).map(|()| stream));
+        let stream = stream.map_err(|error| failed(path, error, waited))?;
+        Ok(Self { path: path.to_owned(), stream, waited, first: Some(until), input: Vec::new() })
+    }
+
+    /// The line that answers `request`.
+    fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, ControlError> {
+        let until = self.first.take().unwrap_or_else(|| Instant::now() + self.waited);
+        self.ask_until(request, until).map_err(|error| failed(&self.path, error, self.waited))
+    }
+
+    /// `WouldBlock` or `TimedOut` where there is no answer by `until`.
+    fn ask_until(&mut self, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+        let left = || match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
+            left => Ok(left),
+        };
+        self.stream.set_write_timeout(Some(left()?))?;
+        self.stream.write_all(request)?;
+        let (mut line, mut part) = (Vec::new(), [0; 16 * 1024]);
+        loop {
+            // Set for each part, so that a byte now and then does not hold it up.
+            self.stream.set_read_timeout(Some(left()?))?;
+            let length = self.stream.read(&mut part)?;
+            let end = part[..length].iter().position(|&byte| byte == b'\n');
+            line.extend(&part[..end.unwrap_or(length)]);
+            if length == 0 && line.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gateway has closed the connection"));
+            }
+            if end.is_some() || length == 0 || line.len() > LONGEST_ANSWER {
+                let behind = end.map_or(length, |end| end + 1);
+                self.input = part[behind..length].to_vec();
+                return Ok(line);
+            }
         }
-    };
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(left()?))?;
-    stream.write_all(request)?;
-    let (mut line, mut part) = (Vec::new(), [0; 16 * 1024]);
-    loop {
-        // Set for each part, so that a byte now and then does not hold it up.
-        stream.set_read_timeout(Some(left()?))?;
-        let length = stream.read(&mut part)?;
-        let end = part[..length].iter().position(|&byte| byte == b'\n');
-        line.extend(&part[..end.unwrap_or(length)]);
-        if end.is_some() || length == 0 || line.len() > LONGEST_ANSWER {
-            let behind = end.map_or(length, |end| end + 1);
-            return Ok((line, part[behind..length].to_vec(), stream));
-        }
+    }
+}
+
+/// What an error of the socket means to whoever asks.
+fn failed(path: &Path, source: io::Error, waited: Duration) -> ControlError {
+    match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
+        _ => ControlError::System { path: path.to_owned(), source },
     }
 }
 
@@ -398,12 +451,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Makes a socket at `path` that only its owner may open. A thread of its own answers there with what `remote` says. The
+    /// Makes a socket at `path` that only its owner may open. A thread of its own answers there with what `links` say. The
     /// socket of a gateway that has died is replaced.
     ///
     /// # Errors
     /// [`ControlError`].
-    pub fn start(path: &Path, remote: Remote) -> Result<Self, ControlError> {
+    pub fn start(path: &Path, links: impl Into<Links>) -> Result<Self, ControlError> {
+        let links = links.into();
         let listener = match listen(path) {
             Err(ControlError::System { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path)?;
@@ -416,7 +470,7 @@ impl Control {
             .name("fairlink-control".to_owned())
             .spawn({
                 let stop = Arc::clone(&stop);
-                move || server::serve(&listener, &remote, &stop)
+                move || server::serve(&listener, &links, &stop)
             })
             .map_err(|source| ControlError::System { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), stop, thread: Some(thread) })

@@ -18,7 +18,7 @@
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{ethernet, frame_key};
-use fairlink_core::{Amount, ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+use fairlink_core::{ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
@@ -197,7 +197,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// `parts`. Nothing is allocated.
     pub(crate) fn exchange(&mut self, parts: &mut Parts, heirs: &[Option<ClassId>]) {
         let Parts { classifier, labels, overhead, counters, queues, growth } = parts;
-        counters.inherit(&mut self.counters, heirs);
+        counters.inherit(&self.counters, heirs);
         queues.inherit(&self.queues, heirs);
         std::mem::swap(&mut self.classifier, classifier);
         std::mem::swap(&mut self.labels, labels);
@@ -252,13 +252,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         if self.sampling { self.clock.now() } else { Nanos::ZERO }
     }
 
-    /// Packets waiting for the output, by class.
-    pub(crate) fn outgoing(&self, class: ClassId) -> Amount {
-        let mut amount = Amount::default();
-        for packet in self.outgoing.iter().filter(|packet| packet.class == class) {
-            amount.count(packet.len);
-        }
-        amount
+    /// Packets waiting for the output: at most [`BATCH`].
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Packet> {
+        self.outgoing.iter()
     }
 
     /// Whether nothing waits for the output.

@@ -1,7 +1,10 @@
 //! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
 
+use std::sync::Arc;
+
 use fairlink_core::{Counters, Driver, Hierarchy, Members, Metered, Pacer};
 
+use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage, Snapshot};
 use crate::gateway::config::{GatewayConfig, LongFrames, Processor};
 use crate::gateway::liveness::Liveness;
 use crate::gateway::open_error::OpenError;
@@ -10,7 +13,7 @@ use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::reload::Present;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::{Gateway, RealPath};
-use crate::gateway::stats::{EdgeCounters, MAX_HISTOGRAMS, MemoryBound};
+use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
@@ -19,6 +22,9 @@ use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
+
+/// Copies of its counters that a gateway has at most, as far as their number is not that of those who read them.
+pub(super) const SNAPSHOTS: usize = 4;
 
 impl Gateway {
     /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on wait
@@ -66,9 +72,10 @@ impl Gateway {
         }
 
         let classifier = Classifier::new(&config.matches, config.default_class);
-        let counters = EdgeCounters::new(config.tree.len(), config.tree.leaves());
+        let delays = DelayTable::new(&config.tree);
+        let counters = EdgeCounters::new(delays.clone());
         let queues = QueueLengths::new(&config.tree);
-        let without_delays = EdgeCounters::without_histogram(config.tree.leaves().len());
+        let without_delays = DelayTable::without(&config.tree);
         if without_delays > 0 {
             notes.push(format!(
                 "delays are measured one by one for the first {MAX_HISTOGRAMS} leaves; those of the other {without_delays} count \
@@ -83,14 +90,18 @@ impl Gateway {
             queue_packets: u64::from(queued),
             scheduler_bytes,
             classifier_bytes: classifier.memory_bytes() as u64,
-            counters_bytes: (counters.memory_bytes() + queues.memory_bytes()) as u64 + Counters::memory(&config.tree),
+            counters_bytes: (counters.memory_bytes()
+                + queues.memory_bytes()
+                + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
+                + Counters::memory(&config.tree),
             kernel_bytes: kernel.iter().sum(),
         };
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let labels = Labels::new(&config.tree);
-        let present = Present::new(&config, input, &pool, memory.kernel_bytes, &labels);
+        let passage = Arc::new(Passage::of(&config, delays, memory, frames, 0));
+        let present = Present::new(&config, input, &pool, Arc::clone(&passage), &labels);
         let data_path = RealPath::new(
             pool,
             from,
@@ -111,11 +122,9 @@ impl Gateway {
             data_path,
             held,
             leaving: false,
-            memory,
             notes,
             processor,
-            publisher: Publisher::of(present),
-            generation: 0,
+            publisher: Publisher::of(present, passage),
         })
     }
 }

@@ -1,6 +1,8 @@
 //! The gateway's ports: whether two interfaces may be, and how they are opened. Nobody else may forward what they receive, and what
 //! leaves must not come back. Otherwise frames would be doubled or go round for ever, and nothing would say so.
 
+use std::sync::Arc;
+
 use crate::gateway::claim::{self, Claim};
 use crate::gateway::config::{GatewayConfig, OffloadPolicy};
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
@@ -52,7 +54,7 @@ pub(super) struct Ports {
 pub(super) struct Held {
     /// What keeps the kernel from forwarding too while the gateway lives. `None`: nothing passes while it does not.
     pub(super) hold: Option<Hold>,
-    pub(super) fail_open: FailOpenStats,
+    pub(super) fail_open: Arc<FailOpenStats>,
     /// Dropping them turns the offloads on again.
     #[expect(dead_code, reason = "held, not read")]
     pub(super) offloads: Vec<OffloadsOff>,
@@ -103,7 +105,7 @@ impl Ports {
         });
         match opened {
             Ok((offloads, input, output, claims)) => {
-                Ok(Self { input, output, held: Held { hold, fail_open, offloads, claims } })
+                Ok(Self { input, output, held: Held { hold, fail_open: Arc::new(fail_open), offloads, claims } })
             }
             Err(error) => {
                 if let Some(hold) = hold {

@@ -29,12 +29,13 @@ use fairlink_core::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::gateway::account::{Passage, Snapshot};
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{DataPath, Parts};
-use crate::gateway::open::{Needs, check_classes, fit_largest_packet};
+use crate::gateway::open::{Needs, SNAPSHOTS, check_classes, fit_largest_packet};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::queue_lengths::QueueLengths;
-use crate::gateway::remote::{Passage, RemoteError};
+use crate::gateway::remote::RemoteError;
 use crate::gateway::run::{AnyScheduler, Gateway};
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::backend::Backend;
@@ -288,9 +289,8 @@ pub(super) struct Present {
     /// Frames that the packet pool has, and those that it may have.
     frames: u32,
     room: u32,
-    kernel_bytes: u64,
     labels: Labels,
-    generation: u64,
+    passage: Arc<Passage>,
 }
 
 /// A change on its way to the data thread and back.
@@ -302,7 +302,8 @@ pub(super) struct Order {
     /// By class of before, the leaf that takes over.
     heirs: Box<[Option<ClassId>]>,
     config: GatewayConfig,
-    memory: MemoryBound,
+    /// What the gateway is from then on, and what it was afterwards.
+    passage: Arc<Passage>,
     /// Whether classes and frames keep their numbers, so that whoever traces may go on.
     keeps_numbers: bool,
     pub(super) committed: Committed,
@@ -323,7 +324,7 @@ impl Present {
         config: &GatewayConfig,
         input: Interface,
         pool: &FramePool,
-        kernel_bytes: u64,
+        passage: Arc<Passage>,
         labels: &Labels,
     ) -> Self {
         Self {
@@ -334,9 +335,8 @@ impl Present {
             frame_bytes: pool.frame_bytes() as u32,
             frames: pool.frames() as u32,
             room: pool.room(),
-            kernel_bytes,
             labels: labels.clone(),
-            generation: 0,
+            passage,
         }
     }
 
@@ -355,16 +355,12 @@ impl Present {
         if dry_run {
             return Ok(reloaded);
         }
+        let passage = Arc::clone(&order.passage);
         let order = commit(order)?;
         reloaded.committed = Some(order.committed);
-        self.generation = order.committed.generation;
+        self.passage = passage;
         (self.nominal, self.deviations, self.config, self.frames) = (nominal, deviations, config, frames);
         Ok(reloaded)
-    }
-
-    /// What a trace says of the gateway.
-    pub(super) fn passage(&self) -> Passage {
-        Passage::of(&self.config, self.frames as usize, self.generation)
     }
 
     fn draft(&self, wanted: &Wanted) -> Result<Draft, ReloadError> {
@@ -422,11 +418,15 @@ impl Present {
         };
         let change = MeteredChange::prepare(&change, |_| false).map_err(|error| explain(error, &config))?;
         let frames = needs.frames.max(self.frames);
+        // A class of one name is one class, and counts its delays where it has counted them.
+        let before =
+            |leaf: ClassId| find(&self.config, &config.name(leaf)).filter(|&old| heirs[old.index()] == Some(leaf));
+        let delays = self.passage.delays.after(&config.tree, before);
         let parts = Parts {
             classifier: Classifier::new(&config.matches, config.default_class),
             labels: self.labels.for_tree(&config.tree),
             overhead: config.overhead,
-            counters: EdgeCounters::new(config.tree.len(), config.tree.leaves()),
+            counters: EdgeCounters::new(delays.clone()),
             queues: QueueLengths::new(&config.tree),
             growth: (frames > self.frames).then(|| Growth::new(self.frames, frames)),
         };
@@ -437,9 +437,11 @@ impl Present {
             queue_packets: u64::from(needs.queued),
             scheduler_bytes: needs.scheduler_bytes,
             classifier_bytes: parts.classifier.memory_bytes() as u64,
-            counters_bytes: (parts.counters.memory_bytes() + parts.queues.memory_bytes()) as u64
+            counters_bytes: (parts.counters.memory_bytes()
+                + parts.queues.memory_bytes()
+                + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
                 + Counters::memory(&config.tree),
-            kernel_bytes: self.kernel_bytes,
+            kernel_bytes: self.passage.memory.kernel_bytes,
         };
         let reloaded = Reloaded {
             scheduler: [&self.config, &config].map(|config| config.scheduler.name.to_owned()),
@@ -450,13 +452,14 @@ impl Present {
             committed: None,
         };
         let keeps_numbers = parts.growth.is_none() && config.names == self.config.names;
+        let passage = Arc::new(Passage::of(&config, delays, memory, frames, self.passage.generation + 1));
         let order = Box::new(Order {
             change: Some(change),
             retired: None,
             parts,
             heirs,
             config: config.clone(),
-            memory,
+            passage,
             keeps_numbers,
             committed: Committed::default(),
         });
@@ -649,10 +652,9 @@ impl<D: DropSink> DropSink for Counting<'_, D> {
 }
 
 impl Order {
-    /// Makes the change, between two turns, as the `generation`-th. It cannot fail, and allocates nothing.
+    /// Makes the change, between two turns. It cannot fail, and allocates nothing.
     pub(super) fn commit<I: Backend, O: Backend, C: Clock>(
         &mut self,
-        generation: u64,
         now: Nanos,
         driver: &mut Driver<AnyScheduler>,
         data_path: &mut DataPath<I, O, C>,
@@ -662,7 +664,7 @@ impl Order {
         let mut sink = Counting { sink: data_path, committed: &mut self.committed };
         self.retired = Some(driver.scheduler_mut().commit(change, now, &mut sink));
         driver.set_rate(self.config.tree.link().rate);
-        self.committed.generation = generation;
+        self.committed.generation = self.passage.generation;
         self.committed.kept_packets = driver.scheduler().backlog().packets;
         self.committed.took_s = data_path.clock.now().saturating_sub(now).0 as f64 / 1e9;
     }
@@ -676,10 +678,9 @@ impl Gateway {
         {
             self.publisher.give_back(tap);
         }
-        self.generation += 1;
-        order.commit(self.generation, now, &mut self.driver, &mut self.data_path);
+        order.commit(now, &mut self.driver, &mut self.data_path);
         std::mem::swap(&mut self.config, &mut order.config);
-        self.memory = order.memory;
+        order.passage = self.publisher.change(Arc::clone(&order.passage));
     }
 }
 

@@ -1,14 +1,16 @@
 //! What other threads ask of a running gateway: statistics, traces of what passes, and changes. The data thread looks once a turn
-//! whether it was asked, which takes no lock, and answers between turns.
+//! whether it was asked, which takes no lock. It copies its counters a few classes at a time between turns ([`crate::gateway::account`]).
+//!
+//! Whoever asks brings the memory for the answer. The data thread never waits for a lock: where somebody holds one, it tries again after
+//! the next turn. Two snapshots go to and fro, so that asking again and again allocates nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use fairlink_core::ClassId;
 use thiserror::Error;
 
-use crate::gateway::config::GatewayConfig;
+use crate::gateway::account::{Copying, Observation, Passage, Snapshot};
 use crate::gateway::reload::{self, Order, Present, ReloadError, Reloaded, Wanted};
 use crate::gateway::stats::GatewayStats;
 use crate::gateway::trace::{self, Feed, Tap};
@@ -33,35 +35,11 @@ pub enum RemoteError {
     Tracing,
 }
 
-/// What a gateway is, as far as a trace has to say it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Passage {
-    pub(crate) input: String,
-    pub(crate) output: String,
-    pub(crate) scheduler: String,
-    pub(crate) link_bps: u64,
-    /// Names by class, the link's first.
-    pub(crate) classes: Vec<String>,
-    /// Frames in its packet pool.
-    pub(crate) pool_frames: usize,
-    /// Changes that were committed before.
-    pub(crate) generation: u64,
-}
+/// How often whoever waits for an answer looks whether the data thread lacks memory for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-impl Passage {
-    /// Of a gateway that works as `config` says.
-    pub(crate) fn of(config: &GatewayConfig, pool_frames: usize, generation: u64) -> Self {
-        Self {
-            input: config.input.clone(),
-            output: config.output.clone(),
-            scheduler: config.scheduler.name.to_owned(),
-            link_bps: config.tree.link().rate.bps(),
-            classes: (0..config.tree.len()).map(|class| config.name(ClassId(class as u32))).collect(),
-            pool_frames,
-            generation,
-        }
-    }
-}
+/// Room for answers before; more than there ever are.
+const OLD: usize = 4;
 
 /// A change on its way to the data thread and back.
 #[derive(Debug, Default)]
@@ -85,31 +63,63 @@ enum TapSlot {
     Running,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Answer {
+    /// What the gateway is now.
+    passage: Arc<Passage>,
+    /// Questions up to this one are answered by `snapshot`.
     number: u64,
-    stats: Option<Arc<GatewayStats>>,
+    snapshot: Option<Arc<Snapshot>>,
+    /// Memory for the next answer, brought by whoever asked.
+    spare: Option<Arc<Snapshot>>,
+    /// Answers before, for another thread to free or to use again: two at most, because each took memory that somebody brought, who took
+    /// these away.
+    old: Vec<Arc<Snapshot>>,
     over: bool,
 }
 
 impl Answer {
     /// The answer to this question; `None` as long as there may still come one.
-    fn to(&self, ticket: Ticket) -> Option<Result<Arc<GatewayStats>, RemoteError>> {
-        match &self.stats {
-            Some(stats) if self.number >= ticket.0 || self.over => Some(Ok(Arc::clone(stats))),
+    fn to(&self, ticket: Ticket) -> Option<Result<Arc<Snapshot>, RemoteError>> {
+        match &self.snapshot {
+            Some(snapshot) if self.number >= ticket.0 || self.over => Some(Ok(Arc::clone(snapshot))),
             None if self.over => Some(Err(RemoteError::NeverRan)),
             _ => None,
         }
     }
+
+    /// Whether the data thread has, or will find, no memory for an answer.
+    fn lacks_memory(&self) -> bool {
+        !self.spare.as_ref().is_some_and(|spare| Arc::ptr_eq(&spare.passage, &self.passage))
+    }
+
+    /// Brings memory for an answer, if there is no such: that of an answer before, where nobody reads it any more, or `fresh`. Returns what
+    /// has to be freed without the lock.
+    fn bring(&mut self, fresh: Option<Arc<Snapshot>>) -> Vec<Arc<Snapshot>> {
+        let mut freed = Vec::new();
+        if self.lacks_memory() {
+            freed.extend(self.spare.take());
+            let usable =
+                |old: &mut Arc<Snapshot>| Arc::ptr_eq(&old.passage, &self.passage) && Arc::get_mut(old).is_some();
+            let at = self.old.iter_mut().position(usable);
+            self.spare = at.map(|at| self.old.swap_remove(at));
+            freed.append(&mut self.old);
+        }
+        match fresh {
+            Some(fresh) if self.spare.is_none() && Arc::ptr_eq(&fresh.passage, &self.passage) => {
+                self.spare = Some(fresh)
+            }
+            other => freed.extend(other),
+        }
+        freed
+    }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     asked: AtomicU64,
     answer: Mutex<Answer>,
     told: Condvar,
-    /// What a trace would say of the gateway as it is.
-    passage: Mutex<Arc<Passage>>,
     /// The gateway as it runs. Whoever changes it holds the lock.
     present: Mutex<Option<Box<Present>>>,
     /// Whether the slot holds an order.
@@ -123,8 +133,31 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Answer> {
-        // An answer is replaced and never changed, so a thread that died holding the lock left a whole one.
+        // Parts of an answer are replaced and never changed, so a thread that died holding the lock left whole ones.
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, if nobody has it.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Answer>> {
+        match self.answer.try_lock() {
+            Ok(answer) => Some(answer),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Sees to it that the data thread has memory for an answer. Memory is got and freed without the lock.
+    fn bring_memory(&self) {
+        let (freed, wanted) = {
+            let mut answer = self.lock();
+            (answer.bring(None), answer.lacks_memory().then(|| Arc::clone(&answer.passage)))
+        };
+        drop(freed);
+        if let Some(passage) = wanted {
+            let fresh = Arc::new(Snapshot::new(passage));
+            let freed = self.lock().bring(Some(fresh));
+            drop(freed);
+        }
     }
 
     fn lock_order(&self) -> MutexGuard<'_, OrderSlot> {
@@ -136,7 +169,7 @@ impl Shared {
     }
 }
 
-/// Asks a running gateway for statistics, from any thread. An answer costs the data thread some microseconds per class.
+/// Asks a running gateway for statistics, from any thread. An answer costs the data thread some microseconds after each of several turns.
 #[derive(Clone, Debug)]
 pub struct Remote(Arc<Shared>);
 
@@ -147,17 +180,28 @@ pub(crate) struct Ticket(u64);
 impl Remote {
     /// Asks without waiting for the answer.
     pub(crate) fn ask(&self) -> Ticket {
+        self.0.bring_memory();
+        // With the lock, so that the data thread finds the memory of each question that it sees.
+        let _answer = self.0.lock();
         Ticket(self.0.asked.fetch_add(1, Ordering::Release) + 1)
     }
 
     /// The answer, or `None` as long as there is none.
-    pub(crate) fn answer(&self, ticket: Ticket) -> Option<Result<Arc<GatewayStats>, RemoteError>> {
-        self.0.lock().to(ticket)
+    pub(crate) fn answer(&self, ticket: Ticket) -> Option<Result<Arc<Snapshot>, RemoteError>> {
+        let (answer, lacks_memory) = {
+            let answer = self.0.lock();
+            (answer.to(ticket), answer.lacks_memory())
+        };
+        // The memory that was brought with the question may have gone to another, or a reload has come in between.
+        if answer.is_none() && lacks_memory {
+            self.0.bring_memory();
+        }
+        answer
     }
 
-    /// What the gateway is.
+    /// What the gateway is now.
     pub(crate) fn passage(&self) -> Arc<Passage> {
-        Arc::clone(&self.0.passage.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.lock().passage)
     }
 
     /// Changes the gateway while it runs, or says what would change where it is a `dry_run`. It takes as long as it takes to read and to
@@ -172,11 +216,7 @@ impl Remote {
             Err(TryLockError::WouldBlock) => return Err(ReloadError::Busy),
         };
         let Some(present) = present.as_mut() else { return Err(RemoteError::NeverRan.into()) };
-        let changed = present.change(wanted, dry_run, |order| self.order(order))?;
-        if changed.committed.is_some() {
-            *self.0.passage.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(present.passage());
-        }
-        Ok(changed)
+        present.change(wanted, dry_run, |order| self.order(order))
     }
 
     /// Has the data thread commit a change, and returns what it left over.
@@ -237,31 +277,74 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`].
     pub fn stats(&self, timeout: Duration) -> Result<Arc<GatewayStats>, RemoteError> {
+        self.observe(timeout).map(|observation| Arc::new(observation.stats(None)))
+    }
+
+    /// The same, to be compared with another.
+    pub(crate) fn observe(&self, timeout: Duration) -> Result<Observation, RemoteError> {
         let ticket = self.ask();
-        let answer = self.0.lock();
-        let waiting = |answer: &mut Answer| answer.to(ticket).is_none();
-        let (answer, _) =
-            self.0.told.wait_timeout_while(answer, timeout, waiting).unwrap_or_else(PoisonError::into_inner);
-        answer.to(ticket).unwrap_or(Err(RemoteError::Timeout { waited: timeout }))
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(answer) = self.answer(ticket) {
+                return answer.map(Observation::new);
+            }
+            let left = until.map_or(LOOK_AGAIN, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Err(RemoteError::Timeout { waited: timeout });
+            }
+            let answer = self.0.lock();
+            if answer.to(ticket).is_none() {
+                let waited = self.0.told.wait_timeout(answer, left.min(LOOK_AGAIN));
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            }
+        }
     }
 }
 
 /// The data thread's end of a [`Remote`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Publisher {
     shared: Arc<Shared>,
+    /// What the gateway is now.
+    passage: Arc<Passage>,
     answered: u64,
+    /// The answer that is under way.
+    copying: Option<Copying>,
 }
 
 impl Publisher {
-    pub(crate) fn new(passage: Passage) -> Self {
-        let passage = Mutex::new(Arc::new(passage));
-        Self { shared: Arc::new(Shared { passage, ..Shared::default() }), answered: 0 }
+    pub(crate) fn new(passage: impl Into<Arc<Passage>>) -> Self {
+        let passage = passage.into();
+        let answer = Answer {
+            passage: Arc::clone(&passage),
+            number: 0,
+            snapshot: None,
+            spare: None,
+            old: Vec::with_capacity(OLD),
+            over: false,
+        };
+        let shared = Shared {
+            asked: AtomicU64::new(0),
+            answer: Mutex::new(answer),
+            told: Condvar::new(),
+            present: Mutex::default(),
+            ordered: AtomicBool::new(false),
+            order: Mutex::default(),
+            order_done: Condvar::new(),
+            tap_ordered: AtomicBool::new(false),
+            tap: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared), passage, answered: 0, copying: None }
+    }
+
+    /// What the gateway is now.
+    pub(crate) fn passage(&self) -> &Arc<Passage> {
+        &self.passage
     }
 
     /// Of a gateway that can be changed.
-    pub(super) fn of(present: Present) -> Self {
-        let publisher = Self::new(present.passage());
+    pub(super) fn of(present: Present, passage: Arc<Passage>) -> Self {
+        let publisher = Self::new(passage);
         *publisher.shared.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(present));
         publisher
     }
@@ -318,15 +401,69 @@ impl Publisher {
         Remote(Arc::clone(&self.shared))
     }
 
+    /// Whether there is an answer to be begun or gone on with.
     pub(crate) fn is_asked(&self) -> bool {
-        self.shared.asked.load(Ordering::Acquire) != self.answered
+        self.copying.is_some() || self.shared.asked.load(Ordering::Acquire) != self.answered
     }
 
-    pub(crate) fn publish(&mut self, stats: &GatewayStats) {
-        self.answered = self.shared.asked.load(Ordering::Acquire);
+    /// Whether an answer is under way, so that there is no time to sleep.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.copying.is_some()
+    }
+
+    /// The answer that is under way, or one that is begun. `None` where somebody else has the lock, or memory is lacking.
+    pub(crate) fn take_copying(&mut self) -> Option<Copying> {
+        if self.copying.is_some() {
+            return self.copying.take();
+        }
+        let mut answer = self.shared.try_lock()?;
+        let number = self.shared.asked.load(Ordering::Acquire);
+        let usable = |spare: &mut Arc<Snapshot>| Arc::ptr_eq(&spare.passage, &self.passage);
+        Copying::begin(answer.spare.take_if(usable)?, number)
+    }
+
+    /// Keeps an answer that is not complete yet.
+    pub(crate) fn keep_copying(&mut self, copying: Copying) {
+        self.copying = Some(copying);
+    }
+
+    /// Hands over an answer that is complete. Gives it back where somebody else has the lock.
+    pub(crate) fn publish(&mut self, copying: Copying) -> Result<(), Copying> {
+        let Some(mut answer) = self.shared.try_lock() else { return Err(copying) };
+        let (number, snapshot) = copying.into_parts();
+        self.answered = number;
+        answer.number = number;
+        let before = answer.snapshot.replace(snapshot);
+        answer.old.extend(before);
+        drop(answer);
+        self.shared.told.notify_all();
+        Ok(())
+    }
+
+    /// The gateway is something else from now on: the end of a reload, between two turns. An answer that is under way is begun anew. Returns
+    /// what it was, which another thread frees.
+    pub(crate) fn change(&mut self, passage: Arc<Passage>) -> Arc<Passage> {
         let mut answer = self.shared.lock();
+        answer.old.extend(self.copying.take().map(|copying| copying.into_parts().1));
+        let before = std::mem::replace(&mut answer.passage, Arc::clone(&passage));
+        drop(answer);
+        // Another owner is left, so that nothing is freed here.
+        self.passage = passage;
+        before
+    }
+
+    /// Answers before that wait for another thread.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.shared.lock().old.len()
+    }
+
+    /// Hands over the last answer, which answers all questions. The data thread has ended and may wait.
+    pub(crate) fn publish_last(&mut self, snapshot: Arc<Snapshot>) {
+        let mut answer = self.shared.lock();
+        self.answered = self.shared.asked.load(Ordering::Acquire);
         answer.number = self.answered;
-        answer.stats = Some(Arc::new(stats.clone()));
+        answer.snapshot = Some(snapshot);
         drop(answer);
         self.shared.told.notify_all();
     }
@@ -348,13 +485,13 @@ mod tests {
 
     #[test]
     fn a_gateway_that_never_ran_and_one_that_does_not_answer_are_told_apart() {
-        let publisher = Publisher::default();
+        let publisher = Publisher::new(Passage::flat(2));
         let remote = publisher.remote();
         let waited = Duration::from_millis(1);
         assert!(!publisher.is_asked());
-        assert_eq!(remote.stats(waited), Err(RemoteError::Timeout { waited }));
+        assert_eq!(remote.stats(waited).unwrap_err(), RemoteError::Timeout { waited });
         assert!(publisher.is_asked());
         drop(publisher);
-        assert_eq!(remote.stats(Duration::MAX), Err(RemoteError::NeverRan));
+        assert_eq!(remote.stats(Duration::MAX).unwrap_err(), RemoteError::NeverRan);
     }
 }

@@ -1,21 +1,23 @@
 //! A gateway at work: turns of the data path on one thread, the waiting between turns, and the account at the end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::{ClassId, Driver, Metered, Nanos, Scheduler, Wake};
+use fairlink_core::{Amount, Driver, Metered, Nanos, Scheduler, Wake};
 use thiserror::Error;
 
+use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot};
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::DataPath;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::{Liveness, Vitals};
-use crate::gateway::outlet::BUSY_RETRY;
+use crate::gateway::outlet::{BUSY_RETRY, Outlet};
 use crate::gateway::ports::Held;
 use crate::gateway::remote::{Publisher, Remote};
-use crate::gateway::stats::{EdgeCounters, GatewayStats, MemoryBound, TimeShares, own_counters};
+use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
 use crate::io::af_packet::AfPacket;
-use crate::io::backend::{Backend, BackendError};
+use crate::io::backend::{Backend, BackendCounters, BackendError};
 use crate::io::clock::{self, Clock, MonotonicClock};
 use crate::io::pacing::{self, Until};
 use crate::io::sys;
@@ -47,12 +49,9 @@ pub struct Gateway {
     pub(super) liveness: Liveness,
     /// Whether another gateway takes the place of this one.
     pub(super) leaving: bool,
-    pub(super) memory: MemoryBound,
     pub(super) notes: Vec<String>,
     pub(super) processor: Option<usize>,
     pub(super) publisher: Publisher,
-    /// Changes that were committed.
-    pub(super) generation: u64,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -71,7 +70,7 @@ impl Gateway {
     /// The most memory that this gateway takes.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
-        self.memory
+        self.publisher.passage().memory
     }
 
     /// Asks this gateway for statistics from another thread while it runs.
@@ -111,8 +110,9 @@ impl Gateway {
         if let Some(hold) = &mut self.held.hold {
             hold.let_pass();
         }
-        let stats = self.close(&time);
-        self.publisher.publish(&stats);
+        let last = Arc::new(self.close(&time));
+        self.publisher.publish_last(Arc::clone(&last));
+        let stats = Observation::new(last).stats(None);
         self.liveness.end();
         drop(self.held);
         match ended {
@@ -158,6 +158,10 @@ impl Gateway {
             }
             let retry = self.data_path.retry_at(end);
             let until = match wake {
+                _ if self.publisher.is_copying() => {
+                    now = end;
+                    continue;
+                }
                 Wake::At(at) if at <= end && self.data_path.is_flushed() => {
                     now = end;
                     continue;
@@ -179,8 +183,7 @@ impl Gateway {
     /// Answers who has asked, between turns.
     pub(super) fn answer(&mut self, time: &Time) {
         if self.publisher.is_asked() {
-            let stats = self.stats(time);
-            self.publisher.publish(&stats);
+            self.copy_on(self.data_path.clock.now(), time);
         }
         if self.publisher.has_order()
             && let Some(mut order) = self.publisher.take_order()
@@ -197,7 +200,7 @@ impl Gateway {
     /// Records what passes from now on, as somebody has asked.
     fn begin_trace(&mut self) {
         if let Some(mut tap) = self.publisher.take_tap() {
-            if tap.generation() != self.generation {
+            if tap.generation() != self.publisher.passage().generation {
                 // Its classes are those of before a change.
                 self.publisher.give_back(tap);
                 return;
@@ -210,7 +213,7 @@ impl Gateway {
     /// Ends the account. Frames that the interfaces have accepted get a moment to leave. What is left in the queues is counted,
     /// then taken out. The statistics are balanced if the packets taken out are as many as were counted, and if the pool gets
     /// every frame back.
-    fn close(&mut self, time: &Time) -> GatewayStats {
+    fn close(&mut self, time: &Time) -> Snapshot {
         for _ in 0..LEAVING_TRIES {
             self.data_path.reclaim();
             if !self.data_path.is_sending() {
@@ -218,63 +221,57 @@ impl Gateway {
             }
             std::thread::sleep(Duration::from_nanos(BUSY_RETRY.0));
         }
-        let mut stats = self.stats(time);
+        let mut last = Snapshot::new(Arc::clone(self.publisher.passage()));
+        let now = self.data_path.clock.now();
+        last.copy(0..last.classes.len(), now, &self.data_path, self.driver.scheduler());
+        last.gateway = self.counts(time);
+        let queued: Amount = last.classes.iter().map(|class| class.queued).sum();
         let Self { driver, data_path, .. } = self;
         let mut left = data_path.outgoing_packets();
         driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::Packet, _| {
             data_path.take_back(&packet);
             left += 1;
         });
-        stats.balanced &= left == stats.queued.packets && data_path.release();
-        stats
+        last.gateway.pool_agrees &= left == queued.packets && data_path.release();
+        last
     }
 
-    pub(super) fn stats(&mut self, time: &Time) -> GatewayStats {
-        let Self { config, driver, data_path, memory, held, liveness, generation, .. } = self;
-        let scheduler = driver.scheduler();
-        let name = |class| config.name(class);
-        let waiting = |class| data_path.outgoing(class);
-        let classes = data_path.counters.report(scheduler, config.tree.leaves(), name, waiting);
-        let removed = data_path.counters.removed(scheduler, data_path.outgoing(ClassId::ROOT));
-        let ([received, sent, dropped, queued], balanced) = GatewayStats::total(classes.iter().chain(&removed));
-        let pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
+    /// Goes on with the statistics that somebody has asked for, by a few classes.
+    fn copy_on(&mut self, now: Nanos, time: &Time) {
+        let Some(mut copying) = self.publisher.take_copying() else { return };
+        if copying.go_on(COPIED, now, &self.data_path, self.driver.scheduler()) {
+            copying.complete(self.counts(time));
+            match self.publisher.publish(copying) {
+                Ok(()) => return,
+                Err(later) => copying = later,
+            }
+        }
+        self.publisher.keep_copying(copying);
+    }
+
+    /// What was counted of the gateway as a whole.
+    fn counts(&mut self, time: &Time) -> GatewayCounts {
+        let Self { driver, data_path, held, liveness, .. } = self;
         let [input, output] = [data_path.input.counters(), data_path.output.counters()];
         let uptime = data_path.clock.now().saturating_sub(time.start);
-        GatewayStats {
-            input: config.input.clone(),
-            output: config.output.clone(),
-            scheduler: config.scheduler.name.to_owned(),
-            link_bps: config.tree.link().rate.bps(),
-            uptime_s: uptime.0 as f64 / 1e9,
-            received,
-            sent,
-            dropped,
-            queued,
-            balanced: balanced && pool_agrees,
-            kernel_dropped_packets: input.kernel_dropped + output.kernel_dropped,
-            super_packets: input.super_packets + output.super_packets,
-            unreadable_packets: input.unreadable + output.unreadable,
-            checksums_completed: input.checksums_completed + output.checksums_completed,
-            vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
+        GatewayCounts {
+            uptime,
+            interfaces: BackendCounters {
+                kernel_dropped: input.kernel_dropped + output.kernel_dropped,
+                super_packets: input.super_packets + output.super_packets,
+                unreadable: input.unreadable + output.unreadable,
+                checksums_completed: input.checksums_completed + output.checksums_completed,
+                vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
+            },
             output_busy: data_path.onward.busy,
-            waiting_for_carrier: [(&data_path.onward, &config.output), (&data_path.backward, &config.input)]
-                .into_iter()
-                .filter(|(outlet, _)| outlet.waits_for_carrier())
-                .map(|(_, name)| name.clone())
-                .collect(),
-            delay_s: data_path.counters.delay(),
-            leaves_without_delays: EdgeCounters::without_histogram(config.tree.leaves().len()),
-            forfeited_s: driver.pacer().forfeited().0 as f64 / 1e9,
-            fail_open: held.fail_open.clone(),
+            waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),
+            forfeited: driver.pacer().forfeited(),
+            fail_open: Some(Arc::clone(&held.fail_open)),
             liveness: liveness.stats(),
             reverse: data_path.reverse_stats(),
             time: time.shares(uptime, data_path),
-            memory: *memory,
             pool_most_used: data_path.pool.most_used() as u64,
-            counters: own_counters(scheduler).remove(&ClassId::ROOT).unwrap_or_default(),
-            generation: *generation,
-            classes,
-            removed,
+            pool_agrees: data_path.pool_agrees(driver.scheduler().backlog().packets),
         }
     }
 }

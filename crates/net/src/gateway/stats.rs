@@ -3,21 +3,19 @@
 //! After every turn, received = sent + dropped + queued, in packets and in bytes, for each class and in all. Bytes are accounted
 //! bytes: the frame without its check sequence, plus the link's configured overhead.
 //!
-//! The core's [`Metered`] counts what happens in the scheduler, [`EdgeCounters`] what happens before and behind it. The identity
-//! holds only if both agree.
+//! The core's [`Metered`](fairlink_core::Metered) counts what happens in the scheduler, [`EdgeCounters`] what happens before and behind
+//! it. The identity holds only if both agree. How they come together is in [`crate::gateway::account`].
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
+use std::sync::Arc;
 
-use fairlink_core::{Amount, ClassId, Counters, DropReason, Metered, Nanos, Scheduler};
-use hdrhistogram::Histogram;
+use fairlink_core::{Amount, ClassId, DropReason, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::gateway::account::DelayTable;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::LivenessStats;
-
-/// So many leaves, the first ones, have a delay histogram of their own. Delays of the others only count in the link's.
-pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
 /// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
 const DROP_KEYS: [&str; DropReason::ALL.len()] = [
@@ -32,11 +30,36 @@ const DROP_KEYS: [&str; DropReason::ALL.len()] = [
     "class_removed",
 ];
 /// What the account of removed classes is called; no class can have this name in a link file.
-const REMOVED: &str = "(removed)";
+pub(crate) const REMOVED: &str = "(removed)";
 const TOO_LONG: &str = "too_long";
+const RUNT: &str = "runt";
+const CHECKSUM: &str = "checksum";
 const SHED: &str = "shed";
 const STALE: &str = "stale";
 const REFUSED: &str = "refused_by_interface";
+
+/// All names in JSON of reasons to drop: the scheduler's by [`DropReason::index`], then those that only the edges have.
+pub(crate) const REASONS: [&str; 14] = {
+    let mut reasons = [""; 14];
+    let mut index = 0;
+    while index < DROP_KEYS.len() {
+        reasons[index] = DROP_KEYS[index];
+        index += 1;
+    }
+    [reasons[9], reasons[10], reasons[11], reasons[12], reasons[13]] = [RUNT, CHECKSUM, SHED, REFUSED, STALE];
+    reasons
+};
+
+/// The place in [`REASONS`] of one of [`ClassEdges::dropped`].
+pub(crate) fn reason_of_edge(edge: usize) -> usize {
+    const TOO_LONG_AT: usize = DropReason::TooLong.index();
+    [9, 10, TOO_LONG_AT, 11, 13, TOO_LONG_AT, 12, 13][edge]
+}
+
+/// Whether frames that are dropped for this reason could not have been sent by any scheduler.
+pub(crate) fn is_unfit(reason: &str) -> bool {
+    [TOO_LONG, RUNT, CHECKSUM, REFUSED].contains(&reason)
+}
 
 /// Less lost time than this is not worth a word in text.
 const FORFEITED_TO_TELL_S: f64 = 0.001;
@@ -58,7 +81,7 @@ pub(crate) enum Unfit {
 
 impl Unfit {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 5] = ["runt", "checksum", TOO_LONG, SHED, STALE];
+    const KEYS: [&str; 5] = [RUNT, CHECKSUM, TOO_LONG, SHED, STALE];
 }
 
 /// Why the output did not take a frame that the scheduler had given away.
@@ -107,11 +130,24 @@ pub(crate) fn drop_key(code: u8) -> &'static str {
 }
 
 /// What one class's frames met before the scheduler got them and after it gave them away.
-#[derive(Clone, Debug, Default)]
-struct ClassEdges {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClassEdges {
     unfit: [Amount; Unfit::KEYS.len()],
     refused: [Amount; Refusal::KEYS.len()],
-    sent: Amount,
+    /// What the output has accepted.
+    pub(crate) sent: Amount,
+}
+
+impl ClassEdges {
+    /// What was dropped before the scheduler got it.
+    pub(crate) fn unfit(&self) -> Amount {
+        self.unfit.iter().copied().sum()
+    }
+
+    /// What was dropped here, by reason; see [`reason_of_edge`].
+    pub(crate) fn dropped(&self) -> impl Iterator<Item = Amount> + use<'_> {
+        self.unfit.iter().chain(&self.refused).copied()
+    }
 }
 
 impl AddAssign<&Self> for ClassEdges {
@@ -122,48 +158,28 @@ impl AddAssign<&Self> for ClassEdges {
     }
 }
 
-/// Counts, by class, what happens to frames at both edges of the scheduler. [`Metered`] counts what happens inside. Only the
-/// data thread writes here. Nothing is allocated after construction. The link's own row is that of classes that were removed.
+/// Counts, by class, what happens to frames at both edges of the scheduler. [`Metered`](fairlink_core::Metered) counts what happens
+/// inside. Only the data thread writes here. Nothing is allocated after construction. The link's own row is that of classes that were
+/// removed.
 #[derive(Debug)]
 pub(crate) struct EdgeCounters {
     classes: Vec<ClassEdges>,
-    /// By class; `NO_HISTOGRAM` for those without.
-    histogram: Vec<u32>,
-    histograms: Vec<Histogram<u64>>,
-    all: Histogram<u64>,
-}
-
-const NO_HISTOGRAM: u32 = u32::MAX;
-/// Histograms tell delays from 1 us to 100 s apart, to two digits. Shorter and longer delays count as those.
-const SHORTEST_DELAY: u64 = 1_000;
-const LONGEST_DELAY: u64 = 100_000_000_000;
-
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(SHORTEST_DELAY, LONGEST_DELAY, 2).expect("constant bounds that the histogram takes")
+    delays: DelayTable,
 }
 
 impl EdgeCounters {
-    /// Counters for `classes` classes, the root included, of which `leaves` can have packets.
-    pub(crate) fn new(classes: usize, leaves: &[ClassId]) -> Self {
-        let mut index = vec![NO_HISTOGRAM; classes];
-        for (at, leaf) in leaves.iter().take(MAX_HISTOGRAMS).enumerate() {
-            index[leaf.index()] = at as u32;
-        }
-        Self {
-            classes: vec![ClassEdges::default(); classes],
-            histogram: index,
-            histograms: (0..leaves.len().min(MAX_HISTOGRAMS)).map(|_| histogram()).collect(),
-            all: histogram(),
-        }
+    /// Counters for the classes that `delays` is made for.
+    pub(crate) fn new(delays: DelayTable) -> Self {
+        Self { classes: vec![ClassEdges::default(); delays.of.len()], delays }
     }
 
     /// The output accepted a packet of `len` accounted bytes that stayed in the gateway for `delay`.
     #[inline]
     pub(crate) fn sent(&mut self, class: ClassId, len: u32, delay: Nanos) {
         self.classes[class.index()].sent.count(len);
-        self.all.saturating_record(delay.0);
-        if let Some(histogram) = self.histograms.get_mut(self.histogram[class.index()] as usize) {
-            histogram.saturating_record(delay.0);
+        self.delays.all.count(delay);
+        if let Some(delays) = &self.delays.of[class.index()] {
+            delays.count(delay);
         }
     }
 
@@ -178,93 +194,29 @@ impl EdgeCounters {
     }
 
     /// Takes over what `old` has counted: `heirs` has the class that takes over from each of its classes. What nobody takes over counts
-    /// as of removed classes.
-    pub(crate) fn inherit(&mut self, old: &mut Self, heirs: &[Option<ClassId>]) {
+    /// as of removed classes. Delays stay where they are counted for a class that goes on ([`DelayTable::after`]); those of a class
+    /// that is moved are added to its heir's.
+    pub(crate) fn inherit(&mut self, old: &Self, heirs: &[Option<ClassId>]) {
         for (class, edges) in old.classes.iter().enumerate() {
             let heir = heirs.get(class).copied().flatten();
             self.classes[heir.unwrap_or(ClassId::ROOT).index()] += edges;
             let Some(heir) = heir else { continue };
-            let (from, to) = (old.histogram[class] as usize, self.histogram[heir.index()] as usize);
-            if let (Some(from), Some(to)) = (old.histograms.get_mut(from), self.histograms.get_mut(to)) {
-                if to.is_empty() {
-                    std::mem::swap(from, to);
-                } else {
-                    // Both have the same bounds, so that nothing is refused.
-                    let _ = to.add(&*from);
-                }
+            if let (Some(from), Some(to)) = (&old.delays.of[class], &self.delays.of[heir.index()])
+                && !Arc::ptr_eq(from, to)
+            {
+                to.add(from);
             }
         }
-        std::mem::swap(&mut self.all, &mut old.all);
     }
 
-    /// Leaves that have no histogram.
-    pub(crate) fn without_histogram(leaves: usize) -> u64 {
-        leaves.saturating_sub(MAX_HISTOGRAMS) as u64
+    /// What was counted of `class`; of the link: of classes that were removed.
+    pub(crate) fn edges(&self, class: ClassId) -> ClassEdges {
+        self.classes[class.index()]
     }
 
     /// Memory in bytes; it never grows.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let histogram = self.all.distinct_values() * size_of::<u64>();
-        self.classes.capacity() * size_of::<ClassEdges>()
-            + self.histogram.capacity() * size_of::<u32>()
-            + (self.histograms.len() + 1) * histogram
-    }
-
-    /// The account of `leaves`, named by `name`. It joins what was counted here, what `scheduler` has counted, and the packets
-    /// that have left the scheduler and wait for the output, which `waiting` tells.
-    pub(crate) fn report<S: Scheduler>(
-        &self,
-        scheduler: &Metered<S>,
-        leaves: &[ClassId],
-        name: impl Fn(ClassId) -> String,
-        waiting: impl Fn(ClassId) -> Amount,
-    ) -> Vec<ClassStats> {
-        let mut counted = own_counters(scheduler);
-        let class = |&class: &ClassId| {
-            let histogram = self.histograms.get(self.histogram[class.index()] as usize);
-            let queued = scheduler.class_backlog(class) + waiting(class);
-            ClassStats {
-                delay_s: histogram.and_then(DelayStats::of),
-                counters: counted.remove(&class).unwrap_or_default(),
-                ..self.account(class, scheduler.counters(class), name(class), queued)
-            }
-        };
-        leaves.iter().map(class).collect()
-    }
-
-    /// The account of all classes that were removed; `None` where there was never anything in them. `waiting` of their packets wait for
-    /// the output.
-    pub(crate) fn removed<S: Scheduler>(&self, scheduler: &Metered<S>, waiting: Amount) -> Option<ClassStats> {
-        let removed = self.account(ClassId::ROOT, scheduler.elsewhere(), REMOVED.to_owned(), waiting);
-        (removed.received.packets > 0).then_some(removed)
-    }
-
-    /// What was counted of a class here, and `inside` the scheduler.
-    fn account(&self, class: ClassId, inside: Counters, name: String, queued: Amount) -> ClassStats {
-        let edges = &self.classes[class.index()];
-        let dropped = (DROP_KEYS.iter().zip(inside.dropped))
-            .chain(Unfit::KEYS.iter().zip(edges.unfit))
-            .chain(Refusal::KEYS.iter().zip(edges.refused));
-        let mut by_reason: BTreeMap<String, Amount> = BTreeMap::new();
-        for (&key, amount) in dropped.filter(|(_, amount)| amount.packets > 0) {
-            *by_reason.entry(key.to_owned()).or_default() += amount;
-        }
-        ClassStats {
-            name,
-            received: inside.received + edges.unfit.iter().copied().sum(),
-            sent: edges.sent,
-            dropped: by_reason.values().copied().sum(),
-            queued,
-            dropped_by_reason: by_reason,
-            marked: inside.marked,
-            delay_s: None,
-            counters: BTreeMap::new(),
-        }
-    }
-
-    /// The delay of all packets.
-    pub(crate) fn delay(&self) -> Option<DelayStats> {
-        DelayStats::of(&self.all)
+        self.classes.capacity() * size_of::<ClassEdges>() + self.delays.memory_bytes()
     }
 }
 
@@ -284,27 +236,24 @@ pub struct DelayStats {
     pub max: f64,
 }
 
-impl DelayStats {
-    fn of(histogram: &Histogram<u64>) -> Option<Self> {
-        if histogram.is_empty() {
-            return None;
-        }
-        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e9;
-        Some(Self {
-            mean: histogram.mean() / 1e9,
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: histogram.max() as f64 / 1e9,
-        })
-    }
-}
-
-/// One leaf class.
+/// One class. An inner class has the sums of its leaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassStats {
     /// Its name.
     pub name: String,
+    /// The name of the class that it is below; `None` directly below the link.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// Whether it has packets of its own. Sums over leaves count each packet once.
+    #[serde(default = "yes")]
+    pub leaf: bool,
+    /// Its guarantee in bit/s, or what it gets while all are busy where it has none.
+    #[serde(default)]
+    pub guarantee_bps: u64,
+    /// How long its packets take at most, in seconds, as `fairlink check` computes it; `None` where nothing is promised. It holds for
+    /// the traffic that `check` prints beside it, on a link that is asked for packets in time.
+    #[serde(default)]
+    pub delay_bound_s: Option<f64>,
     /// What came in for it.
     pub received: Amount,
     /// What went out.
@@ -320,20 +269,39 @@ pub struct ClassStats {
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
     #[serde(default)]
     pub marked: Amount,
-    /// `None` where nothing was sent, and beyond the first 1024 leaves.
+    /// `None` where nothing was sent, and beyond the first 1024 leaves. An inner class has one if all its leaves have.
     pub delay_s: Option<DelayStats>,
     /// What the scheduler counts of this class, by name, such as bytes borrowed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
+    /// Since the last answer on the same connection, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<IntervalStats>,
 }
 
-/// By class, the root being the link: what `scheduler` counts of itself, by name.
-pub(crate) fn own_counters(scheduler: &impl Scheduler) -> BTreeMap<ClassId, BTreeMap<String, u64>> {
-    let mut counted: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();
-    scheduler.for_each_counter(&mut |class, name, value| {
-        counted.entry(class).or_default().insert(name.to_owned(), value);
-    });
-    counted
+fn yes() -> bool {
+    true
+}
+
+/// What happened between two statistics, to one class or to the whole link.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IntervalStats {
+    /// What came in.
+    pub received: Amount,
+    /// What went out.
+    pub sent: Amount,
+    /// What was dropped, for all reasons.
+    pub dropped: Amount,
+    /// What waited at the beginning and what came in, less what no link could send, in bit/s.
+    pub demand_bps: f64,
+    /// What went out, in bit/s.
+    pub rate_bps: f64,
+    /// What would have gone out in the fluid ideal, the hierarchical max-min fair allocation for the demands, in bit/s.
+    pub ideal_bps: f64,
+    /// The rate as a part of the class's guarantee, of the link's rate for the link.
+    pub of_guarantee: f64,
+    /// Delays of what went out; `None` where nothing did, or they are not counted. The longest is known to 1.6 %.
+    pub delay_s: Option<DelayStats>,
 }
 
 /// The unshaped direction, from the output back to the input. Bytes are bytes of the frames.
@@ -380,7 +348,7 @@ pub struct TimeShares {
 }
 
 /// The most memory the gateway takes, fixed at start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryBound {
     /// Frames in the packet pool.
     pub pool_frames: u64,
@@ -423,6 +391,12 @@ impl std::fmt::Display for MemoryBound {
 /// Everything the gateway tells about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatewayStats {
+    /// Name of the link.
+    #[serde(default)]
+    pub link: String,
+    /// Changes that were committed since the gateway started. Classes and their order may differ between two statistics whose generations do.
+    #[serde(default)]
+    pub generation: u64,
     /// Interface that the shared direction comes from.
     pub input: String,
     /// Interface that it goes to.
@@ -433,6 +407,12 @@ pub struct GatewayStats {
     pub link_bps: u64,
     /// Time since the data thread started, in seconds.
     pub uptime_s: f64,
+    /// Length in seconds of the interval that `interval` is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_s: Option<f64>,
+    /// What the whole link did since the last answer on the same connection, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<IntervalStats>,
     /// What came in, all classes.
     pub received: Amount,
     /// What went out, all classes.
@@ -486,10 +466,7 @@ pub struct GatewayStats {
     /// What the scheduler counts of the link, by name, such as rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
-    /// Changes that were committed since the gateway started.
-    #[serde(default)]
-    pub generation: u64,
-    /// Leaf classes, in the order of the link file.
+    /// All classes, parents before their children, in the order of the link file.
     pub classes: Vec<ClassStats>,
     /// Classes that changes have removed, together; absent where there is nothing to tell of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -497,18 +474,9 @@ pub struct GatewayStats {
 }
 
 impl GatewayStats {
-    /// Sums `classes` up into the totals and says whether every class balances.
-    pub(crate) fn total<'a>(classes: impl IntoIterator<Item = &'a ClassStats>) -> ([Amount; 4], bool) {
-        let mut totals = [Amount::default(); 4];
-        let mut balanced = true;
-        for class in classes {
-            let parts = [class.received, class.sent, class.dropped, class.queued];
-            for (total, part) in totals.iter_mut().zip(parts) {
-                *total += part;
-            }
-            balanced &= class.received == class.sent + class.dropped + class.queued;
-        }
-        (totals, balanced)
+    /// The classes that have packets of their own.
+    pub fn leaves(&self) -> impl Iterator<Item = &ClassStats> {
+        self.classes.iter().filter(|class| class.leaf)
     }
 }
 
@@ -533,12 +501,7 @@ impl std::fmt::Display for GatewayStats {
             )?;
         }
         let dropped = |reason| -> Amount {
-            self.classes
-                .iter()
-                .chain(&self.removed)
-                .filter_map(|class| class.dropped_by_reason.get(reason))
-                .copied()
-                .sum()
+            self.leaves().chain(&self.removed).filter_map(|class| class.dropped_by_reason.get(reason)).copied().sum()
         };
         let shed = dropped(SHED);
         if shed.packets > 0 {

@@ -535,8 +535,8 @@ impl Scheduler for Cbq {
         self.free = 0;
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        for (index, class) in self.classes.iter().enumerate() {
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        for (index, class) in self.classes.iter().enumerate().take(classes.end).skip(classes.start) {
             visit(ClassId(index as u32), if class.leaf == NIL { "lent_bytes" } else { "borrowed_bytes" }, class.lent);
         }
     }

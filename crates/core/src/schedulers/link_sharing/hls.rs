@@ -73,6 +73,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
+use core::ops::Range;
 
 use core::any::Any;
 
@@ -734,9 +735,11 @@ impl Scheduler for Hls {
         self.leaves.get(class.index()).is_some_and(|leaf| leaf.flags.has(Flags::URGENT))
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        visit(ClassId::ROOT, "main_rounds", self.rounds.main);
-        visit(ClassId::ROOT, "surplus_rounds", self.rounds.surplus);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        if classes.contains(&ClassId::ROOT.index()) {
+            visit(ClassId::ROOT, "main_rounds", self.rounds.main);
+            visit(ClassId::ROOT, "surplus_rounds", self.rounds.surplus);
+        }
     }
 
     #[cfg(feature = "invariants")]

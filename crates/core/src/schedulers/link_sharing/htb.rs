@@ -59,8 +59,8 @@ mod tests;
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
-
 use core::any::Any;
+use core::ops::Range;
 
 pub use crate::bases::borrowing::Plan;
 use crate::bases::borrowing::{BorrowingTree, Standing};
@@ -600,8 +600,8 @@ impl Scheduler for Htb {
         self.blocked.clear();
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        for (index, class) in self.classes.iter().enumerate() {
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        for (index, class) in self.classes.iter().enumerate().take(classes.end).skip(classes.start) {
             visit(ClassId(index as u32), if class.leaf == NIL { "lent_bytes" } else { "borrowed_bytes" }, class.lent);
         }
     }

@@ -46,6 +46,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::ops::Range;
 
 use core::any::Any;
 
@@ -293,8 +294,8 @@ impl Scheduler for DrrPlus {
         self.is_critical(class)
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.visits.tell(visit);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.visits.tell(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

@@ -52,6 +52,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
+use core::ops::Range;
 
 use core::any::Any;
 
@@ -278,8 +279,8 @@ impl Scheduler for DrrPlusPlus {
         self.is_critical.get(class.index()).copied().unwrap_or(false)
     }
 
-    fn for_each_counter(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.visits.tell(visit);
+    fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        self.visits.tell(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

@@ -14,6 +14,7 @@
 //! DIFFERENCE: counted of every class, best-effort ones too.
 
 use alloc::boxed::Box;
+use core::ops::Range;
 
 use super::drr::Tally;
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
@@ -79,10 +80,12 @@ impl Visits {
     }
 
     /// As [`Scheduler::for_each_counter`](crate::contract::Scheduler::for_each_counter).
-    pub(crate) fn tell(&self, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        visit(ClassId::ROOT, "total_rounds", self.rounds);
-        for (index, Count { services, backlogs }) in self.counts.iter().enumerate().filter(|&(at, _)| self.is_leaf[at])
-        {
+    pub(crate) fn tell(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+        if classes.contains(&ClassId::ROOT.index()) {
+            visit(ClassId::ROOT, "total_rounds", self.rounds);
+        }
+        let asked = self.counts.iter().enumerate().take(classes.end).skip(classes.start);
+        for (index, Count { services, backlogs }) in asked.filter(|&(at, _)| self.is_leaf[at]) {
             visit(ClassId(index as u32), "services", *services);
             visit(ClassId(index as u32), "backlogs", *backlogs);
         }

@@ -1,5 +1,6 @@
 //! The serving side: one thread, many connections, none of which it ever waits for.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,8 +9,10 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
+use crate::gateway::account::Observation;
+use crate::gateway::links::Links;
 use crate::gateway::reload::Wanted;
-use crate::gateway::remote::{Passage, Remote, RemoteError, Ticket};
+use crate::gateway::remote::{Remote, RemoteError, Ticket};
 use crate::gateway::trace::Feed;
 use crate::io::sys;
 
@@ -23,6 +26,12 @@ const MAX_CLIENTS: usize = 32;
 const NAP_MS: i32 = 20;
 /// The same while an answer of the data thread is due, or packets are traced.
 const SHORT_NAP_MS: i32 = 1;
+/// What can be asked for.
+const COMMANDS: [&str; 6] = ["links", "stats", "trace", "reload", "rate", "scheduler"];
+/// The longest time without a request that a client may ask for.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
+/// Links of which a client hears intervals at once.
+const MOST_LINKS: usize = 64;
 /// Steps that one connection may take before the next has its turn.
 const STEPS: u32 = 8;
 
@@ -32,7 +41,7 @@ const TRACE_BYTES: usize = 256 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Serves until `stop` is set, and hands over what is left of a trace then.
-pub(super) fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool) {
+pub(super) fn serve(listener: &UnixListener, links: &Links, stop: &AtomicBool) {
     let mut clients: Vec<Client> = Vec::with_capacity(MAX_CLIENTS);
     let mut until = None;
     loop {
@@ -54,15 +63,26 @@ pub(super) fn serve(listener: &UnixListener, remote: &Remote, stop: &AtomicBool)
                 continue;
             }
             if clients.len() == MAX_CLIENTS
-                && let Some(first) = (0..clients.len()).min_by_key(|&client| clients[client].deadline)
+                && let Some(first) = (0..clients.len()).min_by_key(|&at| (clients[at].is_busy(), clients[at].deadline))
             {
                 clients.swap_remove(first);
             }
             clients.push(Client::new(stream));
         }
         // Whatever goes wrong with one client ends that client's connection alone.
-        clients.retain_mut(|client| client.go_on(remote).unwrap_or(false));
+        clients.retain_mut(|client| client.go_on(links).unwrap_or(false));
     }
+}
+
+/// A question to a data thread.
+struct Asked {
+    link: String,
+    remote: Remote,
+    ticket: Ticket,
+    /// When there will be no answer any more.
+    until: Instant,
+    /// Whether what happened since the answer before is to be told.
+    interval: bool,
 }
 
 /// One connection.
@@ -73,10 +93,14 @@ struct Client {
     searched: usize,
     output: Vec<u8>,
     written: usize,
-    /// A question to the data thread, and until when it may answer.
-    asked: Option<(Ticket, Instant)>,
+    /// A question to a data thread.
+    asked: Option<Asked>,
     /// The answer of a thread that changes the gateway, once there is one.
     changing: Option<Receiver<Reply>>,
+    /// How long it may be silent before its next request.
+    between: Duration,
+    /// By link, what was last told of it to a client that wants to hear of intervals.
+    told: BTreeMap<String, Observation>,
     /// What passes the gateway, for a client that traces.
     trace: Option<Feed>,
     /// When the connection is closed, if the client has not done its part by then.
@@ -94,6 +118,8 @@ impl Client {
             output: Vec::new(),
             written: 0,
             asked: None,
+            between: Duration::ZERO,
+            told: BTreeMap::new(),
             changing: None,
             trace: None,
             deadline: Instant::now() + PATIENCE,
@@ -120,16 +146,14 @@ impl Client {
     }
 
     /// Does what can be done without waiting. Returns whether the connection stays.
-    fn go_on(&mut self, remote: &Remote) -> io::Result<bool> {
+    fn go_on(&mut self, links: &Links) -> io::Result<bool> {
         let now = Instant::now();
         for _ in 0..STEPS {
-            if let Some((ticket, until)) = self.asked {
-                match remote.answer(ticket) {
-                    Some(Ok(stats)) => {
-                        self.reply(&Reply { ok: true, stats: Some((*stats).clone()), ..Reply::default() });
-                    }
+            if let Some(asked) = &self.asked {
+                match asked.remote.answer(asked.ticket) {
+                    Some(Ok(snapshot)) => self.tell(Observation::new(snapshot)),
                     Some(Err(error)) => self.reply(&Reply::refusal(error.to_string())),
-                    None if now >= until => {
+                    None if now >= asked.until => {
                         self.reply(&Reply::refusal(RemoteError::Timeout { waited: ANSWER }.to_string()))
                     }
                     None => return Ok(true),
@@ -147,7 +171,7 @@ impl Client {
             if self.trace.is_some() {
                 return self.trace_on(now);
             }
-            let waits = if self.output.is_empty() { !self.read(remote)? } else { !self.write()? };
+            let waits = if self.output.is_empty() { !self.read(links)? } else { !self.write()? };
             if self.ending && self.output.is_empty() && !self.is_waiting() {
                 return Ok(false);
             }
@@ -198,12 +222,12 @@ impl Client {
     }
 
     /// Reads on, and answers a request that is whole. Returns whether anything came.
-    fn read(&mut self, remote: &Remote) -> io::Result<bool> {
+    fn read(&mut self, links: &Links) -> io::Result<bool> {
         if let Some(end) = self.input[self.searched..].iter().position(|&byte| byte == b'\n') {
             let rest = self.input.split_off(self.searched + end + 1);
             let line = std::mem::replace(&mut self.input, rest);
             self.searched = 0;
-            self.request(&line, remote);
+            self.request(&line, links);
             return Ok(true);
         }
         self.searched = self.input.len();
@@ -220,7 +244,7 @@ impl Client {
                 let line = std::mem::take(&mut self.input);
                 self.searched = 0;
                 if !line.is_empty() {
-                    self.request(&line, remote);
+                    self.request(&line, links);
                 }
                 Ok(true)
             }
@@ -242,12 +266,12 @@ impl Client {
         }
         if self.written == self.output.len() {
             (self.output, self.written) = (Vec::new(), 0);
-            self.deadline = Instant::now() + PATIENCE;
+            self.deadline = Instant::now() + PATIENCE + self.between;
         }
         Ok(true)
     }
 
-    fn request(&mut self, line: &[u8], remote: &Remote) {
+    fn request(&mut self, line: &[u8], links: &Links) {
         let request: Request = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(error) => {
@@ -255,37 +279,60 @@ impl Client {
                 return;
             }
         };
-        match request.cmd.as_str() {
-            "stats" => {
-                let until = Instant::now() + ANSWER;
-                self.asked = Some((remote.ask(), until));
-                self.deadline = until + PATIENCE;
+        if !COMMANDS.contains(&request.cmd.as_str()) {
+            let (cmd, commands) = (request.cmd, COMMANDS.join(", "));
+            self.reply(&Reply::refusal(format!("unknown command {cmd:?}; there are: {commands}")));
+            return;
+        }
+        if request.cmd == "links" {
+            let names = links.list().into_iter().map(|(name, _)| name).collect();
+            self.reply(&Reply { ok: true, links: Some(names), ..Reply::default() });
+            return;
+        }
+        let remote = match links.find(request.link.as_deref()) {
+            Ok(remote) => remote,
+            Err(why) => {
+                self.reply(&Reply::refusal(why));
+                return;
             }
+        };
+        match request.cmd.as_str() {
             "trace" => match remote.trace(request.snap_bytes.unwrap_or(u32::MAX)) {
                 Ok(feed) => {
-                    let Passage { input, output, scheduler, link_bps, classes, .. } = (*remote.passage()).clone();
-                    let trace = Some(Traced { input, output, scheduler, link_bps, classes });
+                    let passage = remote.passage();
+                    let trace = Some(Traced {
+                        input: passage.input.clone(),
+                        output: passage.output.clone(),
+                        scheduler: passage.scheduler.name.to_owned(),
+                        link_bps: passage.tree.link().rate.bps(),
+                        classes: passage.names.clone(),
+                    });
                     self.reply(&Reply { ok: true, trace, ..Reply::default() });
                     self.trace = Some(feed);
                     self.deadline = Instant::now() + TRACE_PATIENCE;
                 }
                 Err(error) => self.reply(&Reply::refusal(error.to_string())),
             },
-            other => match request.wanted() {
+            "stats" => {
+                let until = Instant::now() + ANSWER;
+                let between = request.interval_ms.map(Duration::from_millis);
+                self.between = between.unwrap_or_default().min(LONGEST_SILENCE);
+                let link = request.link.unwrap_or_default();
+                let ticket = remote.ask();
+                self.asked = Some(Asked { link, remote, ticket, until, interval: between.is_some() });
+                self.deadline = until + PATIENCE;
+            }
+            _ => match request.wanted() {
                 Some(Ok(wanted)) => self.change(wanted, request.dry_run, remote),
                 Some(Err(why)) => self.reply(&Reply::refusal(why)),
-                None => {
-                    let commands = "stats, trace, reload, rate, scheduler";
-                    self.reply(&Reply::refusal(format!("unknown command {other:?}; there are: {commands}")));
-                }
+                None => self.reply(&Reply::refusal(format!("unknown command; there are: {}", COMMANDS.join(", ")))),
             },
         }
     }
 
     /// Has a thread change the gateway: it reads files, and builds what may be large.
-    fn change(&mut self, wanted: Wanted, dry_run: bool, remote: &Remote) {
+    fn change(&mut self, wanted: Wanted, dry_run: bool, remote: Remote) {
         let (tell, told) = mpsc::channel();
-        let remote = remote.clone();
         let change = move || {
             let reply = match remote.change(&wanted, dry_run) {
                 Ok(reloaded) => Reply { ok: true, reloaded: Some(reloaded), ..Reply::default() },
@@ -298,6 +345,25 @@ impl Client {
             Ok(_) => self.changing = Some(told),
             Err(error) => self.reply(&Reply::refusal(format!("no thread to change the gateway: {error}"))),
         }
+    }
+
+    /// Answers with statistics.
+    fn tell(&mut self, observation: Observation) {
+        let Some(Asked { link, interval, .. }) = self.asked.take() else { return };
+        let earlier = if interval { self.told.get(&link) } else { None };
+        let stats = Some(observation.stats(earlier));
+        if interval {
+            if self.told.len() >= MOST_LINKS && !self.told.contains_key(&link) {
+                self.told.clear();
+            }
+            self.told.insert(link, observation);
+        }
+        self.reply(&Reply { ok: true, stats, ..Reply::default() });
+    }
+
+    /// Whether it has asked or is being told something.
+    fn is_busy(&self) -> bool {
+        self.is_waiting() || self.trace.is_some() || !self.output.is_empty() || self.between.is_zero()
     }
 
     fn reply(&mut self, reply: &Reply) {

@@ -2,6 +2,7 @@
 
 use super::server::LONGEST_LINE;
 use super::*;
+use crate::gateway::account::Passage;
 use crate::gateway::remote::Publisher;
 use std::os::unix::fs::PermissionsExt;
 
@@ -38,14 +39,14 @@ fn ask(path: &Path, request: &[u8]) -> String {
 #[test]
 fn nonsense_gets_an_answer_that_says_what_a_request_is() {
     let directory = Directory::new("nonsense");
-    let publisher = Publisher::default();
+    let publisher = Publisher::new(Passage::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     for (request, part) in [
         (&b"hello\n"[..], "not a request"),
-        (b"{}\n", "missing field"),
-        (b"{\"cmd\":\"dance\"}\n", "there are: stats, trace"),
+        (b"{}\n", "unknown command"),
+        (b"{\"cmd\":\"dance\"}\n", "there are: links, stats, trace"),
         (b"\xff\xfe\n", "not a request"),
-        (b"{\"cmd\":\"dance\"}", "there are: stats, trace"),
+        (b"{\"cmd\":\"dance\"}", "there are: links, stats, trace"),
     ] {
         let text = ask(control.path(), request);
         assert!(text.contains("\"ok\":false") && text.contains(part), "{text}");
@@ -57,7 +58,7 @@ fn nonsense_gets_an_answer_that_says_what_a_request_is() {
 #[test]
 fn a_gateway_that_ended_without_running_is_told_as_that() {
     let directory = Directory::new("ended");
-    let publisher = Publisher::default();
+    let publisher = Publisher::new(Passage::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     drop(publisher);
     let error = stats(control.path()).unwrap_err();
@@ -67,7 +68,7 @@ fn a_gateway_that_ended_without_running_is_told_as_that() {
 #[test]
 fn only_the_owner_may_open_the_socket_and_it_goes_with_the_server() {
     let directory = Directory::new("mode");
-    let publisher = Publisher::default();
+    let publisher = Publisher::new(Passage::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     let mode = std::fs::metadata(directory.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -80,7 +81,7 @@ fn only_the_owner_may_open_the_socket_and_it_goes_with_the_server() {
 fn a_dead_gateways_socket_is_replaced_and_a_living_ones_is_not() {
     let directory = Directory::new("stale");
     drop(UnixListener::bind(directory.socket()).unwrap());
-    let publisher = Publisher::default();
+    let publisher = Publisher::new(Passage::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     let second = Control::start(&directory.socket(), publisher.remote()).unwrap_err();
     assert!(matches!(second, ControlError::InUse { .. }), "{second}");
@@ -104,7 +105,7 @@ fn connected(path: &Path) -> UnixStream {
 #[test]
 fn slow_and_silent_clients_hold_up_neither_others_nor_the_end() {
     let directory = Directory::new("slow");
-    let publisher = Publisher::default();
+    let publisher = Publisher::new(Passage::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     let begin = Instant::now();
     // More than are served at once: silent ones, and such as have begun a request and go on with a byte now and then.
@@ -114,7 +115,7 @@ fn slow_and_silent_clients_hold_up_neither_others_nor_the_end() {
             let _ = stream.write_all(b" ");
         }
         let text = ask(control.path(), b"{\"cmd\":\"dance\"}\n");
-        assert!(text.contains("there are: stats, trace"), "{round}: {text}");
+        assert!(text.contains("there are: links, stats, trace"), "{round}: {text}");
     }
     // None of the answers had to wait until the slow clients' time was over one after the other: that would be 200 s. The end
     // does not wait for that either.
@@ -123,9 +124,37 @@ fn slow_and_silent_clients_hold_up_neither_others_nor_the_end() {
 }
 
 #[test]
+fn whoever_watches_stays_between_two_questions_and_is_the_first_to_make_room() {
+    let directory = Directory::new("watch");
+    let publisher = Publisher::new(Passage::flat(2));
+    let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
+    // Each question is answered: that there is nothing to tell.
+    drop(publisher);
+    let mut watches: Vec<Watch> = (0..32).map(|_| Watch::connect(control.path()).unwrap()).collect();
+    let never = |watch: &mut Watch| {
+        let error = watch.stats(Some("out"), Some(Duration::from_secs(100))).unwrap_err();
+        matches!(error, ControlError::Refused { .. })
+    };
+    assert!(watches.iter_mut().all(never));
+    std::thread::sleep(PATIENCE + Duration::from_millis(300));
+    assert!(watches.iter_mut().all(never), "they were silent for longer than others may be");
+    // One more takes the place of one of them, and none of another that has just come.
+    let mut others: Vec<UnixStream> = (0..4).map(|_| connected(control.path())).collect();
+    assert_eq!(Watch::connect(control.path()).unwrap().links().unwrap(), ["out"]);
+    for other in &mut others {
+        other.write_all(b"{\"cmd\":\"links\"}\n").unwrap();
+        let mut answer = [0; 32];
+        let length = other.read(&mut answer).unwrap();
+        assert_eq!(&answer[..length], b"{\"ok\":true,\"links\":[\"out\"]}\n");
+    }
+    let left = watches.into_iter().map(|mut watch| never(&mut watch)).filter(|&stays| stays).count();
+    assert_eq!(left, 32 - 5);
+}
+
+#[test]
 fn a_client_that_sends_a_byte_now_and_then_has_no_more_time_than_a_silent_one() {
     let directory = Directory::new("drip");
-    let publisher = Publisher::default();
+    let publisher = Publisher::new(Passage::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     let mut drip = connected(control.path());
     let begin = Instant::now();
@@ -144,7 +173,7 @@ fn a_client_that_sends_a_byte_now_and_then_has_no_more_time_than_a_silent_one() 
 #[test]
 fn an_answer_that_nobody_takes_is_given_up_and_others_get_theirs() {
     let directory = Directory::new("stuffed");
-    let publisher = Publisher::default();
+    let publisher = Publisher::new(Passage::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     // Asks without end and reads nothing.
     let mut stuffed = connected(control.path());
@@ -156,7 +185,7 @@ fn an_answer_that_nobody_takes_is_given_up_and_others_get_theirs() {
             Ok(length) => sent += length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let text = ask(control.path(), b"{\"cmd\":\"dance\"}\n");
-                assert!(text.contains("there are: stats, trace"), "{text}");
+                assert!(text.contains("there are: links, stats, trace"), "{text}");
                 std::thread::sleep(Duration::from_millis(50));
             }
             // Closed: its time was over.
@@ -171,7 +200,7 @@ fn a_gateway_that_is_stopped_is_found_and_does_not_hang_whoever_asks() {
     let directory = Directory::new("stopped");
     // It listens and never accepts, as a process that was sent SIGSTOP does.
     let listener = listen(&directory.socket()).unwrap();
-    let publisher = Publisher::default();
+    let publisher = Publisher::new(Passage::flat(2));
     let mut waiting = Vec::new();
     // Also where so many wait that no connection is taken any more.
     while let Ok(stream) = connect(&directory.socket()) {

@@ -1,18 +1,21 @@
 //! The data path over interfaces that exist only in memory.
 
 use super::*;
-use crate::gateway::stats::{ClassStats, GatewayStats};
+use crate::gateway::account::{Observation, Passage, Snapshot};
+use crate::gateway::stats::ClassStats;
 use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 use fairlink_config::matching::{Match, PortRange, UDP};
 use fairlink_core::{
-    ClassConfig, Hierarchy, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind, QueueLimits, Rate, registry,
+    Amount, ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind, QueueLimits,
+    Rate, registry,
 };
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 #[derive(Clone, Debug, Default)]
 struct Hands(Rc<Cell<u64>>);
@@ -28,7 +31,7 @@ type TestPath = DataPath<VirtualLink, VirtualLink, Hands>;
 struct Bench {
     data_path: TestPath,
     driver: Driver<Metered<Box<dyn Scheduler>>>,
-    tree: Hierarchy,
+    passage: Arc<Passage>,
     hands: Hands,
 }
 
@@ -48,8 +51,10 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
     let (a, b) = (class(&mut tree), class(&mut tree));
     let tree = tree.build().unwrap();
     let port = |port| Match { proto: Some(UDP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY };
-    let scheduler = registry::find(scheduler).unwrap().build(&tree, Leniency::Refuse, Members::new()).unwrap();
+    let info = registry::find(scheduler).unwrap();
+    let scheduler = info.build(&tree, Leniency::Refuse, Members::new()).unwrap();
     let hands = Hands::default();
+    let passage = Arc::new(Passage::of_tree(tree.clone(), info.name));
     let data_path = TestPath::new(
         FramePool::new(2 * LIMIT + TestPath::RESERVE, 1600).unwrap(),
         VirtualLink::default(),
@@ -58,14 +63,14 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
         Labels::new(&tree),
         Overhead::NONE,
-        EdgeCounters::new(tree.len(), tree.leaves()),
+        EdgeCounters::new(passage.delays.clone()),
         QueueLengths::new(&tree),
         reverse,
     );
     Bench {
         data_path,
         driver: Driver::new(Metered::new(scheduler, &tree).unwrap(), Pacer::new(link.rate, Nanos::ZERO)).unwrap(),
-        tree,
+        passage,
         hands,
     }
 }
@@ -91,18 +96,19 @@ impl Bench {
 
     /// The account of all classes; panics where a class or the pool does not balance.
     fn classes(&self) -> (Vec<ClassStats>, [u64; 4]) {
-        let Self { data_path, driver, tree, .. } = self;
+        let Self { data_path, driver, passage, .. } = self;
         let scheduler = driver.scheduler();
-        let name = |class: ClassId| class.0.to_string();
-        let classes = data_path.counters.report(scheduler, tree.leaves(), name, |class| data_path.outgoing(class));
-        let (totals, balanced) = GatewayStats::total(&classes);
-        assert!(balanced, "{classes:?}");
-        assert!(data_path.pool_agrees(scheduler.backlog().packets));
-        for &leaf in tree.leaves() {
+        let mut snapshot = Snapshot::new(Arc::clone(passage));
+        snapshot.copy(0..passage.tree.len(), self.hands.now(), data_path, scheduler);
+        snapshot.gateway.pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
+        let stats = Observation::new(Arc::new(snapshot)).stats(None);
+        assert!(stats.balanced, "{stats:?}");
+        let totals = [stats.received, stats.sent, stats.dropped, stats.queued];
+        for &leaf in passage.tree.leaves() {
             assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets);
         }
         assert_eq!(scheduler.check_invariants(), Ok(()));
-        (classes, totals.map(|amount| amount.packets))
+        (stats.classes, totals.map(|amount| amount.packets))
     }
 
     /// Received, sent, dropped and queued packets of all classes.
@@ -151,9 +157,8 @@ fn frames_leave_unchanged_at_the_pace_of_the_link_and_in_order_within_a_class() 
             bench.sent().iter().filter(|stamp| stamp.class == ClassId(port)).map(|stamp| stamp.sequence).collect();
         assert!(order.is_sorted(), "{order:?}");
     }
-    // The last frame has waited for the nine before it, to within a histogram's two digits.
-    let delay = bench.data_path.counters.delay().unwrap().max;
-    assert!((0.009..0.0091).contains(&delay), "{delay}");
+    // The last frame has waited for the nine before it.
+    assert_eq!(bench.passage.delays.all.tally().stats().unwrap().max, 0.009);
 }
 
 #[test]

@@ -1,0 +1,211 @@
+//! Rates of an interval as a table that fits a terminal: the link, and its classes as a tree below it.
+
+use console::{measure_text_width, truncate_str};
+use fairlink_net::{ClassStats, GatewayStats, IntervalStats};
+
+use crate::human;
+
+/// What of the statistics to show, and on how much room.
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    /// This class alone, with those below it.
+    pub(super) class: Option<String>,
+    /// Columns of the terminal.
+    pub(super) width: usize,
+    /// Most lines; any number where it is absent.
+    pub(super) lines: Option<usize>,
+}
+
+/// From so many columns of the terminal on there are more columns in the table.
+const WIDE: usize = 120;
+/// From so many on there are two blanks between two of them.
+const AIRY: usize = 84;
+/// A class name has at least so many columns, however narrow the terminal is.
+const SHORTEST_NAME: usize = 8;
+
+/// A column of numbers: its title, its width, and what stands in it.
+type Column<'a> = (&'static str, usize, Box<dyn Fn(&Row<'_>) -> String + 'a>);
+
+/// One line: the link or a class.
+struct Row<'a> {
+    name: String,
+    interval: Option<IntervalStats>,
+    queued: u64,
+    guarantee_bps: u64,
+    class: Option<&'a ClassStats>,
+}
+
+/// The lines: what gateway it is, the table, and what is left out.
+pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
+    let span = stats.interval_s.map_or_else(String::new, |seconds| format!("; the last {}", human::time(seconds)));
+    let head = format!(
+        "{}: {} to {} at {} by {}, up {}{span}",
+        stats.link,
+        stats.input,
+        stats.output,
+        human::rate(stats.link_bps as f64),
+        stats.scheduler,
+        human::time(stats.uptime_s)
+    );
+    let mut lines = vec![cut(&head, view.width)];
+    let all = chosen(stats, view.class.as_deref());
+    // The head, the titles and the link, and a line that says what is missing.
+    let most = view.lines.map_or(usize::MAX, |lines| lines.saturating_sub(4).max(1));
+    let shown = fitting(stats, &all, most);
+    lines.extend(table(stats, &shown, view.width));
+    if shown.len() < all.len() {
+        let more = human::count(all.len() - shown.len(), "class more", "classes more");
+        lines.push(cut(&format!("{more}: a taller window, or --class NAME"), view.width));
+    }
+    lines
+}
+
+/// The classes below and at `class`, or all, with their depths: 1 below the link.
+fn chosen(stats: &GatewayStats, class: Option<&str>) -> Vec<(usize, usize)> {
+    let mut path: Vec<&str> = Vec::new();
+    let mut within = None;
+    let mut chosen = Vec::new();
+    for (index, each) in stats.classes.iter().enumerate() {
+        while path.last().is_some_and(|&last| Some(last) != each.parent.as_deref()) {
+            path.pop();
+        }
+        path.push(&each.name);
+        let depth = path.len();
+        if class == Some(&each.name) {
+            within = Some(depth);
+        } else if within.is_some_and(|top| depth <= top) {
+            within = None;
+        }
+        if class.is_none() || within.is_some() {
+            chosen.push((index, depth));
+        }
+    }
+    chosen
+}
+
+/// Of these classes as many upper levels as fit; where not even the first does, those of it that ask for most.
+fn fitting(stats: &GatewayStats, all: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
+    if all.len() <= most {
+        return all.to_vec();
+    }
+    let first = all.iter().map(|&(_, depth)| depth).min().unwrap_or(1);
+    let up_to = |depth: usize| all.iter().filter(move |&&(_, own)| own <= depth);
+    let deepest = (first..).take_while(|&depth| up_to(depth).count() <= most).take(all.len()).last();
+    if let Some(depth) = deepest {
+        return up_to(depth).copied().collect();
+    }
+    let demand = |index: usize| stats.classes[index].interval.map_or(0.0, |interval| interval.demand_bps);
+    let mut busiest: Vec<_> = up_to(first).copied().collect();
+    busiest.sort_by(|&(a, _), &(b, _)| demand(b).total_cmp(&demand(a)).then(a.cmp(&b)));
+    busiest.truncate(most);
+    busiest.sort_unstable();
+    busiest
+}
+
+/// The table, its titles first.
+fn table(stats: &GatewayStats, shown: &[(usize, usize)], width: usize) -> Vec<String> {
+    let (unit, size) = match stats.link_bps {
+        10_000_000.. => ("Mbit/s", 1e6),
+        10_000.. => ("kbit/s", 1e3),
+        _ => ("bit/s", 1.0),
+    };
+    let link = Row {
+        name: "link".to_owned(),
+        interval: stats.interval,
+        queued: stats.queued.packets,
+        guarantee_bps: stats.link_bps,
+        class: None,
+    };
+    let above = shown.iter().map(|&(_, depth)| depth).min().unwrap_or(1) - 1;
+    let rows: Vec<Row<'_>> = std::iter::once(link)
+        .chain(shown.iter().map(|&(index, depth)| {
+            let class = &stats.classes[index];
+            Row {
+                name: format!("{}{}", "  ".repeat(depth - above - 1), class.name),
+                interval: class.interval,
+                queued: class.queued.packets,
+                guarantee_bps: class.guarantee_bps,
+                class: Some(class),
+            }
+        }))
+        .collect();
+    let columns = columns(unit, size, width);
+    let gap = if width < AIRY { 1 } else { 2 };
+    let numbers: usize = columns.iter().map(|(_, width, _)| width + gap).sum();
+    let longest = rows.iter().map(|row| measure_text_width(&row.name)).max().unwrap_or(0);
+    let names = longest.max("class".len()).min(width.saturating_sub(numbers)).max(SHORTEST_NAME);
+    let line = |name: &str, cells: Vec<String>| {
+        let name = cut(name, names);
+        let mut text = format!("{name}{}", " ".repeat(names - measure_text_width(&name)));
+        for (cell, (_, width, _)) in cells.into_iter().zip(&columns) {
+            text.push_str(&format!("{}{cell:>width$}", " ".repeat(gap)));
+        }
+        cut(text.trim_end(), width)
+    };
+    let titles = columns.iter().map(|(title, ..)| (*title).to_owned()).collect();
+    let mut lines = vec![line("class", titles)];
+    lines.extend(rows.iter().map(|row| line(&row.name, columns.iter().map(|(_, _, cell)| cell(row)).collect())));
+    lines
+}
+
+/// The columns behind the name. Rates are in `unit`s of `size` bit/s.
+fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> {
+    let rate = move |of: fn(&IntervalStats) -> f64| {
+        move |row: &Row<'_>| told(row.interval.map(|interval| human::digits(of(&interval) / size)))
+    };
+    let delay = |of: fn(&fairlink_net::DelayStats) -> f64| {
+        move |row: &Row<'_>| {
+            told(row.interval.and_then(|interval| interval.delay_s).map(|delay| human::time(of(&delay))))
+        }
+    };
+    let mut columns: Vec<Column<'static>> = Vec::new();
+    if width >= WIDE {
+        columns.push(("demand", 8, Box::new(rate(|interval| interval.demand_bps))));
+    }
+    columns.push((unit, 7, Box::new(rate(|interval| interval.rate_bps))));
+    columns.push(("ideal", 7, Box::new(rate(|interval| interval.ideal_bps))));
+    if width >= WIDE {
+        columns.push(("guarantee", 9, Box::new(move |row| human::digits(row.guarantee_bps as f64 / size))));
+    }
+    columns.push((
+        "of guar.",
+        8,
+        Box::new(|row| told(row.interval.map(|interval| human::percent(interval.of_guarantee)))),
+    ));
+    columns.push(("p50", 8, Box::new(delay(|delay| delay.p50))));
+    columns.push(("p99", 8, Box::new(delay(|delay| delay.p99))));
+    if width >= WIDE {
+        columns.push(("longest", 8, Box::new(delay(|delay| delay.max))));
+        columns.push((
+            "bound",
+            8,
+            Box::new(|row| {
+                told(row.class.and_then(|class| class.delay_bound_s).map(|bound| human::time(human::up(bound))))
+            }),
+        ));
+    }
+    columns.push(("dropped", 7, Box::new(|row| told(row.interval.map(|interval| packets(interval.dropped.packets))))));
+    columns.push(("queued", 6, Box::new(|row| packets(row.queued))));
+    columns
+}
+
+fn told(what: Option<String>) -> String {
+    what.unwrap_or_else(|| "-".to_owned())
+}
+
+/// A number of packets in six columns.
+fn packets(number: u64) -> String {
+    match number {
+        0..1_000_000 => number.to_string(),
+        1_000_000..1_000_000_000 => format!("{}M", human::digits(number as f64 / 1e6)),
+        _ => format!("{}G", human::digits(number as f64 / 1e9)),
+    }
+}
+
+/// At most so many columns of `text`.
+fn cut(text: &str, width: usize) -> String {
+    truncate_str(text, width, "…").into_owned()
+}
+
+#[cfg(test)]
+mod tests;

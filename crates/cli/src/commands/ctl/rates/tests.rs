@@ -1,0 +1,110 @@
+use super::*;
+use fairlink_core::Amount;
+use serde_json::json;
+
+/// Statistics of a link of 100 Mbit/s with classes `(name, parent)`, in each of which the n-th asks for n Mbit/s.
+fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
+    let amount = Amount { packets: 1234, bytes: 5678 };
+    let interval = |number: usize| {
+        let bps = number as f64 * 1e6;
+        let delay = json!({ "mean": 1e-4, "p50": 1e-4, "p99": 0.0104, "p999": 0.02, "max": 0.03 });
+        json!({
+            "received": amount, "sent": amount, "dropped": Amount { packets: 5_400_000, bytes: 0 }, "demand_bps": bps, "rate_bps": bps / 2.0,
+            "ideal_bps": bps, "of_guarantee": 0.5, "delay_s": if number == 2 { json!(null) } else { delay },
+        })
+    };
+    let class = |(at, &(name, parent)): (usize, &(&str, Option<&str>))| {
+        json!({
+            "name": name, "parent": parent, "leaf": true, "guarantee_bps": 40_000_000u64, "received": amount, "sent": amount,
+            "dropped": amount, "queued": amount, "dropped_by_reason": {}, "delay_s": null, "delay_bound_s": 0.00123456,
+            "interval": interval(at + 1),
+        })
+    };
+    let classes: Vec<_> = classes.iter().enumerate().map(class).collect();
+    let zero = json!({
+        "idle": 0.0, "receive": 0.0, "classify": 0.0, "scheduler": 0.0, "send": 0.0, "reverse": 0.0, "sampled_turns": 0,
+    });
+    let memory = json!({
+        "pool_frames": 0, "frame_bytes": 0, "pool_bytes": 0, "queue_packets": 0, "classifier_bytes": 0, "counters_bytes": 0, "kernel_bytes": 0,
+    });
+    let stats = json!({
+        "link": "eth0", "generation": 0, "input": "eth1", "output": "eth0", "scheduler": "hls", "link_bps": 100_000_000u64, "uptime_s": 61.5,
+        "interval_s": 1.0, "interval": interval(100), "received": amount, "sent": amount, "dropped": amount, "queued": amount,
+        "balanced": true, "kernel_dropped_packets": 0, "super_packets": 0, "checksums_completed": 0, "vlan_tags_restored": 0,
+        "output_busy": 0, "delay_s": null, "reverse": null, "time": zero, "memory": memory, "pool_most_used": 0, "classes": classes,
+    });
+    serde_json::from_value(stats).unwrap()
+}
+
+fn view(width: usize) -> View {
+    View { width, ..View::default() }
+}
+
+#[test]
+fn at_80_columns_a_table_has_all_that_matters_and_no_line_is_longer() {
+    let tree = [("A", None), ("A1", Some("A")), ("A2", Some("A")), ("a-class-with-quite-a-long-name", None)];
+    let lines = lines(&stats(&tree), &view(80));
+    let expected = [
+        "eth0: eth1 to eth0 at 100 Mbit/s by hls, up 61.5 s; the last 1 s",
+        "class              Mbit/s   ideal of guar.      p50      p99 dropped queued",
+        "link                   50     100     50 %   100 us  10.4 ms    5.4M   1234",
+        "A                     0.5       1     50 %   100 us  10.4 ms    5.4M   1234",
+        "  A1                    1       2     50 %        -        -    5.4M   1234",
+        "  A2                  1.5       3     50 %   100 us  10.4 ms    5.4M   1234",
+        "a-class-with-quite-a-…  2       4     50 %   100 us  10.4 ms    5.4M   1234",
+    ];
+    for (line, expected) in lines.iter().zip(expected) {
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), expected.split_whitespace().collect::<Vec<_>>());
+    }
+    assert_eq!(lines.len(), expected.len());
+    let width = measure_text_width(&lines[1]);
+    assert!(width <= 80 && lines[1..].iter().all(|line| measure_text_width(line) == width), "{lines:#?}");
+}
+
+#[test]
+fn a_wide_terminal_has_demand_guarantee_and_bound_too() {
+    let lines = lines(&stats(&[("A", None)]), &view(200));
+    for title in ["demand", "guarantee", "bound", "longest"] {
+        assert!(lines[1].contains(title), "{lines:#?}");
+    }
+    // A bound is rounded up.
+    assert!(lines[3].contains("1.235 ms"), "{lines:#?}");
+}
+
+#[test]
+fn however_narrow_the_terminal_is_no_line_is_longer() {
+    for width in 1..100 {
+        for line in lines(&stats(&[("A", None), ("日本語の名前", Some("A"))]), &view(width)) {
+            assert!(measure_text_width(&line) <= width, "{width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn where_not_all_classes_fit_there_are_the_upper_levels_or_those_that_ask_for_most() {
+    let names: Vec<String> = (0..50).map(|number| format!("c{number}")).collect();
+    let mut tree = vec![("A", None), ("B", None)];
+    tree.extend(names.iter().map(|name| (name.as_str(), Some("B"))));
+    let short = |tree: &[(&str, Option<&str>)], rows| lines(&stats(tree), &View { lines: Some(rows), ..view(80) });
+    let upper = short(&tree, 24);
+    let first: Vec<_> = upper.iter().skip(2).map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(first, ["link", "A", "B", "50"]);
+    assert!(upper[5].starts_with("50 classes more"), "{upper:#?}");
+    let flat: Vec<_> = names.iter().map(|name| (name.as_str(), None)).collect();
+    let busiest = short(&flat, 24);
+    assert_eq!(busiest.len(), 24);
+    assert!(busiest[3].starts_with("c30") && busiest[22].starts_with("c49"), "{busiest:#?}");
+    // All where they fit to the line.
+    assert_eq!(short(&flat[..20], 24).len(), 23);
+}
+
+#[test]
+fn one_class_is_shown_with_those_below_it() {
+    let tree = [("A", None), ("A1", Some("A")), ("B", None), ("B1", Some("B")), ("B2", Some("B1")), ("C", None)];
+    let view = View { class: Some("B".to_owned()), ..view(80) };
+    let lines = lines(&stats(&tree), &view);
+    let names: Vec<&str> =
+        lines.iter().skip(2).map(|line| line.split("  ").find(|part| !part.is_empty()).unwrap_or("")).collect();
+    assert_eq!(lines.len(), 6, "{names:?}");
+    assert!(lines[3].starts_with("B ") && lines[4].starts_with("  B1") && lines[5].starts_with("    B2"), "{lines:#?}");
+}

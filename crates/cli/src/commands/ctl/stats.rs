@@ -1,0 +1,107 @@
+//! `fairlink ctl stats`: what a running gateway has counted, or what happened within an interval.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fairlink_core::Nanos;
+use fairlink_net::{ControlError, GatewayStats, Watch};
+use serde::Serialize;
+
+use super::rates::{self, View};
+use super::unanswered;
+use crate::args;
+use crate::commands::gateway;
+use crate::failure::Failure;
+use crate::interrupt::stop_flag;
+use crate::out::Out;
+
+/// Of what, and since when.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Also what happens within this time, such as 1s: rate, fluid ideal, share of the guarantee and delays of each class.
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    interval: Option<Nanos>,
+    /// This link alone, of a gateway that has several.
+    #[arg(long, value_name = "NAME")]
+    link: Option<String>,
+}
+
+/// The shortest interval.
+const SHORTEST: Nanos = Nanos::from_millis(10);
+/// The longest, for which the gateway keeps a connection.
+const LONGEST: Nanos = Nanos::from_millis(3_600_000);
+/// How often it is looked whether to end.
+const NAP: Duration = Duration::from_millis(50);
+
+/// A time between two statistics.
+pub(super) fn interval(text: &str) -> Result<Nanos, String> {
+    let time = args::time(text)?;
+    if (SHORTEST..=LONGEST).contains(&time) {
+        Ok(time)
+    } else {
+        Err("write at least 10ms and at most 3600s".to_owned())
+    }
+}
+
+/// Waits, unless `stop` is set before. Returns whether it is.
+pub(super) fn pause(span: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now() + span;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || stop.load(Ordering::Relaxed) {
+            return stop.load(Ordering::Relaxed);
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+/// The statistics of each link, or of `link` alone.
+pub(super) fn of_links(
+    watch: &mut Watch,
+    link: Option<&str>,
+    next: Option<Duration>,
+) -> Result<Vec<GatewayStats>, ControlError> {
+    let names = match link {
+        Some(name) => vec![name.to_owned()],
+        None => watch.links()?,
+    };
+    names.iter().map(|name| watch.stats(Some(name), next)).collect()
+}
+
+/// What `--json` prints where there are several links.
+#[derive(Serialize)]
+struct Document<'a> {
+    links: &'a [GatewayStats],
+}
+
+/// Asks once, or twice with an interval between, and prints.
+pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failure> {
+    let mut watch = Watch::connect(socket).map_err(unanswered)?;
+    let next = args.interval.map(|time| Duration::from_nanos(time.0));
+    let mut stats = of_links(&mut watch, args.link.as_deref(), next).map_err(unanswered)?;
+    if let Some(span) = next {
+        // Ctrl-C ends the interval, and what there is until then is shown.
+        let stop = stop_flag()?;
+        pause(span, &stop);
+        stats = of_links(&mut watch, args.link.as_deref(), next).map_err(unanswered)?;
+    }
+    if out.json {
+        return match &stats[..] {
+            [one] => out.document(one),
+            several => out.document(&Document { links: several }),
+        };
+    }
+    for (at, stats) in stats.iter().enumerate() {
+        if at > 0 {
+            out.line("")?;
+        }
+        gateway::show(stats, out)?;
+        if stats.interval_s.is_some() {
+            out.line("")?;
+            let view = View { class: None, width: out.canvas().width.max(80), lines: None };
+            rates::lines(stats, &view).iter().try_for_each(|line| out.line(line))?;
+        }
+    }
+    Ok(())
+}

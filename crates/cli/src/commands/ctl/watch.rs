@@ -1,0 +1,243 @@
+//! `fairlink ctl watch`: rates, ideals and delays of a running gateway, again and again.
+//!
+//! One thread asks the gateway; this one draws, looks for Ctrl-C, and sees to it that the terminal is as it was in the end. So a gateway that
+//! does not answer holds up neither.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use console::Term;
+use fairlink_core::Nanos;
+use fairlink_net::{ControlError, GatewayStats, Watch};
+
+use super::rates::{self, View};
+use super::stats::{interval, of_links, pause};
+use super::unanswered;
+use crate::failure::Failure;
+use crate::interrupt::stop_flag;
+use crate::out::{Out, note};
+
+/// What to show, how often, and how many times.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The time between two tables, which is what they are about.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Nanos,
+    /// End after so many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// This link alone, of a gateway that has several.
+    #[arg(long, value_name = "NAME")]
+    link: Option<String>,
+    /// This class alone, with those below it.
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+}
+
+/// How often it is looked for Ctrl-C and for another size of the terminal.
+const NAP: Duration = Duration::from_millis(50);
+
+/// The statistics of all links, or why there are none.
+type News = Result<Vec<GatewayStats>, ControlError>;
+
+/// Watches until Ctrl-C, or until it has shown as many as it should.
+pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failure> {
+    let stop = stop_flag()?;
+    // A gateway that is not there at the start is a mistake; one that ends later may come back.
+    let mut watch = Watch::connect(socket).map_err(unanswered)?;
+    let span = Duration::from_nanos(args.interval.0);
+    let first = of_links(&mut watch, args.link.as_deref(), Some(span)).map_err(unanswered)?;
+    if let Some(name) = &args.class
+        && !first.iter().flat_map(|stats| &stats.classes).any(|class| class.name == *name)
+    {
+        return Err(Failure::wrong(format!(
+            "--class: the gateway has no class {name:?}; without --class all are shown"
+        )));
+    }
+    let (news, from) = sync_channel(1);
+    let asking = Asking { socket: socket.to_owned(), link: args.link.clone(), span, stop: Arc::clone(&stop), news };
+    // It ends with the process where the gateway does not answer.
+    let _ = std::thread::Builder::new()
+        .name("asking".to_owned())
+        .spawn(move || asking.run(watch))
+        .map_err(Failure::failed)?;
+    if out.json {
+        return tell(args, &from, &stop, |links| {
+            links.iter().try_for_each(|stats| out.json_line(stats)).and_then(|()| out.flush())
+        });
+    }
+    if !out.is_terminal() {
+        let view = View { class: args.class.clone(), width: 100, lines: None };
+        return tell(args, &from, &stop, |links| {
+            for stats in links {
+                rates::lines(stats, &view).iter().try_for_each(|line| out.line(line))?;
+                out.line("")?;
+            }
+            out.flush()
+        });
+    }
+    let last = on_screen(args, first, &from, &stop)?;
+    // What was asked for by number stays to be read.
+    if args.count.is_some() {
+        last.iter().try_for_each(|line| out.line(line))?;
+    }
+    Ok(())
+}
+
+/// Hands each interval to `show`.
+fn tell(
+    args: &Args,
+    news: &Receiver<News>,
+    stop: &AtomicBool,
+    mut show: impl FnMut(&[GatewayStats]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (mut left, mut silent) = (args.count.unwrap_or(u64::MAX), false);
+    while left > 0 && !stop.load(Ordering::Relaxed) {
+        match news.recv_timeout(NAP) {
+            Ok(Ok(links)) => {
+                silent = false;
+                // The first of a gateway that has come back has nothing to compare with.
+                if links.iter().all(|stats| stats.interval_s.is_some()) {
+                    show(&links)?;
+                    left -= 1;
+                }
+            }
+            Ok(Err(error)) => {
+                if !std::mem::replace(&mut silent, true) {
+                    note(format!("{error}; trying again"));
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Whoever asks the gateway.
+struct Asking {
+    socket: PathBuf,
+    link: Option<String>,
+    span: Duration,
+    stop: Arc<AtomicBool>,
+    news: SyncSender<News>,
+}
+
+impl Asking {
+    /// Asks again and again, and connects again where the gateway has gone.
+    fn run(self, watch: Watch) {
+        let mut watch = Some(watch);
+        let mut due = Instant::now() + self.span;
+        while !pause(due.saturating_duration_since(Instant::now()), &self.stop) {
+            due = (due + self.span).max(Instant::now());
+            let news = match &mut watch {
+                Some(watch) => of_links(watch, self.link.as_deref(), Some(self.span)),
+                None => Watch::connect(&self.socket).and_then(|mut new| {
+                    let stats = of_links(&mut new, self.link.as_deref(), Some(self.span));
+                    watch = Some(new);
+                    stats
+                }),
+            };
+            if news.is_err() {
+                watch = None;
+            }
+            if self.news.send(news).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Draws on the terminal. Returns the last table.
+fn on_screen(
+    args: &Args,
+    first: Vec<GatewayStats>,
+    news: &Receiver<News>,
+    stop: &AtomicBool,
+) -> Result<Vec<String>, Failure> {
+    let term = Term::stdout();
+    let mut screen = Screen::open(term.clone())?;
+    let (mut links, mut trouble) = (first, None);
+    let (mut left, mut drawn_for) = (args.count.unwrap_or(u64::MAX), None);
+    loop {
+        let size = term.size();
+        if drawn_for != Some(size) {
+            screen.draw(&page(args, &links, trouble.as_deref(), size), size)?;
+            drawn_for = Some(size);
+        }
+        if left == 0 || stop.load(Ordering::Relaxed) {
+            break;
+        }
+        match news.recv_timeout(NAP) {
+            Ok(Ok(new)) => {
+                left -= u64::from(new.iter().all(|stats| stats.interval_s.is_some()));
+                (links, trouble, drawn_for) = (new, None, None);
+            }
+            Ok(Err(error)) => (trouble, drawn_for) = (Some(format!("{error}; trying again")), None),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let (_, columns) = term.size();
+    let view = View { class: args.class.clone(), width: columns.into(), lines: None };
+    Ok(links.iter().flat_map(|stats| rates::lines(stats, &view)).collect())
+}
+
+/// What stands on a terminal of so many lines and columns.
+fn page(args: &Args, links: &[GatewayStats], trouble: Option<&str>, (rows, columns): (u16, u16)) -> Vec<String> {
+    let (rows, columns) = (usize::from(rows).max(1), usize::from(columns).max(20));
+    let head = trouble.map(|trouble| console::truncate_str(trouble, columns, "…").into_owned());
+    let room = rows - usize::from(head.is_some()).min(rows - 1);
+    // A blank line between two links.
+    let each = ((room + 1) / links.len().max(1)).saturating_sub(1);
+    let view = View { class: args.class.clone(), width: columns, lines: Some(each) };
+    let mut page: Vec<String> = head.into_iter().collect();
+    for (at, stats) in links.iter().enumerate() {
+        if at > 0 {
+            page.push(String::new());
+        }
+        page.extend(rates::lines(stats, &view));
+    }
+    page.truncate(rows);
+    page
+}
+
+/// A second screen of the terminal, without a cursor. The first one is back, as it was, when this is dropped.
+struct Screen(Term);
+
+impl Screen {
+    fn open(mut term: Term) -> Result<Self, Failure> {
+        term.write_all(b"\x1b[?1049h\x1b[?25l")?;
+        Ok(Self(term))
+    }
+
+    /// Lines in place of all that stands there. Nothing is cleared before it is written over, so that it does not flicker.
+    fn draw(&mut self, lines: &[String], (rows, _): (u16, u16)) -> Result<(), Failure> {
+        let mut text = String::from("\x1b[H");
+        for (at, line) in lines.iter().enumerate() {
+            text.push_str(line);
+            text.push_str("\x1b[K");
+            if at + 1 < lines.len() {
+                text.push_str("\r\n");
+            }
+        }
+        if lines.len() < usize::from(rows) {
+            text.push_str("\r\n\x1b[J");
+        }
+        self.0.write_all(text.as_bytes())?;
+        self.0.flush()?;
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Where the terminal has gone there is nobody to be told.
+        let _ = self.0.write_all(b"\x1b[?25h\x1b[?1049l");
+        let _ = self.0.flush();
+    }
+}

@@ -1,0 +1,177 @@
+//! A running gateway seen from outside: `ctl stats --interval`, `ctl watch`, `gateway --metrics`, in a network namespace that ends with the
+//! test.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{Scratch, fairlink, in_private_network, scenario};
+
+/// Two cables with the gateway between them, and traffic until the end. Waits are bounded and end as soon as there is what is waited for.
+const SCRIPT: &str = r#"
+set -e
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+until_exists() { n=0; while [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
+until_says() { n=0; until grep -q "$2" "$1"; do n=$((n + 1)); [ $n -lt 2000 ]; sleep 0.01; done; }
+ip link set lo up
+ip link add name va type veth peer name vb
+ip link add name vc type veth peer name vd
+for name in va vb vc vd; do
+    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
+    ip link set $name up
+done
+touch "$D/ready"
+start() {
+    "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --metrics 127.0.0.1:0 --json > "$D/$1.json" 2> "$D/$1.log" &
+    gateway=$!
+    until_exists "$D/socket"
+}
+start first
+"$F" generate "$LINK" --out va --duration 100s > "$D/sent.txt" 2>&1 & generator=$!
+ctl() { "$F" ctl "$@" --control "$D/socket"; }
+sleep 0.3
+ctl stats --interval 400ms --json > "$D/interval.json"
+ctl stats --interval 50ms > "$D/interval.txt"
+ctl watch --count 2 --interval 200ms --json > "$D/watch.json"
+ctl watch --count 2 --interval 100ms --class B > "$D/watch.txt"
+! ctl watch --class nobody 2> "$D/nobody.log"
+! ctl stats --link up 2> "$D/up.log"
+# A terminal, and Ctrl-C on it.
+if command -v script > /dev/null; then
+    script -qec "timeout --foreground -s INT 1 $F ctl watch --interval 100ms --control $D/socket" /dev/null > "$D/terminal.txt" < /dev/null || true
+fi
+# A scraper, twice with more than a second between, where there is something to scrape with.
+if command -v bash > /dev/null; then
+    port=$(sed -n 's,.*http://127.0.0.1:\([0-9]*\)/metrics.*,\1,p' "$D/first.log")
+    scrape() { bash -c 'exec 3<> /dev/tcp/127.0.0.1/'"$port"'; printf "GET /metrics HTTP/1.1\r\n\r\n" >&3; cat <&3'; }
+    sleep 1.1
+    scrape > "$D/scraped.txt"
+fi
+# Whoever watches waits for a gateway that is started again.
+ctl watch --count 4 --interval 200ms --json > "$D/again.json" 2> "$D/again.log" & watching=$!
+n=0; until [ -s "$D/again.json" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
+kill -INT $gateway
+wait $gateway
+until_says "$D/again.log" "trying again"
+start second
+wait $watching
+kill $generator
+kill -INT $gateway
+wait $gateway
+"#;
+
+#[test]
+fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_restart() {
+    let dir = Scratch::new();
+    let link = scenario("exp2-H.toml");
+    let Some(run) = in_private_network(SCRIPT, &dir, &[("LINK", &link)]) else { return };
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    let logs = || ["first.log", "second.log", "sent.txt", "again.log", "nobody.log", "up.log"].map(read).join("\n");
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs());
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let lines = |name: &str| -> Vec<Value> { read(name).lines().map(parsed).collect() };
+
+    let stats = parsed(&read("interval.json"));
+    assert!(stats["interval_s"].as_f64().unwrap() >= 0.4 && stats["balanced"] == true, "{stats}");
+    assert_eq!((&stats["link"], &stats["generation"]), (&"vc".into(), &0.into()));
+    sums_of_inner_classes_are_those_of_their_leaves(&stats);
+    ideals_are_what_fluid_computes(&stats, &link);
+    let text = read("interval.txt");
+    assert!(text.contains("every packet is accounted for") && text.contains("of guar."), "{text}");
+
+    let watched = lines("watch.json");
+    assert_eq!(watched.len(), 2);
+    for stats in &watched {
+        assert!(stats["interval_s"].as_f64().unwrap() >= 0.19, "{stats}");
+        sums_of_inner_classes_are_those_of_their_leaves(stats);
+    }
+    let tables = read("watch.txt");
+    let names: Vec<&str> = tables.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["vc:", "class", "link", "B", "B1", "B2", "vc:", "class", "link", "B", "B1", "B2"], "{tables}");
+    assert!(read("nobody.log").contains("the gateway has no class \"nobody\""), "{}", logs());
+    assert!(read("up.log").contains("there is no link \"up\"; there are: vc"), "{}", logs());
+
+    let terminal = read("terminal.txt");
+    if !terminal.is_empty() {
+        // Another screen without a cursor, and back.
+        assert!(terminal.starts_with("\x1b[?1049h\x1b[?25l\x1b[H"), "{terminal:?}");
+        assert!(terminal.trim_end().ends_with("\x1b[?25h\x1b[?1049l"), "{terminal:?}");
+        assert!(terminal.contains("of guar.") && terminal.contains("  A1"), "{terminal:?}");
+    }
+    let scraped = read("scraped.txt");
+    if let Some((head, page)) = scraped.split_once("\r\n\r\n") {
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        let value = |name: &str| -> f64 {
+            let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {page}"));
+            line.rsplit_once(' ').unwrap().1.parse().unwrap()
+        };
+        assert!(value("fairlink_class_sent_packets_total{link=\"vc\",class=\"A\",leaf=\"false\"}") > 0.0);
+        assert!(value("fairlink_class_ideal_bits_per_second{link=\"vc\",class=\"A1\",leaf=\"true\"}") > 0.0);
+        assert!(value("fairlink_link_rate_bits_per_second{link=\"vc\"}") > 0.0);
+        assert!(page.ends_with("# EOF\n"));
+    }
+    let again = lines("again.json");
+    assert_eq!(again.len(), 4, "{}", logs());
+    let uptimes: Vec<f64> = again.iter().map(|stats| stats["uptime_s"].as_f64().unwrap()).collect();
+    assert!(uptimes.windows(2).any(|pair| pair[1] < pair[0]), "the second gateway is younger: {uptimes:?}");
+    // What the gateway says in the end has the sums too.
+    sums_of_inner_classes_are_those_of_their_leaves(&parsed(&read("first.json")));
+}
+
+fn sums_of_inner_classes_are_those_of_their_leaves(stats: &Value) {
+    let classes = stats["classes"].as_array().unwrap();
+    let count = |class: &Value, what: &str, unit: &str| class[what][unit].as_u64().unwrap();
+    for (what, unit) in
+        ["received", "sent", "dropped", "queued"].iter().flat_map(|what| [(what, "packets"), (what, "bytes")])
+    {
+        let leaves = || classes.iter().filter(|class| class["leaf"] == true);
+        assert_eq!(leaves().map(|class| count(class, what, unit)).sum::<u64>(), count(stats, what, unit), "{what}");
+        for inner in classes.iter().filter(|class| class["leaf"] == false) {
+            let below = leaves().filter(|leaf| leaf["parent"] == inner["name"]);
+            assert_eq!(below.map(|class| count(class, what, unit)).sum::<u64>(), count(inner, what, unit), "{inner}");
+        }
+    }
+    let inner: Vec<_> = classes.iter().filter(|class| class["leaf"] == false).map(|class| &class["name"]).collect();
+    assert_eq!(inner, ["A", "B"]);
+}
+
+/// The ideal of each class is what `fairlink fluid` computes for the demands that stand beside it.
+fn ideals_are_what_fluid_computes(stats: &Value, link: &str) {
+    let classes = stats["classes"].as_array().unwrap();
+    let bps = |class: &Value, what: &str| class["interval"][what].as_f64().unwrap_or_else(|| panic!("{what}: {class}"));
+    let demands = classes.iter().filter(|class| class["leaf"] == true && bps(class, "demand_bps") >= 1.0);
+    let demands: Vec<String> = demands
+        .map(|class| format!("{}={}bit", class["name"].as_str().unwrap(), bps(class, "demand_bps").floor()))
+        .collect();
+    let fluid = fairlink(&["fluid", link, "--demand", &demands.join(","), "--json"]).quiet().json();
+    let allocations: BTreeMap<&str, f64> = fluid["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|class| (class["name"].as_str().unwrap(), class["allocation_bps"].as_f64().unwrap()))
+        .collect();
+    for class in classes {
+        let (ideal, exact) = (bps(class, "ideal_bps"), allocations[class["name"].as_str().unwrap()]);
+        // Whole bit/s at each of two levels.
+        assert!((ideal - exact).abs() <= 2.0, "{}: {ideal} for {exact}, demands {demands:?}", class["name"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_or_served_is_refused_with_2() {
+    let link = scenario("exp2-H.toml");
+    for (args, says) in [
+        (&["ctl", "watch", "--control", "/no/such/socket"][..], "/no/such/socket"),
+        (&["ctl", "watch", "--interval", "1ms"], "at least 10ms and at most 3600s"),
+        (&["ctl", "watch", "--interval", "2h"], "no unit of a time"),
+        (&["ctl", "watch", "--count", "0"], "1.."),
+        (&["ctl", "stats", "--interval", "4000s"], "at least 10ms and at most 3600s"),
+        (&["gateway", &link, "--in", "a", "--out", "b", "--metrics", "9400"], "such as 127.0.0.1:9400"),
+        (&["gateway", &link, "--in", "a", "--out", "b", "--metrics", "localhost:9400"], "such as 127.0.0.1:9400"),
+    ] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
+    }
+}

@@ -1,0 +1,278 @@
+//! Delays, counted by one thread and read by any other at any time.
+//!
+//! The count of a delay is a plain addition: there is one writer, so that no two additions can meet, and atomic loads and stores without
+//! ordering are all it takes. A reader sees each count as it was at some moment of its reading.
+//!
+//! Buckets are logarithmic with [`STEPS`] linear steps for each doubling, so that a bucket is at most 1/64 as wide as the delays in it are
+//! long. A delay is told as the upper edge of its bucket: at most 1.6 % too long, never too short. Delays below 8 ns and above 137 s count
+//! as those.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fairlink_core::Nanos;
+
+use crate::gateway::stats::DelayStats;
+
+/// Linear steps for each doubling.
+const STEPS: u64 = 1 << STEP_BITS;
+const STEP_BITS: u32 = 6;
+/// Delays are counted in units of 8 ns.
+const UNIT_BITS: u32 = 3;
+/// The longest delay that is told apart, in units.
+const LONGEST: u64 = (1 << 34) - 1;
+const BUCKETS: usize = bucket_of_units(LONGEST) + 1;
+
+/// The bucket of a delay in units.
+const fn bucket_of_units(units: u64) -> usize {
+    // Below twice `STEPS` units each has a bucket of its own.
+    let doublings = u64::BITS - (units | (2 * STEPS - 1)).leading_zeros() - (STEP_BITS + 1);
+    (((doublings as u64) << STEP_BITS) + (units >> doublings)) as usize
+}
+
+/// The bucket of a delay.
+const fn bucket(nanos: u64) -> usize {
+    let units = nanos >> UNIT_BITS;
+    bucket_of_units(if units > LONGEST { LONGEST } else { units })
+}
+
+/// The first delay in ns that is beyond `bucket`.
+const fn beyond(bucket: usize) -> u64 {
+    let doublings = (bucket as u64 >> STEP_BITS).saturating_sub(1);
+    (bucket as u64 - (doublings << STEP_BITS) + 1) << doublings << UNIT_BITS
+}
+
+/// Counts of delays. Only one thread counts.
+#[derive(Debug)]
+pub(crate) struct DelayCounts {
+    counts: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
+    longest_ns: AtomicU64,
+}
+
+/// Adds to a number that no other thread changes.
+#[inline]
+fn add(to: &AtomicU64, amount: u64) {
+    to.store(to.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
+impl DelayCounts {
+    pub(crate) fn new() -> Self {
+        Self {
+            counts: [const { AtomicU64::new(0) }; BUCKETS],
+            sum_ns: AtomicU64::new(0),
+            longest_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts one delay.
+    #[inline]
+    pub(crate) fn count(&self, delay: Nanos) {
+        add(&self.counts[bucket(delay.0)], 1);
+        add(&self.sum_ns, delay.0);
+        if delay.0 > self.longest_ns.load(Ordering::Relaxed) {
+            self.longest_ns.store(delay.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts all that `other` has counted.
+    pub(crate) fn add(&self, other: &Self) {
+        for (to, from) in self.counts.iter().zip(&other.counts) {
+            add(to, from.load(Ordering::Relaxed));
+        }
+        add(&self.sum_ns, other.sum_ns.load(Ordering::Relaxed));
+        let longest = self.longest_ns.load(Ordering::Relaxed).max(other.longest_ns.load(Ordering::Relaxed));
+        self.longest_ns.store(longest, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    pub(crate) fn tally(&self) -> DelayTally {
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+        DelayTally {
+            counts: counts.filter(|&(_, count)| count > 0).map(|(bucket, count)| (bucket as u16, count)).collect(),
+            sum_ns: u128::from(self.sum_ns.load(Ordering::Relaxed)),
+            longest_ns: self.longest_ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Delays that were counted, of one class or of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DelayTally {
+    /// Buckets that are not empty, in ascending order.
+    counts: Vec<(u16, u64)>,
+    sum_ns: u128,
+    longest_ns: u64,
+}
+
+impl DelayTally {
+    /// How many there are.
+    pub(crate) fn packets(&self) -> u64 {
+        self.counts.iter().map(|&(_, count)| count).sum()
+    }
+
+    /// All of them together, in seconds.
+    pub(crate) fn sum_s(&self) -> f64 {
+        self.sum_ns as f64 / 1e9
+    }
+
+    /// Adds those of another class.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let mut sum = Vec::with_capacity(self.counts.len() + other.counts.len());
+        let (mut own, mut others) = (self.counts.iter().copied().peekable(), other.counts.iter().copied().peekable());
+        loop {
+            let next = match (own.peek(), others.peek()) {
+                (Some(one), Some(other)) if one.0 == other.0 => {
+                    let both = (one.0, one.1 + other.1);
+                    others.next();
+                    own.next();
+                    Some(both)
+                }
+                (Some(one), Some(other)) if one.0 > other.0 => others.next(),
+                (None, _) => others.next(),
+                _ => own.next(),
+            };
+            let Some(next) = next else { break };
+            sum.push(next);
+        }
+        self.counts = sum;
+        self.sum_ns += other.sum_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+
+    /// Those that were counted since `earlier`. The longest is known to its bucket.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut before = earlier.counts.iter().copied().peekable();
+        let mut counts = Vec::new();
+        for &(bucket, count) in &self.counts {
+            while before.next_if(|&(other, _)| other < bucket).is_some() {}
+            let old = before.next_if(|&(other, _)| other == bucket).map_or(0, |(_, count)| count);
+            if count > old {
+                counts.push((bucket, count - old));
+            }
+        }
+        let longest_ns = counts.last().map_or(0, |&(bucket, _)| (beyond(bucket.into()) - 1).min(self.longest_ns));
+        Self { counts, sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns), longest_ns }
+    }
+
+    /// Delays shorter than each of `limits_ns`, which ascend. It is exact for powers of two from 512 ns on.
+    pub(crate) fn shorter_than<L: Iterator<Item = u64>>(&self, limits_ns: L) -> impl Iterator<Item = u64> + use<'_, L> {
+        let (mut at, mut sum) = (0, 0);
+        limits_ns.map(move |limit| {
+            while let Some(&(bucket, count)) = self.counts.get(at)
+                && beyond(bucket.into()) <= limit
+            {
+                sum += count;
+                at += 1;
+            }
+            sum
+        })
+    }
+
+    /// In words that programs read; `None` where there are no delays.
+    pub(crate) fn stats(&self) -> Option<DelayStats> {
+        let packets = self.packets();
+        if packets == 0 {
+            return None;
+        }
+        Some(DelayStats {
+            mean: self.sum_s() / packets as f64,
+            p50: self.quantile(packets, 500),
+            p99: self.quantile(packets, 990),
+            p999: self.quantile(packets, 999),
+            max: self.longest_ns as f64 / 1e9,
+        })
+    }
+
+    /// What `thousandths` of the delays do not exceed, in seconds.
+    fn quantile(&self, packets: u64, thousandths: u64) -> f64 {
+        let rank = (u128::from(packets) * u128::from(thousandths)).div_ceil(1000).max(1);
+        let mut sum = 0u128;
+        let reaches = |&&(_, count): &&(u16, u64)| {
+            sum += u128::from(count);
+            sum >= rank
+        };
+        let bucket = self.counts.iter().find(reaches).map_or(0, |&(bucket, _)| bucket);
+        // The last delay of the bucket, which is no longer than the longest of all.
+        (beyond(bucket.into()) - 1).min(self.longest_ns) as f64 / 1e9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_bucket_holds_what_is_below_its_edge_and_is_at_most_a_64th_as_wide_as_it_is_long() {
+        assert_eq!((bucket(0), bucket(u64::MAX), BUCKETS), (0, BUCKETS - 1, 1856));
+        for place in 0..BUCKETS {
+            let edge = beyond(place);
+            assert_eq!((bucket(edge - 1), bucket(edge)), (place, (place + 1).min(BUCKETS - 1)), "{edge} ns");
+            let below = if place == 0 { 0 } else { beyond(place - 1) };
+            assert!(edge - below <= 8 || (edge - below) * 64 <= below, "{below} .. {edge} ns");
+        }
+        // Edges of the exported histogram.
+        for power in 9..=37 {
+            assert_eq!(beyond(bucket((1 << power) - 1)), 1 << power);
+        }
+    }
+
+    /// By sorting.
+    fn exact(delays: &[u64], thousandths: usize) -> f64 {
+        let mut sorted = delays.to_vec();
+        sorted.sort_unstable();
+        sorted[(delays.len() * thousandths).div_ceil(1000).max(1) - 1] as f64 / 1e9
+    }
+
+    fn counted(delays: &[u64]) -> DelayTally {
+        let counts = DelayCounts::new();
+        delays.iter().for_each(|&delay| counts.count(Nanos(delay)));
+        counts.tally()
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_those_of_the_sorted_delays_to_a_64th(delays in prop::collection::vec((0u32..37, any::<u64>()), 1..200)) {
+            let delays: Vec<u64> = delays.into_iter().map(|(power, bits)| bits & ((1 << power) - 1)).collect();
+            let stats = counted(&delays).stats().unwrap();
+            for (told, thousandths) in [(stats.p50, 500), (stats.p99, 990), (stats.p999, 999)] {
+                let exact = exact(&delays, thousandths);
+                prop_assert!(told >= exact && told <= exact * (1.0 + 1.0 / 64.0) + 8e-9, "{told} for {exact}");
+            }
+            prop_assert_eq!(stats.max, *delays.iter().max().unwrap() as f64 / 1e9);
+            let mean = delays.iter().sum::<u64>() as f64 / delays.len() as f64 / 1e9;
+            prop_assert!((stats.mean - mean).abs() <= mean * 1e-12);
+        }
+
+        #[test]
+        fn what_came_since_is_what_was_counted_in_between(
+            first in prop::collection::vec(0u64..1 << 30, 0..50),
+            then in prop::collection::vec(0u64..1 << 30, 0..50),
+        ) {
+            let counts = DelayCounts::new();
+            first.iter().for_each(|&delay| counts.count(Nanos(delay)));
+            let before = counts.tally();
+            then.iter().for_each(|&delay| counts.count(Nanos(delay)));
+            let between = counts.tally().since(&before);
+            let alone = counted(&then);
+            prop_assert_eq!(&between.counts, &alone.counts);
+            prop_assert_eq!(between.sum_ns, alone.sum_ns);
+            let mut both = counted(&first);
+            both.add(&alone);
+            prop_assert_eq!(both, counts.tally());
+        }
+
+        #[test]
+        fn cumulative_counts_are_exact_at_powers_of_two(delays in prop::collection::vec(0u64..1 << 30, 0..50)) {
+            let tally = counted(&delays);
+            let limits = || (9..31).map(|power| 1u64 << power);
+            let exact: Vec<u64> = limits().map(|limit| delays.iter().filter(|&&delay| delay < limit).count() as u64).collect();
+            prop_assert_eq!(tally.shorter_than(limits()).collect::<Vec<_>>(), exact);
+        }
+    }
+
+    #[test]
+    fn nothing_counted_is_nothing_told() {
+        assert_eq!(DelayCounts::new().tally().stats(), None);
+    }
+}

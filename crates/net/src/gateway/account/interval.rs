@@ -1,0 +1,166 @@
+//! What happened between two snapshots: rates, what the fluid ideal would have given, delays.
+//!
+//! | here | meaning |
+//! | --- | --- |
+//! | demand | what waited at the beginning and what arrived since, of frames that a link can send at all |
+//! | rate | what was sent |
+//! | ideal | the hierarchical max-min fair allocation for the leaves' demands, \[hls\] Theorem 1; in whole bit/s, at most one for each level below the exact one |
+//!
+//! Each class is measured from when it was copied to when it was copied again. An inner class has the sums of its leaves.
+//!
+//! Where the generations of the two differ, classes are matched by name. A class that is new, or whose counters have begun again, has no
+//! interval.
+
+use std::collections::HashMap;
+
+use fairlink_core::{Amount, ClassId, Nanos};
+use fairlink_theory::fast::Solver;
+use fairlink_theory::request::{Demand, Request};
+
+use super::delays::DelayTally;
+use super::observation::{Observation, Totals};
+use crate::gateway::stats::{IntervalStats, REASONS, is_unfit};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Interval {
+    pub(crate) seconds: f64,
+    /// By class, the root included.
+    classes: Vec<Option<ClassInterval>>,
+}
+
+/// Of one class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassInterval {
+    pub(crate) received: Amount,
+    pub(crate) sent: Amount,
+    pub(crate) dropped: Amount,
+    pub(crate) demand_bps: f64,
+    pub(crate) rate_bps: f64,
+    pub(crate) ideal_bps: f64,
+    pub(crate) guarantee_bps: u64,
+    pub(crate) delays: Option<DelayTally>,
+}
+
+impl Interval {
+    /// From `earlier` to `later`; `None` where no time has passed, or `later` is not later.
+    pub(crate) fn between(earlier: &Observation, later: &Observation) -> Option<Self> {
+        let passage = later.passage();
+        let tree = &passage.tree;
+        let seconds = later.snapshot.gateway.uptime.0.checked_sub(earlier.snapshot.gateway.uptime.0)? as f64 / 1e9;
+        let same = passage.generation == earlier.passage().generation;
+        let by_name: HashMap<&str, usize> = if same {
+            HashMap::new()
+        } else {
+            earlier.passage().names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect()
+        };
+        let before = |class: ClassId| {
+            let index = class.index();
+            let index = if same { Some(index) } else { by_name.get(passage.names[index].as_str()).copied() }?;
+            // An inner class that was a leaf, or the other way round, is another class.
+            (earlier.passage().tree.is_leaf(ClassId(index as u32)) == tree.is_leaf(class)).then_some(index)
+        };
+        let mut classes: Vec<Option<ClassInterval>> = vec![None; tree.len()];
+        for &leaf in tree.leaves() {
+            classes[leaf.index()] = before(leaf).and_then(|index| {
+                let times =
+                    [&earlier.snapshot.classes[index], &later.snapshot.classes[leaf.index()]].map(|class| class.at);
+                ClassInterval::of_leaf(times, &earlier.totals[index], &later.totals[leaf.index()])
+            });
+        }
+        // Children come after their parent.
+        for class in tree.classes().rev() {
+            let parent = tree.parent(class).unwrap_or(ClassId::ROOT).index();
+            if let Some(interval) = classes[class.index()].take() {
+                classes[parent].get_or_insert_default().add(&interval);
+                classes[class.index()] = Some(interval);
+            }
+        }
+        for class in tree.classes().filter(|&class| !tree.is_leaf(class)).chain([ClassId::ROOT]) {
+            let delays = before(class).and_then(|index| {
+                let [earlier, later] =
+                    [&earlier.totals[index], &later.totals[class.index()]].map(|total| &total.delays);
+                Some(later.as_ref()?.since(earlier.as_ref()?))
+            });
+            if let Some(interval) = &mut classes[class.index()] {
+                interval.delays = delays;
+            }
+        }
+        if let Some(link) = &mut classes[ClassId::ROOT.index()] {
+            link.delays = Some(later.all_delays.since(&earlier.all_delays));
+        }
+        let demand = tree.leaves().iter().filter_map(|&leaf| {
+            let interval = classes[leaf.index()].as_ref()?;
+            Some((leaf, Request::Rate(interval.demand_bps as u64)))
+        });
+        let demand = Demand::new(tree, demand).ok()?;
+        let mut solver = Solver::new(tree);
+        let ideals = solver.solve(tree.link().rate, &demand);
+        for (index, interval) in classes.iter_mut().enumerate() {
+            if let Some(interval) = interval {
+                interval.ideal_bps = ideals[index] as f64;
+                interval.guarantee_bps = passage.guarantee_bps(ClassId(index as u32));
+            }
+        }
+        (seconds > 0.0).then_some(Self { seconds, classes })
+    }
+
+    /// That of `class`.
+    pub(crate) fn class(&self, class: ClassId) -> Option<&ClassInterval> {
+        self.classes[class.index()].as_ref()
+    }
+
+    /// The same as it is told.
+    pub(crate) fn stats(&self, class: ClassId) -> Option<IntervalStats> {
+        let interval = self.class(class)?;
+        Some(IntervalStats {
+            received: interval.received,
+            sent: interval.sent,
+            dropped: interval.dropped,
+            demand_bps: interval.demand_bps,
+            rate_bps: interval.rate_bps,
+            ideal_bps: interval.ideal_bps,
+            of_guarantee: interval.rate_bps / interval.guarantee_bps.max(1) as f64,
+            delay_s: interval.delays.as_ref().and_then(DelayTally::stats),
+        })
+    }
+}
+
+impl ClassInterval {
+    fn of_leaf([from, to]: [Nanos; 2], earlier: &Totals, later: &Totals) -> Option<Self> {
+        let seconds = to.0.checked_sub(from.0).filter(|&nanos| nanos > 0)? as f64 / 1e9;
+        let received = later.received.checked_sub(earlier.received)?;
+        let sent = later.sent.checked_sub(earlier.sent)?;
+        let dropped = later.dropped().checked_sub(earlier.dropped())?;
+        let unfit = |totals: &Totals| -> Amount {
+            totals
+                .dropped
+                .iter()
+                .enumerate()
+                .filter(|&(reason, _)| is_unfit(REASONS[reason]))
+                .map(|(_, &amount)| amount)
+                .sum()
+        };
+        let unfit = unfit(later).checked_sub(unfit(earlier))?;
+        let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        Some(Self {
+            received,
+            sent,
+            dropped,
+            demand_bps: bps((earlier.queued.bytes + received.bytes).saturating_sub(unfit.bytes)),
+            rate_bps: bps(sent.bytes),
+            ideal_bps: 0.0,
+            guarantee_bps: 0,
+            delays: earlier.delays.as_ref().zip(later.delays.as_ref()).map(|(earlier, later)| later.since(earlier)),
+        })
+    }
+
+    /// Adds a child's; delays are told otherwise.
+    fn add(&mut self, child: &Self) {
+        self.received += child.received;
+        self.sent += child.sent;
+        self.dropped += child.dropped;
+        self.demand_bps += child.demand_bps;
+        self.rate_bps += child.rate_bps;
+    }
+}

@@ -1,0 +1,207 @@
+//! A snapshot read: sums of inner classes, delays, names; in other threads than the data thread's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairlink_core::{Amount, ClassId, DropReason};
+
+use super::delays::DelayTally;
+use super::interval::Interval;
+use super::passage::{DelayTable, Passage};
+use super::snapshot::Snapshot;
+use crate::gateway::stats::{ClassStats, GatewayStats, REASONS, REMOVED, reason_of_edge};
+
+/// What was counted of one class and of all below it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) received: Amount,
+    pub(crate) sent: Amount,
+    pub(crate) dropped: [Amount; REASONS.len()],
+    pub(crate) queued: Amount,
+    pub(crate) marked: Amount,
+    /// `None` where some leaf below has none of its own.
+    pub(crate) delays: Option<DelayTally>,
+}
+
+impl Totals {
+    /// For whatever reason.
+    pub(crate) fn dropped(&self) -> Amount {
+        self.dropped.iter().copied().sum()
+    }
+
+    fn balances(&self) -> bool {
+        self.received == self.sent + self.dropped() + self.queued
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.sent += other.sent;
+        self.dropped.iter_mut().zip(other.dropped).for_each(|(sum, dropped)| *sum += dropped);
+        self.queued += other.queued;
+        self.marked += other.marked;
+        match (&mut self.delays, &other.delays) {
+            (Some(delays), Some(other)) => delays.add(other),
+            (delays, None) => *delays = None,
+            _ => {}
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Observation {
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// By class; the root has the sums of all, removed classes included.
+    pub(crate) totals: Vec<Totals>,
+    /// Of classes that changes have removed.
+    removed: Totals,
+    /// Of all packets, also of leaves that have none of their own.
+    pub(crate) all_delays: DelayTally,
+}
+
+impl Observation {
+    /// Reads a snapshot that was completed.
+    pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
+        let passage = &snapshot.passage;
+        let class = |index: usize| ClassId(index as u32);
+        let mut totals: Vec<Totals> = (0..passage.tree.len()).map(|index| of_class(&snapshot, class(index))).collect();
+        let removed = totals[ClassId::ROOT.index()].clone();
+        // Children come after their parent.
+        for index in (1..totals.len()).rev() {
+            let parent = passage.tree.parent(class(index)).unwrap_or(ClassId::ROOT).index();
+            let (before, from) = totals.split_at_mut(index);
+            before[parent].add(&from[0]);
+        }
+        let all_delays = passage.delays.all.tally();
+        Self { snapshot, totals, removed, all_delays }
+    }
+
+    /// What the gateway is.
+    pub(crate) fn passage(&self) -> &Arc<Passage> {
+        &self.snapshot.passage
+    }
+
+    /// The statistics, with what happened since `earlier` where there is such.
+    pub(crate) fn stats(&self, earlier: Option<&Self>) -> GatewayStats {
+        let interval = earlier.and_then(|earlier| Interval::between(earlier, self));
+        let Snapshot { passage, counted, gateway, .. } = &*self.snapshot;
+        let mut counters: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();
+        for &(class, name, value) in counted {
+            counters.entry(class).or_default().insert(name.to_owned(), value);
+        }
+        let of_link = counters.remove(&ClassId::ROOT).unwrap_or_default();
+        let classes = passage.tree.classes().map(|class| {
+            let counted = counters.remove(&class).unwrap_or_default();
+            let of_interval = interval.as_ref().and_then(|interval| interval.stats(class));
+            ClassStats { counters: counted, interval: of_interval, ..self.class(class) }
+        });
+        let classes = classes.collect();
+        let total = &self.totals[ClassId::ROOT.index()];
+        let [output, input] = gateway.waits_for_carrier;
+        let waiting = [(output, &passage.output), (input, &passage.input)].into_iter().filter(|(waits, _)| *waits);
+        GatewayStats {
+            link: passage.link.clone(),
+            generation: passage.generation,
+            input: passage.input.clone(),
+            output: passage.output.clone(),
+            scheduler: passage.scheduler.name.to_owned(),
+            link_bps: passage.tree.link().rate.bps(),
+            uptime_s: gateway.uptime.0 as f64 / 1e9,
+            interval_s: interval.as_ref().map(|interval| interval.seconds),
+            interval: interval.as_ref().and_then(|interval| interval.stats(ClassId::ROOT)),
+            received: total.received,
+            sent: total.sent,
+            dropped: total.dropped(),
+            queued: total.queued,
+            balanced: self.is_balanced(),
+            kernel_dropped_packets: gateway.interfaces.kernel_dropped,
+            super_packets: gateway.interfaces.super_packets,
+            unreadable_packets: gateway.interfaces.unreadable,
+            checksums_completed: gateway.interfaces.checksums_completed,
+            vlan_tags_restored: gateway.interfaces.vlan_tags_restored,
+            output_busy: gateway.output_busy,
+            waiting_for_carrier: waiting.map(|(_, name)| name.clone()).collect(),
+            delay_s: self.all_delays.stats(),
+            leaves_without_delays: DelayTable::without(&passage.tree),
+            reverse: gateway.reverse,
+            time: gateway.time,
+            memory: passage.memory,
+            forfeited_s: gateway.forfeited.0 as f64 / 1e9,
+            fail_open: gateway.fail_open.as_deref().cloned().unwrap_or_default(),
+            liveness: gateway.liveness,
+            pool_most_used: gateway.pool_most_used,
+            counters: of_link,
+            classes,
+            removed: (self.removed.received.packets > 0).then(|| self.account(REMOVED.to_owned(), &self.removed)),
+        }
+    }
+
+    /// Whether received = sent + dropped + queued holds for every leaf and for removed classes, and the packet pool agrees.
+    pub(crate) fn is_balanced(&self) -> bool {
+        let mut leaves = self.passage().tree.leaves().iter();
+        self.snapshot.gateway.pool_agrees
+            && self.removed.balances()
+            && leaves.all(|leaf| self.totals[leaf.index()].balances())
+    }
+
+    /// One class, without what the scheduler counts of it and without an interval.
+    fn class(&self, class: ClassId) -> ClassStats {
+        let passage = self.passage();
+        let parent = passage.tree.parent(class).filter(|&parent| parent != ClassId::ROOT);
+        ClassStats {
+            parent: parent.map(|parent| passage.names[parent.index()].clone()),
+            leaf: passage.tree.is_leaf(class),
+            guarantee_bps: passage.guarantee_bps(class),
+            delay_bound_s: passage.delay_bound_s(class),
+            ..self.account(passage.names[class.index()].clone(), &self.totals[class.index()])
+        }
+    }
+
+    /// What was counted, under this name.
+    fn account(&self, name: String, total: &Totals) -> ClassStats {
+        let mut dropped_by_reason: BTreeMap<String, Amount> = BTreeMap::new();
+        for (&reason, &dropped) in REASONS.iter().zip(&total.dropped).filter(|(_, dropped)| dropped.packets > 0) {
+            dropped_by_reason.insert(reason.to_owned(), dropped);
+        }
+        ClassStats {
+            name,
+            parent: None,
+            leaf: true,
+            guarantee_bps: 0,
+            delay_bound_s: None,
+            received: total.received,
+            sent: total.sent,
+            dropped: total.dropped(),
+            queued: total.queued,
+            dropped_by_reason,
+            marked: total.marked,
+            delay_s: total.delays.as_ref().and_then(DelayTally::stats),
+            counters: BTreeMap::new(),
+            interval: None,
+        }
+    }
+}
+
+/// What was counted of one class itself.
+fn of_class(snapshot: &Snapshot, class: ClassId) -> Totals {
+    let passage = &snapshot.passage;
+    let counts = &snapshot.classes[class.index()];
+    let mut dropped = [Amount::default(); REASONS.len()];
+    dropped[..DropReason::ALL.len()].copy_from_slice(&counts.inside.dropped);
+    for (edge, amount) in counts.edges.dropped().enumerate() {
+        dropped[reason_of_edge(edge)] += amount;
+    }
+    let delays = match &passage.delays.of[class.index()] {
+        Some(delays) => Some(delays.tally()),
+        // Sums begin with nothing.
+        None => (!passage.tree.is_leaf(class)).then(DelayTally::default),
+    };
+    Totals {
+        received: counts.inside.received + counts.edges.unfit(),
+        sent: counts.edges.sent,
+        dropped,
+        queued: counts.queued,
+        marked: counts.inside.marked,
+        delays,
+    }
+}

@@ -1,0 +1,147 @@
+//! What a gateway is, from one reload to the next.
+
+use std::sync::{Arc, OnceLock};
+
+use fairlink_core::{ClassId, Hierarchy, SchedulerInfo, Share};
+use fairlink_theory::latency::{DelayBound, delay_bounds};
+
+use super::delays::DelayCounts;
+use crate::gateway::config::GatewayConfig;
+use crate::gateway::stats::MemoryBound;
+
+/// So many leaves, the first ones, have delays of their own. Delays of the others only count in the link's.
+pub(crate) const MAX_HISTOGRAMS: usize = 1024;
+
+/// See the module. It never changes; a reload makes another.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    /// Name of the link.
+    pub(crate) link: String,
+    pub(crate) input: String,
+    pub(crate) output: String,
+    pub(crate) scheduler: &'static SchedulerInfo,
+    pub(crate) tree: Hierarchy,
+    /// Names by class, the link's first.
+    pub(crate) names: Vec<String>,
+    /// How many changes were committed before.
+    pub(crate) generation: u64,
+    pub(crate) memory: MemoryBound,
+    /// Frames in its packet pool.
+    pub(crate) pool_frames: usize,
+    pub(crate) delays: DelayTable,
+    /// By class: bounds on delay in seconds, computed when they are first asked for.
+    pub(crate) bounds: OnceLock<Vec<Option<f64>>>,
+}
+
+/// Where delays are counted.
+#[derive(Clone, Debug)]
+pub(crate) struct DelayTable {
+    /// Of all packets.
+    pub(crate) all: Arc<DelayCounts>,
+    /// By class; `None` for inner classes and beyond the first [`MAX_HISTOGRAMS`] leaves.
+    pub(crate) of: Vec<Option<Arc<DelayCounts>>>,
+}
+
+impl DelayTable {
+    /// Nothing counted yet.
+    pub(crate) fn new(tree: &Hierarchy) -> Self {
+        let mut of = vec![None; tree.len()];
+        for leaf in tree.leaves().iter().take(MAX_HISTOGRAMS) {
+            of[leaf.index()] = Some(Arc::new(DelayCounts::new()));
+        }
+        Self { all: Arc::new(DelayCounts::new()), of }
+    }
+
+    /// For `tree`, after a change: a leaf that goes on counts where it has counted. `before` tells the class that it was.
+    pub(crate) fn after(&self, tree: &Hierarchy, before: impl Fn(ClassId) -> Option<ClassId>) -> Self {
+        let mut of = vec![None; tree.len()];
+        for &leaf in tree.leaves().iter().take(MAX_HISTOGRAMS) {
+            let old = before(leaf).and_then(|old| self.of.get(old.index()).cloned().flatten());
+            of[leaf.index()] = Some(old.unwrap_or_else(|| Arc::new(DelayCounts::new())));
+        }
+        Self { all: Arc::clone(&self.all), of }
+    }
+
+    /// Leaves of `tree` that have none of their own.
+    pub(crate) fn without(tree: &Hierarchy) -> u64 {
+        tree.leaves().len().saturating_sub(MAX_HISTOGRAMS) as u64
+    }
+
+    /// Memory in bytes; it never grows.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let counts = 1 + self.of.iter().flatten().count();
+        self.of.capacity() * size_of::<Option<Arc<DelayCounts>>>() + counts * size_of::<DelayCounts>()
+    }
+}
+
+#[cfg(test)]
+impl Passage {
+    /// That of a gateway from `in` to `out`, whose classes are named by their numbers.
+    pub(crate) fn of_tree(tree: Hierarchy, scheduler: &str) -> Self {
+        Self {
+            link: "out".to_owned(),
+            input: "in".to_owned(),
+            output: "out".to_owned(),
+            scheduler: fairlink_core::registry::find(scheduler).expect("there is one of that name"),
+            names: (0..tree.len()).map(|class| class.to_string()).collect(),
+            generation: 0,
+            memory: MemoryBound::default(),
+            pool_frames: 64,
+            delays: DelayTable::new(&tree),
+            bounds: OnceLock::new(),
+            tree,
+        }
+    }
+
+    /// That of a link of 8 Mbit/s with `leaves` classes below it, shared by `fifo`.
+    pub(crate) fn flat(leaves: usize) -> Self {
+        use fairlink_core::{ClassConfig, LinkConfig, Rate};
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000).expect("a rate")));
+        for _ in 0..leaves {
+            tree.add(ClassId::ROOT, ClassConfig::default()).expect("room for a class");
+        }
+        Self::of_tree(tree.build().expect("a tree"), "fifo")
+    }
+}
+
+impl Passage {
+    /// That of a gateway that works as `config` says since so many changes, with a packet pool of so many frames.
+    pub(crate) fn of(
+        config: &GatewayConfig,
+        delays: DelayTable,
+        memory: MemoryBound,
+        frames: u32,
+        generation: u64,
+    ) -> Self {
+        Self {
+            link: config.output.clone(),
+            input: config.input.clone(),
+            output: config.output.clone(),
+            scheduler: config.scheduler,
+            tree: config.tree.clone(),
+            names: (0..config.tree.len()).map(|class| config.name(ClassId(class as u32))).collect(),
+            generation,
+            memory,
+            pool_frames: frames as usize,
+            delays,
+            bounds: OnceLock::new(),
+        }
+    }
+
+    /// The rate that is the class's own in bit/s: its guarantee, or what it gets while all are busy where it has none.
+    pub(crate) fn guarantee_bps(&self, class: ClassId) -> u64 {
+        match self.tree.config(class).share {
+            Some(Share::Guarantee(rate)) => rate.bps(),
+            _ => self.tree.rate_all_busy(class),
+        }
+    }
+
+    /// How long a packet of `class` takes at most, in seconds, where the scheduler promises it: as `fairlink check` prints it.
+    pub(crate) fn delay_bound_s(&self, class: ClassId) -> Option<f64> {
+        let compute = || {
+            let bounds = delay_bounds(self.scheduler, &self.tree);
+            bounds.iter().map(|bound| bound.as_ref().map(DelayBound::seconds_in_floats)).collect()
+        };
+        self.bounds.get_or_init(compute).get(class.index()).copied().flatten()
+    }
+}

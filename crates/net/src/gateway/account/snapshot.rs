@@ -1,0 +1,157 @@
+//! Raw counters of a running gateway, copied by the data thread a few classes at a time.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use fairlink_core::{Amount, ClassId, Counters, Hierarchy, MAX_COUNTERS, Metered, Nanos, Scheduler};
+
+use super::passage::Passage;
+use crate::gateway::data_path::DataPath;
+use crate::gateway::fail_open::FailOpenStats;
+use crate::gateway::liveness::LivenessStats;
+use crate::gateway::stats::{ClassEdges, ReverseStats, TimeShares};
+use crate::io::backend::{Backend, BackendCounters};
+use crate::io::clock::Clock;
+
+/// Most classes that are copied between two turns.
+pub(crate) const COPIED: usize = 64;
+
+/// What was counted of one class, at one moment between two turns. Inner classes have nothing; in the place of the link is what was counted of
+/// classes that changes have removed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClassCounts {
+    /// When.
+    pub(crate) at: Nanos,
+    /// In the scheduler.
+    pub(crate) inside: Counters,
+    /// Before and behind it.
+    pub(crate) edges: ClassEdges,
+    /// With the scheduler, or waiting for the output behind it.
+    pub(crate) queued: Amount,
+}
+
+/// What was counted of the gateway as a whole, at the end of the copy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GatewayCounts {
+    /// Since the data thread started.
+    pub(crate) uptime: Nanos,
+    /// Of both interfaces together.
+    pub(crate) interfaces: BackendCounters,
+    pub(crate) output_busy: u64,
+    /// Whether the output and the input are waited for because they have no carrier.
+    pub(crate) waits_for_carrier: [bool; 2],
+    pub(crate) forfeited: Nanos,
+    /// What passes frames while the gateway does not run, and when it did not do its work.
+    pub(crate) fail_open: Option<Arc<FailOpenStats>>,
+    pub(crate) liveness: LivenessStats,
+    pub(crate) reverse: Option<ReverseStats>,
+    pub(crate) time: TimeShares,
+    pub(crate) pool_most_used: u64,
+    /// Whether each frame of the pool was where it should be.
+    pub(crate) pool_agrees: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) passage: Arc<Passage>,
+    /// By class, the root included.
+    pub(crate) classes: Vec<ClassCounts>,
+    /// What the scheduler has counted of itself: class, name and value.
+    pub(crate) counted: Vec<(ClassId, &'static str, u64)>,
+    pub(crate) gateway: GatewayCounts,
+}
+
+impl Snapshot {
+    /// Room for a copy.
+    pub(crate) fn new(passage: Arc<Passage>) -> Self {
+        let classes = passage.tree.len();
+        Self {
+            passage,
+            classes: vec![ClassCounts::default(); classes],
+            counted: Vec::with_capacity(classes * MAX_COUNTERS),
+            gateway: GatewayCounts::default(),
+        }
+    }
+
+    /// Bytes that one for `tree` takes.
+    pub(crate) fn memory(tree: &Hierarchy) -> usize {
+        tree.len() * (size_of::<ClassCounts>() + MAX_COUNTERS * size_of::<(ClassId, &str, u64)>())
+    }
+
+    /// Copies the classes whose ids are in `classes`, as they are at `now`. It allocates nothing.
+    pub(crate) fn copy<I: Backend, O: Backend, C: Clock, S: Scheduler>(
+        &mut self,
+        classes: Range<usize>,
+        now: Nanos,
+        data_path: &DataPath<I, O, C>,
+        scheduler: &Metered<S>,
+    ) {
+        for (index, counts) in self.classes.iter_mut().enumerate().take(classes.end).skip(classes.start) {
+            let class = ClassId(index as u32);
+            *counts = ClassCounts {
+                at: now,
+                inside: if class == ClassId::ROOT { scheduler.elsewhere() } else { scheduler.counters(class) },
+                edges: data_path.counters.edges(class),
+                queued: scheduler.class_backlog(class),
+            };
+        }
+        for packet in data_path.waiting().filter(|packet| classes.contains(&packet.class.index())) {
+            self.classes[packet.class.index()].queued.count(packet.len);
+        }
+        let counted = &mut self.counted;
+        scheduler.for_each_counter(classes, &mut |class, name, value| {
+            // There is room for all that the contract allows.
+            if counted.len() < counted.capacity() {
+                counted.push((class, name, value));
+            }
+        });
+    }
+}
+
+/// A snapshot on its way.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    snapshot: Arc<Snapshot>,
+    /// The first class that is not copied yet.
+    next: usize,
+    /// The last question that it answers.
+    number: u64,
+}
+
+impl Copying {
+    /// The beginning of an answer to all questions up to `number`. `None` if somebody still reads what `snapshot` held before.
+    pub(crate) fn begin(mut snapshot: Arc<Snapshot>, number: u64) -> Option<Self> {
+        Arc::get_mut(&mut snapshot)?.counted.clear();
+        Some(Self { snapshot, next: 0, number })
+    }
+
+    /// Copies up to `most` classes more. Returns whether all are copied.
+    pub(crate) fn go_on<I: Backend, O: Backend, C: Clock, S: Scheduler>(
+        &mut self,
+        most: usize,
+        now: Nanos,
+        data_path: &DataPath<I, O, C>,
+        scheduler: &Metered<S>,
+    ) -> bool {
+        let Some(snapshot) = Arc::get_mut(&mut self.snapshot) else { return false };
+        let end = self.next.saturating_add(most).min(snapshot.classes.len());
+        if self.next < end {
+            snapshot.copy(self.next..end, now, data_path, scheduler);
+            self.next = end;
+        }
+        self.next == snapshot.classes.len()
+    }
+
+    /// Puts in what concerns the whole gateway.
+    pub(crate) fn complete(&mut self, gateway: GatewayCounts) {
+        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
+            snapshot.gateway = gateway;
+        }
+    }
+
+    /// The last question that it answers, and the snapshot.
+    pub(crate) fn into_parts(self) -> (u64, Arc<Snapshot>) {
+        (self.number, self.snapshot)
+    }
+}

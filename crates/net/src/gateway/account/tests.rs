@@ -1,0 +1,285 @@
+//! Snapshots of a data path over interfaces in memory, in which packets move between the pieces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlink_core::{
+    Amount, ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Members, Rate, Scheduler, Share, registry,
+};
+use fairlink_theory::hmm::Allocation;
+use fairlink_theory::request::{Demand, Request};
+use fairlink_theory::to_f64;
+
+use super::played::{LINK_BPS, Played, two_levels};
+use super::*;
+use crate::gateway::remote::{Publisher, RemoteError};
+use crate::gateway::stats::GatewayStats;
+
+/// What must hold of any statistics.
+fn check(stats: &GatewayStats) {
+    assert!(stats.balanced, "{stats:?}");
+    let sum = |of: fn(&crate::ClassStats) -> Amount| -> Amount { stats.leaves().map(of).sum() };
+    assert_eq!(stats.received, sum(|class| class.received));
+    assert_eq!(stats.sent, sum(|class| class.sent));
+    assert_eq!(stats.dropped, sum(|class| class.dropped));
+    assert_eq!(stats.queued, sum(|class| class.queued));
+    assert_eq!(stats.received, stats.sent + stats.dropped + stats.queued);
+    for class in stats.classes.iter().filter(|class| !class.leaf) {
+        let below: Vec<_> = stats.leaves().filter(|leaf| leaf.parent.as_ref() == Some(&class.name)).collect();
+        let sum = |of: fn(&crate::ClassStats) -> Amount| -> Amount { below.iter().map(|leaf| of(leaf)).sum() };
+        assert_eq!(class.received, sum(|leaf| leaf.received), "{}", class.name);
+        assert_eq!(class.sent, sum(|leaf| leaf.sent), "{}", class.name);
+        assert_eq!(class.queued, sum(|leaf| leaf.queued), "{}", class.name);
+        let mut reasons: BTreeMap<String, Amount> = BTreeMap::new();
+        for (reason, &amount) in below.iter().flat_map(|leaf| &leaf.dropped_by_reason) {
+            *reasons.entry(reason.clone()).or_default() += amount;
+        }
+        assert_eq!(class.dropped_by_reason, reasons, "{}", class.name);
+        assert_eq!(class.dropped, reasons.values().copied().sum(), "{}", class.name);
+        let longest = below.iter().filter_map(|leaf| leaf.delay_s).map(|delay| delay.max).fold(0.0, f64::max);
+        assert_eq!(class.delay_s.map_or(0.0, |delay| delay.max), longest, "{}", class.name);
+    }
+}
+
+#[test]
+fn a_snapshot_copied_in_pieces_while_packets_move_balances_and_takes_the_same_pieces_each_time() {
+    for scheduler in ["hls", "htb", "cbq-formal"] {
+        let mut played = Played::new(two_levels(7, 21), scheduler);
+        let classes = played.passage.tree.len();
+        assert_eq!(classes, 155);
+        let (mut memory, mut now, mut before) = (Arc::new(Snapshot::new(Arc::clone(&played.passage))), 0, 0);
+        for number in 0..30 {
+            let mut copying = Copying::begin(memory, number).unwrap();
+            let mut pieces = 0;
+            loop {
+                played.busy_turn(now);
+                now += 200_000;
+                pieces += 1;
+                if played.go_on(&mut copying, COPIED) {
+                    break;
+                }
+            }
+            assert_eq!(pieces, classes.div_ceil(COPIED), "64 of 155 classes at a time");
+            let observation = played.completed(copying);
+            let stats = observation.stats(None);
+            check(&stats);
+            assert!(stats.received.packets > before && stats.dropped.packets > 0 || number == 0);
+            before = stats.received.packets;
+            // What the scheduler counts of itself is told of every class once.
+            let told = stats.classes.iter().filter(|class| !class.counters.is_empty()).count();
+            assert_eq!(told, if scheduler == "hls" { 0 } else { classes - 1 });
+            assert_eq!(stats.counters.contains_key("main_rounds"), scheduler == "hls");
+            memory = observation.snapshot;
+        }
+    }
+}
+
+#[test]
+fn nothing_is_copied_into_a_snapshot_that_somebody_reads() {
+    let played = Played::new(two_levels(1, 2), "hls");
+    let observation = played.observe();
+    assert!(Copying::begin(Arc::clone(&observation.snapshot), 2).is_none());
+}
+
+#[test]
+fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded() {
+    let mut played = Played::new(two_levels(3, 4), "hls");
+    let mut now = 0;
+    let mut earlier = played.observe();
+    for round in 0..20 {
+        for _ in 0..50 {
+            played.busy_turn(now);
+            now += 100_000;
+        }
+        played.hands.0.set(now);
+        let later = played.observe();
+        let stats = later.stats(Some(&earlier));
+        let link = stats.interval.unwrap();
+        assert_eq!(stats.interval_s, Some(0.005));
+        assert_eq!(link.sent, later.stats(None).sent.checked_sub(earlier.stats(None).sent).unwrap());
+        assert!((link.rate_bps - link.sent.bytes as f64 * 8.0 / 0.005).abs() < 1e-3, "round {round}");
+        assert!(link.rate_bps <= link.demand_bps);
+        // The ideal by exact fractions, from numbers of the statistics.
+        let (tree, before) = (&played.passage.tree, earlier.stats(None));
+        let demands = tree.leaves().iter().map(|&leaf| {
+            let [class, old] = [&stats, &before].map(|stats| &stats.classes[leaf.index() - 1]);
+            let interval = class.interval.unwrap();
+            let too_long =
+                |class: &crate::ClassStats| class.dropped_by_reason.get("too_long").map_or(0, |drop| drop.bytes);
+            let bytes = old.queued.bytes + interval.received.bytes + too_long(old) - too_long(class);
+            assert!((interval.demand_bps - bytes as f64 * 8.0 / 0.005).abs() < 1e-3);
+            (leaf, Request::Rate((bytes as f64 * 8.0 / 0.005).round() as u64))
+        });
+        let ideal = Allocation::solve(tree, &Demand::new(tree, demands).unwrap());
+        for class in tree.classes() {
+            let told = stats.classes[class.index() - 1].interval.unwrap();
+            let exact = to_f64(&ideal.class(class).allocation);
+            // A demand is cut to whole bit/s, and so is each level.
+            assert!((told.ideal_bps - exact).abs() <= 16.0, "{class:?}: {} for {exact}", told.ideal_bps);
+            assert!((told.of_guarantee - told.rate_bps / played.passage.guarantee_bps(class) as f64).abs() < 1e-12);
+        }
+        earlier = later;
+    }
+}
+
+#[test]
+fn delays_of_an_interval_are_those_of_its_packets_alone() {
+    let mut played = Played::new(two_levels(1, 2), "hls");
+    let first = played.observe();
+    // A burst that waits, and then single frames that do not.
+    (0..20).for_each(|_| played.arrive(0, 1000));
+    (0..30).for_each(|turn| played.turn(turn * 100_000));
+    let second = played.observe();
+    let waited = second.stats(Some(&first)).classes[1].interval.unwrap().delay_s.unwrap();
+    assert!((0.001_9..0.002).contains(&waited.max), "{waited:?}");
+    for turn in 30..40 {
+        played.arrive(0, 1000);
+        played.turn(turn * 100_000);
+    }
+    let stats = played.observe().stats(Some(&second));
+    let delay = stats.classes[1].interval.unwrap().delay_s.unwrap();
+    assert_eq!((delay.max, delay.p99), (7e-9, 7e-9), "the shortest bucket: {delay:?}");
+    assert!(stats.classes[1].delay_s.unwrap().max >= 0.001_9);
+    assert_eq!(stats.classes[2].interval.unwrap().delay_s, None, "nothing was sent");
+    // The class above and the link have them too.
+    assert_eq!(stats.classes[0].interval.unwrap().delay_s, Some(delay));
+    assert_eq!(stats.interval.unwrap().delay_s, Some(delay));
+}
+
+#[test]
+fn after_a_reload_intervals_go_by_names_and_a_new_class_has_none() {
+    let mut played = Played::new(two_levels(1, 3), "hls");
+    (0..3).for_each(|leaf| played.arrive(leaf, 1000));
+    (0..10).for_each(|turn| played.turn(turn * 100_000));
+    let mut earlier = played.observe();
+    // As if classes 3 and 2 had changed places, and class 4 were new.
+    let old = Arc::get_mut(&mut earlier.snapshot).unwrap();
+    let names = ["0", "1", "3", "2", "x"].map(str::to_owned).to_vec();
+    let tree = played.passage.tree.clone();
+    old.passage = Arc::new(Passage { names, generation: 7, ..Passage::of_tree(tree, "hls") });
+    let marks = [100, 200, 300].map(|bytes| Amount { packets: 0, bytes });
+    earlier.totals[2].sent = marks[0];
+    earlier.totals[3].sent = marks[1];
+    played.hands.0.set(2_000_000);
+    let stats = played.observe().stats(Some(&earlier));
+    let sent = |class: usize| stats.classes[class - 1].interval.map(|interval| interval.sent.bytes);
+    assert_eq!([sent(2), sent(3), sent(4)], [Some(800), Some(900), None]);
+    // A counter that began again gives no interval rather than a wrong one.
+    earlier.totals[2].sent.bytes = 5000;
+    let stats = played.observe().stats(Some(&earlier));
+    assert_eq!(stats.classes[2].interval, None);
+}
+
+#[test]
+fn guarantees_bounds_and_parents_stand_beside_each_class() {
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(LINK_BPS).unwrap()));
+    let half =
+        ClassConfig { share: Some(Share::Guarantee(Rate::from_bps(LINK_BPS / 2).unwrap())), ..ClassConfig::default() };
+    (0..2).for_each(|_| {
+        tree.add(ClassId::ROOT, half).unwrap();
+    });
+    let played = Played::new(tree.build().unwrap(), "wf2q+");
+    let stats = played.observe().stats(None);
+    // A packet of 1514 B at half of the link, and one in its way: sigma / rho + L / r.
+    let packet = f64::from(played.passage.tree.link().max_packet) * 8.0;
+    let expected = packet / (LINK_BPS as f64 / 2.0) + packet / LINK_BPS as f64;
+    let bound = stats.classes[0].delay_bound_s.unwrap();
+    assert!((bound - expected).abs() < 1e-9, "{bound} for {expected}");
+    assert_eq!(stats.classes[0].guarantee_bps, LINK_BPS / 2);
+    assert_eq!((stats.classes[0].leaf, stats.classes[0].parent.as_deref()), (true, None));
+    let tree = Played::new(two_levels(2, 2), "htb").observe().stats(None);
+    let parents: Vec<_> = tree.classes.iter().map(|class| (class.leaf, class.parent.as_deref())).collect();
+    let one = Some("1");
+    let four = Some("4");
+    assert_eq!(parents, [(false, None), (true, one), (true, one), (false, None), (true, four), (true, four)]);
+    assert_eq!(tree.classes[1].delay_bound_s, None);
+}
+
+#[test]
+fn a_reload_during_a_copy_begins_it_anew_with_what_the_gateway_is_then() {
+    let played = Played::new(two_levels(3, 40), "hls");
+    let mut publisher = Publisher::new(Passage::of_tree(played.passage.tree.clone(), "hls"));
+    let remote = publisher.remote();
+    let asking = std::thread::spawn(move || remote.stats(Duration::from_secs(20)));
+    let (mut pieces, mut reloaded) = (0, false);
+    let mut freed = Vec::new();
+    while !asking.is_finished() {
+        let Some(mut copying) = publisher.take_copying() else {
+            std::thread::yield_now();
+            continue;
+        };
+        pieces += 1;
+        if played.go_on(&mut copying, COPIED) {
+            copying.complete(GatewayCounts { pool_agrees: true, ..GatewayCounts::default() });
+            if let Err(later) = publisher.publish(copying) {
+                publisher.keep_copying(later);
+            }
+            continue;
+        }
+        publisher.keep_copying(copying);
+        if !std::mem::replace(&mut reloaded, true) {
+            let passage = Passage { generation: 1, ..Passage::of_tree(played.passage.tree.clone(), "hls") };
+            freed.push(publisher.change(Arc::new(passage)));
+        }
+    }
+    let stats = asking.join().unwrap().unwrap();
+    assert_eq!(stats.generation, 1);
+    assert!(pieces >= 3, "one piece was in vain");
+}
+
+#[test]
+fn many_who_ask_at_once_all_get_answers_and_the_same_memory_goes_to_and_fro() {
+    let played = Played::new(two_levels(2, 50), "hls");
+    let mut publisher = Publisher::new(Passage::of_tree(played.passage.tree.clone(), "hls"));
+    let remote = publisher.remote();
+    let asking: Vec<_> = (0..8)
+        .map(|_| {
+            let remote = remote.clone();
+            std::thread::spawn(move || (0..50).all(|_| remote.stats(Duration::from_secs(20)).is_ok()))
+        })
+        .collect();
+    while asking.iter().any(|asking| !asking.is_finished()) {
+        let Some(mut copying) = publisher.take_copying() else {
+            std::thread::yield_now();
+            continue;
+        };
+        if played.go_on(&mut copying, COPIED) {
+            match publisher.publish(copying) {
+                Ok(()) => continue,
+                Err(later) => copying = later,
+            }
+        }
+        publisher.keep_copying(copying);
+    }
+    assert!(asking.into_iter().all(|asking| asking.join().unwrap()));
+    assert!(publisher.kept() <= 2, "{} snapshots are kept", publisher.kept());
+    drop(publisher);
+    assert!(remote.stats(Duration::ZERO).is_ok(), "the last answer stays");
+}
+
+#[test]
+fn a_question_to_a_data_thread_that_is_held_up_ends_in_time() {
+    let publisher = Publisher::new(Passage::flat(3));
+    let waited = Duration::from_millis(30);
+    assert_eq!(publisher.remote().stats(waited).unwrap_err(), RemoteError::Timeout { waited });
+}
+
+#[test]
+fn all_counters_of_a_scheduler_have_room() {
+    let tree = two_levels(2, 3);
+    for info in registry::SCHEDULERS {
+        let Ok(scheduler) = info.build(&tree, Leniency::Ignore, Members::new()) else { continue };
+        let told = |classes: std::ops::Range<usize>| {
+            let mut told = Vec::new();
+            scheduler.for_each_counter(classes, &mut |class, name, _| told.push((class, name)));
+            told
+        };
+        let mut all = told(0..tree.len());
+        assert!(all.len() <= tree.len() * fairlink_core::MAX_COUNTERS, "{}: {all:?}", info.name);
+        let mut each: Vec<_> = (0..tree.len()).flat_map(|class| told(class..class + 1)).collect();
+        all.sort_unstable();
+        each.sort_unstable();
+        assert_eq!(each, all, "{}", info.name);
+    }
+}

@@ -1,0 +1,59 @@
+//! Asking for statistics again and again on one connection, so that the answers have what happened in between.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Connection, ControlError, LONGEST_WAIT, Reply, Request};
+use crate::gateway::stats::GatewayStats;
+
+/// A connection to a gateway. It ends where the gateway ends, and another can be made then.
+#[derive(Debug)]
+pub struct Watch(Connection);
+
+impl Watch {
+    /// Connects to the gateway whose socket is at `path`.
+    ///
+    /// # Errors
+    /// [`ControlError`]: nobody there, no permission, or so many others that there is no room in time.
+    pub fn connect(path: &Path) -> Result<Self, ControlError> {
+        Connection::open(path, LONGEST_WAIT).map(Self)
+    }
+
+    /// The names of the links that the gateway serves.
+    ///
+    /// # Errors
+    /// [`ControlError`], as in [`Watch::stats`].
+    pub fn links(&mut self) -> Result<Vec<String>, ControlError> {
+        match self.ask(&Request { cmd: "links".to_owned(), ..Request::default() })? {
+            Reply { links: Some(links), .. } => Ok(links),
+            Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
+        }
+    }
+
+    /// Statistics of `link`, or of the only link, within 4 s. With `next_within` they have what happened since the last call for the link that
+    /// had it, and the connection stays for so long without another question, an hour at most.
+    ///
+    /// # Errors
+    /// [`ControlError`]: the gateway has ended, does not answer in time, or has no such link.
+    pub fn stats(&mut self, link: Option<&str>, next_within: Option<Duration>) -> Result<GatewayStats, ControlError> {
+        let request = Request {
+            cmd: "stats".to_owned(),
+            link: link.map(str::to_owned),
+            interval_ms: next_within.map(|next| u64::try_from(next.as_millis()).unwrap_or(u64::MAX)),
+            ..Request::default()
+        };
+        match self.ask(&request)? {
+            Reply { stats: Some(stats), .. } => Ok(stats),
+            Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply, ControlError> {
+        let path = self.0.path.clone();
+        let not_an_answer = |source| ControlError::NotAnAnswer { path: path.clone(), source };
+        let mut line = serde_json::to_vec(request).map_err(not_an_answer)?;
+        line.push(b'\n');
+        let line = self.0.ask(&line)?;
+        serde_json::from_slice(&line).map_err(not_an_answer)
+    }
+}

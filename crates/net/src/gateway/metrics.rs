@@ -1,0 +1,251 @@
+//! `--metrics ADDR`: what the links have counted and do now, as OpenMetrics text over HTTP.
+//!
+//! One thread serves all who ask, none of whom it ever waits for. It asks the data threads as the control socket does
+//! ([`crate::gateway::account`]); they wait for nobody, and copy a few classes between two turns, however many ask.
+//!
+//! * A connection has [`PATIENCE`] to send a whole request of at most [`LONGEST_REQUEST`] bytes, and [`TAKING`] to take the whole answer.
+//! * [`MAX_CLIENTS`] connections are served at once. Whoever comes then takes the place of the one whose time runs out first.
+//! * An answer is made once and kept for [`FRESH`], so that those who ask at once share it, and those who ask without end have no more of it.
+//! * Only `GET` and `HEAD` of `/metrics` are answered with metrics, one request for each connection.
+//!
+//! The few lines of HTTP that this takes are here: a library would bring a runtime of its own, and decide for us how long it waits for whom.
+//!
+//! **Rates and ideals** are those since the last but one answer that is at least [`SHORTEST`] old, so that they are about an interval of at
+//! least that length, however many ask how often.
+
+mod http;
+mod page;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use crate::gateway::account::{Interval, Observation};
+use crate::gateway::links::Links;
+use crate::gateway::remote::{Remote, Ticket};
+use crate::io::sys;
+
+use http::{Client, Step};
+use page::{LinkPage, Page};
+
+/// How long a connection has for a whole request.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection has to take a whole answer.
+const TAKING: Duration = Duration::from_secs(10);
+/// Longest request in bytes, its head included.
+const LONGEST_REQUEST: usize = 8 * 1024;
+/// Most connections at once.
+const MAX_CLIENTS: usize = 16;
+/// How long an answer is given to others too.
+const FRESH: Duration = Duration::from_millis(200);
+/// The shortest interval that rates are about.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// How long the data threads have for their part.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Longest wait, in ms, until the server looks whether it is to end, and while an answer of a data thread is due.
+const NAPS_MS: [i32; 2] = [50, 2];
+
+/// Why there are no metrics.
+#[derive(Debug, Error)]
+pub enum MetricsError {
+    /// The address cannot be listened at.
+    #[error("metrics at {address}: {source}{}", match source.kind() {
+        io::ErrorKind::AddrInUse => "; somebody else listens there, name another port",
+        io::ErrorKind::AddrNotAvailable => "; name an address of this machine, or 0.0.0.0 or [::] for all of them",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE, name a higher one",
+        _ => "",
+    })]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No thread could be started.
+    #[error("metrics: no thread: {0}")]
+    Thread(io::Error),
+}
+
+/// Metrics that are being served, until this is dropped.
+#[derive(Debug)]
+pub struct Metrics {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Metrics {
+    /// Serves the metrics of `links` at `address`, from a thread of its own. With port 0 the kernel chooses one.
+    ///
+    /// # Errors
+    /// [`MetricsError`].
+    pub fn start(address: SocketAddr, links: impl Into<Links>) -> Result<Self, MetricsError> {
+        let links = links.into();
+        let system = |source| MetricsError::Address { address, source };
+        let listener = TcpListener::bind(address).map_err(system)?;
+        listener.set_nonblocking(true).map_err(system)?;
+        let address = listener.local_addr().map_err(system)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::Builder::new()
+            .name("fairlink-metrics".to_owned())
+            .spawn({
+                let stop = Arc::clone(&stop);
+                move || Server::new(links).serve(&listener, &stop)
+            })
+            .map_err(MetricsError::Thread)?;
+        Ok(Self { address, stop, thread: Some(thread) })
+    }
+
+    /// Where they are, with the port that was chosen.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A question to all links that is under way.
+struct Gathering {
+    links: Vec<(String, Remote, Ticket)>,
+    until: Instant,
+}
+
+/// What was seen of a link before.
+struct Before {
+    /// Older and newer: the newer is at least [`SHORTEST`] younger.
+    older: Option<Observation>,
+    newer: Observation,
+    /// When the newer was made.
+    at: Instant,
+}
+
+struct Server {
+    links: Links,
+    clients: Vec<Client>,
+    gathering: Option<Gathering>,
+    /// The last answer and when it was made.
+    last: Option<(Instant, Arc<Vec<u8>>)>,
+    /// By name.
+    before: BTreeMap<String, Before>,
+}
+
+impl Server {
+    fn new(links: Links) -> Self {
+        Self { links, clients: Vec::new(), gathering: None, last: None, before: BTreeMap::new() }
+    }
+
+    fn serve(mut self, listener: &TcpListener, stop: &AtomicBool) {
+        // So that the first answer has something to compare with.
+        self.gather();
+        while !stop.load(Ordering::Relaxed) {
+            let mut polls: Vec<libc::pollfd> = self.clients.iter().map(Client::waits_for).collect();
+            polls.push(libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+            // An error would be a signal; then it looks again.
+            let _ = sys::poll(&mut polls, NAPS_MS[usize::from(self.gathering.is_some())]);
+            self.accept(listener);
+            self.gathered();
+            self.go_on();
+        }
+    }
+
+    fn accept(&mut self, listener: &TcpListener) {
+        for _ in 0..MAX_CLIENTS {
+            let Ok((stream, _)) = listener.accept() else { return };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.clients.len() == MAX_CLIENTS
+                && let Some(first) = (0..self.clients.len()).min_by_key(|&at| self.clients[at].deadline())
+            {
+                self.clients.swap_remove(first);
+            }
+            self.clients.push(Client::new(stream));
+        }
+    }
+
+    /// Lets every connection do what it can without waiting.
+    fn go_on(&mut self) {
+        let now = Instant::now();
+        let fresh =
+            self.last.as_ref().filter(|(at, _)| now.duration_since(*at) < FRESH).map(|(_, page)| Arc::clone(page));
+        let mut wanted = false;
+        // Whatever goes wrong with one client ends that client's connection alone.
+        self.clients.retain_mut(|client| match client.go_on(now, fresh.as_ref()) {
+            Ok(Step::Stays) => true,
+            Ok(Step::Wants) => {
+                wanted = true;
+                true
+            }
+            Ok(Step::Over) | Err(_) => false,
+        });
+        if wanted && self.gathering.is_none() {
+            self.gather();
+        }
+    }
+
+    fn gather(&mut self) {
+        let ask = |(name, remote): (String, Remote)| {
+            let ticket = remote.ask();
+            (name, remote, ticket)
+        };
+        let links = self.links.list().into_iter().map(ask).collect();
+        self.gathering = Some(Gathering { links, until: Instant::now() + ANSWER });
+    }
+
+    /// Makes the answer, once all links have told or have had the time for it.
+    fn gathered(&mut self) {
+        let now = Instant::now();
+        let Some(gathering) = &self.gathering else { return };
+        let answers: Vec<_> = gathering.links.iter().map(|(_, remote, ticket)| remote.answer(*ticket)).collect();
+        if answers.iter().any(Option::is_none) && now < gathering.until {
+            return;
+        }
+        let Some(gathering) = self.gathering.take() else { return };
+        let mut links = Vec::new();
+        for ((name, ..), answer) in gathering.links.into_iter().zip(answers) {
+            let observation = answer.and_then(Result::ok).map(Observation::new);
+            let interval = observation.as_ref().and_then(|observation| self.since(&name, observation, now));
+            links.push(LinkPage { name, observation, interval });
+        }
+        let served: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+        self.before.retain(|name, _| served.contains(&name.as_str()));
+        self.last = Some((now, Arc::new(Page::new(links).text().into_bytes())));
+    }
+
+    /// What happened on a link since it was looked at before.
+    fn since(&mut self, name: &str, observation: &Observation, now: Instant) -> Option<Interval> {
+        let Some(before) = self.before.get_mut(name) else {
+            let first = Before { older: None, newer: observation.clone(), at: now };
+            self.before.insert(name.to_owned(), first);
+            return None;
+        };
+        if now.duration_since(before.at) < SHORTEST {
+            return Interval::between(before.older.as_ref().unwrap_or(&before.newer), observation);
+        }
+        let interval = Interval::between(&before.newer, observation);
+        before.older = Some(std::mem::replace(&mut before.newer, observation.clone()));
+        before.at = now;
+        interval
+    }
+}
+
+#[cfg(test)]
+mod grammar;
+#[cfg(test)]
+mod tests;

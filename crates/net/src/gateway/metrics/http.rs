@@ -1,0 +1,216 @@
+//! One connection of the metrics: as much of HTTP/1.1 as a scraper needs, without ever waiting for it.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{LONGEST_REQUEST, PATIENCE, TAKING};
+
+/// How long the other side has to close a connection after its answer.
+const CLOSING: Duration = Duration::from_secs(1);
+/// Pieces that one connection may take before the next has its turn.
+const PIECES: u32 = 16;
+
+/// What a connection needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// That its socket becomes ready.
+    Stays,
+    /// The metrics.
+    Wants,
+    /// To be closed.
+    Over,
+}
+
+/// What a connection is at.
+enum State {
+    /// What has come of the request.
+    Reading(Vec<u8>),
+    /// It wants the metrics; whether with the body.
+    Waiting { body: bool },
+    /// The head, the body, and how much of both was written.
+    Writing { head: Vec<u8>, body: Arc<Vec<u8>>, written: usize },
+    /// All was written. Closing at once could take the answer back from who has not read it yet.
+    Closing,
+}
+
+/// One connection.
+pub(super) struct Client {
+    stream: TcpStream,
+    state: State,
+    /// When it is closed, if the other side has not done its part by then.
+    deadline: Instant,
+}
+
+impl Client {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, state: State::Reading(Vec::new()), deadline: Instant::now() + PATIENCE }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    pub(super) fn waits_for(&self) -> libc::pollfd {
+        let events = match self.state {
+            State::Reading(_) | State::Closing => libc::POLLIN,
+            State::Waiting { .. } => 0,
+            State::Writing { .. } => libc::POLLOUT,
+        };
+        let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
+        libc::pollfd { fd, events, revents: 0 }
+    }
+
+    /// Does what can be done without waiting. `page` are the metrics, where there are fresh ones.
+    pub(super) fn go_on(&mut self, now: Instant, page: Option<&Arc<Vec<u8>>>) -> io::Result<Step> {
+        if now >= self.deadline {
+            return Ok(Step::Over);
+        }
+        for _ in 0..PIECES {
+            match &mut self.state {
+                State::Reading(input) => {
+                    let mut part = [0; 2048];
+                    let length = match self.stream.read(&mut part) {
+                        Ok(length) => length,
+                        Err(error) if is_nothing(&error) => return Ok(Step::Stays),
+                        Err(error) => return Err(error),
+                    };
+                    input.extend(&part[..length]);
+                    let whole = head_end(input);
+                    if whole.is_none() && length == 0 {
+                        return Ok(Step::Over);
+                    }
+                    if whole.is_some() || input.len() > LONGEST_REQUEST {
+                        let asked = whole.map_or(Asked::TooLong, |end| read(&input[..end]));
+                        self.answer(now, asked);
+                    }
+                }
+                State::Waiting { body } => {
+                    let Some(page) = page else { return Ok(Step::Wants) };
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n\
+                         Content-Length: {}\r\nConnection: close\r\n\r\n",
+                        page.len()
+                    );
+                    let body = if *body { Arc::clone(page) } else { Arc::default() };
+                    self.state = State::Writing { head: head.into_bytes(), body, written: 0 };
+                    self.deadline = now + TAKING;
+                }
+                State::Writing { head, body, written } => {
+                    let rest = if *written < head.len() { &head[*written..] } else { &body[*written - head.len()..] };
+                    if rest.is_empty() {
+                        let _ = self.stream.shutdown(Shutdown::Write);
+                        self.state = State::Closing;
+                        self.deadline = now + CLOSING;
+                        continue;
+                    }
+                    match self.stream.write(rest) {
+                        Ok(length) => *written += length,
+                        Err(error) if is_nothing(&error) => return Ok(Step::Stays),
+                        Err(error) => return Err(error),
+                    }
+                }
+                State::Closing => match self.stream.read(&mut [0; 2048]) {
+                    Ok(0) => return Ok(Step::Over),
+                    Ok(_) => {}
+                    Err(error) if is_nothing(&error) => return Ok(Step::Stays),
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Ok(Step::Stays)
+    }
+
+    fn answer(&mut self, now: Instant, asked: Asked) {
+        let (status, text) = match asked {
+            Asked::Metrics { body } => {
+                self.state = State::Waiting { body };
+                self.deadline = now + TAKING;
+                return;
+            }
+            Asked::Elsewhere => ("404 Not Found", "The metrics are at /metrics.\n"),
+            Asked::Otherwise => ("405 Method Not Allowed", "GET /metrics is what there is.\n"),
+            Asked::Nonsense => ("400 Bad Request", "This is no HTTP request.\n"),
+            Asked::TooLong => ("431 Request Header Fields Too Large", "A request has at most 8 KiB here.\n"),
+        };
+        let allow = if asked == Asked::Otherwise { "Allow: GET, HEAD\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n{allow}Content-Length: {}\r\nConnection: close\r\n\r\n",
+            text.len()
+        );
+        let body = Arc::new(text.as_bytes().to_vec());
+        self.state = State::Writing { head: head.into_bytes(), body, written: 0 };
+        self.deadline = now + TAKING;
+    }
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Metrics { body: bool },
+    Elsewhere,
+    Otherwise,
+    Nonsense,
+    TooLong,
+}
+
+/// The length of a request's head with its empty line, if that has come.
+fn head_end(input: &[u8]) -> Option<usize> {
+    let crlf = input.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+    let lf = input.windows(2).position(|two| two == b"\n\n").map(|at| at + 2);
+    crlf.into_iter().chain(lf).min()
+}
+
+/// Reads the first line of a request; nothing else of it matters.
+fn read(head: &[u8]) -> Asked {
+    let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let Ok(line) = std::str::from_utf8(line) else { return Asked::Nonsense };
+    let words: Vec<&str> = line.trim_end_matches('\r').split(' ').collect();
+    let &[method, target, version] = &words[..] else { return Asked::Nonsense };
+    if !version.starts_with("HTTP/1.") || method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Asked::Nonsense;
+    }
+    let path = target.split('?').next().unwrap_or_default();
+    match (method, path) {
+        ("GET" | "HEAD", "/metrics") => Asked::Metrics { body: method == "GET" },
+        ("GET" | "HEAD", _) => Asked::Elsewhere,
+        _ => Asked::Otherwise,
+    }
+}
+
+/// Whether there is only nothing to read, or no room to write.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_by_its_first_line() {
+        for (line, asked) in [
+            ("GET /metrics HTTP/1.1", Asked::Metrics { body: true }),
+            ("GET /metrics?x=1 HTTP/1.0", Asked::Metrics { body: true }),
+            ("HEAD /metrics HTTP/1.1", Asked::Metrics { body: false }),
+            ("GET / HTTP/1.1", Asked::Elsewhere),
+            ("GET /metricsx HTTP/1.1", Asked::Elsewhere),
+            ("POST /metrics HTTP/1.1", Asked::Otherwise),
+            ("GET /metrics", Asked::Nonsense),
+            ("GET  /metrics HTTP/1.1", Asked::Nonsense),
+            ("get /metrics HTTP/1.1", Asked::Nonsense),
+            ("GET /metrics HTTP/2", Asked::Nonsense),
+            ("", Asked::Nonsense),
+        ] {
+            for end in ["\r\n\r\n", "\n\n", "\r\nHost: x\r\n\r\n"] {
+                let text = format!("{line}{end}");
+                assert_eq!(head_end(text.as_bytes()), Some(text.len()), "{text:?}");
+                assert_eq!(read(text.as_bytes()), asked, "{text:?}");
+            }
+        }
+        assert_eq!(read(b"\xff\xfe\r\n\r\n"), Asked::Nonsense);
+        assert_eq!(head_end(b"GET /metrics HTTP/1.1\r\n"), None);
+    }
+}

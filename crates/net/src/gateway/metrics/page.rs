@@ -1,0 +1,339 @@
+//! The metrics as text: names, units and labels.
+//!
+//! Inner classes carry `leaf="false"`, so that sums over `leaf="true"` count each packet once. Histograms have few buckets, because each
+//! class that has delays of its own has one: limits are powers of four from 1 us to 4 s. They are exact for whole nanoseconds below a
+//! limit.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fairlink_core::{Amount, ClassId};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::gateway::account::{ClassInterval, DelayTally, Interval, Observation, Totals};
+use crate::gateway::stats::REASONS;
+
+/// Limits of the histograms' buckets are these powers of two, in ns.
+const LIMITS: [u32; 12] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32];
+
+/// What is known of one link.
+#[derive(Debug)]
+pub(super) struct LinkPage {
+    pub(super) name: String,
+    /// `None` where its data thread did not answer in time, or never ran.
+    pub(super) observation: Option<Observation>,
+    pub(super) interval: Option<Interval>,
+}
+
+/// What is known of all links.
+#[derive(Clone, Debug)]
+pub(super) struct Page(Arc<Vec<LinkPage>>);
+
+impl Page {
+    pub(super) fn new(links: Vec<LinkPage>) -> Self {
+        Self(Arc::new(links))
+    }
+
+    /// As OpenMetrics text.
+    pub(super) fn text(&self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self.clone()));
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = text::encode(&mut text, &registry);
+        text
+    }
+
+    fn seen(&self) -> impl Iterator<Item = (&LinkPage, &Observation)> {
+        self.0.iter().filter_map(|link| Some((link, link.observation.as_ref()?)))
+    }
+
+    /// All classes of all links but the links themselves.
+    fn classes(&self) -> impl Iterator<Item = Class<'_>> {
+        self.seen().flat_map(|(link, observation)| {
+            let passage = observation.passage();
+            passage.tree.classes().map(move |id| Class {
+                labels: (
+                    ("link", link.name.as_str()),
+                    ("class", passage.names[id.index()].as_str()),
+                    ("leaf", if passage.tree.is_leaf(id) { "true" } else { "false" }),
+                ),
+                id,
+                link,
+                observation,
+            })
+        })
+    }
+}
+
+type ClassLabels<'a> = ((&'static str, &'a str), (&'static str, &'a str), (&'static str, &'static str));
+
+/// One class.
+#[derive(Clone, Copy)]
+struct Class<'a> {
+    labels: ClassLabels<'a>,
+    id: ClassId,
+    link: &'a LinkPage,
+    observation: &'a Observation,
+}
+
+impl<'a> Class<'a> {
+    fn labels(&self) -> [(&'static str, &'a str); 3] {
+        let (link, class, leaf) = self.labels;
+        [link, class, leaf]
+    }
+
+    fn totals(&self) -> &'a Totals {
+        &self.observation.totals[self.id.index()]
+    }
+
+    fn interval(&self) -> Option<&'a ClassInterval> {
+        self.link.interval.as_ref()?.class(self.id)
+    }
+}
+
+/// Writes families one after the other.
+struct Writer<'a>(DescriptorEncoder<'a>);
+
+impl Writer<'_> {
+    fn family(
+        &mut self,
+        name: &str,
+        unit: Option<&str>,
+        help: &str,
+        kind: MetricType,
+        write: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        let unit = unit.map(|unit| Unit::Other(unit.to_owned()));
+        write(&mut self.0.encode_descriptor(name, help, unit.as_ref(), kind)?)
+    }
+
+    fn counter<L: EncodeLabelSet>(
+        &mut self,
+        (name, unit, help): (&str, Option<&str>, &str),
+        samples: impl Iterator<Item = (L, u64)>,
+    ) -> fmt::Result {
+        self.family(name, unit, help, MetricType::Counter, |metric| {
+            for (labels, value) in samples {
+                metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn gauge<L: EncodeLabelSet>(
+        &mut self,
+        (name, unit, help): (&str, Option<&str>, &str),
+        samples: impl Iterator<Item = (L, f64)>,
+    ) -> fmt::Result {
+        self.family(name, unit, help, MetricType::Gauge, |metric| {
+            for (labels, value) in samples {
+                metric.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn delays<'d, L: EncodeLabelSet>(
+        &mut self,
+        (name, help): (&str, &str),
+        samples: impl Iterator<Item = (L, &'d DelayTally)>,
+    ) -> fmt::Result {
+        self.family(name, Some("seconds"), help, MetricType::Histogram, |metric| {
+            for (labels, delays) in samples {
+                let mut before = 0;
+                let below = delays.shorter_than(LIMITS.iter().map(|&power| 1 << power));
+                let mut buckets: Vec<(f64, u64)> = Vec::with_capacity(LIMITS.len() + 1);
+                for (&power, count) in LIMITS.iter().zip(below) {
+                    buckets.push(((1u64 << power) as f64 / 1e9, count - before));
+                    before = count;
+                }
+                let packets = delays.packets();
+                buckets.push((f64::INFINITY, packets - before));
+                metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                    delays.sum_s(),
+                    packets,
+                    &buckets,
+                    None,
+                )?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Collector for Page {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut writer = Writer(encoder);
+        self.of_classes(&mut writer)?;
+        self.of_links(&mut writer)?;
+        self.of_gateways(&mut writer)
+    }
+}
+
+impl Page {
+    fn of_classes(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        let amounts: [(&str, &str, fn(&Totals) -> Amount); 3] = [
+            ("received", "What came in", |totals| totals.received),
+            ("sent", "What went out", |totals| totals.sent),
+            ("marked", "What was marked as having met congestion", |totals| totals.marked),
+        ];
+        for (what, help, of) in amounts {
+            let name = format!("fairlink_class_{what}");
+            let each = || self.classes().map(|class| (class.labels(), of(class.totals())));
+            writer.counter((&name, Some("bytes"), help), each().map(|(labels, amount)| (labels, amount.bytes)))?;
+            writer.counter((&name, Some("packets"), help), each().map(|(labels, amount)| (labels, amount.packets)))?;
+        }
+        let dropped = || {
+            self.classes().flat_map(|class| {
+                let reasons = REASONS.iter().zip(&class.totals().dropped).filter(|(_, amount)| amount.packets > 0);
+                reasons.map(move |(&reason, &amount)| {
+                    let [link, name, leaf] = class.labels();
+                    ([link, name, leaf, ("reason", reason)], amount)
+                })
+            })
+        };
+        let help = "What was dropped, for each reason that there has been";
+        let name = "fairlink_class_dropped";
+        writer.counter((name, Some("bytes"), help), dropped().map(|(labels, amount)| (labels, amount.bytes)))?;
+        writer.counter((name, Some("packets"), help), dropped().map(|(labels, amount)| (labels, amount.packets)))?;
+        let queued = || self.classes().map(|class| (class.labels(), class.totals().queued));
+        let (name, help) = ("fairlink_class_backlog", "What is queued");
+        writer.gauge((name, Some("bytes"), help), queued().map(|(labels, amount)| (labels, amount.bytes as f64)))?;
+        writer
+            .gauge((name, Some("packets"), help), queued().map(|(labels, amount)| (labels, amount.packets as f64)))?;
+        let rates: [(&str, &str, fn(&ClassInterval) -> f64); 3] = [
+            ("demand", "What waited and what came in, since a second ago or longer", |interval| interval.demand_bps),
+            ("rate", "What went out, since a second ago or longer", |interval| interval.rate_bps),
+            ("ideal", "The hierarchical max-min fair share of the demand in the same time", |interval| {
+                interval.ideal_bps
+            }),
+        ];
+        for (what, help, of) in rates {
+            let name = format!("fairlink_class_{what}");
+            let samples = self.classes().filter_map(|class| Some((class.labels(), of(class.interval()?))));
+            writer.gauge((&name, Some("bits_per_second"), help), samples)?;
+        }
+        let guarantees =
+            self.classes().map(|class| (class.labels(), class.observation.passage().guarantee_bps(class.id) as f64));
+        let help = "The guarantee, or the share while all are busy where there is none";
+        writer.gauge(("fairlink_class_guarantee", Some("bits_per_second"), help), guarantees)?;
+        let bounds = self
+            .classes()
+            .filter_map(|class| Some((class.labels(), class.observation.passage().delay_bound_s(class.id)?)));
+        let help = "How long a packet takes at most, for the traffic that `fairlink check` prints";
+        writer.gauge(("fairlink_class_delay_bound", Some("seconds"), help), bounds)?;
+        let delays = self.classes().filter_map(|class| Some((class.labels(), class.totals().delays.as_ref()?)));
+        writer.delays(("fairlink_class_delay", "How long packets stayed in the gateway"), delays)
+    }
+
+    fn of_links(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        let label = |link: &LinkPage| [("link", link.name.clone())];
+        let bps = Some("bits_per_second");
+        let capacity = self.seen().map(|(link, seen)| (label(link), seen.passage().tree.link().rate.bps() as f64));
+        writer.gauge(("fairlink_link_capacity", bps, "The configured rate"), capacity)?;
+        let rates: [(&str, &str, fn(&ClassInterval) -> f64); 3] = [
+            ("demand", "What waited and what came in, since a second ago or longer", |interval| interval.demand_bps),
+            ("rate", "What went out, since a second ago or longer", |interval| interval.rate_bps),
+            ("ideal", "What the fluid ideal would have sent in the same time", |interval| interval.ideal_bps),
+        ];
+        for (what, help, of) in rates {
+            let samples = self.0.iter().filter_map(|link| {
+                let interval = link.interval.as_ref()?.class(ClassId::ROOT)?;
+                Some((label(link), of(interval)))
+            });
+            writer.gauge((&format!("fairlink_link_{what}"), bps, help), samples)?;
+        }
+        let amounts: [(&str, &str, fn(&Totals) -> Amount); 3] = [
+            ("received", "What came in", |totals| totals.received),
+            ("sent", "What went out", |totals| totals.sent),
+            ("dropped", "What was dropped, for all reasons", Totals::dropped),
+        ];
+        for (what, help, of) in amounts {
+            let name = format!("fairlink_link_{what}");
+            let each = || self.seen().map(|(link, seen)| (label(link), of(&seen.totals[ClassId::ROOT.index()])));
+            writer.counter((&name, Some("bytes"), help), each().map(|(labels, amount)| (labels, amount.bytes)))?;
+            writer.counter((&name, Some("packets"), help), each().map(|(labels, amount)| (labels, amount.packets)))?;
+        }
+        let queued = || self.seen().map(|(link, seen)| (label(link), seen.totals[ClassId::ROOT.index()].queued));
+        let (name, help) = ("fairlink_link_backlog", "What is queued");
+        writer.gauge((name, Some("bytes"), help), queued().map(|(labels, amount)| (labels, amount.bytes as f64)))?;
+        writer
+            .gauge((name, Some("packets"), help), queued().map(|(labels, amount)| (labels, amount.packets as f64)))?;
+        let delays = self.seen().map(|(link, seen)| (label(link), &seen.all_delays));
+        writer.delays(("fairlink_link_delay", "How long packets of all classes stayed in the gateway"), delays)
+    }
+
+    fn of_gateways(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        let label = |link: &LinkPage| [("link", link.name.clone())];
+        let up = self.0.iter().map(|link| (label(link), f64::from(u8::from(link.observation.is_some()))));
+        writer.gauge(("fairlink_gateway_up", None, "Whether the data thread has answered"), up)?;
+        writer.family("fairlink_gateway", None, "What the gateway is", MetricType::Info, |metric| {
+            for (link, seen) in self.seen() {
+                let passage = seen.passage();
+                let labels = [
+                    ("link", link.name.as_str()),
+                    ("input", &passage.input),
+                    ("output", &passage.output),
+                    ("scheduler", passage.scheduler.name),
+                ];
+                metric.encode_info(&labels)?;
+            }
+            Ok(())
+        })?;
+        let gateway = || self.seen().map(|(link, seen)| (label(link), &seen.snapshot.gateway, seen));
+        let gauges: [(&str, Option<&str>, &str, fn(&Observation) -> f64); 5] = [
+            ("uptime", Some("seconds"), "Time since the data thread started", |seen| {
+                seen.snapshot.gateway.uptime.0 as f64 / 1e9
+            }),
+            ("balanced", None, "Whether every packet is accounted for", |seen| f64::from(u8::from(seen.is_balanced()))),
+            ("generation", None, "How many reloads there were", |seen| seen.passage().generation as f64),
+            ("processor", Some("ratio"), "Part of the time for which the data thread had a processor", |seen| {
+                seen.snapshot.gateway.time.processor
+            }),
+            ("idle", Some("ratio"), "Part of the time for which the data thread slept", |seen| {
+                seen.snapshot.gateway.time.idle
+            }),
+        ];
+        for (what, unit, help, of) in gauges {
+            let samples = gateway().map(|(labels, _, seen)| (labels, of(seen)));
+            writer.gauge((&format!("fairlink_gateway_{what}"), unit, help), samples)?;
+        }
+        writer.family(
+            "fairlink_gateway_forfeited",
+            Some("seconds"),
+            "Link time lost while there was something to send",
+            MetricType::Counter,
+            |metric| {
+                for (labels, counts, _) in gateway() {
+                    let seconds = counts.forfeited.0 as f64 / 1e9;
+                    metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
+                }
+                Ok(())
+            },
+        )?;
+        let counters: [(&str, &str, fn(&Observation) -> u64); 5] = [
+            ("kernel_dropped", "Frames that the kernel dropped before the gateway could fetch them", |seen| {
+                seen.snapshot.gateway.interfaces.kernel_dropped
+            }),
+            ("super", "Frames that an offload had joined", |seen| seen.snapshot.gateway.interfaces.super_packets),
+            ("unreadable", "Frames that the kernel threw away because it cannot describe them", |seen| {
+                seen.snapshot.gateway.interfaces.unreadable
+            }),
+            ("reverse_sent", "What went out in the direction that is not shaped", |seen| {
+                seen.snapshot.gateway.reverse.unwrap_or_default().sent.packets
+            }),
+            ("reverse_dropped", "What was dropped in the direction that is not shaped", |seen| {
+                seen.snapshot.gateway.reverse.unwrap_or_default().dropped.packets
+            }),
+        ];
+        for (what, help, of) in counters {
+            let samples = gateway().map(|(labels, _, seen)| (labels, of(seen)));
+            writer.counter((&format!("fairlink_gateway_{what}"), Some("packets"), help), samples)?;
+        }
+        Ok(())
+    }
+}

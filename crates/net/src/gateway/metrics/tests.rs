@@ -1,0 +1,229 @@
+//! Scrapers of every temper, and what they are told.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+
+use super::grammar::{self, Sample};
+use super::*;
+use crate::gateway::account::Passage;
+use crate::gateway::account::played::{Played, two_levels};
+use crate::gateway::remote::Publisher;
+
+/// Any free port of this machine.
+const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+
+fn connected(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// The whole answer to a request.
+fn ask(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = connected(address);
+    stream.write_all(request).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// The body of an answer that says how long it is.
+fn body(answer: &str) -> &str {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+    body
+}
+
+/// A data thread that moves packets and answers, until it is dropped.
+struct Playing {
+    thread: Option<JoinHandle<(u64, usize)>>,
+    stop: Arc<AtomicBool>,
+    remote: Remote,
+}
+
+impl Playing {
+    fn new(inner: usize, leaves: usize) -> Self {
+        let tree = two_levels(inner, leaves);
+        let publisher = Publisher::new(Passage::of_tree(tree.clone(), "hls"));
+        let (remote, stop) = (publisher.remote(), Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut played = Played::new(tree, "hls");
+            // What it counts is what the publisher tells of.
+            played.passage = Arc::clone(publisher.passage());
+            played.data_path.counters = crate::gateway::stats::EdgeCounters::new(played.passage.delays.clone());
+            played.answer(publisher, &stopped)
+        });
+        Self { thread: Some(thread), stop, remote }
+    }
+
+    /// How many answers it gave, and the most pieces of answers between two turns.
+    fn end(mut self) -> (u64, usize) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The value of a sample with these labels.
+fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
+    let labels = labels.iter().map(|&(label, value)| (label.to_owned(), value.to_owned())).collect();
+    let found = samples.iter().find(|sample| sample.name == name && sample.labels == labels);
+    found.unwrap_or_else(|| panic!("no {name} with {labels:?}")).value
+}
+
+#[test]
+fn a_scraper_is_told_of_every_class_and_sums_over_leaves_are_the_links() {
+    let playing = Playing::new(3, 4);
+    let metrics = Metrics::start(HERE, playing.remote.clone()).unwrap();
+    std::thread::sleep(SHORTEST + Duration::from_millis(100));
+    let answer = ask(metrics.address(), GET);
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0"),
+        "{answer}"
+    );
+    let text = body(&answer);
+    let samples = grammar::read(text);
+    let link = [("link", "out")];
+    for (what, unit) in [("received", "bytes"), ("received", "packets"), ("sent", "bytes"), ("sent", "packets")] {
+        let name = format!("fairlink_class_{what}_{unit}_total");
+        let sum = |leaf: &str| -> f64 {
+            let of = samples.iter().filter(|sample| sample.name == name && sample.labels["leaf"] == leaf);
+            of.map(|sample| sample.value).sum()
+        };
+        let whole = value(&samples, &format!("fairlink_link_{what}_{unit}_total"), &link);
+        assert!(whole > 0.0 && sum("true") == whole && sum("false") == whole, "{what} {unit}: {text}");
+    }
+    let class = [("link", "out"), ("class", "2"), ("leaf", "true")];
+    for name in ["rate", "ideal", "demand", "guarantee"] {
+        assert!(value(&samples, &format!("fairlink_class_{name}_bits_per_second"), &class) > 0.0, "{name}: {text}");
+    }
+    assert!(value(&samples, "fairlink_class_delay_seconds_count", &class) > 0.0);
+    assert_eq!(value(&samples, "fairlink_gateway_up", &link), 1.0);
+    assert_eq!(value(&samples, "fairlink_gateway_balanced", &link), 1.0);
+    let reasons = samples.iter().filter(|sample| sample.name == "fairlink_class_dropped_packets_total");
+    assert!(reasons.clone().any(|sample| sample.labels["reason"] == "too_long"));
+}
+
+#[test]
+fn requests_for_anything_else_are_answered_with_what_there_is() {
+    let publisher = Publisher::new(Passage::flat(2));
+    let metrics = Metrics::start(HERE, publisher.remote()).unwrap();
+    let long = [b"GET /metrics HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; LONGEST_REQUEST]].concat();
+    for (request, status, part) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "404", "/metrics"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 4\r\n\r\nabcd", "405", "Allow: GET, HEAD"),
+        (b"rubbish\r\n\r\n", "400", "no HTTP"),
+        (b"\x16\x03\x01\x02\x00\n\n", "400", "no HTTP"),
+        (&long, "431", "8 KiB"),
+    ] {
+        let answer = ask(metrics.address(), request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(part), "{answer}");
+        body(&answer);
+    }
+}
+
+#[test]
+fn a_link_that_does_not_answer_is_told_as_down_and_holds_up_no_other() {
+    let (dead, playing) = (Publisher::new(Passage::flat(2)), Playing::new(1, 2));
+    let links = vec![("dead".to_owned(), dead.remote()), ("alive".to_owned(), playing.remote.clone())];
+    let metrics = Metrics::start(HERE, Links::new(links)).unwrap();
+    let answer = ask(metrics.address(), GET);
+    let samples = grammar::read(body(&answer));
+    assert_eq!(value(&samples, "fairlink_gateway_up", &[("link", "dead")]), 0.0);
+    assert_eq!(value(&samples, "fairlink_gateway_up", &[("link", "alive")]), 1.0);
+    assert!(value(&samples, "fairlink_link_received_packets_total", &[("link", "alive")]) > 0.0);
+}
+
+#[test]
+fn scrapers_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_the_end() {
+    let playing = Playing::new(20, 30);
+    let metrics = Metrics::start(HERE, playing.remote.clone()).unwrap();
+    let address = metrics.address();
+    let begin = Instant::now();
+    // Silent ones, such as send a byte now and then, and such as ask and never read: more than are served at once.
+    let mut hanging: Vec<TcpStream> = (0..3 * MAX_CLIENTS).map(|_| connected(address)).collect();
+    let asks = |stream: &mut TcpStream| stream.write_all(GET).is_ok();
+    assert!(hanging.iter_mut().take(MAX_CLIENTS).map(asks).count() > 0);
+    let flood = std::thread::spawn(move || {
+        let mut answers = 0;
+        while answers < 200 {
+            let Ok(mut stream) = TcpStream::connect(address) else { continue };
+            let mut text = Vec::new();
+            if stream.write_all(GET).is_ok() && stream.read_to_end(&mut text).is_ok() {
+                answers += 1;
+            }
+        }
+    });
+    let mut scraped = 0;
+    while scraped < 5 {
+        hanging.iter_mut().skip(2 * MAX_CLIENTS).for_each(|stream| drop(stream.write_all(b"G")));
+        let mut stream = connected(address);
+        let mut text = String::new();
+        // It may be the one whose place another took.
+        if stream.write_all(GET).is_ok() && stream.read_to_string(&mut text).is_ok() && text.ends_with("# EOF\n") {
+            scraped += 1;
+        }
+    }
+    flood.join().unwrap();
+    drop(metrics);
+    let lasted = begin.elapsed();
+    // One after the other, the hanging ones alone would have taken longer than this.
+    assert!(lasted < PATIENCE * MAX_CLIENTS as u32, "{lasted:?}");
+    let (answers, most) = playing.end();
+    assert_eq!(most, 1, "64 classes at most between two turns");
+    // So many answers there can be, however many asked.
+    let possible = lasted.as_millis() / FRESH.as_millis() + 2;
+    assert!(u128::from(answers) <= possible, "{answers} answers in {lasted:?}");
+}
+
+#[test]
+fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
+    let publisher = Publisher::new(Passage::flat(1));
+    let metrics = Metrics::start(HERE, publisher.remote()).unwrap();
+    let taken = Metrics::start(metrics.address(), publisher.remote()).unwrap_err();
+    assert!(taken.to_string().contains("name another port"), "{taken}");
+    let foreign = Metrics::start("192.0.2.1:9400".parse().unwrap(), publisher.remote()).unwrap_err();
+    assert!(foreign.to_string().contains("an address of this machine"), "{foreign}");
+}
+
+#[test]
+fn ten_thousand_classes_are_told() {
+    let playing = Playing::new(100, 100);
+    let metrics = Metrics::start(HERE, playing.remote.clone()).unwrap();
+    let answer = ask(metrics.address(), GET);
+    let text = body(&answer);
+    println!("{} bytes", text.len());
+    let leaves = text
+        .lines()
+        .filter(|line| line.starts_with("fairlink_class_sent_packets_total{") && line.contains("leaf=\"true\""));
+    assert_eq!(leaves.count(), 10_000);
+    // Only some have delays of their own.
+    let histograms = text
+        .lines()
+        .filter(|line| line.starts_with("fairlink_class_delay_seconds_count{") && line.contains("leaf=\"true\""));
+    assert_eq!(histograms.count(), crate::gateway::account::MAX_HISTOGRAMS);
+    assert!(text.len() < 32 << 20, "{} bytes", text.len());
+    assert_eq!(playing.end().1, 1);
+}
+
+#[test]
+fn names_of_any_kind_are_escaped_as_the_format_has_it() {
+    let mut passage = Passage::flat(2);
+    passage.names = vec!["link".to_owned(), "a\\b {x}, \u{e9}".to_owned(), "\\".to_owned()];
+    let publisher = Publisher::new(passage);
+    let snapshot = crate::gateway::account::Snapshot::new(Arc::clone(publisher.passage()));
+    let observation = Some(Observation::new(Arc::new(snapshot)));
+    let page = Page::new(vec![LinkPage { name: "up\n\"1\"".to_owned(), observation, interval: None }]);
+    let samples = grammar::read(&page.text());
+    for class in ["a\\b {x}, \u{e9}", "\\"] {
+        let labels = [("link", "up\n\"1\""), ("class", class), ("leaf", "true")];
+        assert_eq!(value(&samples, "fairlink_class_sent_packets_total", &labels), 0.0);
+    }
+}
