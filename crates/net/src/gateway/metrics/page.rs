@@ -69,6 +69,10 @@ impl Page {
     }
 }
 
+/// A name, what it is, and how it is found.
+type Column<T, V> = (&'static str, &'static str, fn(&T) -> V);
+/// The same with its unit in the second place.
+type Gauge = (&'static str, Option<&'static str>, &'static str, fn(&Observation) -> f64);
 type ClassLabels<'a> = ((&'static str, &'a str), (&'static str, &'a str), (&'static str, &'static str));
 
 /// One class.
@@ -176,7 +180,7 @@ impl Collector for Page {
 
 impl Page {
     fn of_classes(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        let amounts: [(&str, &str, fn(&Totals) -> Amount); 3] = [
+        let amounts: [Column<Totals, Amount>; 3] = [
             ("received", "What came in", |totals| totals.received),
             ("sent", "What went out", |totals| totals.sent),
             ("marked", "What was marked as having met congestion", |totals| totals.marked),
@@ -205,7 +209,7 @@ impl Page {
         writer.gauge((name, Some("bytes"), help), queued().map(|(labels, amount)| (labels, amount.bytes as f64)))?;
         writer
             .gauge((name, Some("packets"), help), queued().map(|(labels, amount)| (labels, amount.packets as f64)))?;
-        let rates: [(&str, &str, fn(&ClassInterval) -> f64); 3] = [
+        let rates: [Column<ClassInterval, f64>; 3] = [
             ("demand", "What waited and what came in, since a second ago or longer", |interval| interval.demand_bps),
             ("rate", "What went out, since a second ago or longer", |interval| interval.rate_bps),
             ("ideal", "The hierarchical max-min fair share of the demand in the same time", |interval| {
@@ -235,7 +239,7 @@ impl Page {
         let bps = Some("bits_per_second");
         let capacity = self.seen().map(|(link, seen)| (label(link), seen.passage().tree.link().rate.bps() as f64));
         writer.gauge(("fairlink_link_capacity", bps, "The configured rate"), capacity)?;
-        let rates: [(&str, &str, fn(&ClassInterval) -> f64); 3] = [
+        let rates: [Column<ClassInterval, f64>; 3] = [
             ("demand", "What waited and what came in, since a second ago or longer", |interval| interval.demand_bps),
             ("rate", "What went out, since a second ago or longer", |interval| interval.rate_bps),
             ("ideal", "What the fluid ideal would have sent in the same time", |interval| interval.ideal_bps),
@@ -247,7 +251,7 @@ impl Page {
             });
             writer.gauge((&format!("fairlink_link_{what}"), bps, help), samples)?;
         }
-        let amounts: [(&str, &str, fn(&Totals) -> Amount); 3] = [
+        let amounts: [Column<Totals, Amount>; 3] = [
             ("received", "What came in", |totals| totals.received),
             ("sent", "What went out", |totals| totals.sent),
             ("dropped", "What was dropped, for all reasons", Totals::dropped),
@@ -285,7 +289,7 @@ impl Page {
             Ok(())
         })?;
         let gateway = || self.seen().map(|(link, seen)| (label(link), &seen.snapshot.gateway, seen));
-        let gauges: [(&str, Option<&str>, &str, fn(&Observation) -> f64); 5] = [
+        let gauges: [Gauge; 5] = [
             ("uptime", Some("seconds"), "Time since the data thread started", |seen| {
                 seen.snapshot.gateway.uptime.0 as f64 / 1e9
             }),
@@ -315,11 +319,17 @@ impl Page {
                 Ok(())
             },
         )?;
-        let counters: [(&str, &str, fn(&Observation) -> u64); 5] = [
+        let counters: [Column<Observation, u64>; 7] = [
             ("kernel_dropped", "Frames that the kernel dropped before the gateway could fetch them", |seen| {
                 seen.snapshot.gateway.interfaces.kernel_dropped
             }),
-            ("super", "Frames that an offload had joined", |seen| seen.snapshot.gateway.interfaces.super_packets),
+            ("super", "Frames that an offload had joined and that could not be split", |seen| {
+                seen.snapshot.gateway.interfaces.super_packets()
+            }),
+            ("split", "Frames that an offload had joined and that were split", |seen| {
+                seen.snapshot.gateway.interfaces.split
+            }),
+            ("segment", "What they were split into", |seen| seen.snapshot.gateway.interfaces.segments),
             ("unreadable", "Frames that the kernel threw away because it cannot describe them", |seen| {
                 seen.snapshot.gateway.interfaces.unreadable
             }),
