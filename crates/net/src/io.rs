@@ -8,6 +8,7 @@ pub(crate) mod ethtool;
 pub(crate) mod frame_pool;
 pub mod interface;
 pub(crate) mod netlink;
+pub(crate) mod nftables;
 pub(crate) mod pacing;
 pub(crate) mod packet_socket;
 pub(crate) mod sys;

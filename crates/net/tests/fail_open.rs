@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         ("nothing_is_lost_or_doubled_by_a_take_over", nothing_is_lost_by_a_take_over),
         ("an_interface_that_is_deleted_and_comes_back_is_used_again", an_interface_that_comes_back),
         ("a_carrier_that_flaps_and_another_mtu_end_nothing", a_carrier_that_flaps),
+        ("the_same_by_nftables_where_programs_are_not_allowed", the_same_by_nftables),
         ("what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open", what_is_left_is_taken_away),
     ])
 }
@@ -195,8 +196,20 @@ fn frames_pass_while_it_is_stopped(_: &PrivateNamespace) {
         let stats = gateway.end();
         tell("SIGSTOP, SIGCONT", &outcomes);
         assert!(stats.liveness.pauses >= 1 && stats.liveness.longest_pause_s > 0.3, "{:?}", stats.liveness);
-        // What was taken before it stopped is dropped, and said; nothing else is lost.
-        assert_eq!(outcomes.iter().map(|outcome| outcome.lost).sum::<u64>(), dropped(&stats), "{stats}");
+        what_was_taken_is_dropped(&outcomes, &stats);
+    }
+}
+
+/// After a pause, what was taken before is dropped, and said. Nothing else is lost, and at most one batch each way comes late.
+fn what_was_taken_is_dropped(outcomes: &[Outcome; 2], stats: &GatewayStats) {
+    let lost: u64 = outcomes.iter().map(|outcome| outcome.lost).sum();
+    match stats.fail_open.by.as_deref() {
+        Some("bpf") => assert_eq!(lost, dropped(stats), "{stats}"),
+        // Frames that the kernel passed at the edges are among those dropped.
+        _ => assert!(lost > 0 && dropped(stats) > 0, "{stats}"),
+    }
+    for outcome in outcomes {
+        assert!(outcome.out_of_order <= 2 * 64, "{outcome:?}");
     }
 }
 
@@ -226,7 +239,7 @@ fn frames_pass_while_the_data_thread_stalls(_: &PrivateNamespace) {
         let stats = gateway.end();
         tell("stalled data thread", &outcomes);
         assert!(stats.liveness.pauses >= 1, "{:?}", stats.liveness);
-        assert_eq!(outcomes.iter().map(|outcome| outcome.lost).sum::<u64>(), dropped(&stats), "{stats}");
+        what_was_taken_is_dropped(&outcomes, &stats);
     }
 }
 
@@ -275,9 +288,10 @@ fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStat
             ended.iter().map(|stats| stats.liveness).collect::<Vec<_>>()
         );
     }
-    assert_eq!(lost, late);
+    let exact = ended.iter().all(|stats| stats.fail_open.by.as_deref() == Some("bpf"));
+    assert!(if exact { lost == late } else { lost >= late }, "{lost} lost, {late} dropped");
     for stats in ended {
-        assert!(stats.received.packets > 0 && stats.fail_open.by.as_deref() == Some("bpf"), "{stats:?}");
+        assert!(stats.received.packets > 0 && stats.fail_open.by.is_some(), "{stats:?}");
         assert_eq!(stats.queued.packets, 0, "{stats}");
     }
 }
@@ -336,6 +350,31 @@ fn a_carrier_that_flaps(_: &PrivateNamespace) {
     let stats = gateway.end();
     tell("carrier flaps, mtu", &outcomes);
     assert_eq!(stats.liveness.stalls, 0, "{stats}");
+}
+
+fn the_same_by_nftables(_: &PrivateNamespace) {
+    for test in [
+        "frames_pass_after_a_kill",
+        "frames_pass_while_the_process_is_stopped_and_none_is_doubled",
+        "nothing_is_lost_or_doubled_by_an_end_and_a_start",
+        "nothing_is_lost_or_doubled_by_a_take_over",
+        "an_interface_that_is_deleted_and_comes_back_is_used_again",
+    ] {
+        // The root of a user namespace of its own, who may do what he likes with its networks and nothing with the kernel.
+        let output = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--net"])
+            .arg(std::env::current_exe().unwrap())
+            .env("FAIRLINK_NAMESPACE_TEST", test)
+            .output();
+        match output {
+            Ok(output) => {
+                let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                print!("nftables: {test}\n{text}");
+                assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            Err(why) => println!("SKIPPED: no user namespace here: {why}"),
+        }
+    }
 }
 
 fn what_is_left_is_taken_away(_: &PrivateNamespace) {

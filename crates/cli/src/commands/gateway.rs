@@ -34,14 +34,14 @@ const NAP: Duration = Duration::from_millis(50);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The link file.
-    #[arg(required_unless_present = "close", default_value = "", hide_default_value = true)]
+    #[arg(required_unless_present = "close", default_value = "-", hide_default_value = true)]
     link: PathBuf,
     /// Interface that the shared direction comes from.
     #[arg(
         long = "in",
         value_name = "IF",
         required_unless_present = "close",
-        default_value = "",
+        default_value = "-",
         hide_default_value = true
     )]
     input: String,
@@ -50,7 +50,7 @@ pub(crate) struct Args {
         long = "out",
         value_name = "IF",
         required_unless_present = "close",
-        default_value = "",
+        default_value = "-",
         hide_default_value = true
     )]
     output: String,
@@ -166,12 +166,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if let Some(metrics) = &metrics {
         note(format!("metrics at http://{}/metrics", metrics.address()));
     }
-    let mut control = args.life.control(&path, &remote)?;
     let way = format!("{} to {}", args.input, args.output);
-    note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
-    let mut watchdog = life::watchdog(vec![(way.clone(), gateway.vitals())]);
+    let vitals = gateway.vitals();
+    let mut watchdog = life::watchdog(vec![(way.clone(), vitals.clone())]);
     let ended = std::thread::scope(|scope| {
         let data = scope.spawn(|| gateway.run(&stop));
+        // Who finds the socket finds a gateway that takes frames.
+        life::wait_for_turn(&vitals, || data.is_finished());
+        let mut control = args.life.control(&path, &remote).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
         watchdog.service().ready(&way);
         while !data.is_finished() {
             watchdog.look().into_iter().for_each(note);
@@ -195,9 +198,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         }
         watchdog.look().into_iter().for_each(note);
         watchdog.service().stopping();
-        data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
-    drop((control, metrics));
+        Ok::<_, Failure>(data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    drop(metrics);
     match ended {
         Ok(stats) => {
             show(&stats, out)?;

@@ -9,7 +9,7 @@ use crate::{Scratch, fairlink, in_private_network, scenario};
 /// A cable, and the loopback interface for TCP. Waits are bounded.
 const SCRIPT: &str = r#"
 set -e
-trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+trap 'jobs -p > "$D/jobs"; kill $(cat "$D/jobs") 2>/dev/null || true' EXIT
 until_exists() { n=0; while [ ! -s "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
 ip link add name va type veth peer name vb
 ip link set lo up

@@ -10,6 +10,8 @@ mod ctl_trace;
 mod demo;
 #[cfg(target_os = "linux")]
 mod endpoints;
+#[cfg(target_os = "linux")]
+mod fail_open;
 mod fluid;
 mod link_queues;
 mod measure;

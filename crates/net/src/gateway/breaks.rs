@@ -7,6 +7,7 @@ use std::time::Duration;
 use fairlink_core::{Nanos, Scheduler, Wake};
 
 use crate::gateway::claim::Claim;
+use crate::gateway::fail_open::Hold;
 use crate::gateway::open_error::OpenError;
 use crate::gateway::ports::{self, Ports};
 use crate::gateway::run::{Gateway, Time};
@@ -32,26 +33,52 @@ pub(super) struct Ending {
 }
 
 impl Gateway {
+    /// Begins to take frames. What the sockets have received before, the kernel has passed too.
+    pub(super) fn begin_taking(&mut self) {
+        let now = self.data_path.clock.shared(self.data_path.clock.now());
+        if let Some(hold) = &mut self.held.hold
+            && hold.has_lapsed(now)
+        {
+            hold.beat(now);
+            self.data_path.forget();
+        }
+    }
+
     /// Begins a turn at `now`: shows that the data thread lives. After a pause in which the kernel let frames pass, what came before is
-    /// dropped first, while nothing more is taken. Returns the time, which may be later.
+    /// dropped, while nothing more is taken. Returns the time, which may be later.
     pub(super) fn turns(&mut self, mut now: Nanos) -> Nanos {
         let shared = self.data_path.clock.shared(now);
-        if let Some(pause) = self.liveness.turn(now, shared) {
-            let mut what = String::new();
-            if self.held.hold.is_some() {
-                let count = self.data_path.discard(now, &mut self.driver);
-                now = self.data_path.clock.now();
-                self.liveness.begin(now);
-                what = format!(
-                    "; the kernel passed frames meanwhile, and {count} that had been taken before are dropped as too old"
-                );
+        let pause = self.liveness.turn(now, shared);
+        let Some(hold) = &mut self.held.hold else {
+            if let Some(pause) = pause {
+                self.liveness.paused(pause, "");
             }
-            self.liveness.paused(pause, &what);
+            return now;
+        };
+        let beats = self.data_path.receiving && !self.leaving;
+        let lapsed = beats && hold.has_lapsed(shared);
+        if lapsed {
+            // Only then is it known which frames in the sockets are too many.
+            hold.beat(shared);
         }
-        if self.data_path.receiving
-            && !self.leaving
-            && let Some(hold) = &self.held.hold
-        {
+        if !beats {
+            // What is queued when it ends is still to be sent.
+            if let Some(pause) = pause {
+                self.liveness.paused(pause, "");
+            }
+            return now;
+        }
+        if pause.is_some() || lapsed {
+            let count = self.data_path.discard(now, &mut self.driver);
+            let what = format!(
+                "; the kernel passed frames meanwhile, and {count} that had been taken before are dropped as too old"
+            );
+            let before = now;
+            now = self.data_path.clock.now();
+            self.liveness.begin(now);
+            self.liveness.paused(pause.unwrap_or(now.saturating_sub(before)), &what);
+        }
+        if let Some(hold) = &mut self.held.hold {
             hold.beat(self.data_path.clock.shared(now));
         }
         now
@@ -76,17 +103,11 @@ impl Gateway {
 
     /// Begins the end at `now`. One that fails open takes nothing more, and fetches what it has taken.
     pub(super) fn begin_end(&mut self, now: Nanos) -> Ending {
-        let lingering = match &self.held.hold {
-            Some(hold) => {
-                hold.let_pass();
-                // It must not beat again.
-                self.leaving = true;
-                true
-            }
-            None => false,
-        };
+        let lingering = self.held.hold.as_mut().is_some_and(Hold::let_pass);
+        // It must not beat again.
+        self.leaving |= self.held.hold.is_some();
         self.data_path.receiving = lingering;
-        let drain = self.config.drain.unwrap_or(if lingering { DRAIN } else { Nanos::ZERO });
+        let drain = self.config.drain.unwrap_or(if self.held.hold.is_some() { DRAIN } else { Nanos::ZERO });
         Ending { lingering, began: now, deadline: now.saturating_add(drain) }
     }
 
@@ -100,6 +121,8 @@ impl Gateway {
             }
             ending.lingering = false;
             self.data_path.receiving = false;
+        }
+        if self.leaving {
             // Whoever takes over need not wait until the queues are empty.
             self.held.claims.clear();
         }
@@ -128,6 +151,7 @@ impl Gateway {
                     let now = self.data_path.clock.now();
                     let after = now.saturating_sub(since);
                     self.liveness.begin(now);
+                    self.begin_taking();
                     let Self { config, .. } = self;
                     let text = format!(
                         "{} to {}: both interfaces are there again, after {after}",

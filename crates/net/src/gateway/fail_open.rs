@@ -1,7 +1,8 @@
 //! Fails open: while the gateway does not run, the kernel itself passes frames from one interface to the other, unshaped.
 //!
 //! The [`wire`] is the kernel's way, which stays when a process ends, however that ends. The [`programs`] keep it idle while the data
-//! thread lives: they give each frame either to the gateway or to the wire. There is no second process that watches the first.
+//! thread lives: they give each frame either to the gateway or to the wire. There is no second process that watches the first. Where
+//! programs are not allowed, the [`table`] does the same by nf_tables.
 //!
 //! | what happens | what the kernel does |
 //! | --- | --- |
@@ -14,11 +15,13 @@
 //! Nothing is lost or doubled by a start, an end or a take-over. Frames overtake those that the gateway still has.
 
 pub(super) mod programs;
+mod table;
 mod wire;
 
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::fail_open::programs::Programs;
+use crate::gateway::fail_open::table::Table;
 use crate::gateway::open_error::OpenError;
 use crate::io::bpf::{BpfError, Link, Program};
 use crate::io::interface::Interface;
@@ -61,9 +64,9 @@ impl FailOpen {
 /// What passes frames while the gateway does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailOpenStats {
-    /// By which the kernel passes them: `bpf`; `None` where nothing passes.
+    /// By which the kernel passes them: `bpf`, or `nftables`, which is less exact; `None` where nothing passes.
     pub by: Option<String>,
-    /// Why nothing passes, where something was asked for.
+    /// Why it is not `bpf`, where something was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
@@ -71,12 +74,21 @@ pub struct FailOpenStats {
 /// The wires of one gateway, and what keeps them idle. Dropped without more, it leaves the wires, and frames pass.
 #[derive(Debug)]
 pub(super) struct Hold {
-    programs: Programs,
-    /// Each ends the guard of one direction.
-    #[expect(dead_code, reason = "held, not read")]
-    guards: Vec<Link>,
+    by: By,
     /// Interfaces whose wires this gateway has laid, and not one before it.
     laid: Vec<(String, i32)>,
+}
+
+/// What keeps the wires idle.
+#[derive(Debug)]
+enum By {
+    Programs {
+        programs: Programs,
+        /// Each ends the guard of one direction.
+        #[expect(dead_code, reason = "held, not read")]
+        guards: Vec<Link>,
+    },
+    Table(Table),
 }
 
 impl Hold {
@@ -91,17 +103,27 @@ impl Hold {
         claimed: bool,
         notes: &mut Vec<String>,
     ) -> Result<(Option<Self>, FailOpenStats), OpenError> {
+        let opened =
+            |hold: Self, by: &str, why_not| Ok((Some(hold), FailOpenStats { by: Some(by.to_owned()), why_not }));
         let why = match policy {
             FailOpen::Never => None,
-            FailOpen::Auto | FailOpen::Require => match Self::new(directions) {
-                Ok(hold) => {
-                    return Ok((Some(hold), FailOpenStats { by: Some("bpf".to_owned()), why_not: None }));
+            FailOpen::Auto | FailOpen::Require => {
+                match Self::by_programs(directions) {
+                    Ok(hold) => return opened(hold, "bpf", None),
+                    Err(programs) => match Self::by_table(directions) {
+                        Ok(hold) => {
+                            notes.push(format!("fails open by nftables and not by programs in the kernel, which is less exact: {programs}"));
+                            return opened(hold, "nftables", Some(programs));
+                        }
+                        Err(table) => Some(format!("{programs}; nor by nftables: {table}")),
+                    },
                 }
-                Err(why) if policy == FailOpen::Require => return Err(OpenError::FailOpen { why }),
-                Err(why) => Some(why),
-            },
+            }
         };
         if let Some(why) = &why {
+            if policy == FailOpen::Require {
+                return Err(OpenError::FailOpen { why: why.clone() });
+            }
             notes.push(format!("does not fail open, so nothing passes while the gateway does not run: {why}"));
         }
         if claimed {
@@ -113,7 +135,7 @@ impl Hold {
     /// Takes away what an earlier gateway has left between these interfaces: the wire would pass what the gateway forwards too.
     pub(super) fn without(directions: &[(&Interface, &Interface)], notes: &mut Vec<String>) {
         for (from, to) in directions {
-            match wire::take_up((&from.name, from.index)) {
+            match wire::take_up((&from.name, from.index)).map(|taken| table::take_up(&from.name) || taken) {
                 Ok(true) => notes.push(format!(
                     "took away the kernel's own way from {} to {}, which a gateway that failed open had left",
                     from.name, to.name
@@ -129,13 +151,13 @@ impl Hold {
     }
 
     /// The programs first, because it is they that a kernel may refuse.
-    fn new(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
+    fn by_programs(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let programs = Programs::load().map_err(|error| explain(&error))?;
         let mut guards = Vec::new();
         for (from, _) in directions {
             guards.push(programs.guard(from.index).map_err(|error| explain(&error))?);
         }
-        let mut hold = Self { programs, guards, laid: Vec::new() };
+        let mut hold = Self { by: By::Programs { programs, guards }, laid: Vec::new() };
         for (from, to) in directions {
             match wire::lay((&from.name, from.index), to.index) {
                 Ok(true) => hold.laid.push((from.name.clone(), from.index)),
@@ -149,24 +171,73 @@ impl Hold {
                     ));
                 }
             }
+            // That of the other kind would see nothing any more.
+            table::take_up(&from.name);
         }
         Ok(hold)
     }
 
-    /// What receiving sockets have as their filter.
-    pub(super) fn gate(&self) -> &Program {
-        self.programs.gate()
+    /// The hold first, so that a kernel that refuses it has no wires. From the first wire on frames pass.
+    fn by_table(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
+        let interfaces: Vec<_> = directions.iter().map(|(from, _)| (from.name.as_str(), from.index)).collect();
+        let failed = |source| {
+            format!(
+                "{source}; it needs tables of the family netdev and fwd (CONFIG_NF_TABLES_NETDEV, CONFIG_NFT_FWD_NETDEV), Linux 5.12"
+            )
+        };
+        let table = Table::new(&interfaces).map_err(failed)?;
+        let mut hold = Self { by: By::Table(table), laid: Vec::new() };
+        for (from, to) in directions {
+            if let Err(source) = table::lay(&from.name, to.index) {
+                hold.undo();
+                return Err(failed(source));
+            }
+            // Without its wire the other kind passes nothing.
+            if !wire::take_up((&from.name, from.index)).unwrap_or(false) {
+                hold.laid.push((from.name.clone(), from.index));
+            }
+        }
+        Ok(hold)
+    }
+
+    /// What receiving sockets have as their filter; `None`: they receive every frame.
+    pub(super) fn gate(&self) -> Option<&Program> {
+        match &self.by {
+            By::Programs { programs, .. } => Some(programs.gate()),
+            By::Table(_) => None,
+        }
+    }
+
+    /// Whether the kernel may have passed frames up to `now` that the sockets have too. With programs they never do.
+    #[inline]
+    pub(super) fn has_lapsed(&self, now: u64) -> bool {
+        match &self.by {
+            By::Programs { .. } => false,
+            By::Table(table) => table.has_lapsed(now),
+        }
     }
 
     /// Says that the data thread lives at `now`, in ns of the machine's monotonic clock.
     #[inline]
-    pub(super) fn beat(&self, now: u64) {
-        self.programs.beat(now);
+    pub(super) fn beat(&mut self, now: u64) {
+        match &mut self.by {
+            By::Programs { programs, .. } => programs.beat(now),
+            By::Table(table) => table.beat(now),
+        }
     }
 
-    /// Takes nothing more: the wires pass all.
-    pub(super) fn let_pass(&self) {
-        self.programs.beat(0);
+    /// Takes nothing more: the wires pass all. Returns whether all that the sockets still have was taken before.
+    pub(super) fn let_pass(&mut self) -> bool {
+        match &mut self.by {
+            By::Programs { programs, .. } => {
+                programs.beat(0);
+                true
+            }
+            By::Table(table) => {
+                table.let_pass();
+                false
+            }
+        }
     }
 
     /// Takes those wires up that this gateway has laid, because it does not start.
@@ -174,6 +245,7 @@ impl Hold {
         for (name, index) in &self.laid {
             // The error to be told is another.
             let _ = wire::take_up((name, *index));
+            table::take_up(name);
         }
     }
 }
@@ -194,7 +266,8 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
         let failed =
             |what| move |source| crate::io::interface::InterfaceError::Request { name: name.to_owned(), what, source };
         let index = crate::io::sys::interface_index(name).map_err(failed("its index"))?;
-        if wire::take_up((name, index)).map_err(failed("taking the kernel's own way away"))? {
+        let taken = wire::take_up((name, index)).map_err(failed("taking the kernel's own way away"))?;
+        if table::take_up(name) || taken {
             closed.push(name.to_owned());
         }
     }

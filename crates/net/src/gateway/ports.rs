@@ -94,7 +94,7 @@ impl Ports {
                 (prepared, _) => prepared,
             };
         let opened = offloads(config.offloads, [input, output], notes).and_then(|offloads| {
-            let gate = hold.as_ref().map(Hold::gate);
+            let gate = hold.as_ref().and_then(Hold::gate);
             let from = AfPacket::behind(input, &config.sockets, gate)?;
             let to = AfPacket::behind(output, &config.sockets, gate)?;
             let claims = match claims {

@@ -105,8 +105,9 @@ impl Gateway {
         pacing::wake_punctually();
         let mut time = Time { start: self.data_path.clock.now(), slept: 0, spun: 0, processor: clock::thread_cpu_ns() };
         self.liveness.begin(time.start);
+        self.begin_taking();
         let ended = self.forward(stop, &mut time);
-        if let Some(hold) = &self.held.hold {
+        if let Some(hold) = &mut self.held.hold {
             hold.let_pass();
         }
         let last = Arc::new(self.close(&time));

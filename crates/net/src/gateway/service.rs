@@ -24,7 +24,9 @@ impl Service {
     /// # Errors
     /// `NOTIFY_SOCKET` names a socket that cannot be used. [`Service::default`] tells nobody.
     pub fn from_environment() -> io::Result<Self> {
-        let Some(name) = env::var_os("NOTIFY_SOCKET").and_then(|name| name.into_string().ok()) else {
+        let Some(name) =
+            env::var_os("NOTIFY_SOCKET").and_then(|name| name.into_string().ok()).filter(|name| !name.is_empty())
+        else {
             return Ok(Self::default());
         };
         let mut service = Self::at(&name)?;

@@ -143,6 +143,13 @@ pub(super) fn fail_open(gateway: &Gateway) -> String {
     }
 }
 
+/// Waits until the data thread turns, or is `finished`.
+pub(super) fn wait_for_turn(vitals: &Vitals, finished: impl Fn() -> bool) {
+    while vitals.since_turn().is_none() && !finished() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Watches these gateways for whoever has started the process.
 pub(super) fn watchdog(gateways: Vec<(String, Vitals)>) -> Watchdog {
     let service = Service::from_environment().unwrap_or_else(|error| {

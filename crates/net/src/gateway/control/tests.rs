@@ -52,7 +52,7 @@ fn nonsense_gets_an_answer_that_says_what_a_request_is() {
         assert!(text.contains("\"ok\":false") && text.contains(part), "{text}");
     }
     let long = ask(control.path(), &vec![b' '; LONGEST_LINE]);
-    assert!(long.contains("65536 bytes"), "{long}");
+    assert!(long.contains("at most 16777216 bytes"), "{long}");
 }
 
 #[test]

@@ -59,6 +59,23 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         count
     }
 
+    /// Drops what waits in the sockets, and does not count it: others have passed it already.
+    pub(crate) fn forget(&mut self) {
+        for _ in 0..MOST {
+            let before = self.arrivals.len();
+            let input = self.input.receive(&mut self.pool, Nanos::ZERO, BATCH, &mut self.arrivals);
+            let output = match self.reverse {
+                Some(_) => self.output.receive(&mut self.pool, Nanos::ZERO, BATCH, &mut self.arrivals),
+                None => Ok(()),
+            };
+            [input, output].into_iter().for_each(|received| self.note(received.err()));
+            if self.arrivals.len() == before {
+                return;
+            }
+            self.arrivals.drain(..).for_each(|arrival| self.pool.give_back(arrival.frame));
+        }
+    }
+
     /// Both directions as they are now. `next` is when the scheduler may send, where it has packets.
     pub(crate) fn motion(&self, now: Nanos, next: Option<Nanos>) -> [Motion; 2] {
         let may_go = |outlet: &Outlet, waits: bool| (waits && !outlet.waits_for_carrier()).then_some(now);

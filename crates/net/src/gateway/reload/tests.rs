@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use fairlink_core::{Amount, Members, Metered, Pacer};
 use proptest::prelude::*;
+use proptest::strategy::{Strategy, ValueTree};
 
 use super::*;
 use crate::gateway::account::{DelayTable, Observation};
@@ -118,6 +119,17 @@ enum Op {
     },
     /// The output takes so many packets more, or any number.
     Room(Option<u8>),
+    /// The output has no carrier, and has it again.
+    Unplug(bool),
+    /// The output takes no frames that are longer, or any.
+    Longest(Option<u16>),
+    /// Frames that are nothing: cut short, too long, or of noise.
+    Odd {
+        byte: u8,
+        len: u16,
+    },
+    /// The output owns frames for so many turns.
+    Lag(u8),
     Reload {
         file: File,
         moves: Vec<(usize, usize)>,
@@ -140,6 +152,10 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(class, flow, packets, len)| Op::Arrive { class, flow, packets, len }),
         8 => (0..20_000u32).prop_map(|micros| Op::Turn { micros }),
         1 => prop::option::weighted(0.3, 0..20u8).prop_map(Op::Room),
+        1 => prop::bool::weighted(0.2).prop_map(Op::Unplug),
+        1 => prop::option::weighted(0.3, 60..1500u16).prop_map(Op::Longest),
+        1 => (any::<u8>(), 0..5000u16).prop_map(|(byte, len)| Op::Odd { byte, len }),
+        1 => (0..5u8).prop_map(Op::Lag),
         3 => (file(), prop::collection::vec((0..NAMES.len(), 0..NAMES.len()), 0..2), any::<bool>())
             .prop_map(|(file, moves, dry_run)| Op::Reload { file, moves, dry_run }),
         1 => (prop::option::of(0..NAMES.len()), 1..30_000u32, any::<bool>())
@@ -156,10 +172,13 @@ struct World {
     hands: Hands,
     now: u64,
     /// By name: the class that its frames belong to, and how often that has become another.
-    classes: BTreeMap<&'static str, (String, u8)>,
+    classes: BTreeMap<&'static str, (String, u32)>,
     /// By name and flow: the next sequence number.
     next: BTreeMap<(&'static str, u8), u32>,
     arrived: u64,
+    /// Frames that have left, and by flow and class the last of them.
+    left: u64,
+    last: BTreeMap<u32, u32>,
 }
 
 const POOL: u32 = 600;
@@ -203,9 +222,20 @@ impl World {
             QueueLengths::new(&config.tree),
             false,
         );
-        let pacer = Pacer::new(config.tree.link().rate, Nanos::ZERO);
+        let pacer = Pacer::new(config.tree.link().rate, Nanos(10_000_000));
         let driver = Driver::new(Metered::new(scheduler, &config.tree).unwrap(), pacer).unwrap();
-        Self { present, driver, data_path, hands, now: 0, classes: BTreeMap::new(), next: BTreeMap::new(), arrived: 0 }
+        Self {
+            present,
+            driver,
+            data_path,
+            hands,
+            now: 0,
+            classes: BTreeMap::new(),
+            next: BTreeMap::new(),
+            arrived: 0,
+            left: 0,
+            last: BTreeMap::new(),
+        }
     }
 
     /// A frame of a flow arrives. Within a flow, frames of one class have an order.
@@ -214,7 +244,8 @@ impl World {
         let epoch = self.classes.get(name).map_or(0, |&(_, epoch)| epoch);
         let sequence = self.next.entry((name, flow)).or_default();
         let mut frame = vec![0; usize::from(len).max(80)];
-        let class = ClassId(u32::from(port) << 16 | u32::from(flow) << 8 | u32::from(epoch));
+        // A stamp has 24 bits for it.
+        let class = ClassId((u32::from(port) & 7) << 21 | u32::from(flow) << 19 | epoch & 0x7_ffff);
         let stamp = Stamp { run: 0, class, sequence: *sequence, monotonic_ns: 0, realtime_us: 0 };
         FrameTemplate::new(&Headers::udp(port)).write(&mut frame, &stamp);
         // The source port tells flows apart.
@@ -254,6 +285,18 @@ impl World {
         changed
     }
 
+    /// Looks at what has left: frames of one flow in the order in which they came, each once.
+    fn look_at_what_left(&mut self) {
+        for frame in self.data_path.output.sent.drain(..) {
+            self.left += 1;
+            // Odd frames have none.
+            let Some(stamp) = Stamp::read(&frame) else { continue };
+            if let Some(before) = self.last.insert(stamp.class.0, stamp.sequence) {
+                assert!(before < stamp.sequence, "flow {:x}: {} after {before}", stamp.class.0, stamp.sequence);
+            }
+        }
+    }
+
     /// Received, sent, dropped and queued packets; panics where anything does not balance.
     fn check(&self) -> [u64; 4] {
         let Self { data_path, driver, present, .. } = self;
@@ -280,50 +323,70 @@ impl World {
     }
 }
 
-fn run(first: &File, ops: &[Op]) -> u64 {
+fn run(first: &File, ops: &[Op]) {
     let mut world = World::new(first);
     world.note_classes();
     let mut before = [0; 4];
     for op in ops {
-        match op {
-            Op::Arrive { class, flow, packets, len } => {
-                (0..*packets).for_each(|_| world.arrive(NAMES[*class], *flow, *len));
-                // They get their classes before these change.
-                world.turn();
-                assert!(world.data_path.input.incoming.is_empty());
-            }
-            Op::Turn { micros } => {
-                world.now += u64::from(*micros) * 1_000;
-                world.turn();
-            }
-            Op::Room(room) => world.data_path.output.room = room.map(usize::from),
-            Op::Reload { file, moves, dry_run } => {
-                let moves = moves.iter().map(|&(a, b)| (NAMES[a].to_owned(), NAMES[b].to_owned())).collect();
-                let wanted = Wanted::File { text: Some(("next.toml".to_owned(), file.text())), moves };
-                refusal(world.change(&wanted, *dry_run), *dry_run);
-            }
-            Op::Rate { class, kbit, ceiling } => {
-                let rate = Rate::from_bps(u64::from(*kbit) * 1_000).unwrap();
-                let wanted = match (class.map(|class| NAMES[class].to_owned()), ceiling) {
-                    (None, _) => Wanted::LinkRate { rate },
-                    (Some(class), false) => Wanted::Guarantee { class, rate },
-                    (Some(class), true) => Wanted::Ceiling { class, rate },
-                };
-                refusal(world.change(&wanted, false), false);
-            }
-            Op::Scheduler { name, lenient } => {
-                let wanted = Wanted::Scheduler { name: SCHEDULERS[*name].to_owned(), lenient: *lenient };
-                refusal(world.change(&wanted, false), false);
-            }
-        }
-        let now = world.check();
-        for (place, (now, before)) in now.iter().zip(before).enumerate().take(3) {
-            assert!(*now >= before, "{place}: {now} after {before}");
-        }
-        before = now;
+        before = step(&mut world, op, before);
     }
-    // Everything that was accepted leaves, or was dropped.
+    end(&mut world);
+}
+
+/// One step, after which the account is right and has not gone back.
+fn step(world: &mut World, op: &Op, before: [u64; 4]) -> [u64; 4] {
+    match op {
+        Op::Arrive { class, flow, packets, len } => {
+            (0..*packets).for_each(|_| world.arrive(NAMES[*class], *flow, *len));
+            // They get their classes before these change.
+            world.turn();
+            assert!(world.data_path.input.incoming.is_empty());
+        }
+        Op::Turn { micros } => {
+            world.now += u64::from(*micros) * 1_000;
+            world.turn();
+        }
+        Op::Unplug(unplugged) => world.data_path.output.unplugged = *unplugged,
+        Op::Longest(longest) => world.data_path.output.longest = longest.map(usize::from),
+        Op::Odd { byte, len } => {
+            world.arrived += 1;
+            world.data_path.input.incoming.push_back(vec![*byte; usize::from(*len)]);
+            world.turn();
+        }
+        Op::Lag(turns) => world.data_path.output.lag = u64::from(*turns),
+        Op::Room(room) => world.data_path.output.room = room.map(usize::from),
+        Op::Reload { file, moves, dry_run } => {
+            let moves = moves.iter().map(|&(a, b)| (NAMES[a].to_owned(), NAMES[b].to_owned())).collect();
+            let wanted = Wanted::File { text: Some(("next.toml".to_owned(), file.text())), moves };
+            refusal(world.change(&wanted, *dry_run), *dry_run);
+        }
+        Op::Rate { class, kbit, ceiling } => {
+            let rate = Rate::from_bps(u64::from(*kbit) * 1_000).unwrap();
+            let wanted = match (class.map(|class| NAMES[class].to_owned()), ceiling) {
+                (None, _) => Wanted::LinkRate { rate },
+                (Some(class), false) => Wanted::Guarantee { class, rate },
+                (Some(class), true) => Wanted::Ceiling { class, rate },
+            };
+            refusal(world.change(&wanted, false), false);
+        }
+        Op::Scheduler { name, lenient } => {
+            let wanted = Wanted::Scheduler { name: SCHEDULERS[*name].to_owned(), lenient: *lenient };
+            refusal(world.change(&wanted, false), false);
+        }
+    }
+    world.look_at_what_left();
+    let now = world.check();
+    for (place, (now, before)) in now.iter().zip(before).enumerate().take(3) {
+        assert!(*now >= before, "{place}: {now} after {before}");
+    }
+    now
+}
+
+/// Everything that was accepted leaves, or was dropped.
+fn end(world: &mut World) {
     world.data_path.output.room = None;
+    world.data_path.output.longest = None;
+    world.data_path.output.unplugged = false;
     for _ in 0..100_000 {
         world.now += 10_000_000;
         world.turn();
@@ -336,16 +399,8 @@ fn run(first: &File, ops: &[Op]) -> u64 {
     let [received, sent, dropped, queued] = world.check();
     assert_eq!((received, queued), (world.arrived, 0));
     assert_eq!(received, sent + dropped);
-    assert_eq!(sent, world.data_path.output.sent.len() as u64);
-    // Those of one flow leave in the order in which they came, each once.
-    let mut last: BTreeMap<u32, u32> = BTreeMap::new();
-    for frame in &world.data_path.output.sent {
-        let stamp = Stamp::read(frame).unwrap();
-        if let Some(before) = last.insert(stamp.class.0, stamp.sequence) {
-            assert!(before < stamp.sequence, "flow {:x}: {} after {before}", stamp.class.0, stamp.sequence);
-        }
-    }
-    world.present.passage.generation
+    world.look_at_what_left();
+    assert_eq!(sent, world.left);
 }
 
 /// A change that is refused says why; one that is not is committed unless it was only asked for.
@@ -363,6 +418,34 @@ proptest! {
     fn changes_at_random_lose_double_and_reorder_nothing(first in file(), ops in prop::collection::vec(op(), 1..120)) {
         run(&first, &ops);
     }
+}
+
+/// Minutes that the test below simulates unless FAIRLINK_SIMULATED_HOURS says more.
+const MINUTES: u64 = 20;
+
+#[test]
+fn for_hours_of_random_operations_no_account_breaks() {
+    let hours: Option<u64> = std::env::var("FAIRLINK_SIMULATED_HOURS").ok().and_then(|hours| hours.parse().ok());
+    let minutes = hours.map_or(MINUTES, |hours| 60 * hours);
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (ops, first) = (op().boxed(), file().new_tree(&mut runner).unwrap().current());
+    let mut world = World::new(&first);
+    world.note_classes();
+    let (mut before, mut steps) = ([0; 4], 0u64);
+    while world.now < minutes * 60_000_000_000 {
+        let op = ops.new_tree(&mut runner).unwrap().current();
+        before = step(&mut world, &op, before);
+        // The generator's turns are short; most of the time a link has little to do.
+        world.now += if steps.is_multiple_of(50) { 5_000_000_000 } else { 0 };
+        steps += 1;
+    }
+    let generation = world.present.passage.generation;
+    end(&mut world);
+    println!(
+        "{minutes} simulated minutes: {steps} operations, {generation} changes, {} frames in, {} out",
+        world.arrived, world.left
+    );
+    assert!(generation > minutes / 2);
 }
 
 fn simple(classes: &[(&str, u32)], scheduler: &str, mbit: u32) -> String {

@@ -1,0 +1,167 @@
+//! What passes while `fairlink gateway` does not run, and what a service manager is told.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+
+use crate::{Scratch, fairlink, in_private_network, scenario};
+
+/// Two cables. `sent` is how many of some frames sent into `va` arrive at `vd`.
+const CABLES: &str = r#"
+set -e
+trap 'kill -KILL $(jobs -p) 2>/dev/null || true' EXIT
+until_exists() { n=0; while [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
+ip link add name va type veth peer name vb
+ip link add name vc type veth peer name vd
+for name in va vb vc vd; do
+    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
+    ip link set $name up
+done
+touch "$D/ready"
+count() { ip -s link show vd | awk '/RX:/ { getline; print $2 }'; }
+passes() {
+    before=$(count)
+    "$F" generate "$LINK" --out va --duration 50ms > /dev/null
+    sleep 0.1
+    echo $(($(count) - before))
+}
+"#;
+
+/// A gateway killed, another one in its place, a third that takes that one's place.
+const KILLED: &str = r#"
+"$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/one" > /dev/null 2> "$D/one.log" & gateway=$!
+until_exists "$D/one"
+passes > "$D/alive"
+kill -KILL $gateway
+wait $gateway || true
+passes > "$D/killed"
+"$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/two" > /dev/null 2> "$D/two.log" & gateway=$!
+until_exists "$D/two"
+! "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/not" 2> "$D/taken.log"
+NOTIFY_SOCKET= "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --take-over --control "$D/two" > /dev/null 2> "$D/three.log" & next=$!
+wait $gateway
+until_exists "$D/two"
+n=0; until "$F" ctl stats --control "$D/two" --json > "$D/stats.json" 2>/dev/null; do n=$((n + 1)); [ $n -lt 200 ]; sleep 0.05; done
+kill -INT $next
+wait $next
+passes > "$D/ended"
+"$F" gateway --close vb vc 2> "$D/close.log"
+passes > "$D/closed"
+"$F" gateway --close vb vc 2> "$D/again.log"
+"#;
+
+/// In a user namespace there are no programs in the kernel, but tables; without the right to administer networks there is neither.
+const LESS_ALLOWED: &str = r#"
+"$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/one" > /dev/null 2> "$D/table.log" & gateway=$!
+until_exists "$D/one"
+passes > "$D/alive"
+kill -KILL $gateway
+wait $gateway || true
+passes > "$D/killed"
+"$F" gateway --close vb vc 2> "$D/close.log"
+passes > "$D/closed"
+command -v setpriv > "$D/setpriv" || exit 0
+poor="setpriv --bounding-set=-net_admin"
+$poor "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/two" 2> "$D/require.log" && exit 1
+echo $? > "$D/code"
+$poor "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/three" > /dev/null 2> "$D/auto.log" & gateway=$!
+until_exists "$D/three"
+kill -INT $gateway
+wait $gateway
+"#;
+
+#[test]
+fn frames_pass_after_a_kill_and_an_end_until_they_are_told_not_to() {
+    let dir = Scratch::new();
+    let manager = UnixDatagram::bind(dir.path("notify")).unwrap();
+    manager.set_nonblocking(true).unwrap();
+    let run = Command::new("unshare")
+        .args(["--net", "sh", "-c", &format!("{CABLES}{KILLED}")])
+        .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path("")), ("LINK", &scenario("exp2-H.toml"))])
+        .env("NOTIFY_SOCKET", dir.path("notify"))
+        .stdin(Stdio::null())
+        .output();
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    if fs::metadata(dir.path("ready")).is_err() || read("one.log").contains("cannot fail open") {
+        println!("SKIPPED: no root here, or no programs in its kernel: {}", read("one.log"));
+        return;
+    }
+    let run = run.expect("it ran");
+    let logs =
+        ["one", "two", "three", "taken", "close"].map(|name| format!("{name}: {}", read(&format!("{name}.log"))));
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs.concat());
+    let number = |name: &str| read(name).trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {}", read(name)));
+    for name in ["alive", "killed", "ended"] {
+        assert!(number(name) > 0, "{name}: {}", logs.concat());
+    }
+    assert_eq!(number("closed"), 0);
+    assert!(read("one.log").contains("fails open (by bpf)"), "{}", read("one.log"));
+    assert!(read("taken.log").contains("--take-over takes its place"), "{}", read("taken.log"));
+    assert!(read("two.log").contains("another gateway takes the place of this one"), "{}", read("two.log"));
+    assert!(read("three.log").contains("took over vb and vc"), "{}", read("three.log"));
+    assert!(
+        read("stats.json").contains("\"by\": \"bpf\"") || read("stats.json").contains("\"by\":\"bpf\""),
+        "{}",
+        read("stats.json")
+    );
+    assert!(
+        read("close.log").contains("the kernel passes no more frames that vb or vc receives"),
+        "{}",
+        read("close.log")
+    );
+    assert!(read("again.log").contains("no gateway that fails open has left anything there"), "{}", read("again.log"));
+    // The service manager heard of the first two: ready, ready, and the end of the second.
+    let mut heard = Vec::new();
+    let mut text = [0; 512];
+    while let Ok(length) = manager.recv(&mut text) {
+        heard.push(String::from_utf8_lossy(&text[..length]).into_owned());
+    }
+    let of = |what: &str| heard.iter().filter(|text| text.starts_with(what)).count();
+    assert_eq!((of("READY=1\nSTATUS=vb to vc"), of("STOPPING=1")), (2, 1), "{heard:?}");
+}
+
+#[test]
+fn where_programs_are_not_allowed_tables_do_it_and_where_nothing_is_the_gateway_says_what_is_missing() {
+    let dir = Scratch::new();
+    let script = format!("{CABLES}{LESS_ALLOWED}");
+    let Some(run) = in_private_network(&script, &dir, &[("LINK", &scenario("exp2-H.toml"))]) else { return };
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    if read("table.log").contains("cannot fail open") {
+        println!("SKIPPED: no nf_tables here: {}", read("table.log"));
+        return;
+    }
+    let logs = ["table", "close", "require", "auto"].map(|name| format!("{name}: {}", read(&format!("{name}.log"))));
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs.concat());
+    let number = |name: &str| read(name).trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {}", read(name)));
+    assert!(number("alive") > 0 && number("killed") > 0, "{}", logs.concat());
+    assert_eq!(number("closed"), 0);
+    for says in ["fails open (by nftables)", "CAP_BPF"] {
+        assert!(read("table.log").contains(says), "{}", read("table.log"));
+    }
+    if read("setpriv").is_empty() {
+        println!("SKIPPED: no setpriv here, so no rights are taken away");
+        return;
+    }
+    assert_eq!(read("code").trim(), "2");
+    for (log, says) in [
+        ("require.log", "cannot fail open, as --fail-open require asks"),
+        ("require.log", "nor by nftables"),
+        ("auto.log", "does not fail open"),
+        ("auto.log", "CAP_BPF"),
+    ] {
+        assert!(read(log).contains(says), "{log}: {}", read(log));
+    }
+}
+
+#[test]
+fn wrong_options_of_a_gateways_life_are_refused() {
+    let link = scenario("exp2-H.toml");
+    let run = fairlink(&["gateway", &link, "--in", "nope0", "--out", "nope1", "--fail-open", "maybe"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("auto, require, never"), "{}", run.stderr);
+    let run = fairlink(&["gateway", "--close", "nope0"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("nope0"), "{}", run.stderr);
+    let run = fairlink(&["gateway", &link, "--in", "nope0"]);
+    assert!(run.code == 2 && run.stderr.contains("--out"), "{}", run.stderr);
+}

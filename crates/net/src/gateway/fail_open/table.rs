@@ -1,0 +1,128 @@
+//! The same without programs in the kernel, by nf_tables alone, as a process in a user namespace may use it. It is less exact.
+//!
+//! * The wire is a table `fairlink-IN` with one chain, which forwards all that IN receives to OUT. It stays when a process ends.
+//! * The hold is a table that the kernel removes with the socket that made it. Its chains see frames before the wire does, and drop
+//!   them while their interface is in a set. It is put there for 300 ms at a time, which is the heartbeat.
+//!
+//! The sockets of the gateway receive every frame all the same, whether it is dropped or forwarded. So the gateway has to know
+//! when frames were forwarded: before its first heartbeat, after a lapse, and after its end. What it finds in its sockets then is
+//! dropped. Where it cannot know, it drops: some frames of the moment are lost, and none is doubled.
+//!
+//! An element whose time has not run out cannot be put anew on every kernel. So there are two sets, which take turns.
+
+use std::io;
+
+use crate::io::bpf::move_up;
+use crate::io::nftables::{Batch, Nftables};
+use crate::io::sys;
+
+/// How long an interface is put into a set.
+const TIMEOUT_MS: u64 = 300;
+/// Between two heartbeats: so long that the set's last one has run out when its turn comes, and so short that both overlap for longer
+/// than the data thread sleeps.
+const EVERY_NS: u64 = 170_000_000;
+/// The kernel counts these times in ticks of up to 10 ms.
+const MARGIN_NS: u64 = 20_000_000;
+/// The wire sees frames last, the hold before it.
+const WIRE_PRIORITY: i32 = 0;
+const HOLD_PRIORITY: i32 = -10;
+
+const SETS: [&str; 2] = ["alive0", "alive1"];
+
+/// What keeps the wires of a gateway idle.
+#[derive(Debug)]
+pub(super) struct Table {
+    connection: Nftables,
+    name: String,
+    interfaces: Vec<i32>,
+    /// Which set has its turn, and when.
+    turn: usize,
+    due: u64,
+    /// Until when frames are certainly dropped, in ns of the machine's monotonic clock. Zero: they are forwarded.
+    covered: u64,
+}
+
+/// Name of the table of the wire from `interface`.
+fn wire_name(interface: &str) -> String {
+    format!("fairlink-{interface}")
+}
+
+/// Forwards what the interface called `from` receives to that with the index `to`, instead of what a wire there did.
+///
+/// # Errors
+/// The kernel's answer: no permission (`EPERM`), a kernel without nf_tables or one of its parts (`ENOENT`, `EOPNOTSUPP`).
+pub(super) fn lay(from: &str, to: i32) -> io::Result<()> {
+    let name = wire_name(from);
+    let mut batch = Batch::new();
+    batch.table(&name, false);
+    batch.delete_table(&name);
+    batch.table(&name, false);
+    batch.chain(&name, from, WIRE_PRIORITY);
+    batch.forward(&name, from, to);
+    Nftables::open()?.run(batch)?;
+    sys::set_interface_flag(from, libc::IFF_PROMISC, true)
+}
+
+/// Takes the wire from the interface called `from` away. Returns whether there was one.
+pub(super) fn take_up(from: &str) -> bool {
+    let mut batch = Batch::new();
+    batch.delete_table(&wire_name(from));
+    // A kernel without nf_tables has none, and neither has whoever may not ask.
+    let taken = Nftables::open().and_then(|connection| connection.run(batch)).is_ok();
+    if taken {
+        let _ = sys::set_interface_flag(from, libc::IFF_PROMISC, false);
+    }
+    taken
+}
+
+impl Table {
+    /// A hold on the wires from these interfaces, which takes nothing yet.
+    ///
+    /// # Errors
+    /// As [`lay`].
+    pub(super) fn new(interfaces: &[(&str, i32)]) -> io::Result<Self> {
+        // Another gateway on the same interfaces may be about to leave.
+        let name = format!("fairlink-hold-{}-{}", interfaces.first().map_or(0, |first| first.1), std::process::id());
+        let mut batch = Batch::new();
+        batch.table(&name, true);
+        for (id, set) in SETS.iter().enumerate() {
+            batch.set_of_interfaces(&name, set, id as u32 + 1);
+        }
+        for (interface, _) in interfaces {
+            batch.chain(&name, interface, HOLD_PRIORITY);
+            for (id, set) in SETS.iter().enumerate() {
+                batch.drop_members(&name, interface, set, id as u32 + 1);
+            }
+        }
+        let connection = Nftables::open()?;
+        connection.run(batch)?;
+        let interfaces = interfaces.iter().map(|&(_, index)| index).collect();
+        Ok(Self { connection: connection.moved(move_up)?, name, interfaces, turn: 0, due: 0, covered: 0 })
+    }
+
+    /// Whether the kernel may have forwarded frames up to `now`.
+    pub(super) fn has_lapsed(&self, now: u64) -> bool {
+        now + MARGIN_NS >= self.covered
+    }
+
+    /// The data thread lives at `now`.
+    pub(super) fn beat(&mut self, now: u64) {
+        if now < self.due {
+            return;
+        }
+        let mut batch = Batch::new();
+        batch.put(&self.name, SETS[self.turn], &self.interfaces, TIMEOUT_MS);
+        // Where it fails, the hold lapses, which is noticed.
+        if self.connection.run(batch).is_ok() {
+            (self.turn, self.due, self.covered) = (1 - self.turn, now + EVERY_NS, now + TIMEOUT_MS * 1_000_000);
+        }
+    }
+
+    /// From now on the wires forward all.
+    pub(super) fn let_pass(&mut self) {
+        let mut batch = Batch::new();
+        batch.delete_table(&self.name);
+        let _ = self.connection.run(batch);
+        (self.due, self.covered) = (u64::MAX, 0);
+    }
+}
