@@ -96,8 +96,8 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
                 "Share what goes from eth1 to eth0; the other way passes unshaped.",
             ),
             (
-                "fairlink gateway scenarios/gateway.toml --in eth1 --out eth0 --fix-offloads",
-                "The same, and turn off what joins frames while it runs.",
+                "fairlink gateway scenarios/gateway.toml --in eth1 --out eth0 --drain 1s",
+                "The same, and what is queued at Ctrl-C still leaves, for up to a second.",
             ),
         ],
     ),

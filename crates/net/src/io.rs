@@ -11,6 +11,7 @@ pub(crate) mod netlink;
 pub(crate) mod nftables;
 pub(crate) mod pacing;
 pub(crate) mod packet_socket;
+mod reception;
 pub(crate) mod sys;
 pub(crate) mod tagged_sender;
 #[cfg(test)]

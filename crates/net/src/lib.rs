@@ -60,10 +60,12 @@ pub use {
     testbed::tally::{ClassReport, DelayClock, Delays, FlowReport, ReceiverReport, Seen, SenderClock, rate_bps},
     testbed::tcp::{TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport},
     testbed::veth::lay_cables,
-    wire::checksum::complete as complete_checksum,
+    wire::checksum::{Unfinished, complete as complete_checksum},
     wire::classify::Classifier,
     wire::frame::{Addresses, Headers, PlainFrames, Transport},
     wire::labels::{is_ecn_capable, mark_congestion},
+    wire::segments::{MOST_SEGMENTS, Segments, Unsplittable},
+    wire::virtio::VirtioHeader,
 };
 
 /// Real packets need Linux, and this is another system.

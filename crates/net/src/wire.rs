@@ -5,3 +5,5 @@ pub(crate) mod checksum;
 pub(crate) mod classify;
 pub(crate) mod frame;
 pub(crate) mod labels;
+pub(crate) mod segments;
+pub(crate) mod virtio;

@@ -5,7 +5,6 @@
 //! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
 
 #[path = "support/cables.rs"]
-#[expect(dead_code, reason = "this suite sends frames of its own")]
 mod cables;
 #[path = "support/ends.rs"]
 mod ends;

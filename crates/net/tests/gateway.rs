@@ -4,6 +4,8 @@
 
 #[path = "support/cables.rs"]
 mod cables;
+#[path = "support/raw.rs"]
+mod raw;
 mod support;
 
 use std::process::ExitCode;
@@ -15,11 +17,12 @@ use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, Control, FramePool, Gateway, GatewayBenchConfig, GatewayBenchError,
     GatewayConfig, GatewayStats, Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError,
     Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig, ReceiverReport,
-    RunError, Transport, Watch, control, gateway_bench, interface, set_offload,
+    RunError, Transport, VirtioHeader, Watch, control, gateway_bench, interface, set_offload,
 };
 use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, config, generator, parse, rate};
+use crate::raw::send_described;
 
 fn main() -> ExitCode {
     support::main(&[
@@ -40,7 +43,14 @@ fn main() -> ExitCode {
         ),
         ("the_bench_measures_what_it_says", the_bench_measures_what_it_says),
         ("the_control_socket_tells_of_a_running_gateway", the_control_socket_tells_of_a_running_gateway),
-        ("unfinished_checksums_are_completed_and_joined_packets_refused", unfinished_checksums_and_joined_packets),
+        (
+            "unfinished_checksums_are_left_to_the_output_and_joined_packets_split",
+            unfinished_checksums_and_joined_packets,
+        ),
+        (
+            "a_kernel_that_does_not_describe_frames_is_told_and_joined_packets_are_counted",
+            a_kernel_that_does_not_describe_frames,
+        ),
         ("an_unfinished_sctp_checksum_is_completed_as_crc32c", an_unfinished_sctp_checksum),
         ("what_cannot_work_is_refused_with_what_to_do", what_cannot_work_is_refused_with_what_to_do),
     ])
@@ -270,9 +280,9 @@ fn what_cannot_work_is_refused_with_what_to_do(_: &PrivateNamespace) {
     assert!(error.to_string().contains("ip link set out up"), "{error}");
     interface::set_up("out").unwrap();
 
-    // Offloads that join packets: refused, or turned off for the time of the run.
+    // Offloads that join packets: refused where they cannot be split, or turned off for the time of the run.
     set_offload("in", Offload::Gro, true).unwrap();
-    let error = open(|_| ());
+    let error = open(|config| config.sockets.split = false);
     assert!(matches!(&error, OpenError::Offloads { offloads, .. } if *offloads == ["gro"]), "{error}");
     let mut fixing = config(10_000_000, "hls");
     fixing.offloads = OffloadPolicy::Fix;
@@ -345,37 +355,43 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
     assert!(!path.exists());
 }
 
-/// A packet socket that may leave checksums and segmentation to the receiving end, as the kernel's own stack does on a veth.
-fn send_unfinished(frame: &[u8], header: [u8; 10]) {
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-    let index = Interface::open("gen").unwrap().index;
-    // SAFETY: no pointers; the descriptor is new and owned here alone.
-    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
-    // SAFETY: a `sockaddr_ll` is integers, for which all zeros is valid.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_ifindex = index;
-    let on: libc::c_int = 1;
-    let message = [&header[..], frame].concat();
-    // SAFETY: each pointer is to memory of the length given, alive for the call.
-    let results = unsafe {
-        [
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_VNET_HDR,
-                std::ptr::from_ref(&on).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            ) as isize,
-            libc::bind(
-                socket.as_raw_fd(),
-                std::ptr::from_ref(&address).cast(),
-                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-            ) as isize,
-            libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0),
-        ]
-    };
-    assert_eq!(results, [0, 0, message.len() as isize], "{}", std::io::Error::last_os_error());
+/// A frame of UDP from 10.0.0.1 to 10.0.0.2, its checksum field holding the sum of the pseudo-header alone, and the header that
+/// says so. With a `segment`, it was joined from datagrams of so many bytes.
+fn unfinished_udp(len: u16, segment: u16) -> (Vec<u8>, VirtioHeader) {
+    let mut frame = vec![2; 12];
+    let total = (20 + len).to_be_bytes();
+    frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0x13, 0x88, 0x13, 0x89]);
+    frame.extend(len.to_be_bytes());
+    frame.extend((0x0a00 + 1 + 0x0a00 + 2 + 17 + len).to_be_bytes());
+    frame.extend((8..len).map(|n| (n * 7) as u8));
+    // VIRTIO_NET_HDR_F_NEEDS_CSUM, VIRTIO_NET_HDR_GSO_UDP_L4.
+    let kind = if segment > 0 { 5 } else { 0 };
+    let header = VirtioHeader { flags: 1, kind, header_len: 42, segment, checksum_start: 34, checksum_offset: 6 };
+    (frame, header)
+}
+
+/// Runs `config` until `received` packets have come.
+fn until_received(config: GatewayConfig, received: u64) -> GatewayStats {
+    let gateway = Gateway::open(config).unwrap();
+    println!("{:?}", gateway.notes());
+    let (frame, header) = unfinished_udp(100, 0);
+    send_described("gen", header, &frame).unwrap();
+    let (frame, header) = unfinished_udp(4000, 1000);
+    send_described("gen", header, &frame).unwrap();
+    let stop = AtomicBool::new(false);
+    let remote = gateway.remote();
+    let stats = std::thread::scope(|scope| {
+        let forwarded = scope.spawn(|| gateway.run(&stop).unwrap());
+        while remote.stats(Duration::from_secs(10)).unwrap().received.packets < received {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        stop.store(true, Ordering::Relaxed);
+        forwarded.join().unwrap()
+    });
+    assert!(stats.balanced);
+    stats
 }
 
 fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
@@ -383,63 +399,61 @@ fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     for offload in [Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso] {
         set_offload("gen", offload, true).unwrap();
     }
-    let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
-    let mut pool = FramePool::new(64, 2000).unwrap();
-
-    // UDP from 10.0.0.1 to 10.0.0.2, its checksum field holding the sum of the pseudo-header alone.
-    let udp = |len: u16| {
-        let mut frame = vec![2; 12];
-        let total = (20 + len).to_be_bytes();
-        frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        frame.extend([0x13, 0x88, 0x13, 0x89]);
-        frame.extend(len.to_be_bytes());
-        frame.extend((0x0a00 + 1 + 0x0a00 + 2 + 17 + len).to_be_bytes());
-        frame.extend((8..len).map(|n| (n * 7) as u8));
-        frame
-    };
-    let mut header = [0; 10];
-    header[0] = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
-    header[6..8].copy_from_slice(&34u16.to_ne_bytes());
-    header[8..10].copy_from_slice(&6u16.to_ne_bytes());
-    send_unfinished(&udp(100), header);
-    header[1] = 5; // VIRTIO_NET_HDR_GSO_UDP_L4
-    header[2..4].copy_from_slice(&42u16.to_ne_bytes());
-    header[4..6].copy_from_slice(&1000u16.to_ne_bytes());
-    send_unfinished(&udp(4000), header);
-
-    let stop = AtomicBool::new(false);
-    let remote = gateway.remote();
-    let stats = std::thread::scope(|scope| {
-        let forwarded = scope.spawn(|| gateway.run(&stop).unwrap());
-        while remote.stats(Duration::from_secs(10)).unwrap().received.packets < 2 {
-            std::thread::sleep(Duration::from_millis(5));
+    let mut pool = FramePool::new(256, 2000).unwrap();
+    // The output finishes checksums itself, or leaves them to whoever is at its other end.
+    for on in [false, true] {
+        set_offload("out", Offload::TxChecksum, on).unwrap();
+        let stats = until_received(config(10_000_000, "hls"), 5);
+        assert_eq!((stats.received.packets, stats.sent.packets), (5, 5));
+        assert_eq!((stats.checksums_completed, stats.super_packets), (0, 0));
+        if stats.split_packets == 0 {
+            println!("this kernel splits joined packets before a veth");
+        } else {
+            assert_eq!((stats.split_packets, stats.segments, stats.checksums_passed_on), (1, 4, 1));
         }
-        stop.store(true, Ordering::Relaxed);
-        forwarded.join().unwrap()
-    });
-    assert!(stats.balanced);
+        let mut arrivals = Vec::new();
+        while arrivals.len() < 5 {
+            sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
+        }
+        let mut payload: Vec<u8> = Vec::new();
+        for (index, arrival) in arrivals.iter().enumerate() {
+            assert_eq!(pool.info(arrival.frame).unfinished.is_some(), on, "the output has the checksum left to it");
+            pool.finish_checksum(arrival.frame);
+            let frame = pool.packet(arrival.frame);
+            let packet = etherparse::SlicedPacket::from_ethernet(frame).unwrap();
+            let (Some(etherparse::NetSlice::Ipv4(ip)), Some(etherparse::TransportSlice::Udp(udp))) =
+                (packet.net, packet.transport)
+            else {
+                panic!("{frame:?}")
+            };
+            let right = udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap();
+            assert_eq!(udp.checksum(), right);
+            if index > 0 {
+                payload.extend(udp.payload());
+            }
+        }
+        assert_eq!(payload, unfinished_udp(4000, 1000).0[42..]);
+    }
+}
+
+fn a_kernel_that_does_not_describe_frames(_: &PrivateNamespace) {
+    cables();
+    for offload in [Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso] {
+        set_offload("gen", offload, true).unwrap();
+    }
+    let mut config = config(10_000_000, "hls");
+    config.sockets.split = false;
+    let gateway = Gateway::open(config.clone()).unwrap();
+    assert_eq!(gateway.notes().iter().filter(|note| note.contains("tso off gso off tx off")).count(), 2);
+    drop(gateway);
+    let stats = until_received(config, 2);
     if stats.received.packets > 2 {
         println!("SKIPPED: this kernel splits joined packets before a veth");
-    } else {
-        assert_eq!(stats.super_packets, 1);
-        assert_eq!(stats.classes[0].dropped_by_reason["too_long"].packets, 1);
-        assert!(stats.to_string().contains("tso"), "{stats}");
+        return;
     }
-    assert!(stats.checksums_completed >= 1);
-    let mut arrivals = Vec::new();
-    while arrivals.is_empty() {
-        sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
-    }
-    let frame = pool.packet(arrivals[0].frame);
-    let packet = etherparse::SlicedPacket::from_ethernet(frame).unwrap();
-    let (Some(etherparse::NetSlice::Ipv4(ip)), Some(etherparse::TransportSlice::Udp(udp))) =
-        (packet.net, packet.transport)
-    else {
-        panic!("{frame:?}")
-    };
-    let right = udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap();
-    assert_eq!(udp.checksum(), right);
+    assert_eq!(stats.classes[0].dropped_by_reason["too_long"].packets, 1);
+    assert_eq!((stats.sent.packets, stats.split_packets, stats.checksums_passed_on), (1, 0, 0));
 }
 
 fn an_unfinished_sctp_checksum(_: &PrivateNamespace) {
@@ -454,11 +468,9 @@ fn an_unfinished_sctp_checksum(_: &PrivateNamespace) {
     frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     frame.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4, 0xde, 0xad, 0xbe, 0xef]);
     frame.extend((0..28).map(|n| n * 9));
-    let mut header = [0; 10];
-    header[0] = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
-    header[6..8].copy_from_slice(&34u16.to_ne_bytes());
-    header[8..10].copy_from_slice(&8u16.to_ne_bytes());
-    send_unfinished(&frame, header);
+    // VIRTIO_NET_HDR_F_NEEDS_CSUM
+    let header = VirtioHeader { flags: 1, checksum_start: 34, checksum_offset: 8, ..VirtioHeader::default() };
+    send_described("gen", header, &frame).unwrap();
     let stop = AtomicBool::new(false);
     let remote = gateway.remote();
     let stats = std::thread::scope(|scope| {

@@ -3,23 +3,27 @@
 
 #[path = "support/cables.rs"]
 mod cables;
+#[path = "support/raw.rs"]
+mod raw;
 mod support;
+#[path = "support/through.rs"]
+mod through;
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
-    AfPacket, AfPacketOptions, Backend, FramePool, Gateway, GatewayConfig, GatewayStats, Generator, GeneratorConfig,
-    Headers, Interface, OffloadPolicy, OpenError, PrivateNamespace, Remote, interface,
+    AfPacket, AfPacketOptions, Backend, FramePool, Gateway, GatewayConfig, Generator, GeneratorConfig, Headers,
+    Interface, OffloadPolicy, OpenError, PrivateNamespace, interface,
 };
 use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, config, generator, parse, rate};
+use crate::raw::{send_raw, tap};
+use crate::through::{through, until};
 
 // Of linux/sockios.h; libc does not have them.
 const SIOCBRADDBR: libc::c_ulong = 0x89a0;
@@ -33,44 +37,6 @@ fn main() -> ExitCode {
         ("ports_that_would_double_frames_or_send_them_round_are_refused", ports_that_would_double_frames),
         ("an_output_without_carrier_is_waited_for_asleep", an_output_without_carrier_is_waited_for_asleep),
     ])
-}
-
-/// Stops a gateway, also where a test fails: otherwise its thread would be waited for.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// What the gateway says while `config` runs and `during` goes on, and at the end.
-fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> GatewayStats {
-    let gateway = Gateway::open(config).unwrap();
-    let remote = gateway.remote();
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let run = scope.spawn(|| gateway.run(&stop).unwrap());
-        {
-            let _stop = StopAtEnd(&stop);
-            during(&remote);
-        }
-        let stats = run.join().unwrap();
-        assert!(stats.balanced, "{stats:?}");
-        println!("{stats}");
-        stats
-    })
-}
-
-/// Waits until the gateway's statistics are as they should become.
-fn until(remote: &Remote, become_so: impl Fn(&GatewayStats) -> bool) {
-    for _ in 0..1000 {
-        if become_so(&remote.stats(Duration::from_secs(10)).unwrap()) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it did not come to that: {:?}", remote.stats(Duration::from_secs(10)));
 }
 
 /// Sends frames of these lengths, at a few hundred per second each, to UDP ports 5001 and 5002.
@@ -130,22 +96,6 @@ fn frames_never_taken(_: &PrivateNamespace) {
     assert!(stats.to_string().contains("in refused"), "{stats}");
 }
 
-/// A tap whose writer says how its frames are to be finished, as a virtual machine does.
-fn tap(name: &str) -> File {
-    let tap = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
-    // SAFETY: an `ifreq` is integers, for which all zeros is valid.
-    let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in message.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    message.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
-    // SAFETY: `message` is a valid `ifreq` for the call.
-    let result = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF as _, &mut message) };
-    assert_eq!(result, 0, "{}", io::Error::last_os_error());
-    interface::set_up(name).unwrap();
-    tap
-}
-
 /// A UDP datagram of `payload` bytes in one frame, as 10.0.0.1 sends it to port 5001 of 10.0.0.2.
 fn datagram(payload: usize) -> Vec<u8> {
     let mut frame = Vec::new();
@@ -188,24 +138,6 @@ fn frames_that_cannot_be_described(_: &PrivateNamespace) {
         assert!(stats.to_string().contains("ufo off"), "{stats}");
         assert_eq!((stats.sent.packets + stats.reverse.unwrap().sent.packets, stats.dropped.packets), (6, 0));
     }
-}
-
-/// Sends `frame` out of the interface `name` as it is.
-fn send_raw(name: &str, frame: &[u8]) {
-    let index = Interface::open(name).unwrap().index;
-    // SAFETY: no pointers; the descriptor is new and owned here alone.
-    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
-    // SAFETY: a `sockaddr_ll` is integers, for which all zeros is valid.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_ifindex = index;
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: both pointers are to memory of the length given, alive for the call.
-    let sent = unsafe {
-        let address = std::ptr::from_ref(&address).cast();
-        libc::sendto(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, address, length)
-    };
-    assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
 }
 
 fn full_packets_in_vlan_tags(_: &PrivateNamespace) {

@@ -68,9 +68,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         (Request::Trace(args), Some(format)) => trace::run(args, format, &path, out),
         (Request::Watch(args), _) => watch::run(args, &path, out),
         (Request::Stats(args), _) => stats::run(args, &path, out),
-        (Request::Reload(args), _) => change::reload(args, &path, out),
-        (Request::Rate(args), _) => change::set_rate(args, &path, out),
-        (Request::Scheduler(args), _) => change::set_scheduler(args, &path, out),
+        (Request::Reload(args), _) => change::reload(args, &path, args.link.as_deref(), out),
+        (Request::Rate(args), _) => change::set_rate(args, &path, args.link.as_deref(), out),
+        (Request::Scheduler(args), _) => change::set_scheduler(args, &path, args.link.as_deref(), out),
         (Request::Trace(_), None) => Ok(()),
     }
 }

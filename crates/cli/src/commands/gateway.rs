@@ -1,6 +1,7 @@
 //! `fairlink gateway`: shares a real link between two interfaces.
 
 mod life;
+mod links;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,20 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use fairlink_config::{LinkFile, ReadOptions};
+use fairlink_config::ReadOptions;
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    GatewayConfig, GatewayStats, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, Remote, RunError, Wanted,
+    GatewayConfig, GatewayStats, Links, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, RunError, Wanted,
     control,
 };
+use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 
 use crate::args::{choice, time};
 use crate::failure::Failure;
 use crate::human;
 use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
-use crate::link::{share_warning, warn};
 use crate::out::{Out, note};
 
 /// How long the data thread has for an answer to SIGUSR1.
@@ -33,27 +34,8 @@ const NAP: Duration = Duration::from_millis(50);
 /// Which link, between which interfaces, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The link file.
-    #[arg(required_unless_present = "close", default_value = "-", hide_default_value = true)]
-    link: PathBuf,
-    /// Interface that the shared direction comes from.
-    #[arg(
-        long = "in",
-        value_name = "IF",
-        required_unless_present = "close",
-        default_value = "-",
-        hide_default_value = true
-    )]
-    input: String,
-    /// Interface that it goes to: the link.
-    #[arg(
-        long = "out",
-        value_name = "IF",
-        required_unless_present = "close",
-        default_value = "-",
-        hide_default_value = true
-    )]
-    output: String,
+    #[command(flatten)]
+    links: links::LinkArgs,
     #[command(flatten)]
     life: life::Life,
     /// Use this scheduler instead of the file's own.
@@ -71,17 +53,15 @@ pub(crate) struct Args {
     /// Processor of the data thread: a number, `last`, or `any`.
     #[arg(long, value_name = "CPU", default_value = "last", value_parser = processor)]
     cpu: Processor,
-    /// Do not forward frames from --out to --in.
-    #[arg(long)]
-    no_reverse: bool,
     /// Start even on interfaces that another gateway uses, that a bridge has, that have IP addresses, or that are both ends of
     /// one cable. Frames may then be doubled, or go round.
     #[arg(long)]
     force: bool,
-    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs.
+    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. It splits such packets again, so that this is only
+    /// needed where the kernel does not tell how (a note says so), or for LRO.
     #[arg(long, conflicts_with = "ignore_offloads")]
     fix_offloads: bool,
-    /// Start with offloads on that join packets; what they join is dropped as too long.
+    /// Start with offloads on that join packets even where what they join cannot be split, and is dropped as too long.
     #[arg(long)]
     ignore_offloads: bool,
     /// Drop frames longer than the link file's mtu, where the interfaces carry such.
@@ -118,29 +98,26 @@ fn processor(text: &str) -> Result<Processor, String> {
 }
 
 impl Args {
-    fn config(&self) -> Result<GatewayConfig, Failure> {
+    /// What each link is to do.
+    fn configs(&self) -> Result<Vec<GatewayConfig>, Failure> {
         let leniency = if self.lenient { Leniency::Ignore } else { Leniency::Refuse };
         let options = ReadOptions { leniency, scheduler: self.scheduler.as_deref() };
-        let mut link = LinkFile::read(&self.link, &options)?;
-        warn(std::mem::take(&mut link.warnings).into_iter().chain(share_warning(&link)?));
-        let mut config = GatewayConfig::from_link_file(&link, &self.input, &self.output)?;
-        config.leniency = leniency;
-        config.pacing = self.pacing;
-        config.catch_up = self.catch_up;
-        config.processor = self.cpu;
-        config.reverse = !self.no_reverse;
-        config.force = self.force;
-        config.offloads = match (self.fix_offloads, self.ignore_offloads) {
-            (true, _) => OffloadPolicy::Fix,
-            (_, true) => OffloadPolicy::Ignore,
-            _ => OffloadPolicy::Refuse,
-        };
-        config.long_frames = if self.drop_long_frames { LongFrames::Drop } else { LongFrames::Accept };
-        config.pool_frames = self.pool_frames;
-        config.drain = self.drain;
-        self.life.apply(&mut config);
-        config.scheduler_asked.clone_from(&self.scheduler);
-        Ok(config)
+        self.links.plan(&options, self.cpu, |config| {
+            config.leniency = leniency;
+            config.pacing = self.pacing;
+            config.catch_up = self.catch_up;
+            config.force = self.force;
+            config.offloads = match (self.fix_offloads, self.ignore_offloads) {
+                (true, _) => OffloadPolicy::Fix,
+                (_, true) => OffloadPolicy::Ignore,
+                _ => OffloadPolicy::Refuse,
+            };
+            config.long_frames = if self.drop_long_frames { LongFrames::Drop } else { LongFrames::Accept };
+            config.pool_frames = self.pool_frames;
+            config.drain = self.drain;
+            self.life.apply(config);
+            config.scheduler_asked.clone_from(&self.scheduler);
+        })
     }
 }
 
@@ -149,38 +126,54 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
     }
-    let config = args.config()?;
+    let configs = args.configs()?;
+    let several = configs.len() > 1;
     let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
     let stop = stop_flag_without_hangup()?;
-    let path = args.control.clone().unwrap_or_else(|| control::default_path(&args.output));
-    let gateway = args.life.open(config, &stop)?;
-    gateway.notes().iter().for_each(|text| note(format!("note: {text}")));
-    note(gateway.memory().to_string());
-    note(life::fail_open(&gateway));
+    let path = args.control.clone().unwrap_or_else(|| control::default_path(&configs[0].output));
+    let mut gateways = Vec::with_capacity(configs.len());
+    for config in configs {
+        let name = config.link_name().to_owned();
+        let way = format!("{} to {}", config.input, config.output);
+        let way = if several { format!("{name}: {way}") } else { way };
+        let gateway =
+            args.life.open(config, &stop).map_err(|error| if several { error.within(name.clone()) } else { error })?;
+        let of = |text: String| if several { format!("{name}: {text}") } else { text };
+        gateway.notes().iter().for_each(|text| note(format!("note: {}", of(text.clone()))));
+        note(of(gateway.memory().to_string()));
+        note(of(life::fail_open(&gateway)));
+        gateways.push((name, way, gateway));
+    }
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
-    let remote = gateway.remote();
+    let links = Links::new(gateways.iter().map(|(name, _, gateway)| (name.clone(), gateway.remote())).collect());
     let metrics = match args.metrics {
-        Some(address) => Some(Metrics::start(address, remote.clone()).map_err(Failure::wrong)?),
+        Some(address) => Some(Metrics::start(address, links.clone()).map_err(Failure::wrong)?),
         None => None,
     };
     if let Some(metrics) = &metrics {
         note(format!("metrics at http://{}/metrics", metrics.address()));
     }
-    let way = format!("{} to {}", args.input, args.output);
-    let vitals = gateway.vitals();
-    let mut watchdog = life::watchdog(vec![(way.clone(), vitals.clone())]);
+    let ways: Vec<String> = gateways.iter().map(|(_, way, _)| way.clone()).collect();
+    let way = ways.join("; ");
+    let vitals: Vec<_> = gateways.iter().map(|(_, way, gateway)| (way.clone(), gateway.vitals())).collect();
+    let mut watchdog = life::watchdog(vitals.clone());
+    let stop = &stop;
     let ended = std::thread::scope(|scope| {
-        let data = scope.spawn(|| gateway.run(&stop));
-        // Who finds the socket finds a gateway that takes frames.
-        life::wait_for_turn(&vitals, || data.is_finished());
-        let mut control = args.life.control(&path, &remote).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        let threads: Vec<_> =
+            gateways.into_iter().map(|(_, _, gateway)| scope.spawn(move || gateway.run(stop))).collect();
+        let finished = || threads.iter().all(|thread| thread.is_finished());
+        // Who finds the socket finds gateways that take frames.
+        for ((_, vitals), thread) in vitals.iter().zip(&threads) {
+            life::wait_for_turn(vitals, || thread.is_finished());
+        }
+        let mut control = args.life.control(&path, &links).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
         watchdog.service().ready(&way);
-        while !data.is_finished() {
+        while !finished() {
             watchdog.look().into_iter().for_each(note);
-            control.look(&remote);
+            control.look(&links);
             if asked.swap(false, Ordering::Relaxed)
-                && let Err(failure) = tell(&remote, out)
+                && let Err(failure) = tell(&links, out)
             {
                 // Nobody reads any more: the gateway has nobody to tell, and goes on.
                 let _ = failure;
@@ -188,7 +181,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             match hangup.take() {
                 Some(Meaning::Reload) => {
                     watchdog.service().reloading();
-                    reload(&remote);
+                    reload(&links);
                     watchdog.service().ready(&way);
                 }
                 Some(Meaning::TerminalClosed) => stop.store(true, Ordering::Relaxed),
@@ -198,37 +191,77 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         }
         watchdog.look().into_iter().for_each(note);
         watchdog.service().stopping();
-        Ok::<_, Failure>(data.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        Ok::<Vec<_>, Failure>(threads.into_iter().map(join).collect())
     })?;
     drop(metrics);
-    match ended {
-        Ok(stats) => {
-            show(&stats, out)?;
-            balanced(&stats)
+    account(ended, out)
+}
+
+/// The statistics of all links at their ends.
+fn account(ended: Vec<Result<GatewayStats, RunError>>, out: &mut Out) -> Result<(), Failure> {
+    let mut failure = None;
+    let mut all = Vec::with_capacity(ended.len());
+    for ended in ended {
+        match ended {
+            Ok(stats) => all.push(stats),
+            Err(RunError { source, stats }) => {
+                failure.get_or_insert(Failure::Failed(anyhow!(source)));
+                all.push(*stats);
+            }
         }
-        Err(RunError { source, stats }) => {
-            show(&stats, out)?;
-            out.flush()?;
-            Err(Failure::Failed(anyhow!(source)))
+    }
+    match all.as_slice() {
+        several @ [_, _, ..] if out.json => out.document(&Several { links: several })?,
+        all => {
+            for (place, stats) in all.iter().enumerate() {
+                if place > 0 {
+                    out.line("")?;
+                }
+                show(stats, out)?;
+            }
         }
+    }
+    out.flush()?;
+    match failure {
+        Some(failure) => Err(failure),
+        None => all.iter().try_for_each(balanced),
     }
 }
 
-/// Reads the link file again. Whoever sent the signal finds on standard error what came of it.
-fn reload(remote: &Remote) {
+/// What `--json` prints where there are several links.
+#[derive(Serialize)]
+struct Several<'a> {
+    links: &'a [GatewayStats],
+}
+
+/// Reads the link files again, of all links or of none. Whoever sent the signal finds on standard error what came of it.
+fn reload(links: &Links) {
     let own_file = Wanted::File { text: None, moves: Vec::new() };
-    match remote.change(&own_file, false) {
-        Ok(reloaded) => {
-            reloaded.notes.iter().for_each(note);
-            let done = reloaded.committed.unwrap_or_default();
-            note(format!(
-                "link file read again: change {}, {} queued and kept, {} dropped",
-                done.generation,
-                human::count(done.kept_packets as usize, "packet", "packets"),
-                done.removed_packets + done.dropped_packets
-            ));
+    let links = links.list();
+    let refused = |error| note(format!("link file read again and refused; everything stays as it was: {error}"));
+    for (_, remote) in &links {
+        if let Err(error) = remote.change(&own_file, true) {
+            return refused(error);
         }
-        Err(error) => note(format!("link file read again and refused; everything stays as it was: {error}")),
+    }
+    for (name, remote) in &links {
+        match remote.change(&own_file, false) {
+            Ok(reloaded) => {
+                reloaded.notes.iter().for_each(note);
+                let done = reloaded.committed.unwrap_or_default();
+                let of = if links.len() > 1 { format!(" of {name}") } else { String::new() };
+                note(format!(
+                    "link file{of} read again: change {}, {} queued and kept, {} dropped",
+                    done.generation,
+                    human::count(done.kept_packets as usize, "packet", "packets"),
+                    done.removed_packets + done.dropped_packets
+                ));
+            }
+            Err(error) => refused(error),
+        }
     }
 }
 
@@ -236,9 +269,10 @@ fn balanced(stats: &GatewayStats) -> Result<(), Failure> {
     if stats.balanced { Ok(()) } else { Err(Failure::Failed(anyhow!("packets are unaccounted for"))) }
 }
 
-fn tell(remote: &Remote, out: &mut Out) -> Result<(), Failure> {
-    let stats = remote.stats(ANSWER).map_err(Failure::failed)?;
-    show(&stats, out)?;
+fn tell(links: &Links, out: &mut Out) -> Result<(), Failure> {
+    for (_, remote) in links.list() {
+        show(&*remote.stats(ANSWER).map_err(Failure::failed)?, out)?;
+    }
     out.flush()
 }
 

@@ -24,6 +24,8 @@ mod reproduce;
 mod rows;
 #[cfg(target_os = "linux")]
 mod seen;
+#[cfg(target_os = "linux")]
+mod several_links;
 mod sim;
 mod tc;
 mod trace;

@@ -12,15 +12,16 @@ use crate::gateway::liveness::DEFAULT_STALL;
 use crate::io::af_packet::AfPacketOptions;
 use crate::io::pacing::Pacing;
 
-/// What to do about offloads that join packets (GRO, LRO).
+/// What to do about offloads that join packets (GRO, LRO). The gateway splits joined packets again. Where the kernel does not
+/// tell it how ([`AfPacketOptions::split`]), it cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OffloadPolicy {
-    /// Refuse to start.
+    /// Refuse to start where joined packets cannot be split.
     #[default]
     Refuse,
     /// Turn them off, and on again at the end.
     Fix,
-    /// Start all the same; joined packets are dropped as too long, and counted.
+    /// Start all the same; joined packets that cannot be split are dropped and counted.
     Ignore,
 }
 
@@ -40,6 +41,8 @@ pub enum Processor {
     /// On the last processor that this process may use.
     #[default]
     Last,
+    /// On the one that is so many before the last, beginning again with the last: one for each of several gateways.
+    BeforeLast(usize),
     /// On this one.
     Number(usize),
     /// Wherever the kernel puts it.
@@ -49,6 +52,8 @@ pub enum Processor {
 /// What a gateway is to do. Start from [`GatewayConfig::new`].
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
+    /// What the link is called where a process serves several; the output where absent.
+    pub link_name: Option<String>,
     /// Interface that the shared direction comes from.
     pub input: String,
     /// Interface that it goes to: the link.
@@ -117,6 +122,7 @@ impl GatewayConfig {
         default_class: ClassId,
     ) -> Self {
         Self {
+            link_name: None,
             input: input.to_owned(),
             output: output.to_owned(),
             tree,
@@ -154,6 +160,7 @@ impl GatewayConfig {
         let default_class = link.require_default()?;
         let mut config = Self::new(input, output, link.info(), link.tree.clone(), default_class);
         config.take_link(&Arc::new(link.clone()))?;
+        config.link_name.clone_from(&link.name);
         Ok(config)
     }
 
@@ -171,6 +178,12 @@ impl GatewayConfig {
         self.memory_limit = link.memory_limit;
         self.link = Some(Arc::clone(link));
         Ok(())
+    }
+
+    /// What the link is called.
+    #[must_use]
+    pub fn link_name(&self) -> &str {
+        self.link_name.as_deref().unwrap_or(&self.output)
     }
 
     /// The name of `class`, or its number where it has none.

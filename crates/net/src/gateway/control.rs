@@ -219,8 +219,8 @@ impl Request {
     }
 
     /// What asks for this change.
-    fn of(wanted: &Wanted, dry_run: bool) -> Self {
-        let request = Self { dry_run, ..Self::default() };
+    fn of(link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Self {
+        let request = Self { link: link.map(str::to_owned), dry_run, ..Self::default() };
         match wanted.clone() {
             Wanted::File { text, moves } => {
                 let (file, text) = text.unzip();
@@ -335,12 +335,12 @@ pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
     Watch::connect(path)?.stats(None, None)
 }
 
-/// Changes the gateway whose socket is at `path`, or asks what would change where it is a `dry_run`, within 30 s.
+/// Changes a link of the gateway whose socket is at `path`, the only one where none is named, or asks what would change where it is a `dry_run`, within 30 s.
 ///
 /// # Errors
 /// [`ControlError`]: as [`stats`], and where the gateway refuses the change, which leaves everything as it was.
-pub fn change(path: &Path, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ControlError> {
-    let mut request = serde_json::to_vec(&Request::of(wanted, dry_run)).unwrap_or_default();
+pub fn change(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ControlError> {
+    let mut request = serde_json::to_vec(&Request::of(link, wanted, dry_run)).unwrap_or_default();
     request.push(b'\n');
     if request.len() > server::LONGEST_LINE {
         let message = format!(

@@ -298,6 +298,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         in_use as u64 == known as u64 + queued
     }
 
+    /// Whether frames that were fetched wait for the next turn, and the pool has room for them.
+    pub(crate) fn has_more(&self) -> bool {
+        let more = self.receiving && self.input.has_more() || self.takes_reverse() && self.output.has_more();
+        more && self.pool.free() > 0
+    }
+
     /// Whether more frames can be fetched from the output's side.
     pub(crate) fn takes_reverse(&self) -> bool {
         self.reverse.is_some() && self.receiving && self.back.is_empty()
@@ -382,6 +388,10 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let count = arrivals.len();
         self.moved |= count > 0;
         for Arrival { frame, len, condition } in arrivals.drain(..) {
+            if self.tap.is_some() {
+                // Whoever reads the trace sees the packet as it will be on the wire.
+                self.pool.finish_checksum(frame);
+            }
             let bytes = self.pool.packet(frame);
             let key = frame_key(bytes);
             let class = self.classifier.classify(&key);
@@ -391,6 +401,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 Condition::Whole if self.shedding && self.queues.is_long(class) => Some(Unfit::Shed),
                 Condition::Whole => None,
                 Condition::TooLong => Some(Unfit::TooLong),
+                Condition::Joined => Some(Unfit::Joined),
                 Condition::Checksum => Some(Unfit::Checksum),
             };
             let (on_wire, len) = (len, self.overhead.accounted(len));

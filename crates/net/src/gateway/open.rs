@@ -41,9 +41,6 @@ impl Gateway {
         let output = Interface::open(&config.output)?;
         let mut notes = Vec::new();
         ports::check([&input, &output], config.force, &mut notes)?;
-        for interface in [&input, &output] {
-            look_at(interface, &mut notes);
-        }
         if input.mtu > output.mtu {
             notes.push(format!(
                 "{} carries packets of up to {} B, {} only of {} B: longer ones are dropped as too long",
@@ -94,6 +91,7 @@ impl Gateway {
                 + queues.memory_bytes()
                 + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
                 + Counters::memory(&config.tree),
+            split_bytes: (from.memory_bytes() + to.memory_bytes()) as u64,
             kernel_bytes: kernel.iter().sum(),
         };
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
@@ -185,17 +183,6 @@ impl Needs {
     }
 }
 
-/// Notes on an interface that works, but perhaps not as expected.
-fn look_at(interface: &Interface, notes: &mut Vec<String>) {
-    let name = &interface.name;
-    if interface.driver == "veth" && (interface.offloads.tso || interface.offloads.gso) {
-        notes.push(format!(
-            "{name} is a veth: if its other end has tso or gso on, whole segments of up to 64 kB arrive as one frame and \
-             are dropped as too long; turn them off there (`ethtool -K PEER tso off gso off`)"
-        ));
-    }
-}
-
 /// Raises the link's largest packet to the length of the input's frames, if they are longer and the policy allows it.
 pub(super) fn fit_largest_packet(
     config: &mut GatewayConfig,
@@ -241,6 +228,10 @@ fn pick(processor: Processor) -> Result<Option<usize>, OpenError> {
     match processor {
         Processor::Any => Ok(None),
         Processor::Last => Ok(sys::allowed_processors().last().copied()),
+        Processor::BeforeLast(places) => {
+            let allowed = sys::allowed_processors();
+            Ok(allowed.iter().rev().cycle().nth(places % allowed.len().max(1)).copied())
+        }
         Processor::Number(number) if sys::allowed_processors().contains(&number) => Ok(Some(number)),
         Processor::Number(processor) => {
             let source = std::io::Error::new(

@@ -86,9 +86,10 @@ pub enum OpenError {
         /// Its addresses.
         addresses: Vec<String>,
     },
-    /// Offloads that join packets are on.
+    /// Offloads that join packets are on, and joined packets cannot be split.
     #[error(
-        "interface {name} joins packets before the gateway sees them ({}); turn that off with `ethtool -K {name} {}`, or \
+        "interface {name} joins packets before the gateway sees them ({}), and the kernel does not tell how they are to be \
+         split; turn that off with `ethtool -K {name} {}`, or \
          let the gateway do it while it runs (--fix-offloads)",
         .offloads.join(", "),
         .offloads.iter().map(|name| format!("{name} off")).collect::<Vec<_>>().join(" ")

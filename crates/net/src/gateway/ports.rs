@@ -93,10 +93,10 @@ impl Ports {
                 }
                 (prepared, _) => prepared,
             };
-        let opened = offloads(config.offloads, [input, output], notes).and_then(|offloads| {
-            let gate = hold.as_ref().and_then(Hold::gate);
-            let from = AfPacket::behind(input, &config.sockets, gate)?;
-            let to = AfPacket::behind(output, &config.sockets, gate)?;
+        let gate = hold.as_ref().and_then(Hold::gate);
+        let open = |interface| AfPacket::behind(interface, &config.sockets, gate).map_err(OpenError::from);
+        let opened = open(input).and_then(|from| Ok((from, open(output)?))).and_then(|(from, to)| {
+            let offloads = offloads(config.offloads, [(input, &from), (output, &to)], notes)?;
             let claims = match claims {
                 Some(claims) => claims,
                 None => claim::take_over(&receiving, notes)?,
@@ -117,27 +117,42 @@ impl Ports {
     }
 }
 
-/// What is done about offloads that join packets.
+/// Does about offloads that join packets what `policy` says. Where joined packets are split, they do no harm.
 fn offloads(
     policy: OffloadPolicy,
-    interfaces: [&Interface; 2],
+    interfaces: [(&Interface, &AfPacket); 2],
     notes: &mut Vec<String>,
 ) -> Result<Vec<OffloadsOff>, OpenError> {
     let mut off = Vec::new();
-    for interface in interfaces {
+    for (interface, socket) in interfaces {
+        let name = interface.name.clone();
+        if let Some(why) = socket.undescribed() {
+            notes.push(format!(
+                "{name}: the kernel does not describe frames ({why}): those that an offload has joined are dropped as too \
+                 long, and checksums that the sender left to hardware stay unfinished; turn that off where they come from, \
+                 which for a veth is its other end (`ethtool -K PEER tso off gso off tx off`)"
+            ));
+        }
         let harmful = interface.offloads.harmful();
         if harmful.is_empty() {
             continue;
         }
-        let name = interface.name.clone();
         match policy {
-            OffloadPolicy::Refuse => return Err(OpenError::Offloads { name, offloads: harmful }),
             OffloadPolicy::Fix => {
                 if let Some(turned_off) = OffloadsOff::new(interface)? {
                     notes.push(format!("{name}: turned off {}, until the gateway ends", turned_off.names().join(", ")));
                     off.push(turned_off);
                 }
             }
+            _ if socket.undescribed().is_none() => {
+                if interface.offloads.lro {
+                    notes.push(format!(
+                        "{name}: lro is on; what it joins is split again only if its driver says how it was joined, and is \
+                         lost as unreadable_packets if not; --fix-offloads turns it off"
+                    ));
+                }
+            }
+            OffloadPolicy::Refuse => return Err(OpenError::Offloads { name, offloads: harmful }),
             OffloadPolicy::Ignore => notes
                 .push(format!("{name}: {} is on; packets that it joins are dropped as too long", harmful.join(", "))),
         }

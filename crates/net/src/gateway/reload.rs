@@ -63,6 +63,14 @@ pub enum ReloadError {
     /// There is no file to read again.
     #[error("this gateway was not started from a link file; name one")]
     NoFile,
+    /// The file has several links, and not this one.
+    #[error("the file has no link {name:?}; there are: {}", .links.join(", "))]
+    NoLink {
+        /// The name of this link.
+        name: String,
+        /// Those of the file.
+        links: Vec<String>,
+    },
     /// The queues need more frames than there is room for.
     #[error(
         "queues of up to {queued} packets need a packet pool of {needed} frames, and there is room for {room}, which was reserved when the \
@@ -441,6 +449,7 @@ impl Present {
                 + parts.queues.memory_bytes()
                 + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
                 + Counters::memory(&config.tree),
+            split_bytes: self.passage.memory.split_bytes,
             kernel_bytes: self.passage.memory.kernel_bytes,
         };
         let reloaded = Reloaded {
@@ -471,11 +480,20 @@ impl Present {
         let options =
             ReadOptions { leniency: self.nominal.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
         let read = match (text, &self.nominal.link) {
-            (Some((name, text)), _) => LinkFile::from_text(name, text.clone(), &options),
-            (None, Some(link)) => LinkFile::read(PathBuf::from(link.source().name()), &options),
+            (Some((name, text)), _) => LinkFile::all_from_text(name, text.clone(), &options),
+            (None, Some(link)) => LinkFile::read_all(PathBuf::from(link.source().name()), &options),
             (None, None) => return Err(ReloadError::NoFile),
         };
-        let mut link = read.map_err(|problems| ReloadError::File(problems.lines()))?;
+        let mut links = read.map_err(|problems| ReloadError::File(problems.lines()))?;
+        let own = |link: &LinkFile| link.name.as_deref() == Some(self.nominal.link_name());
+        let mut link = match (links.len(), links.iter().position(own)) {
+            (1, _) => links.remove(0),
+            (_, Some(place)) => links.remove(place),
+            (_, None) => {
+                let links = links.into_iter().filter_map(|link| link.name).collect();
+                return Err(ReloadError::NoLink { name: self.nominal.link_name().to_owned(), links });
+            }
+        };
         notes.extend(std::mem::take(&mut link.warnings).iter().map(|warning| warning.line()));
         Ok(Arc::new(link))
     }

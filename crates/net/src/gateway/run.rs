@@ -17,7 +17,7 @@ use crate::gateway::ports::Held;
 use crate::gateway::remote::{Publisher, Remote};
 use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
 use crate::io::af_packet::AfPacket;
-use crate::io::backend::{Backend, BackendCounters, BackendError};
+use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock, MonotonicClock};
 use crate::io::pacing::{self, Until};
 use crate::io::sys;
@@ -156,6 +156,10 @@ impl Gateway {
             if self.liveness.is_due(end) {
                 self.look(end, wake);
             }
+            if self.data_path.has_more() {
+                now = end;
+                continue;
+            }
             let retry = self.data_path.retry_at(end);
             let until = match wake {
                 _ if self.publisher.is_copying() => {
@@ -256,13 +260,7 @@ impl Gateway {
         let uptime = data_path.clock.now().saturating_sub(time.start);
         GatewayCounts {
             uptime,
-            interfaces: BackendCounters {
-                kernel_dropped: input.kernel_dropped + output.kernel_dropped,
-                super_packets: input.super_packets + output.super_packets,
-                unreadable: input.unreadable + output.unreadable,
-                checksums_completed: input.checksums_completed + output.checksums_completed,
-                vlan_tags_restored: input.vlan_tags_restored + output.vlan_tags_restored,
-            },
+            interfaces: input + output,
             output_busy: data_path.onward.busy,
             waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),
             forfeited: driver.pacer().forfeited(),

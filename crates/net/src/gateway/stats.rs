@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::gateway::account::DelayTable;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::LivenessStats;
+use crate::io::backend::BackendCounters;
+use crate::wire::segments::Unsplittable;
 
 /// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
 const DROP_KEYS: [&str; DropReason::ALL.len()] = [
@@ -34,31 +36,33 @@ pub(crate) const REMOVED: &str = "(removed)";
 const TOO_LONG: &str = "too_long";
 const RUNT: &str = "runt";
 const CHECKSUM: &str = "checksum";
+const JOINED: &str = "joined";
 const SHED: &str = "shed";
 const STALE: &str = "stale";
 const REFUSED: &str = "refused_by_interface";
 
 /// All names in JSON of reasons to drop: the scheduler's by [`DropReason::index`], then those that only the edges have.
-pub(crate) const REASONS: [&str; 14] = {
-    let mut reasons = [""; 14];
+pub(crate) const REASONS: [&str; 15] = {
+    let mut reasons = [""; 15];
     let mut index = 0;
     while index < DROP_KEYS.len() {
         reasons[index] = DROP_KEYS[index];
         index += 1;
     }
-    [reasons[9], reasons[10], reasons[11], reasons[12], reasons[13]] = [RUNT, CHECKSUM, SHED, REFUSED, STALE];
+    [reasons[9], reasons[10], reasons[11], reasons[12]] = [RUNT, CHECKSUM, SHED, REFUSED];
+    [reasons[13], reasons[14]] = [STALE, JOINED];
     reasons
 };
 
 /// The place in [`REASONS`] of one of [`ClassEdges::dropped`].
 pub(crate) fn reason_of_edge(edge: usize) -> usize {
     const TOO_LONG_AT: usize = DropReason::TooLong.index();
-    [9, 10, TOO_LONG_AT, 11, 13, TOO_LONG_AT, 12, 13][edge]
+    [9, 10, TOO_LONG_AT, 11, 13, 14, TOO_LONG_AT, 12, 13][edge]
 }
 
 /// Whether frames that are dropped for this reason could not have been sent by any scheduler.
 pub(crate) fn is_unfit(reason: &str) -> bool {
-    [TOO_LONG, RUNT, CHECKSUM, REFUSED].contains(&reason)
+    [TOO_LONG, RUNT, CHECKSUM, JOINED, REFUSED].contains(&reason)
 }
 
 /// Less lost time than this is not worth a word in text.
@@ -71,17 +75,19 @@ pub(crate) enum Unfit {
     Runt,
     /// Its checksum was left to hardware and cannot be computed here.
     Checksum,
-    /// It does not fit into the pool's frames, or an offload has joined it.
+    /// It does not fit into the pool's frames.
     TooLong,
     /// Frames came faster than they could be fetched, and its class had a long queue.
     Shed,
     /// It came before the data thread paused, and later ones have passed by it.
     Stale,
+    /// An offload has joined it from packets that it cannot be split into here.
+    Joined,
 }
 
 impl Unfit {
     /// Names in JSON, in the order of the enum.
-    const KEYS: [&str; 5] = [RUNT, CHECKSUM, TOO_LONG, SHED, STALE];
+    const KEYS: [&str; 6] = [RUNT, CHECKSUM, TOO_LONG, SHED, STALE, JOINED];
 }
 
 /// Why the output did not take a frame that the scheduler had given away.
@@ -263,7 +269,7 @@ pub struct ClassStats {
     /// What is still there.
     pub queued: Amount,
     /// Reasons that have occurred: `queue_packets`, `queue_bytes`, `total_packets`, `pushed_out`, `too_long`, `not_a_leaf`, `congestion`,
-    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `stale`,
+    /// `purged`, `class_removed` (all of the scheduler), `runt`, `checksum`, `shed`, `stale`, `joined`,
     /// `refused_by_interface`.
     pub dropped_by_reason: BTreeMap<String, Amount>,
     /// What was marked as having met congestion (CE) instead of being dropped. It is also counted as sent, dropped or queued.
@@ -365,6 +371,9 @@ pub struct MemoryBound {
     pub classifier_bytes: u64,
     /// Counters and histograms in bytes.
     pub counters_bytes: u64,
+    /// Buffers for frames that an offload has joined, in bytes.
+    #[serde(default)]
+    pub split_bytes: u64,
     /// The kernel's socket buffers in bytes, as the kernel accounts for them.
     pub kernel_bytes: u64,
 }
@@ -375,7 +384,8 @@ impl std::fmt::Display for MemoryBound {
         write!(
             f,
             "memory bound: {} frames of {} B ({:.1} MiB, touched as they are used), queues of at most {} packets \
-             with the scheduler {:.1} MiB, classifier {:.1} MiB, counters {:.1} MiB, kernel buffers {:.1} MiB",
+             with the scheduler {:.1} MiB, classifier {:.1} MiB, counters {:.1} MiB, buffers for joined \
+             frames {:.1} MiB, kernel buffers {:.1} MiB",
             self.pool_frames,
             self.frame_bytes,
             mib(self.pool_bytes),
@@ -383,6 +393,7 @@ impl std::fmt::Display for MemoryBound {
             mib(self.scheduler_bytes),
             mib(self.classifier_bytes),
             mib(self.counters_bytes),
+            mib(self.split_bytes),
             mib(self.kernel_bytes)
         )
     }
@@ -431,14 +442,27 @@ pub struct GatewayStats {
     pub balanced: bool,
     /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
     pub kernel_dropped_packets: u64,
-    /// Frames that an offload had joined, which were dropped as `too_long`. Turn GRO, LRO and the sender's TSO off.
+    /// Frames that an offload had joined, which could not be split and were dropped as `joined`.
     pub super_packets: u64,
+    /// The same by reason, those that have occurred: `tunnel`, `protocol`, `malformed`, `too_long`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub super_packets_by_reason: BTreeMap<String, u64>,
+    /// Frames that an offload had joined, which were split into the packets they were joined from, in both directions.
+    #[serde(default)]
+    pub split_packets: u64,
+    /// Those packets. Each is received, sent, dropped or queued like any other.
+    #[serde(default)]
+    pub segments: u64,
     /// Frames that the kernel threw away instead of handing them over, because an offload had joined them in a way that it
     /// cannot describe (UDP fragmentation offload, of a guest behind a tap for example); not among the received.
     #[serde(default)]
     pub unreadable_packets: u64,
     /// Checksums that the sender had left to hardware and the gateway computed.
     pub checksums_completed: u64,
+    /// Checksums that the sender had left to hardware and the gateway left to the output: to its hardware, or to the kernel
+    /// where that cannot.
+    #[serde(default)]
+    pub checksums_passed_on: u64,
     /// VLAN tags that the kernel had taken out and the gateway put back.
     pub vlan_tags_restored: u64,
     /// Times that the output was busy and frames had to wait for it.
@@ -477,6 +501,32 @@ impl GatewayStats {
     /// The classes that have packets of their own.
     pub fn leaves(&self) -> impl Iterator<Item = &ClassStats> {
         self.classes.iter().filter(|class| class.leaf)
+    }
+}
+
+/// By reason: frames that an offload had joined and that could not be split.
+pub(crate) fn unsplittable(counters: &BackendCounters) -> BTreeMap<String, u64> {
+    let named = Unsplittable::ALL.into_iter().map(|why| (why.key().to_owned(), counters.unsplittable[why as usize]));
+    named.filter(|&(_, packets)| packets > 0).collect()
+}
+
+/// What is wrong with a frame that cannot be split, and what to do about it.
+fn remedy(why: Unsplittable) -> &'static str {
+    match why {
+        Unsplittable::Tunnel => {
+            "they are of a tunnel, whose inner packets were joined; where the tunnel begins, turn that off (`ethtool -K IF \
+             tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off tx-gre-segmentation off tx-ipxip4-segmentation off`)"
+        }
+        Unsplittable::Protocol => {
+            "they are neither TCP nor UDP over IPv4 or IPv6; turn gso off where they come from (`ethtool -K IF gso off`)"
+        }
+        Unsplittable::Malformed => {
+            "their headers are cut short or contradict themselves; whoever sends them is broken or means harm"
+        }
+        Unsplittable::TooLong => {
+            "they, or the packets in them, are too long; where they come from, keep gso_max_size and gro_max_size at 65536 \
+             (`ip link set IF gso_max_size 65536 gro_max_size 65536`) and the mtu no larger than here"
+        }
     }
 }
 
@@ -548,13 +598,9 @@ impl std::fmt::Display for GatewayStats {
         if pauses > 0 {
             write!(f, "; the data thread did not run {pauses} times, for up to {longest_pause_s:.1} s")?;
         }
-        if self.super_packets > 0 {
-            write!(
-                f,
-                "; {} were several packets joined by an offload: turn gro and lro off on {} and {}, and on a veth also \
-                 tso and gso of its other end (`ethtool -K IF gro off lro off tso off gso off`)",
-                self.super_packets, self.input, self.output
-            )?;
+        for why in Unsplittable::ALL {
+            let Some(packets) = self.super_packets_by_reason.get(why.key()) else { continue };
+            write!(f, "; {packets} were several packets joined by an offload and could not be split: {}", remedy(why))?;
         }
         Ok(())
     }

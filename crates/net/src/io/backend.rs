@@ -2,12 +2,14 @@
 //! interfaces, `virtual_link` the one for tests.
 
 use std::io;
+use std::ops::Add;
 use std::os::fd::BorrowedFd;
 
 use fairlink_core::Nanos;
 use thiserror::Error;
 
 use crate::io::frame_pool::FramePool;
+use crate::wire::segments::Unsplittable;
 
 /// Most frames received or sent with one system call.
 pub(crate) const BATCH: usize = 64;
@@ -17,8 +19,10 @@ pub(crate) const BATCH: usize = 64;
 pub enum Condition {
     /// It is whole and may be sent on.
     Whole,
-    /// It is longer than the pool's frames, or an offload has joined it from several packets. Its first bytes are there.
+    /// It is longer than the pool's frames. Its first bytes are there.
     TooLong,
+    /// An offload has joined it from several packets, which it cannot be split into here. Its first bytes are there.
+    Joined,
     /// Its checksum was left to hardware and cannot be computed here.
     Checksum,
 }
@@ -95,12 +99,43 @@ pub struct BackendCounters {
     pub kernel_dropped: u64,
     /// Frames whose checksum was left to hardware and was computed here.
     pub checksums_completed: u64,
+    /// Frames whose checksum was left to hardware and is left to the output.
+    pub checksums_passed_on: u64,
     /// VLAN tags that the kernel took out and that were put back.
     pub vlan_tags_restored: u64,
-    /// Frames that an offload has joined, which are dropped as too long.
-    pub super_packets: u64,
+    /// Frames that an offload had joined, which were split into the packets they were joined from.
+    pub split: u64,
+    /// Those packets.
+    pub segments: u64,
+    /// Frames that an offload had joined, which could not be split, by [`Unsplittable`].
+    pub unsplittable: [u64; Unsplittable::ALL.len()],
     /// Frames that the kernel threw away because it cannot describe how an offload has joined them. They never arrive.
     pub unreadable: u64,
+}
+
+impl BackendCounters {
+    /// Frames that an offload had joined, which could not be split.
+    #[must_use]
+    pub fn super_packets(&self) -> u64 {
+        self.unsplittable.iter().sum()
+    }
+}
+
+impl Add for BackendCounters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            kernel_dropped: self.kernel_dropped + other.kernel_dropped,
+            checksums_completed: self.checksums_completed + other.checksums_completed,
+            checksums_passed_on: self.checksums_passed_on + other.checksums_passed_on,
+            vlan_tags_restored: self.vlan_tags_restored + other.vlan_tags_restored,
+            split: self.split + other.split,
+            segments: self.segments + other.segments,
+            unsplittable: std::array::from_fn(|why| self.unsplittable[why] + other.unsplittable[why]),
+            unreadable: self.unreadable + other.unreadable,
+        }
+    }
 }
 
 /// One interface, both ways. Never blocks.
@@ -125,6 +160,12 @@ pub trait Backend {
         max: usize,
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
+
+    /// Whether it has fetched more than it has handed over, so that [`Backend::receive`] has arrivals though nothing becomes
+    /// readable.
+    fn has_more(&self) -> bool {
+        false
+    }
 
     /// Whether so many frames wait in the kernel that it is about to drop some, because they come faster than they are fetched.
     fn is_flooded(&self) -> bool;

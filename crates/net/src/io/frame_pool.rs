@@ -11,6 +11,7 @@ use fairlink_core::Nanos;
 use thiserror::Error;
 
 use crate::io::sys::Region;
+use crate::wire::checksum::{self, Unfinished};
 
 /// Most frames a pool may have.
 pub(crate) const MAX_FRAMES: u32 = 1 << 24;
@@ -30,6 +31,8 @@ pub struct FrameInfo {
     pub len: u32,
     /// When it was received.
     pub received: Nanos,
+    /// Its checksum, if that is left to whoever sends it.
+    pub unfinished: Option<Unfinished>,
 }
 
 /// Why a pool was refused.
@@ -194,7 +197,7 @@ impl FramePool {
     /// Where the packet lies in `frame`.
     #[inline]
     #[must_use]
-    pub(crate) fn info(&self, frame: u32) -> FrameInfo {
+    pub fn info(&self, frame: u32) -> FrameInfo {
         self.info[frame as usize]
     }
 
@@ -222,6 +225,14 @@ impl FramePool {
     pub(crate) fn packet_mut(&mut self, frame: u32) -> &mut [u8] {
         let info = self.info(frame);
         &mut self.frame_mut(frame)[info.start as usize..info.start as usize + info.len as usize]
+    }
+
+    /// Computes the checksum of the packet in `frame`, if it is unfinished.
+    pub fn finish_checksum(&mut self, frame: u32) {
+        if let Some(Unfinished { start, offset }) = self.info[frame as usize].unfinished.take() {
+            // One whose place is not in the packet was never noted.
+            let _ = checksum::complete(self.packet_mut(frame), start, offset);
+        }
     }
 
     /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several frames.
@@ -292,7 +303,7 @@ mod tests {
     fn a_pool_that_grows_keeps_what_is_in_its_frames() {
         let mut pool = FramePool::with_room(2, 5, 64).unwrap();
         let kept = pool.take().unwrap();
-        pool.set_info(kept, FrameInfo { start: 3, len: 4, received: Nanos(5) });
+        pool.set_info(kept, FrameInfo { start: 3, len: 4, received: Nanos(5), unfinished: None });
         pool.packet_mut(kept).copy_from_slice(b"kept");
         pool.grow(&mut Growth::new(2, 6));
         assert_eq!(pool.frames(), 2, "beyond its room");

@@ -9,6 +9,7 @@ use fairlink_core::Nanos;
 
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Rest, Sent};
 use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
+use crate::wire::checksum::Unfinished;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -19,6 +20,10 @@ pub(crate) struct VirtualLink {
     pub(crate) buffer: Option<usize>,
     /// Frames dropped for that.
     pub(crate) overflow: u64,
+    /// Whether it fetches all of them when it is asked for the first, and hands them over later.
+    pub(crate) fetches_all: bool,
+    /// The checksum of the frames in `incoming`, where it was left to hardware.
+    pub(crate) unfinished: Option<Unfinished>,
     /// Frames that were sent.
     pub(crate) sent: Vec<Vec<u8>>,
     /// How many frames more it takes before it is busy; `None` if it is never busy.
@@ -97,11 +102,18 @@ impl Backend for VirtualLink {
             let bytes = self.incoming.pop_front().unwrap_or_default();
             let held = bytes.len().min(pool.frame_bytes() - HEADROOM);
             pool.frame_mut(frame)[HEADROOM..HEADROOM + held].copy_from_slice(&bytes[..held]);
-            pool.set_info(frame, FrameInfo { start: HEADROOM as u32, len: held as u32, received: now });
+            pool.set_info(
+                frame,
+                FrameInfo { start: HEADROOM as u32, len: held as u32, received: now, unfinished: self.unfinished },
+            );
             let condition = if held < bytes.len() { Condition::TooLong } else { Condition::Whole };
             out.push(Arrival { frame, len: bytes.len() as u32, condition });
         }
         Ok(())
+    }
+
+    fn has_more(&self) -> bool {
+        self.fetches_all && !self.incoming.is_empty()
     }
 
     fn is_flooded(&self) -> bool {

@@ -248,7 +248,7 @@ fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats)
         let template = FrameTemplate::new(&Headers::udp(FIRST_PORT + index % config.classes));
         let stamp = Stamp { run: 0, class: ClassId(1), sequence: 0, monotonic_ns: 0, realtime_us: 0 };
         template.write(&mut pool.frame_mut(frame)[..length as usize], &stamp);
-        pool.set_info(frame, FrameInfo { start: 0, len: length, received: Nanos::ZERO });
+        pool.set_info(frame, FrameInfo { start: 0, len: length, received: Nanos::ZERO, unfinished: None });
     }
     let stop = AtomicBool::new(false);
     let (sent, stats) = std::thread::scope(|scope| {

@@ -1,5 +1,15 @@
 //! The Internet checksum (RFC 1071), and SCTP's CRC32c (RFC 9260, Appendix A).
 
+/// A checksum that was left to hardware. It covers the packet from `start` on, and stands `offset` bytes behind that. There the
+/// packet has the sum of the pseudo-header meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Where the bytes begin that it covers.
+    pub start: u16,
+    /// Where it is, from there on.
+    pub offset: u16,
+}
+
 /// The one's complement sum of `bytes` and `sum`. Bytes are summed in pairs; a last one alone counts as the first of a pair.
 /// There may be up to 2^32 bytes.
 pub(crate) fn sum(sum: u64, bytes: &[u8]) -> u16 {

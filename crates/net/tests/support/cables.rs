@@ -1,4 +1,5 @@
 //! A gateway between two cables, and what is sent through it.
+#![allow(dead_code, reason = "not every suite needs all of it")]
 
 use fairlink_config::matching::Match;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, registry};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use fairlink_core::Rate;
-use fairlink_net::{ClassChange, Fate, Reloaded, Terms, Wanted, control};
+use fairlink_net::{ClassChange, Fate, Reloaded, Terms, Wanted, Watch, control};
+use serde::Serialize;
 
 use super::unanswered;
 use crate::args;
@@ -19,6 +20,9 @@ const LINK: &str = "link";
 /// Which file, and what becomes of classes that are not in it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReloadArgs {
+    /// The link, of a gateway that has several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) link: Option<String>,
     /// The link file [default: the one that the gateway was started from or got last, read again].
     file: Option<PathBuf>,
     /// The packets of class OLD, which is there no more, go to the class NEW; else they are dropped and counted.
@@ -32,6 +36,9 @@ pub(crate) struct ReloadArgs {
 /// Whose rate, and which.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RateArgs {
+    /// The link, of a gateway that has several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) link: Option<String>,
     /// The class, or `link`.
     class: String,
     /// Its guarantee from now on, such as 20mbit; `-` for a rate in each line of standard input.
@@ -48,6 +55,9 @@ pub(crate) struct RateArgs {
 /// Which scheduler.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SchedulerArgs {
+    /// The link, of a gateway that has several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) link: Option<String>,
     /// The scheduler; see `fairlink schedulers`.
     name: String,
     /// Go on without what it cannot honour.
@@ -77,7 +87,7 @@ fn rate(text: &str) -> Result<Source, String> {
 }
 
 /// Has the gateway take a link file.
-pub(super) fn reload(args: &ReloadArgs, path: &Path, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &mut Out) -> Result<(), Failure> {
     let text = match &args.file {
         None => None,
         Some(file) => {
@@ -88,11 +98,38 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, out: &mut Out) -> Result<()
             Some((name.display().to_string(), text))
         }
     };
-    ask(path, &Wanted::File { text, moves: args.moves.clone() }, args.dry_run, out)
+    let wanted = Wanted::File { text, moves: args.moves.clone() };
+    let links = match link {
+        Some(link) => vec![link.to_owned()],
+        None => Watch::connect(path).and_then(|mut watch| watch.links()).map_err(unanswered)?,
+    };
+    let ask_all = |dry_run| -> Result<Vec<Reloaded>, Failure> {
+        links.iter().map(|link| control::change(path, Some(link), &wanted, dry_run).map_err(unanswered)).collect()
+    };
+    // All links or none: a file that one of them refuses changes no other.
+    if links.len() > 1 && !args.dry_run {
+        ask_all(true)?;
+    }
+    let reloaded = ask_all(args.dry_run)?;
+    match reloaded.as_slice() {
+        several @ [_, _, ..] if out.json => out.document(&Document { links: several }),
+        all => all.iter().zip(&links).try_for_each(|(reloaded, link)| {
+            if all.len() > 1 {
+                out.line(format!("link {link}"))?;
+            }
+            show(reloaded, out)
+        }),
+    }
+}
+
+/// What `--json` prints where there are several links.
+#[derive(Serialize)]
+struct Document<'a> {
+    links: &'a [Reloaded],
 }
 
 /// Sets a rate, or each that a program writes.
-pub(super) fn set_rate(args: &RateArgs, path: &Path, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn set_rate(args: &RateArgs, path: &Path, link: Option<&str>, out: &mut Out) -> Result<(), Failure> {
     let wanted = |rate| match (args.class.as_str(), args.ceiling) {
         (LINK, false) => Ok(Wanted::LinkRate { rate }),
         (LINK, true) => Err(Failure::wrong("the link has a rate and no ceiling; leave out --ceiling")),
@@ -100,7 +137,7 @@ pub(super) fn set_rate(args: &RateArgs, path: &Path, out: &mut Out) -> Result<()
         (class, true) => Ok(Wanted::Ceiling { class: class.to_owned(), rate }),
     };
     match args.rate {
-        Source::Given(rate) => ask(path, &wanted(rate)?, args.dry_run, out),
+        Source::Given(rate) => ask(path, link, &wanted(rate)?, args.dry_run, out),
         Source::Lines => {
             let mut refused = 0;
             for line in std::io::stdin().lock().lines() {
@@ -111,7 +148,7 @@ pub(super) fn set_rate(args: &RateArgs, path: &Path, out: &mut Out) -> Result<()
                 }
                 let done = args::rate(text)
                     .map_err(|why| Failure::wrong(format!("{text}: {why}")))
-                    .and_then(|rate| ask(path, &wanted(rate)?, args.dry_run, out))
+                    .and_then(|rate| ask(path, link, &wanted(rate)?, args.dry_run, out))
                     .and_then(|()| out.flush());
                 // One bad line, or a rate that the gateway refuses, is not the end of the others.
                 match done {
@@ -132,13 +169,18 @@ pub(super) fn set_rate(args: &RateArgs, path: &Path, out: &mut Out) -> Result<()
 }
 
 /// Has the gateway run another scheduler.
-pub(super) fn set_scheduler(args: &SchedulerArgs, path: &Path, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn set_scheduler(
+    args: &SchedulerArgs,
+    path: &Path,
+    link: Option<&str>,
+    out: &mut Out,
+) -> Result<(), Failure> {
     args::scheduler(&args.name).map_err(Failure::wrong)?;
-    ask(path, &Wanted::Scheduler { name: args.name.clone(), lenient: args.lenient }, args.dry_run, out)
+    ask(path, link, &Wanted::Scheduler { name: args.name.clone(), lenient: args.lenient }, args.dry_run, out)
 }
 
-fn ask(path: &Path, wanted: &Wanted, dry_run: bool, out: &mut Out) -> Result<(), Failure> {
-    let reloaded = control::change(path, wanted, dry_run).map_err(unanswered)?;
+fn ask(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool, out: &mut Out) -> Result<(), Failure> {
+    let reloaded = control::change(path, link, wanted, dry_run).map_err(unanswered)?;
     show(&reloaded, out)
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use fairlink_core::Nanos;
 use fairlink_net::{
-    Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, OpenError, Remote, Service, Vitals,
+    Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, Links, OpenError, Service, Vitals,
     Watchdog, close_wires,
 };
 
@@ -95,8 +95,8 @@ impl Life {
     }
 
     /// Serves the control socket at `path`. Where another gateway's place is taken, as soon as that one has freed it.
-    pub(super) fn control(&self, path: &Path, remote: &Remote) -> Result<Desk, Failure> {
-        match Control::start(path, remote.clone()) {
+    pub(super) fn control(&self, path: &Path, links: &Links) -> Result<Desk, Failure> {
+        match Control::start(path, links.clone()) {
             Err(ControlError::InUse { .. }) if self.take_over => {
                 Ok(Desk { path: path.to_owned(), control: None, until: Some(Instant::now() + PATIENCE) })
             }
@@ -119,9 +119,9 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Tries again where there is none yet.
-    pub(super) fn look(&mut self, remote: &Remote) {
+    pub(super) fn look(&mut self, links: &Links) {
         let Some(until) = self.until else { return };
-        match Control::start(&self.path, remote.clone()) {
+        match Control::start(&self.path, links.clone()) {
             Ok(control) => (self.control, self.until) = (Some(control), None),
             Err(error) if Instant::now() >= until => {
                 note(format!("no control socket: {error}"));

@@ -9,7 +9,7 @@ use super::delays::DelayTally;
 use super::interval::Interval;
 use super::passage::{DelayTable, Passage};
 use super::snapshot::Snapshot;
-use crate::gateway::stats::{ClassStats, GatewayStats, REASONS, REMOVED, reason_of_edge};
+use crate::gateway::stats::{ClassStats, GatewayStats, REASONS, REMOVED, reason_of_edge, unsplittable};
 
 /// What was counted of one class and of all below it.
 #[derive(Clone, Debug, Default)]
@@ -115,9 +115,13 @@ impl Observation {
             queued: total.queued,
             balanced: self.is_balanced(),
             kernel_dropped_packets: gateway.interfaces.kernel_dropped,
-            super_packets: gateway.interfaces.super_packets,
+            super_packets: gateway.interfaces.super_packets(),
+            super_packets_by_reason: unsplittable(&gateway.interfaces),
+            split_packets: gateway.interfaces.split,
+            segments: gateway.interfaces.segments,
             unreadable_packets: gateway.interfaces.unreadable,
             checksums_completed: gateway.interfaces.checksums_completed,
+            checksums_passed_on: gateway.interfaces.checksums_passed_on,
             vlan_tags_restored: gateway.interfaces.vlan_tags_restored,
             output_busy: gateway.output_busy,
             waiting_for_carrier: waiting.map(|(_, name)| name.clone()).collect(),

@@ -114,7 +114,7 @@ impl Passage {
         generation: u64,
     ) -> Self {
         Self {
-            link: config.output.clone(),
+            link: config.link_name().to_owned(),
             input: config.input.clone(),
             output: config.output.clone(),
             scheduler: config.scheduler,

@@ -5,6 +5,7 @@ use crate::gateway::account::{Observation, Passage, Snapshot};
 use crate::gateway::stats::ClassStats;
 use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
+use crate::wire::checksum::{self, Unfinished};
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 use fairlink_config::matching::{Match, PortRange, UDP};
 use fairlink_core::{
@@ -496,4 +497,59 @@ fn a_trace_says_of_every_frame_what_the_statistics_count() {
     }
     assert!(queued > 0 && received == 64, "{queued} {received}");
     assert_eq!(left, queued);
+}
+
+#[test]
+fn a_trace_shows_checksums_finished_and_without_one_they_are_left_to_the_output() {
+    let whole = frame(5001, 1, 100);
+    // UDP over IPv4: the sum of the pseudo-header in the checksum's place.
+    let unfinished = Unfinished { start: 34, offset: 6 };
+    let mut left = whole.clone();
+    let pseudo = checksum::sum(u64::from(UDP) + (whole.len() - 34) as u64, &whole[26..34]);
+    left[40..42].copy_from_slice(&pseudo.to_be_bytes());
+    assert_ne!(whole, left);
+    for traced in [false, true] {
+        let mut bench = bench("hls", false);
+        let (tap, mut feed) = trace::begin(bench.data_path.pool.frames(), 0, u32::MAX);
+        bench.data_path.tap = traced.then(|| Box::new(tap));
+        bench.data_path.input.unfinished = Some(unfinished);
+        bench.data_path.input.incoming.push_back(left.clone());
+        bench.turn(0);
+        assert_eq!(bench.data_path.output.sent, [if traced { whole.clone() } else { left.clone() }]);
+        let mut read = Vec::new();
+        while feed.read(&mut read, 1 << 20) {}
+        let seen = trace::decode(&read).unwrap();
+        let shown = matches!(&seen, Some((trace::Item::Packet(packet), _)) if packet.bytes == whole);
+        assert_eq!(shown, traced, "{seen:?}");
+    }
+}
+
+#[test]
+fn what_a_backend_has_fetched_is_not_slept_upon_unless_nobody_can_take_it() {
+    let mut bench = bench("hls", true);
+    let DataPath { input, output, .. } = &mut bench.data_path;
+    (input.fetches_all, output.fetches_all) = (true, true);
+    input.incoming.extend((0..BATCH as u32 + 1).map(|n| frame(5001, n, 1000)));
+    assert!(bench.data_path.has_more());
+    bench.turn(0);
+    assert!(bench.data_path.has_more(), "one is left");
+    bench.turn(0);
+    assert!(!bench.data_path.has_more());
+    // Of the other direction too, but not while its frames wait for the input.
+    bench.data_path.input.room = Some(0);
+    bench.data_path.output.incoming.extend((0..BATCH as u32 + 1).map(|n| frame(5001, n, 1000)));
+    assert!(bench.data_path.has_more());
+    bench.turn(0);
+    assert!(!bench.data_path.has_more(), "the input takes nothing");
+    bench.data_path.input.room = None;
+    bench.turn(10_000_000);
+    assert!(bench.data_path.has_more());
+    // At the end nothing more is fetched. Without a free frame nothing can be handed over.
+    bench.data_path.input.incoming.push_back(frame(5001, 0, 1000));
+    let taken: Vec<u32> = std::iter::from_fn(|| bench.data_path.pool.take()).collect();
+    assert!(!bench.data_path.has_more());
+    taken.into_iter().for_each(|frame| bench.data_path.pool.give_back(frame));
+    assert!(bench.data_path.has_more());
+    bench.data_path.receiving = false;
+    assert!(!bench.data_path.has_more());
 }

@@ -19,9 +19,6 @@ use crate::gateway::stats::REASONS;
 /// Limits of the histograms' buckets are these powers of two, in ns.
 const LIMITS: [u32; 12] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32];
 
-/// Part of a metric's name, what it is, and how it is found.
-type Row<T, V> = (&'static str, &'static str, fn(&T) -> V);
-
 /// What is known of one link.
 #[derive(Debug)]
 pub(super) struct LinkPage {
@@ -72,6 +69,10 @@ impl Page {
     }
 }
 
+/// A name, what it is, and how it is found.
+type Column<T, V> = (&'static str, &'static str, fn(&T) -> V);
+/// The same with its unit in the second place.
+type Gauge = (&'static str, Option<&'static str>, &'static str, fn(&Observation) -> f64);
 type ClassLabels<'a> = ((&'static str, &'a str), (&'static str, &'a str), (&'static str, &'static str));
 
 /// One class.
@@ -179,7 +180,7 @@ impl Collector for Page {
 
 impl Page {
     fn of_classes(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        let amounts: [Row<Totals, Amount>; 3] = [
+        let amounts: [Column<Totals, Amount>; 3] = [
             ("received", "What came in", |totals| totals.received),
             ("sent", "What went out", |totals| totals.sent),
             ("marked", "What was marked as having met congestion", |totals| totals.marked),
@@ -208,7 +209,7 @@ impl Page {
         writer.gauge((name, Some("bytes"), help), queued().map(|(labels, amount)| (labels, amount.bytes as f64)))?;
         writer
             .gauge((name, Some("packets"), help), queued().map(|(labels, amount)| (labels, amount.packets as f64)))?;
-        let rates: [Row<ClassInterval, f64>; 3] = [
+        let rates: [Column<ClassInterval, f64>; 3] = [
             ("demand", "What waited and what came in, since a second ago or longer", |interval| interval.demand_bps),
             ("rate", "What went out, since a second ago or longer", |interval| interval.rate_bps),
             ("ideal", "The hierarchical max-min fair share of the demand in the same time", |interval| {
@@ -238,7 +239,7 @@ impl Page {
         let bps = Some("bits_per_second");
         let capacity = self.seen().map(|(link, seen)| (label(link), seen.passage().tree.link().rate.bps() as f64));
         writer.gauge(("fairlink_link_capacity", bps, "The configured rate"), capacity)?;
-        let rates: [Row<ClassInterval, f64>; 3] = [
+        let rates: [Column<ClassInterval, f64>; 3] = [
             ("demand", "What waited and what came in, since a second ago or longer", |interval| interval.demand_bps),
             ("rate", "What went out, since a second ago or longer", |interval| interval.rate_bps),
             ("ideal", "What the fluid ideal would have sent in the same time", |interval| interval.ideal_bps),
@@ -250,7 +251,7 @@ impl Page {
             });
             writer.gauge((&format!("fairlink_link_{what}"), bps, help), samples)?;
         }
-        let amounts: [Row<Totals, Amount>; 3] = [
+        let amounts: [Column<Totals, Amount>; 3] = [
             ("received", "What came in", |totals| totals.received),
             ("sent", "What went out", |totals| totals.sent),
             ("dropped", "What was dropped, for all reasons", Totals::dropped),
@@ -288,28 +289,20 @@ impl Page {
             Ok(())
         })?;
         let gateway = || self.seen().map(|(link, seen)| (label(link), &seen.snapshot.gateway, seen));
-        let gauges: [(Option<&str>, Row<Observation, f64>); 5] = [
-            (
-                Some("seconds"),
-                ("uptime", "Time since the data thread started", |seen| seen.snapshot.gateway.uptime.0 as f64 / 1e9),
-            ),
-            (
-                None,
-                ("balanced", "Whether every packet is accounted for", |seen| f64::from(u8::from(seen.is_balanced()))),
-            ),
-            (None, ("generation", "How many changes there were", |seen| seen.passage().generation as f64)),
-            (
-                Some("ratio"),
-                ("processor", "Part of the time for which the data thread had a processor", |seen| {
-                    seen.snapshot.gateway.time.processor
-                }),
-            ),
-            (
-                Some("ratio"),
-                ("idle", "Part of the time for which the data thread slept", |seen| seen.snapshot.gateway.time.idle),
-            ),
+        let gauges: [Gauge; 5] = [
+            ("uptime", Some("seconds"), "Time since the data thread started", |seen| {
+                seen.snapshot.gateway.uptime.0 as f64 / 1e9
+            }),
+            ("balanced", None, "Whether every packet is accounted for", |seen| f64::from(u8::from(seen.is_balanced()))),
+            ("generation", None, "How many changes there were", |seen| seen.passage().generation as f64),
+            ("processor", Some("ratio"), "Part of the time for which the data thread had a processor", |seen| {
+                seen.snapshot.gateway.time.processor
+            }),
+            ("idle", Some("ratio"), "Part of the time for which the data thread slept", |seen| {
+                seen.snapshot.gateway.time.idle
+            }),
         ];
-        for (unit, (what, help, of)) in gauges {
+        for (what, unit, help, of) in gauges {
             let samples = gateway().map(|(labels, _, seen)| (labels, of(seen)));
             writer.gauge((&format!("fairlink_gateway_{what}"), unit, help), samples)?;
         }
@@ -326,7 +319,7 @@ impl Page {
                 Ok(())
             },
         )?;
-        let events: [Row<Observation, u64>; 3] = [
+        let events: [Column<Observation, u64>; 3] = [
             ("stalls", "Times that a direction stood still though frames might have gone", |seen| {
                 seen.snapshot.gateway.liveness.stalls
             }),
@@ -341,11 +334,17 @@ impl Page {
             let samples = gateway().map(|(labels, _, seen)| (labels, of(seen)));
             writer.counter((&format!("fairlink_gateway_{what}"), None, help), samples)?;
         }
-        let counters: [Row<Observation, u64>; 5] = [
+        let counters: [Column<Observation, u64>; 7] = [
             ("kernel_dropped", "Frames that the kernel dropped before the gateway could fetch them", |seen| {
                 seen.snapshot.gateway.interfaces.kernel_dropped
             }),
-            ("super", "Frames that an offload had joined", |seen| seen.snapshot.gateway.interfaces.super_packets),
+            ("super", "Frames that an offload had joined and that could not be split", |seen| {
+                seen.snapshot.gateway.interfaces.super_packets()
+            }),
+            ("split", "Frames that an offload had joined and that were split", |seen| {
+                seen.snapshot.gateway.interfaces.split
+            }),
+            ("segment", "What they were split into", |seen| seen.snapshot.gateway.interfaces.segments),
             ("unreadable", "Frames that the kernel threw away because it cannot describe them", |seen| {
                 seen.snapshot.gateway.interfaces.unreadable
             }),

@@ -1,0 +1,198 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::segments::MOST_SEGMENTS;
+use crate::wire::virtio::{JOINED_UDP, NEEDS_CHECKSUM};
+
+/// As much as an Ethernet frame with two tags and the headroom take.
+const FRAME: usize = 1600;
+
+/// What the kernel says of a frame, the tag that it took out, and the frame.
+type Message = (VirtioHeader, Option<[u8; 4]>, Vec<u8>);
+
+impl Reception {
+    /// Fills slots with `messages` as the kernel does: what does not fit into a frame of the pool goes on in the long buffer.
+    fn place(&mut self, pool: &mut FramePool, messages: &[Message]) {
+        assert!(!self.has_more());
+        let count = self.arm(pool, messages.len());
+        for (slot, (header, tag, frame)) in messages[..count].iter().enumerate() {
+            let held = frame.len().min(pool.frame_bytes() - HEADROOM);
+            pool.frame_mut(self.armed[slot].unwrap())[HEADROOM..HEADROOM + held].copy_from_slice(&frame[..held]);
+            let further = &mut self.long[slot * SLOT + pool.frame_bytes()..(slot + 1) * SLOT];
+            let beyond = (frame.len() - held).min(further.len());
+            further[..beyond].copy_from_slice(&frame[held..held + beyond]);
+            self.filled[slot] = Received { header: *header, wire: frame.len(), tag: *tag };
+        }
+        (self.count, self.next, self.at) = (count, 0, Nanos(7));
+        self.used = BATCH;
+    }
+}
+
+/// UDP over IPv4 of `payload` bytes, its checksum unfinished, its payload `seed`, `seed` + 1 and so on.
+fn datagram(payload: usize, seed: u8) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    let total = ((28 + payload) as u16).to_be_bytes();
+    frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0x13, 0x88, 0x13, 0x89]);
+    frame.extend(((8 + payload) as u16).to_be_bytes());
+    frame.extend(checksum::fold(0x0a00 + 1 + 0x0a00 + 2 + 17 + 8 + payload as u64).to_be_bytes());
+    frame.extend((0..payload).map(|n| (n as u8).wrapping_add(seed)));
+    frame
+}
+
+/// A description: joined from pieces of `size`, or not joined for 0.
+fn described(size: u16) -> VirtioHeader {
+    VirtioHeader {
+        flags: NEEDS_CHECKSUM,
+        kind: if size > 0 { JOINED_UDP } else { 0 },
+        header_len: 42,
+        segment: size,
+        checksum_start: 34,
+        checksum_offset: 6,
+    }
+}
+
+/// Takes all arrivals, at most `max` at a time, and gives their frames back; what they carried behind 42 bytes of headers.
+fn all(
+    reception: &mut Reception,
+    pool: &mut FramePool,
+    max: usize,
+    counters: &mut BackendCounters,
+) -> Vec<(Condition, Vec<u8>)> {
+    let (mut seen, mut out) = (Vec::new(), Vec::new());
+    while reception.has_more() {
+        reception.hand_over(pool, max, &mut out, counters);
+        assert!(out.len() <= max && !out.is_empty());
+        for arrival in out.drain(..) {
+            assert_eq!(pool.info(arrival.frame).received, Nanos(7));
+            let packet = pool.packet(arrival.frame);
+            assert!(arrival.condition != Condition::Whole || packet.len() == arrival.len as usize);
+            let headers = if packet[12..14] == [0x81, 0] { 46 } else { 42 };
+            seen.push((arrival.condition, packet[headers..].to_vec()));
+            pool.give_back(arrival.frame);
+        }
+    }
+    seen
+}
+
+#[test]
+fn packets_come_in_the_order_of_the_frames_they_were_joined_in_however_few_are_asked_for() {
+    let messages = [
+        (described(0), None, datagram(900, 1)),
+        (described(1000), None, datagram(4500, 2)),
+        (described(0), None, datagram(10, 3)),
+        (described(1400), Some([0x81, 0, 0, 5]), datagram(60_000, 4)),
+        (described(0), Some([0x81, 0, 0, 5]), datagram(800, 5)),
+    ];
+    let mut expected = vec![datagram(900, 1)[42..].to_vec()];
+    expected.extend(datagram(4500, 2)[42..].chunks(1000).map(<[u8]>::to_vec));
+    expected.push(datagram(10, 3)[42..].to_vec());
+    expected.extend(datagram(60_000, 4)[42..].chunks(1400).map(<[u8]>::to_vec));
+    expected.push(datagram(800, 5)[42..].to_vec());
+    for max in [1, 2, 7, 64] {
+        let mut pool = FramePool::new(80, FRAME as u32).unwrap();
+        let mut reception = Reception::new(true);
+        let mut counters = BackendCounters::default();
+        reception.place(&mut pool, &messages);
+        let seen = all(&mut reception, &mut pool, max, &mut counters);
+        assert!(seen.iter().all(|(condition, _)| *condition == Condition::Whole));
+        assert!(seen.iter().map(|(_, payload)| payload).eq(&expected), "at most {max}");
+        assert_eq!((counters.split, counters.segments, counters.checksums_passed_on), (2, 5 + 43, 3));
+        // One of the super-frame, which is in each of its packets, and one of the last frame.
+        assert_eq!(counters.vlan_tags_restored, 2);
+        assert_eq!(reception.held(), pool.frames() - pool.free());
+        reception.release(&mut pool);
+        assert_eq!(pool.free(), pool.frames());
+    }
+}
+
+#[test]
+fn a_pool_without_frames_makes_packets_wait_and_loses_none() {
+    let mut pool = FramePool::new(5, FRAME as u32).unwrap();
+    let mut reception = Reception::new(true);
+    let mut counters = BackendCounters::default();
+    reception.place(&mut pool, &[(described(1000), None, datagram(20_000, 1)), (described(0), None, datagram(9, 2))]);
+    let mut payload = Vec::new();
+    for round in 0.. {
+        let mut out = Vec::new();
+        reception.hand_over(&mut pool, 64, &mut out, &mut counters);
+        // Two frames are in the slots.
+        assert_eq!(out.len(), [3, 3, 3, 3, 3, 3, 3][round]);
+        for arrival in out {
+            payload.extend_from_slice(&pool.packet(arrival.frame)[42..]);
+            pool.give_back(arrival.frame);
+        }
+        if !reception.has_more() {
+            break;
+        }
+    }
+    assert_eq!(payload, [&datagram(20_000, 1)[42..], &datagram(9, 2)[42..]].concat());
+}
+
+#[test]
+fn what_cannot_be_split_arrives_as_one_unfit_frame_with_its_first_bytes() {
+    let mut pool = FramePool::new(64, FRAME as u32).unwrap();
+    let mut reception = Reception::new(true);
+    let mut counters = BackendCounters::default();
+    let mut longer_than_any_buffer = datagram(1000, 1);
+    longer_than_any_buffer.resize(SLOT + 5, 0);
+    let tcp = VirtioHeader { kind: 1, ..described(1000) };
+    reception.place(
+        &mut pool,
+        &[
+            (described(1000), None, longer_than_any_buffer),
+            (tcp, Some([0x81, 0, 0, 9]), datagram(3000, 2)),
+            (described(0), None, datagram(3000, 3)),
+        ],
+    );
+    let mut out = Vec::new();
+    reception.hand_over(&mut pool, 64, &mut out, &mut counters);
+    let conditions: Vec<_> = out.iter().map(|arrival| (arrival.condition, arrival.len as usize)).collect();
+    assert_eq!(conditions, [(Condition::Joined, SLOT + 5), (Condition::Joined, 3042 + 4), (Condition::TooLong, 3042)]);
+    assert_eq!(counters.unsplittable, [1, 0, 0, 1]);
+    assert_eq!(pool.packet(out[1].frame)[12..18], [0x81, 0, 0, 9, 8, 0]);
+}
+
+proptest! {
+    /// Any frames with any descriptions in any number: nothing panics, no frame is lost or doubled, arrivals are bounded.
+    #[test]
+    fn the_pool_is_balanced_whatever_the_kernel_says(
+        frames in proptest::collection::vec(
+            (any::<(u8, u8, u16, u16, u16, u16)>(), any::<Option<[u8; 4]>>(), 0usize..70_000, any::<bool>(), 0u8..6), 1..8),
+        pool_frames in 9u32..200, max in 1usize..65,
+    ) {
+        let mut pool = FramePool::new(pool_frames, FRAME as u32).unwrap();
+        let mut reception = Reception::new(true);
+        let mut counters = BackendCounters::default();
+        let messages: Vec<_> = frames
+            .into_iter()
+            .map(|((flags, kind, header_len, segment, checksum_start, checksum_offset), tag, len, sane, known)| {
+                let header = if sane {
+                    described(segment)
+                } else {
+                    VirtioHeader { flags, kind: if kind < 128 { known } else { kind }, header_len, segment, checksum_start, checksum_offset }
+                };
+                let mut frame = datagram(len.min(65_000), kind);
+                frame.resize(len, kind);
+                (header, tag, frame)
+            })
+            .collect();
+        reception.place(&mut pool, &messages);
+        let (mut arrived, mut out) = (0, Vec::new());
+        while reception.has_more() {
+            reception.hand_over(&mut pool, max, &mut out, &mut counters);
+            prop_assert!(!out.is_empty() && out.len() <= max);
+            prop_assert_eq!(reception.held() + out.len(), pool.frames() - pool.free());
+            for arrival in out.drain(..) {
+                prop_assert!(pool.packet(arrival.frame).len() <= FRAME - HEADROOM + 4);
+                pool.finish_checksum(arrival.frame);
+                pool.give_back(arrival.frame);
+                arrived += 1;
+            }
+        }
+        prop_assert!(arrived >= messages.len() - counters.split as usize);
+        prop_assert!(arrived <= messages.len() * MOST_SEGMENTS);
+        reception.release(&mut pool);
+        prop_assert_eq!(pool.free(), pool.frames());
+    }
+}

@@ -1,0 +1,44 @@
+//! A gateway that runs while something goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_net::{Gateway, GatewayConfig, GatewayStats, Remote};
+
+/// Stops a gateway, also where a test fails: otherwise its thread would be waited for.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the gateway says while `config` runs and `during` goes on, and at the end.
+pub(crate) fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> GatewayStats {
+    let gateway = Gateway::open(config).unwrap();
+    let remote = gateway.remote();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| gateway.run(&stop).unwrap());
+        {
+            let _stop = StopAtEnd(&stop);
+            during(&remote);
+        }
+        let stats = run.join().unwrap();
+        assert!(stats.balanced, "{stats:?}");
+        println!("{stats}");
+        stats
+    })
+}
+
+/// Waits until the gateway's statistics are as they should become.
+pub(crate) fn until(remote: &Remote, mut become_so: impl FnMut(&GatewayStats) -> bool) {
+    for _ in 0..1000 {
+        if become_so(&remote.stats(Duration::from_secs(10)).unwrap()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it did not come to that: {:?}", remote.stats(Duration::from_secs(10)));
+}
