@@ -338,7 +338,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         let interval = second.interval.unwrap();
         assert_eq!(interval.received, second.received.checked_sub(first.received).unwrap());
         assert!(interval.received.packets > 0 && interval.rate_bps <= interval.demand_bps, "{interval:?}");
-        assert!(second.interval_s.unwrap() > 0.15, "{:?}", second.interval_s);
+        assert!(second.interval_s.unwrap() > 0.0, "{:?}", second.interval_s);
         let error = watch.stats(Some("up"), None).unwrap_err();
         assert!(error.to_string().contains("there is no link \"up\"; there are: out"), "{error}");
         stop.store(true, Ordering::Relaxed);

@@ -146,13 +146,6 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
     let links = Links::new(gateways.iter().map(|(name, _, gateway)| (name.clone(), gateway.remote())).collect());
-    let metrics = match args.metrics {
-        Some(address) => Some(Metrics::start(address, links.clone()).map_err(Failure::wrong)?),
-        None => None,
-    };
-    if let Some(metrics) = &metrics {
-        note(format!("metrics at http://{}/metrics", metrics.address()));
-    }
     let ways: Vec<String> = gateways.iter().map(|(_, way, _)| way.clone()).collect();
     let way = ways.join("; ");
     let vitals: Vec<_> = gateways.iter().map(|(_, way, gateway)| (way.clone(), gateway.vitals())).collect();
@@ -167,6 +160,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             life::wait_for_turn(vitals, || thread.is_finished());
         }
         let mut control = args.life.control(&path, &links).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        let metrics =
+            args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, links.clone())).transpose());
+        let metrics = metrics.map_err(Failure::wrong).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        if let Some(metrics) = &metrics {
+            note(format!("metrics at http://{}/metrics", metrics.address()));
+        }
         note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
         watchdog.service().ready(&way);
         while !finished() {
@@ -196,7 +195,6 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         };
         Ok::<Vec<_>, Failure>(threads.into_iter().map(join).collect())
     })?;
-    drop(metrics);
     account(ended, out)
 }
 

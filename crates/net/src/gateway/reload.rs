@@ -486,8 +486,10 @@ impl Present {
         };
         let mut links = read.map_err(|problems| ReloadError::File(problems.lines()))?;
         let own = |link: &LinkFile| link.name.as_deref() == Some(self.nominal.link_name());
-        let mut link = match (links.len(), links.iter().position(own)) {
-            (1, _) => links.remove(0),
+        // One that has no name, or is the only one beside a link without a name, is meant.
+        let is_meant = links.len() == 1 && (links[0].name.is_none() || self.nominal.link_name.is_none());
+        let mut link = match (is_meant, links.iter().position(own)) {
+            (true, _) => links.remove(0),
             (_, Some(place)) => links.remove(place),
             (_, None) => {
                 let links = links.into_iter().filter_map(|link| link.name).collect();

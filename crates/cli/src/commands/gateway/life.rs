@@ -17,8 +17,8 @@ use crate::out::note;
 
 /// How often an interface that is not there at the start is looked for.
 const NAP: Duration = Duration::from_millis(100);
-/// How long the gateway whose place is taken may keep its control socket.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the gateway whose place is taken may keep its control socket and its port for metrics.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What passes while the gateway does not run, and what it waits for.
 #[derive(Debug, clap::Args)]
@@ -90,6 +90,17 @@ impl Life {
                     std::thread::sleep(NAP);
                 }
                 opened => return opened.map_err(Failure::wrong),
+            }
+        }
+    }
+
+    /// What `start` starts. Where another gateway's place is taken, it is tried until that one has ended.
+    pub(super) fn patiently<T, E>(&self, start: impl Fn() -> Result<T, E>) -> Result<T, E> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match start() {
+                Err(_) if self.take_over && Instant::now() < until => std::thread::sleep(NAP),
+                started => return started,
             }
         }
     }

@@ -294,7 +294,7 @@ impl Page {
                 seen.snapshot.gateway.uptime.0 as f64 / 1e9
             }),
             ("balanced", None, "Whether every packet is accounted for", |seen| f64::from(u8::from(seen.is_balanced()))),
-            ("generation", None, "How many reloads there were", |seen| seen.passage().generation as f64),
+            ("generation", None, "How many changes there were", |seen| seen.passage().generation as f64),
             ("processor", Some("ratio"), "Part of the time for which the data thread had a processor", |seen| {
                 seen.snapshot.gateway.time.processor
             }),
@@ -319,6 +319,21 @@ impl Page {
                 Ok(())
             },
         )?;
+        let events: [Column<Observation, u64>; 3] = [
+            ("stalls", "Times that a direction stood still though frames might have gone", |seen| {
+                seen.snapshot.gateway.liveness.stalls
+            }),
+            ("pauses", "Times that the data thread did not turn for more than 300 ms", |seen| {
+                seen.snapshot.gateway.liveness.pauses
+            }),
+            ("interface_losses", "Times that an interface went down or away", |seen| {
+                seen.snapshot.gateway.liveness.interface_losses
+            }),
+        ];
+        for (what, help, of) in events {
+            let samples = gateway().map(|(labels, _, seen)| (labels, of(seen)));
+            writer.counter((&format!("fairlink_gateway_{what}"), None, help), samples)?;
+        }
         let counters: [Column<Observation, u64>; 7] = [
             ("kernel_dropped", "Frames that the kernel dropped before the gateway could fetch them", |seen| {
                 seen.snapshot.gateway.interfaces.kernel_dropped
