@@ -8,33 +8,22 @@ use crate::{Scratch, fairlink, in_private_network, scenario};
 
 /// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
 const SCRIPT: &str = r#"
-set -e
-trap 'jobs -p > "$D/jobs"; kill $(cat "$D/jobs") 2>/dev/null || true' EXIT
-until_exists() { n=0; while [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
-until_recording() { n=0; until grep -q recording "$1"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
-ip link add name va type veth peer name vb
-ip link add name vc type veth peer name vd
-for name in va vb vc vd; do
-    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
-    ip link set $name up
-done
-touch "$D/ready"
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --drain 5s --json \
     > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
 until_exists "$D/socket"
 # What passes, in both formats; the first one ends at a limit, the second with Ctrl-C.
 "$F" ctl trace "$D/t.pcapng" --control "$D/socket" --duration 400ms --json > "$D/trace.json" 2> "$D/trace.log" & tracer=$!
-until_recording "$D/trace.log"
+until_says "$D/trace.log" recording
 ! "$F" ctl trace "$D/no.csv" --control "$D/socket" 2> "$D/busy.log"
 "$F" generate "$LINK" --out va --duration 200ms --json > "$D/traced.json"
 wait $tracer
 "$F" ctl trace "$D/t.csv" --control "$D/socket" --json > "$D/table.json" 2> "$D/table.log" & tracer=$!
-until_recording "$D/table.log"
+until_says "$D/table.log" recording
 "$F" generate "$LINK" --out va --duration 200ms > /dev/null
 kill -INT $tracer
 wait $tracer
 "$F" ctl trace "$D/some.csv" --control "$D/socket" --packets 5 --json > "$D/some.json" 2> "$D/some.log" & tracer=$!
-until_recording "$D/some.log"
+until_says "$D/some.log" recording
 "$F" generate "$LINK" --out va --duration 100ms > /dev/null
 wait $tracer
 ln -s /dev/full "$D/full.csv"
@@ -42,12 +31,12 @@ ln -s /dev/full "$D/full.csv"
 ! "$F" ctl trace "$D/nowhere/t.csv" --control "$D/socket" 2> "$D/nowhere.log"
 # Whoever traces is killed: the gateway goes on, and another may trace. That one ends with the gateway.
 "$F" ctl trace "$D/killed.pcapng" --control "$D/socket" 2> "$D/killed.log" & tracer=$!
-until_recording "$D/killed.log"
+until_says "$D/killed.log" recording
 kill -KILL $tracer
 wait $tracer || true
 n=0; until "$F" ctl trace "$D/last.csv" --control "$D/socket" --packets 1000000 --json > "$D/last.json" 2> "$D/last.log"; do
     n=$((n + 1)); [ $n -lt 50 ]; sleep 0.1; done & tracer=$!
-until_recording "$D/last.log"
+until_says "$D/last.log" recording
 kill -INT $gateway
 wait $gateway
 wait $tracer
@@ -55,7 +44,7 @@ wait $tracer
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/kill" > /dev/null 2>&1 & gateway=$!
 until_exists "$D/kill"
 (! "$F" ctl trace "$D/cut.pcapng" --control "$D/kill" 2> "$D/cut.log") & tracer=$!
-until_recording "$D/cut.log"
+until_says "$D/cut.log" recording
 "$F" generate "$LINK" --out va --duration 100ms > /dev/null
 kill -KILL $gateway
 wait $gateway || true

@@ -8,16 +8,6 @@ use crate::{Scratch, fairlink, in_private_network, scenario};
 
 /// A cable, and the loopback interface for TCP. Waits are bounded.
 const SCRIPT: &str = r#"
-set -e
-trap 'jobs -p > "$D/jobs"; kill $(cat "$D/jobs") 2>/dev/null || true' EXIT
-until_exists() { n=0; while [ ! -s "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
-ip link add name va type veth peer name vb
-ip link set lo up
-for name in va vb; do
-    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
-    ip link set $name up
-done
-touch "$D/ready"
 "$F" receive --in vb --flows 3 --clock realtime --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
 until_exists "$D/receive.log"
 "$F" generate "$LINK" --out va --duration 400ms --flows 3 --dscp ef --kernel-stamps --json > "$D/sent.json"

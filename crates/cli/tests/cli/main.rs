@@ -112,12 +112,37 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs a shell script in a private network namespace. The script finds the binary in `$F` and the directory in `$D`, and makes a file `ready`
-/// there once it has its interfaces. `None`, and a line that says so, where a namespace or its interfaces cannot be had.
+/// What a script begins with: two cables, va to vb and vc to vd, and what waits, within bounds, until a file or socket exists or a
+/// file says something. What it starts ends with it.
+#[cfg(target_os = "linux")]
+const PRELUDE: &str = r#"
+set -e
+trap 'jobs -p > "$D/jobs"; kill -KILL $(cat "$D/jobs") 2>/dev/null || true' EXIT
+until_exists() { n=0; while [ ! -s "$1" ] && [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
+until_says() { n=0; until grep -q "$2" "$1"; do n=$((n + 1)); [ $n -lt 2000 ]; sleep 0.01; done; }
+ip link set lo up
+ip link add name va type veth peer name vb
+ip link add name vc type veth peer name vd
+for name in va vb vc vd; do
+    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
+    ip link set $name up
+done
+touch "$D/ready"
+"#;
+
+/// Runs a shell script, after [`PRELUDE`], in a private network namespace. The script finds the binary in `$F` and the directory in `$D`.
+/// `None`, and a line that says so, where a namespace or its interfaces cannot be had.
 #[cfg(target_os = "linux")]
 pub(crate) fn in_private_network(script: &str, dir: &Scratch, more: &[(&str, &str)]) -> Option<Output> {
+    in_network(&["--map-root-user", "--net"], script, dir, more)
+}
+
+/// The same in the namespaces that these arguments of `unshare` ask for.
+#[cfg(target_os = "linux")]
+pub(crate) fn in_network(namespaces: &[&str], script: &str, dir: &Scratch, more: &[(&str, &str)]) -> Option<Output> {
     let run = Command::new("unshare")
-        .args(["--map-root-user", "--net", "sh", "-c", script])
+        .args(namespaces)
+        .args(["sh", "-c", &format!("{PRELUDE}{script}")])
         .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path(""))])
         .envs(more.iter().copied())
         .stdin(Stdio::null())

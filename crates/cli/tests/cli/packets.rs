@@ -9,16 +9,6 @@ use crate::{Scratch, fairlink, in_private_network, scenario};
 
 /// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
 const SCRIPT: &str = r#"
-set -e
-trap 'jobs -p > "$D/jobs"; kill $(cat "$D/jobs") 2>/dev/null || true' EXIT
-until_exists() { n=0; while [ ! -s "$1" ] && [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
-ip link add name va type veth peer name vb
-ip link add name vc type veth peer name vd
-for name in va vb vc vd; do
-    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
-    ip link set $name up
-done
-touch "$D/ready"
 "$F" receive --in vd --link "$LINK" --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --drain 5s --json \
     > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
@@ -37,7 +27,7 @@ wait $receiver
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/hup" --json > "$D/hup.json" 2> "$D/hup.log" & gateway=$!
 until_exists "$D/hup"
 kill -HUP $gateway
-n=0; until grep -q "read again" "$D/hup.log"; do n=$((n + 1)); [ $n -lt 100 ]; sleep 0.1; done
+until_says "$D/hup.log" "read again"
 kill -INT $gateway
 wait $gateway
 (trap '' HUP; exec "$F" receive --in vd --duration 600ms --json) > "$D/nohup.json" & receiver=$!

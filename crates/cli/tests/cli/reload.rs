@@ -8,16 +8,6 @@ use crate::{Scratch, fairlink, in_private_network, scenario};
 
 /// Two cables with the gateway between them, changed while frames pass. Waits are bounded.
 const SCRIPT: &str = r#"
-set -e
-trap 'jobs -p > "$D/jobs"; kill $(cat "$D/jobs") 2>/dev/null || true' EXIT
-until_exists() { n=0; while [ ! -s "$1" ] && [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
-ip link add name va type veth peer name vb
-ip link add name vc type veth peer name vd
-for name in va vb vc vd; do
-    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
-    ip link set $name up
-done
-touch "$D/ready"
 ctl() { "$F" ctl "$@" --control "$D/socket"; }
 "$F" receive --in vd --link "$D/link.toml" --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
 "$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --control "$D/socket" --drain 5s --json \
@@ -45,11 +35,11 @@ printf '80mbit\n\nmuch\n60mbit\n' > "$D/rates"
 ! ctl scheduler nothing 2> "$D/nothing.log"
 sed 's/^rate = "100mbit"/rate = "120mbit"/' "$LINK" > "$D/link.toml"
 kill -HUP $gateway
-n=0; until grep -q "read again: change" "$D/gateway.log"; do n=$((n + 1)); [ $n -lt 100 ]; sleep 0.1; done
+until_says "$D/gateway.log" "read again: change"
 ctl stats --json > "$D/after.json"
 echo '[link' > "$D/link.toml"
 kill -HUP $gateway
-n=0; until grep -q "read again and refused" "$D/gateway.log"; do n=$((n + 1)); [ $n -lt 100 ]; sleep 0.1; done
+until_says "$D/gateway.log" "read again and refused"
 wait $generator
 kill -INT $gateway
 wait $gateway

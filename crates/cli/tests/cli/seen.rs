@@ -10,18 +10,6 @@ use crate::{Scratch, fairlink, in_private_network, scenario};
 
 /// Two cables with the gateway between them, and traffic until the end. Waits are bounded and end as soon as there is what is waited for.
 const SCRIPT: &str = r#"
-set -e
-trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-until_exists() { n=0; while [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
-until_says() { n=0; until grep -q "$2" "$1"; do n=$((n + 1)); [ $n -lt 2000 ]; sleep 0.01; done; }
-ip link set lo up
-ip link add name va type veth peer name vb
-ip link add name vc type veth peer name vd
-for name in va vb vc vd; do
-    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
-    ip link set $name up
-done
-touch "$D/ready"
 start() {
     "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --metrics 127.0.0.1:0 --json > "$D/$1.json" 2> "$D/$1.log" &
     gateway=$!

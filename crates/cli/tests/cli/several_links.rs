@@ -7,16 +7,6 @@ use serde_json::Value;
 use crate::{Scratch, fairlink, in_private_network};
 
 const SCRIPT: &str = r#"
-set -e
-trap 'jobs -p > "$D/jobs"; kill $(cat "$D/jobs") 2>/dev/null || true' EXIT
-until_exists() { n=0; while [ ! -s "$1" ] && [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
-ip link add name va type veth peer name vb
-ip link add name vc type veth peer name vd
-for name in va vb vc vd; do
-    echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6 || true
-    ip link set $name up
-done
-touch "$D/ready"
 ctl() { "$F" ctl "$@" --control "$D/socket"; }
 "$F" receive --in vd --link "$D/down.toml" --json > "$D/down.json" 2> "$D/down.log" & down=$!
 "$F" receive --in va --link "$D/up.toml" --json > "$D/up.json" 2> "$D/up.log" & up=$!

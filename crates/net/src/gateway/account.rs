@@ -17,6 +17,7 @@
 //! generation. A snapshot that is under way is begun anew.
 
 mod delays;
+mod document;
 mod interval;
 mod observation;
 mod passage;

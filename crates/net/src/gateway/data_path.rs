@@ -18,14 +18,15 @@
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{ethernet, frame_key};
-use fairlink_core::{ClassId, Driver, DropReason, DropSink, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+use fairlink_core::{ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit, Why};
 use crate::gateway::trace::{Gone, Passing, Tap};
+use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
-use crate::io::clock::Clock;
+use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
 use crate::wire::classify::Classifier;
 use crate::wire::labels::{Labels, mark_congestion};
@@ -96,6 +97,11 @@ pub(crate) struct DataPath<I, O, C> {
     working_turns: u64,
     error: Option<BackendError>,
 }
+
+/// The data path between two real interfaces.
+pub(super) type RealPath = DataPath<AfPacket, AfPacket, MonotonicClock>;
+/// Whichever scheduler was asked for, with its traffic counted.
+pub(super) type AnyScheduler = Metered<Box<dyn Scheduler>>;
 
 impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Frames that the pool needs beside those of the queues: those held for reception on both sides, those on their way

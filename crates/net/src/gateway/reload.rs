@@ -3,8 +3,8 @@
 //! A change is prepared beside the data thread, on the thread that asks for it, and committed by the data thread between two turns:
 //!
 //! ```text
-//! asking thread: read, check, build ([`Present::prepare`]) -> Order -> mailbox
-//! data thread:   exchange what belongs to the classes, move the packets ([`Gateway::commit`]) -> mailbox
+//! asking thread: read, check, build (Present::change) -> Order -> mailbox
+//! data thread:   exchange what belongs to the classes, move the packets (Order::commit) -> mailbox
 //! asking thread: free what was replaced, say what has changed
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! order, its counters, its delays, and what its queue discipline and its scheduler know of it. The packets of other leaves go to the class that
 //! the caller names, or are dropped and counted as `class_removed`.
 //!
-//! A link file gives the *nominal* rates. [`Remote::set_rate`] deviates from them until the next file. Where the link gets less than its
+//! A link file gives the *nominal* rates. [`Wanted::LinkRate`] and the like deviate from them until the next file. Where the link gets less than its
 //! classes are guaranteed, all guarantees shrink in the same proportion, and grow back with the link.
 
 use std::collections::BTreeMap;
@@ -21,22 +21,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlink_config::link::{LinkFile, ReadOptions};
-use fairlink_config::units::show_bps;
 use fairlink_core::{
-    Change, ClassId, Counters, Driver, DropReason, DropSink, Hierarchy, HierarchyError, Leniency, LinkConfig,
-    MeteredChange, MeteredRetired, Nanos, Packet, Rate, ReconfigureError, Scheduler, ServiceCurve, Share,
+    Change, ClassId, Driver, DropReason, DropSink, HierarchyError, Leniency, LinkConfig, MeteredChange, MeteredRetired,
+    Nanos, Packet, Rate, ReconfigureError, Scheduler, ServiceCurve, Share,
 };
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use crate::gateway::account::{Passage, Snapshot};
+mod error;
+mod report;
+
+pub use error::ReloadError;
+pub use report::{ClassChange, Committed, Fate, Reloaded, Terms, Wanted};
+
+use crate::gateway::account::Passage;
 use crate::gateway::config::GatewayConfig;
-use crate::gateway::data_path::{DataPath, Parts};
-use crate::gateway::open::{Needs, SNAPSHOTS, check_classes, fit_largest_packet};
-use crate::gateway::open_error::OpenError;
+use crate::gateway::data_path::{AnyScheduler, DataPath, Parts};
+use crate::gateway::needs::{Needs, check_classes, fit_largest_packet};
 use crate::gateway::queue_lengths::QueueLengths;
-use crate::gateway::remote::RemoteError;
-use crate::gateway::run::{AnyScheduler, Gateway};
+use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::backend::Backend;
 use crate::io::clock::Clock;
@@ -47,234 +48,6 @@ use crate::wire::labels::Labels;
 
 /// How long the data thread has to begin with a change.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Why a running gateway was not changed. Nothing has changed then.
-#[derive(Debug, Error)]
-pub enum ReloadError {
-    /// The link file is wrong; one finding a line.
-    #[error("{0}")]
-    File(String),
-    /// The gateway cannot run with it.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The scheduler cannot be made, or cannot take over.
-    #[error(transparent)]
-    Build(#[from] ReconfigureError),
-    /// There is no file to read again.
-    #[error("this gateway was not started from a link file; name one")]
-    NoFile,
-    /// The file has several links, and not this one.
-    #[error("the file has no link {name:?}; there are: {}", .links.join(", "))]
-    NoLink {
-        /// The name of this link.
-        name: String,
-        /// Those of the file.
-        links: Vec<String>,
-    },
-    /// The queues need more frames than there is room for.
-    #[error(
-        "queues of up to {queued} packets need a packet pool of {needed} frames, and there is room for {room}, which was reserved when the \
-         gateway started; lower buffer in [link], or start the gateway anew"
-    )]
-    PoolRoom {
-        /// Most packets that the queues may hold.
-        queued: u32,
-        /// Frames for them.
-        needed: u32,
-        /// Frames that there is room for.
-        room: u32,
-    },
-    /// A class that is to give its packets away, or to get them, is not there.
-    #[error("there is no class {name} {when} the change; {}", known(.classes))]
-    NoClass {
-        /// The name given.
-        name: String,
-        /// Before or after the change.
-        when: &'static str,
-        /// Those that are there.
-        classes: Vec<String>,
-    },
-    /// Only leaves have packets.
-    #[error("{name} is not a leaf {when} the change; only classes without children have packets")]
-    NotALeaf {
-        /// The name given.
-        name: String,
-        /// Before or after the change.
-        when: &'static str,
-    },
-    /// A class that stays is to give its packets away.
-    #[error("{name} is still there after the change and keeps its packets; leave it out of what is moved")]
-    Stays {
-        /// The name given.
-        name: String,
-    },
-    /// A rate is to be set that the class does not have.
-    #[error("{name} has no guarantee but a weight, or shares equally; give it a guarantee in the link file")]
-    NoGuarantee {
-        /// The class.
-        name: String,
-    },
-    /// More than the link or the parent has, or less than the children have.
-    #[error("{parent} has {}, and its children are guaranteed {} together: raise {parent} first, or lower one of them", show_bps(*parent_bps), show_bps(*children_bps))]
-    Guarantees {
-        /// The class whose children have too much.
-        parent: String,
-        /// Its own guarantee in bit/s.
-        parent_bps: u64,
-        /// That of its children together in bit/s.
-        children_bps: u64,
-    },
-    /// A guarantee above the ceiling.
-    #[error("{name} cannot have a guarantee of {} below a ceiling of {}", show_bps(*guarantee_bps), show_bps(*ceiling_bps))]
-    Ceiling {
-        /// The class.
-        name: String,
-        /// Its guarantee in bit/s.
-        guarantee_bps: u64,
-        /// Its ceiling in bit/s.
-        ceiling_bps: u64,
-    },
-    /// The classes cannot be.
-    #[error(transparent)]
-    Tree(HierarchyError),
-    /// Somebody else changes the gateway.
-    #[error("another change of this gateway is under way; try again")]
-    Busy,
-    /// The data thread did not begin with it, or is not there.
-    #[error(transparent)]
-    Remote(#[from] RemoteError),
-}
-
-fn known(classes: &[String]) -> String {
-    const MOST: usize = 20;
-    let more = if classes.len() > MOST { ", ..." } else { "" };
-    format!("there are {}{more}", classes[..classes.len().min(MOST)].join(", "))
-}
-
-/// What to change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// The link as a link file says: its own file, read again, or a text.
-    File {
-        /// Name and text of another link file than the gateway's own.
-        text: Option<(String, String)>,
-        /// Names of leaves that are there no more, each with that of the leaf that gets its packets.
-        moves: Vec<(String, String)>,
-    },
-    /// The link's rate.
-    LinkRate {
-        /// In bit/s.
-        rate: Rate,
-    },
-    /// A class's guarantee.
-    Guarantee {
-        /// Its name.
-        class: String,
-        /// In bit/s.
-        rate: Rate,
-    },
-    /// A class's ceiling.
-    Ceiling {
-        /// Its name.
-        class: String,
-        /// In bit/s.
-        rate: Rate,
-    },
-    /// The scheduler.
-    Scheduler {
-        /// Its name.
-        name: String,
-        /// Whether to go on without what it cannot honour.
-        lenient: bool,
-    },
-}
-
-/// What becomes of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fate {
-    /// It goes on.
-    Kept,
-    /// It is new.
-    Added,
-    /// It is there no more; its packets are dropped.
-    Removed,
-    /// It is there no more; another gets its packets.
-    Moved,
-}
-
-/// What a class is promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
-    /// The guarantee; `None` where the class has a weight, or shares equally.
-    pub guarantee_bps: Option<u64>,
-    /// The ceiling, if any.
-    pub ceiling_bps: Option<u64>,
-    /// What it gets while all classes send.
-    pub share_all_busy_bps: u64,
-}
-
-impl Terms {
-    fn of(tree: &Hierarchy, class: ClassId) -> Self {
-        let config = tree.config(class);
-        let guarantee_bps = match config.share {
-            Some(Share::Guarantee(rate)) => Some(rate.bps()),
-            _ => None,
-        };
-        let ceiling_bps = config.ceiling.map(Rate::bps);
-        Self { guarantee_bps, ceiling_bps, share_all_busy_bps: tree.rate_all_busy(class) }
-    }
-}
-
-/// A class before and after a change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClassChange {
-    /// Its name.
-    pub name: String,
-    /// Whether it has packets, before or after.
-    pub leaf: bool,
-    /// What becomes of it.
-    pub fate: Fate,
-    /// The class that gets its packets, where they are moved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub moved_to: Option<String>,
-    /// What it was promised; `None` of one that is new.
-    pub before: Option<Terms>,
-    /// What it is promised now; `None` of one that is there no more.
-    pub after: Option<Terms>,
-}
-
-/// What the data thread did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Committed {
-    /// Number of this change, counted from 1 since the gateway started.
-    pub generation: u64,
-    /// Packets that were queued and stay.
-    pub kept_packets: u64,
-    /// Packets that were dropped because their class is there no more.
-    pub removed_packets: u64,
-    /// Packets that were dropped because they do not fit into the queues of now.
-    pub dropped_packets: u64,
-    /// For how long the data thread did nothing else, in seconds.
-    pub took_s: f64,
-}
-
-/// A change of a running gateway.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reloaded {
-    /// Schedulers before and after.
-    pub scheduler: [String; 2],
-    /// Rates of the link before and after, in bit/s.
-    pub link_bps: [u64; 2],
-    /// By what all guarantees are multiplied, because the link has less than they add up to; else 1.
-    pub guarantees_scaled_by: f64,
-    /// The classes: those of now in their order, then those that are there no more.
-    pub classes: Vec<ClassChange>,
-    /// What to know of the link file.
-    pub notes: Vec<String>,
-    /// What has happened; `None` where it was only asked what would.
-    pub committed: Option<Committed>,
-}
 
 /// What deviates from the link file.
 #[derive(Clone, Debug, Default)]
@@ -309,11 +82,11 @@ pub(super) struct Order {
     parts: Parts,
     /// By class of before, the leaf that takes over.
     heirs: Box<[Option<ClassId>]>,
-    config: GatewayConfig,
+    pub(super) config: GatewayConfig,
     /// What the gateway is from then on, and what it was afterwards.
-    passage: Arc<Passage>,
+    pub(super) passage: Arc<Passage>,
     /// Whether classes and frames keep their numbers, so that whoever traces may go on.
-    keeps_numbers: bool,
+    pub(super) keeps_numbers: bool,
     pub(super) committed: Committed,
 }
 
@@ -438,19 +211,12 @@ impl Present {
             queues: QueueLengths::new(&config.tree),
             growth: (frames > self.frames).then(|| Growth::new(self.frames, frames)),
         };
+        let counted = parts.counters.memory_bytes() + parts.queues.memory_bytes();
         let memory = MemoryBound {
-            pool_frames: u64::from(frames),
-            frame_bytes: u64::from(self.frame_bytes),
-            pool_bytes: FramePool::memory(frames, self.frame_bytes),
-            queue_packets: u64::from(needs.queued),
-            scheduler_bytes: needs.scheduler_bytes,
             classifier_bytes: parts.classifier.memory_bytes() as u64,
-            counters_bytes: (parts.counters.memory_bytes()
-                + parts.queues.memory_bytes()
-                + SNAPSHOTS * Snapshot::memory(&config.tree)) as u64
-                + Counters::memory(&config.tree),
             split_bytes: self.passage.memory.split_bytes,
             kernel_bytes: self.passage.memory.kernel_bytes,
+            ..Needs { frames, ..needs }.bound(&config.tree, self.frame_bytes, counted)
         };
         let reloaded = Reloaded {
             scheduler: [&self.config, &config].map(|config| config.scheduler.name.to_owned()),
@@ -687,20 +453,6 @@ impl Order {
         self.committed.generation = self.passage.generation;
         self.committed.kept_packets = driver.scheduler().backlog().packets;
         self.committed.took_s = data_path.clock.now().saturating_sub(now).0 as f64 / 1e9;
-    }
-}
-
-impl Gateway {
-    /// Makes the change.
-    pub(super) fn commit(&mut self, now: Nanos, order: &mut Order) {
-        if !order.keeps_numbers
-            && let Some(tap) = self.data_path.tap.take()
-        {
-            self.publisher.give_back(tap);
-        }
-        order.commit(now, &mut self.driver, &mut self.data_path);
-        std::mem::swap(&mut self.config, &mut order.config);
-        order.passage = self.publisher.change(Arc::clone(&order.passage));
     }
 }
 

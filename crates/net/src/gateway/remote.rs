@@ -8,32 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use thiserror::Error;
-
 use crate::gateway::account::{Copying, Observation, Passage, Snapshot};
 use crate::gateway::reload::{self, Order, Present, ReloadError, Reloaded, Wanted};
+use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::GatewayStats;
 use crate::gateway::trace::{self, Feed, Tap};
-
-/// Why a [`Remote`] got no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum RemoteError {
-    /// The gateway was dropped without having run.
-    #[error("the gateway never ran")]
-    NeverRan,
-    /// The data thread did not answer in time.
-    #[error("the data thread did not answer within {} ms", .waited.as_millis())]
-    Timeout {
-        /// How long was waited.
-        waited: Duration,
-    },
-    /// The gateway has ended.
-    #[error("the gateway has ended")]
-    Ended,
-    /// Somebody else traces.
-    #[error("a trace is under way; one at a time, end it first (Ctrl-C where it runs)")]
-    Tracing,
-}
 
 /// How often whoever waits for an answer looks whether the data thread lacks memory for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

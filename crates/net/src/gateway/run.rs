@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::{Amount, Driver, Metered, Nanos, Scheduler, Wake};
+use fairlink_core::{Amount, Driver, Nanos, Scheduler, Wake};
 use thiserror::Error;
 
 use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot};
 use crate::gateway::config::GatewayConfig;
-use crate::gateway::data_path::DataPath;
+use crate::gateway::data_path::{AnyScheduler, DataPath, RealPath};
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::{Liveness, Vitals};
 use crate::gateway::outlet::{BUSY_RETRY, Outlet};
 use crate::gateway::ports::Held;
+use crate::gateway::reload::Order;
 use crate::gateway::remote::{Publisher, Remote};
 use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
-use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Backend, BackendError};
-use crate::io::clock::{self, Clock, MonotonicClock};
+use crate::io::clock::{self, Clock};
 use crate::io::pacing::{self, Until};
 use crate::io::sys;
 
@@ -34,11 +34,6 @@ pub struct RunError {
 
 /// How often a gateway that ends asks its interfaces for frames that they own. It asks every [`BUSY_RETRY`], so for 10 ms.
 const LEAVING_TRIES: u32 = 200;
-
-/// The data path between two real interfaces.
-pub(super) type RealPath = DataPath<AfPacket, AfPacket, MonotonicClock>;
-/// Whichever scheduler was asked for, with its traffic counted.
-pub(super) type AnyScheduler = Metered<Box<dyn Scheduler>>;
 
 /// A gateway ready to run.
 pub struct Gateway {
@@ -199,6 +194,18 @@ impl Gateway {
         if self.publisher.has_tap() {
             self.begin_trace();
         }
+    }
+
+    /// Makes the change, between two turns.
+    fn commit(&mut self, now: Nanos, order: &mut Order) {
+        if !order.keeps_numbers
+            && let Some(tap) = self.data_path.tap.take()
+        {
+            self.publisher.give_back(tap);
+        }
+        order.commit(now, &mut self.driver, &mut self.data_path);
+        std::mem::swap(&mut self.config, &mut order.config);
+        order.passage = self.publisher.change(Arc::clone(&order.passage));
     }
 
     /// Records what passes from now on, as somebody has asked.

@@ -265,6 +265,7 @@ impl FramePool {
     }
 
     /// All memory of the pool, bookkeeping included, in bytes.
+    #[cfg(test)]
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.frames() * self.frame_bytes
@@ -297,6 +298,7 @@ mod tests {
             pool.give_back(frame);
         }
         assert_eq!((pool.free(), pool.most_used(), pool.memory_bytes()), (3, 3, bytes));
+        assert_eq!(bytes as u64, FramePool::memory(3, 100), "what is promised beforehand");
     }
 
     #[test]

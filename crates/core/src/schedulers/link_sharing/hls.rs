@@ -231,9 +231,9 @@ pub struct Hls {
     touched: Stack<u32>,
     ceilings: Ceilings,
     urgent: Urgent,
-    /// Classes with the weights that count from the next round on, where `is_successor_due`; else what is to be dropped.
-    successor: Stack<Leaf>,
-    is_successor_due: bool,
+    /// By class: the weights that count from the next round on, where `are_weights_due`.
+    next_weights: Box<[i64]>,
+    are_weights_due: bool,
     now: Nanos,
     rounds: Rounds,
     max_packet: u32,
@@ -274,8 +274,8 @@ impl Hls {
             touched: Stack::with_room(tree.len() - leaves)?,
             ceilings: Ceilings::new(tree, &weights)?,
             urgent: Urgent::new(tree, &weights)?,
-            successor: Stack::with_room(0)?,
-            is_successor_due: false,
+            next_weights: filled(tree.len(), 0)?,
+            are_weights_due: false,
             now: Nanos::ZERO,
             rounds: Rounds::default(),
             max_packet: link.max_packet,
@@ -324,7 +324,7 @@ impl Hls {
         let leaves = tree.leaves().len();
         bytes_of::<Leaf>(tree.len())
             + bytes_of::<(Inner, u32)>(tree.len() - leaves)
-            + bytes_of::<Link>(tree.len())
+            + bytes_of::<(Link, i64)>(tree.len())
             + PacketSlab::memory(tree)
             + 3 * bytes_of::<u32>(leaves)
             + Ceilings::memory(tree)
@@ -663,15 +663,12 @@ impl Scheduler for Hls {
         self.now = self.now.max(now);
         self.slab.retune(&mut with.slab);
         self.ceilings.retune(&with.ceilings, self.now);
-        for (mine, theirs) in self.leaves.iter_mut().zip(with.leaves.iter_mut()) {
+        for ((mine, theirs), next) in self.leaves.iter_mut().zip(with.leaves.iter()).zip(&mut self.next_weights) {
             mine.queue.retune(&theirs.queue);
-            if theirs.flags.has(Flags::INNER) {
-                theirs.weight = with.inners[theirs.parent as usize].weight;
-            }
+            *next = theirs.weight;
         }
         // Quotas of the round under way are of the weights before.
-        mem::swap(&mut self.successor, &mut with.leaves);
-        self.is_successor_due = true;
+        self.are_weights_due = true;
         true
     }
 

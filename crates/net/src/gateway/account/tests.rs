@@ -13,7 +13,8 @@ use fairlink_theory::to_f64;
 
 use super::played::{LINK_BPS, Played, two_levels};
 use super::*;
-use crate::gateway::remote::{Publisher, RemoteError};
+use crate::gateway::remote::Publisher;
+use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::GatewayStats;
 
 /// What must hold of any statistics.

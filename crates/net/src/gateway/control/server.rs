@@ -12,7 +12,8 @@ use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
 use crate::gateway::account::Observation;
 use crate::gateway::links::Links;
 use crate::gateway::reload::Wanted;
-use crate::gateway::remote::{Remote, RemoteError, Ticket};
+use crate::gateway::remote::{Remote, Ticket};
+use crate::gateway::remote_error::RemoteError;
 use crate::gateway::trace::Feed;
 use crate::io::sys;
 

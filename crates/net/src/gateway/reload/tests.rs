@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::{Strategy, ValueTree};
 
 use super::*;
+use crate::gateway::account::Snapshot;
 use crate::gateway::account::{DelayTable, Observation};
 use crate::io::interface::Offloads;
 use crate::io::virtual_link::VirtualLink;

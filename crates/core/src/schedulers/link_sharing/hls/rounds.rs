@@ -51,9 +51,7 @@ impl Hls {
         self.cursor = 0;
         self.kept = 0;
         self.sent_in_round = false;
-        if self.is_successor_due {
-            self.take_weights();
-        }
+        self.take_weights();
         self.unpark(self.now);
         self.activate_pending();
         self.round += 1;
@@ -78,16 +76,14 @@ impl Hls {
     /// have grown by, through the root's residual.
     #[cold]
     pub(super) fn take_weights(&mut self) {
-        if !mem::take(&mut self.is_successor_due) {
+        if !mem::take(&mut self.are_weights_due) {
             return;
         }
-        for (id, theirs) in self.successor.iter().enumerate() {
-            let mine = &mut self.leaves[id];
-            let grown = theirs.weight - mine.weight;
-            mine.weight = theirs.weight;
+        for (id, (mine, &weight)) in self.leaves.iter_mut().zip(&self.next_weights).enumerate() {
+            let grown = weight - mem::replace(&mut mine.weight, weight);
             let (counts, parent) = if mine.flags.has(Flags::INNER) {
                 let inner = &mut self.inners[mine.parent as usize];
-                inner.weight = theirs.weight;
+                inner.weight = weight;
                 (inner.active, inner.parent)
             } else {
                 (mine.flags.has(Flags::ACTIVE), mine.parent)

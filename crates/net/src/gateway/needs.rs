@@ -1,0 +1,125 @@
+//! What a gateway needs, as far as it follows from its configuration and the lengths of its interfaces' frames. It is asked at the start, and by
+//! each change.
+
+use fairlink_core::{Counters, Hierarchy, Members};
+
+use crate::gateway::account::Snapshot;
+use crate::gateway::config::{GatewayConfig, LongFrames};
+use crate::gateway::data_path::RealPath;
+use crate::gateway::open_error::OpenError;
+use crate::gateway::stats::MemoryBound;
+use crate::io::frame_pool::{FramePool, HEADROOM};
+use crate::io::interface::Interface;
+
+/// Copies of its counters that a gateway has at most, as far as their number is not that of those who read them.
+const SNAPSHOTS: usize = 4;
+
+impl GatewayConfig {
+    /// Finds out what [`Gateway::open`](crate::Gateway::open) would refuse whatever the interfaces are: classes that are not leaves, a packet pool that is too
+    /// small, too much memory, a tree that the scheduler refuses. `largest_frame` is the longest frame that the interfaces carry, in
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`Gateway::open`](crate::Gateway::open).
+    pub fn check(&self, largest_frame: u32) -> Result<(), OpenError> {
+        check_classes(self)?;
+        Needs::of(self, largest_frame.saturating_add(HEADROOM as u32))?;
+        self.scheduler.build(&self.tree, self.leniency, Members::new())?;
+        Ok(())
+    }
+}
+
+/// Frames belong to leaves.
+pub(super) fn check_classes(config: &GatewayConfig) -> Result<(), OpenError> {
+    let mut classes = config.matches.iter().map(|&(class, _)| class).chain([config.default_class]);
+    match classes.find(|&class| !config.tree.is_leaf(class)) {
+        Some(class) => Err(OpenError::NotALeaf { name: config.name(class) }),
+        None => Ok(()),
+    }
+}
+
+/// What a gateway takes at most.
+pub(super) struct Needs {
+    /// Packets in all queues.
+    pub(super) queued: u32,
+    /// Frames in the packet pool.
+    pub(super) frames: u32,
+    /// Of the scheduler.
+    pub(super) scheduler_bytes: u64,
+}
+
+impl Needs {
+    /// Those for frames that take `frame_bytes` in the pool.
+    ///
+    /// # Errors
+    /// Where they are more than the pool, or all together, may be.
+    pub(super) fn of(config: &GatewayConfig, frame_bytes: u32) -> Result<Self, OpenError> {
+        let queued = most_queued(&config.tree);
+        let needed = queued.saturating_add(RealPath::RESERVE);
+        let frames = config.pool_frames.unwrap_or(needed);
+        if frames < needed {
+            return Err(OpenError::PoolTooSmall { frames, queued, needed });
+        }
+        let scheduler_bytes = config.scheduler.memory_for(&config.tree);
+        let needed = scheduler_bytes.saturating_add(FramePool::memory(frames, frame_bytes));
+        if needed > config.memory_limit {
+            let (scheduler, limit) = (config.scheduler.name, config.memory_limit);
+            return Err(OpenError::TooMuchMemory { scheduler, frames, needed, limit });
+        }
+        Ok(Self { queued, frames, scheduler_bytes })
+    }
+
+    /// The memory bound of a gateway for `tree` whose frames take `frame_bytes` in the pool and whose counters take `counted` bytes, without
+    /// what the classifier and the sockets take.
+    pub(super) fn bound(&self, tree: &Hierarchy, frame_bytes: u32, counted: usize) -> MemoryBound {
+        MemoryBound {
+            pool_frames: u64::from(self.frames),
+            frame_bytes: u64::from(frame_bytes),
+            pool_bytes: FramePool::memory(self.frames, frame_bytes),
+            queue_packets: u64::from(self.queued),
+            scheduler_bytes: self.scheduler_bytes,
+            counters_bytes: (counted + SNAPSHOTS * Snapshot::memory(tree)) as u64 + Counters::memory(tree),
+            ..MemoryBound::default()
+        }
+    }
+}
+
+/// Raises the link's largest packet to the length of the input's frames, if they are longer and the policy allows it.
+pub(super) fn fit_largest_packet(
+    config: &mut GatewayConfig,
+    input: &Interface,
+    notes: &mut Vec<String>,
+) -> Result<(), OpenError> {
+    let untagged = config.overhead.accounted(input.untagged_frame());
+    let limit = config.tree.link().max_packet;
+    if untagged <= limit {
+        return Ok(());
+    }
+    match config.long_frames {
+        LongFrames::Accept => {
+            let tagged = config.overhead.accounted(input.largest_frame());
+            config.tree = config.tree.clone().with_max_packet(tagged)?;
+            notes.push(format!(
+                "{} carries frames of up to {} B, which with VLAN tags count up to {tagged} B on the link, more than the \
+                 link file's largest of {limit} B; they are accepted, and bounds printed for {limit} B grow with them: \
+                 set mtu = \"{}B\" to have those printed",
+                input.name,
+                input.untagged_frame(),
+                input.largest_frame()
+            ));
+        }
+        LongFrames::Drop => notes.push(format!(
+            "{} carries frames of up to {} B; those that count more than {limit} B on the link are dropped as too long",
+            input.name,
+            input.untagged_frame()
+        )),
+    }
+    Ok(())
+}
+
+/// Most packets that all queues together may hold, the one behind the scheduler included.
+fn most_queued(tree: &Hierarchy) -> u32 {
+    let limits: u64 = tree.leaves().iter().map(|&leaf| u64::from(tree.config(leaf).limits.packets)).sum();
+    let behind = tree.link().transmit_queue.map_or(0, |queue| queue.packets);
+    (limits.min(u64::from(tree.link().max_queued)) as u32).saturating_add(behind)
+}

@@ -1,0 +1,111 @@
+//! Why a running gateway was not changed.
+
+use fairlink_config::units::show_bps;
+use fairlink_core::{HierarchyError, ReconfigureError};
+use thiserror::Error;
+
+use crate::gateway::open_error::OpenError;
+use crate::gateway::remote_error::RemoteError;
+
+/// Why a running gateway was not changed. Nothing has changed then.
+#[derive(Debug, Error)]
+pub enum ReloadError {
+    /// The link file is wrong; one finding a line.
+    #[error("{0}")]
+    File(String),
+    /// The gateway cannot run with it.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The scheduler cannot be made, or cannot take over.
+    #[error(transparent)]
+    Build(#[from] ReconfigureError),
+    /// There is no file to read again.
+    #[error("this gateway was not started from a link file; name one")]
+    NoFile,
+    /// The file has several links, and not this one.
+    #[error("the file has no link {name:?}; there are: {}", .links.join(", "))]
+    NoLink {
+        /// The name of this link.
+        name: String,
+        /// Those of the file.
+        links: Vec<String>,
+    },
+    /// The queues need more frames than there is room for.
+    #[error(
+        "queues of up to {queued} packets need a packet pool of {needed} frames, and there is room for {room}, which was reserved when the \
+         gateway started; lower buffer in [link], or start the gateway anew"
+    )]
+    PoolRoom {
+        /// Most packets that the queues may hold.
+        queued: u32,
+        /// Frames for them.
+        needed: u32,
+        /// Frames that there is room for.
+        room: u32,
+    },
+    /// A class that is to give its packets away, or to get them, is not there.
+    #[error("there is no class {name} {when} the change; {}", known(.classes))]
+    NoClass {
+        /// The name given.
+        name: String,
+        /// Before or after the change.
+        when: &'static str,
+        /// Those that are there.
+        classes: Vec<String>,
+    },
+    /// Only leaves have packets.
+    #[error("{name} is not a leaf {when} the change; only classes without children have packets")]
+    NotALeaf {
+        /// The name given.
+        name: String,
+        /// Before or after the change.
+        when: &'static str,
+    },
+    /// A class that stays is to give its packets away.
+    #[error("{name} is still there after the change and keeps its packets; leave it out of what is moved")]
+    Stays {
+        /// The name given.
+        name: String,
+    },
+    /// A rate is to be set that the class does not have.
+    #[error("{name} has no guarantee but a weight, or shares equally; give it a guarantee in the link file")]
+    NoGuarantee {
+        /// The class.
+        name: String,
+    },
+    /// More than the link or the parent has, or less than the children have.
+    #[error("{parent} has {}, and its children are guaranteed {} together: raise {parent} first, or lower one of them", show_bps(*parent_bps), show_bps(*children_bps))]
+    Guarantees {
+        /// The class whose children have too much.
+        parent: String,
+        /// Its own guarantee in bit/s.
+        parent_bps: u64,
+        /// That of its children together in bit/s.
+        children_bps: u64,
+    },
+    /// A guarantee above the ceiling.
+    #[error("{name} cannot have a guarantee of {} below a ceiling of {}", show_bps(*guarantee_bps), show_bps(*ceiling_bps))]
+    Ceiling {
+        /// The class.
+        name: String,
+        /// Its guarantee in bit/s.
+        guarantee_bps: u64,
+        /// Its ceiling in bit/s.
+        ceiling_bps: u64,
+    },
+    /// The classes cannot be.
+    #[error(transparent)]
+    Tree(HierarchyError),
+    /// Somebody else changes the gateway.
+    #[error("another change of this gateway is under way; try again")]
+    Busy,
+    /// The data thread did not begin with it, or is not there.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+}
+
+fn known(classes: &[String]) -> String {
+    const MOST: usize = 20;
+    let more = if classes.len() > MOST { ", ..." } else { "" };
+    format!("there are {}{more}", classes[..classes.len().min(MOST)].join(", "))
+}

@@ -1,0 +1,129 @@
+//! What is asked of a running gateway, and what it says of a change.
+
+use fairlink_core::{ClassId, Hierarchy, Rate, Share};
+use serde::{Deserialize, Serialize};
+
+/// What to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The link as a link file says: its own file, read again, or a text.
+    File {
+        /// Name and text of another link file than the gateway's own.
+        text: Option<(String, String)>,
+        /// Names of leaves that are there no more, each with that of the leaf that gets its packets.
+        moves: Vec<(String, String)>,
+    },
+    /// The link's rate.
+    LinkRate {
+        /// In bit/s.
+        rate: Rate,
+    },
+    /// A class's guarantee.
+    Guarantee {
+        /// Its name.
+        class: String,
+        /// In bit/s.
+        rate: Rate,
+    },
+    /// A class's ceiling.
+    Ceiling {
+        /// Its name.
+        class: String,
+        /// In bit/s.
+        rate: Rate,
+    },
+    /// The scheduler.
+    Scheduler {
+        /// Its name.
+        name: String,
+        /// Whether to go on without what it cannot honour.
+        lenient: bool,
+    },
+}
+
+/// What becomes of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It goes on.
+    Kept,
+    /// It is new.
+    Added,
+    /// It is there no more; its packets are dropped.
+    Removed,
+    /// It is there no more; another gets its packets.
+    Moved,
+}
+
+/// What a class is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The guarantee; `None` where the class has a weight, or shares equally.
+    pub guarantee_bps: Option<u64>,
+    /// The ceiling, if any.
+    pub ceiling_bps: Option<u64>,
+    /// What it gets while all classes send.
+    pub share_all_busy_bps: u64,
+}
+
+impl Terms {
+    pub(super) fn of(tree: &Hierarchy, class: ClassId) -> Self {
+        let config = tree.config(class);
+        let guarantee_bps = match config.share {
+            Some(Share::Guarantee(rate)) => Some(rate.bps()),
+            _ => None,
+        };
+        let ceiling_bps = config.ceiling.map(Rate::bps);
+        Self { guarantee_bps, ceiling_bps, share_all_busy_bps: tree.rate_all_busy(class) }
+    }
+}
+
+/// A class before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassChange {
+    /// Its name.
+    pub name: String,
+    /// Whether it has packets, before or after.
+    pub leaf: bool,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// The class that gets its packets, where they are moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<String>,
+    /// What it was promised; `None` of one that is new.
+    pub before: Option<Terms>,
+    /// What it is promised now; `None` of one that is there no more.
+    pub after: Option<Terms>,
+}
+
+/// What the data thread did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Committed {
+    /// Number of this change, counted from 1 since the gateway started.
+    pub generation: u64,
+    /// Packets that were queued and stay.
+    pub kept_packets: u64,
+    /// Packets that were dropped because their class is there no more.
+    pub removed_packets: u64,
+    /// Packets that were dropped because they do not fit into the queues of now.
+    pub dropped_packets: u64,
+    /// For how long the data thread did nothing else, in seconds.
+    pub took_s: f64,
+}
+
+/// A change of a running gateway.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Schedulers before and after.
+    pub scheduler: [String; 2],
+    /// Rates of the link before and after, in bit/s.
+    pub link_bps: [u64; 2],
+    /// By what all guarantees are multiplied, because the link has less than they add up to; else 1.
+    pub guarantees_scaled_by: f64,
+    /// The classes: those of now in their order, then those that are there no more.
+    pub classes: Vec<ClassChange>,
+    /// What to know of the link file.
+    pub notes: Vec<String>,
+    /// What has happened; `None` where it was only asked what would.
+    pub committed: Option<Committed>,
+}
