@@ -101,7 +101,7 @@ mod test_link;
 pub use contract::*;
 pub use runtime::driver::{Driver, Next, Pacer, Port, Wake};
 pub use runtime::metered::{Counters, Metered, MeteredChange, MeteredRetired};
-pub use runtime::pool::{Member, Pool, PoolError};
+pub use runtime::pool::{Member, Pool, PoolError, PoolRule};
 pub use runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
 pub use runtime::{pool, registry};
 

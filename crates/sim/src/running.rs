@@ -1,8 +1,8 @@
 //! A link while it runs: its traffic and measurements on one side, its scheduler and pace on the other, and what becomes of it.
 
 use fairlink_core::{
-    ClassId, Counters, Driver, DropReason, Leniency, Metered, NANOS_PER_SEC, Nanos, Pacer, Packet, Scheduler,
-    SchedulerInfo, Wake,
+    ClassId, Counters, Driver, DropReason, Leniency, Members, Metered, MeteredChange, NANOS_PER_SEC, Nanos, Pacer,
+    Packet, Scheduler, SchedulerInfo, Wake,
 };
 
 use crate::change::Change;
@@ -112,13 +112,15 @@ impl<'a> RunningLink<'a> {
             (before.tree.is_leaf(ClassId(old as u32)) && after.tree.is_leaf(new)).then_some(new)
         };
         let survivors: Vec<Option<ClassId>> = (0..before.tree.len()).map(heir).collect();
-        let prepared = self.driver.scheduler().prepare(&fairlink_core::Change {
-            scheduler,
-            tree: after.tree,
-            leniency: self.rules.leniency,
-            survivors: &survivors,
-            pooled: &[],
-        });
+        let prepared = MeteredChange::prepare(
+            &fairlink_core::Change {
+                scheduler,
+                tree: after.tree,
+                leniency: self.rules.leniency,
+                survivors: &survivors,
+            },
+            Members::new(),
+        );
         let refused = |error| SimError::Change { index, at, scheduler: scheduler.name, error };
         let prepared = prepared.map_err(refused)?;
 

@@ -12,7 +12,6 @@ use core::any::Any;
 use core::ops::Range;
 
 use super::amount::Amount;
-use super::lender::Lender;
 use super::packet::{ClassId, Packet};
 use super::units::Nanos;
 
@@ -186,26 +185,11 @@ pub trait Scheduler: Any + Send {
 
     /// Goes on as `with` was configured: rates, weights, quanta, curves, limits of queues. `with` is a scheduler of the same kind for the same
     /// classes in the same places, and nothing has passed it; what it is left with is to be dropped. What is queued, and what each class
-    /// has earned or owes, stays: tokens, deficits, places in the round, tags, curves. A queue may hold more than a lower limit of now; nothing is dropped.
+    /// has earned or owes, stays: tokens, deficits, places in the round, tags, curves. Classes borrow from the lenders of `with`. A queue may hold more than a lower limit of now; nothing is dropped.
     ///
     /// False where it cannot be done without a new start: nothing has changed then. Nothing is allocated.
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let _ = (now, with);
-        false
-    }
-
-    /// Puts `lender` in the place of the one that `class` borrows from, and returns that one.
-    ///
-    /// # Errors
-    /// `lender` itself, where `class` is not a member of a pool.
-    fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
-        let _ = class;
-        Err(lender)
-    }
-
-    /// Whether `class` borrows from a pool.
-    fn has_lender(&self, class: ClassId) -> bool {
-        let _ = class;
         false
     }
 
@@ -295,13 +279,7 @@ macro_rules! forward {
             $inner.retune(now, with)
         }
 
-        fn exchange_lender(&mut $self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
-            $inner.exchange_lender(class, lender)
-        }
 
-        fn has_lender(&$self, class: ClassId) -> bool {
-            $inner.has_lender(class)
-        }
 
         fn is_expedited(&$self, class: ClassId) -> bool {
             $inner.is_expedited(class)

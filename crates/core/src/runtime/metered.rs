@@ -13,7 +13,7 @@ use core::any::Any;
 use core::ops::{AddAssign, Range};
 
 use crate::contract::{
-    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet,
+    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Members, Nanos, OutOfMemory, Packet,
     Scheduler, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled};
@@ -217,23 +217,12 @@ impl MeteredChange {
     ///
     /// # Errors
     /// As [`prepare`].
-    pub fn prepare(
-        change: &Change<'_>,
-        has_lender: impl Fn(ClassId) -> bool,
-    ) -> Result<MeteredChange, ReconfigureError> {
-        Ok(Self { prepared: prepare(change, has_lender)?, meter: Meter::new(change.tree.len())? })
+    pub fn prepare(change: &Change<'_>, members: Members) -> Result<MeteredChange, ReconfigureError> {
+        Ok(Self { prepared: prepare(change, members)?, meter: Meter::new(change.tree.len())? })
     }
 }
 
 impl Metered<Box<dyn Scheduler>> {
-    /// [`MeteredChange::prepare`] of a change of this scheduler.
-    ///
-    /// # Errors
-    /// As [`prepare`]; nothing has changed in any case.
-    pub fn prepare(&self, change: &Change<'_>) -> Result<MeteredChange, ReconfigureError> {
-        MeteredChange::prepare(change, |class| self.inner.has_lender(class))
-    }
-
     /// [`Prepared::commit`], with the counters of a surviving class moved to its new id, and those of a removed one to
     /// [`Metered::elsewhere`]. The total goes on as if nothing had happened.
     pub fn commit(&mut self, change: MeteredChange, now: Nanos, drops: &mut dyn DropSink) -> MeteredRetired {
@@ -325,14 +314,6 @@ impl<S: Scheduler> Scheduler for Metered<S> {
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         same_kind::<Self>(with).is_some_and(|with| self.inner.retune(now, &mut with.inner))
-    }
-
-    fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
-        self.inner.exchange_lender(class, lender)
-    }
-
-    fn has_lender(&self, class: ClassId) -> bool {
-        self.inner.has_lender(class)
     }
 
     fn is_expedited(&self, class: ClassId) -> bool {

@@ -1,8 +1,7 @@
 //! Changes of classes and scheduler while packets are queued, in three steps: what may fail, what may not, and what may wait.
 //!
 //! [`prepare`] builds the new scheduler beside the running one. It allocates, it may fail, and it touches nothing.
-//! [`Prepared::commit`] moves every surviving leaf's packets over, in order, and the lenders of classes that stay members of
-//! pools. It does not allocate and cannot fail. What is left of the old scheduler is [`Retired`], to be freed when there is time.
+//! [`Prepared::commit`] moves every surviving leaf's packets over, in order. It does not allocate and cannot fail. What is left of the old scheduler is [`Retired`], to be freed when there is time.
 //!
 //! Where the classes are the same ones in the same places, and the scheduler is of the same kind, it goes on with what it has and takes
 //! only the new parameters ([`Scheduler::retune`]): queues, tokens, deficits, places in the round, tags and curves stay. A change to what
@@ -15,8 +14,8 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use crate::contract::{
-    BuildError, ClassId, DropReason, DropSink, Hierarchy, Lender, Leniency, Members, Nanos, OutOfMemory, Packet,
-    Scheduler, SchedulerInfo,
+    BuildError, ClassId, DropReason, DropSink, Hierarchy, Leniency, Members, Nanos, OutOfMemory, Packet, Scheduler,
+    SchedulerInfo,
 };
 use crate::parts::memory::slice;
 
@@ -32,8 +31,6 @@ pub struct Change<'a> {
     /// By old class id, the leaf that takes over its packets. Classes without an entry are removed. Several may name the
     /// same leaf: the order within each of them is kept.
     pub survivors: &'a [Option<ClassId>],
-    /// Old and new id of each class that goes on borrowing from its pool.
-    pub pooled: &'a [(ClassId, ClassId)],
 }
 
 impl Change<'_> {
@@ -60,11 +57,6 @@ pub enum ReconfigureError {
         /// What was to take over.
         new: ClassId,
     },
-    /// A class that is to go on borrowing from its pool borrows from none.
-    NotPooled {
-        /// The class as it was.
-        old: ClassId,
-    },
 }
 
 impl fmt::Display for ReconfigureError {
@@ -73,9 +65,6 @@ impl fmt::Display for ReconfigureError {
             Self::Build(error) => error.fmt(f),
             Self::NotALeaf { old, new } => {
                 write!(f, "class {} was to be taken over by class {}, which is not a leaf", old.0, new.0)
-            }
-            Self::NotPooled { old } => {
-                write!(f, "class {} was to go on borrowing from its pool, and borrows from none", old.0)
             }
         }
     }
@@ -100,16 +89,9 @@ impl From<OutOfMemory> for ReconfigureError {
 #[must_use]
 pub struct Prepared {
     scheduler: Box<dyn Scheduler>,
-    heirs: Heirs,
+    survivors: Box<[Option<ClassId>]>,
     /// Every leaf takes over from the leaf of the same number.
     in_place: bool,
-}
-
-/// Which class takes over what from which.
-#[derive(Debug)]
-struct Heirs {
-    survivors: Box<[Option<ClassId>]>,
-    pooled: Box<[(ClassId, ClassId)]>,
 }
 
 impl fmt::Debug for dyn Scheduler {
@@ -123,28 +105,16 @@ impl fmt::Debug for dyn Scheduler {
 #[must_use]
 pub struct Retired {
     _scheduler: Box<dyn Scheduler>,
-    _heirs: Heirs,
+    _survivors: Box<[Option<ClassId>]>,
 }
 
-/// Stands for a lender until the real one is handed over. It lends nothing, and its box takes no memory.
-#[derive(Debug)]
-struct Nobody;
-
-impl Lender for Nobody {
-    fn may_borrow(&mut self, _now: Nanos) -> Result<(), Nanos> {
-        Err(Nanos::MAX)
-    }
-
-    fn sent(&mut self, _now: Nanos, _bytes: u32) {}
-}
-
-/// Makes the scheduler of `change`. `has_lender` says whether a class of the running scheduler borrows from a pool, as
-/// [`Scheduler::has_lender`] does. Nothing else is asked of the running scheduler. So another thread may prepare a change
-/// while packets pass.
+/// Makes the scheduler of `change`, in which each class of `members` borrows from its lender ([`SchedulerInfo::build`]): also those that went
+/// on borrowing from the same pool before. Nothing is asked of the running scheduler. So another thread may prepare a change while
+/// packets pass.
 ///
 /// # Errors
-/// [`ReconfigureError`]. The running scheduler is untouched in any case.
-pub fn prepare(change: &Change<'_>, has_lender: impl Fn(ClassId) -> bool) -> Result<Prepared, ReconfigureError> {
+/// [`ReconfigureError`].
+pub fn prepare(change: &Change<'_>, members: Members) -> Result<Prepared, ReconfigureError> {
     for (index, survivor) in change.survivors.iter().enumerate() {
         if let Some(new) = *survivor
             && !change.tree.is_leaf(new)
@@ -152,15 +122,6 @@ pub fn prepare(change: &Change<'_>, has_lender: impl Fn(ClassId) -> bool) -> Res
             return Err(ReconfigureError::NotALeaf { old: ClassId(index as u32), new });
         }
     }
-    if let Some(&(old, _)) = change.pooled.iter().find(|&&(old, _)| !has_lender(old)) {
-        return Err(ReconfigureError::NotPooled { old });
-    }
-    let mut members = Members::new();
-    let wanted = change.pooled.len();
-    members
-        .try_reserve_exact(wanted)
-        .map_err(|_| OutOfMemory { bytes: (wanted * size_of::<(ClassId, Nobody)>()) as u64 })?;
-    members.extend(change.pooled.iter().map(|&(_, new)| (new, Box::new(Nobody) as Box<dyn Lender>)));
     let survivor_of = |class: usize| survivor(change.survivors, ClassId(class as u32));
     let stays = |class: usize| {
         survivor_of(class) == change.tree.is_leaf(ClassId(class as u32)).then_some(ClassId(class as u32))
@@ -169,10 +130,7 @@ pub fn prepare(change: &Change<'_>, has_lender: impl Fn(ClassId) -> bool) -> Res
     Ok(Prepared {
         in_place,
         scheduler: change.scheduler.build(change.tree, change.leniency, members)?,
-        heirs: Heirs {
-            survivors: slice(change.survivors.len(), |old| change.survivors[old])?,
-            pooled: slice(change.pooled.len(), |at| change.pooled[at])?,
-        },
+        survivors: slice(change.survivors.len(), |old| change.survivors[old])?,
     })
 }
 
@@ -183,20 +141,11 @@ impl Prepared {
     /// Packets of removed classes go to `drops` as [`DropReason::ClassRemoved`] under their old class. Packets that no longer
     /// fit go there with the limit that they hit, under their new class. Nothing else is lost.
     pub fn commit(self, running: &mut Box<dyn Scheduler>, now: Nanos, drops: &mut dyn DropSink) -> Retired {
-        let Self { mut scheduler, heirs, in_place } = self;
-        let members = (0..heirs.survivors.len()).filter(|&class| running.has_lender(ClassId(class as u32))).count();
-        let same_members = members == heirs.pooled.len() && heirs.pooled.iter().all(|(old, new)| old == new);
-        if in_place && same_members && running.retune(now, &mut *scheduler) {
-            return Retired { _scheduler: scheduler, _heirs: heirs };
+        let Self { mut scheduler, survivors, in_place } = self;
+        if in_place && running.retune(now, &mut *scheduler) {
+            return Retired { _scheduler: scheduler, _survivors: survivors };
         }
-        for &(old, new) in &heirs.pooled {
-            // Both were looked at when the change was prepared.
-            if let Ok(lender) = running.exchange_lender(old, Box::new(Nobody)) {
-                let nobody = scheduler.exchange_lender(new, lender);
-                debug_assert!(nobody.is_ok(), "class {new:?} was built as a member");
-            }
-        }
-        running.purge(now, &mut |now, packet: Packet, _| match survivor(&heirs.survivors, packet.class) {
+        running.purge(now, &mut |now, packet: Packet, _| match survivor(&survivors, packet.class) {
             Some(class) => {
                 let mut packet = Packet { class, ..packet };
                 drops.moved(&mut packet);
@@ -204,11 +153,11 @@ impl Prepared {
             }
             None => drops.dropped(now, packet, DropReason::ClassRemoved),
         });
-        Retired { _scheduler: core::mem::replace(running, scheduler), _heirs: heirs }
+        Retired { _scheduler: core::mem::replace(running, scheduler), _survivors: survivors }
     }
 
     /// The leaf that takes over from `old`, if it survives.
     pub(crate) fn new_class(&self, old: ClassId) -> Option<ClassId> {
-        survivor(&self.heirs.survivors, old)
+        survivor(&self.survivors, old)
     }
 }

@@ -41,8 +41,8 @@ use core::ops::Range;
 use core::any::Any;
 
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Lender, Nanos, OutOfMemory, Packet, Scheduler,
-    TransmitQueue, same_kind,
+    Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Scheduler, TransmitQueue,
+    same_kind,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 
@@ -248,14 +248,6 @@ impl<S: Scheduler> Scheduler for Transmitting<S> {
         }
         (self.waits, self.passed) = (None, 0);
         self.inner.purge(now, drops);
-    }
-
-    fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
-        self.inner.exchange_lender(class, lender)
-    }
-
-    fn has_lender(&self, class: ClassId) -> bool {
-        self.inner.has_lender(class)
     }
 
     fn is_expedited(&self, class: ClassId) -> bool {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use fairlink_core::{
-    Change, ClassId, DropReason, DropSink, Lender, Leniency, Members, Nanos, Packet, ReconfigureError, Scheduler,
-    SchedulerInfo, prepare,
+    Change, ClassId, Dequeued, DropReason, DropSink, Lender, Leniency, Members, Nanos, Packet, ReconfigureError,
+    Scheduler, SchedulerInfo, prepare,
     registry::{SCHEDULERS, find},
 };
 
@@ -42,15 +42,10 @@ fn a_commit_allocates_nothing_and_what_it_leaves_over_is_freed_later() {
     for before in SCHEDULERS {
         for after in SCHEDULERS {
             let mut running = full(before, &old, Members::new());
-            let change = Change {
-                scheduler: after,
-                tree: &tree,
-                leniency: Leniency::Refuse,
-                survivors: &survivors,
-                pooled: &[],
-            };
+            let change = Change { scheduler: after, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
             // On another thread, as a gateway does while packets pass.
-            let prepared = thread::scope(|scope| scope.spawn(|| prepare(&change, |_| false)).join().unwrap().unwrap());
+            let prepared =
+                thread::scope(|scope| scope.spawn(|| prepare(&change, Members::new())).join().unwrap().unwrap());
             let (mut drops, mut retired) = (Count::default(), None);
             let seen = allocation_counter::measure(|| {
                 retired = Some(prepared.commit(&mut running, Nanos(1), &mut drops));
@@ -80,36 +75,49 @@ impl Lender for Generous {
 }
 
 #[test]
-fn a_class_that_stays_a_member_of_its_pool_keeps_its_lender_through_a_change() {
-    let info = find("htb").unwrap();
-    let lent = Arc::new(AtomicU64::new(0));
-    let members: Members = vec![(ClassId(2), Box::new(Generous(lent.clone())))];
-    let mut running = full(info, &TreeSpec::flat(&[1, 1]), members);
-    // The second class becomes the first of three.
-    let new = TreeSpec::flat(&[1, 1, 1]);
-    let tree = new.build();
-    let survivors = [None, None, Some(ClassId(1))];
-    let pooled = [(ClassId(2), ClassId(1))];
-    let change =
-        Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors, pooled: &pooled };
-    let prepared = prepare(&change, |class| running.has_lender(class)).unwrap();
-    assert!(running.has_lender(ClassId(2)), "prepare touches nothing");
-    drop(prepared.commit(&mut running, Nanos(1), &mut Count::default()));
-    assert!(running.has_lender(ClassId(1)) && !running.has_lender(ClassId(2)));
-    let before = lent.load(Ordering::Relaxed);
-    while running.backlog().packets > 0 {
-        let _ = running.dequeue(Nanos(2), &mut Count::default());
+fn a_class_borrows_from_the_lender_that_the_change_gives_it() {
+    for name in ["htb", "htb-common-deficit", "hls"] {
+        let info = find(name).unwrap();
+        let pooled = |classes: &[u64]| {
+            let mut spec = TreeSpec::flat(classes);
+            spec.classes.iter_mut().for_each(|class| class.ceiling = Some(spec.rate));
+            spec
+        };
+        let [before, after] = [0, 1].map(|_| Arc::new(AtomicU64::new(0)));
+        let lend = |class: u32, lent: &Arc<AtomicU64>| -> Members {
+            vec![(ClassId(class), Box::new(Generous(Arc::clone(lent))) as Box<dyn Lender>)]
+        };
+        let mut running = full(info, &pooled(&[1, 1]), lend(2, &before));
+        // The same classes: what is there goes on, with another lender.
+        let tree = pooled(&[1, 1]).build();
+        let survivors = [None, Some(ClassId(1)), Some(ClassId(2))];
+        let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
+        drop(prepare(&change, lend(2, &after)).unwrap().commit(&mut running, Nanos(1), &mut Count::default()));
+        // The second class becomes the first of three.
+        let tree = pooled(&[1, 1, 1]).build();
+        let survivors = [None, None, Some(ClassId(1))];
+        let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
+        let last = Arc::new(AtomicU64::new(0));
+        let mut now = Nanos(1);
+        let mut send = |running: &mut Box<dyn Scheduler>, packets| {
+            for _ in 0..packets {
+                // Time for a packet at the ceiling, which is the link's rate.
+                now = now + tree.link().rate.time_for_bytes(1_000) + Nanos(1);
+                assert!(matches!(running.dequeue(now, &mut Count::default()), Dequeued::Packet(_)), "{name}");
+            }
+        };
+        send(&mut running, 100);
+        let sent = after.load(Ordering::Relaxed);
+        assert!(before.load(Ordering::Relaxed) == 0 && sent > 10_000, "{name}: {sent}");
+        drop(prepare(&change, lend(1, &last)).unwrap().commit(&mut running, Nanos(1), &mut Count::default()));
+        let left = running.backlog().packets;
+        send(&mut running, left);
+        assert_eq!(sent + last.load(Ordering::Relaxed), 150 * 1000, "{name}");
+        assert_eq!(after.load(Ordering::Relaxed), sent, "{name}");
+        // A scheduler without pools cannot take the member over.
+        let drr = Change { scheduler: find("drr").unwrap(), leniency: Leniency::Refuse, ..change };
+        assert!(matches!(prepare(&drr, lend(1, &last)), Err(ReconfigureError::Build(_))));
     }
-    assert_eq!(lent.load(Ordering::Relaxed) - before, 150 * 1000);
-
-    let wrong = Change { pooled: &[(ClassId(3), ClassId(2))], ..change };
-    assert_eq!(
-        prepare(&wrong, |class| running.has_lender(class)).unwrap_err(),
-        ReconfigureError::NotPooled { old: ClassId(3) }
-    );
-    // A scheduler without pools cannot take the member over.
-    let drr = Change { scheduler: find("drr").unwrap(), pooled: &[(ClassId(1), ClassId(1))], ..change };
-    assert!(matches!(prepare(&drr, |class| running.has_lender(class)), Err(ReconfigureError::Build(_))));
 }
 
 /// Two leaves with these weights, the second with a ceiling where it has one.
@@ -125,9 +133,8 @@ fn change_to(running: &mut Box<dyn Scheduler>, info: &'static SchedulerInfo, spe
     let tree = spec.build();
     let survivors: Vec<Option<ClassId>> =
         (0..tree.len()).map(|class| (class > 0).then_some(ClassId(class as u32))).collect();
-    let change =
-        Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors, pooled: &[] };
-    let prepared = prepare(&change, |_| false).unwrap();
+    let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
+    let prepared = prepare(&change, Members::new()).unwrap();
     drop(prepared.commit(running, now, &mut Count::default()));
     running.check_invariants().unwrap();
 }

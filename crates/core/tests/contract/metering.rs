@@ -2,7 +2,7 @@
 //! loses or invents packets.
 
 use fairlink_core::{
-    Amount, Change, ClassId, Counters, Dequeued, DropReason, Leniency, Members, Metered, Nanos, Packet,
+    Amount, Change, ClassId, Counters, Dequeued, DropReason, Leniency, Members, Metered, MeteredChange, Nanos, Packet,
     ReconfigureError, Scheduler, SchedulerInfo, registry::SCHEDULERS,
 };
 
@@ -110,11 +110,10 @@ fn counters_follow_their_class_through_a_change_and_the_total_goes_on() {
         let mut next = spec.without_class(0);
         next.0.classes[0].limits.packets = 1;
         let tree = next.0.build();
-        let change =
-            Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &next.1, pooled: &[] };
+        let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &next.1 };
         let mut dropped = Vec::new();
         let mut drops = |_: Nanos, packet: Packet, reason: DropReason| dropped.push((packet.class, reason));
-        let prepared = scheduler.prepare(&change).unwrap();
+        let prepared = MeteredChange::prepare(&change, Members::new()).unwrap();
         assert_eq!(scheduler.total(), total);
         drop(scheduler.commit(prepared, Nanos::ZERO, &mut drops));
         scheduler.check_invariants().unwrap();
@@ -138,7 +137,7 @@ fn counters_follow_their_class_through_a_change_and_the_total_goes_on() {
 
         let survivors = [None, Some(ClassId(3))];
         let wrong = Change { survivors: &survivors, ..change };
-        let error = scheduler.prepare(&wrong).unwrap_err();
+        let error = MeteredChange::prepare(&wrong, Members::new()).unwrap_err();
         assert_eq!(error, ReconfigureError::NotALeaf { old: ClassId(1), new: ClassId(3) });
         assert_eq!(scheduler.counters(ClassId(1)), second);
         let backlog = scheduler.backlog().packets;

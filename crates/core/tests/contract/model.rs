@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    Amount, BatchEnd, Change, ClassId, Dequeued, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Leniency, Nanos, Packet,
-    QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, prepare,
+    Amount, BatchEnd, Change, ClassId, Dequeued, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Leniency, Members,
+    Nanos, Packet, QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, prepare,
 };
 
 use crate::trees::{Survivors, TreeSpec};
@@ -490,10 +490,9 @@ impl Model {
         (spec, survivors): (TreeSpec, Survivors),
     ) -> Result<bool, String> {
         let tree = spec.build();
-        let change =
-            Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors, pooled: &[] };
+        let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
         let mut drops = Drops::default();
-        let prepared = prepare(&change, |class| self.scheduler.has_lender(class));
+        let prepared = prepare(&change, Members::new());
         // Whether it can be made or not, nothing has changed yet.
         self.check_everything()?;
         let Ok(prepared) = prepared else { return Ok(false) };

@@ -190,14 +190,9 @@ impl Present {
         }
         let needs = self.needs(&config)?;
         let heirs = self.heirs(&config, moves)?;
-        let change = Change {
-            scheduler: config.scheduler,
-            tree: &config.tree,
-            leniency: config.leniency,
-            survivors: &heirs,
-            pooled: &[],
-        };
-        let change = MeteredChange::prepare(&change, |_| false).map_err(|error| explain(error, &config))?;
+        let change =
+            Change { scheduler: config.scheduler, tree: &config.tree, leniency: config.leniency, survivors: &heirs };
+        let change = MeteredChange::prepare(&change, Members::new()).map_err(|error| explain(error, &config))?;
         let frames = needs.frames.max(self.frames);
         // A class of one name is one class, and counts its delays where it has counted them.
         let before =

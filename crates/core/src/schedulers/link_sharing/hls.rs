@@ -78,8 +78,9 @@ use core::ops::Range;
 use core::any::Any;
 
 use crate::contract::{
-    Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos,
-    Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, room_in, same_kind,
+    Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy,
+    Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, room_in,
+    same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled};
 use crate::queue::{LeafQueue, PacketSlab};
@@ -118,6 +119,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::LatencyBurst,
         Feature::ActiveQueue,
         Feature::PushOut,
+        Feature::Pool,
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(1)",
@@ -129,7 +131,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         ..Promises::NONE
     },
     memory: Hls::memory,
-    build: |tree, _| boxed(Hls::new(tree)?),
+    build: |tree, members| boxed(Hls::with_members(tree, members)?),
 };
 
 const CREDIT_SHIFT: u32 = CREDITS_PER_BYTE.trailing_zeros();
@@ -248,6 +250,14 @@ impl Hls {
     /// # Errors
     /// [`BuildError::Parameter`] where the number of leaves times the largest packet makes a round longer than 2^38 bytes.
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+        Self::with_members(tree, Members::new())
+    }
+
+    /// [`Hls::new`], of whose classes `members` borrow from their lenders: children of the root, with a ceiling.
+    ///
+    /// # Errors
+    /// As [`Hls::new`], and [`BuildError::Parameter`] for a member that is no child of the root, is named twice, or has no ceiling.
+    pub fn with_members(tree: &Hierarchy, members: Members) -> Result<Self, BuildError> {
         let link = tree.link();
         let leaves = tree.leaves().len();
         let longest_round = 2 * leaves as u64 * u64::from(link.max_packet) + tree.len() as u64;
@@ -272,7 +282,7 @@ impl Hls {
             round: 0,
             pending: Stack::with_room(leaves)?,
             touched: Stack::with_room(tree.len() - leaves)?,
-            ceilings: Ceilings::new(tree, &weights)?,
+            ceilings: Ceilings::new(tree, &weights, members)?,
             urgent: Urgent::new(tree, &weights)?,
             next_weights: filled(tree.len(), 0)?,
             are_weights_due: false,
@@ -662,7 +672,7 @@ impl Scheduler for Hls {
         }
         self.now = self.now.max(now);
         self.slab.retune(&mut with.slab);
-        self.ceilings.retune(&with.ceilings, self.now);
+        self.ceilings.retune(&mut with.ceilings, self.now);
         for ((mine, theirs), next) in self.leaves.iter_mut().zip(with.leaves.iter()).zip(&mut self.next_weights) {
             mine.queue.retune(&theirs.queue);
             *next = theirs.weight;

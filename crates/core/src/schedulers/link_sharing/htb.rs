@@ -532,6 +532,11 @@ impl Scheduler for Htb {
             || (self.common, self.max_packet) != (with.common, with.max_packet)
             || !self.slab.fits(&with.slab)
             || !queues().all(|(mine, theirs)| mine.queue.fits(&theirs.queue))
+            || !self
+                .classes
+                .iter()
+                .zip(with.classes.iter())
+                .all(|(mine, theirs)| (mine.pool == NIL) == (theirs.pool == NIL))
         {
             return false;
         }
@@ -548,6 +553,9 @@ impl Scheduler for Htb {
         }
         for (class, theirs) in (0u32..).zip(with.classes.iter()) {
             let mine = &mut self.classes[class as usize];
+            if mine.pool != NIL {
+                core::mem::swap(&mut self.lenders[mine.pool as usize], &mut with.lenders[theirs.pool as usize]);
+            }
             mine.assured.retune(self.now, &theirs.assured);
             mine.ceiling = match (mine.ceiling.take(), &theirs.ceiling) {
                 (Some(mut ceiling), Some(theirs)) => {
@@ -559,27 +567,12 @@ impl Scheduler for Htb {
             if class == 0 || mine.busy == 0 {
                 continue;
             }
-            let before = self.borrowing.standing(class);
-            let colour = self.colour(class, before);
+            // Pools are asked anew, and the times that are noted are those of the rates before.
+            let colour = self.colour(class, Standing::Borrows);
             self.borrowing.stand(class, colour);
-            if colour != Standing::Stays {
-                // The times that are noted are those of the rates before.
-                self.watch(class);
-            }
+            self.watch(class);
         }
         true
-    }
-
-    fn exchange_lender(&mut self, class: ClassId, lender: Box<dyn Lender>) -> Result<Box<dyn Lender>, Box<dyn Lender>> {
-        let pool = self.classes.get(class.index()).map_or(NIL, |known| known.pool);
-        match self.lenders.get_mut(pool as usize) {
-            Some(known) => Ok(core::mem::replace(known, lender)),
-            None => Err(lender),
-        }
-    }
-
-    fn has_lender(&self, class: ClassId) -> bool {
-        self.classes.get(class.index()).is_some_and(|known| known.pool != NIL)
     }
 
     /// What a pool knows of this link's classes is the pool's, and stays.

@@ -23,13 +23,17 @@
 //! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval, where A bounds what a class may send in one cycle:
 //! A-bar of Lemma 7 in \[hls\], and what its latency-critical leaves may be ahead by.
 //!
+//! **Pools.** A class with a ceiling may be a member of a [pool](crate::runtime::pool) that several links share. It is then blocked also while its own rate
+//! does not cover another packet and the pool lends nothing. This is decided with the same bucket, which brings its guarantee, once per
+//! cycle. So members of a pool may each be ahead by A.
+//!
 //! Cost: a walk over the ceilings above a leaf per visit and packet, and O(log n) in the number of ceilings each time
 //! one blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
 
 use alloc::boxed::Box;
 
 use super::{CREDITS_PER_BYTE, NIL, RunWeights};
-use crate::contract::{ClassId, Hierarchy, LinkConfig, Nanos, OutOfMemory, Rate};
+use crate::contract::{BuildError, ClassId, Hierarchy, Lender, LinkConfig, Members, Nanos, Rate, Share};
 use crate::parts::{
     bucket::Bucket,
     heap::Heap,
@@ -54,6 +58,35 @@ struct Limiter {
     blocked: bool,
     first_parked: u32,
     last_parked: u32,
+    /// Its place in `Ceilings::pooled`; `NIL` where its class borrows from no pool.
+    pooled: u32,
+}
+
+/// What a member of a pool has beside its ceiling.
+#[derive(Debug)]
+struct Pooled {
+    lender: Box<dyn Lender>,
+    /// Its own rate, out of which it sends without asking.
+    own: Bucket,
+    /// When its own rate or the pool may let it send.
+    ready_at: Nanos,
+}
+
+impl Pooled {
+    /// Whether it may send, with `ready_at` brought up to date.
+    fn is_ready(&mut self, now: Nanos) -> bool {
+        self.own.refill(now);
+        if self.own.is_ready() {
+            return true;
+        }
+        match self.lender.may_borrow(now) {
+            Ok(()) => true,
+            Err(again) => {
+                self.ready_at = again.min(self.own.ready_at());
+                false
+            }
+        }
+    }
 }
 
 /// What is known of a class that a ceiling holds back.
@@ -83,6 +116,7 @@ pub(super) struct Blocked {
 #[derive(Debug)]
 pub(super) struct Ceilings {
     limiters: Stack<Limiter>,
+    pooled: Stack<Pooled>,
     /// By class: the nearest ceiling at it or above it.
     nearest: Box<[u32]>,
     /// By class.
@@ -111,15 +145,20 @@ fn default_depth(link: LinkConfig, gap: u128, ceiling: Rate) -> u64 {
 }
 
 impl Ceilings {
-    pub(super) fn new(tree: &Hierarchy, weights: &RunWeights) -> Result<Self, OutOfMemory> {
+    /// Those of `tree`, of whose classes `members` borrow from their lenders.
+    ///
+    /// # Errors
+    /// [`BuildError::OutOfMemory`]; [`BuildError::Parameter`] for a member that is not a child of the root, is named twice, or has no ceiling.
+    pub(super) fn new(tree: &Hierarchy, weights: &RunWeights, members: Members) -> Result<Self, BuildError> {
         let count = ceilings(tree);
-        let classes = if count > 0 { tree.len() } else { 0 };
+        let classes = if count > 0 || !members.is_empty() { tree.len() } else { 0 };
         let mut limiters = Stack::with_room(count)?;
         let none = Held { balance: 0, most: -1, next: NIL, parked_children: 0 };
         let (mut nearest, mut held) = (filled(classes, NIL)?, filled(classes, none)?);
         let waits = Heap::new(count)?;
-        if count == 0 {
-            return Ok(Self { limiters, nearest, held, waits });
+        let mut pooled = Stack::with_room(members.len())?;
+        if count == 0 && members.is_empty() {
+            return Ok(Self { limiters, pooled, nearest, held, waits });
         }
         let gap = longest_gap(tree, weights);
         for class in tree.classes() {
@@ -138,24 +177,57 @@ impl Ceilings {
                     blocked: false,
                     first_parked: NIL,
                     last_parked: NIL,
+                    pooled: NIL,
                 });
             }
         }
-        Ok(Self { limiters, nearest, held, waits })
+        for (class, lender) in members {
+            let (value, max) = (u64::from(class.0), tree.len() as u64 - 1);
+            let refused = BuildError::Parameter { class, what: "member of a pool", value, min: 1, max };
+            if class.index() >= tree.len() || tree.parent(class) != Some(ClassId::ROOT) {
+                return Err(refused);
+            }
+            let config = tree.config(class);
+            let Some(limiter) = limiters.get_mut(nearest[class.index()] as usize) else {
+                let (what, max) = ("the ceiling of a member of a pool", tree.link().rate.bps());
+                return Err(BuildError::Parameter { class, what, value: 0, min: 1, max });
+            };
+            if limiter.pooled != NIL {
+                return Err(refused);
+            }
+            limiter.pooled = pooled.len() as u32;
+            let rate = match config.share {
+                Some(Share::Guarantee(rate)) => rate,
+                _ => Rate::from_bps(tree.rate_all_busy(class).max(1)).unwrap_or(tree.link().rate),
+            };
+            let depth = config.ceiling_burst.unwrap_or_else(|| default_depth(tree.link(), gap, rate));
+            pooled.push(Pooled { lender, own: Bucket::new(rate, depth), ready_at: Nanos::ZERO });
+        }
+        Ok(Self { limiters, pooled, nearest, held, waits })
     }
 
     /// Whether [`Ceilings::retune`] can be done: the same classes have ceilings.
     pub(super) fn fits(&self, with: &Self) -> bool {
-        self.nearest == with.nearest && self.limiters.len() == with.limiters.len()
+        let same = |(mine, theirs): (&Limiter, &Limiter)| (mine.pooled == NIL) == (theirs.pooled == NIL);
+        self.nearest == with.nearest
+            && self.limiters.len() == with.limiters.len()
+            && self.limiters.iter().zip(with.limiters.iter()).all(same)
     }
 
     /// Has the rates and depths of `with` from `now` on. What classes owe stays, and so do the leaves that wait.
-    pub(super) fn retune(&mut self, with: &Self, now: Nanos) {
+    /// Members of pools borrow from the lenders of `with`.
+    pub(super) fn retune(&mut self, with: &mut Self, now: Nanos) {
         for (id, theirs) in (0u32..).zip(with.limiters.iter()) {
             let mine = &mut self.limiters[id as usize];
             mine.bucket.retune(now, &theirs.bucket);
+            if let Some(pooled) = self.pooled.get_mut(mine.pooled as usize) {
+                let theirs = &mut with.pooled[theirs.pooled as usize];
+                core::mem::swap(&mut pooled.lender, &mut theirs.lender);
+                pooled.own.retune(now, &theirs.own);
+                pooled.ready_at = now;
+            }
             if self.waits.contains(id) {
-                self.waits.set(id, u128::from(mine.bucket.ready_at().0) << u32::BITS | u128::from(id));
+                self.wait(id);
             }
         }
         for (mine, theirs) in self.held.iter_mut().zip(&with.held) {
@@ -169,7 +241,13 @@ impl Ceilings {
         if count == 0 {
             return 0;
         }
-        bytes_of::<Limiter>(count) + bytes_of::<u32>(tree.len()) + bytes_of::<Held>(tree.len()) + Heap::memory(count)
+        let members =
+            tree.children(ClassId::ROOT).iter().filter(|&&class| tree.config(class).ceiling.is_some()).count();
+        bytes_of::<Limiter>(count)
+            + bytes_of::<Pooled>(members)
+            + bytes_of::<u32>(tree.len())
+            + bytes_of::<Held>(tree.len())
+            + Heap::memory(count)
     }
 
     /// Whether packets of `class` count against a ceiling.
@@ -186,7 +264,8 @@ impl Ceilings {
             if limiter.first_parked == NIL && limiter.cycle != cycle {
                 limiter.cycle = cycle;
                 limiter.bucket.refill(now);
-                limiter.blocked = !limiter.bucket.is_ready();
+                limiter.blocked = !limiter.bucket.is_ready()
+                    || self.pooled.get_mut(limiter.pooled as usize).is_some_and(|pooled| !pooled.is_ready(now));
             }
             if limiter.blocked {
                 let nearest = blocked.map_or(at, |blocked| blocked.nearest);
@@ -204,6 +283,11 @@ impl Ceilings {
             let limiter = &mut self.limiters[at as usize];
             limiter.bucket.refill(now);
             limiter.bucket.take(bytes);
+            if let Some(pooled) = self.pooled.get_mut(limiter.pooled as usize) {
+                pooled.own.refill(now);
+                pooled.own.take(bytes);
+                pooled.lender.sent(now, bytes);
+            }
             at = limiter.above;
         }
     }
@@ -221,8 +305,16 @@ impl Ceilings {
         }
         entry.last_parked = leaf;
         if !self.waits.contains(limiter) {
-            self.waits.set(limiter, u128::from(entry.bucket.ready_at().0) << u32::BITS | u128::from(limiter));
+            self.wait(limiter);
         }
+    }
+
+    /// Notes when `limiter` may have its leaves back.
+    fn wait(&mut self, limiter: u32) {
+        let entry = &self.limiters[limiter as usize];
+        let lent_at = self.pooled.get(entry.pooled as usize).map_or(Nanos::ZERO, |pooled| pooled.ready_at);
+        let at = entry.bucket.ready_at().max(lent_at);
+        self.waits.set(limiter, u128::from(at.0) << u32::BITS | u128::from(limiter));
     }
 
     /// A child of the inner class `class` is parked, or has a first parked leaf below it. True for the first child of which this
@@ -285,6 +377,9 @@ impl Ceilings {
         }
         for limiter in self.limiters.iter_mut() {
             limiter.bucket.reset();
+            if let Some(pooled) = self.pooled.get_mut(limiter.pooled as usize) {
+                pooled.own.reset();
+            }
             (limiter.cycle, limiter.blocked) = (NEVER, false);
             (limiter.first_parked, limiter.last_parked) = (NIL, NIL);
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::contract::{ClassConfig, HierarchyBuilder, LinkConfig, QueueLimits, Rate, Share};
 use crate::runtime::{
     driver::{Driver, Pacer, Port, Wake},
-    pool::Pool,
+    pool::{Pool, PoolRule},
 };
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -279,7 +279,8 @@ fn with_equal_quanta_the_split_is_close_to_even() {
 fn slots_of_2001() -> ([ClassId; 3], Vec<Link>) {
     let burst = Some(2_000);
     let with = |guarantee| ClassConfig { burst, ceiling_burst: burst, ..class(kbps(guarantee), Some(kbps(100))) };
-    let mut ends = Pool::share(rate(kbps(100)), 2_000, &[rate(kbps(50)), rate(kbps(30))]).unwrap().into_iter();
+    let mut ends =
+        Pool::share(PoolRule::Ratio, rate(kbps(100)), 2_000, &[rate(kbps(50)), rate(kbps(30))]).unwrap().into_iter();
     let mut member = |class| -> Vec<(ClassId, Box<dyn Lender>)> {
         let end: Box<dyn Lender> = Box::new(ends.next().unwrap());
         alloc::vec![(class, end)]
@@ -514,7 +515,7 @@ fn only_a_child_of_the_root_borrows_from_a_pool_and_from_one_only() {
     let leaf = tree.add(top, class(LINK, None)).unwrap();
     let tree = tree.build().unwrap();
     let with = |classes: &[ClassId]| {
-        let ends = Pool::share(rate(LINK), 0, &alloc::vec![rate(1); classes.len()]).unwrap();
+        let ends = Pool::share(PoolRule::Ratio, rate(LINK), 0, &alloc::vec![rate(1); classes.len()]).unwrap();
         let lend = |(&class, end)| (class, Box::new(end) as Box<dyn Lender>);
         Htb::new(&tree, Deficits::PerLevel, classes.iter().zip(ends).map(lend).collect()).err()
     };

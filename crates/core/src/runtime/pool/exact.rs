@@ -1,0 +1,237 @@
+//! The exact pool: max-min fairness over measured demand, computed anew every [`PERIOD`].
+//!
+//! The pool brings credit at its rate. Every period, whoever asks first hands all credit out that there is, by weighted max-min
+//! fairness: each member gets what it wants, or its part by its assured rate of what those who want more have left. This is
+//! hierarchical max-min fairness on the tree of all devices, because each link shares what its member gets among the classes below.
+//!
+//! A member may send while it has credit. What it sends is taken from that, also what it sends out of its own assured rate without
+//! asking, so its credit may be negative. What it *wants* is what it was seen to do in the last period:
+//!
+//! * it was refused: as much as it can get;
+//! * it sent, and was not refused: that again, and a packet;
+//! * neither: nothing; and in each case what it owes.
+//!
+//! So a member that is held back elsewhere, by its link or a ceiling, wants what it gets through there. The others have
+//! the rest. Credit that a member did not use is taken back and handed out again. What nobody wants is *spare*: the first who has use
+//! for it takes it at once.
+//!
+//! **Total.** Credit outstanding is never more than C = burst + 2 P R, for a period P and the rate R. Let the assured rates add up to no more than R. A
+//! member owes at most what its own bucket lets pass in a period, and a packet: a period hands it its assured rate at least. So
+//! W(s, t] <= R (t - s) + burst + 4 P R + the members' own bursts + one packet of each, for all of them together and every interval.
+//! In the long run it is R to the byte: nothing is rounded away, and no debt is forgiven.
+//!
+//! **Idle.** Credit is lost only while C is outstanding, which is when the members want less than R.
+//!
+//! **Reaction.** A member that begins is refused once at most, and has its share from the next period on. A member that ends leaves its share
+//! at the second one.
+//!
+//! Cost: two atomic additions per packet; per period O(members) where none or all want more than their part, O(members^2) at worst.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
+
+#[cfg(test)]
+mod tests;
+
+/// How often credit is handed out.
+pub const PERIOD: Nanos = Nanos::from_millis(1);
+/// When to ask again while another thread hands credit out.
+const SHORTLY: Nanos = Nanos::from_micros(20);
+/// As much as it can get. Sums of a few of these do not overflow.
+const ALL: i64 = i64::MAX / 4;
+
+/// What is known of a member.
+#[derive(Debug)]
+struct Seat {
+    base_bps: AtomicU64,
+    /// Bytes that it may send; negative when it owes.
+    credit: AtomicI64,
+    /// Bytes sent since credit was handed out.
+    sent: AtomicI64,
+    /// Whether it was refused since then.
+    refused: AtomicBool,
+    /// The largest packet that it has sent.
+    largest: AtomicU32,
+    /// While credit is handed out: the credit that was taken back, what it wants, and what it gets.
+    taken: AtomicI64,
+    wants: AtomicI64,
+    gets: AtomicI64,
+}
+
+/// The owner of the bandwidth, and its members.
+#[derive(Debug)]
+pub(super) struct Exact {
+    rate_bps: AtomicU64,
+    burst: AtomicI64,
+    /// Credit that is nobody's.
+    spare: AtomicI64,
+    /// When credit was handed out last, in ns.
+    last: AtomicU64,
+    /// What the rate has brought beyond whole bytes until then, in billionths of a bit.
+    fraction: AtomicU64,
+    /// Whether somebody hands credit out.
+    at_work: AtomicBool,
+    seats: Vec<Seat>,
+}
+
+impl Seat {
+    fn new(base: Rate) -> Self {
+        Self {
+            base_bps: AtomicU64::new(base.bps()),
+            credit: AtomicI64::new(0),
+            sent: AtomicI64::new(0),
+            refused: AtomicBool::new(false),
+            largest: AtomicU32::new(0),
+            taken: AtomicI64::new(0),
+            wants: AtomicI64::new(0),
+            gets: AtomicI64::new(0),
+        }
+    }
+
+    fn base(&self) -> i128 {
+        i128::from(self.base_bps.load(Relaxed))
+    }
+
+    /// Takes its credit back, and notes what it wants of it and of the rest.
+    fn begin(&self) -> i64 {
+        let credit = self.credit.load(Relaxed);
+        let sent = self.sent.swap(0, Relaxed);
+        let again = if sent > 0 { sent.saturating_add(i64::from(self.largest.load(Relaxed))) } else { 0 };
+        let owes = credit.min(0).saturating_neg();
+        let wants = if self.refused.swap(false, Relaxed) { ALL } else { owes.saturating_add(again).min(ALL) };
+        self.wants.store(wants, Relaxed);
+        self.gets.store(0, Relaxed);
+        self.taken.store(credit.max(0), Relaxed);
+        credit.max(0)
+    }
+
+    /// Whether it wants something and it is not settled what it gets.
+    fn is_open(&self) -> bool {
+        self.gets.load(Relaxed) == 0 && self.wants.load(Relaxed) > 0
+    }
+}
+
+impl Exact {
+    pub(super) fn new(rate: Rate, burst: u64, bases: &[Rate]) -> Self {
+        let burst = i64::try_from(burst).unwrap_or(ALL).min(ALL);
+        Self {
+            rate_bps: AtomicU64::new(rate.bps()),
+            burst: AtomicI64::new(burst),
+            spare: AtomicI64::new(burst),
+            last: AtomicU64::new(0),
+            fraction: AtomicU64::new(0),
+            at_work: AtomicBool::new(false),
+            seats: bases.iter().map(|&base| Seat::new(base)).collect(),
+        }
+    }
+
+    /// Goes on with these values; false where there are not as many bases as members.
+    pub(super) fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) -> bool {
+        if bases.len() != self.seats.len() {
+            return false;
+        }
+        self.rate_bps.store(rate.bps(), Relaxed);
+        self.burst.store(i64::try_from(burst).unwrap_or(ALL).min(ALL), Relaxed);
+        for (seat, base) in self.seats.iter().zip(bases) {
+            seat.base_bps.store(base.bps(), Relaxed);
+        }
+        true
+    }
+
+    pub(super) fn may_borrow(&self, index: usize, now: Nanos) -> Result<(), Nanos> {
+        self.tend(now);
+        let seat = &self.seats[index];
+        // Spare credit pays what it owes first, so that nobody owes more than a packet by it.
+        if seat.credit.load(Relaxed).saturating_add(self.spare.load(Relaxed).max(0)) > 0 {
+            return Ok(());
+        }
+        seat.refused.store(true, Relaxed);
+        let next = Nanos(self.last.load(Relaxed)).saturating_add(PERIOD);
+        Err(if next > now { next } else { now.saturating_add(SHORTLY) })
+    }
+
+    pub(super) fn sent(&self, index: usize, now: Nanos, bytes: u32) {
+        self.tend(now);
+        let seat = &self.seats[index];
+        seat.largest.fetch_max(bytes, Relaxed);
+        seat.sent.fetch_add(i64::from(bytes), Relaxed);
+        let owes = i64::from(bytes) - seat.credit.fetch_sub(i64::from(bytes), Relaxed);
+        if owes > 0 && self.spare.load(Relaxed) > 0 {
+            let less = |spare: i64| (spare > 0).then(|| spare - spare.min(owes));
+            if let Ok(spare) = self.spare.fetch_update(Relaxed, Relaxed, less) {
+                seat.credit.fetch_add(spare.min(owes), Relaxed);
+            }
+        }
+    }
+
+    /// Hands credit out if it is time. If another thread is about to, that is good enough.
+    fn tend(&self, now: Nanos) {
+        let is_due = || now >= Nanos(self.last.load(Relaxed)).saturating_add(PERIOD);
+        if !is_due() || self.at_work.swap(true, Acquire) {
+            return;
+        }
+        // The other thread may have done it just now.
+        if is_due() {
+            self.hand_out(now);
+            self.last.store(now.0, Relaxed);
+        }
+        self.at_work.store(false, Release);
+    }
+
+    /// Takes back all credit that there is, adds what the rate has brought, and hands it out. What members send meanwhile counts: all
+    /// credit is changed by differences.
+    fn hand_out(&self, now: Nanos) {
+        let spare = self.spare.load(Relaxed);
+        let mut left = spare.saturating_add(self.seats.iter().map(Seat::begin).sum());
+        left = left.saturating_add(self.brought(now, left));
+        left = self.fill(left);
+        for seat in &self.seats {
+            seat.credit.fetch_add(seat.gets.load(Relaxed) - seat.taken.load(Relaxed), Relaxed);
+        }
+        self.spare.fetch_add(left - spare, Relaxed);
+    }
+
+    /// What the rate has brought since the last time, in bytes, as far as there is room for it beside what is outstanding.
+    fn brought(&self, now: Nanos, outstanding: i64) -> i64 {
+        const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
+        let rate = u128::from(self.rate_bps.load(Relaxed));
+        let elapsed = now.0.saturating_sub(self.last.load(Relaxed));
+        let units = rate * u128::from(elapsed) + u128::from(self.fraction.load(Relaxed));
+        self.fraction.store((units % PER_BYTE) as u64, Relaxed);
+        let most = self.burst.load(Relaxed).saturating_add((2 * rate * u128::from(PERIOD.0) / PER_BYTE) as i64);
+        i64::try_from(units / PER_BYTE).unwrap_or(ALL).min(most.saturating_sub(outstanding)).max(0)
+    }
+
+    /// Settles what each member gets of `left` by weighted max-min fairness; what is left then.
+    fn fill(&self, mut left: i64) -> i64 {
+        // Each pass settles a member at least, or all.
+        while left > 0 {
+            let (all, bases) =
+                (i128::from(left), self.seats.iter().filter(|seat| seat.is_open()).map(Seat::base).sum::<i128>());
+            let part = |seat: &Seat| (all * seat.base() / bases.max(1)) as i64;
+            let mut modest = false;
+            for seat in self.seats.iter().filter(|seat| seat.is_open()) {
+                let wants = seat.wants.load(Relaxed);
+                if wants <= part(seat) {
+                    seat.gets.store(wants, Relaxed);
+                    left -= wants;
+                    modest = true;
+                }
+            }
+            if !modest {
+                for seat in self.seats.iter().filter(|seat| seat.is_open()) {
+                    let part = part(seat);
+                    seat.gets.store(part, Relaxed);
+                    left -= part;
+                }
+                break;
+            }
+        }
+        left
+    }
+}
