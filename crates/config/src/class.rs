@@ -167,7 +167,7 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     if !usual {
         table.only(&KEYS, log);
     }
-    let config = config(table, link, usual, log);
+    let mut config = config(table, link, usual, log);
     let position = classes.all.len() as u32;
     let matches = if usual { Vec::new() } else { matches(table, log) };
     let name = table.need("name", "name = \"...\"", log)?;
@@ -183,6 +183,8 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     let parent = named("parent", log);
     if !usual && let Some((pool, place)) = named("pool", log) {
         classes.pools.push((position, pool.to_owned(), place));
+        // What it may borrow ends where its link does.
+        config.ceiling = config.ceiling.or(link.rate);
     }
     if !usual && let Some(value) = table.get("classid") {
         let classid = classid(value, log)?;

@@ -34,7 +34,8 @@ pub mod units;
 
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;
+pub use link::pools::PoolSpec;
 pub use link::{LinkFile, ReadOptions};
-pub use peers::{Peer, PoolSpec};
+pub use peers::Peer;
 pub use problem::{Problem, Problems};
 pub use scenario::{RouteSpec, Scenario};

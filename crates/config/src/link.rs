@@ -1,6 +1,7 @@
 //! Link files: a link, its scheduler and its tree of classes. `docs/link-files.md` is the users' reference.
 
 mod head;
+pub(crate) mod pools;
 mod several;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use crate::tc::import::{self, ImportOptions, is_tc_file};
 use crate::tree::{self, Built};
 use crate::units::{show_bps, show_rate, show_size, show_time};
 
+use pools::PoolSpec;
 pub use several::MAX_LINKS;
 
 /// The scheduler of a file that names none.
@@ -89,6 +91,8 @@ pub struct LinkFile {
     pub default_class: Option<ClassId>,
     /// Which root-level class borrows from which pool.
     pub pools: Vec<(ClassId, String)>,
+    /// The pools of its file, where that has several links.
+    pub shared: Arc<[PoolSpec]>,
     /// Numbers of classes as in tc, each once and all of one major number, in the order of [`Classid`].
     pub classids: Vec<(Classid, ClassId)>,
     /// What is doubtful but usable.
@@ -335,6 +339,7 @@ impl LinkFile {
             matches,
             default_class: None,
             pools,
+            shared: Arc::default(),
             classids,
             warnings: Vec::new(),
             source,

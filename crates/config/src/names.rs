@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use fairlink_core::ClassId;
 use thiserror::Error;
 
-use crate::reader::closest;
+use crate::problem::{Log, ProblemKind};
+use crate::reader::{Table, closest};
 
 /// The name of the link itself, the root of the tree; no class may take it.
 pub const LINK: &str = "link";
@@ -168,6 +169,22 @@ pub(crate) fn refusal(name: &str) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// The name of a table, unless `refused` says why it cannot be.
+pub(crate) fn named(
+    table: &Table<'_, '_>,
+    refused: impl FnOnce(&str) -> Option<String>,
+    log: &mut Log,
+) -> Option<String> {
+    let value = table.need("name", "name = \"...\"", log)?;
+    let name = value.string("a name in quotes", log)?;
+    let why = refusal(name).map(|why| format!("cannot be {name:?}: {why}"));
+    if let Some(why) = why.or_else(|| refused(name)) {
+        log.error(value.span(), ProblemKind::Misplaced { key: "name", why, help: "choose another name" });
+        return None;
+    }
+    Some(name.to_owned())
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ use miette::NamedSource;
 
 use self::route::Network;
 use crate::changes::{self, Change, Course};
+use crate::link::pools::{self, PoolSpec};
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
-use crate::peers::{self, Peer, PoolSpec};
+use crate::peers::{self, Peer};
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source};
 use crate::reader::{self, Table, unknown_word};
 use crate::tc::import::is_tc_file;
@@ -124,7 +125,7 @@ impl Scenario {
         };
         let mut peers = peers::peers(table, &link, options, &mut log);
         let links: Vec<&LinkFile> = std::iter::once(&link).chain(peers.iter().map(|peer| &peer.link)).collect();
-        let pools = peers::pools(table, &links, &mut log);
+        let pools = pools::read(table, &links, &mut log);
         let changes = changes::changes(table, &link, options, duration, &mut log);
         let course = Course { first: &link, changes: &changes, duration };
         let Senders { sources, routes, scripts } = senders(table, course, &mut peers, &mut log);

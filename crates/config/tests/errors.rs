@@ -470,11 +470,7 @@ fn errors_of_pools_and_further_links_name_the_place() {
         sound.pools[0].members.iter().map(|&(link, class, base)| (link, class.0, base.bps())).collect();
     assert_eq!(members, [(0, 1, 4_000_000), (1, 1, 2_000_000)]);
     let cases = [
-        (
-            "no such pool",
-            LINKS.to_owned(),
-            "s.toml:3:52: error: \"pool\" names \"up\", and the scenario has no [[pool]]",
-        ),
+        ("no such pool", LINKS.to_owned(), "s.toml:3:52: error: \"pool\" names \"up\", and there is no [[pool]]"),
         (
             "bases",
             format!("{LINKS}{POOL}{PEER}").replace("6mbit", "5mbit"),
@@ -489,6 +485,7 @@ fn errors_of_pools_and_further_links_name_the_place() {
                 .replace("guarantee = '1mbit'", "weight = 3"),
             "needs a guarantee beside it",
         ),
+        ("rule", format!("{LINKS}{POOL}rule = 'fair'\n"), "exact"),
         ("pool twice", format!("{LINKS}{POOL}{POOL}"), "\"name\" is the name of another [[pool]]"),
         ("peer twice", format!("{LINKS}{POOL}{PEER}{PEER}"), "\"name\" is the name of another [[peer]]"),
         ("colon", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'f:r'"), "\"name\" has a colon"),

@@ -27,6 +27,7 @@ pub fn links_of(file: &Scenario) -> Links {
     };
     let pool = |pool: &PoolSpec| LinkPool {
         name: pool.name.clone(),
+        rule: pool.rule,
         rate: pool.rate,
         burst: pool.burst,
         members: pool.members.clone(),

@@ -1,6 +1,6 @@
 //! Several links that run side by side on one clock and share pools of bandwidth.
 
-use fairlink_core::{ClassId, Hierarchy, HierarchyBuilder, Lender, LinkConfig, Pool, Rate};
+use fairlink_core::{ClassId, Hierarchy, HierarchyBuilder, Lender, LinkConfig, Pool, PoolRule, Rate};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_traffic::Interval;
 
@@ -26,6 +26,8 @@ pub struct Links {
 pub struct LinkPool {
     /// Its name.
     pub name: String,
+    /// How it is shared.
+    pub rule: PoolRule,
     /// What its members send together.
     pub rate: Rate,
     /// Bytes that may be sent at once.
@@ -75,7 +77,7 @@ impl Links {
         for pool in &self.pools {
             let bases: Vec<Rate> = pool.members.iter().map(|&(.., base)| base).collect();
             let refused = |error| SimError::Pool { pool: pool.name.clone(), error };
-            let ends = Pool::share(pool.rate, pool.burst, &bases).map_err(refused)?;
+            let ends = Pool::share(pool.rule, pool.rate, pool.burst, &bases).map_err(refused)?;
             for (&(link, class, _), end) in pool.members.iter().zip(ends) {
                 let no_link = || SimError::NoLink { pool: pool.name.clone(), link, links: scenarios.len() };
                 members.get_mut(link).ok_or_else(no_link)?.push((class, Box::new(end)));

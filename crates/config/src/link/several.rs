@@ -7,6 +7,7 @@ use std::sync::Arc;
 use miette::NamedSource;
 
 use super::head::Head;
+use super::pools::{self, PoolSpec};
 use super::{LinkFile, ReadOptions, is_tc_file};
 use crate::problem::{Log, ProblemKind, Problems, Source, Span};
 use crate::reader::{self, Table, Value};
@@ -59,7 +60,7 @@ impl LinkFile {
             return Ok(vec![Self::from_source(Arc::clone(source), options)?]);
         }
         reader::whole_document(source, "a file of several links", |document, mut log| {
-            document.only(&["link"], &mut log);
+            document.only(&["link", "pool"], &mut log);
             let links = document.get("link").and_then(|value| value.list(EXPECTED, &mut log)).unwrap_or_default();
             if links.len() > MAX_LINKS {
                 let why = format!("stands there {} times; the limit is {MAX_LINKS}", links.len());
@@ -74,6 +75,12 @@ impl LinkFile {
                 if let Some(link) = one(table, &mut names, options, &mut log) {
                     read.push(link);
                 }
+            }
+            let shared: Arc<[PoolSpec]> = pools::read(document, &read.iter().collect::<Vec<_>>(), &mut log).into();
+            for link in &mut read {
+                // Classes of other links are there to share with.
+                link.warnings.retain(|warning| !matches!(warning.kind(), ProblemKind::Misplaced { key: "pool", .. }));
+                link.shared = Arc::clone(&shared);
             }
             if log.has_errors() { Err(log.into_errors()) } else { Ok(read) }
         })

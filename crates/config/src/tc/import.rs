@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use fairlink_core::Rate;
+use fairlink_core::{PoolRule, Rate};
 
 use crate::classid::Classid;
 use crate::problem::{Log, Problem, Problems, Source, Span};
@@ -148,6 +148,7 @@ impl Writer<'_> {
         for (slot, pool) in &self.pools {
             text += "\n[[pool]]\n";
             line(&mut text, "name", &pool_name(*slot));
+            line(&mut text, "rule", PoolRule::Ratio.as_str());
             line(&mut text, "rate", &rate_key(pool.rate));
             line(&mut text, "burst", &size_key(pool.burst.unwrap_or_else(|| default_burst(pool.rate))));
         }

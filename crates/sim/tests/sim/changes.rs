@@ -453,7 +453,13 @@ fn a_change_that_is_refused_fails_before_anything_runs() {
     let unnamed = Scenario { names: ["link", "a", "b", "c"].map(String::from).to_vec(), ..base.clone() };
     let said = compare(&unnamed, &hfsc, Leniency::Ignore, 1, &Options::default(), &mut Silent).unwrap_err();
     assert_eq!(said, SimError::Names { names: 4, classes: 3 });
-    let pool = LinkPool { name: "up".to_owned(), rate: rate(5_000_000), burst: 2_000, members: Vec::new() };
+    let pool = LinkPool {
+        name: "up".to_owned(),
+        rule: fairlink_core::PoolRule::Exact,
+        rate: rate(5_000_000),
+        burst: 2_000,
+        members: Vec::new(),
+    };
     let first = Scenario { changes: vec![same(500, &base.tree)], ..base.clone() };
     let shared = Links { first, further: Vec::new(), pools: vec![pool], routes: Vec::new() };
     let said = compare_links(&shared, &hfsc, Leniency::Ignore, 1, &Options::default(), &mut Silent).unwrap_err();

@@ -1,8 +1,8 @@
 //! Links that share a pool: the cross-device sharing of \[htb\] with its script of 9.9.2001.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, NANOS_PER_SEC, Nanos, PoolError, QueueLimits, SchedulerInfo,
-    Share, registry::find,
+    ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, NANOS_PER_SEC, Nanos, PoolError, PoolRule, QueueLimits,
+    SchedulerInfo, Share, registry::find,
 };
 use fairlink_sim::{LinkPool, Links, Options, Run, SimError, compare, compare_links};
 use fairlink_traffic::Model;
@@ -44,6 +44,7 @@ fn slots_of_2001() -> Links {
         further: vec![("eth1".to_owned(), scenario(eth1.build().unwrap(), further, duration))],
         pools: vec![LinkPool {
             name: "slot 1".to_owned(),
+            rule: PoolRule::Ratio,
             rate: rate(kbps(100)),
             burst: 2_000,
             members: vec![(0, top, rate(kbps(50))), (1, ClassId(1), rate(kbps(30)))],
@@ -90,6 +91,86 @@ fn two_links_hold_the_ratio_and_the_total_of_their_pool_once_settled_and_not_rig
         // What flow 1 leaves over is not used, the drawback of the rule.
         let [eth0, .., eth1] = rates(11.0, 14.0);
         assert!(within(eth0, 50.0, 0.02) && within(eth1, 30.0, 0.1), "{eth0} {eth1}");
+    }
+}
+
+/// The script of 9.9.2001 with an exact pool.
+fn exact_of_2001() -> Links {
+    let mut links = slots_of_2001();
+    links.pools[0].rule = PoolRule::Exact;
+    links
+}
+
+#[test]
+fn an_exact_pool_gives_what_max_min_fairness_gives_in_every_phase_and_loses_nothing() {
+    for scheduler in ["htb", "htb-common-deficit", "hls"] {
+        let run = under(scheduler, &exact_of_2001(), Leniency::Ignore).unwrap();
+        let rates = |start, end| ["C1", "C2", "C3", "eth1:C1"].map(|class| mean(&run, class, start, end));
+        // As soon as flow 2 has started, eth0 and eth1 share 50 : 30.
+        let [eth0, .., eth1] = rates(2.5, 4.0);
+        assert!(within(eth0, 62.5, 0.03) && within(eth1, 37.5, 0.03), "{scheduler}: {eth0} {eth1}");
+        let [eth0, .., eth1] = rates(5.0, 9.0);
+        assert!(within(eth0, 62.5, 0.02) && within(eth1, 37.5, 0.02), "{scheduler}: {eth0} {eth1}");
+        // Flow 1 sends its 50, and flow 2 has the rest: by the text's rule it has 30.
+        let [eth0, .., eth1] = rates(10.0, 14.0);
+        assert!(within(eth0, 50.0, 0.02) && within(eth1, 50.0, 0.02), "{scheduler}: {eth0} {eth1}");
+    }
+}
+
+/// Two links of 1 Gbit/s, members of a pool of 1 Gbit/s guaranteed 500 and 300 Mbit/s; the first also has a class of its own. Who sends
+/// changes every 50 ms.
+#[test]
+fn two_links_in_an_exact_pool_are_within_two_percent_of_the_ideal_in_every_ten_milliseconds() {
+    const MBIT: u64 = 1_000_000;
+    let link = LinkConfig { max_packet: 1_500, ..LinkConfig::new(rate(1_000 * MBIT)) };
+    let member = |mbit| ClassConfig {
+        share: Some(Share::Guarantee(rate(mbit * MBIT))),
+        ceiling: Some(rate(1_000 * MBIT)),
+        limits: QueueLimits { packets: 1_000, bytes: u32::MAX },
+        ..ClassConfig::default()
+    };
+    let mut first = Hierarchy::builder(link);
+    let top = first.add(ClassId::ROOT, member(500)).unwrap();
+    first.add(top, member(200)).unwrap();
+    first.add(top, member(300)).unwrap();
+    first.add(ClassId::ROOT, member(500)).unwrap();
+    let mut second = Hierarchy::builder(link);
+    second.add(ClassId::ROOT, member(300)).unwrap();
+    let greedy = |at, active: &[(u64, u64)]| source(at, Model::Greedy, 1_500, active);
+    let duration = Nanos::from_millis(250);
+    let here = vec![greedy(2, &[(0, 200)]), greedy(3, &[(50, 250)]), greedy(4, &[(150, 250)])];
+    let there = vec![greedy(1, &[(100, 250)])];
+    let shared = Links {
+        first: scenario(first.build().unwrap(), here, duration),
+        further: vec![("far".to_owned(), scenario(second.build().unwrap(), there, duration))],
+        pools: vec![LinkPool {
+            name: "up".to_owned(),
+            rule: PoolRule::Exact,
+            rate: rate(1_000 * MBIT),
+            burst: 10_000,
+            members: vec![(0, top, rate(500 * MBIT)), (1, ClassId(1), rate(300 * MBIT))],
+        }],
+        routes: Vec::new(),
+    };
+    let windows = Options { window: Some(Nanos::from_millis(10)), settle: Nanos::ZERO, metrics: false };
+    // Of a member, by 50 ms: the pool, alone and with both; then the second has what the first cannot use of its half of a link.
+    let ideal = [(1_000.0, 0.0), (1_000.0, 0.0), (625.0, 375.0), (500.0, 500.0), (500.0, 500.0)];
+    for scheduler in ["htb", "hls"] {
+        let info = find(scheduler).unwrap();
+        let run = compare_links(&shared, &[info], Leniency::Refuse, 1, &windows, &mut ()).unwrap().runs.remove(0);
+        let windows = run.windows.as_ref().unwrap();
+        let at = |name: &str| windows.names.iter().position(|known| known == name).unwrap();
+        for row in windows.rows.iter().filter(|row| (row.start_s * 1e3).round() as u64 % 50 != 0) {
+            let phase = ideal[(row.start_s / 0.05) as usize];
+            let found = (row.rates_bps[at("C1")] / 1e6, row.rates_bps[at("far:C1")] / 1e6);
+            for (found, ideal) in [(found.0, phase.0), (found.1, phase.1)] {
+                assert!(
+                    (found - ideal).abs() <= 0.02 * ideal,
+                    "{scheduler} at {}: {found} beside {ideal}",
+                    row.start_s
+                );
+            }
+        }
     }
 }
 
