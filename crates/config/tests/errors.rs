@@ -504,8 +504,8 @@ fn errors_of_pools_and_further_links_name_the_place() {
         ),
         (
             "scheduler",
-            format!("{LINKS}{POOL}{PEER}").replace("'htb'", "'hls'"),
-            "sets a pool, which hls cannot honour; these can: htb, htb-common-deficit",
+            format!("{LINKS}{POOL}{PEER}").replace("'htb'", "'hfsc'"),
+            "sets a pool, which hfsc cannot honour; these can: ",
         ),
     ];
     for (title, text, expected) in cases {

@@ -221,7 +221,7 @@ fn links_without_a_pool_run_as_each_would_alone() {
 #[test]
 fn schedulers_without_pools_refuse_them_or_say_that_they_go_without() {
     let shared = slots_of_2001();
-    for name in ["hls", "hfsc", "cbq-formal", "drr"] {
+    for name in ["wfq", "hfsc", "cbq-formal", "drr"] {
         let refused = under(name, &shared, Leniency::Refuse).unwrap_err().to_string();
         assert!(refused.contains(&format!("sets a pool, which {name} cannot honour")), "{refused}");
         let run = under(name, &shared, Leniency::Ignore).unwrap();
