@@ -39,7 +39,7 @@ pub use metrics::{Metrics, MetricsError};
 pub use open_error::OpenError;
 pub use reload::{
     ClassChange, Committed, Fate, LinkChange, ReloadError, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms,
-    Wanted,
+    Wanted, has_room_to_read,
 };
 pub use remote::Remote;
 pub use remote_error::RemoteError;

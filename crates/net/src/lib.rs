@@ -39,7 +39,7 @@ pub use {
         GatewayConfig, GatewayStats, IntervalStats, LinkChange, LinkEnd, Links, LivenessStats, LongFrames, MemoryBound,
         Metrics, MetricsError, OffloadPolicy, OpenError, Planner, Processor, ReloadError, ReloadRequest, Reloaded,
         ReloadedLink, ReloadedLinks, Remote, RemoteError, ReverseStats, RunError, Service, Terms, TimeShares, Vitals,
-        Wanted, Watchdog, close_wires,
+        Wanted, Watchdog, close_wires, has_room_to_read,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

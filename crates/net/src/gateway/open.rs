@@ -9,7 +9,7 @@ use crate::gateway::claim;
 use crate::gateway::config::{GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
 use crate::gateway::liveness::Liveness;
-use crate::gateway::needs::{Needs, check_classes, fit_largest_packet};
+use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::ports::{self, Ports};
 use crate::gateway::queue_lengths::QueueLengths;
@@ -105,6 +105,9 @@ impl Gateway {
     }
 }
 
+/// Memory that opening takes beside what grows with the classes: buffers for super-frames, the classifier, threads.
+const BESIDE: u64 = 16 << 20;
+
 /// What is known before anything is opened.
 struct Examined {
     input: Interface,
@@ -132,6 +135,7 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Examin
     fit_largest_packet(config, &input, notes)?;
     let frame_bytes = input.largest_frame().max(output.largest_frame()).saturating_add(HEADROOM as u32);
     let needs = Needs::of(config, frame_bytes)?;
+    has_room(needs.to_prepare(&config.tree) + BESIDE)?;
     Ok(Examined { input, output, frame_bytes, needs })
 }
 

@@ -37,7 +37,7 @@ pub use report::{
 use crate::gateway::account::Passage;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, Parts};
-use crate::gateway::needs::{Needs, check_classes, fit_largest_packet};
+use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
@@ -47,6 +47,19 @@ use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::interface::Interface;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
+
+/// Memory that reading a file takes at most, for each of its bytes, and beside that.
+const READING: [u64; 2] = [150, 32 << 20];
+
+/// Finds out whether the process may have the memory that reading a link file of so many bytes takes.
+///
+/// # Errors
+/// [`ReloadError::NoRoom`].
+pub fn has_room_to_read(bytes: u64) -> Result<(), ReloadError> {
+    let [each, beside] = READING;
+    let needed = bytes.saturating_mul(each).saturating_add(beside);
+    has_room(needed).map_err(|_| ReloadError::NoRoom { needed })
+}
 
 /// How long the data thread has to begin with a change.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -217,6 +230,8 @@ impl Present {
             notes.append(&mut of_interfaces);
         }
         let needs = self.needs(&config)?;
+        let needed = needs.to_prepare(&config.tree);
+        has_room(needed).map_err(|_| ReloadError::NoRoom { needed })?;
         let heirs = self.heirs(&config, moves)?;
         let change = Change {
             scheduler: config.scheduler,
@@ -273,6 +288,12 @@ impl Present {
     fn read(&self, text: Option<&(String, String)>, notes: &mut Vec<String>) -> Result<Arc<LinkFile>, ReloadError> {
         let options =
             ReadOptions { leniency: self.nominal.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
+        let bytes = match (text, &self.nominal.link) {
+            (Some((_, text)), _) => text.len() as u64,
+            (None, Some(link)) => std::fs::metadata(link.source().name()).map_or(0, |file| file.len()),
+            (None, None) => 0,
+        };
+        has_room_to_read(bytes)?;
         let read = match (text, &self.nominal.link) {
             (Some((name, text)), _) => LinkFile::all_from_text(name, text.clone(), &options),
             (None, Some(link)) => LinkFile::read_all(PathBuf::from(link.source().name()), &options),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fairlink_config::{LinkFile, Problems, ReadOptions};
-use fairlink_net::{GatewayConfig, Processor};
+use fairlink_net::{GatewayConfig, Processor, has_room_to_read};
 
 use crate::failure::Failure;
 use crate::link::{share_warning, warn};
@@ -167,6 +167,11 @@ impl Files {
             }
             Ok(links)
         };
+        // Whoever reads them at the start may end for want of memory; who runs already may not.
+        let length = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
+        let bytes: u64 = text.map_or(0, |(_, text)| text.len() as u64)
+            + self.files.iter().chain(&self.back).map(length).sum::<u64>();
+        has_room_to_read(bytes).map_err(|error| Wrong::Together(error.to_string()))?;
         let mut links = Vec::new();
         match text {
             Some((name, text)) if !self.has(name) => links = LinkFile::all_from_text(name, text.clone(), options)?,

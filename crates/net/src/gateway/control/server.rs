@@ -250,6 +250,12 @@ impl Client {
                 Ok(true)
             }
             Ok(length) => {
+                if self.input.try_reserve(length).is_err() {
+                    self.ending = true;
+                    (self.input, self.searched) = (Vec::new(), 0);
+                    self.reply(&Reply::refusal("there is no memory for a request of this length"));
+                    return Ok(true);
+                }
                 self.input.extend(&part[..length]);
                 Ok(true)
             }
