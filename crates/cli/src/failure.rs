@@ -42,19 +42,19 @@ impl Failure {
 
     /// Tells the user, and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        // A closed standard error is no reason to panic.
+        // A closed standard error is no reason to panic. Several commands that write into one file write whole lines.
         let mut err = io::stderr().lock();
         match self {
             Self::Failed(error) => {
-                let _ = writeln!(err, "fairlink: {}", chain(&error));
+                let _ = err.write_all(format!("fairlink: {}\n", chain(&error)).as_bytes());
                 ExitCode::from(1)
             }
             Self::Wrong(error) => {
-                let _ = writeln!(err, "fairlink: {}", chain(&error));
+                let _ = err.write_all(format!("fairlink: {}\n", chain(&error)).as_bytes());
                 ExitCode::from(2)
             }
             Self::File(report) => {
-                let _ = writeln!(err, "{report:?}");
+                let _ = err.write_all(format!("{report:?}\n").as_bytes());
                 ExitCode::from(2)
             }
             Self::ClosedPipe => ExitCode::SUCCESS,

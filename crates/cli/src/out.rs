@@ -170,9 +170,9 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::wrong(format!("--out {}: the directory cannot be made: {error}", path.display())))
 }
 
-/// A message for the person at the terminal, to standard error. A closed one is no reason to stop.
+/// A message for the person at the terminal, to standard error, in one piece. A closed one is no reason to stop.
 pub(crate) fn note(text: impl AsRef<str>) {
-    let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+    let _ = io::stderr().lock().write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
 /// A finding in a file, to standard error, with the place drawn where there is a terminal for it.

@@ -428,6 +428,12 @@ impl LinkFile {
         Problems::one(Problem::error(&self.source, self.span(class), ProblemKind::Refused { message }))
     }
 
+    /// What to tell the user when whoever is to run this link refuses it for this reason: the reason, with the place of the link.
+    #[must_use]
+    pub fn refused(&self, message: String) -> Problems {
+        Problems::one(Problem::error(&self.source, self.span(ClassId::ROOT), ProblemKind::Refused { message }))
+    }
+
     /// A warning that the scheduler gives `class` a share among its siblings that is off the one written by `error`, relative to it.
     #[must_use]
     pub fn share_warning(&self, class: ClassId, error: f64) -> Problem {

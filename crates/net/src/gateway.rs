@@ -11,6 +11,7 @@ pub(crate) mod config;
 pub mod control;
 mod data_path;
 pub(crate) mod fail_open;
+mod fleet;
 mod links;
 pub(crate) mod liveness;
 mod metrics;
@@ -31,11 +32,15 @@ mod watchdog;
 
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use fail_open::{FailOpen, FailOpenStats, close_wires};
+pub use fleet::{Fleet, FleetError, LinkEnd, Planner};
 pub use links::Links;
 pub use liveness::{LivenessStats, Vitals};
 pub use metrics::{Metrics, MetricsError};
 pub use open_error::OpenError;
-pub use reload::{ClassChange, Committed, Fate, ReloadError, Reloaded, Terms, Wanted};
+pub use reload::{
+    ClassChange, Committed, Fate, LinkChange, ReloadError, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms,
+    Wanted, has_room_to_read,
+};
 pub use remote::Remote;
 pub use remote_error::RemoteError;
 pub use run::{Gateway, RunError};

@@ -8,27 +8,23 @@
 mod cables;
 #[path = "support/ends.rs"]
 mod ends;
+#[path = "support/faulty.rs"]
+mod faulty;
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
-use fairlink_net::{
-    FailOpen, Gateway, GatewayStats, Interface, OpenError, PrivateNamespace, close_wires, interface, lay_cables,
-};
+use fairlink_net::{GatewayStats, Interface, OpenError, PrivateNamespace, close_wires, interface, lay_cables};
 
-use crate::cables::{cables, config};
+use crate::cables::cables;
 use crate::ends::{Ends, Outcome};
-
-/// Says that a process is a gateway of these tests, and which: `auto` or `require`, and whether it takes over.
-const ROLE: &str = "FAIRLINK_FAULTY_GATEWAY";
+use crate::faulty::{Running, dropped, tell, times};
 
 fn main() -> ExitCode {
-    if let Ok(role) = std::env::var(ROLE) {
-        return gateway_process(&role);
+    if let Some(code) = faulty::as_gateway() {
+        return code;
     }
     support::main(&[
         ("frames_pass_after_a_kill", frames_pass_after_a_kill),
@@ -41,123 +37,6 @@ fn main() -> ExitCode {
         ("the_same_by_nftables_where_programs_are_not_allowed", the_same_by_nftables),
         ("what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open", what_is_left_is_taken_away),
     ])
-}
-
-/// A gateway between `in` and `out`, until a line comes. Tells how it is going, a line each; at the end its statistics.
-fn gateway_process(role: &str) -> ExitCode {
-    let mut config = config(1_000_000_000, "hls");
-    config.fail_open = FailOpen::named(role.trim_end_matches('+')).expect("a policy");
-    config.take_over = role.ends_with('+');
-    config.wait_for_interfaces = true;
-    let gateway = match Gateway::open(config) {
-        Ok(gateway) => gateway,
-        Err(error) => {
-            println!("refused {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let (stop, vitals) = (AtomicBool::new(false), gateway.vitals());
-    let stats = std::thread::scope(|scope| {
-        let data = scope.spawn(|| {
-            // SAFETY: cannot fail, takes nothing.
-            println!("thread {}", unsafe { libc::gettid() });
-            gateway.run(&stop)
-        });
-        while vitals.since_turn().is_none() && !data.is_finished() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        println!("running");
-        scope.spawn(|| {
-            // Also where whoever started it is gone.
-            let _ = std::io::stdin().lock().read_line(&mut String::new());
-            stop.store(true, Ordering::Relaxed);
-        });
-        let stats = data.join().expect("the data thread").expect("an end without an error");
-        println!("stats {}", serde_json::to_string(&stats).expect("statistics"));
-        stats
-    });
-    if stats.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// A gateway in a process of its own.
-struct Running {
-    child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-    thread: i32,
-}
-
-impl Running {
-    /// Starts one, and waits until its data thread turns. `None`, said, where this system cannot fail open.
-    fn start(role: &str) -> Option<Self> {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut running = Self { child, lines, thread: 0 };
-        loop {
-            let line = running.lines.next().expect("a line").unwrap();
-            if line == "running" {
-                return Some(running);
-            }
-            match line.split_once(' ') {
-                Some(("thread", number)) => running.thread = number.parse().unwrap(),
-                Some(("refused", why)) => {
-                    println!("SKIPPED: {why}");
-                    running.child.wait().unwrap();
-                    return None;
-                }
-                _ => panic!("{line}"),
-            }
-        }
-    }
-
-    fn signal(&self, signal: libc::c_int) {
-        // SAFETY: takes no pointers; the process is a child that was not waited for.
-        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
-    }
-
-    /// Ends it and returns its statistics.
-    fn end(mut self) -> GatewayStats {
-        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
-        self.ended()
-    }
-
-    /// Its statistics, when it has ended by itself.
-    fn ended(mut self) -> GatewayStats {
-        let line = self.lines.next().expect("statistics").unwrap();
-        let (_, text) = line.split_once("stats ").unwrap_or_else(|| panic!("{line}"));
-        let stats: GatewayStats = serde_json::from_str(text).unwrap();
-        drop(self.child.stdin.take());
-        assert!(self.child.wait().unwrap().success());
-        assert!(stats.balanced, "{stats}");
-        stats
-    }
-}
-
-fn times() -> usize {
-    std::env::var("FAIRLINK_FAULTS").ok().and_then(|times| times.parse().ok()).unwrap_or(2)
-}
-
-/// Prints what became of the frames of both directions, and asserts that none was doubled.
-fn tell(fault: &str, outcomes: &[Outcome; 2]) {
-    for (way, Outcome { sent, lost, doubled, out_of_order, silence, .. }) in ["forth", "back"].iter().zip(outcomes) {
-        println!(
-            "{fault:<22} {way:<5} {sent:>6} sent {lost:>5} lost {doubled:>3} doubled {out_of_order:>5} out of order, nothing for {:>7.1} ms",
-            silence.as_secs_f64() * 1e3
-        );
-        assert_eq!(*doubled, 0, "{fault}, {way}");
-    }
-}
-
-/// All that a gateway dropped, of both directions.
-fn dropped(stats: &GatewayStats) -> u64 {
-    stats.dropped.packets
-        + stats.queued.packets
-        + stats.reverse.unwrap_or_default().dropped.packets
-        + stats.kernel_dropped_packets
 }
 
 fn frames_pass_after_a_kill(_: &PrivateNamespace) {

@@ -4,7 +4,7 @@ mod life;
 mod links;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,13 +14,14 @@ use fairlink_config::ReadOptions;
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    GatewayConfig, GatewayStats, Links, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, RunError, Wanted,
-    control,
+    Fleet, FleetError, GatewayConfig, GatewayStats, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy, Pacing,
+    Planner, Processor, ReloadRequest, ReloadedLink, RunError, control,
 };
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 
 use crate::args::{choice, time};
+use crate::commands::ctl;
 use crate::failure::Failure;
 use crate::human;
 use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
@@ -29,10 +30,10 @@ use crate::out::{Out, note};
 /// How long the data thread has for an answer to SIGUSR1.
 const ANSWER: Duration = Duration::from_secs(2);
 /// How often this thread looks for signals.
-const NAP: Duration = Duration::from_millis(50);
+const NAP: Duration = Duration::from_millis(20);
 
 /// Which link, between which interfaces, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     links: links::LinkArgs,
@@ -98,12 +99,10 @@ fn processor(text: &str) -> Result<Processor, String> {
 }
 
 impl Args {
-    /// What each link is to do.
-    fn configs(&self) -> Result<Vec<GatewayConfig>, Failure> {
-        let leniency = if self.lenient { Leniency::Ignore } else { Leniency::Refuse };
-        let options = ReadOptions { leniency, scheduler: self.scheduler.as_deref() };
-        self.links.plan(&options, self.cpu, |config| {
-            config.leniency = leniency;
+    /// Makes links as their files say into what each is to do.
+    fn arrange(&self, read: links::Read) -> Result<Vec<GatewayConfig>, links::Wrong> {
+        self.links.arrange(read, self.cpu, |config| {
+            config.leniency = self.read_options().leniency;
             config.pacing = self.pacing;
             config.catch_up = self.catch_up;
             config.force = self.force;
@@ -119,6 +118,33 @@ impl Args {
             config.scheduler_asked.clone_from(&self.scheduler);
         })
     }
+
+    fn read_options(&self) -> ReadOptions<'_> {
+        let leniency = if self.lenient { Leniency::Ignore } else { Leniency::Refuse };
+        ReadOptions { leniency, scheduler: self.scheduler.as_deref() }
+    }
+}
+
+/// What a running gateway is to serve, by its command line and its files.
+struct OwnFiles {
+    args: Args,
+    files: links::Files,
+}
+
+impl Planner for OwnFiles {
+    fn plan(&self, text: Option<&(String, String)>) -> Result<Vec<GatewayConfig>, String> {
+        let read = self.files.read(text, &self.args.read_options()).map_err(|wrong| wrong.to_string())?;
+        let mut configs = self.args.arrange(read).map_err(|wrong| wrong.to_string())?;
+        // Only a gateway that starts takes the place of another process's.
+        configs.iter_mut().for_each(|config| config.take_over = false);
+        Ok(configs)
+    }
+
+    fn taken(&mut self, text: Option<&(String, String)>) {
+        if let Some((name, _)) = text {
+            self.files.taken(name);
+        }
+    }
 }
 
 /// Runs until Ctrl-C, then prints the statistics.
@@ -126,87 +152,109 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
     }
-    let configs = args.configs()?;
+    let configs = args.arrange(args.links.read(&args.read_options())?)?;
     let several = configs.len() > 1;
     let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
     let stop = stop_flag_without_hangup()?;
-    let path = args.control.clone().unwrap_or_else(|| control::default_path(&configs[0].output));
+    let path = match (&args.control, configs.first()) {
+        (Some(path), _) => path.clone(),
+        (None, Some(first)) => control::default_path(&first.output),
+        (None, None) => return Err(Failure::wrong("no link in the files; write [link] or [[link]]")),
+    };
     let mut gateways = Vec::with_capacity(configs.len());
     for config in configs {
         let name = config.link_name().to_owned();
-        let way = format!("{} to {}", config.input, config.output);
-        let way = if several { format!("{name}: {way}") } else { way };
-        let gateway =
-            args.life.open(config, &stop).map_err(|error| if several { error.within(name.clone()) } else { error })?;
+        let gateway = args.life.open(config.clone(), &stop);
+        let gateway = gateway.map_err(|error| if several { error.within(name.clone()) } else { error })?;
         let of = |text: String| if several { format!("{name}: {text}") } else { text };
         gateway.notes().iter().for_each(|text| note(format!("note: {}", of(text.clone()))));
         note(of(gateway.memory().to_string()));
         note(of(life::fail_open(&gateway)));
-        gateways.push((name, way, gateway));
+        gateways.push((config, gateway));
     }
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
-    let links = Links::new(gateways.iter().map(|(name, _, gateway)| (name.clone(), gateway.remote())).collect());
-    let ways: Vec<String> = gateways.iter().map(|(_, way, _)| way.clone()).collect();
-    let way = ways.join("; ");
-    let vitals: Vec<_> = gateways.iter().map(|(_, way, gateway)| (way.clone(), gateway.vitals())).collect();
-    let mut watchdog = life::watchdog(vitals.clone());
-    let stop = &stop;
-    let ended = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            gateways.into_iter().map(|(_, _, gateway)| scope.spawn(move || gateway.run(stop))).collect();
-        let finished = || threads.iter().all(|thread| thread.is_finished());
-        // Who finds the socket finds gateways that take frames.
-        for ((_, vitals), thread) in vitals.iter().zip(&threads) {
-            life::wait_for_turn(vitals, || thread.is_finished());
-        }
-        let mut control = args.life.control(&path, &links).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
-        let metrics =
-            args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, links.clone())).transpose());
-        let metrics = metrics.map_err(Failure::wrong).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
-        if let Some(metrics) = &metrics {
-            note(format!("metrics at http://{}/metrics", metrics.address()));
-        }
-        note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
-        watchdog.service().ready(&way);
-        while !finished() {
-            watchdog.look().into_iter().for_each(note);
-            control.look(&links);
-            if asked.swap(false, Ordering::Relaxed)
-                && let Err(failure) = tell(&links, out)
-            {
-                // Nobody reads any more: the gateway has nobody to tell, and goes on.
-                let _ = failure;
-            }
-            match hangup.take() {
-                Some(Meaning::Reload) => {
-                    watchdog.service().reloading();
-                    reload(&links);
-                    watchdog.service().ready(&way);
-                }
-                Some(Meaning::TerminalClosed) => stop.store(true, Ordering::Relaxed),
-                None => {}
-            }
-            std::thread::sleep(NAP);
-        }
-        watchdog.look().into_iter().for_each(note);
-        watchdog.service().stopping();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        Ok::<Vec<_>, Failure>(threads.into_iter().map(join).collect())
-    })?;
+    let files = OwnFiles { args: args.clone(), files: links::Files::new(&args.links) };
+    // Who finds the socket finds gateways that take frames.
+    let fleet = Fleet::start(gateways, Box::new(files)).map_err(Failure::failed)?;
+    let served = serve(args, &fleet, &path, &asked, &hangup, &stop, out);
+    // Whatever went wrong, each link has a clean end.
+    let ended = fleet.join();
+    fleet.news().into_iter().for_each(note);
+    served?;
     account(ended, out)
 }
 
+/// Tells who asks and who watches, until all links have ended.
+fn serve(
+    args: &Args,
+    fleet: &Fleet,
+    path: &Path,
+    asked: &AtomicBool,
+    hangup: &Hangup,
+    stop: &AtomicBool,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let links = fleet.links();
+    let (mut generation, vitals) = fleet.vitals();
+    let mut watchdog = life::watchdog(vitals);
+    let mut control = args.life.control(path, links)?;
+    let metrics =
+        args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, links.clone())).transpose());
+    let metrics = metrics.map_err(Failure::wrong)?;
+    if let Some(metrics) = &metrics {
+        note(format!("metrics at http://{}/metrics", metrics.address()));
+    }
+    let mut way = fleet.ways().join("; ");
+    note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
+    watchdog.service().ready(&way);
+    while !fleet.is_over() {
+        let (now, vitals) = fleet.vitals();
+        if std::mem::replace(&mut generation, now) != now {
+            watchdog.look().into_iter().for_each(note);
+            watchdog.set(vitals);
+            way = fleet.ways().join("; ");
+            note(format!("serves {way} from now on"));
+            watchdog.service().ready(&way);
+        }
+        watchdog.look().into_iter().chain(fleet.news()).for_each(note);
+        control.look(links);
+        if asked.swap(false, Ordering::Relaxed)
+            && let Err(failure) = tell(links, out)
+        {
+            // Nobody reads any more: the gateway has nobody to tell, and goes on.
+            let _ = failure;
+        }
+        match hangup.take() {
+            Some(Meaning::Reload) => {
+                watchdog.service().reloading();
+                reload(fleet);
+                watchdog.service().ready(&way);
+            }
+            Some(Meaning::TerminalClosed) => stop.store(true, Ordering::Relaxed),
+            None => {}
+        }
+        if stop.load(Ordering::Relaxed) {
+            fleet.end();
+        }
+        std::thread::sleep(NAP);
+    }
+    watchdog.look().into_iter().for_each(note);
+    watchdog.service().stopping();
+    Ok(())
+}
+
 /// The statistics of all links at their ends.
-fn account(ended: Vec<Result<GatewayStats, RunError>>, out: &mut Out) -> Result<(), Failure> {
+fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), Failure> {
     let mut failure = None;
     let mut all = Vec::with_capacity(ended.len());
-    for ended in ended {
-        match ended {
+    for LinkEnd { removed, outcome, .. } in ended {
+        match outcome {
             Ok(stats) => all.push(stats),
             Err(RunError { source, stats }) => {
-                failure.get_or_insert(Failure::Failed(anyhow!(source)));
+                // What became of a link that was taken out was said then.
+                if !removed {
+                    failure.get_or_insert(Failure::Failed(anyhow!(source)));
+                }
                 all.push(*stats);
             }
         }
@@ -236,31 +284,27 @@ struct Several<'a> {
 }
 
 /// Reads the link files again, of all links or of none. Whoever sent the signal finds on standard error what came of it.
-fn reload(links: &Links) {
-    let own_file = Wanted::File { text: None, moves: Vec::new() };
-    let links = links.list();
-    let refused = |error| note(format!("link file read again and refused; everything stays as it was: {error}"));
-    for (_, remote) in &links {
-        if let Err(error) = remote.change(&own_file, true) {
-            return refused(error);
+fn reload(fleet: &Fleet) {
+    let reloaded = match fleet.reload(&ReloadRequest::default()) {
+        Ok(reloaded) => reloaded,
+        Err(error @ FleetError::Half { .. }) => return note(format!("link file read again: {error}")),
+        Err(error) => {
+            return note(format!("link file read again and refused; everything stays as it was: {error}"));
         }
+    };
+    let several = reloaded.links.len() > 1;
+    for ReloadedLink { link, reloaded, .. } in &reloaded.links {
+        reloaded.notes.iter().for_each(note);
+        let done = reloaded.committed.unwrap_or_default();
+        let of = if several { format!(" of {link}") } else { String::new() };
+        note(format!(
+            "link file{of} read again: change {}, {} queued and kept, {} dropped",
+            done.generation,
+            human::count(done.kept_packets as usize, "packet", "packets"),
+            done.removed_packets + done.dropped_packets
+        ));
     }
-    for (name, remote) in &links {
-        match remote.change(&own_file, false) {
-            Ok(reloaded) => {
-                reloaded.notes.iter().for_each(note);
-                let done = reloaded.committed.unwrap_or_default();
-                let of = if links.len() > 1 { format!(" of {name}") } else { String::new() };
-                note(format!(
-                    "link file{of} read again: change {}, {} queued and kept, {} dropped",
-                    done.generation,
-                    human::count(done.kept_packets as usize, "packet", "packets"),
-                    done.removed_packets + done.dropped_packets
-                ));
-            }
-            Err(error) => refused(error),
-        }
-    }
+    ctl::change::comings(&reloaded).into_iter().for_each(note);
 }
 
 fn balanced(stats: &GatewayStats) -> Result<(), Failure> {

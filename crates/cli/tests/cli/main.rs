@@ -13,6 +13,8 @@ mod endpoints;
 #[cfg(target_os = "linux")]
 mod fail_open;
 mod fluid;
+#[cfg(target_os = "linux")]
+mod link_changes;
 mod link_queues;
 mod measure;
 mod metrics;

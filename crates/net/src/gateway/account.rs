@@ -23,7 +23,7 @@ mod observation;
 mod passage;
 mod snapshot;
 
-pub(crate) use delays::DelayTally;
+pub(crate) use delays::{DelayCounts, DelayTally};
 pub(crate) use interval::{ClassInterval, Interval};
 pub(crate) use observation::{Observation, Totals};
 pub(crate) use passage::{DelayTable, MAX_HISTOGRAMS, Passage};

@@ -14,13 +14,16 @@
 //! {"cmd": "rate", "class": "A", "bps": 5000000, "ceiling": true}
 //! {"cmd": "scheduler", "name": "hfsc", "lenient": true}
 //! {"ok": true, "reloaded": {...}}         (the object of [`crate::gateway::reload::Reloaded`])
+//! {"ok": true, "reloaded_links": {...}}   (of `reload` without `link`, where there are several links, or links come or go:
+//!                                          the object of [`crate::gateway::reload::ReloadedLinks`])
 //! {"ok": false, "error": "..."}           (anything not understood or refused)
 //! ```
 //!
 //! `link` may be left out where there is one link. With `interval_ms`, the statistics have what happened since the last such answer for the
 //! link on the same connection, and the connection may be silent for so long before the next request.
 //!
-//! `reload` without a text has the gateway read its own file again, `rate` without a class is the link's.
+//! `reload` without a text has the gateway read its own files again. Without `link` it means all links, which come and go with it. `rate` without a
+//! class is the link's.
 //!
 //! Records of a trace are binary, for a client of the same version. Whoever traces says that it wants no more by closing its writing
 //! end; the packets under way and the end of the trace follow.
@@ -58,7 +61,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::gateway::links::Links;
-use crate::gateway::reload::{Reloaded, Wanted};
+use crate::gateway::reload::{ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted};
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
 
@@ -264,9 +267,20 @@ struct Reply {
     trace: Option<Traced>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reloaded: Option<Reloaded>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reloaded_links: Option<ReloadedLinks>,
 }
 
 impl Reply {
+    /// The only link of a process, where it is still that, is answered as if it were named.
+    fn of_links(mut links: ReloadedLinks) -> Self {
+        let plain = links.opened.is_empty() && links.closed.is_empty() && links.links.len() == 1;
+        match links.links.pop_if(|link| plain && link.was.is_none()) {
+            Some(only) => Self { ok: true, reloaded: Some(only.reloaded), ..Self::default() },
+            None => Self { ok: true, reloaded_links: Some(links), ..Self::default() },
+        }
+    }
+
     fn refusal(error: impl Into<String>) -> Self {
         Self { error: Some(error.into()), ..Self::default() }
     }
@@ -340,7 +354,31 @@ pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
 /// # Errors
 /// [`ControlError`]: as [`stats`], and where the gateway refuses the change, which leaves everything as it was.
 pub fn change(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ControlError> {
-    let mut request = serde_json::to_vec(&Request::of(link, wanted, dry_run)).unwrap_or_default();
+    match ask_for_change(path, &Request::of(link, wanted, dry_run))? {
+        Reply { reloaded: Some(reloaded), .. } => Ok(reloaded),
+        Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
+    }
+}
+
+/// Reloads all links of the gateway whose socket is at `path`, or asks what would change, within 30 s.
+///
+/// # Errors
+/// [`ControlError`], as [`change`].
+pub fn reload(path: &Path, asked: &ReloadRequest) -> Result<ReloadedLinks, ControlError> {
+    let wanted = Wanted::File { text: asked.text.clone(), moves: asked.moves.clone() };
+    match ask_for_change(path, &Request::of(None, &wanted, asked.dry_run))? {
+        Reply { reloaded_links: Some(links), .. } => Ok(links),
+        Reply { reloaded: Some(reloaded), .. } => {
+            let committed = reloaded.committed.is_some();
+            let links = vec![ReloadedLink { link: String::new(), was: None, reloaded }];
+            Ok(ReloadedLinks { links, committed, ..ReloadedLinks::default() })
+        }
+        Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
+    }
+}
+
+fn ask_for_change(path: &Path, request: &Request) -> Result<Reply, ControlError> {
+    let mut request = serde_json::to_vec(request).unwrap_or_default();
     request.push(b'\n');
     if request.len() > server::LONGEST_LINE {
         let message = format!(
@@ -351,12 +389,7 @@ pub fn change(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool) -
         return Err(ControlError::Refused { message });
     }
     let (line, _, _) = ask_for(path, &request, CHANGE)?;
-    let reply: Reply =
-        serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })?;
-    match reply {
-        Reply { reloaded: Some(reloaded), .. } => Ok(reloaded),
-        Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
-    }
+    serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })
 }
 
 /// The line that answers `request`, what has come behind it, and the connection. [`ControlError::NoAnswer`] where there is none in time.

@@ -1,30 +1,76 @@
 //! The links of a process, for whoever tells about all of them: the control socket, the metrics.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::gateway::reload::{ReloadRequest, ReloadedLink, ReloadedLinks, Wanted};
 use crate::gateway::remote::Remote;
 
 /// The links that a process serves, by name, in their order. They may come and go while it runs; clones are the same list.
 #[derive(Clone, Debug, Default)]
-pub struct Links(Arc<Mutex<Vec<(String, Remote)>>>);
+pub struct Links(Arc<Inner>);
+
+/// Reloads all links, or says why not.
+pub(super) type Reload = dyn Fn(&ReloadRequest) -> Result<ReloadedLinks, String> + Send + Sync;
+
+#[derive(Default)]
+struct Inner {
+    list: Mutex<Vec<(String, Remote)>>,
+    /// By whom links come and go; nobody where they are always the same.
+    reload: OnceLock<Box<Reload>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Links").field("list", &self.list).finish_non_exhaustive()
+    }
+}
 
 impl Links {
     /// These links.
     #[must_use]
     pub fn new(links: Vec<(String, Remote)>) -> Self {
-        Self(Arc::new(Mutex::new(links)))
+        Self(Arc::new(Inner { list: Mutex::new(links), ..Inner::default() }))
     }
 
     /// Those that there are now.
     #[must_use]
     pub fn list(&self) -> Vec<(String, Remote)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// These links from now on.
     pub fn set(&self, links: Vec<(String, Remote)>) {
-        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), links);
+        let before = std::mem::replace(&mut *self.0.list.lock().unwrap_or_else(PoisonError::into_inner), links);
         drop(before);
+    }
+
+    /// Whoever wants all links reloaded asks `reload` from now on.
+    pub(super) fn reload_by(&self, reload: Box<Reload>) {
+        // There is one who does that, and it says so once.
+        let _ = self.0.reload.set(reload);
+    }
+
+    /// Reloads all links: they come and go where somebody sees to that, else each takes its change, or none does.
+    ///
+    /// # Errors
+    /// Why not, for the user.
+    pub(super) fn reload(&self, asked: &ReloadRequest) -> Result<ReloadedLinks, String> {
+        if let Some(reload) = self.0.reload.get() {
+            return reload(asked);
+        }
+        let wanted = Wanted::File { text: asked.text.clone(), moves: asked.moves.clone() };
+        let links = self.list();
+        let all = |dry_run| -> Result<Vec<ReloadedLink>, String> {
+            let of = |(link, remote): &(String, Remote)| {
+                let reloaded = remote.change(&wanted, dry_run).map_err(|error| error.to_string())?;
+                Ok(ReloadedLink { link: link.clone(), was: None, reloaded })
+            };
+            links.iter().map(of).collect()
+        };
+        if links.len() > 1 && !asked.dry_run {
+            all(true)?;
+        }
+        Ok(ReloadedLinks { links: all(asked.dry_run)?, committed: !asked.dry_run, ..ReloadedLinks::default() })
     }
 
     /// The link called `name`, the only one where no name is given; otherwise what to do, in words.

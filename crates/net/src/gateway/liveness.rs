@@ -66,6 +66,11 @@ impl Vitals {
         }
     }
 
+    /// Whether both are of the same gateway.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether the data thread turns and no direction has stalled. A gateway that has not begun, has ended, or waits for an interface
     /// is well.
     #[must_use]

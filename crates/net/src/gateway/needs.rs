@@ -1,9 +1,9 @@
 //! What a gateway needs, as far as it follows from its configuration and the lengths of its interfaces' frames. It is asked at the start, and by
 //! each change.
 
-use fairlink_core::{Counters, Hierarchy, Members};
+use fairlink_core::{Counters, Hierarchy, Members, OutOfMemory};
 
-use crate::gateway::account::Snapshot;
+use crate::gateway::account::{DelayCounts, MAX_HISTOGRAMS, Snapshot};
 use crate::gateway::config::{GatewayConfig, LongFrames};
 use crate::gateway::data_path::RealPath;
 use crate::gateway::open_error::OpenError;
@@ -27,6 +27,14 @@ impl GatewayConfig {
         self.scheduler.build(&self.tree, self.leniency, Members::new())?;
         Ok(())
     }
+}
+
+/// Finds out whether the process may have `bytes` more. Not all memory can be refused where it is asked for, and a process that finds none there
+/// ends. Where the machine itself has too little, the kernel ends it all the same.
+pub(super) fn has_room(bytes: u64) -> Result<(), OutOfMemory> {
+    let mut room: Vec<u8> = Vec::new();
+    let whole = usize::try_from(bytes).unwrap_or(usize::MAX);
+    room.try_reserve_exact(whole).map_err(|_| OutOfMemory { bytes })
 }
 
 /// Frames belong to leaves.
@@ -67,6 +75,13 @@ impl Needs {
             return Err(OpenError::TooMuchMemory { scheduler, frames, needed, limit });
         }
         Ok(Self { queued, frames, scheduler_bytes })
+    }
+
+    /// What preparing a change to `tree` takes at most, beside the scheduler: what the classes' counters and delays take, and the pool's books.
+    pub(super) fn to_prepare(&self, tree: &Hierarchy) -> u64 {
+        let delays = (tree.leaves().len().min(MAX_HISTOGRAMS) * size_of::<DelayCounts>()) as u64;
+        let counted = (SNAPSHOTS * Snapshot::memory(tree)) as u64 + Counters::memory(tree);
+        self.scheduler_bytes + delays + 2 * counted + FramePool::memory(self.frames, 0)
     }
 
     /// The memory bound of a gateway for `tree` whose frames take `frame_bytes` in the pool and whose counters take `counted` bytes, without

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use fairlink_core::{Driver, Members, Metered, Pacer};
 
 use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage};
+use crate::gateway::claim;
 use crate::gateway::config::{GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
 use crate::gateway::liveness::Liveness;
-use crate::gateway::needs::{Needs, check_classes, fit_largest_packet};
+use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::ports::{self, Ports};
 use crate::gateway::queue_lengths::QueueLengths;
@@ -32,23 +33,8 @@ impl Gateway {
     /// # Errors
     /// [`OpenError`], each with what to do about it. Nothing is changed on the interfaces then.
     pub fn open(mut config: GatewayConfig) -> Result<Self, OpenError> {
-        if config.input == config.output {
-            return Err(OpenError::SameInterface { name: config.input });
-        }
-        check_classes(&config)?;
-        let input = Interface::open(&config.input)?;
-        let output = Interface::open(&config.output)?;
         let mut notes = Vec::new();
-        ports::check([&input, &output], config.force, &mut notes)?;
-        if input.mtu > output.mtu {
-            notes.push(format!(
-                "{} carries packets of up to {} B, {} only of {} B: longer ones are dropped as too long",
-                input.name, input.mtu, output.name, output.mtu
-            ));
-        }
-        fit_largest_packet(&mut config, &input, &mut notes)?;
-        let frame_bytes = input.largest_frame().max(output.largest_frame()).saturating_add(HEADROOM as u32);
-        let needs = Needs::of(&config, frame_bytes)?;
+        let Examined { input, output, frame_bytes, needs } = examine(&mut config, &mut notes)?;
         let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new())?;
         // What queues may need that are longer later on.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
@@ -117,6 +103,55 @@ impl Gateway {
             publisher: Publisher::of(present, passage),
         })
     }
+}
+
+/// Memory that opening takes beside what grows with the classes: buffers for super-frames, the classifier, threads.
+const BESIDE: u64 = 16 << 20;
+
+/// What is known before anything is opened.
+struct Examined {
+    input: Interface,
+    output: Interface,
+    /// What a frame takes in the packet pool.
+    frame_bytes: u32,
+    needs: Needs,
+}
+
+/// Checks all that can be checked before anything is opened.
+fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Examined, OpenError> {
+    if config.input == config.output {
+        return Err(OpenError::SameInterface { name: config.input.clone() });
+    }
+    check_classes(config)?;
+    let input = Interface::open(&config.input)?;
+    let output = Interface::open(&config.output)?;
+    ports::check([&input, &output], config.force, notes)?;
+    if input.mtu > output.mtu {
+        notes.push(format!(
+            "{} carries packets of up to {} B, {} only of {} B: longer ones are dropped as too long",
+            input.name, input.mtu, output.name, output.mtu
+        ));
+    }
+    fit_largest_packet(config, &input, notes)?;
+    let frame_bytes = input.largest_frame().max(output.largest_frame()).saturating_add(HEADROOM as u32);
+    let needs = Needs::of(config, frame_bytes)?;
+    has_room(needs.to_prepare(&config.tree) + BESIDE)?;
+    Ok(Examined { input, output, frame_bytes, needs })
+}
+
+/// Finds out what [`Gateway::open`] would refuse, and opens nothing. What the interfaces in `ours` receive is this process's own.
+///
+/// # Errors
+/// As [`Gateway::open`].
+pub(super) fn probe(mut config: GatewayConfig, ours: &[String]) -> Result<(), OpenError> {
+    let mut notes = Vec::new();
+    let Examined { input, output, .. } = examine(&mut config, &mut notes)?;
+    config.scheduler.build(&config.tree, config.leniency, Members::new())?;
+    let mut receiving = vec![&input];
+    receiving.extend(config.reverse.then_some(&output));
+    receiving.retain(|interface| !ours.contains(&interface.name));
+    claim::claim(&receiving, config.force, &mut notes)?;
+    pick(config.processor).map(|_| ())
 }
 
 /// The processor to run on, checked.

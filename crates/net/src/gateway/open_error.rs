@@ -144,6 +144,9 @@ pub enum OpenError {
     /// There is no memory for the scheduler's counters or for a batch of packets.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
+    /// There is no thread for it.
+    #[error("no thread could be started: {0}")]
+    Thread(std::io::Error),
     /// There is no such processor, or this process may not use it.
     #[error("processor {processor} cannot be used: {source}")]
     Processor {

@@ -3,7 +3,7 @@
 //! A change is prepared beside the data thread, on the thread that asks for it, and committed by the data thread between two turns:
 //!
 //! ```text
-//! asking thread: read, check, build (Present::change) -> Order -> mailbox
+//! asking thread: read, check, build (Present::draft) -> Order -> mailbox
 //! data thread:   exchange what belongs to the classes, move the packets (Order::commit) -> mailbox
 //! asking thread: free what was replaced, say what has changed
 //! ```
@@ -30,12 +30,14 @@ mod error;
 mod report;
 
 pub use error::ReloadError;
-pub use report::{ClassChange, Committed, Fate, Reloaded, Terms, Wanted};
+pub use report::{
+    ClassChange, Committed, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms, Wanted,
+};
 
 use crate::gateway::account::Passage;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, Parts};
-use crate::gateway::needs::{Needs, check_classes, fit_largest_packet};
+use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
@@ -45,6 +47,19 @@ use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::interface::Interface;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
+
+/// Memory that reading a file takes at most, for each of its bytes, and beside that.
+const READING: [u64; 2] = [150, 32 << 20];
+
+/// Finds out whether the process may have the memory that reading a link file of so many bytes takes.
+///
+/// # Errors
+/// [`ReloadError::NoRoom`].
+pub fn has_room_to_read(bytes: u64) -> Result<(), ReloadError> {
+    let [each, beside] = READING;
+    let needed = bytes.saturating_mul(each).saturating_add(beside);
+    has_room(needed).map_err(|_| ReloadError::NoRoom { needed })
+}
 
 /// How long the data thread has to begin with a change.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -90,13 +105,28 @@ pub(super) struct Order {
     pub(super) committed: Committed,
 }
 
+/// What is asked of a gateway.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Request<'a> {
+    /// By a user, of this gateway alone.
+    Wanted(&'a Wanted),
+    /// By the file of all links of the process, of which this one has been read.
+    Link {
+        /// The link as it is to be, its name included.
+        link: &'a Arc<LinkFile>,
+        /// Leaves that are there no more, and those that get their packets.
+        moves: &'a [(String, String)],
+    },
+}
+
 /// What is known when a change is prepared.
-struct Draft {
+#[derive(Debug)]
+pub(super) struct Draft {
     nominal: GatewayConfig,
     deviations: Deviations,
     config: GatewayConfig,
     order: Box<Order>,
-    reloaded: Reloaded,
+    pub(super) reloaded: Reloaded,
     frames: u32,
 }
 
@@ -121,21 +151,16 @@ impl Present {
         }
     }
 
-    /// Prepares the change, and hands it to `commit` unless it is only asked what would change. `commit` returns the order when the data
-    /// thread is done with it.
+    /// Has the change made that was drafted last. `commit` returns the order when the data thread is done with it.
     ///
     /// # Errors
-    /// [`ReloadError`]; nothing has changed then.
-    pub(super) fn change(
+    /// [`RemoteError`]; nothing has changed then.
+    pub(super) fn take(
         &mut self,
-        wanted: &Wanted,
-        dry_run: bool,
+        draft: Draft,
         commit: impl FnOnce(Box<Order>) -> Result<Box<Order>, RemoteError>,
-    ) -> Result<Reloaded, ReloadError> {
-        let Draft { nominal, deviations, config, order, mut reloaded, frames } = self.draft(wanted)?;
-        if dry_run {
-            return Ok(reloaded);
-        }
+    ) -> Result<Reloaded, RemoteError> {
+        let Draft { nominal, deviations, config, order, mut reloaded, frames } = draft;
         let passage = Arc::clone(&order.passage);
         let order = commit(order)?;
         reloaded.committed = Some(order.committed);
@@ -144,29 +169,45 @@ impl Present {
         Ok(reloaded)
     }
 
-    fn draft(&self, wanted: &Wanted) -> Result<Draft, ReloadError> {
+    /// Prepares the change.
+    ///
+    /// # Errors
+    /// [`ReloadError`].
+    pub(super) fn draft(&self, request: Request<'_>) -> Result<Draft, ReloadError> {
         let (mut nominal, mut deviations) = (self.nominal.clone(), self.deviations.clone());
         let mut notes = Vec::new();
         let mut moves: &[(String, String)] = &[];
+        let wanted = match request {
+            Request::Wanted(wanted) => Some(wanted),
+            Request::Link { link, moves: named } => {
+                moves = named;
+                notes.extend(link.warnings.iter().map(|warning| warning.line()));
+                nominal.take_link(link).map_err(|problems| ReloadError::File(problems.lines()))?;
+                nominal.link_name.clone_from(&link.name);
+                deviations = Deviations::default();
+                None
+            }
+        };
         match wanted {
-            Wanted::File { text, moves: named } => {
+            None => {}
+            Some(Wanted::File { text, moves: named }) => {
                 moves = named;
                 let link = self.read(text.as_ref(), &mut notes)?;
                 nominal.take_link(&link).map_err(|problems| ReloadError::File(problems.lines()))?;
                 deviations = Deviations::default();
             }
-            &Wanted::LinkRate { rate } => deviations.link = Some(rate),
-            Wanted::Guarantee { class, rate } => {
+            Some(&Wanted::LinkRate { rate }) => deviations.link = Some(rate),
+            Some(Wanted::Guarantee { class, rate }) => {
                 let class = self.named(class)?;
                 if !matches!(nominal.tree.config(class).share, Some(Share::Guarantee(_))) {
                     return Err(ReloadError::NoGuarantee { name: nominal.name(class) });
                 }
                 deviations.guarantees.insert(class, *rate);
             }
-            Wanted::Ceiling { class, rate } => {
+            Some(Wanted::Ceiling { class, rate }) => {
                 deviations.ceilings.insert(self.named(class)?, *rate);
             }
-            Wanted::Scheduler { name, lenient } => {
+            Some(Wanted::Scheduler { name, lenient }) => {
                 nominal.leniency = if *lenient { Leniency::Ignore } else { Leniency::Refuse };
                 nominal.scheduler = match &nominal.link {
                     Some(link) => {
@@ -189,6 +230,8 @@ impl Present {
             notes.append(&mut of_interfaces);
         }
         let needs = self.needs(&config)?;
+        let needed = needs.to_prepare(&config.tree);
+        has_room(needed).map_err(|_| ReloadError::NoRoom { needed })?;
         let heirs = self.heirs(&config, moves)?;
         let change =
             Change { scheduler: config.scheduler, tree: &config.tree, leniency: config.leniency, survivors: &heirs };
@@ -240,6 +283,12 @@ impl Present {
     fn read(&self, text: Option<&(String, String)>, notes: &mut Vec<String>) -> Result<Arc<LinkFile>, ReloadError> {
         let options =
             ReadOptions { leniency: self.nominal.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
+        let bytes = match (text, &self.nominal.link) {
+            (Some((_, text)), _) => text.len() as u64,
+            (None, Some(link)) => std::fs::metadata(link.source().name()).map_or(0, |file| file.len()),
+            (None, None) => 0,
+        };
+        has_room_to_read(bytes)?;
         let read = match (text, &self.nominal.link) {
             (Some((name, text)), _) => LinkFile::all_from_text(name, text.clone(), &options),
             (None, Some(link)) => LinkFile::read_all(PathBuf::from(link.source().name()), &options),

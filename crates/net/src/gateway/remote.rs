@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::gateway::account::{Copying, Observation, Passage, Snapshot};
-use crate::gateway::reload::{self, Order, Present, ReloadError, Reloaded, Wanted};
+use crate::gateway::reload::{self, Draft, Order, Present, ReloadError, Reloaded, Request, Wanted};
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::GatewayStats;
 use crate::gateway::trace::{self, Feed, Tap};
@@ -156,6 +156,30 @@ pub struct Remote(Arc<Shared>);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket(u64);
 
+/// A change that can be made.
+#[derive(Debug)]
+pub(super) struct Prepared<'a> {
+    remote: &'a Remote,
+    present: MutexGuard<'a, Option<Box<Present>>>,
+    draft: Draft,
+}
+
+impl Prepared<'_> {
+    /// What will change.
+    pub(super) fn foreseen(self) -> Reloaded {
+        self.draft.reloaded
+    }
+
+    /// Has the data thread make the change.
+    ///
+    /// # Errors
+    /// [`RemoteError`]: it does not answer, or has ended. Nothing has changed then.
+    pub(super) fn commit(mut self) -> Result<Reloaded, RemoteError> {
+        let present = self.present.as_mut().ok_or(RemoteError::NeverRan)?;
+        present.take(self.draft, |order| self.remote.order(order))
+    }
+}
+
 impl Remote {
     /// Asks without waiting for the answer.
     pub(crate) fn ask(&self) -> Ticket {
@@ -189,13 +213,22 @@ impl Remote {
     /// # Errors
     /// [`ReloadError`]; nothing has changed then.
     pub fn change(&self, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ReloadError> {
-        let mut present = match self.0.present.try_lock() {
+        let prepared = self.prepare(Request::Wanted(wanted))?;
+        if dry_run { Ok(prepared.foreseen()) } else { Ok(prepared.commit()?) }
+    }
+
+    /// Prepares a change. Until it is committed or dropped, nobody else changes the gateway.
+    ///
+    /// # Errors
+    /// [`ReloadError`].
+    pub(super) fn prepare(&self, request: Request<'_>) -> Result<Prepared<'_>, ReloadError> {
+        let present = match self.0.present.try_lock() {
             Ok(present) => present,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(ReloadError::Busy),
         };
-        let Some(present) = present.as_mut() else { return Err(RemoteError::NeverRan.into()) };
-        present.change(wanted, dry_run, |order| self.order(order))
+        let draft = present.as_ref().ok_or(RemoteError::NeverRan)?.draft(request)?;
+        Ok(Prepared { remote: self, present, draft })
     }
 
     /// Has the data thread commit a change, and returns what it left over.

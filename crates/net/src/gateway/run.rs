@@ -86,6 +86,13 @@ impl Gateway {
         &self.held.fail_open
     }
 
+    /// Gives a gateway up that never ran. What it has laid for the kernel's own way is taken away again.
+    pub(super) fn abandon(mut self) {
+        if let Some(hold) = self.held.hold.take() {
+            hold.undo();
+        }
+    }
+
     /// Moves frames until `stop` is set, another gateway takes its place, or an interface goes away that is not to be waited for. It runs
     /// on this thread, which it puts on the configured processor, and sees `stop` within 50 ms. Before it returns it turns those
     /// offloads on again that it had turned off.

@@ -28,6 +28,14 @@ impl Watchdog {
         Self { gateways: gateways.map(|(name, vitals)| Watched { name, vitals, pausing: false }).collect(), service }
     }
 
+    /// Watches these from now on. What was said of one that goes on is not said again.
+    pub fn set(&mut self, gateways: Vec<(String, Vitals)>) {
+        let before = std::mem::take(&mut self.gateways);
+        let pauses = |vitals: &Vitals| before.iter().any(|watched| watched.pausing && watched.vitals.is_same(vitals));
+        let watch = |(name, vitals)| Watched { name, pausing: pauses(&vitals), vitals };
+        self.gateways = gateways.into_iter().map(watch).collect();
+    }
+
     /// Looks at all of them. To be called several times a second. Returns what has happened since, a sentence each.
     pub fn look(&mut self) -> Vec<String> {
         let mut news = Vec::new();

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use fairlink_core::Rate;
-use fairlink_net::{ClassChange, Fate, Reloaded, Terms, Wanted, Watch, control};
-use serde::Serialize;
+use fairlink_net::{
+    ClassChange, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms, Wanted, control,
+};
 
 use super::unanswered;
 use crate::args;
@@ -98,34 +99,54 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &m
             Some((name.display().to_string(), text))
         }
     };
-    let wanted = Wanted::File { text, moves: args.moves.clone() };
-    let links = match link {
-        Some(link) => vec![link.to_owned()],
-        None => Watch::connect(path).and_then(|mut watch| watch.links()).map_err(unanswered)?,
-    };
-    let ask_all = |dry_run| -> Result<Vec<Reloaded>, Failure> {
-        links.iter().map(|link| control::change(path, Some(link), &wanted, dry_run).map_err(unanswered)).collect()
-    };
-    // All links or none: a file that one of them refuses changes no other.
-    if links.len() > 1 && !args.dry_run {
-        ask_all(true)?;
+    if let Some(link) = link {
+        let wanted = Wanted::File { text, moves: args.moves.clone() };
+        return ask(path, Some(link), &wanted, args.dry_run, out);
     }
-    let reloaded = ask_all(args.dry_run)?;
-    match reloaded.as_slice() {
-        several @ [_, _, ..] if out.json => out.document(&Document { links: several }),
-        all => all.iter().zip(&links).try_for_each(|(reloaded, link)| {
-            if all.len() > 1 {
-                out.line(format!("link {link}"))?;
+    let request = ReloadRequest { text, moves: args.moves.clone(), dry_run: args.dry_run };
+    let reloaded = control::reload(path, &request).map_err(unanswered)?;
+    match &reloaded.links[..] {
+        [only] if reloaded.opened.is_empty() && reloaded.closed.is_empty() && only.was.is_none() => {
+            show(&only.reloaded, out)
+        }
+        _ if out.json => out.document(&reloaded),
+        links => {
+            for link in links {
+                out.line(format!("link {}", link.link))?;
+                show(&link.reloaded, out)?;
             }
-            show(reloaded, out)
-        }),
+            comings(&reloaded).iter().try_for_each(|line| out.line(line))?;
+            if links.is_empty() && !reloaded.committed {
+                out.line("nothing was changed: this is what would")?;
+            }
+            Ok(())
+        }
     }
 }
 
-/// What `--json` prints where there are several links.
-#[derive(Serialize)]
-struct Document<'a> {
-    links: &'a [Reloaded],
+/// What came, went, or is called otherwise, or would, a line each.
+pub(crate) fn comings(reloaded: &ReloadedLinks) -> Vec<String> {
+    let [opens, closes, is_called] = match reloaded.committed {
+        true => [
+            "was opened",
+            "ends: what it has queued is sent, and its last statistics stand at the end of the gateway",
+            "is called",
+        ],
+        false => ["would be opened", "would end", "would be called"],
+    };
+    let mut lines = Vec::new();
+    for ReloadedLink { link, was, .. } in &reloaded.links {
+        lines.extend(was.as_ref().map(|was| format!("link {was} {is_called} {link} from now on")));
+    }
+    for LinkChange { link, input, output, why, .. } in &reloaded.closed {
+        let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        lines.push(format!("link {link}, {input} to {output}, {closes}{why}"));
+    }
+    for LinkChange { link, input, output, notes, .. } in &reloaded.opened {
+        lines.push(format!("link {link}, {input} to {output}, {opens}"));
+        lines.extend(notes.iter().map(|text| format!("note: {link}: {text}")));
+    }
+    lines
 }
 
 /// Sets a rate, or each that a program writes.

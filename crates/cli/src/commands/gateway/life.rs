@@ -21,7 +21,7 @@ const NAP: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What passes while the gateway does not run, and what it waits for.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Life {
     /// Whether the kernel passes frames, unshaped, while the gateway does not run: auto (where it can), require, never.
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = fail_open_mode, conflicts_with = "no_fail_open")]
@@ -151,13 +151,6 @@ pub(super) fn fail_open(gateway: &Gateway) -> String {
              gateway --close IF IF` takes that away"
         ),
         None => "does not fail open: while this does not run, nothing passes".to_owned(),
-    }
-}
-
-/// Waits until the data thread turns, or is `finished`.
-pub(super) fn wait_for_turn(vitals: &Vitals, finished: impl Fn() -> bool) {
-    while vitals.since_turn().is_none() && !finished() {
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use fairlink_config::{LinkFile, ReadOptions};
-use fairlink_net::{GatewayConfig, Processor};
+use fairlink_config::{LinkFile, Problems, ReadOptions};
+use fairlink_net::{GatewayConfig, Processor, has_room_to_read};
 
 use crate::failure::Failure;
 use crate::link::{share_warning, warn};
 
 /// Which files, and between which interfaces.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LinkArgs {
     /// The link files. A file may hold several links, each with its interfaces.
     #[arg(required_unless_present = "close", value_name = "LINK")]
@@ -28,33 +28,81 @@ pub(crate) struct LinkArgs {
     no_reverse: bool,
 }
 
+/// Why links cannot be served.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// What is wrong with a file, with its places.
+    File(Problems),
+    /// What is wrong with all together.
+    Together(String),
+}
+
+impl From<Problems> for Wrong {
+    fn from(problems: Problems) -> Self {
+        Self::File(problems)
+    }
+}
+
+impl From<Wrong> for Failure {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::File(problems) => problems.into(),
+            Wrong::Together(message) => Self::wrong(message),
+        }
+    }
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(problems) => f.write_str(problems.lines().trim_end()),
+            Self::Together(message) => f.write_str(message),
+        }
+    }
+}
+
 impl LinkArgs {
-    /// What each link is to do. `apply` brings in what is the same for all.
-    pub(super) fn plan(
-        &self,
-        options: &ReadOptions<'_>,
-        cpu: Processor,
-        apply: impl Fn(&mut GatewayConfig),
-    ) -> Result<Vec<GatewayConfig>, Failure> {
+    /// The links of the files that were named.
+    pub(super) fn read(&self, options: &ReadOptions<'_>) -> Result<Read, Failure> {
+        let read = |file: &Path| -> Result<Vec<LinkFile>, Failure> {
+            let mut links = LinkFile::read_all(file, options)?;
+            for link in &mut links {
+                warn(std::mem::take(&mut link.warnings).into_iter().chain(share_warning(link)?));
+            }
+            Ok(links)
+        };
         let mut links = Vec::new();
         for file in &self.files {
-            links.extend(read(file, options)?);
+            links.extend(read(file)?);
         }
-        if let (Some(input), Some(output)) = (&self.input, &self.output) {
+        let back = self.reverse.as_deref().map(read).transpose()?;
+        Ok(Read { links, back, again: false })
+    }
+
+    /// What each link is to do. `apply` brings in what is the same for all.
+    pub(super) fn arrange(
+        &self,
+        read: Read,
+        cpu: Processor,
+        apply: impl Fn(&mut GatewayConfig),
+    ) -> Result<Vec<GatewayConfig>, Wrong> {
+        let Read { mut links, back, again } = read;
+        // A file that has come to have several links names their interfaces itself.
+        let all_named = again && links.len() > 1 && links.iter().all(|link| link.ports.iter().all(Option::is_some));
+        if let (Some(input), Some(output), false) = (&self.input, &self.output, all_named) {
             if links.len() > 1 {
-                let message = format!(
+                return Err(Wrong::Together(format!(
                     "--in and --out are for one link, and there are {}; name the interfaces in the files: in = \"IF\", out = \"IF\"",
                     links.len()
-                );
-                return Err(Failure::wrong(message));
+                )));
             }
             if let Some(link) = links.first_mut() {
                 link.ports = [Some(input.clone()), Some(output.clone())];
             }
-            if let Some(file) = &self.reverse {
-                let mut back = read(file, options)?;
+            if let Some(mut back) = back {
                 if back.len() > 1 {
-                    return Err(Failure::wrong(format!("{}: --reverse takes a file with one link", file.display())));
+                    let file = back[0].source().name().to_owned();
+                    return Err(Wrong::Together(format!("{file}: --reverse takes a file with one link")));
                 }
                 for link in &mut back {
                     link.ports = [Some(output.clone()), Some(input.clone())];
@@ -66,10 +114,9 @@ impl LinkArgs {
         for (place, link) in links.iter().enumerate() {
             let [Some(input), Some(output)] = &link.ports else {
                 let file = link.source().name();
-                let message = format!(
+                return Err(Wrong::Together(format!(
                     "{file}: no interfaces; give --in IF and --out IF, or write in = \"IF\" and out = \"IF\" in [link]"
-                );
-                return Err(Failure::wrong(message));
+                )));
             };
             let mut config = GatewayConfig::from_link_file(link, input, output)?;
             apply(&mut config);
@@ -80,27 +127,91 @@ impl LinkArgs {
             config.reverse = !self.no_reverse;
             configs.push(config);
         }
-        settle(configs)
+        settle(configs).map_err(Wrong::Together)
     }
 }
 
-fn read(file: &Path, options: &ReadOptions<'_>) -> Result<Vec<LinkFile>, Failure> {
-    let mut links = LinkFile::read_all(file, options)?;
-    for link in &mut links {
-        warn(std::mem::take(&mut link.warnings).into_iter().chain(share_warning(link)?));
+/// The links of some files.
+#[derive(Debug)]
+pub(super) struct Read {
+    links: Vec<LinkFile>,
+    /// Those of the file for the other direction.
+    back: Option<Vec<LinkFile>>,
+    /// Whether the files were read before.
+    again: bool,
+}
+
+/// The files that a running gateway reads again.
+#[derive(Debug)]
+pub(super) struct Files {
+    files: Vec<PathBuf>,
+    back: Option<PathBuf>,
+}
+
+impl Files {
+    pub(super) fn new(args: &LinkArgs) -> Self {
+        Self { files: args.files.clone(), back: args.reverse.clone() }
     }
-    Ok(links)
+
+    /// The links of all files. `text` stands for the file of its name, or for all of them where none has it.
+    pub(super) fn read(&self, text: Option<&(String, String)>, options: &ReadOptions<'_>) -> Result<Read, Wrong> {
+        let given = |file: &Path| text.filter(|(name, _)| is_same(file, Path::new(name)));
+        let read = |file: &Path| -> Result<Vec<LinkFile>, Wrong> {
+            let mut links = match given(file) {
+                Some((name, text)) => LinkFile::all_from_text(name, text.clone(), options)?,
+                None => LinkFile::read_all(file, options)?,
+            };
+            for link in &mut links {
+                // It is said of a file that was found sound; one that cannot be judged says so elsewhere.
+                link.warnings.extend(share_warning(link).ok().flatten());
+            }
+            Ok(links)
+        };
+        // Whoever reads them at the start may end for want of memory; who runs already may not.
+        let length = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
+        let bytes: u64 = text.map_or(0, |(_, text)| text.len() as u64)
+            + self.files.iter().chain(&self.back).map(length).sum::<u64>();
+        has_room_to_read(bytes).map_err(|error| Wrong::Together(error.to_string()))?;
+        let mut links = Vec::new();
+        match text {
+            Some((name, text)) if !self.has(name) => links = LinkFile::all_from_text(name, text.clone(), options)?,
+            _ => {
+                for file in &self.files {
+                    links.extend(read(file)?);
+                }
+            }
+        }
+        let back = self.back.as_deref().map(read).transpose()?;
+        Ok(Read { links, back, again: true })
+    }
+
+    /// From now on `name` stands for all files, unless it is one of them.
+    pub(super) fn taken(&mut self, name: &str) {
+        if !self.has(name) {
+            self.files = vec![PathBuf::from(name)];
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.files.iter().chain(&self.back).any(|file| is_same(file, Path::new(name)))
+    }
+}
+
+/// Whether both are names of one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
 }
 
 /// A direction that one link shares is not forwarded by another beside it. No direction is shared twice, and no name is given twice.
-fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, Failure> {
+fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, String> {
     let ways: Vec<(String, String)> =
         configs.iter().map(|config| (config.input.clone(), config.output.clone())).collect();
     for (place, (input, output)) in ways.iter().enumerate() {
         if ways[..place].iter().any(|(other, _)| other == input) {
-            return Err(Failure::wrong(format!(
-                "two links take what {input} receives; each frame can go one way only"
-            )));
+            return Err(format!("two links take what {input} receives; each frame can go one way only"));
         }
         let config = &mut configs[place];
         config.reverse &= !ways.iter().any(|(from, _)| from == output);
@@ -108,9 +219,17 @@ fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, Failure
     for place in 0..configs.len() {
         let name = configs[place].link_name().to_owned();
         if configs[..place].iter().any(|other| other.link_name() == name) {
-            return Err(Failure::wrong(format!(
-                "two links are called {name}; give one of them another name = \"...\""
-            )));
+            return Err(format!("two links are called {name}; give one of them another name = \"...\""));
+        }
+        let both = |other: &&GatewayConfig| other.reverse && configs[place].reverse && other.output == ways[place].1;
+        if let Some(other) = configs[..place].iter().find(both) {
+            return Err(format!(
+                "links {} and {name} would both forward what {} receives; each frame can go one way only: give that direction a link of \
+                 its own (in = \"{}\"), or none (--no-reverse)",
+                other.link_name(),
+                other.output,
+                other.output
+            ));
         }
     }
     Ok(configs)

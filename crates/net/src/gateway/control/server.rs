@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
 use crate::gateway::account::Observation;
 use crate::gateway::links::Links;
-use crate::gateway::reload::Wanted;
+use crate::gateway::reload::ReloadRequest;
 use crate::gateway::remote::{Remote, Ticket};
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::trace::Feed;
@@ -250,6 +250,12 @@ impl Client {
                 Ok(true)
             }
             Ok(length) => {
+                if self.input.try_reserve(length).is_err() {
+                    self.ending = true;
+                    (self.input, self.searched) = (Vec::new(), 0);
+                    self.reply(&Reply::refusal("there is no memory for a request of this length"));
+                    return Ok(true);
+                }
                 self.input.extend(&part[..length]);
                 Ok(true)
             }
@@ -290,6 +296,16 @@ impl Client {
             self.reply(&Reply { ok: true, links: Some(names), ..Reply::default() });
             return;
         }
+        if request.cmd == "reload" && request.link.is_none() {
+            let text = request.text.map(|text| (request.file.unwrap_or_else(|| "(control)".to_owned()), text));
+            let asked = ReloadRequest { text, moves: request.moves, dry_run: request.dry_run };
+            let links = links.clone();
+            self.change(move || match links.reload(&asked) {
+                Ok(reloaded) => Reply::of_links(reloaded),
+                Err(error) => Reply::refusal(error),
+            });
+            return;
+        }
         let remote = match links.find(request.link.as_deref()) {
             Ok(remote) => remote,
             Err(why) => {
@@ -324,7 +340,10 @@ impl Client {
                 self.deadline = until + PATIENCE;
             }
             _ => match request.wanted() {
-                Some(Ok(wanted)) => self.change(wanted, request.dry_run, remote),
+                Some(Ok(wanted)) => self.change(move || match remote.change(&wanted, request.dry_run) {
+                    Ok(reloaded) => Reply { ok: true, reloaded: Some(reloaded), ..Reply::default() },
+                    Err(error) => Reply::refusal(error.to_string()),
+                }),
                 Some(Err(why)) => self.reply(&Reply::refusal(why)),
                 None => self.reply(&Reply::refusal(format!("unknown command; there are: {}", COMMANDS.join(", ")))),
             },
@@ -332,16 +351,10 @@ impl Client {
     }
 
     /// Has a thread change the gateway: it reads files, and builds what may be large.
-    fn change(&mut self, wanted: Wanted, dry_run: bool, remote: Remote) {
+    fn change(&mut self, change: impl FnOnce() -> Reply + Send + 'static) {
         let (tell, told) = mpsc::channel();
-        let change = move || {
-            let reply = match remote.change(&wanted, dry_run) {
-                Ok(reloaded) => Reply { ok: true, reloaded: Some(reloaded), ..Reply::default() },
-                Err(error) => Reply::refusal(error.to_string()),
-            };
-            // Whoever asked may be gone.
-            let _ = tell.send(reply);
-        };
+        // Whoever asked may be gone.
+        let change = move || drop(tell.send(change()));
         match std::thread::Builder::new().name("fairlink-reload".to_owned()).spawn(change) {
             Ok(_) => self.changing = Some(told),
             Err(error) => self.reply(&Reply::refusal(format!("no thread to change the gateway: {error}"))),

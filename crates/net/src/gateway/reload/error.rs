@@ -1,6 +1,6 @@
 //! Why a running gateway was not changed.
 
-use fairlink_config::units::show_bps;
+use fairlink_config::units::{show_bps, show_memory};
 use fairlink_core::{HierarchyError, ReconfigureError};
 use thiserror::Error;
 
@@ -29,6 +29,16 @@ pub enum ReloadError {
         name: String,
         /// Those of the file.
         links: Vec<String>,
+    },
+    /// The process may not have the memory that preparing it takes.
+    #[error(
+        "reading and preparing it takes up to {}, and this process may not have so much: its limit is too low (RLIMIT_AS, `ulimit -v`); \
+         raise that, or ask for fewer classes",
+        show_memory(*needed)
+    )]
+    NoRoom {
+        /// Bytes that it may take.
+        needed: u64,
     },
     /// The queues need more frames than there is room for.
     #[error(

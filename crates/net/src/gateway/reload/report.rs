@@ -41,6 +41,17 @@ pub enum Wanted {
     },
 }
 
+/// A reload of all links of a process, as it is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReloadRequest {
+    /// Name and text of a file; the process reads its own again where there is none.
+    pub text: Option<(String, String)>,
+    /// Names of leaves that are there no more, each with that of the leaf of the same link that gets its packets.
+    pub moves: Vec<(String, String)>,
+    /// Whether it is only asked what would change.
+    pub dry_run: bool,
+}
+
 /// What becomes of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,7 +123,7 @@ pub struct Committed {
 }
 
 /// A change of a running gateway.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reloaded {
     /// Schedulers before and after.
     pub scheduler: [String; 2],
@@ -126,4 +137,47 @@ pub struct Reloaded {
     pub notes: Vec<String>,
     /// What has happened; `None` where it was only asked what would.
     pub committed: Option<Committed>,
+}
+
+/// A link that goes on after a reload of all links of a process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReloadedLink {
+    /// Its name.
+    pub link: String,
+    /// Its name before, where it had another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<String>,
+    /// What has changed.
+    #[serde(flatten)]
+    pub reloaded: Reloaded,
+}
+
+/// A link that comes or goes with a reload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// Its name.
+    pub link: String,
+    /// The interface that its packets come from.
+    pub input: String,
+    /// The interface that they go to.
+    pub output: String,
+    /// Why, where it is not that it is new in the file, or there no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What to know of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A reload of all links of a process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReloadedLinks {
+    /// Those that go on, in the order of the file.
+    pub links: Vec<ReloadedLink>,
+    /// Those that come.
+    pub opened: Vec<LinkChange>,
+    /// Those that go. Each sends what it has queued as at any end; its last statistics stand among those at the end of the process.
+    pub closed: Vec<LinkChange>,
+    /// Whether that has happened, or was only asked.
+    pub committed: bool,
 }

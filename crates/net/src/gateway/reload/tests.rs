@@ -278,9 +278,12 @@ impl World {
 
     fn change(&mut self, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ReloadError> {
         let Self { present, driver, data_path, now, .. } = self;
-        let changed = present.change(wanted, dry_run, |mut order| {
-            order.commit(Nanos(*now), driver, data_path);
-            Ok(order)
+        let changed = present.draft(Request::Wanted(wanted)).and_then(|draft| match dry_run {
+            true => Ok(draft.reloaded),
+            false => Ok(present.take(draft, |mut order| {
+                order.commit(Nanos(*now), driver, data_path);
+                Ok(order)
+            })?),
         });
         self.note_classes();
         changed

@@ -1,0 +1,324 @@
+//! The links of a process, each a gateway with a thread of its own. They come and go with a reload of the files that name them.
+//!
+//! A link is its two interfaces, in the direction that is shared. A link of the file that a gateway serves already goes on, under another name if it
+//! has one, and takes the change as [`crate::gateway::reload`] says. One that no gateway serves is opened; one that is not in the file any more is
+//! closed, which is an end like any other. A link is closed and opened anew where it begins or ceases to forward the other direction, because
+//! another link shares that now, or does no more.
+//!
+//! ```text
+//! plan:     read the files, compare with what runs                            refused: nothing has changed
+//! prepare:  each link that stays: its change, with the gateway's lock held     "
+//!           each link that comes: all checks; opened where its interfaces are free     "
+//! commit:   links that come on interfaces of links that go take their places, as --take-over does
+//!           links that stay: each change between two packets
+//!           links that come run, links that go end
+//! ```
+//!
+//! What can fail after the first step of the commit is a system call for which the kernel has no memory, or a data thread that does not answer. The
+//! error says then what has changed all the same.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::gateway::config::GatewayConfig;
+use crate::gateway::links::Links;
+use crate::gateway::liveness::Vitals;
+use crate::gateway::open_error::OpenError;
+use crate::gateway::reload::{ReloadRequest, ReloadedLinks};
+use crate::gateway::remote::Remote;
+use crate::gateway::run::{Gateway, RunError};
+use crate::gateway::stats::GatewayStats;
+
+mod compare;
+mod error;
+mod reload;
+
+pub use error::FleetError;
+
+/// Accounts of links that went by a reload that are kept; of earlier ones, only what was said when they ended.
+const ACCOUNTS: usize = 64;
+/// How long a link that is opened has for its first turn before others go on.
+const FIRST_TURN: Duration = Duration::from_secs(2);
+const NAP: Duration = Duration::from_millis(1);
+
+/// Whoever knows which links a process is to serve.
+pub trait Planner: Send {
+    /// All links: as this file says, given by its name and text, or as the process's own files say.
+    ///
+    /// # Errors
+    /// What is wrong, for the user, with the place.
+    fn plan(&self, text: Option<&(String, String)>) -> Result<Vec<GatewayConfig>, String>;
+
+    /// The links are now as this file says.
+    fn taken(&mut self, text: Option<&(String, String)>);
+}
+
+/// The end of a link.
+#[derive(Debug)]
+pub struct LinkEnd {
+    /// Its name.
+    pub link: String,
+    /// Whether it went by a reload, and others went on.
+    pub removed: bool,
+    /// Its last statistics, and why it ended where that was not wanted.
+    pub outcome: Result<GatewayStats, RunError>,
+}
+
+/// The links of a process; clones are the same.
+#[derive(Clone, Debug)]
+pub struct Fleet(Arc<Shared>);
+
+struct Shared {
+    links: Links,
+    planner: Mutex<Box<dyn Planner>>,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet").field("links", &self.links).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    running: Vec<Running>,
+    ended: Vec<LinkEnd>,
+    /// Somebody reloads. Nobody else does then.
+    reloading: bool,
+    /// The process ends: no link comes any more.
+    ending: bool,
+    /// What happened to links, for whoever asks.
+    news: Vec<String>,
+    /// Counts changes of the list of links.
+    generation: u64,
+}
+
+/// A gateway at work.
+struct Running {
+    name: String,
+    /// What it was opened for.
+    config: GatewayConfig,
+    remote: Remote,
+    vitals: Vitals,
+    stop: Arc<AtomicBool>,
+    /// Whether it goes by a reload.
+    closing: bool,
+    thread: JoinHandle<Result<GatewayStats, RunError>>,
+}
+
+impl Running {
+    /// Runs it on a thread of its own.
+    fn start(gateway: Gateway, config: GatewayConfig) -> Result<Self, OpenError> {
+        let (remote, vitals, stop) = (gateway.remote(), gateway.vitals(), Arc::new(AtomicBool::new(false)));
+        let name = config.link_name().to_owned();
+        let thread = std::thread::Builder::new()
+            .name(format!("link {name}"))
+            .spawn({
+                let stop = Arc::clone(&stop);
+                move || gateway.run(&stop)
+            })
+            .map_err(OpenError::Thread)?;
+        Ok(Self { name, config, remote, vitals, stop, closing: false, thread })
+    }
+
+    /// Whether it serves a link of the files.
+    fn serves(&self) -> bool {
+        !self.closing && !self.thread.is_finished()
+    }
+
+    fn end(self) -> LinkEnd {
+        let outcome = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        LinkEnd { link: self.name, removed: self.closing, outcome }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change of it is whole before anything can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the data thread of this gateway turns, or has ended. Others find it at work then.
+    fn wait_for_turn(vitals: &Vitals, finished: impl Fn() -> bool) {
+        let until = Instant::now() + FIRST_TURN;
+        while vitals.since_turn().is_none() && !finished() && Instant::now() < until {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// Whoever reloads, until this is dropped.
+struct Turn<'a>(&'a Shared);
+
+impl<'a> Turn<'a> {
+    fn begin(shared: &'a Shared) -> Result<Self, FleetError> {
+        let mut state = shared.lock();
+        match (state.ending, state.reloading) {
+            (true, _) => Err(FleetError::Ending),
+            (_, true) => Err(FleetError::Busy),
+            (false, false) => {
+                state.reloading = true;
+                Ok(Self(shared))
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lock().reloading = false;
+    }
+}
+
+impl Fleet {
+    /// Runs these gateways, each opened as the configuration beside it says. Who reloads asks `planner`. It returns when all data threads
+    /// turn.
+    ///
+    /// # Errors
+    /// [`OpenError::Thread`].
+    pub fn start(gateways: Vec<(GatewayConfig, Gateway)>, planner: Box<dyn Planner>) -> Result<Self, OpenError> {
+        let fleet = Self(Arc::new(Shared {
+            links: Links::default(),
+            planner: Mutex::new(planner),
+            state: Mutex::new(State::default()),
+        }));
+        let mut state = fleet.0.lock();
+        for (config, gateway) in gateways {
+            match Running::start(gateway, config) {
+                Ok(running) => state.running.push(running),
+                Err(error) => {
+                    state.end();
+                    return Err(error);
+                }
+            }
+        }
+        for running in &state.running {
+            Shared::wait_for_turn(&running.vitals, || running.thread.is_finished());
+        }
+        fleet.0.list(&mut state);
+        drop(state);
+        let weak = Arc::downgrade(&fleet.0);
+        fleet.0.links.reload_by(Box::new(move |asked| {
+            let shared = weak.upgrade().ok_or_else(|| FleetError::Ending.to_string())?;
+            Self(shared).reload(asked).map_err(|error| error.to_string())
+        }));
+        Ok(fleet)
+    }
+
+    /// The list of links, for the control socket and the metrics.
+    #[must_use]
+    pub fn links(&self) -> &Links {
+        &self.0.links
+    }
+
+    /// Each link in words, by its interfaces, with its name where there are several.
+    #[must_use]
+    pub fn ways(&self) -> Vec<String> {
+        self.0.lock().ways().map(|(way, _)| way).collect()
+    }
+
+    /// What a watchdog watches, and a number that changes with it.
+    #[must_use]
+    pub fn vitals(&self) -> (u64, Vec<(String, Vitals)>) {
+        let state = self.0.lock();
+        let vitals = state.ways().map(|(way, running)| (way, running.vitals.clone())).collect();
+        (state.generation, vitals)
+    }
+
+    /// What has happened to links since this was asked last, a sentence each.
+    #[must_use]
+    pub fn news(&self) -> Vec<String> {
+        let mut state = self.0.lock();
+        state.settle();
+        std::mem::take(&mut state.news)
+    }
+
+    /// Ends all links.
+    pub fn end(&self) {
+        self.0.lock().end();
+    }
+
+    /// Whether all links have ended, and none is about to come.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let state = self.0.lock();
+        !state.reloading && state.running.iter().all(|running| running.thread.is_finished())
+    }
+
+    /// Ends all links and waits for that. Returns the accounts: of those that went before (the last 64), then of the others in their order.
+    #[must_use]
+    pub fn join(&self) -> Vec<LinkEnd> {
+        self.end();
+        let (running, ended) = loop {
+            let mut state = self.0.lock();
+            // Whoever reloads sees that it ends, and is done soon.
+            if !state.reloading {
+                break (std::mem::take(&mut state.running), std::mem::take(&mut state.ended));
+            }
+            drop(state);
+            std::thread::sleep(NAP);
+        };
+        ended.into_iter().chain(running.into_iter().map(Running::end)).collect()
+    }
+
+    /// Reloads all links: those that stay take their changes, others come and go. Or says what would happen.
+    ///
+    /// # Errors
+    /// [`FleetError`]. Nothing has changed then, but for [`FleetError::Half`].
+    pub fn reload(&self, asked: &ReloadRequest) -> Result<ReloadedLinks, FleetError> {
+        let _turn = Turn::begin(&self.0)?;
+        let mut planner = self.0.planner.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = planner.plan(asked.text.as_ref()).map_err(FleetError::Plan)?;
+        let reloaded = self.0.reload(plan, asked)?;
+        if reloaded.committed {
+            planner.taken(asked.text.as_ref());
+        }
+        Ok(reloaded)
+    }
+}
+
+impl State {
+    fn ways(&self) -> impl Iterator<Item = (String, &Running)> {
+        let served = self.running.iter().filter(|running| !running.closing);
+        let several = served.clone().count() > 1;
+        served.map(move |running| {
+            let way = format!("{} to {}", running.config.input, running.config.output);
+            (if several { format!("{}: {way}", running.name) } else { way }, running)
+        })
+    }
+
+    fn end(&mut self) {
+        self.ending = true;
+        self.running.iter().for_each(|running| running.stop.store(true, Ordering::Relaxed));
+    }
+
+    /// Keeps the accounts of links that have gone by a reload.
+    fn settle(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            if self.running[at].closing && self.running[at].thread.is_finished() {
+                let end = self.running.remove(at).end();
+                self.keep(end);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn keep(&mut self, end: LinkEnd) {
+        self.news.push(match &end.outcome {
+            Ok(stats) => format!("link {} has ended: {stats}", end.link),
+            Err(error) => format!("link {} has ended: {error}; {}", end.link, error.stats),
+        });
+        if self.ended.len() >= ACCOUNTS {
+            self.ended.remove(0);
+        }
+        self.ended.push(end);
+    }
+}
+
+#[cfg(test)]
+mod tests;

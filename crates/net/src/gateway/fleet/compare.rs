@@ -1,0 +1,84 @@
+//! What a plan means for the links that run: which stay, which come, which go.
+
+use std::collections::BTreeSet;
+
+use crate::gateway::config::GatewayConfig;
+
+/// A gateway that runs, as far as it is compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present<'a> {
+    pub(super) config: &'a GatewayConfig,
+    /// Whether it is to go on; else it is about to end, and only its interfaces count.
+    pub(super) serves: bool,
+}
+
+/// What becomes of the links. Links that run are named by their places, so are those of the plan.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Steps {
+    /// Places of links that stay, among those that run and in the plan.
+    pub(super) kept: Vec<(usize, usize)>,
+    /// Places in the plan of those that come on interfaces that this process does not use.
+    pub(super) free: Vec<usize>,
+    /// Places in the plan of those that take interfaces of links that go.
+    pub(super) replacing: Vec<usize>,
+    /// Places of those that go, each with the reason where it is not that the plan has them no more.
+    pub(super) gone: Vec<(usize, Option<String>)>,
+}
+
+/// The interfaces from which a gateway receives, and nobody else may.
+pub(super) fn receiving(config: &GatewayConfig) -> impl Iterator<Item = &String> {
+    [&config.input].into_iter().chain(config.reverse.then_some(&config.output))
+}
+
+fn same_way(one: &GatewayConfig, other: &GatewayConfig) -> bool {
+    (&one.input, &one.output) == (&other.input, &other.output)
+}
+
+/// Compares what runs with `plan`.
+///
+/// # Errors
+/// Two links that would receive from one interface, in words.
+pub(super) fn compare(running: &[Present<'_>], plan: &[GatewayConfig]) -> Result<Steps, String> {
+    let mut steps = Steps::default();
+    let stays = |config: &GatewayConfig| {
+        running.iter().position(|present| {
+            present.serves && same_way(present.config, config) && present.config.reverse == config.reverse
+        })
+    };
+    let of_plan: Vec<Option<usize>> = plan.iter().map(stays).collect();
+    let taken: BTreeSet<&String> = running.iter().flat_map(|present| receiving(present.config)).collect();
+    let mut planned: BTreeSet<&String> = BTreeSet::new();
+    for (place, config) in plan.iter().enumerate() {
+        for interface in receiving(config) {
+            if !planned.insert(interface) {
+                return Err(format!(
+                    "two links would forward what {interface} receives; each frame can go one way only"
+                ));
+            }
+        }
+        match of_plan[place] {
+            Some(present) => steps.kept.push((present, place)),
+            None if receiving(config).any(|interface| taken.contains(interface)) => steps.replacing.push(place),
+            None => steps.free.push(place),
+        }
+    }
+    for (at, present) in running.iter().enumerate() {
+        if present.serves && !of_plan.contains(&Some(at)) {
+            steps.gone.push((at, why_gone(present.config, plan)));
+        }
+    }
+    Ok(steps)
+}
+
+/// Why a link goes that the plan has in another form.
+fn why_gone(config: &GatewayConfig, plan: &[GatewayConfig]) -> Option<String> {
+    if let Some(same) = plan.iter().find(|new| same_way(config, new)) {
+        let back = match same.reverse {
+            true => "it forwards the other direction from now on",
+            false => "the other direction is shared by a link of its own from now on",
+        };
+        return Some(format!("closed and opened anew: {back}"));
+    }
+    let other = plan.iter().find(|new| new.link_name() == config.link_name())?;
+    Some(format!("closed and opened anew: it goes from {} to {} now", other.input, other.output))
+}

@@ -1,0 +1,163 @@
+//! A gateway in a process of its own, which is to meet with faults, and what is told of them.
+#![allow(dead_code, reason = "not every suite needs all of it")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_net::{Control, FailOpen, Gateway, GatewayStats};
+
+use crate::cables::config;
+use crate::ends::Outcome;
+
+/// Says that a process is a gateway of these tests, and which: `auto`, `require` or `never`, and whether it takes over (`+`).
+pub(crate) const ROLE: &str = "FAIRLINK_FAULTY_GATEWAY";
+/// Where its control socket is to be, if it is to have one.
+const CONTROL: &str = "FAIRLINK_FAULTY_CONTROL";
+
+/// Runs this process as a gateway, if that is what it is for.
+pub(crate) fn as_gateway() -> Option<ExitCode> {
+    std::env::var(ROLE).ok().map(|role| gateway_process(&role))
+}
+
+/// A gateway between `in` and `out`, until a line comes. Tells how it is going, a line each; at the end its statistics.
+fn gateway_process(role: &str) -> ExitCode {
+    let control = std::env::var(CONTROL).ok();
+    let mut config = config(1_000_000_000, "hls");
+    config.fail_open = FailOpen::named(role.trim_end_matches('+')).expect("a policy");
+    config.take_over = role.ends_with('+');
+    config.wait_for_interfaces = true;
+    let gateway = match Gateway::open(config) {
+        Ok(gateway) => gateway,
+        Err(error) => {
+            println!("refused {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let (stop, vitals) = (AtomicBool::new(false), gateway.vitals());
+    let _control = control.map(|path| Control::start(path.as_ref(), gateway.remote()).expect("a control socket"));
+    let stats = std::thread::scope(|scope| {
+        let thread = || std::thread::Builder::new().stack_size(256 << 10);
+        // A thread that cannot be had is a refusal, and not a panic that waits for the others.
+        let waiting = thread().spawn_scoped(scope, || {
+            // Also where whoever started it is gone.
+            let _ = std::io::stdin().lock().read_line(&mut String::new());
+            stop.store(true, Ordering::Relaxed);
+        });
+        let data = waiting.and_then(|_| {
+            thread().spawn_scoped(scope, || {
+                // SAFETY: cannot fail, takes nothing.
+                println!("thread {}", unsafe { libc::gettid() });
+                gateway.run(&stop)
+            })
+        });
+        let data = match data {
+            Ok(data) => data,
+            Err(why) => {
+                println!("refused no thread could be started: {why}");
+                std::process::exit(1);
+            }
+        };
+        while vitals.since_turn().is_none() && !data.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        println!("running");
+        let stats = data.join().expect("the data thread").expect("an end without an error");
+        println!("stats {}", serde_json::to_string(&stats).expect("statistics"));
+        stats
+    });
+    if stats.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A gateway in a process of its own.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    pub(crate) thread: i32,
+}
+
+impl Running {
+    /// Starts one, and waits until its data thread turns. `None`, said, where this system cannot fail open.
+    pub(crate) fn start(role: &str) -> Option<Self> {
+        let started = Self::start_by(Command::new(std::env::current_exe().unwrap()).env(ROLE, role));
+        started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
+    }
+
+    /// The same with a control socket at `path`.
+    pub(crate) fn start_with_control(role: &str, path: &str) -> Option<Self> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let started = Self::start_by(command.env(ROLE, role).env(CONTROL, path));
+        started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
+    }
+
+    /// Starts one by this command; the reason where it does not start.
+    pub(crate) fn start_by(command: &mut Command) -> Result<Self, String> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut running = Self { child, lines, thread: 0 };
+        loop {
+            let Some(line) = running.lines.next() else {
+                return Err(format!("it ended without a word: {}", running.child.wait().unwrap()));
+            };
+            let line = line.unwrap();
+            if line == "running" {
+                return Ok(running);
+            }
+            match line.split_once(' ') {
+                Some(("thread", number)) => running.thread = number.parse().unwrap(),
+                Some(("refused", why)) => {
+                    let status = running.child.wait().unwrap();
+                    assert_eq!(status.code(), Some(1), "{why}: {status}");
+                    return Err(why.to_owned());
+                }
+                _ => panic!("{line}"),
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: libc::c_int) {
+        // SAFETY: takes no pointers; the process is a child that was not waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
+    }
+
+    /// Ends it and returns its statistics.
+    pub(crate) fn end(mut self) -> GatewayStats {
+        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        self.ended()
+    }
+
+    /// Its statistics, when it has ended by itself.
+    pub(crate) fn ended(mut self) -> GatewayStats {
+        let line = self.lines.next().expect("statistics").unwrap();
+        let (_, text) = line.split_once("stats ").unwrap_or_else(|| panic!("{line}"));
+        let stats: GatewayStats = serde_json::from_str(text).unwrap();
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+        assert!(stats.balanced, "{stats}");
+        stats
+    }
+}
+
+pub(crate) fn times() -> usize {
+    std::env::var("FAIRLINK_FAULTS").ok().and_then(|times| times.parse().ok()).unwrap_or(2)
+}
+
+/// Prints what became of the frames of both directions, and asserts that none was doubled.
+pub(crate) fn tell(fault: &str, outcomes: &[Outcome; 2]) {
+    for (way, Outcome { sent, lost, doubled, out_of_order, silence, .. }) in ["forth", "back"].iter().zip(outcomes) {
+        println!(
+            "{fault:<22} {way:<5} {sent:>6} sent {lost:>5} lost {doubled:>3} doubled {out_of_order:>5} out of order, nothing for {:>7.1} ms",
+            silence.as_secs_f64() * 1e3
+        );
+        assert_eq!(*doubled, 0, "{fault}, {way}");
+    }
+}
+
+/// All that a gateway dropped, of both directions.
+pub(crate) fn dropped(stats: &GatewayStats) -> u64 {
+    stats.dropped.packets
+        + stats.queued.packets
+        + stats.reverse.unwrap_or_default().dropped.packets
+        + stats.kernel_dropped_packets
+}
