@@ -93,6 +93,8 @@ pub struct LinkFile {
     pub pools: Vec<(ClassId, String)>,
     /// The pools of its file, where that has several links.
     pub shared: Arc<[PoolSpec]>,
+    /// Its place among the links of its file.
+    pub place: usize,
     /// Numbers of classes as in tc, each once and all of one major number, in the order of [`Classid`].
     pub classids: Vec<(Classid, ClassId)>,
     /// What is doubtful but usable.
@@ -340,6 +342,7 @@ impl LinkFile {
             default_class: None,
             pools,
             shared: Arc::default(),
+            place: 0,
             classids,
             warnings: Vec::new(),
             source,

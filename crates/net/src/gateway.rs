@@ -19,6 +19,7 @@ mod needs;
 mod open;
 mod open_error;
 mod outlet;
+mod pools;
 mod ports;
 mod queue_lengths;
 mod reload;
@@ -37,6 +38,7 @@ pub use links::Links;
 pub use liveness::{LivenessStats, Vitals};
 pub use metrics::{Metrics, MetricsError};
 pub use open_error::OpenError;
+pub use pools::Pools;
 pub use reload::{
     ClassChange, Committed, Fate, LinkChange, ReloadError, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms,
     Wanted, has_room_to_read,

@@ -37,9 +37,9 @@ pub use {
     gateway::{
         ClassChange, ClassStats, Committed, DelayStats, FailOpen, FailOpenStats, Fate, Fleet, FleetError, Gateway,
         GatewayConfig, GatewayStats, IntervalStats, LinkChange, LinkEnd, Links, LivenessStats, LongFrames, MemoryBound,
-        Metrics, MetricsError, OffloadPolicy, OpenError, Planner, Processor, ReloadError, ReloadRequest, Reloaded,
-        ReloadedLink, ReloadedLinks, Remote, RemoteError, ReverseStats, RunError, Service, Terms, TimeShares, Vitals,
-        Wanted, Watchdog, close_wires, has_room_to_read,
+        Metrics, MetricsError, OffloadPolicy, OpenError, Planner, Pools, Processor, ReloadError, ReloadRequest,
+        Reloaded, ReloadedLink, ReloadedLinks, Remote, RemoteError, ReverseStats, RunError, Service, Terms, TimeShares,
+        Vitals, Wanted, Watchdog, close_wires, has_room_to_read,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

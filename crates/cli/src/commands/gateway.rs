@@ -15,7 +15,7 @@ use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
     Fleet, FleetError, GatewayConfig, GatewayStats, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy, Pacing,
-    Planner, Processor, ReloadRequest, ReloadedLink, RunError, control,
+    Planner, Pools, Processor, ReloadRequest, ReloadedLink, RunError, control,
 };
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
@@ -99,8 +99,8 @@ fn processor(text: &str) -> Result<Processor, String> {
 }
 
 impl Args {
-    /// Makes links as their files say into what each is to do.
-    fn arrange(&self, read: links::Read) -> Result<Vec<GatewayConfig>, links::Wrong> {
+    /// Makes links as their files say into what each is to do. They share `pools`.
+    fn arrange(&self, read: links::Read, pools: &Pools) -> Result<Vec<GatewayConfig>, links::Wrong> {
         self.links.arrange(read, self.cpu, |config| {
             config.leniency = self.read_options().leniency;
             config.pacing = self.pacing;
@@ -116,6 +116,7 @@ impl Args {
             config.drain = self.drain;
             self.life.apply(config);
             config.scheduler_asked.clone_from(&self.scheduler);
+            config.pools = pools.clone();
         })
     }
 
@@ -129,12 +130,13 @@ impl Args {
 struct OwnFiles {
     args: Args,
     files: links::Files,
+    pools: Pools,
 }
 
 impl Planner for OwnFiles {
     fn plan(&self, text: Option<&(String, String)>) -> Result<Vec<GatewayConfig>, String> {
         let read = self.files.read(text, &self.args.read_options()).map_err(|wrong| wrong.to_string())?;
-        let mut configs = self.args.arrange(read).map_err(|wrong| wrong.to_string())?;
+        let mut configs = self.args.arrange(read, &self.pools).map_err(|wrong| wrong.to_string())?;
         // Only a gateway that starts takes the place of another process's.
         configs.iter_mut().for_each(|config| config.take_over = false);
         Ok(configs)
@@ -152,7 +154,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
     }
-    let configs = args.arrange(args.links.read(&args.read_options())?)?;
+    let pools = Pools::default();
+    let configs = args.arrange(args.links.read(&args.read_options())?, &pools)?;
     let several = configs.len() > 1;
     let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
     let stop = stop_flag_without_hangup()?;
@@ -173,7 +176,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         gateways.push((config, gateway));
     }
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
-    let files = OwnFiles { args: args.clone(), files: links::Files::new(&args.links) };
+    let files = OwnFiles { args: args.clone(), files: links::Files::new(&args.links), pools };
     // Who finds the socket finds gateways that take frames.
     let fleet = Fleet::start(gateways, Box::new(files)).map_err(Failure::failed)?;
     let served = serve(args, &fleet, &path, &asked, &hangup, &stop, out);

@@ -77,7 +77,8 @@ impl LinkFile {
                 }
             }
             let shared: Arc<[PoolSpec]> = pools::read(document, &read.iter().collect::<Vec<_>>(), &mut log).into();
-            for link in &mut read {
+            for (place, link) in read.iter_mut().enumerate() {
+                link.place = place;
                 // Classes of other links are there to share with.
                 link.warnings.retain(|warning| !matches!(warning.kind(), ProblemKind::Misplaced { key: "pool", .. }));
                 link.shared = Arc::clone(&shared);

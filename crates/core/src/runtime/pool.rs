@@ -141,17 +141,38 @@ impl Pool {
         }
     }
 
+    /// The assured rates of its members.
+    #[must_use]
+    pub fn bases(&self) -> Vec<Rate> {
+        match &self.0 {
+            Kind::Exact(exact) => exact.bases(),
+            Kind::Ratio(ratio) => ratio.bases(),
+        }
+    }
+
+    /// Whether it can have these values.
+    ///
+    /// # Errors
+    /// [`PoolError`], and [`PoolError::NoMembers`] where `bases` are not as many as there are members.
+    pub fn check(&self, rate: Rate, bases: &[Rate]) -> Result<(), PoolError> {
+        let members = match &self.0 {
+            Kind::Exact(exact) => exact.members(),
+            Kind::Ratio(ratio) => ratio.members(),
+        };
+        if bases.len() == members { check(rate, bases) } else { Err(PoolError::NoMembers) }
+    }
+
     /// Goes on with these values. What members have been given, owe and are measured at stays.
     ///
     /// # Errors
-    /// [`PoolError`], and [`PoolError::NoMembers`] where `bases` are not as many as there are members. Nothing has changed then.
+    /// As [`Pool::check`]. Nothing has changed then.
     pub fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) -> Result<(), PoolError> {
-        check(rate, bases)?;
-        let fits = match &self.0 {
+        self.check(rate, bases)?;
+        match &self.0 {
             Kind::Exact(exact) => exact.retune(rate, burst, bases),
             Kind::Ratio(ratio) => ratio.retune(rate, burst, bases),
-        };
-        if fits { Ok(()) } else { Err(PoolError::NoMembers) }
+        }
+        Ok(())
     }
 }
 
@@ -160,6 +181,12 @@ impl Member {
     #[must_use]
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// Its place among the members.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
     }
 
     /// The member's mean rate as the ratio rule sees it, in bit/s, rounded down; zero under the exact one.
@@ -184,6 +211,34 @@ impl Lender for Member {
         match &self.pool.0 {
             Kind::Exact(exact) => exact.sent(self.index, now, bytes),
             Kind::Ratio(ratio) => ratio.sent(self.index, now, bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(bps: u64) -> Rate {
+        Rate::from_bps(bps).unwrap()
+    }
+
+    #[test]
+    fn a_pool_that_could_not_keep_its_members_bases_is_refused_with_both_numbers() {
+        for rule in PoolRule::ALL {
+            let too_much = PoolError::BasesExceedRate { bases_bps: 100, rate_bps: 99 };
+            assert_eq!(Pool::share(rule, rate(99), 0, &[rate(50), rate(50)]).unwrap_err(), too_much);
+            assert_eq!(Pool::share(rule, rate(99), 0, &[]).unwrap_err(), PoolError::NoMembers);
+            let ends = Pool::share(rule, rate(100), 0, &[rate(50), rate(50)]).unwrap();
+            let pool = ends[1].pool();
+            assert_eq!((ends.len(), ends[1].index(), pool.rule()), (2, 1, rule));
+            // Nor does it become one.
+            assert_eq!(pool.retune(rate(99), 0, &[rate(50), rate(50)]), Err(too_much));
+            assert_eq!(pool.retune(rate(100), 0, &[rate(50)]), Err(PoolError::NoMembers));
+            assert_eq!(pool.bases(), [rate(50), rate(50)]);
+            assert_eq!(pool.retune(rate(99), 0, &[rate(49), rate(50)]), Ok(()));
+            assert_eq!(pool.bases(), [rate(49), rate(50)]);
+            assert_eq!(PoolRule::parse(rule.as_str()), Some(rule));
         }
     }
 }

@@ -9,6 +9,7 @@ use fairlink_core::{ClassId, Hierarchy, Leniency, Nanos, Overhead, SchedulerInfo
 
 use crate::gateway::fail_open::FailOpen;
 use crate::gateway::liveness::DEFAULT_STALL;
+use crate::gateway::pools::Pools;
 use crate::io::af_packet::AfPacketOptions;
 use crate::io::pacing::Pacing;
 
@@ -104,6 +105,8 @@ pub struct GatewayConfig {
     /// How long the gateway goes on sending queued packets after a stop. Packets left after that are counted. When absent, 2 s where
     /// it fails open, so that none are lost, and else no time.
     pub drain: Option<Nanos>,
+    /// The pools that the links of this process share: those that are to share have the same.
+    pub pools: Pools,
     /// The link file that all this is from, if it is from one. A running gateway reads it again when it is asked to.
     pub link: Option<Arc<LinkFile>>,
     /// The scheduler that is to run whatever a link file says, also one that is read later.
@@ -147,6 +150,7 @@ impl GatewayConfig {
             sockets: AfPacketOptions::default(),
             pool_frames: None,
             drain: None,
+            pools: Pools::default(),
             link: None,
             scheduler_asked: None,
         }

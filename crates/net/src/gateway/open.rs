@@ -35,7 +35,9 @@ impl Gateway {
     pub fn open(mut config: GatewayConfig) -> Result<Self, OpenError> {
         let mut notes = Vec::new();
         let Examined { input, output, frame_bytes, needs } = examine(&mut config, &mut notes)?;
-        let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new())?;
+        let clock = MonotonicClock::start();
+        let (members, _) = config.pools.members(config.link.as_deref(), &config.tree, &clock, true)?;
+        let scheduler = config.scheduler.build(&config.tree, config.leniency, members)?;
         // What queues may need that are longer later on.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
@@ -77,19 +79,9 @@ impl Gateway {
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let labels = Labels::new(&config.tree);
         let passage = Arc::new(Passage::of(&config, delays, memory, needs.frames, 0));
-        let present = Present::new(&config, input, &pool, Arc::clone(&passage), &labels);
-        let data_path = RealPath::new(
-            pool,
-            from,
-            to,
-            MonotonicClock::start(),
-            classifier,
-            labels,
-            config.overhead,
-            counters,
-            queues,
-            config.reverse,
-        );
+        let present = Present::new(&config, input, &pool, Arc::clone(&passage), &labels, clock);
+        let data_path =
+            RealPath::new(pool, from, to, clock, classifier, labels, config.overhead, counters, queues, config.reverse);
         config.take_over = false;
         Ok(Self {
             liveness: Liveness::new(config.stall_after),

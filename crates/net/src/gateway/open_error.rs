@@ -1,7 +1,7 @@
 //! Why a gateway cannot start.
 
 use fairlink_config::units::{memory_key, show_memory};
-use fairlink_core::{BuildError, HierarchyError, OutOfMemory};
+use fairlink_core::{BuildError, HierarchyError, OutOfMemory, PoolError};
 use thiserror::Error;
 
 use crate::io::backend::BackendError;
@@ -17,6 +17,14 @@ pub enum OpenError {
     /// An interface cannot be opened.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A pool that links of this process share cannot keep what its members are guaranteed.
+    #[error("pool \"{pool}\": {error}; lower a guarantee, or raise the pool's rate in the file")]
+    Pool {
+        /// The pool.
+        pool: String,
+        /// What is wrong.
+        error: PoolError,
+    },
     /// Input and output are the same.
     #[error("input and output are both {name}; a gateway goes between two interfaces")]
     SameInterface {

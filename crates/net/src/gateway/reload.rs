@@ -38,11 +38,12 @@ use crate::gateway::account::Passage;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, Parts};
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
+use crate::gateway::pools::Tuned;
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::backend::Backend;
-use crate::io::clock::Clock;
+use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::interface::Interface;
 use crate::wire::classify::Classifier;
@@ -87,12 +88,16 @@ pub(super) struct Present {
     room: u32,
     labels: Labels,
     passage: Arc<Passage>,
+    /// What the data thread goes by.
+    clock: MonotonicClock,
 }
 
 /// A change on its way to the data thread and back.
 #[derive(Debug)]
 pub(super) struct Order {
     change: Option<MeteredChange>,
+    /// What pools are tuned to.
+    tuned: Vec<Tuned>,
     retired: Option<MeteredRetired>,
     parts: Parts,
     /// By class of before, the leaf that takes over.
@@ -137,6 +142,7 @@ impl Present {
         pool: &FramePool,
         passage: Arc<Passage>,
         labels: &Labels,
+        clock: MonotonicClock,
     ) -> Self {
         Self {
             nominal: config.clone(),
@@ -148,6 +154,7 @@ impl Present {
             room: pool.room(),
             labels: labels.clone(),
             passage,
+            clock,
         }
     }
 
@@ -235,7 +242,9 @@ impl Present {
         let heirs = self.heirs(&config, moves)?;
         let change =
             Change { scheduler: config.scheduler, tree: &config.tree, leniency: config.leniency, survivors: &heirs };
-        let change = MeteredChange::prepare(&change, Members::new()).map_err(|error| explain(error, &config))?;
+        let is_new = matches!(request, Request::Link { .. } | Request::Wanted(Wanted::File { .. }));
+        let (members, tuned) = config.pools.members(config.link.as_deref(), &config.tree, &self.clock, is_new)?;
+        let change = MeteredChange::prepare(&change, members).map_err(|error| explain(error, &config))?;
         let frames = needs.frames.max(self.frames);
         // A class of one name is one class, and counts its delays where it has counted them.
         let before =
@@ -268,6 +277,7 @@ impl Present {
         let passage = Arc::new(Passage::of(&config, delays, memory, frames, self.passage.generation + 1));
         let order = Box::new(Order {
             change: Some(change),
+            tuned,
             retired: None,
             parts,
             heirs,
@@ -491,6 +501,7 @@ impl Order {
     ) {
         let Some(change) = self.change.take() else { return };
         data_path.exchange(&mut self.parts, &self.heirs);
+        self.tuned.iter().for_each(Tuned::take_effect);
         let mut sink = Counting { sink: data_path, committed: &mut self.committed };
         self.retired = Some(driver.scheduler_mut().commit(change, now, &mut sink));
         driver.set_rate(self.config.tree.link().rate);

@@ -11,16 +11,21 @@
 //! * it sent, and was not refused: that again, and a packet;
 //! * neither: nothing; and in each case what it owes.
 //!
+//! A member that was refused, and has neither sent nor asked since, may be late: its thread slept, and has no processor now. For
+//! [`PATIENCE`] periods it is given its part nevertheless, and keeps it. So a thread that wakes late loses nothing of its share.
+//!
 //! So a member that is held back elsewhere, by its link or a ceiling, wants what it gets through there. The others have
 //! the rest. Credit that a member did not use is taken back and handed out again. What nobody wants is *spare*: the first who has use
 //! for it takes it at once.
 //!
-//! **Total.** Credit outstanding is never more than C = burst + 2 P R, for a period P and the rate R. Let the assured rates add up to no more than R. A
-//! member owes at most what its own bucket lets pass in a period, and a packet: a period hands it its assured rate at least. So
-//! W(s, t] <= R (t - s) + burst + 4 P R + the members' own bursts + one packet of each, for all of them together and every interval.
-//! In the long run it is R to the byte: nothing is rounded away, and no debt is forgiven.
+//! **Total.** Credit outstanding is never more than C = burst + 2 P R, for a period P and the rate R, beside what late members keep: D P R
+//! at most, for D periods of patience. Let the assured rates add up to no more than R. A member owes at most what its own bucket lets pass in a period, and a
+//! packet: a period hands it its assured rate at least. So W(s, t] <= R (t - s) + burst + 4 P R + the members' own bursts + one packet of
+//! each, and D P R where members were late, for all of them together and every interval. In the long run it is R to the byte: nothing is
+//! rounded away, and no debt is forgiven.
 //!
-//! **Idle.** Credit is lost only while C is outstanding, which is when the members want less than R.
+//! **Idle.** Credit is lost only while C is nobody's, which is when the members want less than R. A member whose queue was emptied while it was
+//! refused, such as by drops, keeps its part unused for D P.
 //!
 //! **Reaction.** A member that begins is refused once at most, and has its share from the next period on. A member that ends leaves its share
 //! at the second one.
@@ -40,8 +45,12 @@ mod tests;
 
 /// How often credit is handed out.
 pub const PERIOD: Nanos = Nanos::from_millis(1);
+/// For so many periods a member that was refused, and has not been heard of since, is given its part.
+const PATIENCE: u32 = 8;
 /// When to ask again while another thread hands credit out.
 const SHORTLY: Nanos = Nanos::from_micros(20);
+/// Billionths of a bit in a byte.
+const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 /// As much as it can get. Sums of a few of these do not overflow.
 const ALL: i64 = i64::MAX / 4;
 
@@ -57,6 +66,8 @@ struct Seat {
     refused: AtomicBool,
     /// The largest packet that it has sent.
     largest: AtomicU32,
+    /// Periods since it was refused, if it has not been heard of since; else zero.
+    late: AtomicU32,
     /// While credit is handed out: the credit that was taken back, what it wants, and what it gets.
     taken: AtomicI64,
     wants: AtomicI64,
@@ -87,6 +98,7 @@ impl Seat {
             sent: AtomicI64::new(0),
             refused: AtomicBool::new(false),
             largest: AtomicU32::new(0),
+            late: AtomicU32::new(0),
             taken: AtomicI64::new(0),
             wants: AtomicI64::new(0),
             gets: AtomicI64::new(0),
@@ -97,17 +109,23 @@ impl Seat {
         i128::from(self.base_bps.load(Relaxed))
     }
 
-    /// Takes its credit back, and notes what it wants of it and of the rest.
-    fn begin(&self) -> i64 {
+    /// Takes its credit back, unless it is late, and notes what it wants of it and of the rest. What was taken, and what it keeps.
+    fn begin(&self) -> (i64, i64) {
         let credit = self.credit.load(Relaxed);
         let sent = self.sent.swap(0, Relaxed);
         let again = if sent > 0 { sent.saturating_add(i64::from(self.largest.load(Relaxed))) } else { 0 };
         let owes = credit.min(0).saturating_neg();
-        let wants = if self.refused.swap(false, Relaxed) { ALL } else { owes.saturating_add(again).min(ALL) };
-        self.wants.store(wants, Relaxed);
+        let late = match (self.refused.swap(false, Relaxed), self.late.load(Relaxed)) {
+            (true, _) => 1,
+            (false, late) if sent == 0 && (1..=PATIENCE).contains(&late) => late + 1,
+            _ => 0,
+        };
+        self.late.store(late, Relaxed);
+        self.wants.store(if late > 0 { ALL } else { owes.saturating_add(again).min(ALL) }, Relaxed);
         self.gets.store(0, Relaxed);
-        self.taken.store(credit.max(0), Relaxed);
-        credit.max(0)
+        let taken = if late > 1 { 0 } else { credit.max(0) };
+        self.taken.store(taken, Relaxed);
+        (taken, credit.max(0) - taken)
     }
 
     /// Whether it wants something and it is not settled what it gets.
@@ -130,17 +148,22 @@ impl Exact {
         }
     }
 
-    /// Goes on with these values; false where there are not as many bases as members.
-    pub(super) fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) -> bool {
-        if bases.len() != self.seats.len() {
-            return false;
-        }
+    /// Goes on with these values, as many bases as members.
+    pub(super) fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) {
         self.rate_bps.store(rate.bps(), Relaxed);
         self.burst.store(i64::try_from(burst).unwrap_or(ALL).min(ALL), Relaxed);
         for (seat, base) in self.seats.iter().zip(bases) {
             seat.base_bps.store(base.bps(), Relaxed);
         }
-        true
+    }
+
+    pub(super) fn members(&self) -> usize {
+        self.seats.len()
+    }
+
+    pub(super) fn bases(&self) -> Vec<Rate> {
+        // They were rates when they were stored.
+        self.seats.iter().filter_map(|seat| Rate::from_bps(seat.base_bps.load(Relaxed)).ok()).collect()
     }
 
     pub(super) fn may_borrow(&self, index: usize, now: Nanos) -> Result<(), Nanos> {
@@ -187,9 +210,12 @@ impl Exact {
     /// credit is changed by differences.
     fn hand_out(&self, now: Nanos) {
         let spare = self.spare.load(Relaxed);
-        let mut left = spare.saturating_add(self.seats.iter().map(Seat::begin).sum());
-        left = left.saturating_add(self.brought(now, left));
-        left = self.fill(left);
+        let (mut left, mut kept) = (spare, 0i64);
+        for (took, keeps) in self.seats.iter().map(Seat::begin) {
+            (left, kept) = (left.saturating_add(took), kept.saturating_add(keeps));
+        }
+        left = left.saturating_add(self.brought(now, left.saturating_add(kept)));
+        left = self.fill(left).min(self.most(2));
         for seat in &self.seats {
             seat.credit.fetch_add(seat.gets.load(Relaxed) - seat.taken.load(Relaxed), Relaxed);
         }
@@ -198,13 +224,17 @@ impl Exact {
 
     /// What the rate has brought since the last time, in bytes, as far as there is room for it beside what is outstanding.
     fn brought(&self, now: Nanos, outstanding: i64) -> i64 {
-        const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
         let rate = u128::from(self.rate_bps.load(Relaxed));
         let elapsed = now.0.saturating_sub(self.last.load(Relaxed));
         let units = rate * u128::from(elapsed) + u128::from(self.fraction.load(Relaxed));
         self.fraction.store((units % PER_BYTE) as u64, Relaxed);
-        let most = self.burst.load(Relaxed).saturating_add((2 * rate * u128::from(PERIOD.0) / PER_BYTE) as i64);
-        i64::try_from(units / PER_BYTE).unwrap_or(ALL).min(most.saturating_sub(outstanding)).max(0)
+        i64::try_from(units / PER_BYTE).unwrap_or(ALL).min(self.most(2 + PATIENCE).saturating_sub(outstanding)).max(0)
+    }
+
+    /// The burst, and what the rate brings in so many periods.
+    fn most(&self, periods: u32) -> i64 {
+        let brought = u128::from(self.rate_bps.load(Relaxed)) * u128::from(periods) * u128::from(PERIOD.0) / PER_BYTE;
+        self.burst.load(Relaxed).saturating_add(brought as i64)
     }
 
     /// Settles what each member gets of `left` by weighted max-min fairness; what is left then.

@@ -85,17 +85,22 @@ impl Ratio {
         }
     }
 
-    /// Goes on with these values; false where there are not as many bases as members. What is owed stays, as the time that it takes to pay.
-    pub(super) fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) -> bool {
-        if bases.len() != self.meters.len() {
-            return false;
-        }
+    pub(super) fn members(&self) -> usize {
+        self.meters.len()
+    }
+
+    pub(super) fn bases(&self) -> Vec<Rate> {
+        // They were rates when they were stored.
+        self.meters.iter().filter_map(|meter| Rate::from_bps(meter.base_bps.load(Relaxed)).ok()).collect()
+    }
+
+    /// Goes on with these values, as many bases as members. What is owed stays, as the time that it takes to pay.
+    pub(super) fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) {
         self.rate_bps.store(rate.bps(), Relaxed);
         self.burst.store(rate.time_for_bytes(burst).0, Relaxed);
         for (meter, base) in self.meters.iter().zip(bases) {
             meter.base_bps.store(base.bps(), Relaxed);
         }
-        true
     }
 
     /// Computes the actual rates anew if a period has ended; whoever comes first does it for all.

@@ -147,16 +147,44 @@ fn a_pool_slower_than_a_packet_a_period_shares_by_bases_too() {
 }
 
 #[test]
-fn new_values_count_from_the_next_period_on_and_as_many_bases_are_needed_as_members() {
+fn new_values_count_from_the_next_period_on() {
     let shared = pool(100 * MBIT, 3_000, &[50 * MBIT, 50 * MBIT]);
     let mut senders = vec![Sender::new(400 * MBIT, 200 * MBIT), Sender::new(400 * MBIT, 200 * MBIT)];
     let at = Nanos::from_millis;
     run(&shared, &[0, 0], &mut senders, at(0), at(50));
-    assert!(!shared.retune(rate(200 * MBIT), 3_000, &[rate(1)]));
-    assert!(shared.retune(rate(200 * MBIT), 3_000, &[rate(50 * MBIT), rate(150 * MBIT)]));
+    shared.retune(rate(200 * MBIT), 3_000, &[rate(50 * MBIT), rate(150 * MBIT)]);
     run(&shared, &[0, 0], &mut senders, at(50), at(150));
     let got = [0, 1].map(|of: usize| senders[of].bps(at(60), at(150)) / 1e6);
     assert!((got[0] - 50.0).abs() < 1.0 && (got[1] - 150.0).abs() < 3.0, "{got:?}");
+}
+
+#[test]
+fn a_member_that_is_late_after_it_was_refused_has_its_share_all_the_same() {
+    let bases = [60 * MBIT, 30 * MBIT];
+    let shared = pool(90 * MBIT, 3_000, &bases);
+    let mut senders = vec![Sender::new(4_000 * MBIT, 4_000 * MBIT), Sender::new(4_000 * MBIT, 4_000 * MBIT)];
+    let at = Nanos::from_millis;
+    // Whenever the first is refused it comes five milliseconds later, as a thread does that sleeps and gets no processor.
+    let (mut now, mut next) = (at(0), at(0));
+    while now < at(600) {
+        now = now + STEP;
+        if now >= next {
+            senders[0].step(&shared, 0, 0, now);
+            if shared.seats[0].refused.load(Relaxed) {
+                next = now + at(5);
+            }
+        }
+        senders[1].step(&shared, 1, 0, now);
+    }
+    let got = [0, 1].map(|of: usize| senders[of].bps(at(60), at(600)) / 1e6);
+    // It also is late at times after it has sent, and not been refused.
+    assert!((got[0] - 60.0).abs() < 4.0 && (got[0] + got[1] - 90.0).abs() < 0.9, "{got:?}");
+    // And is forgotten when it does not come any more.
+    while now < at(700) {
+        now = now + STEP;
+        senders[1].step(&shared, 1, 0, now);
+    }
+    assert!((senders[1].bps(at(620), at(700)) / 1e6 - 90.0).abs() < 1.0, "{}", senders[1].bps(at(620), at(700)));
 }
 
 #[test]
@@ -223,15 +251,17 @@ proptest! {
             let ideals = [wants, with_queues].map(|wants| max_min((rate_mbit * MBIT) as f64, &bases, &wants));
             for (at, sender) in senders.iter().enumerate() {
                 let (got, low, high) = (sender.bps(begin, to), ideals[0][at].min(ideals[1][at]), ideals[0][at].max(ideals[1][at]));
-                // The burst, packets at both ends, and two in a hundred.
-                let most = 0.02 * high + 8.0 * (burst as f64 + 3.0 * f64::from(L)) / span;
+                // What may be outstanding, packets at both ends, and two in a hundred.
+                let outstanding = burst as f64 + 2e-3 * (rate_mbit * MBIT) as f64 / 8.0;
+                let most = 0.02 * high + 8.0 * (outstanding + 3.0 * f64::from(L)) / span;
                 prop_assert!(got >= low - most && got <= high + most, "phase {}, member {}: {} beside {} to {}", number, at, got, low, high);
             }
         }
         let mut sent: Vec<(Nanos, u64)> = senders.iter().flat_map(|sender| sender.sent.iter().copied()).collect();
         sent.sort_unstable();
         let rate_bps = rate_mbit as f64 * 1e6;
-        let slack = burst as f64 + 4.0 * rate_bps / 8.0 * 1e-3 + parts.len() as f64 * (2.0 + 1.0) * f64::from(L);
+        // A queue that is emptied at the end of a phase looks like a member that is late.
+        let slack = burst as f64 + (4.0 + f64::from(PATIENCE)) * rate_bps / 8.0 * 1e-3 + parts.len() as f64 * (2.0 + 1.0) * f64::from(L);
         // Largest excess over the rate of any interval, in one pass.
         let (mut total, mut least) = (0.0f64, f64::MAX);
         for &(at, len) in &sent {

@@ -1,0 +1,127 @@
+//! Pools of bandwidth that links of one process share.
+//!
+//! Who has the same pool is settled by its name, its rule and its members, as the files call them. So links that are opened one after
+//! the other find the same one, and a change of rates leaves it as it is: what members have been given, owe and are measured at goes on. With
+//! other members it is another pool, which begins anew.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fairlink_config::{LinkFile, PoolSpec};
+use fairlink_core::{ClassId, Hierarchy, Lender, Member, Members, Nanos, Pool, PoolError, PoolRule, Rate, Share};
+
+use crate::gateway::open_error::OpenError;
+use crate::io::clock::MonotonicClock;
+
+/// The pools of a process. Clones are the same ones: all links that are to share have one each.
+#[derive(Clone, Debug, Default)]
+pub struct Pools(Arc<Mutex<Vec<Known>>>);
+
+/// A pool by what makes it the same one.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    rule: PoolRule,
+    /// The file, and of each member the place of its link and the class there.
+    file: String,
+    members: Vec<(usize, ClassId)>,
+    ends: Vec<Member>,
+}
+
+/// New values of a pool, from the moment on in which a change is committed.
+#[derive(Debug)]
+pub(super) struct Tuned {
+    pool: Arc<Pool>,
+    rate: Rate,
+    burst: u64,
+    bases: Vec<Rate>,
+}
+
+impl Tuned {
+    pub(super) fn take_effect(&self) {
+        // They were checked when they were made. Where another link's change came between, that one counts.
+        let _ = self.pool.retune(self.rate, self.burst, &self.bases);
+    }
+}
+
+/// A member's end for a link whose clock shows zero when the kernel's shows `zero`: links of a pool count time from the same moment.
+#[derive(Debug)]
+struct Shifted {
+    end: Member,
+    zero: Nanos,
+}
+
+impl Lender for Shifted {
+    fn may_borrow(&mut self, now: Nanos) -> Result<(), Nanos> {
+        self.end.may_borrow(now.saturating_add(self.zero)).map_err(|again| again.saturating_sub(self.zero))
+    }
+
+    fn sent(&mut self, now: Nanos, bytes: u32) {
+        self.end.sent(now.saturating_add(self.zero), bytes);
+    }
+}
+
+fn refused(spec: &PoolSpec, error: PoolError) -> OpenError {
+    OpenError::Pool { pool: spec.name.clone(), error }
+}
+
+impl Pools {
+    /// Who borrows from which pool among the classes of `tree`, which is `link`'s as it is to run by `clock`, and what the pools are to be
+    /// tuned to. `is_new` says that the classes of other links have the guarantees of the file; else they have those of now.
+    ///
+    /// # Errors
+    /// [`OpenError::Pool`] where guarantees that were changed since the file was read are more than a pool has.
+    pub(super) fn members(
+        &self,
+        link: Option<&LinkFile>,
+        tree: &Hierarchy,
+        clock: &MonotonicClock,
+        is_new: bool,
+    ) -> Result<(Members, Vec<Tuned>), OpenError> {
+        let (mut members, mut tuned) = (Members::new(), Vec::new());
+        let Some(link) = link else { return Ok((members, tuned)) };
+        let zero = Nanos(clock.shared(Nanos::ZERO));
+        for spec in link.shared.iter() {
+            let own = |&(_, &(place, ..)): &(usize, &(usize, ClassId, Rate))| place == link.place;
+            if !spec.members.iter().enumerate().any(|member| own(&member)) {
+                continue;
+            }
+            let ends = self.ends(link.source().name(), spec).map_err(|error| refused(spec, error))?;
+            let Some(pool) = ends.first().map(|end| Arc::clone(end.pool())) else { continue };
+            let of_file = || spec.members.iter().map(|&(.., base)| base).collect();
+            let mut bases: Vec<Rate> = if is_new { of_file() } else { pool.bases() };
+            for (index, &(_, class, _)) in spec.members.iter().enumerate().filter(own) {
+                if let Some(Share::Guarantee(base)) = tree.config(class).share {
+                    bases[index] = base;
+                }
+                members.push((class, Box::new(Shifted { end: ends[index].clone(), zero })));
+            }
+            pool.check(spec.rate, &bases).map_err(|error| refused(spec, error))?;
+            tuned.push(Tuned { pool, rate: spec.rate, burst: spec.burst, bases });
+        }
+        Ok((members, tuned))
+    }
+
+    /// The ends of the pool of `spec`, which may be there already.
+    fn ends(&self, file: &str, spec: &PoolSpec) -> Result<Vec<Member>, PoolError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that only this list still has are nobody's.
+        known.retain(|known| known.ends.first().is_some_and(|end| Arc::strong_count(end.pool()) > known.ends.len()));
+        let members: Vec<(usize, ClassId)> = spec.members.iter().map(|&(place, class, _)| (place, class)).collect();
+        let is_same = |known: &&Known| {
+            (&known.name, known.rule, known.file.as_str(), &known.members) == (&spec.name, spec.rule, file, &members)
+        };
+        if let Some(known) = known.iter().find(is_same) {
+            return Ok(known.ends.clone());
+        }
+        let bases: Vec<Rate> = spec.members.iter().map(|&(.., base)| base).collect();
+        let ends = Pool::share(spec.rule, spec.rate, spec.burst, &bases)?;
+        known.push(Known {
+            name: spec.name.clone(),
+            rule: spec.rule,
+            file: file.to_owned(),
+            members,
+            ends: ends.clone(),
+        });
+        Ok(ends)
+    }
+}
