@@ -21,6 +21,8 @@ mod metrics;
 #[cfg(target_os = "linux")]
 mod packets;
 #[cfg(target_os = "linux")]
+mod pools;
+#[cfg(target_os = "linux")]
 mod reload;
 mod reproduce;
 mod rows;
