@@ -214,9 +214,11 @@ fn serve(
         if std::mem::replace(&mut generation, now) != now {
             watchdog.look().into_iter().for_each(note);
             watchdog.set(vitals);
-            way = fleet.ways().join("; ");
-            note(format!("serves {way} from now on"));
-            watchdog.service().ready(&way);
+            let before = std::mem::replace(&mut way, fleet.ways().join("; "));
+            if way != before {
+                note(format!("serves {way} from now on"));
+                watchdog.service().ready(&way);
+            }
         }
         watchdog.look().into_iter().chain(fleet.news()).for_each(note);
         control.look(links);
