@@ -47,18 +47,18 @@ ctl reload "$D/tree.toml" > /dev/null
 
 # Clients that ask and take nothing, and so many at once that there is no room for all.
 stalled=
-for number in $(seq 40); do ctl watch --interval 10ms > /dev/null 2>&1 & stalled="$stalled $!"; done
+for number in $(seq 40); do "$F" ctl watch --control "$D/socket" --interval 10ms > /dev/null 2>&1 & stalled="$stalled $!"; done
 sleep 0.3
 for one in $stalled; do kill -STOP $one 2> /dev/null || true; done
 ctl stats --json > "$D/beside.json"
 asking=
-for number in $(seq 60); do ctl stats --json > "$D/flood-$number.json" 2>> "$D/flood.log" & asking="$asking $!"; done
+for number in $(seq 60); do "$F" ctl stats --control "$D/socket" --json > "$D/flood-$number.json" 2>> "$D/flood.log" & asking="$asking $!"; done
 for one in $asking; do wait $one; done
 ctl reload "$D/link.toml" --json > "$D/last.json"
 # Scrapers that hang, where there is something to scrape with. The end waits for none of them.
 if command -v bash > /dev/null; then
     port=$(sed -n 's,.*http://127.0.0.1:\([0-9]*\)/metrics.*,\1,p' "$D/gateway.log")
-    for number in $(seq 20); do bash -c 'exec 3<> /dev/tcp/127.0.0.1/'"$port"'; printf "GET /met" >&3; sleep 100' > /dev/null 2>&1 & done
+    for number in $(seq 20); do bash -c 'exec 3<> /dev/tcp/127.0.0.1/'"$port"'; printf "GET /met" >&3; exec sleep 100' > /dev/null 2>&1 & done
     bash -c 'exec 3<> /dev/tcp/127.0.0.1/'"$port"'; printf "GET /metrics HTTP/1.1\r\n\r\n" >&3; cat <&3' > "$D/scraped.txt"
 fi
 kill -INT $generator
