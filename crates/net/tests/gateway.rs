@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         ),
         ("vlan_tags_and_ipv6_pass_and_are_classified", vlan_tags_and_ipv6_pass_and_are_classified),
         ("the_other_direction_passes_unshaped", the_other_direction_passes_unshaped),
+        ("what_a_gateway_does_not_forward_is_not_counted_as_lost", what_a_gateway_does_not_forward),
         ("a_removed_interface_ends_the_run_with_everything_counted", a_removed_interface_ends_the_run),
         (
             "a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets",
@@ -173,6 +174,26 @@ fn vlan_tags_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
     }
     assert_eq!(stats.vlan_tags_restored, stats.received.packets);
     assert!(stats.classes.iter().all(|class| class.sent.packets > 0));
+}
+
+fn what_a_gateway_does_not_forward(_: &PrivateNamespace) {
+    cables();
+    let mut config = config(100_000_000, "hls");
+    config.reverse = false;
+    // A buffer that the frames would overflow at once.
+    config.sockets.receive_buffer = 64 << 10;
+    let gateway = Gateway::open(config).unwrap();
+    let sources = [(1, Model::cbr(rate(20_000_000)), PacketSize::Fixed(500), Headers::udp(5001))];
+    let back = GeneratorConfig { interface: "sink".to_owned(), ..generator(&sources, 400, 1) };
+    let stop = AtomicBool::new(false);
+    let stats = std::thread::scope(|scope| {
+        let running = scope.spawn(|| gateway.run(&stop).unwrap());
+        let sent = Generator::open(back).unwrap().run(&AtomicBool::new(false), |_| ()).unwrap();
+        assert!(sent.class(ClassId(1)).unwrap().sent_packets > 0);
+        stop.store(true, Ordering::Relaxed);
+        running.join().unwrap()
+    });
+    assert_eq!((stats.kernel_dropped_packets, stats.received.packets, stats.reverse), (0, 0, None), "{stats}");
 }
 
 fn the_other_direction_passes_unshaped(_: &PrivateNamespace) {

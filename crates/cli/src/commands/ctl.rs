@@ -75,10 +75,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-/// A gateway that does not answer failed; anything else is wrong with the command line.
+/// A gateway that does not answer has failed; anything else is wrong with the command line.
 fn unanswered(error: ControlError) -> Failure {
     match error {
-        ControlError::NoAnswer { .. } => Failure::failed(error),
+        ControlError::NoAnswer { .. } | ControlError::Cut { .. } => Failure::failed(error),
         other => Failure::wrong(other),
     }
 }

@@ -2,6 +2,9 @@
 
 mod life;
 mod links;
+mod show;
+
+pub(crate) use show::{Classes, MOST, show};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +14,6 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use fairlink_config::ReadOptions;
-use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
     Fleet, FleetError, GatewayConfig, GatewayStats, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy, Pacing,
@@ -215,9 +217,11 @@ fn serve(
         if std::mem::replace(&mut generation, now) != now {
             watchdog.look().into_iter().for_each(note);
             watchdog.set(vitals);
-            way = fleet.ways().join("; ");
-            note(format!("serves {way} from now on"));
-            watchdog.service().ready(&way);
+            let before = std::mem::replace(&mut way, fleet.ways().join("; "));
+            if way != before {
+                note(format!("serves {way} from now on"));
+                watchdog.service().ready(&way);
+            }
         }
         watchdog.look().into_iter().chain(fleet.news()).for_each(note);
         control.look(links);
@@ -269,7 +273,7 @@ fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), Failure> {
                 if place > 0 {
                     out.line("")?;
                 }
-                show(stats, out)?;
+                show(stats, Classes::Busiest, out)?;
             }
         }
     }
@@ -316,72 +320,7 @@ fn balanced(stats: &GatewayStats) -> Result<(), Failure> {
 
 fn tell(links: &Links, out: &mut Out) -> Result<(), Failure> {
     for (_, remote) in links.list() {
-        show(&*remote.stats(ANSWER).map_err(Failure::failed)?, out)?;
+        show(&*remote.stats(ANSWER).map_err(Failure::failed)?, Classes::Busiest, out)?;
     }
     out.flush()
-}
-
-/// Statistics as a table, or as the JSON that the control socket gives.
-pub(crate) fn show(stats: &GatewayStats, out: &mut Out) -> Result<(), Failure> {
-    if out.json {
-        return out.document(stats);
-    }
-    out.line(format!(
-        "{} to {} at {} by {}, up {}",
-        stats.input,
-        stats.output,
-        human::rate(stats.link_bps as f64),
-        stats.scheduler,
-        human::time(stats.uptime_s)
-    ))?;
-    let head = ["class", "received", "sent", "dropped", "queued", "sent bytes", "delay p50", "p99", "max"];
-    let mut path: Vec<&str> = Vec::new();
-    let rows = stats.classes.iter().map(|class| {
-        // Parents come before their children.
-        while path.last().is_some_and(|&last| Some(last) != class.parent.as_deref()) {
-            path.pop();
-        }
-        let mut row = vec![format!("{}{}", "  ".repeat(path.len()), class.name)];
-        path.push(&class.name);
-        row.extend([class.received, class.sent, class.dropped, class.queued].map(|amount| amount.packets.to_string()));
-        row.push(class.sent.bytes.to_string());
-        let delays = class.delay_s.map(|delay| [delay.p50, delay.p99, delay.max].map(human::time));
-        row.extend(delays.unwrap_or_else(|| ["-", "-", "-"].map(str::to_owned)));
-        row
-    });
-    out.table(&head, rows.collect(), 1..head.len())?;
-    for class in stats.leaves().filter(|class| !class.dropped_by_reason.is_empty()) {
-        let reasons = class.dropped_by_reason.iter();
-        let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
-        out.line(format!("{} dropped: {}", class.name, reasons.join(", ")))?;
-    }
-    if let Some(delay) = stats.delay_s {
-        let more = match stats.leaves_without_delays {
-            0 => String::new(),
-            leaves => format!(" ({leaves} of the classes count only here: one by one, the first 1024 are measured)"),
-        };
-        let [p50, p99, max] = [delay.p50, delay.p99, delay.max].map(human::time);
-        out.line(format!("delay of all: p50 {p50}, p99 {p99}, max {max}{more}"))?;
-    }
-    if let Some(reverse) = stats.reverse {
-        out.line(format!(
-            "other direction: received {} = sent {} + dropped {} + waiting {}",
-            reverse.received.packets, reverse.sent.packets, reverse.dropped.packets, reverse.waiting.packets
-        ))?;
-    }
-    let time = stats.time;
-    let work = 1.0 - time.idle - time.spinning;
-    if work > 0.0 && time.sampled_turns > 0 {
-        out.line(format!(
-            "data thread: {} of a processor; {} of its time at work, {} awake with nothing to do, {} asleep; of the work the \
-             scheduler {}, classifying {}",
-            human::percent(time.processor),
-            human::percent(work),
-            human::percent(time.spinning),
-            human::percent(time.idle),
-            human::percent(time.scheduler / work),
-            human::percent(time.classify / work)
-        ))?;
-    }
-    out.line(stats.to_string())
 }

@@ -168,3 +168,45 @@ fn what_cannot_be_watched_or_served_is_refused_with_2() {
         assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
     }
 }
+
+/// A gateway with 200 classes, of which the last one gets all frames.
+const MANY: &str = r#"
+"$F" gateway "$D/many.toml" --in vb --out vc --ignore-offloads --control "$D/socket" > "$D/end.txt" 2> "$D/gateway.log" & gateway=$!
+until_exists "$D/socket"
+"$F" generate "$D/one.toml" --out va --duration 200ms > /dev/null
+n=0; until "$F" ctl stats --control "$D/socket" | grep -q '^ *last  *[1-9]'; do n=$((n + 1)); [ $n -lt 200 ]; sleep 0.05; done
+"$F" ctl stats --control "$D/socket" --interval 50ms > "$D/few.txt"
+"$F" ctl stats --control "$D/socket" --all > "$D/all.txt"
+"$F" ctl stats --control "$D/socket" --json > "$D/all.json"
+kill -INT $gateway
+wait $gateway
+"#;
+
+#[test]
+fn of_many_classes_the_busiest_are_shown_with_those_above_them_and_all_where_they_are_asked_for() {
+    let dir = Scratch::new();
+    let mut text = "[link]\nrate = \"100mbit\"\ndefault = \"last\"\n[[class]]\nname = \"top\"\n".to_owned();
+    for class in 1..=198 {
+        text += &format!("[[class]]\nname = \"c{class}\"\nmatch = \"udp dst port {class}\"\nbuffer = \"10p\"\n");
+    }
+    dir.write("many.toml", &(text + "[[class]]\nname = \"last\"\nparent = \"top\"\nmatch = \"any\"\n"));
+    let source = "[[source]]\nclass = \"all\"\nmodel = \"cbr\"\npacket = \"500B\"\nrate = \"2mbit\"\n";
+    let class = "[link]\nrate = \"10mbit\"\n[[class]]\nname = \"all\"\nmatch = [\"udp dst port 5001\", \"any\"]\n";
+    dir.write("one.toml", &format!("duration = \"1s\"\n{class}{source}"));
+    let Some(run) = in_private_network(MANY, &dir, &[]) else { return };
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), read("gateway.log"));
+    let [few, all, end] = ["few.txt", "all.txt", "end.txt"].map(read);
+    let rows =
+        |text: &str| text.lines().take_while(|line| !line.contains(" classes:") && !line.starts_with("delay")).count();
+    let is_there = |text: &str, name: &str| text.lines().any(|line| line.split_whitespace().next() == Some(name));
+    for text in [&few, &end] {
+        assert!(text.contains("65 of 200 classes: those that received most bytes"), "{text}");
+        assert!(["top", "last", "c1", "c63"].iter().all(|name| is_there(text, name)), "{text}");
+        assert!(!is_there(text, "c64") && !is_there(text, "c198"), "{text}");
+    }
+    assert!(rows(&few) < 70 && few.lines().count() < 150, "{few}");
+    assert!(is_there(&all, "c64") && is_there(&all, "c198") && !all.contains(" classes: those"), "{all}");
+    let json: Value = serde_json::from_str(&read("all.json")).unwrap();
+    assert_eq!(json["classes"].as_array().map(Vec::len), Some(200));
+}

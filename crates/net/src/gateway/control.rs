@@ -34,7 +34,8 @@
 //!   needs longer is closed, however busy it looks.
 //! * A request has at most 16 MiB.
 //! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of one that is silent between two
-//!   requests, or of the one whose time runs out first.
+//!   requests, or of the one whose time runs out first; of one whose change is under way only where there is no other. A client whose place was
+//!   taken asks again, unless that might change something twice.
 //! * A gateway that ends closes all of them at once.
 //! * Whoever traces and takes nothing for [`TRACE_PATIENCE`] is closed. A gateway that ends hands over the rest of a trace first.
 //! * A client that finds no answer gives up after 4 s, also where the gateway is stopped (SIGSTOP).
@@ -133,6 +134,15 @@ pub enum ControlError {
         path: PathBuf,
         /// How long was waited.
         waited: Duration,
+    },
+    /// The gateway has closed the connection before it answered.
+    #[error(
+        "{path}: the gateway has closed the connection without an answer, because it ends or too many ask at once; what was asked for may \
+         have been done: look (`fairlink ctl stats`), then try again"
+    )]
+    Cut {
+        /// The socket.
+        path: PathBuf,
     },
     /// What came back is no answer.
     #[error("{path} does not answer as a gateway does: {source}")]
@@ -440,6 +450,23 @@ impl Connection {
         self.ask_until(request, until).map_err(|error| failed(&self.path, error, self.waited))
     }
 
+    /// As [`Connection::ask`], of a request that changes nothing and does not go on with an earlier one: where somebody else has taken the place
+    /// of this connection, it is asked again on another one.
+    fn ask_again(&mut self, request: &[u8]) -> Result<Vec<u8>, ControlError> {
+        let until = *self.first.get_or_insert_with(|| Instant::now() + self.waited);
+        loop {
+            match self.ask(request) {
+                Err(ControlError::Cut { .. }) if Instant::now() < until => {
+                    std::thread::sleep(NAP);
+                    let waited = self.waited;
+                    *self = Self::open(&self.path, until.saturating_duration_since(Instant::now()))?;
+                    (self.waited, self.first) = (waited, Some(until));
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// `WouldBlock` or `TimedOut` where there is no answer by `until`.
     fn ask_until(&mut self, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
         let left = || match until.saturating_duration_since(Instant::now()) {
@@ -471,6 +498,9 @@ impl Connection {
 fn failed(path: &Path, source: io::Error, waited: Duration) -> ControlError {
     match source.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
+            ControlError::Cut { path: path.to_owned() }
+        }
         _ => ControlError::System { path: path.to_owned(), source },
     }
 }

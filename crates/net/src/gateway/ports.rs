@@ -95,7 +95,11 @@ impl Ports {
             };
         let gate = hold.as_ref().and_then(Hold::gate);
         let open = |interface| AfPacket::behind(interface, &config.sockets, gate).map_err(OpenError::from);
-        let opened = open(input).and_then(|from| Ok((from, open(output)?))).and_then(|(from, to)| {
+        let open_output = || match config.reverse {
+            true => open(output),
+            false => AfPacket::sending_only(output, &config.sockets).map_err(OpenError::from),
+        };
+        let opened = open(input).and_then(|from| Ok((from, open_output()?))).and_then(|(from, to)| {
             let offloads = offloads(config.offloads, [(input, &from), (output, &to)], notes)?;
             let claims = match claims {
                 Some(claims) => claims,

@@ -407,7 +407,9 @@ impl Present {
                 return Err(ReloadError::NotALeaf { name: from.clone(), when: "before" });
             }
             if heirs[old.index()].is_some() {
-                return Err(ReloadError::Stays { name: from.clone() });
+                let name = from.clone();
+                let stays = new.contains_key(from);
+                return Err(if stays { ReloadError::Stays { name } } else { ReloadError::MovedTwice { name } });
             }
             let heir = find(config, to).ok_or_else(|| no_class(config, to, "after"))?;
             if !config.tree.is_leaf(heir) {

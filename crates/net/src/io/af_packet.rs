@@ -94,6 +94,24 @@ impl AfPacket {
         options: &AfPacketOptions,
         gate: Option<&Program>,
     ) -> Result<Self, BackendError> {
+        Self::with(interface, options, gate, libc::ETH_P_ALL as u16)
+    }
+
+    /// As [`AfPacket::open`], for sending alone. A socket that receives what nobody fetches would count all of it as lost.
+    ///
+    /// # Errors
+    /// As [`AfPacket::open`].
+    pub(crate) fn sending_only(interface: &Interface, options: &AfPacketOptions) -> Result<Self, BackendError> {
+        Self::with(interface, options, None, 0)
+    }
+
+    /// With a socket that receives frames of this Ethernet type; of none where it is zero.
+    fn with(
+        interface: &Interface,
+        options: &AfPacketOptions,
+        gate: Option<&Program>,
+        kind: u16,
+    ) -> Result<Self, BackendError> {
         let failed = |what| {
             let interface = interface.name.clone();
             move |source: io::Error| match source.raw_os_error() {
@@ -122,8 +140,7 @@ impl AfPacket {
                 .map_err(|error| error.source)
                 .map_err(failed("putting a filter before its socket"))?;
         }
-        packet_socket::bind(&receiver, interface.index, libc::ETH_P_ALL as u16)
-            .map_err(failed("binding the receiving socket"))?;
+        packet_socket::bind(&receiver, interface.index, kind).map_err(failed("binding the receiving socket"))?;
         packet_socket::make_promiscuous(&receiver, interface.index).map_err(failed("making it promiscuous"))?;
 
         let sender = packet_socket::open().map_err(failed("opening a packet socket"))?;

@@ -1,11 +1,12 @@
 //! Plays a demo on real packets. The stage is two virtual cables. The gateway joins them, or the kernel's HTB sits at the start
 //! of the second. A generator sends, a receiver measures.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlink_core::{ClassId, Hierarchy, HierarchyError, Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo};
 use fairlink_traffic::{Interval, Model, SourceSpec};
@@ -14,7 +15,7 @@ use crate::demo::{
     Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, Skipped,
 };
 use crate::gateway::stats::GatewayStats;
-use crate::gateway::{Gateway, GatewayConfig, OpenError, RunError};
+use crate::gateway::{Gateway, GatewayConfig, OpenError, Remote, RunError};
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::pacing::Pacing;
 use crate::testbed::addressing::{AddressingError, default_matches, headers_for};
@@ -48,6 +49,8 @@ const QUEUE_PACKETS: u32 = 250;
 const LEAD: Nanos = Nanos::from_millis(30);
 /// Time for frames on their way to arrive after the generator has ended.
 const DRAIN: Nanos = Nanos::from_millis(100);
+/// How long frames may be on their way from one thread to the next, on a machine that has no time for them, until they are given up.
+const LONGEST_WAY: Duration = Duration::from_secs(5);
 /// Lost time that the gateway makes up for. It is long, because three threads may share two busy processors.
 const CATCH_UP: Nanos = Nanos::from_millis(25);
 
@@ -249,10 +252,16 @@ fn perform(
                 let _ = windows.send(window.clone());
             })
         });
+        let remote = gateway.as_ref().map(Gateway::remote);
         let forwarding = gateway.map(|gateway| scope.spawn(|| gateway.run(&stop_gateway)));
         let sending = scope.spawn(|| generator.run(stop, |_| ()));
         let is_broken =
             || receiving.is_finished() || forwarding.as_ref().is_some_and(std::thread::ScopedJoinHandle::is_finished);
+        let arrived = Cell::new(0);
+        let mut tell = |window: Window| {
+            arrived.set(arrived.get() + window.classes.values().map(|seen| seen.amount.packets).sum::<u64>());
+            tell(window);
+        };
         while !sending.is_finished() && !is_broken() {
             if let Ok(window) = told.recv_timeout(Duration::from_millis(20)) {
                 tell(window);
@@ -266,14 +275,45 @@ fn perform(
             stop.store(true, Ordering::Relaxed);
         }
         let sent = join(sending)?;
+        if let Some(remote) = &remote {
+            let offered: u64 = sent.classes.iter().map(|class| class.sent_packets).sum();
+            let until = Instant::now() + LONGEST_WAY;
+            // Frames that are still on their way, or in the socket, would be counted nowhere.
+            while !is_broken() && Instant::now() < until && fetched(remote) < offered {
+                if let Ok(window) = told.recv_timeout(Duration::from_millis(5)) {
+                    tell(window);
+                }
+            }
+        }
         stop_gateway.store(true, Ordering::Relaxed);
         let gateway = forwarding.map(join).transpose()?;
         std::thread::sleep(Duration::from_nanos(DRAIN.0));
+        if let Some(gateway) = &gateway {
+            let until = Instant::now() + LONGEST_WAY;
+            let (mut before, mut quiet) = (0, 0);
+            // Two windows without a packet mean that there are no more of them: those missing were lost elsewhere.
+            while !receiving.is_finished()
+                && Instant::now() < until
+                && arrived.get() < gateway.sent.packets
+                && quiet < 2
+            {
+                let Ok(window) = told.recv_timeout(LONGEST_WAY) else { break };
+                tell(window);
+                quiet = if arrived.get() == before { quiet + 1 } else { 0 };
+                before = arrived.get();
+            }
+        }
         stop_receiver.store(true, Ordering::Relaxed);
         let received = join(receiving)?;
         told.try_iter().for_each(tell);
         Ok(Played { sent, received, gateway, quanta: None, stopped_after })
     })
+}
+
+/// Frames that a gateway has fetched, and those that the kernel lost before it could.
+fn fetched(remote: &Remote) -> u64 {
+    // One that does not answer has no time to fetch either.
+    remote.stats(LONGEST_WAY).map_or(0, |stats| stats.received.packets + stats.kernel_dropped_packets)
 }
 
 struct StopAll<'a>([&'a AtomicBool; 2]);

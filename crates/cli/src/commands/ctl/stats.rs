@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::rates::{self, View};
 use super::unanswered;
 use crate::args;
-use crate::commands::gateway;
+use crate::commands::gateway::{self, Classes, MOST};
 use crate::failure::Failure;
 use crate::interrupt::stop_flag;
 use crate::out::Out;
@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// This link alone, of a gateway that has several.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
+    /// All classes. Else, of more than 64 classes, those that received most. JSON always has all.
+    #[arg(long)]
+    all: bool,
 }
 
 /// The shortest interval.
@@ -96,10 +99,13 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         if at > 0 {
             out.line("")?;
         }
-        gateway::show(stats, out)?;
+        let classes = if args.all { Classes::All } else { Classes::Busiest };
+        gateway::show(stats, classes, out)?;
         if stats.interval_s.is_some() {
             out.line("")?;
-            let view = View { class: None, width: out.canvas().width.max(80), lines: None };
+            let few = args.all || stats.classes.len() <= MOST;
+            let lines = (!few).then_some(MOST);
+            let view = View { class: None, width: out.canvas().width.max(80), lines };
             rates::lines(stats, &view).iter().try_for_each(|line| out.line(line))?;
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn serve(listener: &UnixListener, links: &Links, stop: &AtomicBool) {
                 continue;
             }
             if clients.len() == MAX_CLIENTS
-                && let Some(first) = (0..clients.len()).min_by_key(|&at| (clients[at].is_busy(), clients[at].deadline))
+                && let Some(first) = (0..clients.len()).min_by_key(|&at| clients[at].worth())
             {
                 clients.swap_remove(first);
             }
@@ -373,6 +373,12 @@ impl Client {
             self.told.insert(link, observation);
         }
         self.reply(&Reply { ok: true, stats, ..Reply::default() });
+    }
+
+    /// Whoever has least of it makes room for another: first who is silent between two questions, last whose change is under way, who could not
+    /// tell whether it was made.
+    fn worth(&self) -> (bool, bool, Instant) {
+        (self.changing.is_some(), self.is_busy(), self.deadline)
     }
 
     /// Whether it has asked or is being told something.

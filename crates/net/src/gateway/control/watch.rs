@@ -8,7 +8,11 @@ use crate::gateway::stats::GatewayStats;
 
 /// A connection to a gateway. It ends where the gateway ends, and another can be made then.
 #[derive(Debug)]
-pub struct Watch(Connection);
+pub struct Watch {
+    connection: Connection,
+    /// Whether the gateway knows what was told here, for the next interval.
+    told: bool,
+}
 
 impl Watch {
     /// Connects to the gateway whose socket is at `path`.
@@ -16,7 +20,7 @@ impl Watch {
     /// # Errors
     /// [`ControlError`]: nobody there, no permission, or so many others that there is no room in time.
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
-        Connection::open(path, LONGEST_WAIT).map(Self)
+        Connection::open(path, LONGEST_WAIT).map(|connection| Self { connection, told: false })
     }
 
     /// The names of the links that the gateway serves.
@@ -49,11 +53,12 @@ impl Watch {
     }
 
     fn ask(&mut self, request: &Request) -> Result<Reply, ControlError> {
-        let path = self.0.path.clone();
+        let path = self.connection.path.clone();
         let not_an_answer = |source| ControlError::NotAnAnswer { path: path.clone(), source };
         let mut line = serde_json::to_vec(request).map_err(not_an_answer)?;
         line.push(b'\n');
-        let line = self.0.ask(&line)?;
+        let line = if self.told { self.connection.ask(&line) } else { self.connection.ask_again(&line) }?;
+        self.told |= request.interval_ms.is_some();
         serde_json::from_slice(&line).map_err(not_an_answer)
     }
 }

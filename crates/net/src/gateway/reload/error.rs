@@ -77,6 +77,12 @@ pub enum ReloadError {
         /// The name given.
         name: String,
     },
+    /// A class is to give its packets to two others.
+    #[error("{name} is moved twice; its packets can go to one class only")]
+    MovedTwice {
+        /// The name given.
+        name: String,
+    },
     /// A rate is to be set that the class does not have.
     #[error("{name} has no guarantee but a weight, or shares equally; give it a guarantee in the link file")]
     NoGuarantee {
