@@ -20,7 +20,7 @@ use fairlink_net::{
     FailOpen, Gateway, GatewayStats, Interface, OpenError, PrivateNamespace, close_wires, interface, lay_cables,
 };
 
-use crate::cables::{cables, config};
+use crate::cables::{cables, config, over_af_xdp};
 use crate::ends::{Ends, Outcome};
 
 /// Says that a process is a gateway of these tests, and which: `auto` or `require`, and whether it takes over.
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if let Ok(role) = std::env::var(ROLE) {
         return gateway_process(&role);
     }
-    support::main(&[
+    let tests: &[support::Test] = &[
         ("frames_pass_after_a_kill", frames_pass_after_a_kill),
         ("frames_pass_while_the_process_is_stopped_and_none_is_doubled", frames_pass_while_it_is_stopped),
         ("frames_pass_while_the_data_thread_stalls_and_none_is_doubled", frames_pass_while_the_data_thread_stalls),
@@ -40,7 +40,22 @@ fn main() -> ExitCode {
         ("a_carrier_that_flaps_and_another_mtu_end_nothing", a_carrier_that_flaps),
         ("the_same_by_nftables_where_programs_are_not_allowed", the_same_by_nftables),
         ("what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open", what_is_left_is_taken_away),
-    ])
+    ];
+    support::main_also_over(
+        tests,
+        "af_xdp",
+        Some(cables::why_no_af_xdp),
+        &[
+            "frames_pass_after_a_kill",
+            "frames_pass_while_the_process_is_stopped_and_none_is_doubled",
+            "frames_pass_while_the_data_thread_stalls_and_none_is_doubled",
+            "nothing_is_lost_or_doubled_by_an_end_and_a_start",
+            "nothing_is_lost_or_doubled_by_a_take_over",
+            "an_interface_that_is_deleted_and_comes_back_is_used_again",
+            "a_carrier_that_flaps_and_another_mtu_end_nothing",
+            "what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open",
+        ],
+    )
 }
 
 /// A gateway between `in` and `out`, until a line comes. Tells how it is going, a line each; at the end its statistics.
@@ -133,6 +148,8 @@ impl Running {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
         assert!(stats.balanced, "{stats}");
+        let backend = if over_af_xdp() { "af_xdp" } else { "af_packet" };
+        assert!(stats.interfaces.iter().all(|interface| interface.backend == backend), "{:?}", stats.interfaces);
         stats
     }
 }

@@ -20,6 +20,7 @@ use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock};
 use crate::io::pacing::{self, Until};
+use crate::io::port::BackendKind;
 use crate::io::sys;
 
 /// Why a gateway had to end: an interface went away.
@@ -38,6 +39,7 @@ const LEAVING_TRIES: u32 = 200;
 /// A gateway ready to run.
 pub struct Gateway {
     pub(super) config: GatewayConfig,
+    pub(super) backend: BackendKind,
     pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
     pub(super) held: Held,
@@ -268,6 +270,7 @@ impl Gateway {
         GatewayCounts {
             uptime,
             interfaces: input + output,
+            movers: [data_path.input.mover(), data_path.output.mover()],
             output_busy: data_path.onward.busy,
             waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),
             forfeited: driver.pacer().forfeited(),

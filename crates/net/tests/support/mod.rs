@@ -2,6 +2,7 @@
 //! process of one thread. Where there is no namespace to be had, a line that starts with `SKIPPED:` says why.
 
 use std::process::{Command, ExitCode};
+use std::sync::OnceLock;
 
 use fairlink_net::{PrivateNamespace, enter_private_namespace};
 use libtest_mimic::{Arguments, Trial};
@@ -12,8 +13,32 @@ const VARIABLE: &str = "FAIRLINK_NAMESPACE_TEST";
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn(&PrivateNamespace));
 
+/// Says which backend the gateways of a test are to use; absent for packet sockets.
+pub(crate) const BACKEND: &str = "FAIRLINK_TEST_BACKEND";
+
 /// Runs `tests`, one after the other (there are few processors and much traffic), unless this process is one of them.
+#[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
+    main_also_over(tests, "af_packet", None, &[])
+}
+
+/// As [`main`]; the tests called `also` once more with the gateways over another backend. `why_not` says, once and in a process of its
+/// own, why that cannot be here.
+pub(crate) fn main_also_over(
+    tests: &'static [Test],
+    backend: &'static str,
+    why_not: Option<fn(&PrivateNamespace) -> Option<String>>,
+    also: &'static [&'static str],
+) -> ExitCode {
+    if let (Ok(name), Some(why_not)) = (std::env::var(VARIABLE), why_not)
+        && name == PROBE
+    {
+        match enter_private_namespace().map_err(|why| why.to_string()).map(|namespace| why_not(&namespace)) {
+            Ok(None) => {}
+            Ok(Some(why)) | Err(why) => println!("{why}"),
+        }
+        return ExitCode::SUCCESS;
+    }
     if let Ok(name) = std::env::var(VARIABLE) {
         let (_, test) = tests.iter().find(|(known, _)| *known == name).expect("a test of that name");
         match enter_private_namespace() {
@@ -24,17 +49,43 @@ pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let trials = tests
-        .iter()
-        .map(|&(name, _)| {
-            Trial::test(name, move || {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.env(VARIABLE, name);
-                run(command)
-            })
+    let trial = |name: &'static str| {
+        Trial::test(name, move || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(VARIABLE, name);
+            run(command)
         })
-        .collect();
+    };
+    let mut trials: Vec<_> = tests.iter().map(|&(name, _)| trial(name)).collect();
+    for &name in also {
+        assert!(tests.iter().any(|&(known, _)| known == name), "there is no test {name}");
+        trials.push(Trial::test(format!("{name}_over_{backend}"), move || {
+            if let Some(why) = PROBED.get_or_init(probe) {
+                println!("\nSKIPPED: no {backend} here: {why}");
+                return Ok(());
+            }
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(VARIABLE, name).env(BACKEND, backend);
+            run(command)
+        }));
+    }
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The name of the process that says whether the other backend can be had.
+const PROBE: &str = "(probe)";
+static PROBED: OnceLock<Option<String>> = OnceLock::new();
+
+fn probe() -> Option<String> {
+    let output = std::env::current_exe().and_then(|program| Command::new(program).env(VARIABLE, PROBE).output());
+    match output {
+        Ok(output) if output.status.success() => {
+            let why = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            (!why.is_empty()).then_some(why)
+        }
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Runs a test's process; what it printed is shown.
