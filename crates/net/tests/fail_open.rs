@@ -8,6 +8,8 @@
 mod cables;
 #[path = "support/ends.rs"]
 mod ends;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
@@ -41,11 +43,9 @@ fn main() -> ExitCode {
         ("the_same_by_nftables_where_programs_are_not_allowed", the_same_by_nftables),
         ("what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open", what_is_left_is_taken_away),
     ];
-    support::main_also_over(
+    support::main_also(
         tests,
-        "af_xdp",
-        Some(cables::why_no_af_xdp),
-        &[
+        over_xdp::over_af_xdp(&[
             "frames_pass_after_a_kill",
             "frames_pass_while_the_process_is_stopped_and_none_is_doubled",
             "frames_pass_while_the_data_thread_stalls_and_none_is_doubled",
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             "an_interface_that_is_deleted_and_comes_back_is_used_again",
             "a_carrier_that_flaps_and_another_mtu_end_nothing",
             "what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open",
-        ],
+        ]),
     )
 }
 

@@ -4,6 +4,8 @@
 
 #[path = "support/cables.rs"]
 mod cables;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
 #[path = "support/raw.rs"]
 mod raw;
 mod support;
@@ -54,11 +56,9 @@ fn main() -> ExitCode {
         ("an_unfinished_sctp_checksum_is_completed_as_crc32c", an_unfinished_sctp_checksum),
         ("what_cannot_work_is_refused_with_what_to_do", what_cannot_work_is_refused_with_what_to_do),
     ];
-    support::main_also_over(
+    support::main_also(
         tests,
-        "af_xdp",
-        Some(cables::why_no_af_xdp),
-        &[
+        over_xdp::over_af_xdp(&[
             "every_packet_is_accounted_for_classified_and_in_order",
             "memory_stays_within_its_bound_under_ten_times_the_load",
             "vlan_tags_and_ipv6_pass_and_are_classified",
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
             "the_control_socket_tells_of_a_running_gateway",
             "unfinished_checksums_are_left_to_the_output_and_joined_packets_split",
             "an_unfinished_sctp_checksum_is_completed_as_crc32c",
-        ],
+        ]),
     )
 }
 

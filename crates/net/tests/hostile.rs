@@ -3,6 +3,8 @@
 
 #[path = "support/cables.rs"]
 mod cables;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
 #[path = "support/raw.rs"]
 mod raw;
 mod support;
@@ -37,16 +39,14 @@ fn main() -> ExitCode {
         ("ports_that_would_double_frames_or_send_them_round_are_refused", ports_that_would_double_frames),
         ("an_output_without_carrier_is_waited_for_asleep", an_output_without_carrier_is_waited_for_asleep),
     ];
-    support::main_also_over(
+    support::main_also(
         tests,
-        "af_xdp",
-        Some(cables::why_no_af_xdp),
-        &[
+        over_xdp::over_af_xdp(&[
             "a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction",
             "a_full_packet_in_one_or_two_vlan_tags_of_any_kind_passes",
             "ports_that_would_double_frames_or_send_them_round_are_refused",
             "an_output_without_carrier_is_waited_for_asleep",
-        ],
+        ]),
     )
 }
 

@@ -3,6 +3,8 @@
 
 #[path = "support/cables.rs"]
 mod cables;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
 #[path = "support/raw.rs"]
 mod raw;
 mod support;
@@ -33,16 +35,14 @@ fn main() -> ExitCode {
         ("super_frames_that_cannot_be_split_are_counted_by_reason_with_a_remedy", super_frames_that_cannot_be_split),
         ("any_description_of_any_frame_is_survived_and_accounted_for", any_description_of_any_frame),
     ];
-    support::main_also_over(
+    support::main_also(
         tests,
-        "af_xdp",
-        Some(cables::why_no_af_xdp),
-        &[
+        over_xdp::over_af_xdp(&[
             "super_frames_leave_as_the_kernel_itself_would_have_split_them",
             "the_other_direction_splits_super_frames_too",
             "what_the_receiver_has_joined_leaves_as_it_was_sent",
             "super_frames_pass_once_where_the_kernel_stands_ready_to_pass_them_too",
-        ],
+        ]),
     )
 }
 

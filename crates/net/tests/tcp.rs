@@ -5,6 +5,8 @@
 mod cables;
 #[path = "support/machines.rs"]
 mod machines;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
 #[path = "support/shared_tcp.rs"]
 mod shared_tcp;
 mod support;
@@ -27,15 +29,13 @@ fn main() -> ExitCode {
         ("checksums_that_the_interfaces_finish_are_right_in_every_segment", checksums_that_the_interfaces_finish),
         ("tcp_with_default_offloads_shares_by_guarantees", tcp_shares_by_guarantees),
     ];
-    support::main_also_over(
+    support::main_also(
         tests,
-        "af_xdp",
-        Some(cables::why_no_af_xdp),
-        &[
+        over_xdp::over_af_xdp(&[
             "tcp_with_default_offloads_arrives_as_it_was_sent_in_both_directions",
             "checksums_that_the_interfaces_finish_are_right_in_every_segment",
             "tcp_with_default_offloads_shares_by_guarantees",
-        ],
+        ]),
     )
 }
 

@@ -16,7 +16,7 @@ use crate::gateway::outlet::{BUSY_RETRY, Outlet};
 use crate::gateway::ports::Held;
 use crate::gateway::reload::Order;
 use crate::gateway::remote::{Publisher, Remote};
-use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
+use crate::gateway::stats::{GatewayStats, InterfaceStats, MemoryBound, TimeShares};
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock};
 use crate::io::pacing::{self, Until};
@@ -80,6 +80,14 @@ impl Gateway {
     #[must_use]
     pub fn vitals(&self) -> Vitals {
         self.liveness.vitals()
+    }
+
+    /// What moves frames at the input and at the output.
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<InterfaceStats> {
+        let DataPath { input, output, .. } = &self.data_path;
+        let movers = [(&self.config.input, input.mover()), (&self.config.output, output.mover())];
+        movers.into_iter().map(|(name, mover)| InterfaceStats::new(name, mover)).collect()
     }
 
     /// What passes frames while this gateway does not run.

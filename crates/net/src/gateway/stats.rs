@@ -17,6 +17,7 @@ use crate::gateway::account::DelayTable;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::LivenessStats;
 use crate::io::backend::BackendCounters;
+use crate::io::port::Mover;
 use crate::wire::segments::Unsplittable;
 
 /// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
@@ -509,6 +510,12 @@ pub struct InterfaceStats {
     pub backend: String,
     /// Whether the driver itself reads and writes frames of the packet pool. With `af_packet` it never does.
     pub zero_copy: bool,
+}
+
+impl InterfaceStats {
+    pub(crate) fn new(name: &str, mover: Mover) -> Self {
+        Self { name: name.to_owned(), backend: mover.backend.name().to_owned(), zero_copy: mover.zero_copy }
+    }
 }
 
 impl GatewayStats {

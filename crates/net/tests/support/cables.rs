@@ -35,9 +35,12 @@ pub(crate) fn config(bps: u64, scheduler: &str) -> GatewayConfig {
     config
 }
 
+/// Says which backend gateways are to use; absent for packet sockets.
+pub(crate) const BACKEND: &str = "FAIRLINK_TEST_BACKEND";
+
 /// The backend that gateways of this test are to use.
 pub(crate) fn backend() -> BackendChoice {
-    match std::env::var(crate::support::BACKEND) {
+    match std::env::var(BACKEND) {
         Ok(name) => BackendChoice::named(&name).expect("a backend of that name"),
         Err(_) => BackendChoice::AfPacket,
     }

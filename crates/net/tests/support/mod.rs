@@ -13,24 +13,28 @@ const VARIABLE: &str = "FAIRLINK_NAMESPACE_TEST";
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn(&PrivateNamespace));
 
-/// Says which backend the gateways of a test are to use; absent for packet sockets.
-pub(crate) const BACKEND: &str = "FAIRLINK_TEST_BACKEND";
+/// Some tests once more, over something else.
+#[derive(Clone, Copy)]
+pub(crate) struct Also {
+    /// What it is over.
+    pub(crate) over: &'static str,
+    /// The variable that says so in the test's process.
+    pub(crate) variable: &'static str,
+    /// Says, once and in a process of its own, why that cannot be here.
+    pub(crate) why_not: fn(&PrivateNamespace) -> Option<String>,
+    /// Names of the tests.
+    pub(crate) tests: &'static [&'static str],
+}
 
 /// Runs `tests`, one after the other (there are few processors and much traffic), unless this process is one of them.
 #[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
-    main_also_over(tests, "af_packet", None, &[])
+    main_also(tests, None)
 }
 
-/// As [`main`]; the tests called `also` once more with the gateways over another backend. `why_not` says, once and in a process of its
-/// own, why that cannot be here.
-pub(crate) fn main_also_over(
-    tests: &'static [Test],
-    backend: &'static str,
-    why_not: Option<fn(&PrivateNamespace) -> Option<String>>,
-    also: &'static [&'static str],
-) -> ExitCode {
-    if let (Ok(name), Some(why_not)) = (std::env::var(VARIABLE), why_not)
+/// As [`main`], and some of them again.
+pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode {
+    if let (Ok(name), Some(Also { why_not, .. })) = (std::env::var(VARIABLE), also)
         && name == PROBE
     {
         match enter_private_namespace().map_err(|why| why.to_string()).map(|namespace| why_not(&namespace)) {
@@ -57,22 +61,22 @@ pub(crate) fn main_also_over(
         })
     };
     let mut trials: Vec<_> = tests.iter().map(|&(name, _)| trial(name)).collect();
-    for &name in also {
+    for (also, &name) in also.iter().flat_map(|also| also.tests.iter().map(move |name| (*also, name))) {
         assert!(tests.iter().any(|&(known, _)| known == name), "there is no test {name}");
-        trials.push(Trial::test(format!("{name}_over_{backend}"), move || {
+        trials.push(Trial::test(format!("{name}_over_{}", also.over), move || {
             if let Some(why) = PROBED.get_or_init(probe) {
-                println!("\nSKIPPED: no {backend} here: {why}");
+                println!("\nSKIPPED: no {} here: {why}", also.over);
                 return Ok(());
             }
             let mut command = Command::new(std::env::current_exe()?);
-            command.env(VARIABLE, name).env(BACKEND, backend);
+            command.env(VARIABLE, name).env(also.variable, also.over);
             run(command)
         }));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The name of the process that says whether the other backend can be had.
+/// The name of the process that says whether that can be.
 const PROBE: &str = "(probe)";
 static PROBED: OnceLock<Option<String>> = OnceLock::new();
 

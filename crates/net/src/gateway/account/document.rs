@@ -55,11 +55,7 @@ impl Observation {
             checksums_passed_on: gateway.interfaces.checksums_passed_on,
             vlan_tags_restored: gateway.interfaces.vlan_tags_restored,
             interfaces: std::iter::zip([&passage.input, &passage.output], gateway.movers)
-                .map(|(name, mover)| InterfaceStats {
-                    name: name.clone(),
-                    backend: mover.backend.name().to_owned(),
-                    zero_copy: mover.zero_copy,
-                })
+                .map(|(name, mover)| InterfaceStats::new(name, mover))
                 .collect(),
             output_busy: gateway.output_busy,
             waiting_for_carrier: waiting.map(|(_, name)| name.clone()).collect(),
