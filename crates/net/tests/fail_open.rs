@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         ("frames_pass_while_the_data_thread_stalls_and_none_is_doubled", frames_pass_while_the_data_thread_stalls),
         ("nothing_is_lost_or_doubled_by_an_end_and_a_start", nothing_is_lost_by_an_end_and_a_start),
         ("nothing_is_lost_or_doubled_by_a_take_over", nothing_is_lost_by_a_take_over),
+        ("nothing_is_lost_or_doubled_by_a_take_over_with_another_backend", nothing_is_lost_by_a_change_of_the_backend),
         ("an_interface_that_is_deleted_and_comes_back_is_used_again", an_interface_that_comes_back),
         ("a_carrier_that_flaps_and_another_mtu_end_nothing", a_carrier_that_flaps),
         ("the_same_by_nftables_where_programs_are_not_allowed", the_same_by_nftables),
@@ -99,19 +100,26 @@ struct Running {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     thread: i32,
+    backend: &'static str,
 }
 
 impl Running {
     /// Starts one, and waits until its data thread turns. `None`, said, where this system cannot fail open.
     fn start(role: &str) -> Option<Self> {
+        Self::start_over(role, if over_af_xdp() { "af_xdp" } else { "af_packet" })
+    }
+
+    /// The same with this backend.
+    fn start_over(role: &str, backend: &'static str) -> Option<Self> {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .env(ROLE, role)
+            .env(cables::BACKEND, backend)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut running = Self { child, lines, thread: 0 };
+        let mut running = Self { child, lines, thread: 0, backend };
         loop {
             let line = running.lines.next().expect("a line").unwrap();
             if line == "running" {
@@ -148,8 +156,7 @@ impl Running {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
         assert!(stats.balanced, "{stats}");
-        let backend = if over_af_xdp() { "af_xdp" } else { "af_packet" };
-        assert!(stats.interfaces.iter().all(|interface| interface.backend == backend), "{:?}", stats.interfaces);
+        assert!(stats.interfaces.iter().all(|interface| interface.backend == self.backend), "{:?}", stats.interfaces);
         stats
     }
 }
@@ -290,6 +297,25 @@ fn nothing_is_lost_by_a_take_over(_: &PrivateNamespace) {
     ends.wait_for(500);
     ended.push(gateway.end());
     only_late_ones_lose("take-over", &ends.stop(), &ended);
+}
+
+fn nothing_is_lost_by_a_change_of_the_backend(namespace: &PrivateNamespace) {
+    if let Some(why) = cables::why_no_af_xdp(namespace) {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let Some(mut gateway) = Running::start_over("require", "af_packet") else { return };
+    let ends = Ends::start(["gen", "sink"]);
+    let mut ended = Vec::new();
+    for backend in ["af_xdp", "af_packet"].into_iter().cycle().take(2 * times()) {
+        ends.wait_for(500);
+        let next = Running::start_over("require+", backend).unwrap();
+        ended.push(gateway.ended());
+        gateway = next;
+    }
+    ends.wait_for(500);
+    ended.push(gateway.end());
+    only_late_ones_lose("another backend", &ends.stop(), &ended);
 }
 
 /// Asserts that no frame was lost but by a data thread that got no processor for so long that its queues were full, or that the kernel

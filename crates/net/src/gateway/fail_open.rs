@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::gateway::fail_open::programs::Programs;
 use crate::gateway::fail_open::table::Table;
 use crate::gateway::open_error::OpenError;
-use crate::io::af_xdp::Beat;
+use crate::io::af_xdp::{Beat, Life};
 use crate::io::bpf::{BpfError, Link, Map, Program, SharedPage};
 use crate::io::interface::Interface;
 
@@ -96,6 +96,7 @@ enum By {
     Driver {
         map: Map,
         beat: SharedPage,
+        life: Life,
     },
 }
 
@@ -199,7 +200,8 @@ impl Hold {
     pub(super) fn in_driver(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let map = Map::shared_array("fairlink_beat", 1, 8).map_err(|error| explain(&error))?;
         let beat = map.share().map_err(|error| explain(&error))?;
-        let mut hold = Self { by: By::Driver { map, beat }, laid: Vec::new() };
+        let life = Life::begin()?;
+        let mut hold = Self { by: By::Driver { map, beat, life }, laid: Vec::new() };
         hold.lay(directions)?;
         Ok(hold)
     }
@@ -207,7 +209,7 @@ impl Hold {
     /// What programs in the drivers look at.
     pub(super) fn heart(&self) -> Option<Beat<'_>> {
         match &self.by {
-            By::Driver { map, .. } => Some(Beat { map, stale: STALE }),
+            By::Driver { map, life, .. } => Some(Beat { map, stale: STALE, life: &life.map }),
             By::Programs { .. } | By::Table(_) => None,
         }
     }

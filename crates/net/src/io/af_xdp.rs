@@ -14,6 +14,7 @@
 
 mod custody;
 mod fitness;
+mod life;
 mod program;
 mod ring;
 mod socket;
@@ -36,6 +37,7 @@ use crate::io::interface::Interface;
 use crate::io::{packet_socket, sys};
 
 pub(crate) use crate::io::af_xdp::fitness::frame_bytes;
+pub(crate) use crate::io::af_xdp::life::Life;
 pub(crate) use crate::io::af_xdp::program::Beat;
 
 /// Frames of the pool that both interfaces have at most.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! the heartbeat is stale, or zero               -> pass, to the kernel's own way, where the gateway fails open
+//! the process has ended                         -> pass
 //! no socket for this queue of the interface     -> pass
 //! the driver has taken a VLAN tag out           -> put it in again
 //! otherwise                                     -> to the socket
 //! ```
 //!
-//! A frame goes one way or the other, and never both, because only this program decides. The kernel takes a socket out of the map when
-//! the process ends, and then the link away that holds the program.
+//! A frame goes one way or the other, and never both, because only this program decides. When the process ends, the kernel takes its
+//! sign of life out of a map at once ([`super::life`]), then its sockets, and then the link away that holds the program.
 //!
 //! VLAN tags: a driver that strips them, and a veth whose other end leaves them to hardware, hand them over beside the frame, where a
 //! socket does not see them. A program for one device may ask the driver (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8).
@@ -44,6 +45,8 @@ pub(crate) struct Beat<'a> {
     pub(crate) map: &'a Map,
     /// Older than this it means that the gateway has stalled.
     pub(crate) stale: Nanos,
+    /// Whose entry 0 is there as long as the process lives ([`Life`](crate::io::af_xdp::Life)).
+    pub(crate) life: &'a Map,
 }
 
 /// The program in its place.
@@ -81,12 +84,15 @@ fn redirect(beat: Option<Beat<'_>>, sockets: &Map, tag_function: Option<u32>) ->
     let mut code = Assembler::new();
     let [pass, to_socket] = [code.label(), code.label()];
     code.copy(R6, R1);
-    if let Some(Beat { map, stale }) = beat {
+    if let Some(Beat { map, stale, life }) = beat {
         // The heartbeat is read before the clock, so that it is never ahead of it.
         code.map_value(R1, map.fd.as_fd()).load(Width::Eight, R7, R1, 0);
         code.jump(When::Equal, R7, 0, pass);
         code.call(Function::Clock).subtract(R0, R7);
         code.jump(When::Greater, R0, stale.0 as i32, pass);
+        code.store_number(Width::Four, R10, KEY, 0);
+        code.map(R1, life.fd.as_fd()).copy(R2, R10).add(R2, i32::from(KEY)).call(Function::MapLookup);
+        code.jump(When::Equal, R0, 0, pass);
     }
     code.load(Width::Four, R2, R6, QUEUE).store(Width::Four, R10, KEY, R2);
     code.map(R1, sockets.fd.as_fd()).copy(R2, R10).add(R2, i32::from(KEY)).call(Function::MapLookup);

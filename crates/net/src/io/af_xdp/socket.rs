@@ -5,7 +5,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::io::af_xdp::custody::{RECEIVING, Rings, SENDING};
 use crate::io::af_xdp::ring::{Places, Ring};
-use crate::io::bpf;
 use crate::io::frame_pool::FramePool;
 use crate::io::sys;
 
@@ -82,8 +81,6 @@ impl Socket {
         mode: Mode,
     ) -> Result<(Self, Rings), Refused> {
         let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(refused("opening an AF_XDP socket"))?;
-        // A process that ends closes it early, and the program sees at once that there is none.
-        let fd = bpf::move_up(fd).map_err(refused("moving a descriptor above the others"))?;
         if owner.is_none() {
             let region = libc::xdp_umem_reg {
                 addr: pool.as_mut_ptr().expose_provenance() as u64,
