@@ -1,5 +1,7 @@
 //! The `fairlink` binary as its users see it: output, JSON as documented, exit codes. One module per group of commands.
 
+#[cfg(target_os = "linux")]
+mod af_xdp;
 mod basics;
 mod bench;
 mod check;

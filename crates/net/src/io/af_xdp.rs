@@ -48,6 +48,8 @@ const RING_BYTES: u32 = RECEIVING * (16 + 8) + SENDING * (16 + 2 * 8);
 const LOOK: Nanos = Nanos::from_millis(10);
 /// Between two tries while another gateway is about to leave.
 const NAP: Duration = Duration::from_millis(1);
+/// How long the kernel may take to free an interface of a socket that was closed: it does so later, in a thread of its own.
+const FREED: Duration = Duration::from_millis(200);
 /// An Ethernet type that never comes over Ethernet (`ETH_P_LOCALTALK`).
 const NEVER: u16 = 0x0009;
 
@@ -115,6 +117,7 @@ impl AfXdp {
         };
         let programs = [program(input, input_receives)?, program(output, output_receives)?];
         let open = |pool: &mut FramePool, mode| {
+            let until = until.max(Instant::now() + FREED);
             let first = patiently(until, || Socket::open(input.index, pool, None, mode), |error| &error.source)
                 .map_err(|error| (input, error))?;
             let second =

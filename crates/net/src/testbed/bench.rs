@@ -153,6 +153,9 @@ pub struct GatewayBenchResult {
     pub backend: String,
     /// Whether the driver itself reads and writes frames of the packet pool.
     pub zero_copy: bool,
+    /// The part of the time for which a processor worked for the data thread, by the kernel's count. What the kernel does to receive counts as
+    /// the sender's: all of it with AF_XDP, and less with packet sockets.
+    pub processor: f64,
     /// Frames that the sender offered, per second.
     pub offered_pps: f64,
     /// Frames that came through, per second, on one processor.
@@ -163,9 +166,6 @@ pub struct GatewayBenchResult {
     pub kernel_dropped_pps: f64,
     /// The part of its time in which the data thread worked.
     pub busy: f64,
-    /// The part of the time for which a processor worked for the data thread, by the kernel's count, and what it does on behalf of others
-    /// left out. With AF_XDP the sender's processor does what the kernel does to receive.
-    pub processor: f64,
     /// The part of that work that the scheduler, the pacing and the driving loop have.
     pub scheduler_share: f64,
     /// The part of that work that classification has.
