@@ -267,7 +267,7 @@ fn what_the_receiver_has_joined(_: &PrivateNamespace) {
     set_offload("in", Offload::Gro, true).unwrap();
     let tcp = shapes().into_iter().filter(|shape| shape.is_tcp && shape.flags == 0x18 && shape.tags == 0);
     let stats = compare("gen", "sink", config(100_000_000, "hls"), &tcp.collect::<Vec<_>>(), false);
-    if stats.split_packets == 0 {
+    if stats.split_packets == 0 && !over_af_xdp() {
         println!("SKIPPED: this kernel joined nothing at a veth");
     }
 }

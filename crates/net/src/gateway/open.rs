@@ -48,6 +48,8 @@ impl Gateway {
             ));
         }
         fit_largest_packet(&mut config, &input, &mut notes)?;
+        // Before the scheduler takes its memory. Other backends need more, and fall back to packet sockets where that is too much.
+        Needs::of(&config, BackendKind::AfPacket, frame_bytes([&input, &output]))?;
         let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new())?;
         let processor = pick(config.processor)?;
         let Opened { backend, needs, pool, ports } = Opened::ports(&config, [&input, &output], &mut notes)?;
@@ -149,8 +151,7 @@ impl Opened {
         interfaces: [&Interface; 2],
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
-        let longest = interfaces.map(Interface::largest_frame).into_iter().max().unwrap_or(0);
-        let frame_bytes = longest.saturating_add(HEADROOM as u32);
+        let frame_bytes = frame_bytes(interfaces);
         let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes)?;
         // What queues may need that are longer later on.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
@@ -158,6 +159,12 @@ impl Opened {
         let ports = Ports::open(config, interfaces, notes)?;
         Ok(Self { backend: BackendKind::AfPacket, needs, pool, ports })
     }
+}
+
+/// Size of the pool's frames for packet sockets.
+fn frame_bytes(interfaces: [&Interface; 2]) -> u32 {
+    let longest = interfaces.map(Interface::largest_frame).into_iter().max().unwrap_or(0);
+    longest.saturating_add(HEADROOM as u32)
 }
 
 /// The processor to run on, checked.
