@@ -6,7 +6,8 @@
 //! the user. HTB's quanta are 9084, 4542 and 1514 B; they do not matter, because the guarantees add up to the link.
 //!
 //! Arguments: rates in Mbit/s [100 1000], seconds of each run with `--seconds N` [5], connections in each class with
-//! `--connections N` [1], how the gateway waits with `--pacing MODE` [precise].
+//! `--connections N` [1], how the gateway waits with `--pacing MODE` [precise], by what it moves frames with `--backend NAME`
+//! [af_packet].
 
 #[path = "../tests/support/cables.rs"]
 mod cables;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlink_core::QueueKind;
-use fairlink_net::{Gateway, GatewayConfig, Pacing, enter_private_namespace};
+use fairlink_net::{BackendChoice, Gateway, GatewayConfig, Pacing, enter_private_namespace};
 
 use crate::cables::cables;
 use crate::machines::{default_offloads, ip};
@@ -47,6 +48,7 @@ struct Run {
     seconds: u64,
     connections: u32,
     pacing: Pacing,
+    backend: BackendChoice,
 }
 
 fn tc(arguments: &str) -> Result<(), String> {
@@ -84,7 +86,7 @@ fn kernel_htb(mbit: u64, leaf: &str) -> Result<(), String> {
 
 /// One run, in this process.
 fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
-    let Run { seconds, connections, pacing } = run;
+    let Run { seconds, connections, pacing, backend } = run;
     let namespace = enter_private_namespace().map_err(|error| error.to_string())?;
     cables();
     default_offloads(&["gen", "in", "out", "sink"]);
@@ -104,7 +106,7 @@ fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
         }
         scheduler => {
             let queue = if leaf == FIFO { QueueKind::Fifo } else { QueueKind::FqCoDel };
-            let config = GatewayConfig { pacing, ..config(mbit * 1_000_000, scheduler, queue) };
+            let config = GatewayConfig { pacing, backend, ..config(mbit * 1_000_000, scheduler, queue) };
             let gateway = Gateway::open(config).map_err(|error| error.to_string())?;
             share(
                 |stop| Some(gateway.run(stop).unwrap_or_else(|error| panic!("{error}"))),
@@ -144,8 +146,8 @@ fn all(rates: &[u64], run: Run) -> Result<(), String> {
     );
     for mbit in rates {
         for [sharer, leaf] in SHARERS {
-            let Run { seconds, connections, pacing } = run;
-            let run = format!("{sharer};{leaf};{mbit};{seconds};{connections};{}", pacing.name());
+            let Run { seconds, connections, pacing, backend } = run;
+            let run = format!("{sharer};{leaf};{mbit};{seconds};{connections};{};{}", pacing.name(), backend.name());
             let program = std::env::current_exe().map_err(|error| error.to_string())?;
             let output = Command::new(program).env(VARIABLE, run).output().map_err(|error| error.to_string())?;
             print!("{}", String::from_utf8_lossy(&output.stdout));
@@ -162,18 +164,24 @@ fn mode(name: &str) -> Result<Pacing, String> {
     Pacing::named(name).ok_or_else(|| format!("{name}: precise, busy and eco are possible"))
 }
 
+fn backend_named(name: &str) -> Result<BackendChoice, String> {
+    BackendChoice::named(name).ok_or_else(|| format!("{name}: auto, af_packet and af_xdp are possible"))
+}
+
 fn run() -> Result<(), String> {
     if let Ok(run) = std::env::var(VARIABLE) {
         let words: Vec<&str> = run.split(';').collect();
-        let [sharer, leaf, mbit, seconds, connections, pacing] = words[..] else {
+        let [sharer, leaf, mbit, seconds, connections, pacing, backend] = words[..] else {
             return Err(format!("no run: {run}"));
         };
         let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
         let connections = u32::try_from(number(connections)?).map_err(|error| error.to_string())?;
-        let run = Run { seconds: number(seconds)?, connections, pacing: mode(pacing)? };
+        let run =
+            Run { seconds: number(seconds)?, connections, pacing: mode(pacing)?, backend: backend_named(backend)? };
         return play(sharer, leaf, number(mbit)?, run);
     }
-    let (mut rates, mut run) = (Vec::new(), Run { seconds: 5, connections: 1, pacing: Pacing::Precise });
+    let mut rates = Vec::new();
+    let mut run = Run { seconds: 5, connections: 1, pacing: Pacing::Precise, backend: BackendChoice::AfPacket };
     let mut arguments = std::env::args().skip(1);
     while let Some(word) = arguments.next() {
         let number = |text: Option<String>| {
@@ -185,6 +193,7 @@ fn run() -> Result<(), String> {
         };
         match word.as_str() {
             "--pacing" => run.pacing = mode(&arguments.next().unwrap_or_default())?,
+            "--backend" => run.backend = backend_named(&arguments.next().unwrap_or_default())?,
             "--seconds" => run.seconds = number(arguments.next())?,
             "--connections" => run.connections = number(arguments.next())?.min(64) as u32,
             _ => rates.push(number(Some(word))?),

@@ -31,7 +31,7 @@ pub(crate) mod stats;
 mod trace;
 mod watchdog;
 
-pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
+pub use config::{BackendChoice, GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use fail_open::{FailOpen, FailOpenStats, close_wires};
 pub use fleet::{Fleet, FleetError, LinkEnd, Planner};
 pub use links::Links;
@@ -47,5 +47,7 @@ pub use remote::Remote;
 pub use remote_error::RemoteError;
 pub use run::{Gateway, RunError};
 pub use service::Service;
-pub use stats::{ClassStats, DelayStats, GatewayStats, IntervalStats, MemoryBound, ReverseStats, TimeShares};
+pub use stats::{
+    ClassStats, DelayStats, GatewayStats, InterfaceStats, IntervalStats, MemoryBound, ReverseStats, TimeShares,
+};
 pub use watchdog::Watchdog;

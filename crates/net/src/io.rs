@@ -1,6 +1,7 @@
 //! What touches the system: interfaces, sockets, memory for frames, clocks and waiting. The gateway and the test bed share it.
 
 pub(crate) mod af_packet;
+pub(crate) mod af_xdp;
 pub(crate) mod backend;
 pub(crate) mod bpf;
 pub(crate) mod clock;
@@ -11,6 +12,7 @@ pub(crate) mod netlink;
 pub(crate) mod nftables;
 pub(crate) mod pacing;
 pub(crate) mod packet_socket;
+pub(crate) mod port;
 mod reception;
 pub(crate) mod sys;
 pub(crate) mod tagged_sender;

@@ -6,4 +6,5 @@ pub(crate) mod classify;
 pub(crate) mod frame;
 pub(crate) mod labels;
 pub(crate) mod segments;
+pub(crate) mod unfinished;
 pub(crate) mod virtio;

@@ -10,6 +10,8 @@ mod cables;
 mod ends;
 #[path = "support/faulty.rs"]
 mod faulty;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
 mod support;
 
 use std::process::{Command, ExitCode};
@@ -26,17 +28,31 @@ fn main() -> ExitCode {
     if let Some(code) = faulty::as_gateway() {
         return code;
     }
-    support::main(&[
+    let tests: &[support::Test] = &[
         ("frames_pass_after_a_kill", frames_pass_after_a_kill),
         ("frames_pass_while_the_process_is_stopped_and_none_is_doubled", frames_pass_while_it_is_stopped),
         ("frames_pass_while_the_data_thread_stalls_and_none_is_doubled", frames_pass_while_the_data_thread_stalls),
         ("nothing_is_lost_or_doubled_by_an_end_and_a_start", nothing_is_lost_by_an_end_and_a_start),
         ("nothing_is_lost_or_doubled_by_a_take_over", nothing_is_lost_by_a_take_over),
+        ("nothing_is_lost_or_doubled_by_a_take_over_with_another_backend", nothing_is_lost_by_a_change_of_the_backend),
         ("an_interface_that_is_deleted_and_comes_back_is_used_again", an_interface_that_comes_back),
         ("a_carrier_that_flaps_and_another_mtu_end_nothing", a_carrier_that_flaps),
         ("the_same_by_nftables_where_programs_are_not_allowed", the_same_by_nftables),
         ("what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open", what_is_left_is_taken_away),
-    ])
+    ];
+    support::main_also(
+        tests,
+        over_xdp::over_af_xdp(&[
+            "frames_pass_after_a_kill",
+            "frames_pass_while_the_process_is_stopped_and_none_is_doubled",
+            "frames_pass_while_the_data_thread_stalls_and_none_is_doubled",
+            "nothing_is_lost_or_doubled_by_an_end_and_a_start",
+            "nothing_is_lost_or_doubled_by_a_take_over",
+            "an_interface_that_is_deleted_and_comes_back_is_used_again",
+            "a_carrier_that_flaps_and_another_mtu_end_nothing",
+            "what_a_gateway_leaves_is_taken_away_by_one_that_does_not_fail_open",
+        ]),
+    )
 }
 
 fn frames_pass_after_a_kill(_: &PrivateNamespace) {
@@ -152,6 +168,25 @@ fn nothing_is_lost_by_a_take_over(_: &PrivateNamespace) {
     ends.wait_for(500);
     ended.push(gateway.end());
     only_late_ones_lose("take-over", &ends.stop(), &ended);
+}
+
+fn nothing_is_lost_by_a_change_of_the_backend(namespace: &PrivateNamespace) {
+    if let Some(why) = cables::why_no_af_xdp(namespace) {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let Some(mut gateway) = Running::start_over("require", "af_packet") else { return };
+    let ends = Ends::start(["gen", "sink"]);
+    let mut ended = Vec::new();
+    for backend in ["af_xdp", "af_packet"].into_iter().cycle().take(2 * times()) {
+        ends.wait_for(500);
+        let next = Running::start_over("require+", backend).unwrap();
+        ended.push(gateway.ended());
+        gateway = next;
+    }
+    ends.wait_for(500);
+    ended.push(gateway.end());
+    only_late_ones_lose("another backend", &ends.stop(), &ended);
 }
 
 /// Asserts that no frame was lost but by a data thread that got no processor for so long that its queues were full, or that the kernel

@@ -3,6 +3,8 @@
 
 #[path = "support/cables.rs"]
 mod cables;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
 #[path = "support/raw.rs"]
 mod raw;
 mod support;
@@ -30,13 +32,22 @@ const SIOCBRADDBR: libc::c_ulong = 0x89a0;
 const SIOCBRADDIF: libc::c_ulong = 0x89a2;
 
 fn main() -> ExitCode {
-    support::main(&[
+    let tests: &[support::Test] = &[
         ("a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction", frames_never_taken),
         ("a_frame_that_the_kernel_cannot_describe_is_counted_and_the_next_ones_pass", frames_that_cannot_be_described),
         ("a_full_packet_in_one_or_two_vlan_tags_of_any_kind_passes", full_packets_in_vlan_tags),
         ("ports_that_would_double_frames_or_send_them_round_are_refused", ports_that_would_double_frames),
         ("an_output_without_carrier_is_waited_for_asleep", an_output_without_carrier_is_waited_for_asleep),
-    ])
+    ];
+    support::main_also(
+        tests,
+        over_xdp::over_af_xdp(&[
+            "a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction",
+            "a_full_packet_in_one_or_two_vlan_tags_of_any_kind_passes",
+            "ports_that_would_double_frames_or_send_them_round_are_refused",
+            "an_output_without_carrier_is_waited_for_asleep",
+        ]),
+    )
 }
 
 /// Sends frames of these lengths, at a few hundred per second each, to UDP ports 5001 and 5002.

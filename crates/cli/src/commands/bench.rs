@@ -144,7 +144,7 @@ mod real {
         }
         note(format!(
             "measuring for {}",
-            human::time(config.span.as_secs_f64() * 3.0 * config.frame_bytes.len() as f64)
+            human::time(config.span.as_secs_f64() * 3.0 * (config.frame_bytes.len() * config.backends.len()) as f64)
         ));
         let bench = gateway_bench(&namespace, &config).map_err(Failure::failed)?;
         let machine = fairlink_lab::bench::machine();
@@ -168,10 +168,12 @@ mod real {
         out.line("")?;
         let head = [
             "frame",
+            "backend",
             "offered/s",
             "forwarded/s",
             "if never waiting",
             "at work",
+            "processor",
             "scheduler",
             "classifier",
             "added p50",
@@ -179,13 +181,18 @@ mod real {
         ];
         let rows = bench.results.iter().map(|result| {
             let rates = [result.offered_pps, result.forwarded_pps, result.forwarded_per_busy_second];
-            let mut row = vec![format!("{} B", result.frame_bytes)];
+            let copies = if result.zero_copy { " zero-copy" } else { "" };
+            let mut row = vec![format!("{} B", result.frame_bytes), format!("{}{copies}", result.backend)];
             row.extend(rates.map(|pps| format!("{pps:.0}")));
-            row.extend([result.busy, result.scheduler_share, result.classify_share].map(human::percent));
+            let parts = [result.busy, result.processor, result.scheduler_share, result.classify_share];
+            row.extend(parts.map(human::percent));
             row.extend([result.added_p50_s, result.added_p99_s].map(human::time));
             row
         });
-        out.table(&head, rows.collect(), 1..head.len())?;
+        out.table(&head, rows.collect(), 2..head.len())?;
+        for why in &bench.skipped {
+            out.line(format!("SKIPPED: {why}"))?;
+        }
         out.line("")?;
         out.line("forwarded/s is with the sender as fast as it can; scheduler and classifier are shares of the time at work;")?;
         out.line("added is the delay through the gateway on an idle link, less that over a bare cable.")

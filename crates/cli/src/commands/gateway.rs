@@ -16,8 +16,8 @@ use anyhow::anyhow;
 use fairlink_config::ReadOptions;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    Fleet, FleetError, GatewayConfig, GatewayStats, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy, Pacing,
-    Planner, Pools, Processor, ReloadRequest, ReloadedLink, RunError, control,
+    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy,
+    Pacing, Planner, Pools, Processor, ReloadRequest, ReloadedLink, RunError, control,
 };
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
@@ -47,6 +47,10 @@ pub(crate) struct Args {
     /// Go on without what the scheduler cannot honour.
     #[arg(long)]
     lenient: bool,
+    /// What moves frames: af_packet (packet sockets), af_xdp (AF_XDP sockets; packet sockets where the interfaces are not fit for
+    /// them, and a note says why), auto (packet sockets, until the other is measured to be better).
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backend)]
+    backend: BackendChoice,
     /// How the data thread waits: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
     #[arg(long, value_name = "MODE", default_value = "precise", value_parser = pacing)]
     pacing: Pacing,
@@ -88,6 +92,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:9400 or [::1]:9400".to_owned())
 }
 
+fn backend(name: &str) -> Result<BackendChoice, String> {
+    BackendChoice::named(name).ok_or_else(|| choice(BackendChoice::ALL.map(BackendChoice::name)))
+}
+
 fn pacing(name: &str) -> Result<Pacing, String> {
     Pacing::named(name).ok_or_else(|| choice(Pacing::ALL.map(Pacing::name)))
 }
@@ -105,6 +113,7 @@ impl Args {
     fn arrange(&self, read: links::Read, pools: &Pools) -> Result<Vec<GatewayConfig>, links::Wrong> {
         self.links.arrange(read, self.cpu, |config| {
             config.leniency = self.read_options().leniency;
+            config.backend = self.backend;
             config.pacing = self.pacing;
             config.catch_up = self.catch_up;
             config.force = self.force;
@@ -174,6 +183,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         let of = |text: String| if several { format!("{name}: {text}") } else { text };
         gateway.notes().iter().for_each(|text| note(format!("note: {}", of(text.clone()))));
         note(of(gateway.memory().to_string()));
+        note(of(life::backends(&gateway)));
         note(of(life::fail_open(&gateway)));
         gateways.push((config, gateway));
     }

@@ -1,6 +1,8 @@
 //! The `fairlink` binary as its users see it: output, JSON as documented, exit codes. One module per group of commands.
 
 #[cfg(target_os = "linux")]
+mod af_xdp;
+#[cfg(target_os = "linux")]
 mod bad_input;
 mod basics;
 mod bench;

@@ -9,11 +9,13 @@ use fairlink_core::{Nanos, Scheduler, Wake};
 use crate::gateway::claim::Claim;
 use crate::gateway::fail_open::Hold;
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports::{self, Ports};
+use crate::gateway::ports::{self, Ports, WhyNot};
 use crate::gateway::run::{Gateway, Time};
+use crate::io::af_xdp;
 use crate::io::backend::BackendError;
 use crate::io::clock::Clock;
 use crate::io::interface::Interface;
+use crate::io::port::BackendKind;
 
 /// After the heartbeat is zero, programs that have read the one before may still run for so long and take frames.
 const LINGER: Nanos = Nanos::from_millis(5);
@@ -177,13 +179,34 @@ impl Gateway {
         }
     }
 
+    /// With AF_XDP as before, or with packet sockets where the interfaces that came back are not fit for it.
+    fn open_xdp(&mut self, interfaces: [&Interface; 2], notes: &mut Vec<String>) -> Result<Ports, OpenError> {
+        let pool = &mut self.data_path.pool;
+        let opened = match af_xdp::frame_bytes(interfaces) {
+            Ok(_) => Ports::open_xdp(&self.config, interfaces, pool, notes),
+            Err(why) => Err(WhyNot::Unfit(why.0)),
+        };
+        match opened {
+            Ok(ports) => Ok(ports),
+            Err(WhyNot::Refused(error)) => Err(error),
+            Err(WhyNot::Unfit(why)) => {
+                notes.push(format!("falls back to AF_PACKET: {why}"));
+                Ports::open(&self.config, interfaces, notes)
+            }
+        }
+    }
+
     fn open_ports(&mut self) -> Result<(), OpenError> {
         let input = Interface::open(&self.config.input)?;
         let output = Interface::open(&self.config.output)?;
         let mut notes = Vec::new();
         ports::check([&input, &output], self.config.force, &mut notes)?;
         notes.clear();
-        let Ports { mut input, mut output, held } = Ports::open(&self.config, [&input, &output], &mut notes)?;
+        let interfaces = [&input, &output];
+        let Ports { mut input, mut output, held } = match self.backend {
+            BackendKind::AfPacket => Ports::open(&self.config, interfaces, &mut notes)?,
+            BackendKind::AfXdp => self.open_xdp(interfaces, &mut notes)?,
+        };
         input.inherit(&mut self.data_path.input);
         output.inherit(&mut self.data_path.output);
         self.data_path.open_ports(input, output);

@@ -12,6 +12,7 @@ use crate::gateway::liveness::DEFAULT_STALL;
 use crate::gateway::pools::Pools;
 use crate::io::af_packet::AfPacketOptions;
 use crate::io::pacing::Pacing;
+use crate::io::port::BackendKind;
 
 /// What to do about offloads that join packets (GRO, LRO). The gateway splits joined packets again. Where the kernel does not
 /// tell it how ([`AfPacketOptions::split`]), it cannot.
@@ -34,6 +35,39 @@ pub enum LongFrames {
     Accept,
     /// Drop them as too long.
     Drop,
+}
+
+/// What moves frames between the interfaces and the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// The one that is better, as far as that was measured, and complete: packet sockets on every interface so far.
+    #[default]
+    Auto,
+    /// Packet sockets.
+    AfPacket,
+    /// AF_XDP sockets, and packet sockets where the interfaces or the kernel are not fit for them; a note says why.
+    AfXdp,
+}
+
+impl BackendChoice {
+    /// All choices.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::AfPacket, Self::AfXdp];
+
+    /// Its name in commands.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::AfPacket => BackendKind::AfPacket.name(),
+            Self::AfXdp => BackendKind::AfXdp.name(),
+        }
+    }
+
+    /// The choice of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.name() == name)
+    }
 }
 
 /// Where the data thread runs.
@@ -75,6 +109,8 @@ pub struct GatewayConfig {
     pub overhead: Overhead,
     /// The most bytes that the scheduler, its queues and the packet pool may take together.
     pub memory_limit: u64,
+    /// What moves frames.
+    pub backend: BackendChoice,
     /// How the data thread waits.
     pub pacing: Pacing,
     /// Lost time that the gateway makes up for; 20 ms when absent.
@@ -136,6 +172,7 @@ impl GatewayConfig {
             default_class,
             overhead: Overhead::NONE,
             memory_limit: DEFAULT_MEMORY,
+            backend: BackendChoice::default(),
             pacing: Pacing::default(),
             catch_up: None,
             processor: Processor::default(),

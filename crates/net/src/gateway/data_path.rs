@@ -24,10 +24,10 @@ use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit, Why};
 use crate::gateway::trace::{Gone, Passing, Tap};
-use crate::io::af_packet::AfPacket;
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
+use crate::io::port::RealPort;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::{Labels, mark_congestion};
 
@@ -99,7 +99,7 @@ pub(crate) struct DataPath<I, O, C> {
 }
 
 /// The data path between two real interfaces.
-pub(super) type RealPath = DataPath<AfPacket, AfPacket, MonotonicClock>;
+pub(super) type RealPath = DataPath<RealPort, RealPort, MonotonicClock>;
 /// Whichever scheduler was asked for, with its traffic counted.
 pub(super) type AnyScheduler = Metered<Box<dyn Scheduler>>;
 

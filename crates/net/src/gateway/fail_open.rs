@@ -18,12 +18,15 @@ pub(super) mod programs;
 mod table;
 mod wire;
 
+use std::sync::atomic::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::fail_open::programs::Programs;
 use crate::gateway::fail_open::table::Table;
 use crate::gateway::open_error::OpenError;
-use crate::io::bpf::{BpfError, Link, Program};
+use crate::io::af_xdp::{Beat, Life};
+use crate::io::bpf::{BpfError, Link, Map, Program, SharedPage};
 use crate::io::interface::Interface;
 
 pub(crate) use crate::gateway::fail_open::programs::STALE;
@@ -89,6 +92,12 @@ enum By {
         guards: Vec<Link>,
     },
     Table(Table),
+    /// Programs in the interfaces' drivers, which end with the sockets that they give frames to.
+    Driver {
+        map: Map,
+        beat: SharedPage,
+        life: Life,
+    },
 }
 
 impl Hold {
@@ -158,12 +167,18 @@ impl Hold {
             guards.push(programs.guard(from.index).map_err(|error| explain(&error))?);
         }
         let mut hold = Self { by: By::Programs { programs, guards }, laid: Vec::new() };
+        hold.lay(directions)?;
+        Ok(hold)
+    }
+
+    /// Lays the wires that are not there. Where one cannot be laid, those that this has laid are taken up again.
+    fn lay(&mut self, directions: &[(&Interface, &Interface)]) -> Result<(), String> {
         for (from, to) in directions {
             match wire::lay((&from.name, from.index), to.index) {
-                Ok(true) => hold.laid.push((from.name.clone(), from.index)),
+                Ok(true) => self.laid.push((from.name.clone(), from.index)),
                 Ok(false) => {}
                 Err(source) => {
-                    hold.undo();
+                    self.take_up();
                     return Err(format!(
                         "{} to {}: the kernel's own way cannot be laid: {source}; it needs clsact, u32 and mirred \
                          (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)",
@@ -174,7 +189,29 @@ impl Hold {
             // That of the other kind would see nothing any more.
             table::take_up(&from.name);
         }
+        Ok(())
+    }
+
+    /// Lays wires as [`Hold::prepare`] does, which programs in the interfaces' drivers keep idle while the heartbeat is fresh: those of
+    /// AF_XDP, which know it from [`Hold::heart`].
+    ///
+    /// # Errors
+    /// Why that cannot be, in words; nothing is left then that was not there before.
+    pub(super) fn in_driver(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
+        let map = Map::shared_array("fairlink_beat", 1, 8).map_err(|error| explain(&error))?;
+        let beat = map.share().map_err(|error| explain(&error))?;
+        let life = Life::begin()?;
+        let mut hold = Self { by: By::Driver { map, beat, life }, laid: Vec::new() };
+        hold.lay(directions)?;
         Ok(hold)
+    }
+
+    /// What programs in the drivers look at.
+    pub(super) fn heart(&self) -> Option<Beat<'_>> {
+        match &self.by {
+            By::Driver { map, life, .. } => Some(Beat { map, stale: STALE, life: &life.map }),
+            By::Programs { .. } | By::Table(_) => None,
+        }
     }
 
     /// The hold first, so that a kernel that refuses it has no wires. From the first wire on frames pass.
@@ -204,7 +241,7 @@ impl Hold {
     pub(super) fn gate(&self) -> Option<&Program> {
         match &self.by {
             By::Programs { programs, .. } => Some(programs.gate()),
-            By::Table(_) => None,
+            By::Table(_) | By::Driver { .. } => None,
         }
     }
 
@@ -212,7 +249,7 @@ impl Hold {
     #[inline]
     pub(super) fn has_lapsed(&self, now: u64) -> bool {
         match &self.by {
-            By::Programs { .. } => false,
+            By::Programs { .. } | By::Driver { .. } => false,
             By::Table(table) => table.has_lapsed(now),
         }
     }
@@ -223,6 +260,7 @@ impl Hold {
         match &mut self.by {
             By::Programs { programs, .. } => programs.beat(now),
             By::Table(table) => table.beat(now),
+            By::Driver { beat, .. } => beat.first().store(now, Ordering::Release),
         }
     }
 
@@ -233,6 +271,10 @@ impl Hold {
                 programs.beat(0);
                 true
             }
+            By::Driver { beat, .. } => {
+                beat.first().store(0, Ordering::Release);
+                true
+            }
             By::Table(table) => {
                 table.let_pass();
                 false
@@ -241,11 +283,15 @@ impl Hold {
     }
 
     /// Takes those wires up that this gateway has laid, because it does not start.
-    pub(super) fn undo(self) {
-        for (name, index) in &self.laid {
+    pub(super) fn undo(mut self) {
+        self.take_up();
+    }
+
+    fn take_up(&mut self) {
+        for (name, index) in self.laid.drain(..) {
             // The error to be told is another.
-            let _ = wire::take_up((name, *index));
-            table::take_up(name);
+            let _ = wire::take_up((&name, index));
+            table::take_up(&name);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::gateway::open_error::OpenError;
 use crate::gateway::stats::MemoryBound;
 use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
+use crate::io::port::BackendKind;
 
 /// Copies of its counters that a gateway has at most, as far as their number is not that of those who read them.
 const SNAPSHOTS: usize = 4;
@@ -23,7 +24,7 @@ impl GatewayConfig {
     /// As [`Gateway::open`](crate::Gateway::open).
     pub fn check(&self, largest_frame: u32) -> Result<(), OpenError> {
         check_classes(self)?;
-        Needs::of(self, largest_frame.saturating_add(HEADROOM as u32))?;
+        Needs::of(self, BackendKind::AfPacket, largest_frame.saturating_add(HEADROOM as u32))?;
         self.scheduler.build(&self.tree, self.leniency, Members::new())?;
         Ok(())
     }
@@ -57,13 +58,13 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Those for frames that take `frame_bytes` in the pool.
+    /// Those with this `backend`, for frames that take `frame_bytes` in the pool.
     ///
     /// # Errors
     /// Where they are more than the pool, or all together, may be.
-    pub(super) fn of(config: &GatewayConfig, frame_bytes: u32) -> Result<Self, OpenError> {
+    pub(super) fn of(config: &GatewayConfig, backend: BackendKind, frame_bytes: u32) -> Result<Self, OpenError> {
         let queued = most_queued(&config.tree);
-        let needed = queued.saturating_add(RealPath::RESERVE);
+        let needed = queued.saturating_add(RealPath::RESERVE + backend.reserve());
         let frames = config.pool_frames.unwrap_or(needed);
         if frames < needed {
             return Err(OpenError::PoolTooSmall { frames, queued, needed });

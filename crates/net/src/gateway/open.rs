@@ -6,22 +6,23 @@ use fairlink_core::{Driver, Members, Metered, Pacer};
 
 use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage};
 use crate::gateway::claim;
-use crate::gateway::config::{GatewayConfig, Processor};
+use crate::gateway::config::{BackendChoice, GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
 use crate::gateway::liveness::Liveness;
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports::{self, Ports};
+use crate::gateway::ports::{self, Ports, WhyNot};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::reload::Present;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::Gateway;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
-use crate::io::af_packet::AfPacket;
+use crate::io::af_xdp;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
+use crate::io::port::BackendKind;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
@@ -34,26 +35,13 @@ impl Gateway {
     /// [`OpenError`], each with what to do about it. Nothing is changed on the interfaces then.
     pub fn open(mut config: GatewayConfig) -> Result<Self, OpenError> {
         let mut notes = Vec::new();
-        let Examined { input, output, frame_bytes, needs } = examine(&mut config, &mut notes)?;
+        let Examined { input, output } = examine(&mut config, &mut notes)?;
         let clock = MonotonicClock::start();
         let (members, _) = config.pools.members(config.link.as_deref(), &config.tree, &clock, true)?;
         let scheduler = config.scheduler.build(&config.tree, config.leniency, members)?;
-        // What queues may need that are longer later on.
-        let room = config.memory_limit / FramePool::memory(1, frame_bytes);
-        let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let processor = pick(config.processor)?;
-
-        let Ports { input: from, output: to, held } = Ports::open(&config, [&input, &output], &mut notes)?;
-        for (name, socket) in [(&input.name, &from), (&output.name, &to)] {
-            let (received, _) = socket.kernel_buffer_bytes();
-            if received < config.sockets.receive_buffer {
-                notes.push(format!(
-                    "{name}: the kernel allows a receive buffer of {received} B, {} were asked for; `sysctl \
-                     net.core.rmem_max` is the limit without CAP_NET_ADMIN",
-                    config.sockets.receive_buffer
-                ));
-            }
-        }
+        let Opened { backend, needs, pool, ports } = Opened::ports(&config, [&input, &output], &mut notes)?;
+        let Ports { input: from, output: to, held } = ports;
 
         let classifier = Classifier::new(&config.matches, config.default_class);
         let delays = DelayTable::new(&config.tree);
@@ -66,12 +54,11 @@ impl Gateway {
                  only in the link's"
             ));
         }
-        let kernel = [&from, &to].map(AfPacket::kernel_buffer_bytes).map(|(a, b)| u64::from(a) + u64::from(b));
         let counted = counters.memory_bytes() + queues.memory_bytes();
         let memory = MemoryBound {
             classifier_bytes: classifier.memory_bytes() as u64,
             split_bytes: (from.memory_bytes() + to.memory_bytes()) as u64,
-            kernel_bytes: kernel.iter().sum(),
+            kernel_bytes: from.kernel_bytes() + to.kernel_bytes(),
             ..needs.bound(&config.tree, pool.frame_bytes() as u32, counted)
         };
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
@@ -79,13 +66,14 @@ impl Gateway {
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let labels = Labels::new(&config.tree);
         let passage = Arc::new(Passage::of(&config, delays, memory, needs.frames, 0));
-        let present = Present::new(&config, input, &pool, Arc::clone(&passage), &labels, clock);
+        let present = Present::new(&config, input, backend, &pool, Arc::clone(&passage), &labels, clock);
         let data_path =
             RealPath::new(pool, from, to, clock, classifier, labels, config.overhead, counters, queues, config.reverse);
         config.take_over = false;
         Ok(Self {
             liveness: Liveness::new(config.stall_after),
             config,
+            backend,
             driver,
             data_path,
             held,
@@ -104,9 +92,6 @@ const BESIDE: u64 = 16 << 20;
 struct Examined {
     input: Interface,
     output: Interface,
-    /// What a frame takes in the packet pool.
-    frame_bytes: u32,
-    needs: Needs,
 }
 
 /// Checks all that can be checked before anything is opened.
@@ -125,10 +110,10 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Examin
         ));
     }
     fit_largest_packet(config, &input, notes)?;
-    let frame_bytes = input.largest_frame().max(output.largest_frame()).saturating_add(HEADROOM as u32);
-    let needs = Needs::of(config, frame_bytes)?;
+    // Before the scheduler takes its memory. Other backends need more, and fall back to packet sockets where that is too much.
+    let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes([&input, &output]))?;
     has_room(needs.to_prepare(&config.tree) + BESIDE)?;
-    Ok(Examined { input, output, frame_bytes, needs })
+    Ok(Examined { input, output })
 }
 
 /// Finds out what [`Gateway::open`] would refuse, and opens nothing. What the interfaces in `ours` receive is this process's own.
@@ -144,6 +129,66 @@ pub(super) fn probe(mut config: GatewayConfig, ours: &[String]) -> Result<(), Op
     receiving.retain(|interface| !ours.contains(&interface.name));
     claim::claim(&receiving, config.force, &mut notes)?;
     pick(config.processor).map(|_| ())
+}
+
+/// Interfaces that were opened, and the pool that their frames lie in.
+struct Opened {
+    backend: BackendKind,
+    needs: Needs,
+    pool: FramePool,
+    ports: Ports,
+}
+
+impl Opened {
+    /// With the backend that `config` asks for, or the other where that cannot be, and a note then.
+    fn ports(config: &GatewayConfig, interfaces: [&Interface; 2], notes: &mut Vec<String>) -> Result<Self, OpenError> {
+        if config.backend == BackendChoice::AfXdp {
+            let noted = notes.len();
+            match Self::with_af_xdp(config, interfaces, notes) {
+                Ok(opened) => return Ok(opened),
+                Err(WhyNot::Refused(error)) => return Err(error),
+                Err(WhyNot::Unfit(why)) => {
+                    notes.truncate(noted);
+                    notes.push(format!("falls back to AF_PACKET: {why}"));
+                }
+            }
+        }
+        Self::with_packet_sockets(config, interfaces, notes)
+    }
+
+    fn with_af_xdp(
+        config: &GatewayConfig,
+        interfaces: [&Interface; 2],
+        notes: &mut Vec<String>,
+    ) -> Result<Self, WhyNot> {
+        let unfit = |error: OpenError| WhyNot::Unfit(error.to_string());
+        let frame_bytes = af_xdp::frame_bytes(interfaces).map_err(|error| WhyNot::Unfit(error.0))?;
+        let needs = Needs::of(config, BackendKind::AfXdp, frame_bytes).map_err(unfit)?;
+        // All of it is registered with the kernel, and what is registered cannot grow.
+        let mut pool = FramePool::new(needs.frames, frame_bytes).map_err(|error| unfit(error.into()))?;
+        let ports = Ports::open_xdp(config, interfaces, &mut pool, notes)?;
+        Ok(Self { backend: BackendKind::AfXdp, needs, pool, ports })
+    }
+
+    fn with_packet_sockets(
+        config: &GatewayConfig,
+        interfaces: [&Interface; 2],
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OpenError> {
+        let frame_bytes = frame_bytes(interfaces);
+        let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes)?;
+        // What queues may need that are longer later on.
+        let room = config.memory_limit / FramePool::memory(1, frame_bytes);
+        let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
+        let ports = Ports::open(config, interfaces, notes)?;
+        Ok(Self { backend: BackendKind::AfPacket, needs, pool, ports })
+    }
+}
+
+/// Size of the pool's frames for packet sockets.
+fn frame_bytes(interfaces: [&Interface; 2]) -> u32 {
+    let longest = interfaces.map(Interface::largest_frame).into_iter().max().unwrap_or(0);
+    longest.saturating_add(HEADROOM as u32)
 }
 
 /// The processor to run on, checked.

@@ -9,6 +9,7 @@ use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
 use crate::io::af_packet::AfPacket;
 use crate::io::interface::{Interface, OffloadsOff};
+use crate::io::port::RealPort;
 
 /// Refuses what would double frames or send them in a circle. With `force` it is a note.
 pub(super) fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
@@ -44,8 +45,8 @@ pub(super) fn check([input, output]: [&Interface; 2], force: bool, notes: &mut V
 
 /// Both interfaces, opened, and what goes with that.
 pub(super) struct Ports {
-    pub(super) input: AfPacket,
-    pub(super) output: AfPacket,
+    pub(super) input: RealPort,
+    pub(super) output: RealPort,
     pub(super) held: Held,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct Held {
 }
 
 impl Ports {
-    /// Opens both interfaces as `config` says, in an order in which no frame is lost or doubled: the kernel's own way, what keeps it
+    /// Opens both interfaces with packet sockets as `config` says, in an order in which no frame is lost or doubled: the kernel's own way, what keeps it
     /// idle, the sockets, and last the place of a gateway that still runs.
     ///
     /// # Errors
@@ -108,7 +109,11 @@ impl Ports {
             Ok((offloads, from, to, claims))
         });
         match opened {
-            Ok((offloads, input, output, claims)) => {
+            Ok((offloads, from, to, claims)) => {
+                for socket in [(input, &from), (output, &to)] {
+                    note_short_buffer(config, socket, notes);
+                }
+                let (input, output) = (RealPort::Packet(from), RealPort::Packet(to));
                 Ok(Self { input, output, held: Held { hold, fail_open: Arc::new(fail_open), offloads, claims } })
             }
             Err(error) => {
@@ -118,6 +123,19 @@ impl Ports {
                 Err(error)
             }
         }
+    }
+}
+
+/// Says where the kernel allows less than was asked for.
+fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &AfPacket), notes: &mut Vec<String>) {
+    let (received, _) = socket.kernel_buffer_bytes();
+    let asked = config.sockets.receive_buffer;
+    if received < asked {
+        notes.push(format!(
+            "{}: the kernel allows a receive buffer of {received} B, {asked} were asked for; `sysctl net.core.rmem_max` is \
+             the limit without CAP_NET_ADMIN",
+            interface.name
+        ));
     }
 }
 
@@ -163,3 +181,7 @@ fn offloads(
     }
     Ok(off)
 }
+
+mod xdp;
+
+pub(super) use xdp::WhyNot;

@@ -46,6 +46,7 @@ use crate::io::backend::Backend;
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::interface::Interface;
+use crate::io::port::BackendKind;
 use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
 
@@ -82,6 +83,7 @@ pub(super) struct Present {
     /// As it runs.
     config: GatewayConfig,
     input: Interface,
+    backend: BackendKind,
     frame_bytes: u32,
     /// Frames that the packet pool has, and those that it may have.
     frames: u32,
@@ -139,6 +141,7 @@ impl Present {
     pub(super) fn new(
         config: &GatewayConfig,
         input: Interface,
+        backend: BackendKind,
         pool: &FramePool,
         passage: Arc<Passage>,
         labels: &Labels,
@@ -149,6 +152,7 @@ impl Present {
             deviations: Deviations::default(),
             config: config.clone(),
             input,
+            backend,
             frame_bytes: pool.frame_bytes() as u32,
             frames: pool.frames() as u32,
             room: pool.room(),
@@ -385,7 +389,10 @@ impl Present {
 
     fn needs(&self, config: &GatewayConfig) -> Result<Needs, ReloadError> {
         let asked = GatewayConfig { pool_frames: None, ..config.clone() };
-        let needs = Needs::of(&asked, self.frame_bytes)?;
+        let needs = Needs::of(&asked, self.backend, self.frame_bytes)?;
+        if needs.frames > self.room && self.backend == BackendKind::AfXdp {
+            return Err(ReloadError::PoolFixed { queued: needs.queued, needed: needs.frames, frames: self.room });
+        }
         if needs.frames > self.room {
             return Err(ReloadError::PoolRoom { queued: needs.queued, needed: needs.frames, room: self.room });
         }

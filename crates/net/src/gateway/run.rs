@@ -16,10 +16,11 @@ use crate::gateway::outlet::{BUSY_RETRY, Outlet};
 use crate::gateway::ports::Held;
 use crate::gateway::reload::Order;
 use crate::gateway::remote::{Publisher, Remote};
-use crate::gateway::stats::{GatewayStats, MemoryBound, TimeShares};
+use crate::gateway::stats::{GatewayStats, InterfaceStats, MemoryBound, TimeShares};
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock};
 use crate::io::pacing::{self, Until};
+use crate::io::port::BackendKind;
 use crate::io::sys;
 
 /// Why a gateway had to end: an interface went away.
@@ -38,6 +39,7 @@ const LEAVING_TRIES: u32 = 200;
 /// A gateway ready to run.
 pub struct Gateway {
     pub(super) config: GatewayConfig,
+    pub(super) backend: BackendKind,
     pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
     pub(super) held: Held,
@@ -78,6 +80,14 @@ impl Gateway {
     #[must_use]
     pub fn vitals(&self) -> Vitals {
         self.liveness.vitals()
+    }
+
+    /// What moves frames at the input and at the output.
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<InterfaceStats> {
+        let DataPath { input, output, .. } = &self.data_path;
+        let movers = [(&self.config.input, input.mover()), (&self.config.output, output.mover())];
+        movers.into_iter().map(|(name, mover)| InterfaceStats::new(name, mover)).collect()
     }
 
     /// What passes frames while this gateway does not run.
@@ -275,6 +285,7 @@ impl Gateway {
         GatewayCounts {
             uptime,
             interfaces: input + output,
+            movers: [data_path.input.mover(), data_path.output.mover()],
             output_busy: data_path.onward.busy,
             waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),
             forfeited: driver.pacer().forfeited(),

@@ -17,6 +17,7 @@ use crate::gateway::account::DelayTable;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::LivenessStats;
 use crate::io::backend::BackendCounters;
+use crate::io::port::Mover;
 use crate::wire::segments::Unsplittable;
 
 /// Names in JSON of the scheduler's reasons to drop, in the order of [`DropReason::index`].
@@ -465,6 +466,9 @@ pub struct GatewayStats {
     pub checksums_passed_on: u64,
     /// VLAN tags that the kernel had taken out and the gateway put back.
     pub vlan_tags_restored: u64,
+    /// The input and the output.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceStats>,
     /// Times that the output was busy and frames had to wait for it.
     pub output_busy: u64,
     /// Interfaces without carrier that frames wait for.
@@ -495,6 +499,23 @@ pub struct GatewayStats {
     /// Classes that changes have removed, together; absent where there is nothing to tell of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<ClassStats>,
+}
+
+/// What moves frames at an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceStats {
+    /// The interface.
+    pub name: String,
+    /// `af_packet` or `af_xdp`.
+    pub backend: String,
+    /// Whether the driver itself reads and writes frames of the packet pool. With `af_packet` it never does.
+    pub zero_copy: bool,
+}
+
+impl InterfaceStats {
+    pub(crate) fn new(name: &str, mover: Mover) -> Self {
+        Self { name: name.to_owned(), backend: mover.backend.name().to_owned(), zero_copy: mover.zero_copy }
+    }
 }
 
 impl GatewayStats {

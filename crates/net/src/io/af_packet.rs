@@ -201,8 +201,8 @@ impl AfPacket {
     }
 
     /// Goes on with the counters of `before`, whose place this takes.
-    pub(crate) fn inherit(&mut self, before: &mut Self) {
-        self.counters = before.counters();
+    pub(crate) fn inherit(&mut self, before: BackendCounters) {
+        self.counters = before;
     }
 
     fn error(&self, what: &'static str, source: io::Error) -> BackendError {

@@ -9,6 +9,7 @@
 //! verifier's own words where it refused a program.
 
 pub(crate) mod assembler;
+pub(crate) mod types;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -28,6 +29,9 @@ const LINK_CREATE: libc::c_int = 28;
 
 /// The map can be mapped into the memory of a process (`BPF_F_MMAPABLE`, Linux 5.5).
 const MMAPABLE: u32 = 1 << 10;
+
+/// The program is for one device (`BPF_F_XDP_DEV_BOUND_ONLY`).
+const DEVICE_BOUND: u32 = 1 << 6;
 
 /// Bytes of the verifier's words that are kept.
 const LOG: usize = 64 << 10;
@@ -61,6 +65,8 @@ pub(crate) enum MapKind {
     Programs = 3,
     /// Values by number, others on each processor.
     PerProcessorArray = 6,
+    /// AF_XDP sockets by number; programs may look whether there is one.
+    XdpSockets = 17,
 }
 
 /// Kinds of programs (`enum bpf_prog_type`).
@@ -70,6 +76,8 @@ pub(crate) enum ProgramKind {
     SocketFilter = 1,
     /// Decides about a frame where an interface has received it or is about to send it.
     Classifier = 3,
+    /// Decides about a frame before the kernel has made a packet of it.
+    Xdp = 6,
 }
 
 /// Where a link holds a program (`enum bpf_attach_type`).
@@ -77,6 +85,18 @@ pub(crate) enum ProgramKind {
 pub(crate) enum Attachment {
     /// Frames that an interface has received, after packet sockets have seen them (Linux 6.6).
     TcxIngress = 46,
+    /// Frames as the driver receives them, before all else. One program has the place (Linux 5.9).
+    Xdp = 37,
+}
+
+impl Attachment {
+    /// What a link there is made with: XDP in the driver, which alone sees frames that no offload has joined (`XDP_FLAGS_DRV_MODE`).
+    fn flags(self) -> u32 {
+        match self {
+            Self::TcxIngress => 0,
+            Self::Xdp => 1 << 2,
+        }
+    }
 }
 
 /// The argument of bpf(2), a union whose members begin at fixed offsets. What is not set is zero. Kernels that know a longer one take
@@ -201,6 +221,14 @@ impl Map {
         self.set(number, &program.fd.as_raw_fd().to_ne_bytes())
     }
 
+    /// Puts an AF_XDP `socket` into a map of such.
+    ///
+    /// # Errors
+    /// As [`Map::set`]; the socket is not bound (`EBADF` or `EOPNOTSUPP`).
+    pub(crate) fn set_socket(&self, number: u32, socket: &OwnedFd) -> Result<(), BpfError> {
+        self.set(number, &socket.as_raw_fd().to_ne_bytes())
+    }
+
     /// Maps the values of a [`Map::shared_array`] into this process, as far as they fit into one page.
     ///
     /// # Errors
@@ -271,6 +299,20 @@ impl Program {
         attachment: Option<Attachment>,
         code: Assembler,
     ) -> Result<Self, BpfError> {
+        Self::load_for(kind, name, attachment, None, code)
+    }
+
+    /// As [`Program::load`]. A program for one `device` may call functions of its driver (`BPF_F_XDP_DEV_BOUND_ONLY`, Linux 6.3).
+    ///
+    /// # Errors
+    /// As [`Program::load`]; the driver has no such functions (`EOPNOTSUPP`).
+    pub(crate) fn load_for(
+        kind: ProgramKind,
+        name: &str,
+        attachment: Option<Attachment>,
+        device: Option<i32>,
+        code: Assembler,
+    ) -> Result<Self, BpfError> {
         let code = code.finish();
         let what = || format!("loading the program {name}");
         // The kernel takes instructions from whoever says that they may be combined with its own.
@@ -284,7 +326,9 @@ impl Program {
                 .u32(24, u32::from(!log.is_empty()))
                 .u32(28, log.len() as u32)
                 .u64(32, if log.is_empty() { 0 } else { log.as_mut_ptr().expose_provenance() as u64 })
+                .u32(44, if device.is_some() { DEVICE_BOUND } else { 0 })
                 .name(48, name)
+                .u32(64, device.unwrap_or(0) as u32)
                 .u32(68, attachment.map_or(0, |attachment| attachment as u32));
             // SAFETY: the instructions, the license with its final zero and the log are alive for the call and as long as
             // is said; the kernel writes into the log alone.
@@ -310,12 +354,17 @@ impl Program {
             .map_err(BpfError::of("attaching a filter to a socket"))
     }
 
-    /// Attaches the program to the interface with this index behind those that are there, for as long as the link lives.
+    /// Attaches the program to the interface with this index, for as long as the link lives: at ingress behind those that are there.
     ///
     /// # Errors
-    /// [`BpfError`]: not in this kernel (`EINVAL`), no such interface (`ENODEV`).
+    /// [`BpfError`]: not in this kernel (`EINVAL`), no such interface (`ENODEV`). Of XDP: there is a program already (`EBUSY`), the
+    /// driver has no XDP, or not for this mtu or these offloads (`EOPNOTSUPP`, `EINVAL`, `ERANGE`).
     pub(crate) fn attach(&self, attachment: Attachment, index: i32) -> Result<Link, BpfError> {
-        let attributes = Attributes::new().fd(0, &self.fd).u32(4, index as u32).u32(8, attachment as u32);
+        let attributes = Attributes::new()
+            .fd(0, &self.fd)
+            .u32(4, index as u32)
+            .u32(8, attachment as u32)
+            .u32(12, attachment.flags());
         // SAFETY: this command follows no pointer.
         let fd =
             unsafe { attributes.open(LINK_CREATE) }.map_err(BpfError::of("attaching a program to an interface"))?;

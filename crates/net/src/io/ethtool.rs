@@ -6,6 +6,8 @@ use crate::io::sys;
 
 // Commands of linux/ethtool.h; libc does not have them.
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 const ETH_FLAG_LRO: u32 = 1 << 15;
 
 /// An offload that can be switched.
@@ -25,6 +27,8 @@ pub enum Offload {
     TxChecksum,
     /// Scatter-gather; needs checksums of what is sent.
     ScatterGather,
+    /// VLAN tags of what is received are taken out and handed over beside the frame.
+    RxVlan,
 }
 
 impl Offload {
@@ -38,6 +42,7 @@ impl Offload {
             Self::RxChecksum => (0x14, 0x15, 1),
             Self::TxChecksum => (0x16, 0x17, 1),
             Self::ScatterGather => (0x18, 0x19, 1),
+            Self::RxVlan => (0x25, 0x26, ETH_FLAG_RXVLAN),
         }
     }
 }
@@ -82,6 +87,35 @@ pub(crate) fn driver(name: &str) -> String {
     }
     let end = info.driver.iter().position(|&byte| byte == 0).unwrap_or(info.driver.len());
     String::from_utf8_lossy(&info.driver[..end]).into_owned()
+}
+
+/// By how many queues an interface receives: those that only receive, and those that do both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReceiveQueues {
+    pub(crate) alone: u32,
+    pub(crate) combined: u32,
+}
+
+/// The queues by which the interface `name` receives.
+///
+/// # Errors
+/// The kernel's answer: the driver does not say (`EOPNOTSUPP`).
+pub(crate) fn receive_queues(name: &str) -> io::Result<ReceiveQueues> {
+    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+    request(name, &mut channels)?;
+    Ok(ReceiveQueues { alone: channels.receive, combined: channels.combined })
+}
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    receive: u32,
+    send: u32,
+    other: u32,
+    combined: u32,
 }
 
 /// `struct ethtool_value`.

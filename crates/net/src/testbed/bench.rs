@@ -1,5 +1,5 @@
 //! Measures the gateway on this machine: packets per second of one processor, the delay that it adds, and the scheduler's share
-//! of its work. It sends real packets over two virtual cables in a private network namespace.
+//! of its work, over packet sockets and over AF_XDP. It sends real packets over two virtual cables in a private network namespace.
 //!
 //! *Throughput.* A sender repeats 64 prepared frames as fast as the kernel takes them, spread evenly over the classes. The link
 //! has 1 Tbit/s, so that only the machine limits.
@@ -22,13 +22,14 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::gateway::stats::GatewayStats;
-use crate::gateway::{Gateway, GatewayConfig, OpenError, Processor, RunError};
+use crate::gateway::{BackendChoice, Gateway, GatewayConfig, OpenError, Processor, RunError};
 use crate::io::af_packet::{AfPacket, AfPacketOptions};
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FrameInfo, FramePool, FramePoolError};
 use crate::io::interface::{Interface, InterfaceError};
 use crate::io::pacing::Pacing;
+use crate::io::port::BackendKind;
 use crate::testbed::addressing::{AddressingError, FIRST_PORT, default_matches};
 use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, Lanes};
 use crate::testbed::netns::PrivateNamespace;
@@ -51,6 +52,8 @@ pub struct GatewayBenchConfig {
     pub scheduler: &'static SchedulerInfo,
     /// Leaf classes, all below the link, of equal weights; 1 to 1000.
     pub classes: u16,
+    /// The backends, each measured at each length.
+    pub backends: Vec<BackendKind>,
     /// How the gateway waits.
     pub pacing: Pacing,
     /// Length of each of the three measurements of a frame length.
@@ -58,10 +61,17 @@ pub struct GatewayBenchConfig {
 }
 
 impl GatewayBenchConfig {
-    /// Frames of 64 B and 1000 B under `scheduler`, 8 classes, `busy`, 2 s each.
+    /// Frames of 64 B and 1500 B under `scheduler`, 8 classes, both backends, `busy`, 2 s each.
     #[must_use]
     pub fn new(scheduler: &'static SchedulerInfo) -> Self {
-        Self { frame_bytes: vec![64, 1000], scheduler, classes: 8, pacing: Pacing::Busy, span: Duration::from_secs(2) }
+        Self {
+            frame_bytes: vec![64, 1500],
+            scheduler,
+            classes: 8,
+            backends: BackendKind::ALL.to_vec(),
+            pacing: Pacing::Busy,
+            span: Duration::from_secs(2),
+        }
     }
 }
 
@@ -127,8 +137,11 @@ pub struct GatewayBench {
     pub classes: u16,
     /// How the gateway waited.
     pub pacing: String,
-    /// One per frame length.
+    /// One per frame length and backend.
     pub results: Vec<GatewayBenchResult>,
+    /// Why a backend was not measured, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
 }
 
 /// What was measured with frames of one length.
@@ -136,6 +149,13 @@ pub struct GatewayBench {
 pub struct GatewayBenchResult {
     /// Length of the frames in bytes.
     pub frame_bytes: u32,
+    /// `af_packet` or `af_xdp`.
+    pub backend: String,
+    /// Whether the driver itself reads and writes frames of the packet pool.
+    pub zero_copy: bool,
+    /// The part of the time for which a processor worked for the data thread, by the kernel's count. What the kernel does to receive counts as
+    /// the sender's: all of it with AF_XDP, and less with packet sockets.
+    pub processor: f64,
     /// Frames that the sender offered, per second.
     pub offered_pps: f64,
     /// Frames that came through, per second, on one processor.
@@ -176,19 +196,41 @@ pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Resul
         check("a frame length in bytes", u64::from(length), 64, 1514)?;
     }
     veth::lay_cables(&[("gen", "in"), ("out", "sink")]).map_err(GatewayBenchError::Cables)?;
-    let results = config.frame_bytes.iter().map(|&length| measure(config, length)).collect::<Result<_, _>>()?;
+    let (mut results, mut skipped) = (Vec::new(), Vec::new());
+    for &backend in &config.backends {
+        if let Some(why) = why_not(config, backend)? {
+            skipped.push(format!("{}: {why}", backend.name()));
+            continue;
+        }
+        for &length in &config.frame_bytes {
+            results.push(measure(config, backend, length)?);
+        }
+    }
+    results.sort_by_key(|result| result.frame_bytes);
     Ok(GatewayBench {
         scheduler: config.scheduler.name.to_owned(),
         classes: config.classes,
         pacing: config.pacing.name().to_owned(),
         results,
+        skipped,
     })
 }
 
-fn measure(config: &GatewayBenchConfig, length: u32) -> Result<GatewayBenchResult, GatewayBenchError> {
-    let (offered, flooded) = flood(config, length)?;
+/// Why gateways do not use `backend` here.
+fn why_not(config: &GatewayBenchConfig, backend: BackendKind) -> Result<Option<String>, GatewayBenchError> {
+    let gateway = Gateway::open(gateway_config(config, backend)?)?;
+    let is_used = gateway.interfaces().iter().all(|interface| interface.backend == backend.name());
+    Ok((!is_used).then(|| gateway.notes().join("; ")))
+}
+
+fn measure(
+    config: &GatewayBenchConfig,
+    backend: BackendKind,
+    length: u32,
+) -> Result<GatewayBenchResult, GatewayBenchError> {
+    let (offered, flooded) = flood(config, backend, length)?;
     let direct = delay(config, length, "in", "cable")?;
-    let gateway = Gateway::open(gateway_config(config)?)?;
+    let gateway = Gateway::open(gateway_config(config, backend)?)?;
     let stop = AtomicBool::new(false);
     let (through, passed) = std::thread::scope(|scope| {
         let running = scope.spawn(|| gateway.run(&stop));
@@ -202,6 +244,9 @@ fn measure(config: &GatewayBenchConfig, length: u32) -> Result<GatewayBenchResul
     let of_work = |share: f64| if busy > 0.0 { share / busy } else { 0.0 };
     Ok(GatewayBenchResult {
         frame_bytes: length,
+        backend: backend.name().to_owned(),
+        zero_copy: flooded.interfaces.iter().all(|interface| interface.zero_copy),
+        processor: flooded.time.processor,
         offered_pps: per_second(offered),
         forwarded_pps: per_second(flooded.sent.packets),
         forwarded_per_busy_second: of_work(per_second(flooded.sent.packets)),
@@ -221,7 +266,7 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, GatewayBenchError> {
+fn gateway_config(config: &GatewayBenchConfig, backend: BackendKind) -> Result<GatewayConfig, GatewayBenchError> {
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1522, ..LinkConfig::new(Rate::MAX) });
     for _ in 0..config.classes {
         let share = Some(Share::Weight(1));
@@ -232,6 +277,10 @@ fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, GatewayB
     let default = tree.leaves()[0];
     Ok(GatewayConfig {
         matches,
+        backend: match backend {
+            BackendKind::AfPacket => BackendChoice::AfPacket,
+            BackendKind::AfXdp => BackendChoice::AfXdp,
+        },
         pacing: config.pacing,
         processor: Processor::Last,
         ..GatewayConfig::new("in", "out", config.scheduler, tree, default)
@@ -239,8 +288,12 @@ fn gateway_config(config: &GatewayBenchConfig) -> Result<GatewayConfig, GatewayB
 }
 
 /// Sends as fast as possible through a gateway. Returns how many frames it offered, and the gateway's statistics.
-fn flood(config: &GatewayBenchConfig, length: u32) -> Result<(u64, GatewayStats), GatewayBenchError> {
-    let gateway = Gateway::open(gateway_config(config)?)?;
+fn flood(
+    config: &GatewayBenchConfig,
+    backend: BackendKind,
+    length: u32,
+) -> Result<(u64, GatewayStats), GatewayBenchError> {
+    let gateway = Gateway::open(gateway_config(config, backend)?)?;
     let mut sender = AfPacket::open(&Interface::open("gen")?, &AfPacketOptions::default())?;
     let mut pool = FramePool::new(PREPARED, length)?;
     let mut frames: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();

@@ -101,16 +101,16 @@ impl Unsplittable {
 
 /// Where a frame's headers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
+pub(super) struct Layout {
     ip: usize,
     is_v6: bool,
-    protocol: u8,
-    transport: usize,
+    pub(super) protocol: u8,
+    pub(super) transport: usize,
 }
 
 impl Layout {
     /// That of `frame`, which may have any content. It is no fragment.
-    fn of(frame: &[u8]) -> Result<Self, Unsplittable> {
+    pub(super) fn of(frame: &[u8]) -> Result<Self, Unsplittable> {
         let mut kind = be16(frame, 12).ok_or(Unsplittable::Malformed)?;
         let mut ip = ethernet::HEADER;
         for _ in 0..MAX_TAGS {
@@ -160,8 +160,14 @@ impl Layout {
         Ok(Self { ip, is_v6: true, protocol, transport })
     }
 
+    /// Where the packet ends by its IP header, in bytes from the beginning of the frame, which may be cut off before.
+    pub(super) fn end(&self, frame: &[u8]) -> Option<usize> {
+        let (place, header) = if self.is_v6 { (IPV6_LENGTH, IPV6_HEADER) } else { (IPV4_LENGTH, 0) };
+        Some(self.ip + header + usize::from(be16(frame, self.ip + place)?))
+    }
+
     /// The sum of the pseudo-header without the length.
-    fn pseudo_header(&self, frame: &[u8]) -> u64 {
+    pub(super) fn pseudo_header(&self, frame: &[u8]) -> u64 {
         let addresses = match self.is_v6 {
             true => self.ip + IPV6_ADDRESSES..self.ip + IPV6_HEADER,
             false => self.ip + IPV4_ADDRESSES..self.ip + IPV4_HEADER,

@@ -3,7 +3,9 @@
 
 use fairlink_config::matching::Match;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, registry};
-use fairlink_net::{GatewayConfig, GeneratorConfig, Headers, Lanes, Processor, lay_cables};
+use fairlink_net::{
+    BackendChoice, Gateway, GatewayConfig, GeneratorConfig, Headers, Lanes, PrivateNamespace, Processor, lay_cables,
+};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
 pub(crate) fn rate(bps: u64) -> Rate {
@@ -29,7 +31,31 @@ pub(crate) fn config(bps: u64, scheduler: &str) -> GatewayConfig {
     config.names = ["link", "a", "b", "c"].map(str::to_owned).to_vec();
     config.matches = vec![(ClassId(1), parse("udp dst port 5001")), (ClassId(2), parse("udp dst port 5002"))];
     config.processor = Processor::Any;
+    config.backend = backend();
     config
+}
+
+/// Says which backend gateways are to use; absent for packet sockets.
+pub(crate) const BACKEND: &str = "FAIRLINK_TEST_BACKEND";
+
+/// The backend that gateways of this test are to use.
+pub(crate) fn backend() -> BackendChoice {
+    match std::env::var(BACKEND) {
+        Ok(name) => BackendChoice::named(&name).expect("a backend of that name"),
+        Err(_) => BackendChoice::AfPacket,
+    }
+}
+
+/// Whether gateways of this test use AF_XDP.
+pub(crate) fn over_af_xdp() -> bool {
+    backend() == BackendChoice::AfXdp
+}
+
+/// Why a gateway between two cables does not use AF_XDP here; `None` where it does.
+pub(crate) fn why_no_af_xdp(_: &PrivateNamespace) -> Option<String> {
+    cables();
+    let gateway = Gateway::open(GatewayConfig { backend: BackendChoice::AfXdp, ..config(1_000_000, "fifo") }).unwrap();
+    gateway.notes().iter().find(|note| note.contains("AF_PACKET")).cloned()
 }
 
 pub(crate) fn parse(text: &str) -> Match {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fairlink_net::{Control, FailOpen, Gateway, GatewayStats};
 
-use crate::cables::config;
+use crate::cables::{self, config, over_af_xdp};
 use crate::ends::Outcome;
 
 /// Says that a process is a gateway of these tests, and which: `auto`, `require` or `never`, and whether it takes over (`+`).
@@ -75,12 +75,20 @@ pub(crate) struct Running {
     pub(crate) child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     pub(crate) thread: i32,
+    backend: &'static str,
 }
 
 impl Running {
     /// Starts one, and waits until its data thread turns. `None`, said, where this system cannot fail open.
     pub(crate) fn start(role: &str) -> Option<Self> {
-        let started = Self::start_by(Command::new(std::env::current_exe().unwrap()).env(ROLE, role));
+        Self::start_over(role, if over_af_xdp() { "af_xdp" } else { "af_packet" })
+    }
+
+    /// The same with this backend.
+    pub(crate) fn start_over(role: &str, backend: &'static str) -> Option<Self> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let started = Self::start_by(command.env(ROLE, role).env(cables::BACKEND, backend));
+        let started = started.map(|running| Self { backend, ..running });
         started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
     }
 
@@ -95,7 +103,7 @@ impl Running {
     pub(crate) fn start_by(command: &mut Command) -> Result<Self, String> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut running = Self { child, lines, thread: 0 };
+        let mut running = Self { child, lines, thread: 0, backend: "af_packet" };
         loop {
             let Some(line) = running.lines.next() else {
                 return Err(format!("it ended without a word: {}", running.child.wait().unwrap()));
@@ -135,6 +143,7 @@ impl Running {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
         assert!(stats.balanced, "{stats}");
+        assert!(stats.interfaces.iter().all(|interface| interface.backend == self.backend), "{:?}", stats.interfaces);
         stats
     }
 }

@@ -2,6 +2,7 @@
 //! process of one thread. Where there is no namespace to be had, a line that starts with `SKIPPED:` says why.
 
 use std::process::{Command, ExitCode};
+use std::sync::OnceLock;
 
 use fairlink_net::{PrivateNamespace, enter_private_namespace};
 use libtest_mimic::{Arguments, Trial};
@@ -12,8 +13,36 @@ const VARIABLE: &str = "FAIRLINK_NAMESPACE_TEST";
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn(&PrivateNamespace));
 
+/// Some tests once more, over something else.
+#[derive(Clone, Copy)]
+pub(crate) struct Also {
+    /// What it is over.
+    pub(crate) over: &'static str,
+    /// The variable that says so in the test's process.
+    pub(crate) variable: &'static str,
+    /// Says, once and in a process of its own, why that cannot be here.
+    pub(crate) why_not: fn(&PrivateNamespace) -> Option<String>,
+    /// Names of the tests.
+    pub(crate) tests: &'static [&'static str],
+}
+
 /// Runs `tests`, one after the other (there are few processors and much traffic), unless this process is one of them.
+#[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
+    main_also(tests, None)
+}
+
+/// As [`main`], and some of them again.
+pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode {
+    if let (Ok(name), Some(Also { why_not, .. })) = (std::env::var(VARIABLE), also)
+        && name == PROBE
+    {
+        match enter_private_namespace().map_err(|why| why.to_string()).map(|namespace| why_not(&namespace)) {
+            Ok(None) => {}
+            Ok(Some(why)) | Err(why) => println!("{why}"),
+        }
+        return ExitCode::SUCCESS;
+    }
     if let Ok(name) = std::env::var(VARIABLE) {
         let (_, test) = tests.iter().find(|(known, _)| *known == name).expect("a test of that name");
         match enter_private_namespace() {
@@ -24,17 +53,43 @@ pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let trials = tests
-        .iter()
-        .map(|&(name, _)| {
-            Trial::test(name, move || {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.env(VARIABLE, name);
-                run(command)
-            })
+    let trial = |name: &'static str| {
+        Trial::test(name, move || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(VARIABLE, name);
+            run(command)
         })
-        .collect();
+    };
+    let mut trials: Vec<_> = tests.iter().map(|&(name, _)| trial(name)).collect();
+    for (also, &name) in also.iter().flat_map(|also| also.tests.iter().map(move |name| (*also, name))) {
+        assert!(tests.iter().any(|&(known, _)| known == name), "there is no test {name}");
+        trials.push(Trial::test(format!("{name}_over_{}", also.over), move || {
+            if let Some(why) = PROBED.get_or_init(probe) {
+                println!("\nSKIPPED: no {} here: {why}", also.over);
+                return Ok(());
+            }
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(VARIABLE, name).env(also.variable, also.over);
+            run(command)
+        }));
+    }
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The name of the process that says whether that can be.
+const PROBE: &str = "(probe)";
+static PROBED: OnceLock<Option<String>> = OnceLock::new();
+
+fn probe() -> Option<String> {
+    let output = std::env::current_exe().and_then(|program| Command::new(program).env(VARIABLE, PROBE).output());
+    match output {
+        Ok(output) if output.status.success() => {
+            let why = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            (!why.is_empty()).then_some(why)
+        }
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Runs a test's process; what it printed is shown.

@@ -38,6 +38,7 @@ pub(crate) fn config(bps: u64, scheduler: &str, queue: QueueKind) -> GatewayConf
     config.matches =
         (1..).zip(&PORTS[..2]).map(|(class, port)| (ClassId(class), parse(&format!("tcp dst port {port}")))).collect();
     config.processor = Processor::Any;
+    config.backend = crate::cables::backend();
     config.pacing = Pacing::Precise;
     config
 }

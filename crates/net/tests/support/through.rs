@@ -27,6 +27,10 @@ pub(crate) fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> Ga
         }
         let stats = run.join().unwrap();
         assert!(stats.balanced, "{stats:?}");
+        let taps = [&stats.input, &stats.output].iter().any(|name| name.starts_with("tap"));
+        if crate::cables::over_af_xdp() && !taps {
+            assert!(stats.interfaces.iter().all(|interface| interface.backend == "af_xdp"), "{:?}", stats.interfaces);
+        }
         println!("{stats}");
         stats
     })

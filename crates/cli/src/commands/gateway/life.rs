@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use fairlink_core::Nanos;
 use fairlink_net::{
-    Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, Links, OpenError, Service, Vitals,
-    Watchdog, close_wires,
+    Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, InterfaceStats, Links, OpenError, Service,
+    Vitals, Watchdog, close_wires,
 };
 
 use crate::args::{choice, time};
@@ -141,6 +141,19 @@ impl Desk {
             Err(_) => {}
         }
     }
+}
+
+/// What moves frames at its interfaces, in words.
+pub(super) fn backends(gateway: &Gateway) -> String {
+    let told = gateway.interfaces().into_iter().map(|InterfaceStats { name, backend, zero_copy }| {
+        let how = match (backend.as_str(), zero_copy) {
+            ("af_xdp", true) => " (zero-copy)",
+            ("af_xdp", false) => " (copies)",
+            _ => "",
+        };
+        format!("{name} by {backend}{how}")
+    });
+    format!("frames move at {}", told.collect::<Vec<_>>().join(", at "))
 }
 
 /// What passes while the gateway does not run, in words.

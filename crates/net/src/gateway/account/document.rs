@@ -9,7 +9,7 @@ use super::interval::Interval;
 use super::observation::{Observation, Totals};
 use super::passage::DelayTable;
 use super::snapshot::Snapshot;
-use crate::gateway::stats::{ClassStats, GatewayStats, REASONS, REMOVED, unsplittable};
+use crate::gateway::stats::{ClassStats, GatewayStats, InterfaceStats, REASONS, REMOVED, unsplittable};
 
 impl Observation {
     /// The statistics, with what happened since `earlier` where there is such.
@@ -54,6 +54,9 @@ impl Observation {
             checksums_completed: gateway.interfaces.checksums_completed,
             checksums_passed_on: gateway.interfaces.checksums_passed_on,
             vlan_tags_restored: gateway.interfaces.vlan_tags_restored,
+            interfaces: std::iter::zip([&passage.input, &passage.output], gateway.movers)
+                .map(|(name, mover)| InterfaceStats::new(name, mover))
+                .collect(),
             output_busy: gateway.output_busy,
             waiting_for_carrier: waiting.map(|(_, name)| name.clone()).collect(),
             delay_s: self.all_delays.stats(),

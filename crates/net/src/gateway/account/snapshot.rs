@@ -12,6 +12,7 @@ use crate::gateway::liveness::LivenessStats;
 use crate::gateway::stats::{ClassEdges, ReverseStats, TimeShares};
 use crate::io::backend::{Backend, BackendCounters};
 use crate::io::clock::Clock;
+use crate::io::port::Mover;
 
 /// Most classes that are copied between two turns.
 pub(crate) const COPIED: usize = 64;
@@ -37,6 +38,8 @@ pub(crate) struct GatewayCounts {
     pub(crate) uptime: Nanos,
     /// Of both interfaces together.
     pub(crate) interfaces: BackendCounters,
+    /// What moves frames at the input and at the output.
+    pub(crate) movers: [Mover; 2],
     pub(crate) output_busy: u64,
     /// Whether the output and the input are waited for because they have no carrier.
     pub(crate) waits_for_carrier: [bool; 2],

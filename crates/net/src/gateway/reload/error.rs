@@ -53,6 +53,20 @@ pub enum ReloadError {
         /// Frames that there is room for.
         room: u32,
     },
+    /// The queues need more frames than were registered with the kernel.
+    #[error(
+        "queues of up to {queued} packets need a packet pool of {needed} frames; with AF_XDP it has {frames}, which the kernel was told when \
+         the gateway started, and cannot grow; lower buffer in [link], or start the gateway anew (--take-over, nothing is lost \
+         where it fails open), with --pool-frames {needed} or --backend af_packet to have room"
+    )]
+    PoolFixed {
+        /// Most packets that the queues may hold.
+        queued: u32,
+        /// Frames for them.
+        needed: u32,
+        /// Frames that there are.
+        frames: u32,
+    },
     /// A class that is to give its packets away, or to get them, is not there.
     #[error("there is no class {name} {when} the change; {}", known(.classes))]
     NoClass {

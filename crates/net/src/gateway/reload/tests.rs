@@ -209,7 +209,15 @@ impl World {
         fit_largest_packet(&mut config, &input, &mut notes).unwrap();
         let delays = DelayTable::new(&config.tree);
         let passage = Passage::of(&config, delays.clone(), MemoryBound::default(), POOL, 0);
-        let present = Present::new(&config, input, &pool, Arc::new(passage), &labels, MonotonicClock::SHARED);
+        let present = Present::new(
+            &config,
+            input,
+            BackendKind::AfPacket,
+            &pool,
+            Arc::new(passage),
+            &labels,
+            MonotonicClock::SHARED,
+        );
         let scheduler = config.scheduler.build(&config.tree, config.leniency, Members::new()).unwrap();
         let data_path = DataPath::new(
             pool,

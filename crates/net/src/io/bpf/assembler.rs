@@ -12,6 +12,7 @@ pub(crate) enum Register {
     R1,
     R2,
     R3,
+    R4,
     R6,
     R7,
     R10,
@@ -24,6 +25,7 @@ impl Register {
             Self::R1 => 1,
             Self::R2 => 2,
             Self::R3 => 3,
+            Self::R4 => 4,
             Self::R6 => 6,
             Self::R7 => 7,
             Self::R10 => 10,
@@ -41,11 +43,18 @@ pub(crate) enum Function {
     /// `R1` the context, `R2` a program array, `R3` a number: goes on with that program and does not return. It returns where there
     /// is none.
     TailCall = 12,
+    /// `R1` the context, `R2` a number: the frame of an XDP program begins so many bytes later; earlier, where the number is negative.
+    /// `R0` is zero, or there is no room.
+    AdjustHead = 44,
+    /// `R1` a map, `R2` a number, `R3` what to return where the map has nothing there: the frame goes to what the map has. `R0` is what
+    /// the program is to return.
+    RedirectMap = 51,
 }
 
 /// How many bytes an instruction reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
+    Two,
     Four,
     Eight,
 }
@@ -53,6 +62,7 @@ pub(crate) enum Width {
 impl Width {
     fn bits(self) -> u8 {
         match self {
+            Self::Two => 0x08,
             Self::Four => 0x00,
             Self::Eight => 0x18,
         }
@@ -102,6 +112,7 @@ impl Assembler {
     const JUMP: u8 = 0x05;
     const CALL: u8 = 0x85;
     const EXIT: u8 = 0x95;
+    const TO_BIG_ENDIAN: u8 = 0xdc;
     // Operations of `ALU64`.
     const ADD: u8 = 0x00;
     const SUB: u8 = 0x10;
@@ -111,6 +122,8 @@ impl Assembler {
     // What the number of a wide load is, in the place of its source register.
     const A_MAP: u8 = 1;
     const A_VALUE: u8 = 2;
+    // What the number of a call is, in the same place.
+    const A_KERNEL_FUNCTION: u8 = 2;
 
     pub(crate) fn new() -> Self {
         Self::default()
@@ -184,6 +197,16 @@ impl Assembler {
     /// Calls a function of the kernel.
     pub(crate) fn call(&mut self, function: Function) -> &mut Self {
         self.push(Self::CALL, 0, 0, 0, function as i32)
+    }
+
+    /// Calls the function of the kernel that has this number among its types ([`super::types`]).
+    pub(crate) fn call_kernel(&mut self, number: u32) -> &mut Self {
+        self.push(Self::CALL, 0, Self::A_KERNEL_FUNCTION, 0, number as i32)
+    }
+
+    /// The lower 16 bits of `to` in the order of the network, the others zero.
+    pub(crate) fn big_endian16(&mut self, to: Register) -> &mut Self {
+        self.push(Self::TO_BIG_ENDIAN, to.bits(), 0, 0, 16)
     }
 
     /// Ends the program; `R0` is what it returns.

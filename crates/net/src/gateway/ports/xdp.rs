@@ -1,0 +1,91 @@
+//! Both interfaces opened with AF_XDP sockets. Whatever stands in the way of that is a reason to use packet sockets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Held, Ports};
+use crate::gateway::claim;
+use crate::gateway::config::{GatewayConfig, OffloadPolicy};
+use crate::gateway::fail_open::{FailOpen, FailOpenStats, Hold};
+use crate::gateway::open_error::OpenError;
+use crate::io::af_xdp::AfXdp;
+use crate::io::frame_pool::FramePool;
+use crate::io::interface::{Interface, OffloadsOff};
+use crate::io::port::RealPort;
+
+/// Why the interfaces were not opened with AF_XDP sockets.
+pub(in crate::gateway) enum WhyNot {
+    /// They are not fit for it, or the kernel is not; in words.
+    Unfit(String),
+    /// They cannot be opened at all.
+    Refused(OpenError),
+}
+
+impl Ports {
+    /// As [`Ports::open`], with AF_XDP sockets whose frames lie in `pool`. One program and one socket have an interface, so whoever runs
+    /// there has to leave first; meanwhile the kernel's own way passes frames, where both fail open.
+    ///
+    /// # Errors
+    /// [`WhyNot`]. Nothing is changed on the interfaces then.
+    pub(in crate::gateway) fn open_xdp(
+        config: &GatewayConfig,
+        [input, output]: [&Interface; 2],
+        pool: &mut FramePool,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, WhyNot> {
+        let forth = (input, output);
+        let directions = if config.reverse { vec![forth, (output, input)] } else { vec![forth] };
+        let receiving: Vec<_> = directions.iter().map(|&(from, _)| from).collect();
+        let (claims, taken_over) = match claim::claim(&receiving, config.force, notes) {
+            Err(OpenError::Taken { .. }) if config.take_over => {
+                (claim::take_over(&receiving, notes).map_err(WhyNot::Refused)?, true)
+            }
+            claims => (claims.map_err(WhyNot::Refused)?, false),
+        };
+        let hold = match config.fail_open {
+            FailOpen::Never => {
+                Hold::without(&directions, notes);
+                None
+            }
+            FailOpen::Auto | FailOpen::Require => Some(Hold::in_driver(&directions).map_err(WhyNot::Unfit)?),
+        };
+        let patience = if taken_over { claim::PATIENCE } else { Duration::ZERO };
+        let heart = hold.as_ref().and_then(Hold::heart);
+        let mut opened = || -> Result<_, WhyNot> {
+            let offloads = offloads(config.offloads, [input, output], notes).map_err(WhyNot::Refused)?;
+            let ports = AfXdp::open_pair([(input, true), (output, config.reverse)], pool, heart, patience);
+            Ok((ports.map_err(|error| WhyNot::Unfit(error.0))?, offloads))
+        };
+        match opened() {
+            Ok(([input, output], offloads)) => {
+                let fail_open =
+                    FailOpenStats { by: hold.is_some().then(|| "bpf".to_owned()), ..FailOpenStats::default() };
+                let (input, output) = (RealPort::Xdp(input), RealPort::Xdp(output));
+                Ok(Self { input, output, held: Held { hold, fail_open: Arc::new(fail_open), offloads, claims } })
+            }
+            Err(error) => {
+                if let Some(hold) = hold {
+                    hold.undo();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Turns offloads off that join packets, where that is asked for. XDP sees frames before they do their work.
+fn offloads(
+    policy: OffloadPolicy,
+    interfaces: [&Interface; 2],
+    notes: &mut Vec<String>,
+) -> Result<Vec<OffloadsOff>, OpenError> {
+    let mut off = Vec::new();
+    for interface in interfaces.into_iter().filter(|_| policy == OffloadPolicy::Fix) {
+        if let Some(turned_off) = OffloadsOff::new(interface)? {
+            let names = turned_off.names().join(", ");
+            notes.push(format!("{}: turned off {names}, until the gateway ends", interface.name));
+            off.push(turned_off);
+        }
+    }
+    Ok(off)
+}

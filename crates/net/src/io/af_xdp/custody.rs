@@ -1,0 +1,201 @@
+//! Which frames of the pool an AF_XDP socket has, and the rings by which they come and go.
+//!
+//! | ring | entries | way |
+//! | --- | --- | --- |
+//! | fill | frames to receive into | to the kernel |
+//! | reception | frames that were received into | back |
+//! | transmission | frames to send | to the kernel |
+//! | completion | frames that were sent | back |
+//!
+//! The ledger notes of each frame whether it is on the one way or on the other. What the kernel gives back counts only if it is noted:
+//! whatever the rings say, no frame gets two owners, and none is lost for good, because [`Custody::release`] takes back all that are noted.
+
+use fairlink_core::Nanos;
+
+use crate::io::af_xdp::ring::Ring;
+use crate::io::backend::{Arrival, BATCH, BackendCounters, Condition};
+use crate::io::frame_pool::{FrameInfo, FramePool};
+use crate::wire::checksum;
+use crate::wire::unfinished::{self, Finishing};
+
+/// Frames that an interface has to receive into. At 400,000 frames/s they last for 10 ms.
+pub(super) const RECEIVING: u32 = 4096;
+/// Most frames that an interface is sending.
+pub(super) const SENDING: u32 = 512;
+
+/// A descriptor that the kernel passes over: it is of no bytes, in no frame.
+const NOTHING: libc::xdp_desc = libc::xdp_desc { addr: u64::MAX, len: 0, options: 0 };
+
+/// Where a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Elsewhere,
+    Receiving,
+    Sending,
+}
+
+/// The four rings of a socket.
+#[derive(Debug)]
+pub(super) struct Rings {
+    pub(super) fill: Ring<u64>,
+    pub(super) reception: Ring<libc::xdp_desc>,
+    pub(super) transmission: Ring<libc::xdp_desc>,
+    pub(super) completion: Ring<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Custody {
+    pub(super) rings: Rings,
+    frame_bytes: u64,
+    places: Vec<Place>,
+    receiving: usize,
+    sending: usize,
+}
+
+impl Custody {
+    /// Nothing is here yet.
+    pub(super) fn new(rings: Rings, pool: &FramePool) -> Self {
+        Self {
+            rings,
+            frame_bytes: pool.frame_bytes() as u64,
+            places: vec![Place::Elsewhere; pool.frames()],
+            receiving: 0,
+            sending: 0,
+        }
+    }
+
+    /// Frames that are here to be received into.
+    pub(super) fn receiving(&self) -> usize {
+        self.receiving
+    }
+
+    /// Frames that are here to be sent.
+    pub(super) fn sending(&self) -> usize {
+        self.sending
+    }
+
+    /// Gives the kernel frames of `pool` to receive into, until it has [`RECEIVING`].
+    pub(super) fn refill(&mut self, pool: &mut FramePool) {
+        let wanted = (RECEIVING as usize).saturating_sub(self.receiving).min(self.rings.fill.room() as usize);
+        // Not for each frame: the kernel need not look so often, and has many.
+        if wanted < BATCH {
+            return;
+        }
+        for _ in 0..wanted {
+            let Some(frame) = pool.take() else { break };
+            self.places[frame as usize] = Place::Receiving;
+            self.receiving += 1;
+            self.rings.fill.put(u64::from(frame) * self.frame_bytes);
+        }
+        self.rings.fill.publish();
+    }
+
+    /// Appends up to `max` frames that have arrived to `out`, oldest first. They are the caller's.
+    pub(super) fn take_in(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        max: usize,
+        out: &mut Vec<Arrival>,
+        counters: &mut BackendCounters,
+    ) {
+        let Self { rings, frame_bytes, places, receiving, .. } = self;
+        rings.reception.take(max as u32, |libc::xdp_desc { addr, len, .. }| {
+            let (frame, start) = (addr / *frame_bytes, addr % *frame_bytes);
+            let place = usize::try_from(frame).ok().and_then(|frame| places.get_mut(frame));
+            let Some(place) = place.filter(|place| **place == Place::Receiving) else { return };
+            *place = Place::Elsewhere;
+            *receiving -= 1;
+            let frame = frame as u32;
+            if start + u64::from(len) > *frame_bytes {
+                pool.give_back(frame);
+                return;
+            }
+            let mut info = FrameInfo { start: start as u32, len, received: now, unfinished: None };
+            pool.set_info(frame, info);
+            match unfinished::find(pool.packet(frame)) {
+                None => {}
+                Some(Finishing { place, end }) if end == len as usize => {
+                    info.unfinished = Some(place);
+                    pool.set_info(frame, info);
+                }
+                // What is behind the packet does not belong to it.
+                Some(Finishing { place, end }) => {
+                    let done = checksum::complete(&mut pool.packet_mut(frame)[..end], place.start, place.offset);
+                    counters.checksums_completed += u64::from(done);
+                }
+            }
+            out.push(Arrival { frame, len, condition: Condition::Whole });
+        });
+    }
+
+    /// Hands up to as many of `frames` to the kernel as it has room for. Returns how many; they are here from then on.
+    pub(super) fn submit(&mut self, pool: &mut FramePool, frames: &[u32], counters: &mut BackendCounters) -> usize {
+        let room = (SENDING as usize).saturating_sub(self.sending).min(self.rings.transmission.room() as usize);
+        let count = frames.len().min(room);
+        for &frame in &frames[..count] {
+            counters.checksums_completed += u64::from(pool.info(frame).unfinished.is_some());
+            pool.finish_checksum(frame);
+            let FrameInfo { start, len, .. } = pool.info(frame);
+            let addr = u64::from(frame) * self.frame_bytes + u64::from(start);
+            self.rings.transmission.put(libc::xdp_desc { addr, len, options: 0 });
+            self.places[frame as usize] = Place::Sending;
+        }
+        self.sending += count;
+        self.rings.transmission.publish();
+        count
+    }
+
+    /// Takes `frames` back, the last ones that were submitted, which the kernel has not taken; they are the caller's again. Only for a
+    /// kernel that looks at the ring in this thread's own calls. It passes over what stands in their place.
+    pub(super) fn withdraw(&mut self, frames: &[u32]) {
+        self.rings.transmission.overwrite(frames.len() as u32, NOTHING);
+        for &frame in frames {
+            self.places[frame as usize] = Place::Elsewhere;
+        }
+        self.sending -= frames.len();
+    }
+
+    /// Takes back what the kernel has sent.
+    pub(super) fn complete(&mut self, pool: &mut FramePool) {
+        self.completed(|frame| pool.give_back(frame));
+    }
+
+    /// As [`Custody::complete`], but for `refused`, which the kernel has given up: it is the caller's again. Returns whether the kernel has
+    /// given it back.
+    pub(super) fn complete_but(&mut self, pool: &mut FramePool, refused: u32) -> bool {
+        let mut found = false;
+        self.completed(|frame| match frame == refused {
+            true => found = true,
+            false => pool.give_back(frame),
+        });
+        found
+    }
+
+    fn completed(&mut self, mut back: impl FnMut(u32)) {
+        let Self { rings, frame_bytes, places, sending, .. } = self;
+        rings.completion.take(u32::MAX, |address| {
+            let frame = address / *frame_bytes;
+            let place = usize::try_from(frame).ok().and_then(|frame| places.get_mut(frame));
+            if let Some(place) = place.filter(|place| **place == Place::Sending) {
+                *place = Place::Elsewhere;
+                *sending -= 1;
+                back(frame as u32);
+            }
+        });
+    }
+
+    /// Gives all frames that are here back to `pool`. The kernel must not use them any more.
+    pub(super) fn release(&mut self, pool: &mut FramePool) {
+        for (frame, place) in (0..).zip(&mut self.places) {
+            if std::mem::replace(place, Place::Elsewhere) != Place::Elsewhere {
+                pool.give_back(frame);
+            }
+        }
+        (self.receiving, self.sending) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! Whether an interface is fit for AF_XDP, and if not, what to do about it.
+
+use crate::io::af_xdp::Unfit;
+use crate::io::ethtool::{self, Offload, ReceiveQueues};
+use crate::io::interface::Interface;
+
+/// Bytes that the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
+const KEPT_FREE: u32 = 256;
+/// Sizes that frames of the pool may have, so that none lies across two pages.
+const SIZES: [u32; 2] = [2048, 4096];
+
+/// Size of the pool's frames for these two interfaces.
+///
+/// # Errors
+/// [`Unfit`]: one of them cannot be used, with what to do.
+pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
+    let mut all = SIZES[0];
+    for interface in interfaces {
+        let Interface { name, driver, offloads, .. } = interface;
+        let longest = interface.largest_frame().saturating_add(KEPT_FREE);
+        let Some(size) = SIZES.into_iter().find(|&size| longest <= size) else {
+            let most = SIZES[1] - KEPT_FREE - (interface.largest_frame() - interface.mtu);
+            return Err(Unfit(format!(
+                "{name}: a frame of AF_XDP lies within one page, so the mtu may be {most} and is {}: `ip link set {name} mtu {most}`",
+                interface.mtu
+            )));
+        };
+        all = all.max(size);
+        if driver == "tun" {
+            return Err(Unfit(format!(
+                "{name} is a tap: what a virtual machine sends into it in one piece does not reach an XDP program whole"
+            )));
+        }
+        if offloads.lro {
+            return Err(Unfit(format!("{name}: lro joins packets before XDP sees them: `ethtool -K {name} lro off`")));
+        }
+        one_queue(name)?;
+    }
+    Ok(all)
+}
+
+/// Each socket serves one queue, so there may be only one.
+fn one_queue(name: &str) -> Result<(), Unfit> {
+    match ethtool::receive_queues(name) {
+        Ok(ReceiveQueues { alone, combined }) if alone + combined == 1 => Ok(()),
+        Ok(ReceiveQueues { alone, combined: 0 }) => Err(Unfit(format!(
+            "{name} receives by {alone} queues, of which a socket serves one: `ethtool -L {name} rx 1`"
+        ))),
+        Ok(ReceiveQueues { alone, combined }) => Err(Unfit(format!(
+            "{name} receives by {} queues, of which a socket serves one: `ethtool -L {name} combined 1`",
+            alone + combined
+        ))),
+        Err(error) => Err(Unfit(format!(
+            "{name}: its driver does not say by how many queues it receives ({error}), and a socket serves one"
+        ))),
+    }
+}
+
+/// Whether VLAN tags may come beside a frame instead of in it. A veth hands over what its other end has sent, whatever its own settings
+/// are; only that end knows.
+pub(super) fn takes_tags_out(interface: &Interface) -> bool {
+    interface.driver == "veth" || ethtool::is_on(&interface.name, Offload::RxVlan).unwrap_or(true)
+}

@@ -1,0 +1,50 @@
+//! What tells programs in the kernel that this process lives: an entry of a map that the kernel takes out as soon as the process closes
+//! its files, before anything that takes long.
+//!
+//! It is an AF_XDP socket of no interface. To close one that has an interface, the kernel waits for all processors, so that the
+//! direction whose turn comes last would be without traffic for some 20 ms after kill -9. The kernel closes the highest descriptor first.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::io::bpf::{self, Map, MapKind};
+use crate::io::sys::{self, Region};
+
+/// Memory that a socket has to have before it may be in a map: one frame.
+const BYTES: usize = 4096;
+
+/// See the module. Dropped, it says that this process does not.
+#[derive(Debug)]
+pub(crate) struct Life {
+    #[expect(dead_code, reason = "held, not read")]
+    socket: OwnedFd,
+    /// Its entry 0 is there as long as this process lives.
+    pub(crate) map: Map,
+    #[expect(dead_code, reason = "held, not read")]
+    memory: Region,
+}
+
+impl Life {
+    /// # Errors
+    /// What was refused, and the kernel's answer.
+    pub(crate) fn begin() -> Result<Self, String> {
+        let map = Map::new(MapKind::XdpSockets, "fairlink_life", 1, 4).map_err(|error| error.to_string())?;
+        let socket = || -> io::Result<_> {
+            let socket = bpf::move_up(sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?)?;
+            let mut memory = Region::reserve(BYTES)?;
+            let region = libc::xdp_umem_reg {
+                addr: memory.as_mut_ptr().expose_provenance() as u64,
+                len: BYTES as u64,
+                chunk_size: BYTES as u32,
+                headroom: 0,
+                flags: 0,
+                tx_metadata_len: 0,
+            };
+            sys::set_option(&socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
+            Ok((socket, memory))
+        };
+        let (socket, memory) = socket().map_err(|error| format!("an AF_XDP socket: {error}"))?;
+        map.set_socket(0, &socket).map_err(|error| error.to_string())?;
+        Ok(Self { socket, map, memory })
+    }
+}

@@ -1,0 +1,118 @@
+//! The program that gives an interface's frames to its AF_XDP socket, or lets them pass.
+//!
+//! ```text
+//! the heartbeat is stale, or zero               -> pass, to the kernel's own way, where the gateway fails open
+//! the process has ended                         -> pass
+//! no socket for this queue of the interface     -> pass
+//! the driver has taken a VLAN tag out           -> put it in again
+//! otherwise                                     -> to the socket
+//! ```
+//!
+//! A frame goes one way or the other, and never both, because only this program decides. When the process ends, the kernel takes its
+//! sign of life out of a map at once ([`super::life`]), then its sockets, and then the link away that holds the program.
+//!
+//! VLAN tags: a driver that strips them, and a veth whose other end leaves them to hardware, hand them over beside the frame, where a
+//! socket does not see them. A program for one device may ask the driver (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8).
+
+use std::os::fd::AsFd;
+
+use fairlink_core::Nanos;
+
+use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
+use crate::io::bpf::types;
+use crate::io::bpf::{Attachment, BpfError, Link, Map, MapKind, Program, ProgramKind};
+
+/// What the program answers: `XDP_PASS`.
+const PASS: i32 = 2;
+/// Members of `struct xdp_md`, what the program knows of a frame: where it begins and ends, and the queue it came by.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const QUEUE: i16 = 16;
+/// The driver's function that tells a tag.
+const TAG_FUNCTION: &str = "bpf_xdp_metadata_rx_vlan_tag";
+/// Bytes of the addresses at the beginning of a frame, and of a tag.
+const ADDRESSES: i16 = 12;
+const TAG: i16 = 4;
+/// Where the program has its variables, back from the end of its stack.
+const TAG_KIND: i16 = -8;
+const TAG_VALUE: i16 = -16;
+const KEY: i16 = -24;
+
+/// A heartbeat that the program looks at: a time in ns of the machine's monotonic clock, in a map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beat<'a> {
+    /// Its first value.
+    pub(crate) map: &'a Map,
+    /// Older than this it means that the gateway has stalled.
+    pub(crate) stale: Nanos,
+    /// Whose entry 0 is there as long as the process lives ([`Life`](crate::io::af_xdp::Life)).
+    pub(crate) life: &'a Map,
+}
+
+/// The program in its place.
+#[derive(Debug)]
+pub(super) struct Redirection {
+    #[expect(dead_code, reason = "held, not read")]
+    link: Link,
+    pub(super) sockets: Map,
+}
+
+impl Redirection {
+    /// Puts the program before all else that the interface with this index receives. With a `beat` it redirects while that is fresh. It
+    /// asks the driver for VLAN tags where `tags` says so.
+    ///
+    /// # Errors
+    /// [`BpfError`]; `EBUSY`: there is another program.
+    pub(super) fn new(index: i32, beat: Option<Beat<'_>>, tags: bool) -> Result<Self, BpfError> {
+        let sockets = Map::new(MapKind::XdpSockets, "fairlink_xsks", 1, 4)?;
+        let function = match tags {
+            true => Some(types::function(TAG_FUNCTION).map_err(|source| BpfError {
+                what: "finding the function that tells VLAN tags (Linux 6.8, CONFIG_DEBUG_INFO_BTF)".to_owned(),
+                source,
+                log: String::new(),
+            })?),
+            false => None,
+        };
+        let code = redirect(beat, &sockets, function);
+        let place = Attachment::Xdp;
+        let program = Program::load_for(ProgramKind::Xdp, "fairlink_xdp", Some(place), function.map(|_| index), code)?;
+        Ok(Self { link: program.attach(place, index)?, sockets })
+    }
+}
+
+fn redirect(beat: Option<Beat<'_>>, sockets: &Map, tag_function: Option<u32>) -> Assembler {
+    let mut code = Assembler::new();
+    let [pass, to_socket] = [code.label(), code.label()];
+    code.copy(R6, R1);
+    if let Some(Beat { map, stale, life }) = beat {
+        // The heartbeat is read before the clock, so that it is never ahead of it.
+        code.map_value(R1, map.fd.as_fd()).load(Width::Eight, R7, R1, 0);
+        code.jump(When::Equal, R7, 0, pass);
+        code.call(Function::Clock).subtract(R0, R7);
+        code.jump(When::Greater, R0, stale.0 as i32, pass);
+        code.store_number(Width::Four, R10, KEY, 0);
+        code.map(R1, life.fd.as_fd()).copy(R2, R10).add(R2, i32::from(KEY)).call(Function::MapLookup);
+        code.jump(When::Equal, R0, 0, pass);
+    }
+    code.load(Width::Four, R2, R6, QUEUE).store(Width::Four, R10, KEY, R2);
+    code.map(R1, sockets.fd.as_fd()).copy(R2, R10).add(R2, i32::from(KEY)).call(Function::MapLookup);
+    code.jump(When::Equal, R0, 0, pass);
+    if let Some(function) = tag_function {
+        code.store_number(Width::Eight, R10, TAG_KIND, 0).store_number(Width::Eight, R10, TAG_VALUE, 0);
+        code.copy(R1, R6);
+        code.copy(R2, R10).add(R2, i32::from(TAG_KIND)).copy(R3, R10).add(R3, i32::from(TAG_VALUE));
+        code.call_kernel(function).jump(When::NotEqual, R0, 0, to_socket);
+        code.copy(R1, R6).set(R2, i32::from(-TAG)).call(Function::AdjustHead).jump(When::NotEqual, R0, 0, pass);
+        code.load(Width::Four, R2, R6, DATA).load(Width::Four, R3, R6, DATA_END);
+        code.copy(R4, R2).add(R4, i32::from(ADDRESSES + TAG)).jump_registers(When::Greater, R4, R3, pass);
+        for at in (0..ADDRESSES).step_by(4) {
+            code.load(Width::Four, R4, R2, at + TAG).store(Width::Four, R2, at, R4);
+        }
+        code.load(Width::Two, R4, R10, TAG_KIND).store(Width::Two, R2, ADDRESSES, R4);
+        code.load(Width::Two, R4, R10, TAG_VALUE).big_endian16(R4).store(Width::Two, R2, ADDRESSES + 2, R4);
+    }
+    code.here(to_socket).map(R1, sockets.fd.as_fd()).load(Width::Four, R2, R6, QUEUE).set(R3, PASS);
+    code.call(Function::RedirectMap).exit();
+    code.here(pass).set(R0, PASS).exit();
+    code
+}

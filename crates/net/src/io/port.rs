@@ -1,0 +1,171 @@
+//! The backends for real interfaces, of which each gateway uses one. A port is asked some times for each batch of frames, not for each
+//! frame, so that a branch there costs nothing to speak of.
+
+use std::os::fd::BorrowedFd;
+
+use fairlink_core::Nanos;
+
+use crate::io::af_packet::AfPacket;
+use crate::io::af_xdp::{self, AfXdp};
+use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, Sent};
+use crate::io::frame_pool::FramePool;
+
+/// Kinds of backends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendKind {
+    /// Packet sockets.
+    #[default]
+    AfPacket,
+    /// AF_XDP sockets.
+    AfXdp,
+}
+
+impl BackendKind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::AfPacket, Self::AfXdp];
+
+    /// Its name in commands and statistics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af_packet",
+            Self::AfXdp => "af_xdp",
+        }
+    }
+
+    /// Frames of the pool that two interfaces have at most beside those under way.
+    #[must_use]
+    pub(crate) const fn reserve(self) -> u32 {
+        match self {
+            Self::AfPacket => 2 * AfPacket::MOST_OWNED,
+            Self::AfXdp => af_xdp::RESERVE,
+        }
+    }
+}
+
+/// What moves frames at an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mover {
+    pub(crate) backend: BackendKind,
+    /// Whether the driver itself reads and writes frames of the pool.
+    pub(crate) zero_copy: bool,
+}
+
+/// One real interface.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are two for each gateway, and the larger one is the usual one")]
+pub(crate) enum RealPort {
+    Packet(AfPacket),
+    Xdp(AfXdp),
+}
+
+/// The same method of whichever backend it is.
+macro_rules! either {
+    ($port:expr, $backend:ident => $call:expr) => {
+        match $port {
+            RealPort::Packet($backend) => $call,
+            RealPort::Xdp($backend) => $call,
+        }
+    };
+}
+
+impl RealPort {
+    pub(crate) fn mover(&self) -> Mover {
+        match self {
+            Self::Packet(_) => Mover { backend: BackendKind::AfPacket, zero_copy: false },
+            Self::Xdp(port) => Mover { backend: BackendKind::AfXdp, zero_copy: port.is_zero_copy() },
+        }
+    }
+
+    /// Bytes of the kernel's memory for frames that were not fetched and not sent yet, as far as they do not lie in the pool.
+    pub(crate) fn kernel_bytes(&self) -> u64 {
+        match self {
+            Self::Packet(port) => {
+                let (received, sending) = port.kernel_buffer_bytes();
+                u64::from(received) + u64::from(sending)
+            }
+            Self::Xdp(port) => u64::from(port.ring_bytes()),
+        }
+    }
+
+    /// Bytes of memory that receiving takes beside the pool; it never grows.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Packet(port) => port.memory_bytes(),
+            Self::Xdp(_) => 0,
+        }
+    }
+
+    /// Whether neither the kernel nor this has frames that were not handed over yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        either!(self, port => port.is_empty())
+    }
+
+    /// Goes on with the counters of `before`, whose place this takes.
+    pub(crate) fn inherit(&mut self, before: &mut Self) {
+        let before = before.counters();
+        either!(self, port => port.inherit(before));
+    }
+}
+
+impl Backend for RealPort {
+    /// The pool has [`BackendKind::reserve`] for them.
+    const MOST_OWNED: u32 = 0;
+
+    #[inline]
+    fn receive(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        max: usize,
+        out: &mut Vec<Arrival>,
+    ) -> Result<(), BackendError> {
+        either!(self, port => port.receive(pool, now, max, out))
+    }
+
+    #[inline]
+    fn has_more(&self) -> bool {
+        either!(self, port => port.has_more())
+    }
+
+    #[inline]
+    fn is_flooded(&self) -> bool {
+        either!(self, port => port.is_flooded())
+    }
+
+    #[inline]
+    fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
+        either!(self, port => port.send(pool, frames))
+    }
+
+    #[inline]
+    fn reclaim(&mut self, pool: &mut FramePool) {
+        either!(self, port => port.reclaim(pool));
+    }
+
+    fn has_carrier(&self) -> bool {
+        either!(self, port => port.has_carrier())
+    }
+
+    #[inline]
+    fn owned(&self) -> usize {
+        either!(self, port => port.owned())
+    }
+
+    #[inline]
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        either!(self, port => port.readable())
+    }
+
+    fn held(&self) -> usize {
+        either!(self, port => port.held())
+    }
+
+    fn release(&mut self, pool: &mut FramePool) {
+        either!(self, port => port.release(pool));
+    }
+
+    fn counters(&mut self) -> BackendCounters {
+        either!(self, port => port.counters())
+    }
+}
