@@ -6,6 +6,7 @@
 
 mod account;
 mod breaks;
+mod cable;
 mod claim;
 pub(crate) mod config;
 pub mod control;

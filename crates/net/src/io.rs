@@ -14,5 +14,6 @@ pub(crate) mod packet_socket;
 mod reception;
 pub(crate) mod sys;
 pub(crate) mod tagged_sender;
+pub(crate) mod veth;
 #[cfg(test)]
 pub(crate) mod virtual_link;

@@ -134,14 +134,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let mut gateways = Vec::with_capacity(configs.len());
     for config in configs {
         let name = config.link_name().to_owned();
-        let way = format!("{} to {}", config.input, config.output);
+        let way = config.way();
+        let own_traffic = config.own_traffic;
         let way = if several { format!("{name}: {way}") } else { way };
         let gateway =
             args.life.open(config, &stop).map_err(|error| if several { error.within(name.clone()) } else { error })?;
         let of = |text: String| if several { format!("{name}: {text}") } else { text };
         gateway.notes().iter().for_each(|text| note(format!("note: {}", of(text.clone()))));
         note(of(gateway.memory().to_string()));
-        note(of(life::fail_open(&gateway)));
+        note(of(life::fail_open(&gateway, own_traffic)));
         gateways.push((name, way, gateway));
     }
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;

@@ -9,11 +9,10 @@ use fairlink_core::{Nanos, Scheduler, Wake};
 use crate::gateway::claim::Claim;
 use crate::gateway::fail_open::Hold;
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports::{self, Ports};
+use crate::gateway::ports::{Looked, Ports};
 use crate::gateway::run::{Gateway, Time};
 use crate::io::backend::BackendError;
 use crate::io::clock::Clock;
-use crate::io::interface::Interface;
 
 /// After the heartbeat is zero, programs that have read the one before may still run for so long and take frames.
 const LINGER: Nanos = Nanos::from_millis(5);
@@ -93,10 +92,14 @@ impl Gateway {
             Wake::OnArrival if queued => Some(now),
             _ => None,
         };
+        if self.config.own_traffic {
+            self.data_path.look_at_output();
+        }
         let motion = self.data_path.motion(now, next);
         self.liveness.look(now, motion, [&self.config.output, &self.config.input]);
         if !self.leaving && self.held.claims.iter().any(Claim::is_asked_for) {
             self.leaving = true;
+            self.held.give_way();
             self.liveness.say("another gateway takes the place of this one".to_owned());
         }
     }
@@ -152,11 +155,7 @@ impl Gateway {
                     let after = now.saturating_sub(since);
                     self.liveness.begin(now);
                     self.begin_taking();
-                    let Self { config, .. } = self;
-                    let text = format!(
-                        "{} to {}: both interfaces are there again, after {after}",
-                        config.input, config.output
-                    );
+                    let text = format!("{}: all interfaces are there again, after {after}", self.config.way());
                     self.liveness.found(after, text);
                     return now;
                 }
@@ -178,12 +177,11 @@ impl Gateway {
     }
 
     fn open_ports(&mut self) -> Result<(), OpenError> {
-        let input = Interface::open(&self.config.input)?;
-        let output = Interface::open(&self.config.output)?;
         let mut notes = Vec::new();
-        ports::check([&input, &output], self.config.force, &mut notes)?;
+        let looked = Looked::up(&self.config)?;
+        looked.check(self.config.force, &mut notes)?;
         notes.clear();
-        let Ports { mut input, mut output, held } = Ports::open(&self.config, [&input, &output], &mut notes)?;
+        let Ports { mut input, mut output, held } = Ports::open(&self.config, looked, &mut notes)?;
         input.inherit(&mut self.data_path.input);
         output.inherit(&mut self.data_path.output);
         self.data_path.open_ports(input, output);

@@ -15,13 +15,16 @@
 //! Nothing is lost or doubled by a start, an end or a take-over. Frames overtake those that the gateway still has.
 
 pub(super) mod programs;
+pub(super) mod redirect;
 mod table;
 mod wire;
 
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::fail_open::programs::Programs;
+use crate::gateway::fail_open::redirect::{Marks, Redirection};
 use crate::gateway::fail_open::table::Table;
+use crate::gateway::cable;
 use crate::gateway::open_error::OpenError;
 use crate::io::bpf::{BpfError, Link, Program};
 use crate::io::interface::Interface;
@@ -89,6 +92,9 @@ enum By {
         guards: Vec<Link>,
     },
     Table(Table),
+    /// What the host itself sends is redirected.
+    Redirection(Redirection),
+    RedirectingTable(Table),
 }
 
 impl Hold {
@@ -130,6 +136,40 @@ impl Hold {
             Self::without(directions, notes);
         }
         Ok((None, FailOpenStats { by: None, why_not: why }))
+    }
+
+    /// Redirects what the host sends by `from` into the cable whose first end has the index `host_end` and whose other is `gateway_end`, while
+    /// there is a heartbeat, and nothing yet.
+    ///
+    /// # Errors
+    /// [`OpenError::OwnTraffic`] where the kernel allows neither way.
+    pub(super) fn redirect(
+        from: &Interface,
+        host_end: i32,
+        gateway_end: &Interface,
+        notes: &mut Vec<String>,
+    ) -> Result<(Self, FailOpenStats), OpenError> {
+        let marks = Marks::of(from.index);
+        let of = |by, name: &str, why_not| {
+            (Self { by, laid: Vec::new() }, FailOpenStats { by: Some(name.to_owned()), why_not })
+        };
+        let programs = match Redirection::begin(from.index, [host_end, gateway_end.index], marks) {
+            Ok(redirection) => return Ok(of(By::Redirection(redirection), "bpf", None)),
+            Err(error) => explain(&error),
+        };
+        match Table::redirecting((&from.name, from.index), host_end, &gateway_end.name, marks) {
+            Ok(table) => {
+                notes.push(format!("{}: takes what this host sends by nftables and not by programs in the kernel: {programs}", from.name));
+                Ok(of(By::RedirectingTable(table), "nftables", Some(programs)))
+            }
+            Err(table) => {
+                let why = format!(
+                    "{programs}; nor by nftables: {table}; it needs tables of the family netdev, their hook egress and fwd \
+                     (CONFIG_NF_TABLES_NETDEV, CONFIG_NETFILTER_EGRESS, CONFIG_NFT_FWD_NETDEV), Linux 5.17"
+                );
+                Err(OpenError::OwnTraffic { name: from.name.clone(), why })
+            }
+        }
     }
 
     /// Takes away what an earlier gateway has left between these interfaces: the wire would pass what the gateway forwards too.
@@ -204,15 +244,16 @@ impl Hold {
     pub(super) fn gate(&self) -> Option<&Program> {
         match &self.by {
             By::Programs { programs, .. } => Some(programs.gate()),
-            By::Table(_) => None,
+            By::Table(_) | By::Redirection(_) | By::RedirectingTable(_) => None,
         }
     }
 
-    /// Whether the kernel may have passed frames up to `now` that the sockets have too. With programs they never do.
+    /// Whether the kernel may have passed frames up to `now` that the sockets have too. Only with a table for wires
+    /// they may.
     #[inline]
     pub(super) fn has_lapsed(&self, now: u64) -> bool {
         match &self.by {
-            By::Programs { .. } => false,
+            By::Programs { .. } | By::Redirection(_) | By::RedirectingTable(_) => false,
             By::Table(table) => table.has_lapsed(now),
         }
     }
@@ -222,7 +263,8 @@ impl Hold {
     pub(super) fn beat(&mut self, now: u64) {
         match &mut self.by {
             By::Programs { programs, .. } => programs.beat(now),
-            By::Table(table) => table.beat(now),
+            By::Redirection(redirection) => redirection.beat(now),
+            By::Table(table) | By::RedirectingTable(table) => table.beat(now),
         }
     }
 
@@ -231,6 +273,14 @@ impl Hold {
         match &mut self.by {
             By::Programs { programs, .. } => {
                 programs.beat(0);
+                true
+            }
+            By::Redirection(redirection) => {
+                redirection.beat(0);
+                true
+            }
+            By::RedirectingTable(table) => {
+                table.let_pass();
                 true
             }
             By::Table(table) => {
@@ -267,7 +317,8 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
             |what| move |source| crate::io::interface::InterfaceError::Request { name: name.to_owned(), what, source };
         let index = crate::io::sys::interface_index(name).map_err(failed("its index"))?;
         let taken = wire::take_up((name, index)).map_err(failed("taking the kernel's own way away"))?;
-        if table::take_up(name) || taken {
+        let cable = cable::take_up(name).map_err(failed("removing a cable that a gateway has left"))?;
+        if table::take_up(name) || taken || cable {
             closed.push(name.to_owned());
         }
     }

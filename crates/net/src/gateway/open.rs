@@ -10,7 +10,7 @@ use crate::gateway::data_path::RealPath;
 use crate::gateway::liveness::Liveness;
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet};
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports::{self, Ports};
+use crate::gateway::ports::{Looked, Ports};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::reload::Present;
 use crate::gateway::remote::Publisher;
@@ -19,7 +19,6 @@ use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::af_packet::AfPacket;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
-use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::sys;
 use crate::wire::classify::Classifier;
@@ -36,10 +35,10 @@ impl Gateway {
             return Err(OpenError::SameInterface { name: config.input });
         }
         check_classes(&config)?;
-        let input = Interface::open(&config.input)?;
-        let output = Interface::open(&config.output)?;
         let mut notes = Vec::new();
-        ports::check([&input, &output], config.force, &mut notes)?;
+        let looked = Looked::up(&config)?;
+        looked.check(config.force, &mut notes)?;
+        let (input, output) = (looked.input.clone(), looked.output.clone());
         if input.mtu > output.mtu {
             notes.push(format!(
                 "{} carries packets of up to {} B, {} only of {} B: longer ones are dropped as too long",
@@ -55,7 +54,7 @@ impl Gateway {
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let processor = pick(config.processor)?;
 
-        let Ports { input: from, output: to, held } = Ports::open(&config, [&input, &output], &mut notes)?;
+        let Ports { input: from, output: to, held } = Ports::open(&config, looked, &mut notes)?;
         for (name, socket) in [(&input.name, &from), (&output.name, &to)] {
             let (received, _) = socket.kernel_buffer_bytes();
             if received < config.sockets.receive_buffer {

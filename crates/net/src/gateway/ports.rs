@@ -3,15 +3,46 @@
 
 use std::sync::Arc;
 
+use crate::gateway::cable::{self, Cable};
 use crate::gateway::claim::{self, Claim};
 use crate::gateway::config::{GatewayConfig, OffloadPolicy};
+use crate::gateway::fail_open::redirect::Marks;
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
-use crate::io::af_packet::AfPacket;
+use crate::io::af_packet::{AfPacket, AfPacketOptions, Intake};
 use crate::io::interface::{Interface, OffloadsOff};
 
+/// The interfaces that a gateway goes between, looked up. For the host's own traffic the cable is laid first.
+pub(super) struct Looked {
+    pub(super) input: Interface,
+    pub(super) output: Interface,
+    cable: Option<Cable>,
+}
+
+impl Looked {
+    /// # Errors
+    /// [`OpenError`]: an interface that cannot be used, a cable that cannot be laid.
+    pub(super) fn up(config: &GatewayConfig) -> Result<Self, OpenError> {
+        if !config.own_traffic {
+            let input = Interface::open(&config.input)?;
+            return Ok(Self { input, output: Interface::open(&config.output)?, cable: None });
+        }
+        let output = Interface::open(&config.output)?;
+        let cable = Cable::lay(&output.name)?;
+        Ok(Self { input: cable::input(&output)?, output, cable: Some(cable) })
+    }
+
+    /// Refuses what would double frames or send them in a circle, as [`check`] says. What the host itself sends cannot.
+    pub(super) fn check(&self, force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
+        match self.cable {
+            Some(_) => Ok(()),
+            None => check([&self.input, &self.output], force, notes),
+        }
+    }
+}
+
 /// Refuses what would double frames or send them in a circle. With `force` it is a note.
-pub(super) fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
+fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let mut refuse = |error: OpenError| match force {
         true => {
             notes.push(format!("as you wish (--force): {error}"));
@@ -60,6 +91,17 @@ pub(super) struct Held {
     pub(super) offloads: Vec<OffloadsOff>,
     /// As long as they are kept, no other gateway receives from the same interfaces.
     pub(super) claims: Vec<Claim>,
+    /// By which the host's own frames come. It goes last.
+    cable: Option<Cable>,
+}
+
+impl Held {
+    /// Another gateway takes the place of this one, and goes on with its cable.
+    pub(super) fn give_way(&mut self) {
+        if let Some(cable) = &mut self.cable {
+            cable.leave();
+        }
+    }
 }
 
 impl Ports {
@@ -68,7 +110,42 @@ impl Ports {
     ///
     /// # Errors
     /// [`OpenError`]. Nothing is changed on the interfaces then.
-    pub(super) fn open(
+    pub(super) fn open(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
+        let Looked { input, output, cable } = looked;
+        match cable {
+            None => Self::between(config, [&input, &output], notes),
+            Some(cable) => Self::of_the_host(config, [&input, &output], cable, notes),
+        }
+    }
+
+    /// For what the host sends by `output`, which comes out of the cable at `input`. All is ready before the place of a gateway that still
+    /// runs is taken; what that one redirects has another mark.
+    fn of_the_host(
+        config: &GatewayConfig,
+        [input, output]: [&Interface; 2],
+        cable: Cable,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OpenError> {
+        let claims = match claim::claim(&[input], config.force, notes) {
+            Err(OpenError::Taken { .. }) if config.take_over => None,
+            Err(OpenError::Taken { .. }) => return Err(OpenError::OwnTrafficTaken { name: output.name.clone() }),
+            claims => Some(claims?),
+        };
+        let marks = Marks::of(output.index);
+        let (hold, fail_open) = Hold::redirect(output, cable.host_end, input, notes)?;
+        let from = AfPacket::taking(input, &config.sockets, Intake::Marked(marks.taken))?;
+        let sockets = AfPacketOptions { mark: marks.sent, ..config.sockets };
+        let to = AfPacket::taking(output, &sockets, Intake::Nothing)?;
+        let offloads = offloads(config.offloads, &[(input, &from)], notes)?;
+        let claims = match claims {
+            Some(claims) => claims,
+            None => claim::take_over(&[input], notes)?,
+        };
+        let (hold, fail_open, cable) = (Some(hold), Arc::new(fail_open), Some(cable));
+        Ok(Self { input: from, output: to, held: Held { hold, fail_open, offloads, claims, cable } })
+    }
+
+    fn between(
         config: &GatewayConfig,
         [input, output]: [&Interface; 2],
         notes: &mut Vec<String>,
@@ -93,10 +170,10 @@ impl Ports {
                 }
                 (prepared, _) => prepared,
             };
-        let gate = hold.as_ref().and_then(Hold::gate);
-        let open = |interface| AfPacket::behind(interface, &config.sockets, gate).map_err(OpenError::from);
+        let intake = hold.as_ref().and_then(Hold::gate).map_or(Intake::All, Intake::Gated);
+        let open = |interface| AfPacket::taking(interface, &config.sockets, intake).map_err(OpenError::from);
         let opened = open(input).and_then(|from| Ok((from, open(output)?))).and_then(|(from, to)| {
-            let offloads = offloads(config.offloads, [(input, &from), (output, &to)], notes)?;
+            let offloads = offloads(config.offloads, &[(input, &from), (output, &to)], notes)?;
             let claims = match claims {
                 Some(claims) => claims,
                 None => claim::take_over(&receiving, notes)?,
@@ -105,7 +182,8 @@ impl Ports {
         });
         match opened {
             Ok((offloads, input, output, claims)) => {
-                Ok(Self { input, output, held: Held { hold, fail_open: Arc::new(fail_open), offloads, claims } })
+                let held = Held { hold, fail_open: Arc::new(fail_open), offloads, claims, cable: None };
+                Ok(Self { input, output, held })
             }
             Err(error) => {
                 if let Some(hold) = hold {
@@ -120,11 +198,11 @@ impl Ports {
 /// Does about offloads that join packets what `policy` says. Where joined packets are split, they do no harm.
 fn offloads(
     policy: OffloadPolicy,
-    interfaces: [(&Interface, &AfPacket); 2],
+    interfaces: &[(&Interface, &AfPacket)],
     notes: &mut Vec<String>,
 ) -> Result<Vec<OffloadsOff>, OpenError> {
     let mut off = Vec::new();
-    for (interface, socket) in interfaces {
+    for &(interface, socket) in interfaces {
         let name = interface.name.clone();
         if let Some(why) = socket.undescribed() {
             notes.push(format!(

@@ -144,8 +144,11 @@ impl Desk {
 }
 
 /// What passes while the gateway does not run, in words.
-pub(super) fn fail_open(gateway: &Gateway) -> String {
+pub(super) fn fail_open(gateway: &Gateway, own_traffic: bool) -> String {
     match &gateway.fail_open().by {
+        Some(by) if own_traffic => {
+            format!("takes what this host sends by {by}; while this does not run, it goes out unshaped")
+        }
         Some(by) => format!(
             "fails open (by {by}): while this does not run, the kernel passes frames unshaped, also after a clean end; `fairlink \
              gateway --close IF IF` takes that away"

@@ -41,6 +41,8 @@ pub(crate) enum Function {
     /// `R1` the context, `R2` a program array, `R3` a number: goes on with that program and does not return. It returns where there
     /// is none.
     TailCall = 12,
+    /// `R1` the index of an interface, `R2` zero: `R0` is what a classifier returns so that this interface sends the frame instead.
+    Redirect = 23,
 }
 
 /// How many bytes an instruction reads or writes.
