@@ -160,7 +160,11 @@ fn what_is_wrong_with_one_of_several_links_is_said_at_its_place() {
         ("name = \"up\"", "name = \"down\"", "links.toml:16:8: error: "),
         ("out = \"wan\"", "out = \"lan\"", "links.toml:18:7: error: \"out\" is \"lan\", and so is in"),
         ("out = \"wan\"", "out = \"a b\"", "links.toml:18:7: error: "),
-        ("out = \"wan\"", "egress = \"wan\"", "links.toml:18:10: error: \"egress\" is for what the machine itself sends"),
+        (
+            "out = \"wan\"",
+            "egress = \"wan\"",
+            "links.toml:18:10: error: \"egress\" is for what the machine itself sends",
+        ),
         ("in = \"lan\"\nout = \"wan\"", "egress = \"a/b\"", "links.toml:17:10: error: "),
         ("rate = \"20mbit\"", "rate = \"20mbps\"", "links.toml:19:8: error: "),
         ("guarantee = \"40%\"", "guarantee = \"50%\"", "links.toml:6:8: error: "),

@@ -21,10 +21,10 @@ mod wire;
 
 use serde::{Deserialize, Serialize};
 
+use crate::gateway::cable;
 use crate::gateway::fail_open::programs::Programs;
 use crate::gateway::fail_open::redirect::{Marks, Redirection};
 use crate::gateway::fail_open::table::Table;
-use crate::gateway::cable;
 use crate::gateway::open_error::OpenError;
 use crate::io::bpf::{BpfError, Link, Program};
 use crate::io::interface::Interface;
@@ -159,7 +159,10 @@ impl Hold {
         };
         match Table::redirecting((&from.name, from.index), host_end, &gateway_end.name, marks) {
             Ok(table) => {
-                notes.push(format!("{}: takes what this host sends by nftables and not by programs in the kernel: {programs}", from.name));
+                notes.push(format!(
+                    "{}: takes what this host sends by nftables and not by programs in the kernel: {programs}",
+                    from.name
+                ));
                 Ok(of(By::RedirectingTable(table), "nftables", Some(programs)))
             }
             Err(table) => {

@@ -57,7 +57,7 @@ impl Gateway {
         let Ports { input: from, output: to, held } = Ports::open(&config, looked, &mut notes)?;
         for (name, socket) in [(&input.name, &from), (&output.name, &to)] {
             let (received, _) = socket.kernel_buffer_bytes();
-            if received < config.sockets.receive_buffer {
+            if received > 0 && received < config.sockets.receive_buffer {
                 notes.push(format!(
                     "{name}: the kernel allows a receive buffer of {received} B, {} were asked for; `sysctl \
                      net.core.rmem_max` is the limit without CAP_NET_ADMIN",

@@ -133,8 +133,11 @@ impl AfPacket {
             false => Err(io::Error::new(io::ErrorKind::Unsupported, "not asked for")),
         };
         let undescribed = describe(&receiver).err();
-        let received = packet_socket::set_receive_buffer(&receiver, options.receive_buffer)
-            .map_err(failed("sizing the receive buffer"))?;
+        let received = match intake {
+            Intake::Nothing => 0,
+            _ => packet_socket::set_receive_buffer(&receiver, options.receive_buffer)
+                .map_err(failed("sizing the receive buffer"))?,
+        };
         match intake {
             Intake::All => Ok(()),
             Intake::Gated(gate) => gate.filter(&receiver).map_err(|error| error.source),
@@ -186,7 +189,8 @@ impl AfPacket {
         })
     }
 
-    /// Sizes of the kernel's receive and send buffers of this interface in bytes, as the kernel accounts for them.
+    /// Sizes of the kernel's receive and send buffers of this interface in bytes, as the kernel accounts for them. The first is 0 where
+    /// nothing is received.
     #[must_use]
     pub(crate) fn kernel_buffer_bytes(&self) -> (u32, u32) {
         self.buffers
