@@ -15,7 +15,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
 use fairlink_net::{
@@ -347,8 +347,9 @@ fn tags_and_long_frames(_: &PrivateNamespace) {
     for frame in &frames {
         send_raw("out", frame);
     }
-    let mut arrivals = Vec::new();
+    let (mut arrivals, until) = (Vec::new(), Instant::now() + Duration::from_secs(30));
     while arrivals.len() < frames.len() {
+        assert!(Instant::now() < until, "{} frames have arrived", arrivals.len());
         sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
     }
     for (arrival, frame) in arrivals.iter().zip(&frames) {

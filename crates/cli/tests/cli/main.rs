@@ -17,6 +17,8 @@ mod link_queues;
 mod measure;
 mod metrics;
 #[cfg(target_os = "linux")]
+mod own_traffic;
+#[cfg(target_os = "linux")]
 mod packets;
 #[cfg(target_os = "linux")]
 mod reload;
