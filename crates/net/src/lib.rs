@@ -35,10 +35,10 @@ pub use {
     gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
     gateway::control::{self, Control, ControlError, Watch},
     gateway::{
-        ClassChange, ClassStats, Committed, DelayStats, FailOpen, FailOpenStats, Fate, Gateway, GatewayConfig,
+        ClassChange, ClassStats, Committed, DelayStats, Dropped, FailOpen, FailOpenStats, Fate, Gateway, GatewayConfig,
         GatewayStats, IntervalStats, Links, LivenessStats, LongFrames, MemoryBound, Metrics, MetricsError,
-        OffloadPolicy, OpenError, Processor, ReloadError, Reloaded, Remote, RemoteError, ReverseStats, RunError,
-        Service, Terms, TimeShares, Vitals, Wanted, Watchdog, close_wires,
+        OffloadPolicy, OpenError, Privileges, Processor, ReloadError, Reloaded, Remote, RemoteError, ReverseStats,
+        RunError, Service, Terms, TimeShares, Vitals, Wanted, Watchdog, close_wires,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

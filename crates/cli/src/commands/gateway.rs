@@ -14,8 +14,8 @@ use fairlink_config::ReadOptions;
 use fairlink_core::Amount;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    GatewayConfig, GatewayStats, Links, LongFrames, Metrics, OffloadPolicy, Pacing, Processor, RunError, Wanted,
-    control,
+    GatewayConfig, GatewayStats, Links, LongFrames, Metrics, OffloadPolicy, Pacing, Privileges, Processor, RunError,
+    Wanted, control,
 };
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
@@ -76,6 +76,10 @@ pub(crate) struct Args {
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Keep all rights that the process was started with. Without it, it gives up those that it does not need once its interfaces are open:
+    /// capabilities, other files, other system calls.
+    #[arg(long)]
+    keep_privileges: bool,
     /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
@@ -131,6 +135,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
     let stop = stop_flag_without_hangup()?;
     let path = args.control.clone().unwrap_or_else(|| control::default_path(&configs[0].output));
+    let privileges = (!args.keep_privileges).then(|| Privileges::of(&configs, &path, args.metrics));
     let mut gateways = Vec::with_capacity(configs.len());
     for config in configs {
         let name = config.link_name().to_owned();
@@ -151,6 +156,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let way = ways.join("; ");
     let vitals: Vec<_> = gateways.iter().map(|(_, way, gateway)| (way.clone(), gateway.vitals())).collect();
     let mut watchdog = life::watchdog(vitals.clone());
+    // Threads have the rights of the one that starts them.
+    if let Some(privileges) = privileges {
+        let dropped = privileges.drop_others();
+        dropped.notes.iter().for_each(|text| note(format!("note: {text}")));
+        note(dropped.to_string());
+    }
     let stop = &stop;
     let ended = std::thread::scope(|scope| {
         let threads: Vec<_> =

@@ -21,6 +21,8 @@ mod own_traffic;
 #[cfg(target_os = "linux")]
 mod packets;
 #[cfg(target_os = "linux")]
+mod privileges;
+#[cfg(target_os = "linux")]
 mod reload;
 mod reproduce;
 mod rows;
