@@ -80,6 +80,12 @@ pub(crate) struct Args {
     /// capabilities, other files, other system calls.
     #[arg(long)]
     keep_privileges: bool,
+    /// Who may open the control socket: a mode in octal, such as 0660 [default: 0600, or 0660 with --control-group].
+    #[arg(long, value_name = "MODE")]
+    control_mode: Option<String>,
+    /// The control socket's group, by name or number.
+    #[arg(long, value_name = "GROUP")]
+    control_group: Option<String>,
     /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
@@ -102,6 +108,18 @@ fn processor(text: &str) -> Result<Processor, String> {
 }
 
 impl Args {
+    /// Who may open the control socket.
+    fn access(&self) -> Result<control::Access, Failure> {
+        let wrong = |error: control::AccessError| {
+            let flag = match error {
+                control::AccessError::NoGroup { .. } => "--control-group",
+                _ => "--control-mode",
+            };
+            Failure::wrong(format!("{flag}: {error}"))
+        };
+        control::Access::new(self.control_mode.as_deref(), self.control_group.as_deref()).map_err(wrong)
+    }
+
     /// What each link is to do.
     fn configs(&self) -> Result<Vec<GatewayConfig>, Failure> {
         let leniency = if self.lenient { Leniency::Ignore } else { Leniency::Refuse };
@@ -130,6 +148,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
     }
+    let access = args.access()?;
     let configs = args.configs()?;
     let several = configs.len() > 1;
     let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
@@ -157,6 +176,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let vitals: Vec<_> = gateways.iter().map(|(_, way, gateway)| (way.clone(), gateway.vitals())).collect();
     let mut watchdog = life::watchdog(vitals.clone());
     // Threads have the rights of the one that starts them.
+    access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
     if let Some(privileges) = privileges {
         let dropped = privileges.drop_others();
         dropped.notes.iter().for_each(|text| note(format!("note: {text}")));
@@ -171,7 +191,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         for ((_, vitals), thread) in vitals.iter().zip(&threads) {
             life::wait_for_turn(vitals, || thread.is_finished());
         }
-        let mut control = args.life.control(&path, &links).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        let mut control =
+            args.life.control(&path, access, &links).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         let metrics =
             args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, links.clone())).transpose());
         let metrics = metrics.map_err(Failure::wrong).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;

@@ -1,8 +1,8 @@
-//! What `fairlink gateway` may still do once its interfaces are open, and that it still does its work.
+//! What `fairlink gateway` may still do once its interfaces are open, and that it still does its work; who may open its control socket.
 
 use std::fs;
 
-use crate::{Scratch, in_network, in_private_network};
+use crate::{Scratch, fairlink, in_network, in_private_network};
 
 /// The gateway's threads as the kernel sees them; a reload of its file, which somebody has replaced; then the file leads elsewhere.
 const SCRIPT: &str = r#"
@@ -94,6 +94,63 @@ fn rights(namespaces: Option<&[&str]>) {
     assert!(values(&all, "Seccomp").iter().chain(&values(&all, "NoNewPrivs")).all(|&value| value == 0), "{all}");
     let closed = read("status-closed");
     assert!(values(&closed, "CapEff").iter().all(|&set| set == NET_ADMIN | NET_RAW), "{closed}");
+}
+
+/// The control socket, asked by a user in its group, and by one who is not.
+const CONTROL: &str = r#"
+command -v setpriv > "$D/setpriv" || exit 0
+cp "$F" "$D/fairlink"
+chmod 755 "$D" "$D/fairlink"
+umask 077
+"$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --control "$D/socket" --control-group 4242 > /dev/null 2> "$D/gateway.log" & gateway=$!
+until_exists "$D/socket"
+stat -c '%a %g' "$D/socket" > "$D/stat"
+as="setpriv --reuid 65534 --regid 65534"
+$as --groups 4242 "$D/fairlink" ctl stats --control "$D/socket" > "$D/member.txt"
+! $as --clear-groups "$D/fairlink" ctl stats --control "$D/socket" > "$D/other.txt" 2> "$D/other.log"
+grep CapEff /proc/$gateway/status > "$D/caps"
+# The socket of the one whose place it takes is free only when that has ended, and its rights are gone by then.
+"$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --take-over --control "$D/socket" --control-group 4242 --control-mode 0666 \
+    > /dev/null 2> "$D/next.log" & next=$!
+wait $gateway
+n=0; until "$F" ctl stats --control "$D/socket" > "$D/next.txt" 2>/dev/null; do n=$((n + 1)); [ $n -lt 500 ]; sleep 0.02; done
+stat -c '%a %g' "$D/socket" > "$D/stat2"
+kill -INT $next
+wait $next
+! $as --clear-groups "$D/fairlink" gateway "$D/link.toml" --in vb --out vc --control-group 4242 2> "$D/not-member.log"
+"#;
+
+#[test]
+fn the_control_socket_is_open_to_its_group_and_to_nobody_else() {
+    let dir = Scratch::new();
+    dir.write("link.toml", LINK);
+    let Some(run) = in_network(&["--net"], CONTROL, &dir, &[]) else { return };
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    if read("setpriv").is_empty() {
+        println!("SKIPPED: no setpriv here, so nobody else asks");
+        return;
+    }
+    let logs = ["gateway", "next", "other"].map(|name| read(&format!("{name}.log")));
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs.concat());
+    assert_eq!((read("stat").trim(), read("stat2").trim()), ("660 4242", "666 4242"));
+    assert!(read("member.txt").contains("vb to vc"), "{}", read("member.txt"));
+    assert!(read("other.log").to_lowercase().contains("permission denied"), "{}", read("other.log"));
+    assert_eq!(values(&read("caps"), "CapEff")[0] & !(NET_ADMIN | NET_RAW | BPF), 0, "{}", read("caps"));
+}
+
+#[test]
+fn modes_and_groups_that_cannot_be_are_refused_with_2() {
+    let dir = Scratch::new();
+    let file = dir.write("link.toml", LINK);
+    for (flag, value, says) in [
+        ("--control-mode", "0800", "--control-mode: \"0800\" is not a mode: write it in octal"),
+        ("--control-mode", "0060", "--control-mode: the mode 0060"),
+        ("--control-group", "no-such-group-here", "--control-group: there is no group \"no-such-group-here\""),
+    ] {
+        let run = fairlink(&["gateway", &file, "--in", "nope0", "--out", "nope1", flag, value]);
+        assert_eq!(run.code, 2, "{flag} {value}: {}", run.stderr);
+        assert!(run.stderr.contains(says), "{flag} {value}: {}", run.stderr);
+    }
 }
 
 #[test]

@@ -63,6 +63,8 @@ pub(super) struct Present {
     /// As the link file says.
     nominal: GatewayConfig,
     deviations: Deviations,
+    /// How strictly link files are read, as the gateway was started.
+    leniency: Leniency,
     /// As it runs.
     config: GatewayConfig,
     input: Interface,
@@ -111,6 +113,7 @@ impl Present {
         Self {
             nominal: config.clone(),
             deviations: Deviations::default(),
+            leniency: config.leniency,
             config: config.clone(),
             input,
             frame_bytes: pool.frame_bytes() as u32,
@@ -153,6 +156,7 @@ impl Present {
                 moves = named;
                 let link = self.read(text.as_ref(), &mut notes)?;
                 nominal.take_link(&link).map_err(|problems| ReloadError::File(problems.lines()))?;
+                nominal.leniency = self.leniency;
                 deviations = Deviations::default();
             }
             &Wanted::LinkRate { rate } => deviations.link = Some(rate),
@@ -243,8 +247,7 @@ impl Present {
 
     /// The link file: the gateway's own, or this text.
     fn read(&self, text: Option<&(String, String)>, notes: &mut Vec<String>) -> Result<Arc<LinkFile>, ReloadError> {
-        let options =
-            ReadOptions { leniency: self.nominal.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
+        let options = ReadOptions { leniency: self.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
         let read = match (text, &self.nominal.link) {
             (Some((name, text)), _) => LinkFile::all_from_text(name, text.clone(), &options),
             (None, Some(link)) => LinkFile::read_all(PathBuf::from(link.source().name()), &options),

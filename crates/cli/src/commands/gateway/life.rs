@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use fairlink_core::Nanos;
+use fairlink_net::control::Access;
 use fairlink_net::{
     Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, Links, OpenError, Service, Vitals,
     Watchdog, close_wires,
@@ -106,14 +107,14 @@ impl Life {
     }
 
     /// Serves the control socket at `path`. Where another gateway's place is taken, as soon as that one has freed it.
-    pub(super) fn control(&self, path: &Path, links: &Links) -> Result<Desk, Failure> {
-        match Control::start(path, links.clone()) {
+    pub(super) fn control(&self, path: &Path, access: Access, links: &Links) -> Result<Desk, Failure> {
+        match Control::start_for(path, access, links.clone()) {
             Err(ControlError::InUse { .. }) if self.take_over => {
-                Ok(Desk { path: path.to_owned(), control: None, until: Some(Instant::now() + PATIENCE) })
+                Ok(Desk { path: path.to_owned(), access, control: None, until: Some(Instant::now() + PATIENCE) })
             }
             control => {
                 let control = control.map_err(Failure::wrong)?;
-                Ok(Desk { path: path.to_owned(), control: Some(control), until: None })
+                Ok(Desk { path: path.to_owned(), access, control: Some(control), until: None })
             }
         }
     }
@@ -123,6 +124,7 @@ impl Life {
 #[derive(Debug)]
 pub(super) struct Desk {
     path: PathBuf,
+    access: Access,
     control: Option<Control>,
     /// How long it is tried again; `None` when that is over.
     until: Option<Instant>,
@@ -132,7 +134,7 @@ impl Desk {
     /// Tries again where there is none yet.
     pub(super) fn look(&mut self, links: &Links) {
         let Some(until) = self.until else { return };
-        match Control::start(&self.path, links.clone()) {
+        match Control::start_for(&self.path, self.access, links.clone()) {
             Ok(control) => (self.control, self.until) = (Some(control), None),
             Err(error) if Instant::now() >= until => {
                 note(format!("no control socket: {error}"));

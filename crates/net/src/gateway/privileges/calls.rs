@@ -90,7 +90,6 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_getuid,
     libc::SYS_getgid,
     libc::SYS_getgroups,
-    libc::SYS_setfsgid,
     libc::SYS_uname,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -133,7 +132,11 @@ pub(super) fn refuse_others(needs: &Privileges) -> Result<(), String> {
     let programs = filters(needs.programs, architecture).map_err(|error| error.to_string())?;
     // SAFETY: takes no pointers.
     sys::check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map_err(|error| error.to_string())?;
-    programs.iter().try_for_each(|program| install(program)).map_err(|error| error.to_string())
+    programs
+        .iter()
+        .zip([0, LOGGED])
+        .try_for_each(|(program, flags)| install(program, flags))
+        .map_err(|error| error.to_string())
 }
 
 /// Two filters. The first says of a call that libc tries before an older one that the kernel does not have it: its flags lie in memory,
@@ -176,7 +179,7 @@ fn filters(with_programs: bool, architecture: TargetArch) -> Result<[BpfProgram;
     Ok([first.try_into()?, second.try_into()?])
 }
 
-fn install(program: &[seccompiler::sock_filter]) -> io::Result<()> {
+fn install(program: &[seccompiler::sock_filter], flags: libc::c_ulong) -> io::Result<()> {
     /// `struct sock_fprog` of linux/filter.h.
     #[repr(C)]
     struct Program {
@@ -187,7 +190,7 @@ fn install(program: &[seccompiler::sock_filter]) -> io::Result<()> {
     let program = Program { length: program.len().try_into().map_err(too_long)?, filter: program.as_ptr() };
     // SAFETY: `program` points to as many instructions as it says, which the kernel copies during the call.
     let result =
-        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, ON_ALL_THREADS | LOGGED, &raw const program) };
+        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, ON_ALL_THREADS | flags, &raw const program) };
     match sys::check(result as libc::c_int)? {
         0 => Ok(()),
         thread => Err(io::Error::other(format!("thread {thread} has a filter of its own"))),
