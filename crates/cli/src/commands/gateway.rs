@@ -149,6 +149,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return args.life.close();
     }
     let access = args.access()?;
+    access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
     let configs = args.configs()?;
     let several = configs.len() > 1;
     let (asked, hangup) = (Arc::new(AtomicBool::new(false)), Hangup::new()?);
@@ -176,7 +177,6 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let vitals: Vec<_> = gateways.iter().map(|(_, way, gateway)| (way.clone(), gateway.vitals())).collect();
     let mut watchdog = life::watchdog(vitals.clone());
     // Threads have the rights of the one that starts them.
-    access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
     if let Some(privileges) = privileges {
         let dropped = privileges.drop_others();
         dropped.notes.iter().for_each(|text| note(format!("note: {text}")));

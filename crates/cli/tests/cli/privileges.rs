@@ -135,6 +135,7 @@ fn the_control_socket_is_open_to_its_group_and_to_nobody_else() {
     assert_eq!((read("stat").trim(), read("stat2").trim()), ("660 4242", "666 4242"));
     assert!(read("member.txt").contains("vb to vc"), "{}", read("member.txt"));
     assert!(read("other.log").to_lowercase().contains("permission denied"), "{}", read("other.log"));
+    assert!(read("not-member.log").contains("--control-group: the control socket cannot be given to group 4242"));
     assert_eq!(values(&read("caps"), "CapEff")[0] & !(NET_ADMIN | NET_RAW | BPF), 0, "{}", read("caps"));
 }
 
