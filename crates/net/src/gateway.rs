@@ -31,6 +31,7 @@ pub(crate) mod stats;
 mod trace;
 mod watchdog;
 
+pub use cable::remove_cables;
 pub use config::{GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use fail_open::{FailOpen, FailOpenStats, close_wires};
 pub use links::Links;

@@ -38,7 +38,7 @@ pub use {
         ClassChange, ClassStats, Committed, DelayStats, Dropped, FailOpen, FailOpenStats, Fate, Gateway, GatewayConfig,
         GatewayStats, IntervalStats, Links, LivenessStats, LongFrames, MemoryBound, Metrics, MetricsError,
         OffloadPolicy, OpenError, Privileges, Processor, ReloadError, Reloaded, Remote, RemoteError, ReverseStats,
-        RunError, Service, Terms, TimeShares, Vitals, Wanted, Watchdog, close_wires,
+        RunError, Service, Terms, TimeShares, Vitals, Wanted, Watchdog, close_wires, remove_cables,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

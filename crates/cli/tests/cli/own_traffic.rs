@@ -12,6 +12,8 @@ const MACHINES: &str = r#"
 unshare --net sleep 1000 & peer=$!
 n=0; while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
 there() { nsenter --net=/proc/$peer/ns/net "$@"; }
+# In the background: its number is that of the program.
+stay_there() { exec nsenter --net=/proc/$peer/ns/net "$@"; }
 ip link set vb netns $peer
 ip link set vd netns $peer
 there ip link set lo up
@@ -27,8 +29,8 @@ setup() { ip -o addr show dev va; ip -o addr show dev vc; ip route; ip rule; }
 
 const SCRIPT: &str = r#"
 setup > "$D/before"
-there "$F" receive --tcp 5201 > /dev/null 2> "$D/a.log" & a=$!
-there "$F" receive --tcp 5202 > /dev/null 2> "$D/b.log" & b=$!
+stay_there "$F" receive --tcp 5201 > /dev/null 2> "$D/a.log" & a=$!
+stay_there "$F" receive --tcp 5202 > /dev/null 2> "$D/b.log" & b=$!
 until_exists "$D/a.log"
 until_exists "$D/b.log"
 "$F" gateway "$D/own.toml" --egress va --control "$D/socket" --json > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
@@ -51,7 +53,7 @@ ip -o link > "$D/closed"
 "$F" gateway "$D/links.toml" --control "$D/socket2" --json > "$D/several.json" 2> "$D/several.log" & gateway=$!
 until_exists "$D/socket2"
 "$F" generate --tcp 10.8.0.2:5201 --duration 500ms > /dev/null
-there "$F" receive --tcp 5203 > /dev/null 2> "$D/c.log" & c=$!
+stay_there "$F" receive --tcp 5203 > /dev/null 2> "$D/c.log" & c=$!
 until_exists "$D/c.log"
 "$F" generate --tcp 10.9.0.2:5203 --duration 500ms > /dev/null
 "$F" ctl reload --control "$D/socket2" > "$D/reload.txt"
@@ -60,6 +62,7 @@ wait $gateway
 ip -o link > "$D/after"
 setup > "$D/end"
 kill -INT $a $b $c
+wait $a $b $c
 kill $peer
 "#;
 
@@ -132,7 +135,7 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
         assert_eq!(json(tcp)["connections"].as_array().map(Vec::len), Some(4), "{}", read(tcp));
     }
     assert!(read("killed").contains("fl0-va"), "{}", read("killed"));
-    assert!(read("close.log").contains("va"), "{}", read("close.log"));
+    assert!(read("close.log").contains("removed the cable for what this host sends by va"), "{}", read("close.log"));
     for ended in ["closed", "after"] {
         assert!(!read(ended).contains("fl0-") && !read(ended).contains("fl1-"), "{}", read(ended));
     }

@@ -116,16 +116,22 @@ impl Drop for Cable {
     }
 }
 
-/// Removes the cable that a gateway which was killed has left for what the host sends by `of`. Returns whether there was one that no
-/// gateway uses.
+/// Removes the cables that gateways which were killed have left for what the host sends by the interfaces `names`. Returns the names of
+/// those that had one which no gateway uses.
 ///
 /// # Errors
-/// The kernel's answer.
-pub(super) fn take_up(of: &str) -> io::Result<bool> {
-    match Cable::find(of) {
-        Ok(Some([_, gateway_end])) if !is_claimed(gateway_end) => veth::remove(gateway_end).map(|()| true),
-        _ => Ok(false),
+/// [`OpenError::Cable`]: the kernel's answer, such as no permission.
+pub fn remove_cables<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, OpenError> {
+    let mut removed = Vec::new();
+    for of in names {
+        // What somebody else has called so is left alone.
+        let Ok(Some([_, gateway_end])) = Cable::find(of) else { continue };
+        if !is_claimed(gateway_end) {
+            veth::remove(gateway_end).map_err(|source| OpenError::Cable { ends: self::names(of), source })?;
+            removed.push(of.to_owned());
+        }
     }
+    Ok(removed)
 }
 
 /// What the gateway receives from the cable, with the mtu of the interface that its frames are for.

@@ -21,7 +21,6 @@ mod wire;
 
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::cable;
 use crate::gateway::fail_open::programs::Programs;
 use crate::gateway::fail_open::redirect::{Marks, Redirection};
 use crate::gateway::fail_open::table::Table;
@@ -320,8 +319,7 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
             |what| move |source| crate::io::interface::InterfaceError::Request { name: name.to_owned(), what, source };
         let index = crate::io::sys::interface_index(name).map_err(failed("its index"))?;
         let taken = wire::take_up((name, index)).map_err(failed("taking the kernel's own way away"))?;
-        let cable = cable::take_up(name).map_err(failed("removing a cable that a gateway has left"))?;
-        if table::take_up(name) || taken || cable {
+        if table::take_up(name) || taken {
             closed.push(name.to_owned());
         }
     }

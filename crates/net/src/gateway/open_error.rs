@@ -68,9 +68,9 @@ pub enum OpenError {
         /// What stands in the way.
         why: String,
     },
-    /// The cable for what the host sends cannot be laid.
+    /// The cable for what the host sends cannot be laid, or removed.
     #[error(
-        "the cable between {} and {}, by which the gateway gets what this host sends, cannot be laid: {source}{}", .ends[0], .ends[1],
+        "the cable between {} and {}, by which a gateway gets what this host sends, cannot be laid or removed: {source}{}", .ends[0], .ends[1],
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => "; that needs CAP_NET_ADMIN (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep`)",
             Some(libc::EOPNOTSUPP) => "; this kernel is built without veth (CONFIG_VETH)",

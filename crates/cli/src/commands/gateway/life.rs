@@ -9,7 +9,7 @@ use fairlink_core::Nanos;
 use fairlink_net::control::Access;
 use fairlink_net::{
     Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, Links, OpenError, Service, Vitals,
-    Watchdog, close_wires,
+    Watchdog, close_wires, remove_cables,
 };
 
 use crate::args::{choice, time};
@@ -42,7 +42,8 @@ pub(crate) struct Life {
     /// How long a direction may stand still though frames wait and might go, before that is told [default: 500ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     stall_after: Option<Nanos>,
-    /// Start nothing: take away what a gateway that fails open has left on these interfaces, so that nothing passes any more.
+    /// Start nothing: take away what a gateway that fails open has left on these interfaces, so that nothing passes any more, and the
+    /// cable that one with --egress has left when it was killed.
     #[arg(long, value_name = "IF", num_args = 1..)]
     close: Vec<String>,
 }
@@ -59,11 +60,18 @@ impl Life {
 
     /// Takes away what was left.
     pub(super) fn close(&self) -> Result<(), Failure> {
-        let closed = close_wires(self.close.iter().map(String::as_str)).map_err(Failure::wrong)?;
-        note(match closed.is_empty() {
-            true => "no gateway that fails open has left anything there".to_owned(),
-            false => format!("the kernel passes no more frames that {} receives", closed.join(" or ")),
-        });
+        let names = || self.close.iter().map(String::as_str);
+        let closed = close_wires(names()).map_err(Failure::wrong)?;
+        let removed = remove_cables(names()).map_err(Failure::wrong)?;
+        if !closed.is_empty() {
+            note(format!("the kernel passes no more frames that {} receives", closed.join(" or ")));
+        }
+        if !removed.is_empty() {
+            note(format!("removed the cable for what this host sends by {}", removed.join(" and by ")));
+        }
+        if closed.is_empty() && removed.is_empty() {
+            note("no gateway has left anything there");
+        }
         Ok(())
     }
 
