@@ -10,6 +10,7 @@
 //!
 //! A kernel that has less takes away less, and a note says what. Nothing here ends a gateway: what is refused is an error like any other.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 mod calls;
 mod capabilities;
 mod files;
@@ -76,7 +77,11 @@ impl Privileges {
             }
             Err(why) => dropped.notes.push(format!("all files may be opened: {why}")),
         }
-        match calls::refuse_others(self) {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+        let refused = calls::refuse_others(self);
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+        let refused = Err(format!("those of {} are not known here", std::env::consts::ARCH));
+        match refused {
             Ok(()) => dropped.calls = true,
             Err(why) => dropped.notes.push(format!("all system calls may be made: {why}")),
         }
