@@ -99,6 +99,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
                 "fairlink gateway scenarios/gateway.toml --in eth1 --out eth0 --drain 1s",
                 "The same, and what is queued at Ctrl-C still leaves, for up to a second.",
             ),
+            (
+                "fairlink gateway scenarios/gateway-home.toml --egress eth0",
+                "Share what this machine itself sends by eth0, until Ctrl-C.",
+            ),
         ],
     ),
     (

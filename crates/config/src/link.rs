@@ -72,6 +72,8 @@ pub struct LinkFile {
     pub name: Option<String>,
     /// The interface that its packets come from, and the one that they go to, where the file says so.
     pub ports: [Option<String>; 2],
+    /// The interface by which the machine sends its packets, where the file says that it is what the machine itself sends.
+    pub egress: Option<String>,
     /// Name of the scheduler, one of [`registry::SCHEDULERS`].
     pub scheduler: String,
     /// The link and its classes. Ids follow file order, parents first.
@@ -332,6 +334,7 @@ impl LinkFile {
         let mut file = Self {
             name: head.name,
             ports: [head.input, head.output],
+            egress: head.egress,
             scheduler: info.name.to_owned(),
             tree,
             names,

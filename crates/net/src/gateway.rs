@@ -6,6 +6,7 @@
 
 mod account;
 mod breaks;
+mod cable;
 mod claim;
 pub(crate) mod config;
 pub mod control;
@@ -21,6 +22,7 @@ mod open_error;
 mod outlet;
 mod pools;
 mod ports;
+mod privileges;
 mod queue_lengths;
 mod reload;
 mod remote;
@@ -31,6 +33,7 @@ pub(crate) mod stats;
 mod trace;
 mod watchdog;
 
+pub use cable::remove_cables;
 pub use config::{BackendChoice, GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use fail_open::{FailOpen, FailOpenStats, close_wires};
 pub use fleet::{Fleet, FleetError, LinkEnd, Planner};
@@ -39,6 +42,7 @@ pub use liveness::{LivenessStats, Vitals};
 pub use metrics::{Metrics, MetricsError};
 pub use open_error::OpenError;
 pub use pools::Pools;
+pub use privileges::{Dropped, Privileges};
 pub use reload::{
     ClassChange, Committed, Fate, LinkChange, ReloadError, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms,
     Wanted, has_room_to_read,

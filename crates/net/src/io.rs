@@ -16,5 +16,6 @@ pub(crate) mod port;
 mod reception;
 pub(crate) mod sys;
 pub(crate) mod tagged_sender;
+pub(crate) mod veth;
 #[cfg(test)]
 pub(crate) mod virtual_link;

@@ -17,7 +17,7 @@ use fairlink_config::ReadOptions;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
     BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy,
-    Pacing, Planner, Pools, Processor, ReloadRequest, ReloadedLink, RunError, control,
+    Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, control,
 };
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
@@ -83,6 +83,16 @@ pub(crate) struct Args {
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Keep all rights that the process was started with. Without it, it gives up those that it does not need once its interfaces are open:
+    /// capabilities, other files, other system calls.
+    #[arg(long)]
+    keep_privileges: bool,
+    /// Who may open the control socket: a mode in octal, such as 0660 [default: 0600, or 0660 with --control-group].
+    #[arg(long, value_name = "MODE")]
+    control_mode: Option<String>,
+    /// The control socket's group, by name or number.
+    #[arg(long, value_name = "GROUP")]
+    control_group: Option<String>,
     /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
@@ -109,6 +119,18 @@ fn processor(text: &str) -> Result<Processor, String> {
 }
 
 impl Args {
+    /// Who may open the control socket.
+    fn access(&self) -> Result<control::Access, Failure> {
+        let wrong = |error: control::AccessError| {
+            let flag = match error {
+                control::AccessError::NoGroup { .. } => "--control-group",
+                _ => "--control-mode",
+            };
+            Failure::wrong(format!("{flag}: {error}"))
+        };
+        control::Access::new(self.control_mode.as_deref(), self.control_group.as_deref()).map_err(wrong)
+    }
+
     /// Makes links as their files say into what each is to do. They share `pools`.
     fn arrange(&self, read: links::Read, pools: &Pools) -> Result<Vec<GatewayConfig>, links::Wrong> {
         self.links.arrange(read, self.cpu, |config| {
@@ -165,6 +187,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
     }
+    let access = args.access()?;
+    access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
     let pools = Pools::default();
     let configs = args.arrange(args.links.read(&args.read_options())?, &pools)?;
     let several = configs.len() > 1;
@@ -175,6 +199,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         (None, Some(first)) => control::default_path(&first.output),
         (None, None) => return Err(Failure::wrong("no link in the files; write [link] or [[link]]")),
     };
+    let privileges = (!args.keep_privileges).then(|| Privileges::of(&configs, &path, args.metrics));
     let mut gateways = Vec::with_capacity(configs.len());
     for config in configs {
         let name = config.link_name().to_owned();
@@ -184,14 +209,20 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         gateway.notes().iter().for_each(|text| note(format!("note: {}", of(text.clone()))));
         note(of(gateway.memory().to_string()));
         note(of(life::backends(&gateway)));
-        note(of(life::fail_open(&gateway)));
+        note(of(life::fail_open(&gateway, config.own_traffic)));
         gateways.push((config, gateway));
     }
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
     let files = OwnFiles { args: args.clone(), files: links::Files::new(&args.links), pools };
+    // Threads have the rights of the one that starts them.
+    if let Some(privileges) = privileges {
+        let dropped = privileges.drop_others();
+        dropped.notes.iter().for_each(|text| note(format!("note: {text}")));
+        note(dropped.to_string());
+    }
     // Who finds the socket finds gateways that take frames.
     let fleet = Fleet::start(gateways, Box::new(files)).map_err(Failure::failed)?;
-    let served = serve(args, &fleet, &path, &asked, &hangup, &stop, out);
+    let served = serve(args, &fleet, (&path, access), &asked, &hangup, &stop, out);
     // Whatever went wrong, each link has a clean end.
     let ended = fleet.join();
     fleet.news().into_iter().for_each(note);
@@ -203,7 +234,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 fn serve(
     args: &Args,
     fleet: &Fleet,
-    path: &Path,
+    (path, access): (&Path, control::Access),
     asked: &AtomicBool,
     hangup: &Hangup,
     stop: &AtomicBool,
@@ -212,7 +243,7 @@ fn serve(
     let links = fleet.links();
     let (mut generation, vitals) = fleet.vitals();
     let mut watchdog = life::watchdog(vitals);
-    let mut control = args.life.control(path, links)?;
+    let mut control = args.life.control(path, access, links)?;
     let metrics =
         args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, links.clone())).transpose());
     let metrics = metrics.map_err(Failure::wrong)?;

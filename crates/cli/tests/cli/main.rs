@@ -23,9 +23,13 @@ mod link_queues;
 mod measure;
 mod metrics;
 #[cfg(target_os = "linux")]
+mod own_traffic;
+#[cfg(target_os = "linux")]
 mod packets;
 #[cfg(target_os = "linux")]
 mod pools;
+#[cfg(target_os = "linux")]
+mod privileges;
 #[cfg(target_os = "linux")]
 mod reload;
 mod reproduce;

@@ -10,10 +10,11 @@ use crate::problem::{Log, Problem, ProblemKind, Span};
 use crate::reader::{Table, Value, unknown_word};
 use crate::units::{QueueLength, parse_queue, parse_size, show_size};
 
-const LINK_KEYS: [&str; 13] = [
+const LINK_KEYS: [&str; 14] = [
     "name",
     "in",
     "out",
+    "egress",
     "rate",
     "scheduler",
     "mtu",
@@ -34,6 +35,7 @@ pub(super) struct Head<'a> {
     pub(super) name: Option<String>,
     pub(super) input: Option<String>,
     pub(super) output: Option<String>,
+    pub(super) egress: Option<String>,
     pub(super) rate: Option<Rate>,
     pub(super) rate_span: Span,
     pub(super) scheduler: Option<&'static SchedulerInfo>,
@@ -80,6 +82,14 @@ impl<'a> Head<'a> {
                 ProblemKind::Misplaced { key: "out", why, help: "name the interface of the other side" },
             );
         }
+        let egress = table.get("egress").and_then(|value| interface(value, log));
+        if let Some(value) = table.get("egress")
+            && (table.get("in").is_some() || table.get("out").is_some())
+        {
+            let why = "is for what the machine itself sends, and in and out are for what passes it".to_owned();
+            let help = "keep egress, or in and out";
+            log.error(value.span(), ProblemKind::Misplaced { key: "egress", why, help });
+        }
         let rate_value = table.need("rate", "rate = \"100mbit\"", log);
         let rate = rate_value.and_then(|value| value.rate(None, log));
         let (scheduler, scheduler_span) = scheduler(&table, options, log);
@@ -104,6 +114,7 @@ impl<'a> Head<'a> {
             name,
             input,
             output,
+            egress,
             rate,
             rate_span: rate_value.map_or(table.span, Value::span),
             scheduler,

@@ -27,7 +27,7 @@ pub(super) fn refuse(links: Value<'_, '_>, log: &mut Log) {
 }
 
 impl LinkFile {
-    /// Reads all links of a file: those of `[[link]]`, in their order, each with its name and both interfaces; or the only one, as
+    /// Reads all links of a file: those of `[[link]]`, in their order, each with its name and its interfaces; or the only one, as
     /// [`LinkFile::read`] does.
     ///
     /// # Errors
@@ -96,8 +96,11 @@ fn one(
     log: &mut Log,
 ) -> Option<LinkFile> {
     table.need("name", "name = \"down\"", log);
-    table.need("in", "in = \"eth0\", the interface that its packets come from", log);
-    table.need("out", "out = \"eth1\", the interface that they go to", log);
+    if table.get("egress").is_none() {
+        let input = "in = \"eth0\", the interface that its packets come from, or egress = \"eth1\" for what the machine itself sends";
+        table.need("in", input, log);
+        table.need("out", "out = \"eth1\", the interface that they go to", log);
+    }
     let span = table.get("name").map_or(table.span.clone(), Value::span);
     let mut own = Log::new(log.source());
     let head = Head::of_several(table.clone(), options, &mut own);

@@ -147,6 +147,9 @@ fn a_file_of_several_links_has_their_names_interfaces_and_classes() {
     let one =
         all("[link]\nrate = \"1mbit\"\nname = \"x\"\nin = \"a\"\nout = \"b\"\n[[class]]\nname = \"c\"\n").unwrap();
     assert_eq!((one.len(), one[0].name.as_deref(), &one[0].ports), (1, Some("x"), &ports("a", "b")));
+    // What the machine itself sends comes from no interface.
+    let own = all(&TWO.replacen("in = \"lan\"\nout = \"wan\"", "egress = \"wan\"", 1)).unwrap();
+    assert_eq!((&own[1].ports, own[1].egress.as_deref(), &own[0].egress), (&[None, None], Some("wan"), &None));
 }
 
 #[test]
@@ -157,6 +160,12 @@ fn what_is_wrong_with_one_of_several_links_is_said_at_its_place() {
         ("name = \"up\"", "name = \"down\"", "links.toml:16:8: error: "),
         ("out = \"wan\"", "out = \"lan\"", "links.toml:18:7: error: \"out\" is \"lan\", and so is in"),
         ("out = \"wan\"", "out = \"a b\"", "links.toml:18:7: error: "),
+        (
+            "out = \"wan\"",
+            "egress = \"wan\"",
+            "links.toml:18:10: error: \"egress\" is for what the machine itself sends",
+        ),
+        ("in = \"lan\"\nout = \"wan\"", "egress = \"a/b\"", "links.toml:17:10: error: "),
         ("rate = \"20mbit\"", "rate = \"20mbps\"", "links.toml:19:8: error: "),
         ("guarantee = \"40%\"", "guarantee = \"50%\"", "links.toml:6:8: error: "),
         ("scheduler = \"drr\"", "schedular = \"drr\"", "links.toml:20:1: error: "),

@@ -9,12 +9,11 @@ use fairlink_core::{Nanos, Scheduler, Wake};
 use crate::gateway::claim::Claim;
 use crate::gateway::fail_open::Hold;
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports::{self, Ports, WhyNot};
+use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::run::{Gateway, Time};
 use crate::io::af_xdp;
 use crate::io::backend::BackendError;
 use crate::io::clock::Clock;
-use crate::io::interface::Interface;
 use crate::io::port::BackendKind;
 
 /// After the heartbeat is zero, programs that have read the one before may still run for so long and take frames.
@@ -95,10 +94,14 @@ impl Gateway {
             Wake::OnArrival if queued => Some(now),
             _ => None,
         };
+        if self.config.own_traffic {
+            self.data_path.look_at_output();
+        }
         let motion = self.data_path.motion(now, next);
         self.liveness.look(now, motion, [&self.config.output, &self.config.input]);
         if !self.leaving && self.held.claims.iter().any(Claim::is_asked_for) {
             self.leaving = true;
+            self.held.give_way();
             self.liveness.say("another gateway takes the place of this one".to_owned());
         }
     }
@@ -154,11 +157,7 @@ impl Gateway {
                     let after = now.saturating_sub(since);
                     self.liveness.begin(now);
                     self.begin_taking();
-                    let Self { config, .. } = self;
-                    let text = format!(
-                        "{} to {}: both interfaces are there again, after {after}",
-                        config.input, config.output
-                    );
+                    let text = format!("{}: all interfaces are there again, after {after}", self.config.way());
                     self.liveness.found(after, text);
                     return now;
                 }
@@ -180,8 +179,9 @@ impl Gateway {
     }
 
     /// With AF_XDP as before, or with packet sockets where the interfaces that came back are not fit for it.
-    fn open_xdp(&mut self, interfaces: [&Interface; 2], notes: &mut Vec<String>) -> Result<Ports, OpenError> {
+    fn open_xdp(&mut self, looked: Looked, notes: &mut Vec<String>) -> Result<Ports, OpenError> {
         let pool = &mut self.data_path.pool;
+        let interfaces = [&looked.input, &looked.output];
         let opened = match af_xdp::frame_bytes(interfaces) {
             Ok(_) => Ports::open_xdp(&self.config, interfaces, pool, notes),
             Err(why) => Err(WhyNot::Unfit(why.0)),
@@ -191,21 +191,19 @@ impl Gateway {
             Err(WhyNot::Refused(error)) => Err(error),
             Err(WhyNot::Unfit(why)) => {
                 notes.push(format!("falls back to AF_PACKET: {why}"));
-                Ports::open(&self.config, interfaces, notes)
+                Ports::open(&self.config, looked, notes)
             }
         }
     }
 
     fn open_ports(&mut self) -> Result<(), OpenError> {
-        let input = Interface::open(&self.config.input)?;
-        let output = Interface::open(&self.config.output)?;
         let mut notes = Vec::new();
-        ports::check([&input, &output], self.config.force, &mut notes)?;
+        let looked = Looked::up(&self.config)?;
+        looked.check(self.config.force, &mut notes)?;
         notes.clear();
-        let interfaces = [&input, &output];
         let Ports { mut input, mut output, held } = match self.backend {
-            BackendKind::AfPacket => Ports::open(&self.config, interfaces, &mut notes)?,
-            BackendKind::AfXdp => self.open_xdp(interfaces, &mut notes)?,
+            BackendKind::AfPacket => Ports::open(&self.config, looked, &mut notes)?,
+            BackendKind::AfXdp => self.open_xdp(looked, &mut notes)?,
         };
         input.inherit(&mut self.data_path.input);
         output.inherit(&mut self.data_path.output);

@@ -24,12 +24,12 @@ const LEAVE: &[u8] = b"leave";
 pub(super) struct Claim(OwnedFd);
 
 impl Claim {
-    /// Claims what `interface` receives. `None`: another gateway has it.
-    fn on(interface: &Interface) -> io::Result<Option<Self>> {
+    /// Claims what the interface with this index receives. `None`: another gateway has it.
+    fn on(index: i32) -> io::Result<Option<Self>> {
         let socket = sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
         let on: libc::c_int = 1;
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &on)?;
-        let (address, length) = address(interface);
+        let (address, length) = address(index);
         // SAFETY: `address` is readable for `length` bytes during the call.
         let bound = sys::check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) });
         match bound {
@@ -79,7 +79,7 @@ fn sender(message: &libc::msghdr) -> Option<libc::uid_t> {
 pub(super) fn claim(interfaces: &[&Interface], force: bool, notes: &mut Vec<String>) -> Result<Vec<Claim>, OpenError> {
     let mut claims = Vec::new();
     for interface in interfaces {
-        match Claim::on(interface) {
+        match Claim::on(interface.index) {
             Ok(Some(claim)) => claims.push(claim),
             Ok(None) => {
                 let taken = OpenError::Taken { name: interface.name.clone() };
@@ -123,7 +123,7 @@ pub(super) fn take_over(interfaces: &[&Interface], notes: &mut Vec<String>) -> R
 
 fn ask(interface: &Interface) -> io::Result<()> {
     let socket = sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
-    let (address, length) = address(interface);
+    let (address, length) = address(interface.index);
     // SAFETY: message and address are readable for their lengths during the call.
     let sent = unsafe {
         libc::sendto(
@@ -138,9 +138,14 @@ fn ask(interface: &Interface) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The abstract name of the claim on `interface`.
-fn address(interface: &Interface) -> (libc::sockaddr_un, libc::socklen_t) {
-    let name = format!("fairlink-gateway-{}", interface.index);
+/// Whether a gateway has what the interface with this index receives.
+pub(super) fn is_claimed(index: i32) -> bool {
+    matches!(Claim::on(index), Ok(None))
+}
+
+/// The abstract name of the claim on the interface with this index.
+fn address(index: i32) -> (libc::sockaddr_un, libc::socklen_t) {
+    let name = format!("fairlink-gateway-{index}");
     // SAFETY: a `sockaddr_un` is integers, for which all zeros is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;

@@ -7,6 +7,7 @@ use fairlink_config::matching::Match;
 use fairlink_config::problem::Problems;
 use fairlink_core::{ClassId, Hierarchy, Leniency, Nanos, Overhead, SchedulerInfo};
 
+use crate::gateway::cable;
 use crate::gateway::fail_open::FailOpen;
 use crate::gateway::liveness::DEFAULT_STALL;
 use crate::gateway::pools::Pools;
@@ -89,10 +90,12 @@ pub enum Processor {
 pub struct GatewayConfig {
     /// What the link is called where a process serves several; the output where absent.
     pub link_name: Option<String>,
-    /// Interface that the shared direction comes from.
+    /// Interface that the shared direction comes from. For the host's own traffic, the end of a cable that the gateway makes.
     pub input: String,
     /// Interface that it goes to: the link.
     pub output: String,
+    /// Whether it is what this host itself sends by `output` that is shared. See [`GatewayConfig::for_own_traffic`].
+    pub own_traffic: bool,
     /// The classes.
     pub tree: Hierarchy,
     /// Names of the classes by id, the root's included. A class without a name is called by its number.
@@ -164,6 +167,7 @@ impl GatewayConfig {
             link_name: None,
             input: input.to_owned(),
             output: output.to_owned(),
+            own_traffic: false,
             tree,
             names: Vec::new(),
             scheduler,
@@ -203,6 +207,25 @@ impl GatewayConfig {
         config.take_link(&Arc::new(link.clone()))?;
         config.link_name.clone_from(&link.name);
         Ok(config)
+    }
+
+    /// A gateway that shares what this host itself sends by `output` as the link file says. It makes a cable by which it gets that, and
+    /// removes it at its end. What the interface receives is left alone, and so are its addresses.
+    ///
+    /// # Errors
+    /// As [`GatewayConfig::from_link_file`].
+    pub fn for_own_traffic(link: &LinkFile, output: &str) -> Result<Self, Problems> {
+        let [_, input] = cable::names(output);
+        Ok(Self { own_traffic: true, reverse: false, ..Self::from_link_file(link, &input, output)? })
+    }
+
+    /// From where to where its frames go, in words.
+    #[must_use]
+    pub fn way(&self) -> String {
+        match self.own_traffic {
+            true => format!("what this host sends by {}", self.output),
+            false => format!("{} to {}", self.input, self.output),
+        }
     }
 
     /// What the link file says of link, scheduler and classes; the rest stays.

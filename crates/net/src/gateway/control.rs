@@ -1,6 +1,6 @@
 //! The control socket: how other programs talk to a running gateway.
 //!
-//! The socket is a Unix stream socket that only its owner may open. A request is one line of JSON, and so is its answer. A
+//! The socket is a Unix stream socket that only its owner may open, or whom its [`Access`] lets in. A request is one line of JSON, and so is its answer. A
 //! connection carries any number of them:
 //!
 //! ```text
@@ -40,10 +40,12 @@
 //! * Whoever traces and takes nothing for [`TRACE_PATIENCE`] is closed. A gateway that ends hands over the rest of a trace first.
 //! * A client that finds no answer gives up after 4 s, also where the gateway is stopped (SIGSTOP).
 
+mod access;
 pub mod recording;
 mod server;
 mod watch;
 
+pub use access::{Access, AccessError};
 pub use watch::Watch;
 
 use std::io::{self, Read, Write};
@@ -91,6 +93,19 @@ pub enum ControlError {
     InUse {
         /// The socket.
         path: PathBuf,
+    },
+    /// The socket did not get the mode and the group that it was to have.
+    #[error(
+        "control socket {path} would have the mode {:04o} and the group {}, and not {:04o} and {} as asked: does the file system there \
+         know them? Name another place (--control PATH)", got.0, got.1, wanted.0, wanted.1
+    )]
+    Access {
+        /// The socket.
+        path: PathBuf,
+        /// The mode and the group that it got.
+        got: (u32, u32),
+        /// Those that it was to have.
+        wanted: (u32, u32),
     },
     /// A file that is not a socket is there.
     #[error("{path} exists and is not a socket")]
@@ -520,11 +535,19 @@ impl Control {
     /// # Errors
     /// [`ControlError`].
     pub fn start(path: &Path, links: impl Into<Links>) -> Result<Self, ControlError> {
+        Self::start_for(path, Access::default(), links)
+    }
+
+    /// As [`Control::start`], for those whom `access` lets in.
+    ///
+    /// # Errors
+    /// As [`Control::start`]; no permission to give the socket to its group (`EPERM`), which [`Access::join_group`] prevents.
+    pub fn start_for(path: &Path, access: Access, links: impl Into<Links>) -> Result<Self, ControlError> {
         let links = links.into();
-        let listener = match listen(path) {
+        let listener = match listen(path, access) {
             Err(ControlError::System { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path)?;
-                listen(path)?
+                listen(path, access)?
             }
             listening => listening?,
         };
@@ -558,19 +581,22 @@ impl Drop for Control {
     }
 }
 
-fn listen(path: &Path) -> Result<UnixListener, ControlError> {
+fn listen(path: &Path, access: Access) -> Result<UnixListener, ControlError> {
     let system = |source| ControlError::System { path: path.to_owned(), source };
     let socket = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).map_err(system)?;
-    // SAFETY: takes no pointers. The file that `bind` makes inherits the socket's mode, so that it is never open to others.
-    sys::check(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) }).map_err(system)?;
     let Some((address, length)) = address(path) else {
         return Err(ControlError::PathTooLong { path: path.to_owned(), limit: MAX_PATH });
     };
-    // SAFETY: `address` is readable for `length` bytes during the call, and its path ends with a zero.
-    sys::check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })
-        .map_err(system)?;
-    // SAFETY: takes no pointers.
-    sys::check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) }).map_err(system)?;
+    access.bind(&socket, &address, length).map_err(system)?;
+    // Nobody can connect before it listens.
+    let listening = access.give(path).and_then(|()| {
+        // SAFETY: takes no pointers.
+        sys::check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) }).map_err(system)
+    });
+    if let Err(error) = listening {
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
     let listener = UnixListener::from(socket);
     listener.set_nonblocking(true).map_err(system)?;
     Ok(listener)

@@ -15,6 +15,7 @@
 //! Nothing is lost or doubled by a start, an end or a take-over. Frames overtake those that the gateway still has.
 
 pub(super) mod programs;
+pub(super) mod redirect;
 mod table;
 mod wire;
 
@@ -23,6 +24,7 @@ use std::sync::atomic::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::fail_open::programs::Programs;
+use crate::gateway::fail_open::redirect::{Marks, Redirection};
 use crate::gateway::fail_open::table::Table;
 use crate::gateway::open_error::OpenError;
 use crate::io::af_xdp::{Beat, Life};
@@ -98,6 +100,9 @@ enum By {
         beat: SharedPage,
         life: Life,
     },
+    /// What the host itself sends is redirected.
+    Redirection(Redirection),
+    RedirectingTable(Table),
 }
 
 impl Hold {
@@ -139,6 +144,43 @@ impl Hold {
             Self::without(directions, notes);
         }
         Ok((None, FailOpenStats { by: None, why_not: why }))
+    }
+
+    /// Redirects what the host sends by `from` into the cable whose first end has the index `host_end` and whose other is `gateway_end`, while
+    /// there is a heartbeat, and nothing yet.
+    ///
+    /// # Errors
+    /// [`OpenError::OwnTraffic`] where the kernel allows neither way.
+    pub(super) fn redirect(
+        from: &Interface,
+        host_end: i32,
+        gateway_end: &Interface,
+        notes: &mut Vec<String>,
+    ) -> Result<(Self, FailOpenStats), OpenError> {
+        let marks = Marks::of(from.index);
+        let of = |by, name: &str, why_not| {
+            (Self { by, laid: Vec::new() }, FailOpenStats { by: Some(name.to_owned()), why_not })
+        };
+        let programs = match Redirection::begin(from.index, [host_end, gateway_end.index], marks) {
+            Ok(redirection) => return Ok(of(By::Redirection(redirection), "bpf", None)),
+            Err(error) => explain(&error),
+        };
+        match Table::redirecting((&from.name, from.index), host_end, &gateway_end.name, marks) {
+            Ok(table) => {
+                notes.push(format!(
+                    "{}: takes what this host sends by nftables and not by programs in the kernel: {programs}",
+                    from.name
+                ));
+                Ok(of(By::RedirectingTable(table), "nftables", Some(programs)))
+            }
+            Err(table) => {
+                let why = format!(
+                    "{programs}; nor by nftables: {table}; it needs tables of the family netdev, their hook egress and fwd \
+                     (CONFIG_NF_TABLES_NETDEV, CONFIG_NETFILTER_EGRESS, CONFIG_NFT_FWD_NETDEV), Linux 5.17"
+                );
+                Err(OpenError::OwnTraffic { name: from.name.clone(), why })
+            }
+        }
     }
 
     /// Takes away what an earlier gateway has left between these interfaces: the wire would pass what the gateway forwards too.
@@ -210,7 +252,7 @@ impl Hold {
     pub(super) fn heart(&self) -> Option<Beat<'_>> {
         match &self.by {
             By::Driver { map, life, .. } => Some(Beat { map, stale: STALE, life: &life.map }),
-            By::Programs { .. } | By::Table(_) => None,
+            _ => None,
         }
     }
 
@@ -241,15 +283,16 @@ impl Hold {
     pub(super) fn gate(&self) -> Option<&Program> {
         match &self.by {
             By::Programs { programs, .. } => Some(programs.gate()),
-            By::Table(_) | By::Driver { .. } => None,
+            By::Table(_) | By::Driver { .. } | By::Redirection(_) | By::RedirectingTable(_) => None,
         }
     }
 
-    /// Whether the kernel may have passed frames up to `now` that the sockets have too. With programs they never do.
+    /// Whether the kernel may have passed frames up to `now` that the sockets have too. Only with a table for wires
+    /// they may.
     #[inline]
     pub(super) fn has_lapsed(&self, now: u64) -> bool {
         match &self.by {
-            By::Programs { .. } | By::Driver { .. } => false,
+            By::Programs { .. } | By::Driver { .. } | By::Redirection(_) | By::RedirectingTable(_) => false,
             By::Table(table) => table.has_lapsed(now),
         }
     }
@@ -259,8 +302,9 @@ impl Hold {
     pub(super) fn beat(&mut self, now: u64) {
         match &mut self.by {
             By::Programs { programs, .. } => programs.beat(now),
-            By::Table(table) => table.beat(now),
             By::Driver { beat, .. } => beat.first().store(now, Ordering::Release),
+            By::Redirection(redirection) => redirection.beat(now),
+            By::Table(table) | By::RedirectingTable(table) => table.beat(now),
         }
     }
 
@@ -273,6 +317,14 @@ impl Hold {
             }
             By::Driver { beat, .. } => {
                 beat.first().store(0, Ordering::Release);
+                true
+            }
+            By::Redirection(redirection) => {
+                redirection.beat(0);
+                true
+            }
+            By::RedirectingTable(table) => {
+                table.let_pass();
                 true
             }
             By::Table(table) => {

@@ -285,7 +285,7 @@ impl State {
         let served = self.running.iter().filter(|running| !running.closing);
         let several = served.clone().count() > 1;
         served.map(move |running| {
-            let way = format!("{} to {}", running.config.input, running.config.output);
+            let way = running.config.way();
             (if several { format!("{}: {way}", running.name) } else { way }, running)
         })
     }

@@ -106,6 +106,7 @@ pub(super) fn fit_largest_packet(
     input: &Interface,
     notes: &mut Vec<String>,
 ) -> Result<(), OpenError> {
+    let name = if config.own_traffic { &config.output } else { &input.name };
     let untagged = config.overhead.accounted(input.untagged_frame());
     let limit = config.tree.link().max_packet;
     if untagged <= limit {
@@ -116,17 +117,15 @@ pub(super) fn fit_largest_packet(
             let tagged = config.overhead.accounted(input.largest_frame());
             config.tree = config.tree.clone().with_max_packet(tagged)?;
             notes.push(format!(
-                "{} carries frames of up to {} B, which with VLAN tags count up to {tagged} B on the link, more than the \
+                "{name} carries frames of up to {} B, which with VLAN tags count up to {tagged} B on the link, more than the \
                  link file's largest of {limit} B; they are accepted, and bounds printed for {limit} B grow with them: \
                  set mtu = \"{}B\" to have those printed",
-                input.name,
                 input.untagged_frame(),
                 input.largest_frame()
             ));
         }
         LongFrames::Drop => notes.push(format!(
-            "{} carries frames of up to {} B; those that count more than {limit} B on the link are dropped as too long",
-            input.name,
+            "{name} carries frames of up to {} B; those that count more than {limit} B on the link are dropped as too long",
             input.untagged_frame()
         )),
     }

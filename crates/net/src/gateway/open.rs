@@ -11,7 +11,7 @@ use crate::gateway::data_path::RealPath;
 use crate::gateway::liveness::Liveness;
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports::{self, Ports, WhyNot};
+use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::reload::Present;
 use crate::gateway::remote::Publisher;
@@ -35,12 +35,13 @@ impl Gateway {
     /// [`OpenError`], each with what to do about it. Nothing is changed on the interfaces then.
     pub fn open(mut config: GatewayConfig) -> Result<Self, OpenError> {
         let mut notes = Vec::new();
-        let Examined { input, output } = examine(&mut config, &mut notes)?;
+        let looked = examine(&mut config, &mut notes)?;
+        let input = looked.input.clone();
         let clock = MonotonicClock::start();
         let (members, _) = config.pools.members(config.link.as_deref(), &config.tree, &clock, true)?;
         let scheduler = config.scheduler.build(&config.tree, config.leniency, members)?;
         let processor = pick(config.processor)?;
-        let Opened { backend, needs, pool, ports } = Opened::ports(&config, [&input, &output], &mut notes)?;
+        let Opened { backend, needs, pool, ports } = Opened::ports(&config, looked, &mut notes)?;
         let Ports { input: from, output: to, held } = ports;
 
         let classifier = Classifier::new(&config.matches, config.default_class);
@@ -88,32 +89,26 @@ impl Gateway {
 /// Memory that opening takes beside what grows with the classes: buffers for super-frames, the classifier, threads.
 const BESIDE: u64 = 16 << 20;
 
-/// What is known before anything is opened.
-struct Examined {
-    input: Interface,
-    output: Interface,
-}
-
 /// Checks all that can be checked before anything is opened.
-fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Examined, OpenError> {
+fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked, OpenError> {
     if config.input == config.output {
         return Err(OpenError::SameInterface { name: config.input.clone() });
     }
     check_classes(config)?;
-    let input = Interface::open(&config.input)?;
-    let output = Interface::open(&config.output)?;
-    ports::check([&input, &output], config.force, notes)?;
+    let looked = Looked::up(config)?;
+    looked.check(config.force, notes)?;
+    let (input, output) = (&looked.input, &looked.output);
     if input.mtu > output.mtu {
         notes.push(format!(
             "{} carries packets of up to {} B, {} only of {} B: longer ones are dropped as too long",
             input.name, input.mtu, output.name, output.mtu
         ));
     }
-    fit_largest_packet(config, &input, notes)?;
+    fit_largest_packet(config, input, notes)?;
     // Before the scheduler takes its memory. Other backends need more, and fall back to packet sockets where that is too much.
-    let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes([&input, &output]))?;
+    let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes([input, output]))?;
     has_room(needs.to_prepare(&config.tree) + BESIDE)?;
-    Ok(Examined { input, output })
+    Ok(looked)
 }
 
 /// Finds out what [`Gateway::open`] would refuse, and opens nothing. What the interfaces in `ours` receive is this process's own.
@@ -122,10 +117,10 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Examin
 /// As [`Gateway::open`].
 pub(super) fn probe(mut config: GatewayConfig, ours: &[String]) -> Result<(), OpenError> {
     let mut notes = Vec::new();
-    let Examined { input, output, .. } = examine(&mut config, &mut notes)?;
+    let Looked { input, output, .. } = &examine(&mut config, &mut notes)?;
     config.scheduler.build(&config.tree, config.leniency, Members::new())?;
-    let mut receiving = vec![&input];
-    receiving.extend(config.reverse.then_some(&output));
+    let mut receiving = vec![input];
+    receiving.extend(config.reverse.then_some(output));
     receiving.retain(|interface| !ours.contains(&interface.name));
     claim::claim(&receiving, config.force, &mut notes)?;
     pick(config.processor).map(|_| ())
@@ -141,8 +136,14 @@ struct Opened {
 
 impl Opened {
     /// With the backend that `config` asks for, or the other where that cannot be, and a note then.
-    fn ports(config: &GatewayConfig, interfaces: [&Interface; 2], notes: &mut Vec<String>) -> Result<Self, OpenError> {
-        if config.backend == BackendChoice::AfXdp {
+    fn ports(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
+        let interfaces = [&looked.input, &looked.output];
+        // A driver's program would take what the interface receives, which is not the gateway's where it shares what the host sends.
+        if config.backend == BackendChoice::AfXdp && config.own_traffic {
+            notes.push(
+                "packet sockets for what this host sends: AF_XDP would take what the interface receives".to_owned(),
+            );
+        } else if config.backend == BackendChoice::AfXdp {
             let noted = notes.len();
             match Self::with_af_xdp(config, interfaces, notes) {
                 Ok(opened) => return Ok(opened),
@@ -153,7 +154,7 @@ impl Opened {
                 }
             }
         }
-        Self::with_packet_sockets(config, interfaces, notes)
+        Self::with_packet_sockets(config, looked, notes)
     }
 
     fn with_af_xdp(
@@ -170,17 +171,13 @@ impl Opened {
         Ok(Self { backend: BackendKind::AfXdp, needs, pool, ports })
     }
 
-    fn with_packet_sockets(
-        config: &GatewayConfig,
-        interfaces: [&Interface; 2],
-        notes: &mut Vec<String>,
-    ) -> Result<Self, OpenError> {
-        let frame_bytes = frame_bytes(interfaces);
+    fn with_packet_sockets(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
+        let frame_bytes = frame_bytes([&looked.input, &looked.output]);
         let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes)?;
         // What queues may need that are longer later on.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
-        let ports = Ports::open(config, interfaces, notes)?;
+        let ports = Ports::open(config, looked, notes)?;
         Ok(Self { backend: BackendKind::AfPacket, needs, pool, ports })
     }
 }

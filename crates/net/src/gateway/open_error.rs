@@ -40,6 +40,14 @@ pub enum OpenError {
         /// The interface.
         name: String,
     },
+    /// Another gateway has what the host sends by this interface.
+    #[error(
+        "another gateway already shapes what this host sends by {name}; stop that one, or take its place without a break (--take-over)"
+    )]
+    OwnTrafficTaken {
+        /// The interface.
+        name: String,
+    },
     /// Another gateway was asked to leave and has not.
     #[error(
         "the gateway that runs on interface {name} was asked to leave and has not within {} s; is it of another user, or of an older \
@@ -59,6 +67,40 @@ pub enum OpenError {
     FailOpen {
         /// What stands in the way.
         why: String,
+    },
+    /// What the host itself sends cannot be taken.
+    #[error("what this host sends by {name} cannot be taken: {why}")]
+    OwnTraffic {
+        /// The interface.
+        name: String,
+        /// What stands in the way.
+        why: String,
+    },
+    /// The cable for what the host sends cannot be laid, or removed.
+    #[error(
+        "the cable between {} and {}, by which a gateway gets what this host sends, cannot be laid or removed: {source}{}", .ends[0], .ends[1],
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => "; that needs CAP_NET_ADMIN (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep`)",
+            Some(libc::EOPNOTSUPP) => "; this kernel is built without veth (CONFIG_VETH)",
+            _ => "",
+        }
+    )]
+    Cable {
+        /// Names of its two ends.
+        ends: [String; 2],
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// An interface of somebody else has the name that the cable needs.
+    #[error(
+        "interface {name} is in the way: to shape what this host sends by {of}, a gateway makes one of that name, and this one was not \
+         made by a gateway; rename it (`ip link set {name} name OTHER`), or remove it (`ip link delete {name}`)"
+    )]
+    InTheWay {
+        /// The interface.
+        name: String,
+        /// The one whose frames are to be taken.
+        of: String,
     },
     /// The kernel forwards what this interface receives.
     #[error(

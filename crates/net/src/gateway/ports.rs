@@ -3,16 +3,47 @@
 
 use std::sync::Arc;
 
+use crate::gateway::cable::{self, Cable};
 use crate::gateway::claim::{self, Claim};
 use crate::gateway::config::{GatewayConfig, OffloadPolicy};
+use crate::gateway::fail_open::redirect::Marks;
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
-use crate::io::af_packet::AfPacket;
+use crate::io::af_packet::{AfPacket, AfPacketOptions, Intake};
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
 
+/// The interfaces that a gateway goes between, looked up. For the host's own traffic the cable is laid first.
+pub(super) struct Looked {
+    pub(super) input: Interface,
+    pub(super) output: Interface,
+    cable: Option<Cable>,
+}
+
+impl Looked {
+    /// # Errors
+    /// [`OpenError`]: an interface that cannot be used, a cable that cannot be laid.
+    pub(super) fn up(config: &GatewayConfig) -> Result<Self, OpenError> {
+        if !config.own_traffic {
+            let input = Interface::open(&config.input)?;
+            return Ok(Self { input, output: Interface::open(&config.output)?, cable: None });
+        }
+        let output = Interface::open(&config.output)?;
+        let cable = Cable::lay(&output.name)?;
+        Ok(Self { input: cable::input(&output)?, output, cable: Some(cable) })
+    }
+
+    /// Refuses what would double frames or send them in a circle, as [`check`] says. What the host itself sends cannot.
+    pub(super) fn check(&self, force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
+        match self.cable {
+            Some(_) => Ok(()),
+            None => check([&self.input, &self.output], force, notes),
+        }
+    }
+}
+
 /// Refuses what would double frames or send them in a circle. With `force` it is a note.
-pub(super) fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
+fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let mut refuse = |error: OpenError| match force {
         true => {
             notes.push(format!("as you wish (--force): {error}"));
@@ -61,6 +92,17 @@ pub(super) struct Held {
     pub(super) offloads: Vec<OffloadsOff>,
     /// As long as they are kept, no other gateway receives from the same interfaces.
     pub(super) claims: Vec<Claim>,
+    /// By which the host's own frames come. It goes last.
+    cable: Option<Cable>,
+}
+
+impl Held {
+    /// Another gateway takes the place of this one, and goes on with its cable.
+    pub(super) fn give_way(&mut self) {
+        if let Some(cable) = &mut self.cable {
+            cable.leave();
+        }
+    }
 }
 
 impl Ports {
@@ -69,7 +111,44 @@ impl Ports {
     ///
     /// # Errors
     /// [`OpenError`]. Nothing is changed on the interfaces then.
-    pub(super) fn open(
+    pub(super) fn open(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
+        let Looked { input, output, cable } = looked;
+        match cable {
+            None => Self::between(config, [&input, &output], notes),
+            Some(cable) => Self::of_the_host(config, [&input, &output], cable, notes),
+        }
+    }
+
+    /// For what the host sends by `output`, which comes out of the cable at `input`. All is ready before the place of a gateway that still
+    /// runs is taken; what that one redirects has another mark.
+    fn of_the_host(
+        config: &GatewayConfig,
+        [input, output]: [&Interface; 2],
+        cable: Cable,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OpenError> {
+        let claims = match claim::claim(&[input], config.force, notes) {
+            Err(OpenError::Taken { .. }) if config.take_over => None,
+            Err(OpenError::Taken { .. }) => return Err(OpenError::OwnTrafficTaken { name: output.name.clone() }),
+            claims => Some(claims?),
+        };
+        let marks = Marks::of(output.index);
+        let (hold, fail_open) = Hold::redirect(output, cable.host_end, input, notes)?;
+        let from = AfPacket::taking(input, &config.sockets, Intake::Marked(marks.taken))?;
+        let sockets = AfPacketOptions { mark: marks.sent, ..config.sockets };
+        let to = AfPacket::taking(output, &sockets, Intake::Nothing)?;
+        let offloads = offloads(config.offloads, &[(input, &from)], notes)?;
+        let claims = match claims {
+            Some(claims) => claims,
+            None => claim::take_over(&[input], notes)?,
+        };
+        let (hold, fail_open, cable) = (Some(hold), Arc::new(fail_open), Some(cable));
+        note_short_buffer(config, (input, &from), notes);
+        let (input, output) = (RealPort::Packet(from), RealPort::Packet(to));
+        Ok(Self { input, output, held: Held { hold, fail_open, offloads, claims, cable } })
+    }
+
+    fn between(
         config: &GatewayConfig,
         [input, output]: [&Interface; 2],
         notes: &mut Vec<String>,
@@ -94,14 +173,12 @@ impl Ports {
                 }
                 (prepared, _) => prepared,
             };
-        let gate = hold.as_ref().and_then(Hold::gate);
-        let open = |interface| AfPacket::behind(interface, &config.sockets, gate).map_err(OpenError::from);
-        let open_output = || match config.reverse {
-            true => open(output),
-            false => AfPacket::sending_only(output, &config.sockets).map_err(OpenError::from),
-        };
-        let opened = open(input).and_then(|from| Ok((from, open_output()?))).and_then(|(from, to)| {
-            let offloads = offloads(config.offloads, [(input, &from), (output, &to)], notes)?;
+        let intake = hold.as_ref().and_then(Hold::gate).map_or(Intake::All, Intake::Gated);
+        let open = |interface, intake| AfPacket::taking(interface, &config.sockets, intake).map_err(OpenError::from);
+        // A socket that receives what nobody fetches would count all of it as lost.
+        let back = if config.reverse { intake } else { Intake::Nothing };
+        let opened = open(input, intake).and_then(|from| Ok((from, open(output, back)?))).and_then(|(from, to)| {
+            let offloads = offloads(config.offloads, &[(input, &from), (output, &to)], notes)?;
             let claims = match claims {
                 Some(claims) => claims,
                 None => claim::take_over(&receiving, notes)?,
@@ -114,7 +191,8 @@ impl Ports {
                     note_short_buffer(config, socket, notes);
                 }
                 let (input, output) = (RealPort::Packet(from), RealPort::Packet(to));
-                Ok(Self { input, output, held: Held { hold, fail_open: Arc::new(fail_open), offloads, claims } })
+                let held = Held { hold, fail_open: Arc::new(fail_open), offloads, claims, cable: None };
+                Ok(Self { input, output, held })
             }
             Err(error) => {
                 if let Some(hold) = hold {
@@ -130,7 +208,8 @@ impl Ports {
 fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &AfPacket), notes: &mut Vec<String>) {
     let (received, _) = socket.kernel_buffer_bytes();
     let asked = config.sockets.receive_buffer;
-    if received < asked {
+    // One that receives nothing needs none.
+    if received > 0 && received < asked {
         notes.push(format!(
             "{}: the kernel allows a receive buffer of {received} B, {asked} were asked for; `sysctl net.core.rmem_max` is \
              the limit without CAP_NET_ADMIN",
@@ -142,11 +221,11 @@ fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &
 /// Does about offloads that join packets what `policy` says. Where joined packets are split, they do no harm.
 fn offloads(
     policy: OffloadPolicy,
-    interfaces: [(&Interface, &AfPacket); 2],
+    interfaces: &[(&Interface, &AfPacket)],
     notes: &mut Vec<String>,
 ) -> Result<Vec<OffloadsOff>, OpenError> {
     let mut off = Vec::new();
-    for (interface, socket) in interfaces {
+    for &(interface, socket) in interfaces {
         let name = interface.name.clone();
         if let Some(why) = socket.undescribed() {
             notes.push(format!(

@@ -80,6 +80,8 @@ pub(super) struct Present {
     /// As the link file says.
     nominal: GatewayConfig,
     deviations: Deviations,
+    /// How strictly link files are read, as the gateway was started.
+    leniency: Leniency,
     /// As it runs.
     config: GatewayConfig,
     input: Interface,
@@ -150,6 +152,7 @@ impl Present {
         Self {
             nominal: config.clone(),
             deviations: Deviations::default(),
+            leniency: config.leniency,
             config: config.clone(),
             input,
             backend,
@@ -205,6 +208,7 @@ impl Present {
                 moves = named;
                 let link = self.read(text.as_ref(), &mut notes)?;
                 nominal.take_link(&link).map_err(|problems| ReloadError::File(problems.lines()))?;
+                nominal.leniency = self.leniency;
                 deviations = Deviations::default();
             }
             Some(&Wanted::LinkRate { rate }) => deviations.link = Some(rate),
@@ -295,8 +299,7 @@ impl Present {
 
     /// The link file: the gateway's own, or this text.
     fn read(&self, text: Option<&(String, String)>, notes: &mut Vec<String>) -> Result<Arc<LinkFile>, ReloadError> {
-        let options =
-            ReadOptions { leniency: self.nominal.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
+        let options = ReadOptions { leniency: self.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
         let bytes = match (text, &self.nominal.link) {
             (Some((_, text)), _) => text.len() as u64,
             (None, Some(link)) => std::fs::metadata(link.source().name()).map_or(0, |file| file.len()),

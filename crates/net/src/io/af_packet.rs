@@ -37,11 +37,29 @@ pub struct AfPacketOptions {
     pub qdisc_bypass: bool,
     /// Whether the kernel is asked to describe frames, so that those which an offload has joined can be split.
     pub split: bool,
+    /// The mark that frames are sent with (`SO_MARK`), for filters on their way; 0 for none.
+    pub mark: u32,
 }
+
+/// Which frames a socket receives, from the first on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Intake<'a> {
+    /// All that arrive at the interface.
+    All,
+    /// Those of them that this program gives it.
+    Gated(&'a Program),
+    /// Those that have this mark.
+    Marked(u32),
+    /// None. The socket only notices that the interface goes down or away ([`Backend::failure`]).
+    Nothing,
+}
+
+/// An Ethernet type for experiments (IEEE 802), of which a socket that is to receive nothing would receive frames.
+const LOCAL_EXPERIMENT: u16 = 0x88b5;
 
 impl Default for AfPacketOptions {
     fn default() -> Self {
-        Self { receive_buffer: 4 << 20, send_buffer: 1 << 20, qdisc_bypass: true, split: true }
+        Self { receive_buffer: 4 << 20, send_buffer: 1 << 20, qdisc_bypass: true, split: true, mark: 0 }
     }
 }
 
@@ -82,35 +100,17 @@ impl AfPacket {
     /// # Errors
     /// [`BackendError::Permission`] without CAP_NET_RAW, [`BackendError::System`] for all else.
     pub fn open(interface: &Interface, options: &AfPacketOptions) -> Result<Self, BackendError> {
-        Self::behind(interface, options, None)
+        Self::taking(interface, options, Intake::All)
     }
 
-    /// As [`AfPacket::open`]. With a `gate` the socket receives, from its first frame on, what that program gives it.
+    /// As [`AfPacket::open`], for receiving what `intake` says.
     ///
     /// # Errors
     /// As [`AfPacket::open`].
-    pub(crate) fn behind(
+    pub(crate) fn taking(
         interface: &Interface,
         options: &AfPacketOptions,
-        gate: Option<&Program>,
-    ) -> Result<Self, BackendError> {
-        Self::with(interface, options, gate, libc::ETH_P_ALL as u16)
-    }
-
-    /// As [`AfPacket::open`], for sending alone. A socket that receives what nobody fetches would count all of it as lost.
-    ///
-    /// # Errors
-    /// As [`AfPacket::open`].
-    pub(crate) fn sending_only(interface: &Interface, options: &AfPacketOptions) -> Result<Self, BackendError> {
-        Self::with(interface, options, None, 0)
-    }
-
-    /// With a socket that receives frames of this Ethernet type; of none where it is zero.
-    fn with(
-        interface: &Interface,
-        options: &AfPacketOptions,
-        gate: Option<&Program>,
-        kind: u16,
+        intake: Intake<'_>,
     ) -> Result<Self, BackendError> {
         let failed = |what| {
             let interface = interface.name.clone();
@@ -133,20 +133,32 @@ impl AfPacket {
             false => Err(io::Error::new(io::ErrorKind::Unsupported, "not asked for")),
         };
         let undescribed = describe(&receiver).err();
-        let received = packet_socket::set_receive_buffer(&receiver, options.receive_buffer)
-            .map_err(failed("sizing the receive buffer"))?;
-        if let Some(gate) = gate {
-            gate.filter(&receiver)
-                .map_err(|error| error.source)
-                .map_err(failed("putting a filter before its socket"))?;
+        let received = match intake {
+            Intake::Nothing => 0,
+            _ => packet_socket::set_receive_buffer(&receiver, options.receive_buffer)
+                .map_err(failed("sizing the receive buffer"))?,
+        };
+        match intake {
+            Intake::All => Ok(()),
+            Intake::Gated(gate) => gate.filter(&receiver).map_err(|error| error.source),
+            Intake::Marked(mark) => packet_socket::accept_marked(&receiver, Some(mark)),
+            Intake::Nothing => packet_socket::accept_marked(&receiver, None),
         }
-        packet_socket::bind(&receiver, interface.index, kind).map_err(failed("binding the receiving socket"))?;
-        packet_socket::make_promiscuous(&receiver, interface.index).map_err(failed("making it promiscuous"))?;
+        .map_err(failed("putting a filter before its socket"))?;
+        let protocol = if matches!(intake, Intake::Nothing) { LOCAL_EXPERIMENT } else { libc::ETH_P_ALL as u16 };
+        packet_socket::bind(&receiver, interface.index, protocol).map_err(failed("binding the receiving socket"))?;
+        if matches!(intake, Intake::All | Intake::Gated(_)) {
+            packet_socket::make_promiscuous(&receiver, interface.index).map_err(failed("making it promiscuous"))?;
+        }
 
         let sender = packet_socket::open().map_err(failed("opening a packet socket"))?;
         if options.qdisc_bypass {
             sys::set_option(&sender, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)
                 .map_err(failed("bypassing the queueing discipline"))?;
+        }
+        if options.mark != 0 {
+            sys::set_option(&sender, libc::SOL_SOCKET, libc::SO_MARK, &options.mark)
+                .map_err(failed("marking what is sent"))?;
         }
         if undescribed.is_none() {
             describe(&sender).map_err(failed("asking for headers that describe frames, of the sending socket"))?;
@@ -163,6 +175,7 @@ impl AfPacket {
                 interface.index,
                 interface.largest_frame() as usize,
                 options.qdisc_bypass,
+                options.mark,
             )
             .ok(),
             longest: interface.largest_frame() as usize,
@@ -176,7 +189,8 @@ impl AfPacket {
         })
     }
 
-    /// Sizes of the kernel's receive and send buffers of this interface in bytes, as the kernel accounts for them.
+    /// Sizes of the kernel's receive and send buffers of this interface in bytes, as the kernel accounts for them. The first is 0 where
+    /// nothing is received.
     #[must_use]
     pub(crate) fn kernel_buffer_bytes(&self) -> (u32, u32) {
         self.buffers
@@ -333,6 +347,11 @@ impl Backend for AfPacket {
 
     fn reclaim(&mut self, pool: &mut FramePool) {
         self.left.drain(..).for_each(|frame| pool.give_back(frame));
+    }
+
+    fn failure(&self) -> Option<BackendError> {
+        let error: libc::c_int = sys::option(&self.receiver, libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
+        (error != 0).then(|| self.error("listening", io::Error::from_raw_os_error(error)))
     }
 
     fn has_carrier(&self) -> bool {

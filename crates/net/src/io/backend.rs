@@ -180,6 +180,11 @@ pub trait Backend {
     /// Gives the accepted frames that have left the machine back to `pool`, each once.
     fn reclaim(&mut self, pool: &mut FramePool);
 
+    /// What has gone wrong with the interface since this was last asked, though nothing was received or sent: that it went down or away.
+    fn failure(&self) -> Option<BackendError> {
+        None
+    }
+
     /// Whether the interface has carrier: whether somebody is at the other end of its cable.
     fn has_carrier(&self) -> bool;
 

@@ -51,7 +51,7 @@ pub(crate) struct BpfError {
 }
 
 impl BpfError {
-    fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { what: what.into(), source, log: String::new() }
     }
 }
@@ -85,6 +85,8 @@ pub(crate) enum ProgramKind {
 pub(crate) enum Attachment {
     /// Frames that an interface has received, after packet sockets have seen them (Linux 6.6).
     TcxIngress = 46,
+    /// Frames that an interface is about to send, before its queueing discipline has them (Linux 6.6).
+    TcxEgress = 47,
     /// Frames as the driver receives them, before all else. One program has the place (Linux 5.9).
     Xdp = 37,
 }
@@ -93,7 +95,7 @@ impl Attachment {
     /// What a link there is made with: XDP in the driver, which alone sees frames that no offload has joined (`XDP_FLAGS_DRV_MODE`).
     fn flags(self) -> u32 {
         match self {
-            Self::TcxIngress => 0,
+            Self::TcxIngress | Self::TcxEgress => 0,
             Self::Xdp => 1 << 2,
         }
     }
@@ -375,8 +377,18 @@ impl Program {
 /// A program in its place, as long as this lives and the interface exists.
 #[derive(Debug)]
 pub(crate) struct Link {
-    #[expect(dead_code, reason = "held, not read")]
     fd: OwnedFd,
+}
+
+impl Link {
+    /// The same link by a descriptor above those of other files, which a process that ends closes first.
+    ///
+    /// # Errors
+    /// [`BpfError`]: too many files (`EMFILE`).
+    pub(crate) fn moved_up(self) -> Result<Self, BpfError> {
+        let fd = move_up(self.fd).map_err(BpfError::of("moving a descriptor above the others"))?;
+        Ok(Self { fd })
+    }
 }
 
 /// Moves `fd` to a number far above those of other files. A process that ends closes its files from the highest number down.

@@ -1,5 +1,6 @@
 //! The few messages of nf_tables (linux/netfilter/nf_tables.h) that the gateway needs, written by hand. Several messages make a batch,
-//! which the kernel carries out as a whole or not at all. Tables are of the family `netdev`, whose chains see what an interface receives.
+//! which the kernel carries out as a whole or not at all. Tables are of the family `netdev`, whose chains see what an
+//! interface receives or is about to send.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,13 +31,26 @@ const ELEMENT: u16 = 1;
 const DATA_VALUE: u16 = 1;
 const DATA_VERDICT: u16 = 2;
 const VERDICT_CODE: u16 = 1;
-/// `NFT_META_IIF`
-const META_INTERFACE: u32 = 4;
+/// `NFT_META_MARK`, `NFT_META_IIF`, `NFT_META_OIF`
+const META_MARK: u32 = 3;
+const META_INPUT: u32 = 4;
+const META_OUTPUT: u32 = 5;
+/// `NFT_CMP_EQ`
+const EQUAL: u32 = 0;
 /// `NFT_REG_VERDICT`, and the first register for data.
 const VERDICT: u32 = 0;
 const REGISTER: u32 = 1;
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
+
+/// What a chain sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// What an interface has received.
+    Ingress = 0,
+    /// What an interface is about to send (Linux 5.17).
+    Egress = 1,
+}
 
 /// A batch of messages.
 #[derive(Debug)]
@@ -81,17 +95,31 @@ impl Batch {
         self.add(DELETE_TABLE, 0, |message| string(message, 1, name));
     }
 
-    /// A chain of what `interface` receives; lower priorities see it first.
+    /// A chain of what `interface` receives, called like it; lower priorities see it first.
     pub(crate) fn chain(&mut self, table: &str, interface: &str, priority: i32) {
+        self.base_chain(table, interface, (Hook::Ingress, interface, priority), NF_ACCEPT);
+    }
+
+    /// A chain of what `interface` is about to send, called like it.
+    pub(crate) fn egress_chain(&mut self, table: &str, interface: &str) {
+        self.base_chain(table, interface, (Hook::Egress, interface, 0), NF_ACCEPT);
+    }
+
+    /// A chain that drops what `interface` receives, called like it.
+    pub(crate) fn closed_chain(&mut self, table: &str, interface: &str) {
+        self.base_chain(table, interface, (Hook::Ingress, interface, 0), NF_DROP);
+    }
+
+    fn base_chain(&mut self, table: &str, name: &str, (hook, interface, priority): (Hook, &str, i32), policy: u32) {
         self.add(NEW_CHAIN, libc::NLM_F_CREATE, |message| {
             string(message, 1, table);
-            string(message, 3, interface);
+            string(message, 3, name);
             nested(message, 4 | NESTED, |message| {
-                number(message, 1, 0);
+                number(message, 1, hook as u32);
                 number(message, 2, priority as u32);
                 string(message, 3, interface);
             });
-            number(message, 5, NF_ACCEPT);
+            number(message, 5, policy);
             string(message, 7, "filter");
         });
     }
@@ -129,33 +157,40 @@ impl Batch {
     /// A rule: what comes from an interface in the set is dropped.
     pub(crate) fn drop_members(&mut self, table: &str, chain: &str, set: &str, id: u32) {
         self.rule(table, chain, |rule| {
-            expression(rule, "meta", |data| {
+            is_member(rule, META_INPUT, set, id);
+            verdict(rule, NF_DROP);
+        });
+    }
+
+    /// A rule: what has this mark goes on as it is.
+    pub(crate) fn pass_marked(&mut self, table: &str, chain: &str, mark: u32) {
+        self.rule(table, chain, |rule| {
+            load_meta(rule, META_MARK);
+            expression(rule, "cmp", |data| {
                 number(data, 1, REGISTER);
-                number(data, 2, META_INTERFACE);
+                number(data, 2, EQUAL);
+                nested(data, 3 | NESTED, |data| push_attribute(data, DATA_VALUE, &mark.to_ne_bytes()));
             });
-            expression(rule, "lookup", |data| {
-                string(data, 1, set);
-                number(data, 2, REGISTER);
-                number(data, 4, id);
+            verdict(rule, NF_ACCEPT);
+        });
+    }
+
+    /// A rule: what an interface in the set is about to send gets this mark, and leaves by the interface with this index instead.
+    pub(crate) fn redirect_members(&mut self, table: &str, chain: &str, set: (&str, u32), mark: u32, index: i32) {
+        self.rule(table, chain, |rule| {
+            is_member(rule, META_OUTPUT, set.0, set.1);
+            load_number(rule, mark);
+            expression(rule, "meta", |data| {
+                number(data, 2, META_MARK);
+                number(data, 3, REGISTER);
             });
-            expression(rule, "immediate", |data| {
-                number(data, 1, VERDICT);
-                nested(data, 2 | NESTED, |data| {
-                    nested(data, DATA_VERDICT | NESTED, |data| number(data, VERDICT_CODE, NF_DROP));
-                });
-            });
+            send_by(rule, index);
         });
     }
 
     /// A rule: whatever comes leaves by the interface with this index.
     pub(crate) fn forward(&mut self, table: &str, chain: &str, index: i32) {
-        self.rule(table, chain, |rule| {
-            expression(rule, "immediate", |data| {
-                number(data, 1, REGISTER);
-                nested(data, 2 | NESTED, |data| push_attribute(data, DATA_VALUE, &index.to_ne_bytes()));
-            });
-            expression(rule, "fwd", |data| number(data, 1, REGISTER));
-        });
+        self.rule(table, chain, |rule| send_by(rule, index));
     }
 
     fn rule(&mut self, table: &str, chain: &str, body: impl FnOnce(&mut Vec<u8>)) {
@@ -193,6 +228,46 @@ fn expression(rule: &mut Vec<u8>, name: &str, data: impl FnOnce(&mut Vec<u8>)) {
     nested(rule, ELEMENT | NESTED, |element| {
         string(element, 1, name);
         nested(element, 2 | NESTED, data);
+    });
+}
+
+/// The rule goes on where the frame's interface, by this key, is in the set.
+fn is_member(rule: &mut Vec<u8>, key: u32, set: &str, id: u32) {
+    load_meta(rule, key);
+    expression(rule, "lookup", |data| {
+        string(data, 1, set);
+        number(data, 2, REGISTER);
+        number(data, 4, id);
+    });
+}
+
+/// The register becomes what the kernel knows of the frame by this key.
+fn load_meta(rule: &mut Vec<u8>, key: u32) {
+    expression(rule, "meta", |data| {
+        number(data, 1, REGISTER);
+        number(data, 2, key);
+    });
+}
+
+fn load_number(rule: &mut Vec<u8>, value: u32) {
+    expression(rule, "immediate", |data| {
+        number(data, 1, REGISTER);
+        nested(data, 2 | NESTED, |data| push_attribute(data, DATA_VALUE, &value.to_ne_bytes()));
+    });
+}
+
+/// The frame leaves by the interface with this index.
+fn send_by(rule: &mut Vec<u8>, index: i32) {
+    load_number(rule, index as u32);
+    expression(rule, "fwd", |data| number(data, 1, REGISTER));
+}
+
+fn verdict(rule: &mut Vec<u8>, code: u32) {
+    expression(rule, "immediate", |data| {
+        number(data, 1, VERDICT);
+        nested(data, 2 | NESTED, |data| {
+            nested(data, DATA_VERDICT | NESTED, |data| number(data, VERDICT_CODE, code));
+        });
     });
 }
 

@@ -24,6 +24,35 @@ pub(crate) fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()
     Ok(())
 }
 
+/// Has `socket` receive those frames only that have this mark (`skb->mark`); `None`: no frame at all.
+pub(crate) fn accept_marked(socket: &OwnedFd, mark: Option<u32>) -> io::Result<()> {
+    /// `SKF_AD_OFF + SKF_AD_MARK`: where a filter finds the mark.
+    const MARK: u32 = (-0x1000_i32 + 20) as u32;
+    // Classic BPF, which needs no rights: load the mark, compare, return so many bytes.
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let nothing = step(libc::BPF_RET | libc::BPF_K, 0, 0, 0);
+    let mut filter = match mark {
+        Some(mark) => vec![
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, MARK),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, mark),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+            nothing,
+        ],
+        None => vec![nothing],
+    };
+    let program = Program { length: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
+    // The kernel has copied the filter when this returns.
+    sys::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// `struct sock_fprog` of linux/filter.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Program {
+    length: libc::c_ushort,
+    filter: *mut libc::sock_filter,
+}
+
 /// Keeps the interface with this index promiscuous while `socket` is open, so that frames to other stations arrive too.
 pub(crate) fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
     let membership = libc::packet_mreq {

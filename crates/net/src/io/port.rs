@@ -129,6 +129,11 @@ impl Backend for RealPort {
     }
 
     #[inline]
+    fn failure(&self) -> Option<BackendError> {
+        either!(self, port => port.failure())
+    }
+
+    #[inline]
     fn is_flooded(&self) -> bool {
         either!(self, port => port.is_flooded())
     }

@@ -36,17 +36,20 @@ pub(crate) struct TaggedSender {
 unsafe impl Send for TaggedSender {}
 
 impl TaggedSender {
-    /// For frames of up to `longest` bytes out of the interface with this index.
+    /// For frames of up to `longest` bytes out of the interface with this index, which get this `mark`; 0 for none.
     ///
     /// # Errors
     /// The kernel's answer: no permission (`EPERM`), no such interface (`ENODEV`), no memory (`ENOMEM`).
-    pub(crate) fn open(index: i32, longest: usize, qdisc_bypass: bool) -> io::Result<Self> {
+    pub(crate) fn open(index: i32, longest: usize, qdisc_bypass: bool, mark: u32) -> io::Result<Self> {
         let socket = packet_socket::open()?;
         let on: libc::c_int = 1;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_V2)?;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &on)?;
         if qdisc_bypass {
             sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)?;
+        }
+        if mark != 0 {
+            sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)?;
         }
         // A power of two is a multiple of the page size if it is no smaller.
         // SAFETY: takes no pointers.

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use fairlink_core::Nanos;
+use fairlink_net::control::Access;
 use fairlink_net::{
     Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, InterfaceStats, Links, OpenError, Service,
-    Vitals, Watchdog, close_wires,
+    Vitals, Watchdog, close_wires, remove_cables,
 };
 
 use crate::args::{choice, time};
@@ -41,7 +42,8 @@ pub(crate) struct Life {
     /// How long a direction may stand still though frames wait and might go, before that is told [default: 500ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     stall_after: Option<Nanos>,
-    /// Start nothing: take away what a gateway that fails open has left on these interfaces, so that nothing passes any more.
+    /// Start nothing: take away what a gateway that fails open has left on these interfaces, so that nothing passes any more, and the
+    /// cable that one with --egress has left when it was killed.
     #[arg(long, value_name = "IF", num_args = 1..)]
     close: Vec<String>,
 }
@@ -58,11 +60,18 @@ impl Life {
 
     /// Takes away what was left.
     pub(super) fn close(&self) -> Result<(), Failure> {
-        let closed = close_wires(self.close.iter().map(String::as_str)).map_err(Failure::wrong)?;
-        note(match closed.is_empty() {
-            true => "no gateway that fails open has left anything there".to_owned(),
-            false => format!("the kernel passes no more frames that {} receives", closed.join(" or ")),
-        });
+        let names = || self.close.iter().map(String::as_str);
+        let closed = close_wires(names()).map_err(Failure::wrong)?;
+        let removed = remove_cables(names()).map_err(Failure::wrong)?;
+        if !closed.is_empty() {
+            note(format!("the kernel passes no more frames that {} receives", closed.join(" or ")));
+        }
+        if !removed.is_empty() {
+            note(format!("removed the cable for what this host sends by {}", removed.join(" and by ")));
+        }
+        if closed.is_empty() && removed.is_empty() {
+            note("no gateway has left anything there");
+        }
         Ok(())
     }
 
@@ -106,14 +115,14 @@ impl Life {
     }
 
     /// Serves the control socket at `path`. Where another gateway's place is taken, as soon as that one has freed it.
-    pub(super) fn control(&self, path: &Path, links: &Links) -> Result<Desk, Failure> {
-        match Control::start(path, links.clone()) {
+    pub(super) fn control(&self, path: &Path, access: Access, links: &Links) -> Result<Desk, Failure> {
+        match Control::start_for(path, access, links.clone()) {
             Err(ControlError::InUse { .. }) if self.take_over => {
-                Ok(Desk { path: path.to_owned(), control: None, until: Some(Instant::now() + PATIENCE) })
+                Ok(Desk { path: path.to_owned(), access, control: None, until: Some(Instant::now() + PATIENCE) })
             }
             control => {
                 let control = control.map_err(Failure::wrong)?;
-                Ok(Desk { path: path.to_owned(), control: Some(control), until: None })
+                Ok(Desk { path: path.to_owned(), access, control: Some(control), until: None })
             }
         }
     }
@@ -123,6 +132,7 @@ impl Life {
 #[derive(Debug)]
 pub(super) struct Desk {
     path: PathBuf,
+    access: Access,
     control: Option<Control>,
     /// How long it is tried again; `None` when that is over.
     until: Option<Instant>,
@@ -132,7 +142,7 @@ impl Desk {
     /// Tries again where there is none yet.
     pub(super) fn look(&mut self, links: &Links) {
         let Some(until) = self.until else { return };
-        match Control::start(&self.path, links.clone()) {
+        match Control::start_for(&self.path, self.access, links.clone()) {
             Ok(control) => (self.control, self.until) = (Some(control), None),
             Err(error) if Instant::now() >= until => {
                 note(format!("no control socket: {error}"));
@@ -157,8 +167,11 @@ pub(super) fn backends(gateway: &Gateway) -> String {
 }
 
 /// What passes while the gateway does not run, in words.
-pub(super) fn fail_open(gateway: &Gateway) -> String {
+pub(super) fn fail_open(gateway: &Gateway, own_traffic: bool) -> String {
     match &gateway.fail_open().by {
+        Some(by) if own_traffic => {
+            format!("takes what this host sends by {by}; while this does not run, it goes out unshaped")
+        }
         Some(by) => format!(
             "fails open (by {by}): while this does not run, the kernel passes frames unshaped, also after a clean end; `fairlink \
              gateway --close IF IF` takes that away"

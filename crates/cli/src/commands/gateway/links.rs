@@ -20,6 +20,10 @@ pub(crate) struct LinkArgs {
     /// Interface that it goes to: the link [default: the one that the file names].
     #[arg(long = "out", value_name = "IF", requires = "input")]
     output: Option<String>,
+    /// Share what this machine itself sends (and routes) by IF, without a second box. IF keeps its addresses, and what it receives is
+    /// left alone.
+    #[arg(long, value_name = "IF", conflicts_with_all = ["input", "output", "reverse", "no_reverse"])]
+    egress: Option<String>,
     /// Share the other direction too, from --out to --in, as this file says.
     #[arg(long, value_name = "LINK", requires = "input", conflicts_with = "no_reverse")]
     reverse: Option<PathBuf>,
@@ -97,7 +101,7 @@ impl LinkArgs {
                 )));
             }
             if let Some(link) = links.first_mut() {
-                link.ports = [Some(input.clone()), Some(output.clone())];
+                (link.ports, link.egress) = ([Some(input.clone()), Some(output.clone())], None);
             }
             if let Some(mut back) = back {
                 if back.len() > 1 {
@@ -105,26 +109,41 @@ impl LinkArgs {
                     return Err(Wrong::Together(format!("{file}: --reverse takes a file with one link")));
                 }
                 for link in &mut back {
-                    link.ports = [Some(output.clone()), Some(input.clone())];
+                    (link.ports, link.egress) = ([Some(output.clone()), Some(input.clone())], None);
                 }
                 links.append(&mut back);
             }
         }
+        if let Some(egress) = &self.egress {
+            if links.len() > 1 {
+                return Err(Wrong::Together(format!(
+                    "--egress is for one link, and there are {}; name the interfaces in the files: egress = \"IF\"",
+                    links.len()
+                )));
+            }
+            for link in &mut links {
+                (link.ports, link.egress) = ([None, None], Some(egress.clone()));
+            }
+        }
         let mut configs = Vec::with_capacity(links.len());
         for (place, link) in links.iter().enumerate() {
-            let [Some(input), Some(output)] = &link.ports else {
-                let file = link.source().name();
-                return Err(Wrong::Together(format!(
-                    "{file}: no interfaces; give --in IF and --out IF, or write in = \"IF\" and out = \"IF\" in [link]"
-                )));
+            let mut config = match (&link.egress, &link.ports) {
+                (Some(egress), _) => GatewayConfig::for_own_traffic(link, egress)?,
+                (None, [Some(input), Some(output)]) => GatewayConfig::from_link_file(link, input, output)?,
+                _ => {
+                    let file = link.source().name();
+                    return Err(Wrong::Together(format!(
+                        "{file}: no interfaces; give --in IF and --out IF, or write in = \"IF\" and out = \"IF\" in [link]; for what \
+                         this machine itself sends, give --egress IF, or write egress = \"IF\""
+                    )));
+                }
             };
-            let mut config = GatewayConfig::from_link_file(link, input, output)?;
             apply(&mut config);
             config.processor = match cpu {
                 Processor::Last => Processor::BeforeLast(place),
                 other => other,
             };
-            config.reverse = !self.no_reverse;
+            config.reverse = !self.no_reverse && !config.own_traffic;
             configs.push(config);
         }
         settle(configs).map_err(Wrong::Together)
@@ -211,7 +230,11 @@ fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, String>
         configs.iter().map(|config| (config.input.clone(), config.output.clone())).collect();
     for (place, (input, output)) in ways.iter().enumerate() {
         if ways[..place].iter().any(|(other, _)| other == input) {
-            return Err(format!("two links take what {input} receives; each frame can go one way only"));
+            let what = match configs[place].own_traffic {
+                true => configs[place].way(),
+                false => format!("what {input} receives"),
+            };
+            return Err(format!("two links take {what}; each frame can go one way only"));
         }
         let config = &mut configs[place];
         config.reverse &= !ways.iter().any(|(from, _)| from == output);

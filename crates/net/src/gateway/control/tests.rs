@@ -199,7 +199,7 @@ fn an_answer_that_nobody_takes_is_given_up_and_others_get_theirs() {
 fn a_gateway_that_is_stopped_is_found_and_does_not_hang_whoever_asks() {
     let directory = Directory::new("stopped");
     // It listens and never accepts, as a process that was sent SIGSTOP does.
-    let listener = listen(&directory.socket()).unwrap();
+    let listener = listen(&directory.socket(), Access::default()).unwrap();
     let publisher = Publisher::new(Passage::flat(2));
     let mut waiting = Vec::new();
     // Also where so many wait that no connection is taken any more.

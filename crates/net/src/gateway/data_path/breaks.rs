@@ -94,6 +94,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         !self.back.is_empty()
     }
 
+    /// Asks the output whether it is still there, of which nothing is received that would tell. The next turn reports it.
+    pub(crate) fn look_at_output(&mut self) {
+        let gone = self.output.failure();
+        self.note(gone);
+    }
+
     /// Ends the use of both interfaces, and forgets what one of them said last. What waits for them goes on waiting.
     pub(crate) fn close_ports(&mut self) {
         self.input.release(&mut self.pool);

@@ -8,10 +8,13 @@
 //! when frames were forwarded: before its first heartbeat, after a lapse, and after its end. What it finds in its sockets then is
 //! dropped. Where it cannot know, it drops: some frames of the moment are lost, and none is doubled.
 //!
+//! What redirects the host's own frames ([`redirect`](super::redirect)) is exact: a rule decides about each frame alone.
+//!
 //! An element whose time has not run out cannot be put anew on every kernel. So there are two sets, which take turns.
 
 use std::io;
 
+use crate::gateway::fail_open::redirect::Marks;
 use crate::io::bpf::move_up;
 use crate::io::nftables::{Batch, Nftables};
 use crate::io::sys;
@@ -29,7 +32,7 @@ const HOLD_PRIORITY: i32 = -10;
 
 const SETS: [&str; 2] = ["alive0", "alive1"];
 
-/// What keeps the wires of a gateway idle.
+/// What keeps the wires of a gateway idle, or redirects what the host sends, while there is a heartbeat.
 #[derive(Debug)]
 pub(super) struct Table {
     connection: Nftables,
@@ -94,9 +97,33 @@ impl Table {
                 batch.drop_members(&name, interface, set, id as u32 + 1);
             }
         }
+        Self::run(name, batch, interfaces.iter().map(|&(_, index)| index).collect())
+    }
+
+    /// What redirects frames that the interface `from` (name and index) is about to send into a cable, while there is a heartbeat, and
+    /// nothing yet. The cable's first end has this index, and what comes out of the end called `gateway_end` goes nowhere else. Such a
+    /// frame is redirected or goes on, and never both: it never lapses unnoticed.
+    ///
+    /// # Errors
+    /// As [`lay`]; it needs Linux 5.17.
+    pub(super) fn redirecting(from: (&str, i32), host_end: i32, gateway_end: &str, marks: Marks) -> io::Result<Self> {
+        let (interface, index) = from;
+        let name = format!("fairlink-own-{index}-{}", std::process::id());
+        let mut batch = Batch::new();
+        batch.table(&name, true);
+        batch.closed_chain(&name, gateway_end);
+        batch.egress_chain(&name, interface);
+        batch.pass_marked(&name, interface, marks.sent);
+        for (id, set) in (1..).zip(SETS) {
+            batch.set_of_interfaces(&name, set, id);
+            batch.redirect_members(&name, interface, (set, id), marks.taken, host_end);
+        }
+        Self::run(name, batch, vec![index])
+    }
+
+    fn run(name: String, batch: Batch, interfaces: Vec<i32>) -> io::Result<Self> {
         let connection = Nftables::open()?;
         connection.run(batch)?;
-        let interfaces = interfaces.iter().map(|&(_, index)| index).collect();
         Ok(Self { connection: connection.moved(move_up)?, name, interfaces, turn: 0, due: 0, covered: 0 })
     }
 

@@ -80,5 +80,5 @@ fn why_gone(config: &GatewayConfig, plan: &[GatewayConfig]) -> Option<String> {
         return Some(format!("closed and opened anew: {back}"));
     }
     let other = plan.iter().find(|new| new.link_name() == config.link_name())?;
-    Some(format!("closed and opened anew: it goes from {} to {} now", other.input, other.output))
+    Some(format!("closed and opened anew: it takes {} now", other.way()))
 }

@@ -41,7 +41,7 @@ fn a_link_that_shares_an_interface_with_one_that_goes_takes_its_place() {
     let steps = steps(&running, &[link("a", "i", "p", true)]).unwrap();
     assert_eq!((&steps.kept[..], &steps.free[..], &steps.replacing[..]), (&[][..], &[][..], &[0][..]));
     let (at, why) = &steps.gone[0];
-    assert_eq!((*at, why.as_deref()), (0, Some("closed and opened anew: it goes from i to p now")));
+    assert_eq!((*at, why.as_deref()), (0, Some("closed and opened anew: it takes i to p now")));
     // One that has not ended yet has its interfaces until then.
     let ending = [(link("a", "i", "o", true), false)];
     let again = self::steps(&ending, &[link("a", "i", "o", true)]).unwrap();

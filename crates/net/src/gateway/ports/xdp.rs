@@ -61,7 +61,11 @@ impl Ports {
                 let fail_open =
                     FailOpenStats { by: hold.is_some().then(|| "bpf".to_owned()), ..FailOpenStats::default() };
                 let (input, output) = (RealPort::Xdp(input), RealPort::Xdp(output));
-                Ok(Self { input, output, held: Held { hold, fail_open: Arc::new(fail_open), offloads, claims } })
+                Ok(Self {
+                    input,
+                    output,
+                    held: Held { hold, fail_open: Arc::new(fail_open), offloads, claims, cable: None },
+                })
             }
             Err(error) => {
                 if let Some(hold) = hold {

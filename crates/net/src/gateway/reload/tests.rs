@@ -529,6 +529,26 @@ fn a_refused_change_says_where_and_changes_nothing() {
 }
 
 #[test]
+fn leniency_asked_for_with_a_scheduler_lasts_until_the_next_file() {
+    let mut world = world(&simple(&[("a", 600), ("b", 400)], "hls", 1));
+    (world.present.leniency, world.present.nominal.leniency) = (Leniency::Refuse, Leniency::Refuse);
+    // The round robin has no ceilings.
+    let limited =
+        simple(&[("a", 600), ("b", 400)], "hls", 1).replace("name = \"a\"", "name = \"a\"\nceiling = \"900kbit\"");
+    world.change(&to(limited.clone()), false).unwrap();
+    let drr = |lenient| Wanted::Scheduler { name: "drr".to_owned(), lenient };
+    assert!(world.change(&drr(false), false).unwrap_err().to_string().contains("ceiling"));
+    assert!(!world.change(&drr(true), false).unwrap().notes.is_empty());
+    // A change of a rate is none of a file: what runs goes on running.
+    world.change(&Wanted::LinkRate { rate: Rate::from_bps(1_500_000).unwrap() }, false).unwrap();
+    let refused = world.change(&to(limited.replace("hls", "drr")), false).unwrap_err().to_string();
+    assert!(refused.contains("ceiling"), "{refused}");
+    world.change(&to(limited), false).unwrap();
+    assert_eq!(world.present.config.leniency, Leniency::Refuse);
+    assert!(world.change(&drr(false), false).is_err());
+}
+
+#[test]
 fn what_is_queued_goes_to_the_class_that_is_named_or_is_counted() {
     let mut world = world(&simple(&[("a", 600), ("b", 400)], "hls", 1));
     (0..10).for_each(|_| world.arrive("b", 0, 500));

@@ -43,6 +43,8 @@ pub(crate) enum Function {
     /// `R1` the context, `R2` a program array, `R3` a number: goes on with that program and does not return. It returns where there
     /// is none.
     TailCall = 12,
+    /// `R1` the index of an interface, `R2` zero: `R0` is what a classifier returns so that this interface sends the frame instead.
+    Redirect = 23,
     /// `R1` the context, `R2` a number: the frame of an XDP program begins so many bytes later; earlier, where the number is negative.
     /// `R0` is zero, or there is no room.
     AdjustHead = 44,

@@ -64,7 +64,7 @@ impl Sender {
 fn run(pool: &Exact, bases: &[u64], senders: &mut [Sender], from: Nanos, to: Nanos) {
     let mut now = from;
     while now < to {
-        now = now + STEP;
+        now += STEP;
         for (index, sender) in senders.iter_mut().enumerate() {
             sender.step(pool, index, bases[index], now);
         }
@@ -162,12 +162,12 @@ fn new_values_count_from_the_next_period_on() {
 fn a_member_that_is_late_after_it_was_refused_has_its_share_all_the_same() {
     let bases = [60 * MBIT, 30 * MBIT];
     let shared = pool(90 * MBIT, 3_000, &bases);
-    let mut senders = vec![Sender::new(4_000 * MBIT, 4_000 * MBIT), Sender::new(4_000 * MBIT, 4_000 * MBIT)];
+    let mut senders = [Sender::new(4_000 * MBIT, 4_000 * MBIT), Sender::new(4_000 * MBIT, 4_000 * MBIT)];
     let at = Nanos::from_millis;
     // Whenever the first is refused it comes five milliseconds later, as a thread does that sleeps and gets no processor.
     let (mut now, mut next) = (at(0), at(0));
     while now < at(600) {
-        now = now + STEP;
+        now += STEP;
         if now >= next {
             senders[0].step(&shared, 0, 0, now);
             if shared.seats[0].refused.load(Relaxed) {
@@ -181,7 +181,7 @@ fn a_member_that_is_late_after_it_was_refused_has_its_share_all_the_same() {
     assert!((got[0] - 60.0).abs() < 4.0 && (got[0] + got[1] - 90.0).abs() < 0.9, "{got:?}");
     // And is forgotten when it does not come any more.
     while now < at(700) {
-        now = now + STEP;
+        now += STEP;
         senders[1].step(&shared, 1, 0, now);
     }
     assert!((senders[1].bps(at(620), at(700)) / 1e6 - 90.0).abs() < 1.0, "{}", senders[1].bps(at(620), at(700)));

@@ -1,0 +1,137 @@
+//! The programs that give the gateway what its own host sends by an interface, while the gateway lives, and only then.
+//!
+//! There are two:
+//!
+//! * The *redirection* sees each frame that the interface is about to send, before its queueing discipline does (tcx). While the heartbeat
+//!   is fresh it marks the frame and sends it into the gateway's cable instead. When the heartbeat is older than [`STALE`], or zero, it
+//!   lets the frame go on, unshaped. It is a link, which ends with the process at the latest.
+//! * The *stopper* drops what comes out of the cable, once the gateway's socket has it. The host's own stack would otherwise see
+//!   broadcasts of its own as if they had come from elsewhere.
+//!
+//! What the gateway sends by the interface bypasses the queueing discipline and this program with it. It has a mark all the same
+//! ([`Marks::sent`]), which the redirection lets pass, so that nothing can go round.
+//!
+//! A frame is redirected or goes on, and never both, so nothing is doubled. The mark ([`Marks::taken`]) tells frames of this gateway from
+//! those that another one redirects whose place it takes, and from what the kernel sends into the cable of its own accord.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use crate::gateway::fail_open::programs::STALE;
+use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
+use crate::io::bpf::{Attachment, BpfError, Link, Map, Program, ProgramKind, SharedPage};
+
+/// Where `struct __sk_buff` has a frame's mark.
+const MARK: i16 = 8;
+/// `TCX_NEXT`: the frame goes on. `TCX_DROP`: it does not.
+const NEXT: i32 = -1;
+const DROP: i32 = 2;
+
+/// Marks of frames (`SO_MARK`, `skb->mark`). None has the highest bit, so that each compares as a number with a sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) struct Marks {
+    /// Of what the gateway sends by the interface: of whatever gateway, but not of what one sends by another interface, such as a VLAN
+    /// on top of this one.
+    pub(in crate::gateway) sent: u32,
+    /// Of what this process redirects.
+    pub(in crate::gateway) taken: u32,
+}
+
+impl Marks {
+    /// Those for the interface with this index.
+    pub(in crate::gateway) fn of(index: i32) -> Self {
+        let low = |number: u32| number & 0x00ff_ffff;
+        Self { sent: 0x7100_0000 | low(index as u32), taken: 0x7200_0000 | low(std::process::id()) }
+    }
+}
+
+/// Both, in their places, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Redirection {
+    beat: SharedPage,
+    /// Held, not read. The first is closed first when the process ends.
+    #[expect(dead_code, reason = "held, not read")]
+    links: [Link; 2],
+}
+
+impl Redirection {
+    /// Puts them into their places at the interfaces with these indices: the one that sends, and both ends of the cable. The heartbeat is
+    /// zero: nothing is redirected.
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub(super) fn begin(from: i32, [host_end, gateway_end]: [i32; 2], marks: Marks) -> Result<Self, BpfError> {
+        let beat = Map::shared_array("fairlink_beat", 1, 8)?;
+        let load = |name, place, code| Program::load(ProgramKind::Classifier, name, Some(place), code);
+        let stopper = load("fairlink_stop", Attachment::TcxIngress, stopper())?;
+        let redirection = load("fairlink_own", Attachment::TcxEgress, redirection(&beat, host_end, marks))?;
+        let stopper = stopper.attach(Attachment::TcxIngress, gateway_end)?;
+        let redirection = redirection.attach(Attachment::TcxEgress, from)?.moved_up()?;
+        Ok(Self { beat: beat.share()?, links: [redirection, stopper] })
+    }
+
+    /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock. Zero: redirect nothing.
+    #[inline]
+    pub(super) fn beat(&self, now: u64) {
+        self.beat.first().store(now, Ordering::Release);
+    }
+}
+
+fn redirection(beat: &Map, host_end: i32, marks: Marks) -> Assembler {
+    let mut code = Assembler::new();
+    let next = code.label();
+    code.copy(R6, R1).load(Width::Four, R2, R6, MARK);
+    code.jump(When::Equal, R2, marks.sent as i32, next);
+    // The heartbeat is read before the clock, so that it is never ahead of it.
+    code.map_value(R1, beat.fd.as_fd()).load(Width::Eight, R7, R1, 0);
+    code.jump(When::Equal, R7, 0, next);
+    code.call(Function::Clock).subtract(R0, R7);
+    code.jump(When::Greater, R0, STALE.0 as i32, next);
+    code.set(R2, marks.taken as i32).store(Width::Four, R6, MARK, R2);
+    code.set(R1, host_end).set(R2, 0).call(Function::Redirect).exit();
+    code.here(next).set(R0, NEXT).exit();
+    code
+}
+
+fn stopper() -> Assembler {
+    let mut code = Assembler::new();
+    code.set(R0, DROP).exit();
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::bpf::tests::{allowed, run};
+    use crate::io::clock::{Clock, MonotonicClock};
+
+    /// `TCX_REDIRECT`
+    const REDIRECTED: u32 = 7;
+
+    #[test]
+    fn a_frame_is_redirected_while_the_heartbeat_is_fresh_and_else_it_goes_on() {
+        let Some(beat) = allowed(Map::shared_array("beat", 1, 8)) else { return };
+        let code = redirection(&beat, 1, Marks::of(7));
+        let place = Some(Attachment::TcxEgress);
+        let Some(program) = allowed(Program::load(ProgramKind::Classifier, "own", place, code)) else { return };
+        let page = beat.share().unwrap();
+        let now = || MonotonicClock::SHARED.now().0;
+        for (beat, answer) in [
+            (0, NEXT as u32),
+            (now(), REDIRECTED),
+            (now() - STALE.0 - 1, NEXT as u32),
+            // One from long ahead would take what nobody fetches.
+            (now() + 10 * STALE.0, NEXT as u32),
+        ] {
+            page.first().store(beat, Ordering::Release);
+            assert_eq!(run(&program, &[0; 100]).unwrap(), answer, "{beat}");
+        }
+    }
+
+    #[test]
+    fn marks_differ_by_what_they_say_and_compare_as_they_are() {
+        let Marks { sent, taken } = Marks::of(7);
+        assert!(sent != taken && sent as i32 > 0 && taken as i32 > 0);
+        assert_ne!(sent, Marks::of(8).sent);
+    }
+}

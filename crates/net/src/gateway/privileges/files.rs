@@ -1,0 +1,80 @@
+//! Files that the process may still open, by landlock(7). What is open already stays open.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+
+use super::{Privileges, directory};
+
+/// What is asked for; older kernels take away less.
+const KNOWN: ABI = ABI::V6;
+
+/// Settings of interfaces, whether the kernel answers ARP requests for others among them.
+const SETTINGS: &str = "/proc/sys/net";
+/// Where a cable is kept from having IPv6.
+const IPV6_SETTINGS: &str = "/proc/sys/net/ipv6/conf";
+/// The kernel's types, by which AF_XDP finds what tells VLAN tags.
+const TYPES: &str = "/sys/kernel/btf";
+/// Whether the terminal that the process was started from is still there.
+const TERMINAL: &str = "/dev/tty";
+
+/// Closes all other files, ports of TCP, and abstract sockets and processes of others. `Some`, in words: this kernel takes away a part.
+///
+/// # Errors
+/// In words: this kernel has no landlock.
+pub(super) fn close_others(needs: &Privileges) -> Result<Option<String>, String> {
+    let status = restrict(needs).map_err(|error| error.to_string())?;
+    match status {
+        RulesetStatus::FullyEnforced => Ok(None),
+        RulesetStatus::PartiallyEnforced => {
+            Ok(Some("this kernel's landlock is older than Linux 6.12 and takes away a part".to_owned()))
+        }
+        RulesetStatus::NotEnforced => {
+            Err("this kernel has no landlock, or it is not switched on (Linux 5.13, CONFIG_SECURITY_LANDLOCK, lsm=)"
+                .to_owned())
+        }
+    }
+}
+
+fn restrict(needs: &Privileges) -> Result<RulesetStatus, RulesetError> {
+    let read = AccessFs::ReadFile;
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+        .create()?;
+    for file in &needs.files {
+        // An editor puts a new file in its place, and a link may lead to another directory.
+        let beside = directory(file);
+        let behind = std::fs::canonicalize(file).ok().map(|file| directory(&file)).filter(|behind| *behind != beside);
+        for place in [Some(beside), behind].into_iter().flatten() {
+            rules = allow(rules, &place, read.into())?;
+        }
+    }
+    if let Some(control) = needs.control_directory() {
+        rules = allow(rules, &control, AccessFs::MakeSock | AccessFs::RemoveFile)?;
+    }
+    rules = allow(rules, Path::new(SETTINGS), read.into())?;
+    if needs.cables {
+        rules = allow(rules, Path::new(IPV6_SETTINGS), read | AccessFs::WriteFile | AccessFs::Truncate)?;
+    }
+    if needs.pinned {
+        rules = allow(rules, Path::new(TYPES), read.into())?;
+    }
+    rules = allow(rules, &PathBuf::from(TERMINAL), read.into())?;
+    if let Some(metrics) = needs.metrics {
+        rules = rules.add_rule(NetPort::new(metrics.port(), AccessNet::BindTcp))?;
+    }
+    Ok(rules.restrict_self()?.ruleset)
+}
+
+/// Leaves `access` to whatever is beneath `path`; a path that is not there stays closed.
+fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+    match PathFd::new(path) {
+        Ok(place) => rules.add_rule(PathBeneath::new(place, access)),
+        Err(_) => Ok(rules),
+    }
+}
