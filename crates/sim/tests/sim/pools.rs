@@ -160,7 +160,7 @@ fn two_links_in_an_exact_pool_are_within_two_percent_of_the_ideal_in_every_ten_m
         let run = compare_links(&shared, &[info], Leniency::Refuse, 1, &windows, &mut ()).unwrap().runs.remove(0);
         let windows = run.windows.as_ref().unwrap();
         let at = |name: &str| windows.names.iter().position(|known| known == name).unwrap();
-        for row in windows.rows.iter().filter(|row| (row.start_s * 1e3).round() as u64 % 50 != 0) {
+        for row in windows.rows.iter().filter(|row| !((row.start_s * 1e3).round() as u64).is_multiple_of(50)) {
             let phase = ideal[(row.start_s / 0.05) as usize];
             let found = (row.rates_bps[at("C1")] / 1e6, row.rates_bps[at("far:C1")] / 1e6);
             for (found, ideal) in [(found.0, phase.0), (found.1, phase.1)] {
