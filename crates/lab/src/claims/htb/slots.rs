@@ -114,6 +114,11 @@ pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let names = FLOWS.map(|flow| flow.0);
     let [early, settled, late] = [EARLY, SETTLED, LATE].map(|span| measured(run, names, span));
     let slots = |limit: u32| scenario("slots.toml", &SLOTS.replace("limit 2", &format!("limit {limit}")), TWO_DEVICES);
+    // The same devices and script, with the other rule.
+    let text = workload.text.replace("rule = \"ratio\"", "rule = \"exact\"");
+    let exact_pool = Workload::new("slots-exact.toml", text);
+    let two = lab.play(&exact_pool, &["htb"], 1, &OPTIONS)?;
+    let two = first(&two)?;
     let longer = measured(first(&lab.play(&slots(5)?, &["htb"], 1, &OPTIONS)?)?, names, SETTLED);
     let sum = |rates: [f64; 3]| rates.iter().sum::<f64>();
     let near =
@@ -144,7 +149,17 @@ near("6 to 9 s: flow 1 (15.6 kB/s)", 15.625, settled[1]).departing(
             sum(mean(&ideal, LATE)),
         ),
         near(
-            "11 to 14 s: all of them in an exact pool, as packets (100 kB/s)",
+            "2.6 to 3.6 s: flow 2 in an exact pool of both devices (37.5 kB/s at once)",
+            37.5,
+            measured(two, names, EARLY)[2],
+        ),
+        near(
+            "11 to 14 s: all of them in an exact pool of both devices (100 kB/s)",
+            100.0,
+            sum(measured(two, names, LATE)),
+        ),
+        near(
+            "11 to 14 s: all of them in an exact pool, as packets of one link (100 kB/s)",
             100.0,
             sum(measured(one, MERGED_FLOWS, LATE)),
         ),
@@ -167,6 +182,7 @@ near("6 to 9 s: flow 1 (15.6 kB/s)", 15.625, settled[1]).departing(
         "exact pool: HMM of the demand in each half second",
         spans.map(|(from, to)| cell(mean(&ideal, (from.floor(), to.ceil())))),
     );
+    row("exact pool: both devices, computed anew each millisecond", packets(two, names));
     row("exact pool: one link of 100 kB/s under hls", packets(one, MERGED_FLOWS));
     let mut figure = plot("Sharing across devices by a slot", &workload, &[("htb, a slot", run)], &FLOWS)?;
     if let Some(panel) = figure.panels.first_mut() {
@@ -181,10 +197,12 @@ near("6 to 9 s: flow 1 (15.6 kB/s)", 15.625, settled[1]).departing(
                 Each member is told to keep below its base times the ratio of all rates to all bases of members that are active, with rates that are recomputed every 100 ms \
                 and averaged over about six seconds. When flow 0 has ended, flow 1 sends 50, which is eth0's base: the ratio stays where it is, flow 2 may not \
                 rise above its 30, and 20 of the 100 are lost. An exact pool, hierarchical max-min fairness on the tree of both devices, loses nothing: computed from the \
-                demand that is measured in each half second, and run as packets on one link of 100 kB/s. The simulator has no exact pool over several links.";
+                demand that is measured in each half second, run as packets over both devices with rule = \"exact\", which measures demand each millisecond, and run as \
+                packets on one link of 100 kB/s.";
     Ok(Finding::new(note, rows)
         .with_figure(figure)
         .with_table(table)
         .with_rerun(workload.rerun("--window 200ms --out plots"))
+        .with_rerun(exact_pool.rerun("--window 200ms --out plots"))
         .with_rerun(merged.rerun("--scheduler hls --scheduler htb")))
 }

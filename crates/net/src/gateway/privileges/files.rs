@@ -21,7 +21,7 @@ const TYPES: &str = "/sys/kernel/btf";
 /// Whether the terminal that the process was started from is still there.
 const TERMINAL: &str = "/dev/tty";
 
-/// Closes all other files, ports of TCP, and abstract sockets and processes of others. `Some`, in words: this kernel takes away a part.
+/// Closes all other files, ports of TCP, and processes of others. `Some`, in words: this kernel takes away a part.
 ///
 /// # Errors
 /// In words: this kernel has no landlock.
@@ -44,7 +44,8 @@ fn restrict(needs: &Privileges) -> Result<RulesetStatus, RulesetError> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
-        .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+        // Abstract sockets stay open: by them a link takes the place of another one of this process, see `claim`.
+        .scope(Scope::Signal)?
         .create()?;
     for file in &needs.files {
         // An editor puts a new file in its place, and a link may lead to another directory.
