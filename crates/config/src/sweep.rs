@@ -1,6 +1,6 @@
 //! Other values for the numbers of a scenario: what `--sweep KEY=V1,V2` says, which keys there are, and the text with a value changed.
 //!
-//! A key is the path of a number in the file. Tables that have several of their kind are called by name: `link.rate`, `seed`,
+//! A key is the path of a number in the file, or of the `rule` of a pool. Tables that have several of their kind are called by name: `link.rate`, `seed`,
 //! `class.A1.guarantee`, `source.A1.packets_per_second`. A source is called by its class; the second source of a class is
 //! `source.A1#2`. Items of lists are counted from 1. A value is written as in the file, with its unit and without quotes, and the
 //! changed text is read as any other file, so that whatever is wrong with a value is found there.
@@ -212,6 +212,9 @@ pub struct Template {
 /// Numbers that a scenario has whether it names them or not, and whether they are strings.
 const ALWAYS: [(&str, bool); 2] = [("seed", false), ("warmup", true)];
 
+/// Keys whose values are words that can be swept.
+const WORDS: [&str; 1] = ["rule"];
+
 /// Keys whose values are names, even where they look like numbers.
 const NAMES: [&str; 10] = ["name", "class", "parent", "link", "pool", "default", "file", "scheduler", "model", "match"];
 
@@ -332,6 +335,7 @@ impl Template {
         match value.get_ref() {
             DeValue::Integer(_) | DeValue::Float(_) => self.number(value, path, false),
             DeValue::String(text) if is_quantity(text) && !NAMES.contains(&key) => self.number(value, path, true),
+            DeValue::String(_) if WORDS.contains(&key) => self.number(value, path, true),
             DeValue::Table(table) => self.table(table, &path),
             DeValue::Array(items) => {
                 let mut seen: HashMap<&str, usize> = HashMap::new();

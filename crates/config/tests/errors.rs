@@ -513,8 +513,8 @@ fn errors_of_pools_and_further_links_name_the_place() {
         assert!(said.contains(expected), "{title}: {said}");
     }
     // In a link file alone, too.
-    let said = refusal("link.rate = '1gbit'\n[[class]]\nname = 'a'\npool = 'up'");
-    assert!(said.contains("these can: htb, htb-common-deficit"), "{said}");
+    let said = refusal("link = { rate = '1gbit', scheduler = 'drr' }\n[[class]]\nname = 'a'\npool = 'up'");
+    assert!(said.contains("these can: ") && said.contains("hls"), "{said}");
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub(crate) fn read(document: &Table<'_, '_>, links: &[&LinkFile], log: &mut Log)
     let mut pools: Vec<PoolSpec> = Vec::new();
     let mut spans = Vec::new();
     let mut sound = true;
+    // Those with something wrong, which is said once.
+    let mut unsound: Vec<String> = Vec::new();
     for value in tables {
         let Some(table) = value.table(POOL, EXPECTED, log) else { continue };
         table.only(&["name", "rule", "rate", "burst"], log);
@@ -49,11 +51,14 @@ pub(crate) fn read(document: &Table<'_, '_>, links: &[&LinkFile], log: &mut Log)
                 pools.push(PoolSpec { name, rule, rate, burst, members: Vec::new() });
                 spans.push(table.span.clone());
             }
-            _ => sound = false,
+            (name, ..) => {
+                sound = false;
+                unsound.extend(name);
+            }
         }
     }
     for (number, link) in links.iter().enumerate() {
-        for (class, pool) in &link.pools {
+        for (class, pool) in link.pools.iter().filter(|(_, pool)| !unsound.contains(pool)) {
             let mut refuse = |why: String, help| {
                 sound = false;
                 let kind = ProblemKind::Misplaced { key: "pool", why, help };

@@ -179,3 +179,30 @@ fn what_is_wrong_with_one_of_several_links_is_said_at_its_place() {
     let one_wanted = LinkFile::parse("links.toml", TWO, &ReadOptions::default()).unwrap_err().lines();
     assert!(one_wanted.contains("links.toml:2:1") && one_wanted.contains("2 times"), "{one_wanted}");
 }
+
+#[test]
+fn links_of_a_file_share_its_pools_and_what_is_wrong_with_them_is_said_at_its_place() {
+    const POOL: &str = "\n[[pool]]\nname = \"up\"\nrate = \"50mbit\"\nburst = \"10kB\"\n";
+    let pooled = TWO
+        .replace("scheduler = \"drr\"", "scheduler = \"htb\"")
+        .replace("guarantee = \"60%\"", "guarantee = \"40%\"\npool = \"up\"")
+        + "guarantee = \"8mbit\"\npool = \"up\"\n";
+    let links = all(&(pooled.clone() + POOL)).unwrap();
+    let shared = &links[0].shared;
+    assert!(std::sync::Arc::ptr_eq(shared, &links[1].shared) && links.iter().all(|link| link.warnings.is_empty()));
+    let members: Vec<_> = shared[0].members.iter().map(|&(link, class, base)| (link, class.0, base.bps())).collect();
+    assert_eq!(members, [(0, 1, 40_000_000), (1, 1, 8_000_000)]);
+    assert_eq!((shared[0].rule, [links[0].place, links[1].place]), (fairlink_core::PoolRule::Exact, [0, 1]));
+    // What is borrowed ends where the link does.
+    assert_eq!(links[1].tree.config(ClassId(1)).ceiling.map(fairlink_core::Rate::bps), Some(20_000_000));
+    for (text, says) in [
+        (pooled.clone(), "names \"up\", and there is no [[pool]] of that name"),
+        (pooled.clone() + &POOL.replace("50mbit", "40mbit"), "48000000 bit/s together, more than its 40000000"),
+        (pooled.clone() + POOL + "rule = \"fair\"\n", "there is no rule \"fair\"; there are: exact, ratio"),
+        (pooled.clone() + POOL + POOL, "the name of another [[pool]]"),
+        (TWO.to_owned() + POOL, "a pool without members"),
+    ] {
+        let said = all(&text).unwrap_err();
+        assert!(said.contains(says), "{says}: {said}");
+    }
+}

@@ -128,3 +128,11 @@ fn the_link_file_that_a_scenario_names_can_be_swept() {
     assert!(!bad.with(&[]).contains("password"));
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn the_rule_of_a_pool_can_be_swept_though_it_is_a_word() {
+    let pool = "[[pool]]\nname = \"up\"\nrule = \"ratio\"\nrate = \"1mbit\"\nburst = \"1kB\"\n";
+    let template = Template::parse("s.toml", pool.to_owned()).unwrap();
+    assert_eq!(template.keys(), ["pool.up.rule", "pool.up.rate", "pool.up.burst", "seed", "warmup"]);
+    assert_eq!(template.with(&[("pool.up.rule", "exact")]), pool.replace("ratio", "exact"));
+}
