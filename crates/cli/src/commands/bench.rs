@@ -135,7 +135,8 @@ fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("Machine: {}, at {:.2} GHz.", report.machine, calibration.clock_ghz))?;
     let load = |load: &Load| format!("{:.1} ns in {}", load.ns, human::size(load.bytes as f64));
     let loads: Vec<String> = calibration.loads.iter().map(load).collect();
-    out.line(format!("A load that waits for the one before it: {}.", loads.join(", ")))?;
+    out.line("A load that waits for the one before it, at random over some memory:")?;
+    out.line(format!("{}.", loads.join(", ")))?;
     if cfg!(debug_assertions) {
         out.line("This is a debug build; `cargo run --release -- bench` tells what it really costs.")?;
     }
