@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS = 9, FRAMES = 20000, FRAME = 64, PROTOCOL = 0x88B5 };
+enum { ROUNDS = 7, FRAMES = 10000, FRAME = 64, PROTOCOL = 0x88B5 };
 
 static void fail(const char *what)
 {

@@ -12,6 +12,7 @@ use fairlink_workload::{BATCH, Calls, Pattern, Shape, Subject, Workload, Workloa
 use serde::Serialize;
 
 mod memory;
+pub mod page;
 
 pub use memory::{Memory, memory};
 

@@ -1,9 +1,10 @@
 //! `fairlink bench`: what a packet costs, on this machine.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fairlink_core::{Nanos, SchedulerInfo, registry::SCHEDULERS};
-use fairlink_lab::bench::{self, Cost, Load, Memory, Plan, Report};
+use fairlink_lab::bench::{self, Cost, Load, Memory, Plan, Report, page};
 use fairlink_workload::{BATCH, Calls, Pattern};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -45,6 +46,12 @@ pub(crate) struct Args {
     /// Also a million leaves (needs 1 GB of memory).
     #[arg(long)]
     full: bool,
+    /// Also write the report as cost.json, its tables as cost.md and a plot as cost.svg into this directory, which is made.
+    #[arg(long = "out", value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// With --out: put the figures of this earlier cost.json, or of another `bench --json`, before those of now.
+    #[arg(long, value_name = "FILE", requires = "directory")]
+    before: Option<PathBuf>,
     /// Time to spend on each figure [default: 100ms; with --gateway 2s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
@@ -99,6 +106,11 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     if args.full {
         plan.leaves.push(fairlink_core::MAX_LEAVES);
     }
+    // What cannot be read or written is said before anything is measured.
+    let earlier = args.before.as_deref().map(earlier).transpose()?.unwrap_or_default();
+    if let Some(directory) = &args.directory {
+        std::fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
+    }
     // Draws only where standard error is a terminal.
     let bar =
         ProgressBar::new_spinner().with_style(ProgressStyle::with_template("{spinner} {msg}").expect("a template"));
@@ -115,7 +127,30 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let report = report.map_err(Failure::failed)?;
+    if let Some(directory) = &args.directory {
+        let json = serde_json::to_string_pretty(&report).map_err(Failure::failed)?;
+        let files = [
+            ("cost.json", json),
+            ("cost.md", page::markdown(&report, &earlier)),
+            ("cost.svg", page::figure(&report).svg()),
+        ];
+        for (name, content) in files {
+            let path = directory.join(name);
+            std::fs::write(&path, content).map_err(|error| unusable(&path, &error))?;
+        }
+    }
     if out.json { out.document(&report) } else { text(&plan, &report, out) }
+}
+
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::wrong(format!("{}: {error}", path.display()))
+}
+
+/// The report of an earlier run.
+fn earlier(path: &Path) -> Result<page::Earlier, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(path, &error))?;
+    let says = |error| format!("{}: {error}; a file of `fairlink bench --json` is wanted", path.display());
+    serde_json::from_str(&text).map_err(|error| Failure::wrong(says(error)))
 }
 
 fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
@@ -138,7 +173,7 @@ fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
     out.line("A load that waits for the one before it, at random over some memory:")?;
     out.line(format!("{}.", loads.join(", ")))?;
     if cfg!(debug_assertions) {
-        out.line("This is a debug build; `cargo run --release -- bench` tells what it really costs.")?;
+        out.line("A debug build; `cargo run --release -- bench` tells what it really costs.")?;
     }
     let mut head = vec!["scheduler".to_owned(), "levels".to_owned()];
     head.extend(plan.leaves.iter().map(|leaves| human::count(*leaves, "leaf", "leaves")));

@@ -1,6 +1,6 @@
 //! `fairlink bench`.
 
-use crate::fairlink;
+use crate::{Scratch, fairlink};
 
 #[test]
 fn bench_has_a_figure_for_every_scheduler_and_tree_it_takes() {
@@ -67,6 +67,30 @@ fn bench_measures_the_workload_that_it_is_told() {
         let value: serde_json::Value = value;
         assert_eq!(results[0][key], value, "{json}");
     }
+}
+
+#[test]
+fn bench_writes_tables_and_a_plot_with_the_figures_of_an_earlier_run_before_them() {
+    let scratch = Scratch::new();
+    let path = |name: &str| scratch.path(name);
+    let args = ["bench", "--leaves", "8,64", "--packet", "64", "--scheduler", "hls", "--time", "1ms", "--out"];
+    fairlink(&[&args[..], &[&path("first")]].concat()).quiet();
+    fairlink(&[&args[..], &[&path("second"), "--before", &path("first/cost.json")]].concat()).quiet();
+    let read = |name: &str| std::fs::read_to_string(path(name)).expect(name);
+    assert!(!read("first/cost.md").contains('→'));
+    let rows =
+        read("second/cost.md").lines().filter(|line| line.starts_with("| `hls`") && line.contains(" → ")).count();
+    assert_eq!(rows, 3, "{}", read("second/cost.md"));
+    assert!(read("second/cost.svg").starts_with("<svg"));
+    let run = fairlink(&[&args[..], &[&path("third"), "--before", &path("second/cost.md")]].concat());
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("cost.md") && run.stderr.contains("`fairlink bench --json` is wanted"),
+        "{}",
+        run.stderr
+    );
+    let run = fairlink(&[&args[..], &[&path("third"), "--before", &path("none.json")]].concat());
+    assert!(run.code == 2 && run.stderr.contains("none.json"), "{}", run.stderr);
 }
 
 #[test]

@@ -64,3 +64,25 @@ fn trees_that_cannot_be_are_named() {
     let error = run(&plan(&[8], &[1000]), &mut |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("8 leaves in 1000 levels: "), "{error}");
 }
+
+#[test]
+fn tables_have_before_and_now_and_the_figure_has_every_line() {
+    let schedulers = ["hls", "wf2q+"].map(|name| registry::find(name).unwrap()).to_vec();
+    let plan = Plan { schedulers, packet_bytes: vec![64, 1500], ..plan(&[8, 1024], &[1, 3]) };
+    let mut report = run(&plan, &mut |_| ()).unwrap();
+    report.results.iter_mut().chain(&mut report.baselines).for_each(|cost| cost.reference_ns_per_packet = 30.4);
+    let earlier = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+    report.results.iter_mut().for_each(|cost| cost.reference_ns_per_packet = 10.3);
+    let text = page::markdown(&report, &earlier);
+    let row = |start: &str| text.lines().filter(|line| line.starts_with(start)).collect::<Vec<_>>();
+    assert_eq!(row("| backlogged, 1500 B |"), ["| backlogged, 1500 B | 8 in 1 | 1,024 in 1 | 8 in 3 | 1,024 in 3 |"]);
+    assert_eq!(row("| `hls` | 30 → 10 | 30 → 10 | 30 → 10 | 30 → 10 |").len(), 6, "{text}");
+    assert_eq!(row("| `wf2q+` | 30 → 10 | 30 → 10 | - | - |").len(), 6, "{text}");
+    assert_eq!(row("| `rings` | 30 → 30").len(), 6, "{text}");
+    let alone = page::markdown(&report, &page::Earlier::default());
+    assert!(alone.contains("| `hls` | 10 | 10 | 10 | 10 |") && alone.contains("| `hls` | 1 | 1,024 |"), "{alone}");
+    let svg = page::figure(&report).svg();
+    for name in ["hls, flat", "hls, 3 levels", "wf2q+, flat", "bare rings", "Every leaf backlogged"] {
+        assert!(svg.contains(name), "{name}");
+    }
+}
