@@ -21,6 +21,9 @@ const FRAMES: u32 = 20_000;
 /// Flows that come again and again.
 const FLOWS: u32 = 1000;
 
+/// Makes the `n`th rule of a list.
+type Rule = fn(u32) -> Match;
+
 /// Numbers that look random, one for each `n`.
 fn mixed(n: u32) -> u32 {
     let n = (n ^ n >> 16).wrapping_mul(0x7feb_352d);
@@ -96,7 +99,7 @@ fn main() {
     let counts = if asked.is_empty() { vec![8, 64, 1024, 8192, 65_536] } else { asked };
     println!("| rules | number | flows seen before | new flows |");
     println!("| --- | --- | --- | --- |");
-    let kinds: [(&str, fn(u32) -> Match); 3] =
+    let kinds: [(&str, Rule); 3] =
         [("destination ports", port), ("source prefixes", prefix), ("addresses, protocol, port", flow_rule)];
     for (name, rule) in kinds {
         for &count in &counts {
