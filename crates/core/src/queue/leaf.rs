@@ -4,10 +4,11 @@ use alloc::boxed::Box;
 
 use super::aqm::{Behind, Table};
 use super::push_out::Shared;
-use super::slab::Slab;
+use super::slab::{OpenSlab, Slab};
 use super::{NIL, SHARES};
 use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, QueueLimits};
 use crate::parts::memory::one;
+use crate::parts::prefetch::prefetch;
 
 /// The packets of all leaf queues of one scheduler.
 #[derive(Debug)]
@@ -83,6 +84,30 @@ impl PacketSlab {
     #[cfg(test)]
     pub(super) fn flows_of(&self, queue: &LeafQueue) -> u32 {
         self.active.as_ref().map_or(0, |table| table[0].flows_of(queue.active))
+    }
+
+    /// How many more packets there is room for.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> u32 {
+        self.store.room()
+    }
+
+    /// Opens it for a run of packets of FIFOs, of which `arriving` are queued: at most its room.
+    #[inline(always)]
+    pub(crate) fn open(&mut self, arriving: u32) -> OpenSlab<'_> {
+        self.store.open(arriving)
+    }
+
+    /// Asks for the packet that becomes the head of `queue` when the head leaves.
+    #[inline(always)]
+    pub(crate) fn prefetch_second(&self, queue: &LeafQueue) {
+        prefetch(&self.store.nodes, queue.second as usize);
+    }
+
+    /// Asks for the last packet of `queue`, which the next one is appended to.
+    #[inline(always)]
+    pub(crate) fn prefetch_tail(&self, queue: &LeafQueue) {
+        prefetch(&self.store.nodes, queue.tail as usize);
     }
 
     /// Packets in all queues together, heads included.
@@ -280,6 +305,50 @@ impl LeafQueue {
         }
         self.tail = node;
         Ok(())
+    }
+
+    /// As [`LeafQueue::push`] into a slab that is open, and has room. False where a limit of the queue would be exceeded: it is
+    /// unchanged then.
+    #[inline(always)]
+    pub(crate) fn push_open(&mut self, slab: &mut OpenSlab<'_>, handle: u64, len: u32) -> bool {
+        let bytes = u64::from(self.bytes) + u64::from(len);
+        if self.packets >= self.limit_packets || bytes > u64::from(self.limit_bytes) {
+            return false;
+        }
+        self.bytes = bytes as u32;
+        let before = self.packets;
+        self.packets = before + 1;
+        if before == 0 {
+            (self.head_handle, self.head_len) = (handle, len);
+            return true;
+        }
+        let node = slab.insert(handle, len);
+        if before == 1 {
+            self.second = node;
+        } else {
+            slab.nodes[self.tail as usize].next = node;
+        }
+        self.tail = node;
+        true
+    }
+
+    /// Length of the head of a queue that is not empty.
+    #[inline(always)]
+    pub(crate) const fn len_of_head(&self) -> u32 {
+        self.head_len
+    }
+
+    /// Takes out the head packet of a FIFO that is not empty and belongs to `class`, where the slab is open.
+    #[inline(always)]
+    pub(crate) fn pop_open(&mut self, slab: &mut OpenSlab<'_>, class: ClassId) -> Packet {
+        let packet = Packet { handle: self.head_handle, len: self.head_len, class };
+        self.packets -= 1;
+        self.bytes -= packet.len;
+        if self.packets > 0 {
+            let node = slab.remove(self.second);
+            (self.head_handle, self.head_len, self.second) = (node.handle, node.len, node.next);
+        }
+        packet
     }
 
     /// Whether one more packet, with which there are `bytes`, would exceed a limit.

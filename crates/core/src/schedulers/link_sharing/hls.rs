@@ -83,12 +83,14 @@ use crate::contract::{
     same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled};
+use crate::parts::prefetch::prefetch;
 use crate::queue::{LeafQueue, PacketSlab};
 
 mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
 mod flags;
+mod plain;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -99,6 +101,7 @@ mod weights;
 
 use ceilings::{Blocked, Ceilings};
 use flags::Flags;
+use plain::Asked;
 #[cfg(feature = "invariants")]
 pub use two_phase::TwoPhase;
 pub use urgent::Advances;
@@ -138,10 +141,10 @@ const CREDIT_SHIFT: u32 = CREDITS_PER_BYTE.trailing_zeros();
 /// Index of the root among the inner classes.
 const ROOT: u32 = 0;
 const NIL: u32 = u32::MAX;
-/// With more leaves than this, the next ones in the round are touched ahead of time. With fewer, everything is in the
-/// cache anyway.
+/// With more leaves than this, cache lines are asked for ahead of time. With fewer, everything is in the cache anyway.
 const LOOK_AHEAD_FROM: usize = 1 << 11;
-const LOOK_AHEAD: usize = 6;
+/// Most packets of a batch that are served in one go: cache lines are asked for so far ahead.
+const GO: usize = 32;
 
 /// One class, on one cache line: all that a leaf needs when a packet arrives or leaves.
 #[derive(Debug)]
@@ -197,6 +200,14 @@ struct Link {
     next: u32,
 }
 
+/// What [`Hls::serve`] has done.
+struct Served {
+    packets: usize,
+    bytes: u64,
+    /// Whether it stopped because it had sent enough.
+    more: bool,
+}
+
 /// How many rounds there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
@@ -239,7 +250,9 @@ pub struct Hls {
     now: Nanos,
     rounds: Rounds,
     max_packet: u32,
-    look_ahead: usize,
+    /// Whether the tree is so large that cache lines are asked for ahead of time.
+    looks_ahead: bool,
+    asked: Asked,
     #[cfg(test)]
     visits: alloc::vec::Vec<ClassId>,
 }
@@ -289,7 +302,8 @@ impl Hls {
             now: Nanos::ZERO,
             rounds: Rounds::default(),
             max_packet: link.max_packet,
-            look_ahead: if leaves >= LOOK_AHEAD_FROM { LOOK_AHEAD } else { usize::MAX / 2 },
+            looks_ahead: leaves >= LOOK_AHEAD_FROM,
+            asked: Asked::default(),
             #[cfg(test)]
             visits: alloc::vec::Vec::new(),
         };
@@ -352,101 +366,75 @@ impl Hls {
         i64::from(self.max_packet) << CREDIT_SHIFT
     }
 
-    /// Serves the round robin until `max_packets` packets or at least `max_bytes` bytes were given to `out`. Returns false
-    /// if nothing more could be sent before. Every iteration visits a leaf or starts a round. By Theorem 2 a main round sends
-    /// a packet, and a surplus round is followed by a main round unless a leaf went idle. So the loop ends.
-    #[inline(always)]
-    fn serve(
-        &mut self,
-        max_packets: usize,
-        max_bytes: u64,
-        drops: &mut dyn DropSink,
-        mut out: impl FnMut(Packet),
-    ) -> bool {
-        let (mut packets, mut bytes) = (0, 0);
-        while packets < max_packets && bytes < max_bytes {
-            if self.urgent.any_ready() {
-                if let Some(packet) = self.send_ahead(drops) {
-                    packets += 1;
-                    bytes += u64::from(packet.len);
-                    out(packet);
-                }
-                continue;
-            }
-            let Some(&id) = self.order.get(self.cursor) else {
-                if self.start_round() {
-                    continue;
-                }
-                return false;
-            };
-            if let Some(&ahead) = self.order.get(self.cursor + self.look_ahead) {
-                // A load whose value nobody waits for: the next leaves come into the cache while this one is served.
-                core::hint::black_box(self.leaves[ahead as usize].flags);
-            }
-            let leaf = &mut self.leaves[id as usize];
-            if !self.serving {
-                if !leaf.flags.has(Flags::ACTIVE) {
-                    // It has gone idle since it was listed.
-                    leaf.flags.clear(Flags::LISTED);
-                    self.cursor += 1;
-                    continue;
-                }
-                // Where nothing is queued, debt is paid without asking a ceiling.
-                if leaf.flags.has(Flags::LIMITED)
-                    && self.slab.queued() > 0
-                    && let Some(blocked) = self.ceilings.blocks(id, self.rounds.main, self.now)
-                {
-                    self.park(id, blocked);
-                    continue;
-                }
-                let parent = leaf.parent;
-                let inner = &mut self.inners[parent as usize];
-                if inner.round != self.round {
-                    self.replenish(parent);
-                    continue;
-                }
-                leaf.visit(inner);
-                self.serving = true;
-                #[cfg(test)]
-                self.visits.push(ClassId(id));
-            }
-            if leaf.flags.has(Flags::NOT_PLAIN) {
-                if let Some(packet) = self.send_special(id, drops) {
-                    packets += 1;
-                    bytes += u64::from(packet.len);
-                    out(packet);
-                }
-                continue;
-            }
-            // What a plain leaf sends stands here: in a function of its own it takes ten instructions a packet more. A balance is never
-            // negative.
-            let affordable = (leaf.balance >> CREDIT_SHIFT) as u64;
-            let (mut left, mut exhausted) = (affordable, false);
-            loop {
-                let Some(packet) = leaf.queue.pop_within(&mut self.slab, ClassId(id), left) else {
-                    exhausted = true;
-                    break;
-                };
-                left -= u64::from(packet.len);
-                packets += 1;
-                bytes += u64::from(packet.len);
-                self.sent_in_round = true;
-                out(packet);
-                if packets >= max_packets || bytes >= max_bytes {
+    /// Serves the round robin until every slot has a packet or at least `max_bytes` bytes are sent. Every iteration visits a leaf or
+    /// starts a round. By Theorem 2 a main round sends a packet, and a surplus round is followed by a main round unless a leaf went
+    /// idle. So the loop ends.
+    #[inline]
+    fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
+        let mut served = Served { packets: 0, bytes: 0, more: true };
+        while served.packets < slots.len() && served.bytes < max_bytes {
+            if !self.urgent.any_ready() {
+                if self.cursor >= self.order.len() {
+                    if self.start_round() {
+                        continue;
+                    }
+                    served.more = false;
                     break;
                 }
+                let (packets, bytes) = self.serve_plain(&mut slots[served.packets..], max_bytes - served.bytes);
+                served.packets += packets;
+                served.bytes += bytes;
+                if packets > 0 {
+                    continue;
+                }
             }
-            // Equation (9) for all packets of the visit.
-            let sent = ((affordable - left) as i64) << CREDIT_SHIFT;
-            leaf.balance -= sent;
-            self.inners[ROOT as usize].balance += sent;
-            if leaf.queue.is_empty() {
-                self.end_visit_idle(id);
-            } else if exhausted {
-                self.end_visit(id);
+            if let Some(packet) = self.serve_special(drops) {
+                served.bytes += u64::from(packet.len);
+                slots[served.packets] = packet;
+                served.packets += 1;
             }
         }
-        true
+        served
+    }
+
+    /// Sends a packet of a latency-critical leaf if one may be sent ahead. Otherwise the leaf at the cursor, if there is one that
+    /// is not plain, is visited, or sends one packet at most.
+    #[cold]
+    #[inline(never)]
+    fn serve_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+        if self.urgent.any_ready() {
+            return self.send_ahead(drops);
+        }
+        let &id = self.order.get(self.cursor)?;
+        let leaf = &mut self.leaves[id as usize];
+        if !leaf.flags.has(Flags::NOT_PLAIN) {
+            return None;
+        }
+        if !self.serving {
+            if !leaf.flags.has(Flags::ACTIVE) {
+                // It has gone idle since it was listed.
+                leaf.flags.clear(Flags::LISTED);
+                self.cursor += 1;
+                return None;
+            }
+            // Where nothing is queued, debt is paid without asking a ceiling.
+            if leaf.flags.has(Flags::LIMITED)
+                && self.slab.queued() > 0
+                && let Some(blocked) = self.ceilings.blocks(id, self.rounds.main, self.now)
+            {
+                self.park(id, blocked);
+                return None;
+            }
+            let parent = leaf.parent;
+            if self.inners[parent as usize].round != self.round {
+                self.replenish(parent);
+            }
+            self.leaves[id as usize].visit(&mut self.inners[parent as usize]);
+            self.serving = true;
+            #[cfg(test)]
+            self.visits.push(ClassId(id));
+        }
+        self.send_special(id, drops)
     }
 
     /// Sends one packet at most from the leaf at the cursor, which is latency-critical, below a ceiling, or has an active queue.
@@ -531,8 +519,8 @@ impl Hls {
     #[cold]
     fn settle(&mut self, drops: &mut dyn DropSink) {
         self.unpark(Nanos::MAX);
-        let more = self.serve(1, u64::MAX, drops, |_| {});
-        debug_assert!(!more && !self.urgent.any_debt(), "nothing was queued");
+        let served = self.serve(&mut [Packet::BLANK], u64::MAX, drops);
+        debug_assert!(!served.more && !self.urgent.any_debt(), "nothing was queued");
     }
 
     /// The leaf at the cursor has used its quota and stays active.
@@ -638,12 +626,13 @@ impl Scheduler for Hls {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        let mut next = None;
-        let more = self.serve(1, u64::MAX, drops, |packet| next = Some(packet));
-        match (next, self.next_wake()) {
-            (Some(packet), _) => Dequeued::Packet(packet),
-            (None, Some(wake)) if !more => Dequeued::WaitUntil(wake),
-            _ => Dequeued::Idle,
+        let mut slot = [Packet::BLANK];
+        let served = self.serve(&mut slot, u64::MAX, drops);
+        let [packet] = slot;
+        match self.next_wake() {
+            _ if served.packets > 0 => Dequeued::Packet(packet),
+            Some(wake) => Dequeued::WaitUntil(wake),
+            None => Dequeued::Idle,
         }
     }
 
@@ -708,17 +697,25 @@ impl Scheduler for Hls {
     }
 
     fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
-        if self.look_ahead == LOOK_AHEAD {
-            // The leaves of the batch come into the cache side by side instead of one after the other.
+        if self.looks_ahead {
+            // The leaves of the batch come into the cache side by side instead of one after the other, and then the packets at
+            // the tails of their queues.
+            for packet in batch.iter() {
+                prefetch(&self.leaves, packet.class.index());
+            }
             for packet in batch.iter() {
                 if let Some(leaf) = self.leaves.get(packet.class.index()) {
-                    core::hint::black_box(leaf.flags);
+                    self.slab.prefetch_tail(&leaf.queue);
                 }
             }
         }
-        for packet in batch.drain(..) {
-            self.enqueue_one(now, packet, drops);
+        let mut at = self.enqueue_plain(batch);
+        while let Some(packet) = batch.get_mut(at) {
+            self.enqueue_one(now, mem::replace(packet, Packet::BLANK), drops);
+            at += 1;
+            at += self.enqueue_plain(&batch[at..]);
         }
+        batch.clear();
     }
 
     fn dequeue_batch(
@@ -730,7 +727,18 @@ impl Scheduler for Hls {
         drops: &mut dyn DropSink,
     ) -> BatchEnd {
         self.now = self.now.max(now);
-        let more = self.serve(max_packets.min(room_in(out)), max_bytes, drops, |packet| out.push(packet));
+        let (mut packets, mut bytes) = (max_packets.min(room_in(out)), max_bytes);
+        let mut more = true;
+        while more && packets > 0 && bytes > 0 {
+            // Slots for packets: their number is the budget of the loop that fills them.
+            let (start, slots) = (out.len(), packets.min(GO).min(self.slab.queued().max(1) as usize));
+            out.resize_with(start + slots, || Packet::BLANK);
+            let served = self.serve(&mut out[start..], bytes, drops);
+            out.truncate(start + served.packets);
+            packets -= served.packets;
+            bytes = bytes.saturating_sub(served.bytes);
+            more = served.more;
+        }
         match self.next_wake() {
             _ if more => BatchEnd::Full,
             Some(wake) => BatchEnd::WaitUntil(wake),

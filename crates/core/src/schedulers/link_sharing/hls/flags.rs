@@ -30,6 +30,8 @@ impl Flags {
     pub(super) const BACKLOGGED: Self = Self::ACTIVE.and(Self::PENDING).and(Self::PARKED);
     /// Serving the leaf takes more than its balance and a FIFO.
     pub(super) const NOT_PLAIN: Self = Self::LIMITED.and(Self::URGENT).and(Self::MANAGED);
+    /// Queueing at it takes more than appending to a FIFO.
+    pub(super) const NOT_FIFO: Self = Self::INNER.and(Self::URGENT).and(Self::MANAGED);
     /// What never changes.
     pub(super) const CONSTANT: Self = Self::NOT_PLAIN.and(Self::INNER);
 
@@ -47,6 +49,12 @@ impl Flags {
     #[inline(always)]
     pub(super) const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 != 0
+    }
+
+    /// Whether it is an active leaf that takes no more than its balance and a FIFO to serve.
+    #[inline(always)]
+    pub(super) const fn is_plain_and_active(self) -> bool {
+        self.0 & (Self::ACTIVE.0 | Self::NOT_PLAIN.0) == Self::ACTIVE.0
     }
 
     /// Sets `flags`.

@@ -1,0 +1,156 @@
+//! Plain leaves, which are not latency-critical, below no ceiling, and FIFOs: what nearly every packet passes, in loops of their own.
+//!
+//! Nothing here is a rule of its own. Each loop does what `hls.rs` does for one leaf at a time, and stops at a leaf that is not plain.
+//! Kept apart, with the slab open and its state in registers, the loops take half the instructions. In a large tree they ask for cache
+//! lines one batch ahead.
+
+use core::mem;
+
+#[cfg(test)]
+use super::ClassId as Visited;
+use super::rounds::{deactivate, replenish};
+use super::{CREDIT_SHIFT, Flags, Hls, ROOT};
+use crate::contract::{ClassId, Packet};
+use crate::parts::prefetch::prefetch;
+
+/// In a large tree, the leaves of so many visits are asked for ahead of time ...
+const LEAVES_AHEAD: usize = 64;
+/// ... and the packets behind their heads half as far ahead, when the leaves are there.
+const PACKETS_AHEAD: usize = 32;
+
+/// How far into `Hls::order` cache lines were asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    leaves: usize,
+    packets: usize,
+}
+
+impl Hls {
+    /// Asks for what the next visits of the round need.
+    #[inline]
+    fn look_ahead(&mut self) {
+        let Self { order, leaves, slab, asked, cursor, .. } = self;
+        let end = order.len().min(*cursor + LEAVES_AHEAD);
+        let start = asked.leaves.max(*cursor).min(end);
+        for &id in &order[start..end] {
+            prefetch(leaves, id as usize);
+        }
+        asked.leaves = end;
+        let end = order.len().min(*cursor + PACKETS_AHEAD);
+        let start = asked.packets.max(*cursor).min(end);
+        for &id in &order[start..end] {
+            slab.prefetch_second(&leaves[id as usize].queue);
+        }
+        asked.packets = end;
+    }
+
+    /// Serves plain leaves from the cursor on, until every slot has a packet, at least `max_bytes` bytes are sent, the round is over,
+    /// or the leaf at the cursor is not plain. Returns the number and the bytes of the packets.
+    #[inline(never)]
+    pub(super) fn serve_plain(&mut self, slots: &mut [Packet], max_bytes: u64) -> (usize, u64) {
+        if self.looks_ahead {
+            self.look_ahead();
+        }
+        let largest = self.max_packet_credits();
+        let Self { leaves, inners, links, order, touched, ceilings, .. } = self;
+        let (leaves, order) = (&mut leaves[..], &mut order[..]);
+        let (round, in_main_round) = (self.round, self.in_main_round);
+        let (mut cursor, mut kept, mut serving) = (self.cursor, self.kept, self.serving);
+        let mut slab = self.slab.open(0);
+        let room = slots.len();
+        let (mut slots, mut bytes) = (slots.iter_mut(), 0u64);
+        'visits: while let Some(&id) = order.get(cursor) {
+            let leaf = &mut leaves[id as usize];
+            if !leaf.flags.is_plain_and_active() {
+                if leaf.flags.has(Flags::NOT_PLAIN) {
+                    break;
+                }
+                // It has gone idle since it was listed.
+                leaf.flags.clear(Flags::LISTED);
+                cursor += 1;
+                continue;
+            }
+            if !mem::take(&mut serving) {
+                if inners[leaf.parent as usize].round != round {
+                    replenish(inners, leaf.parent, round, in_main_round);
+                }
+                leaf.visit(&mut inners[leaf.parent as usize]);
+                #[cfg(test)]
+                self.visits.push(Visited(id));
+            }
+            // A balance is never negative.
+            let affordable = (leaf.balance >> CREDIT_SHIFT) as u64;
+            let mut left = affordable;
+            let (idle, full) = loop {
+                let len = u64::from(leaf.queue.len_of_head());
+                if len > left {
+                    break (false, false);
+                }
+                if bytes >= max_bytes {
+                    break (false, true);
+                }
+                let Some(slot) = slots.next() else { break (false, true) };
+                *slot = leaf.queue.pop_open(&mut slab, ClassId(id));
+                left -= len;
+                bytes += len;
+                if leaf.queue.is_empty() {
+                    break (true, false);
+                }
+            };
+            // Equation (9) for all packets of the visit; the root's part is below.
+            leaf.balance -= ((affordable - left) as i64) << CREDIT_SHIFT;
+            if full {
+                serving = true;
+                break 'visits;
+            }
+            cursor += 1;
+            if idle {
+                leaf.flags.clear(if in_main_round { Flags::ACTIVE.and(Flags::LISTED) } else { Flags::ACTIVE });
+                deactivate(leaf, id, (inners, links), touched, ceilings, largest);
+            } else if in_main_round {
+                order[kept] = id;
+                kept += 1;
+            }
+        }
+        let packets = room - slots.len();
+        slab.leave(packets as u32, bytes);
+        // The root hands out at the start of a round only, and the loop ends with the round.
+        inners[ROOT as usize].balance += (bytes as i64) << CREDIT_SHIFT;
+        (self.cursor, self.kept, self.serving) = (cursor, kept, serving);
+        self.sent_in_round |= packets > 0;
+        (packets, bytes)
+    }
+
+    /// Queues packets of `batch` from the first on until one is not for a plain queue, or is to be dropped. Returns how many.
+    #[inline(never)]
+    pub(super) fn enqueue_plain(&mut self, batch: &[Packet]) -> usize {
+        if self.urgent.any_debt() && self.slab.queued() == 0 {
+            return 0;
+        }
+        let batch = &batch[..batch.len().min(self.slab.room() as usize)];
+        let max_packet = self.max_packet;
+        let Self { leaves, inners, pending, .. } = self;
+        let leaves = &mut leaves[..];
+        let mut slab = self.slab.open(batch.len() as u32);
+        let (mut packets, mut bytes) = (0, 0);
+        for packet in batch {
+            let id = packet.class.0;
+            let Some(leaf) = leaves.get_mut(id as usize) else { break };
+            if leaf.flags.has(Flags::NOT_FIFO)
+                || packet.len > max_packet
+                || !leaf.queue.push_open(&mut slab, packet.handle, packet.len)
+            {
+                break;
+            }
+            packets += 1;
+            bytes += u64::from(packet.len);
+            if !leaf.flags.has(Flags::BACKLOGGED) {
+                leaf.flags.set(Flags::PENDING);
+                let parent = leaf.parent;
+                super::rounds::wait_for_next_round(inners, pending, id, parent);
+            }
+        }
+        slab.enter(packets, bytes);
+        packets as usize
+    }
+}
