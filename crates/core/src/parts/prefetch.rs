@@ -20,10 +20,7 @@ pub(crate) fn prefetch<T>(entries: &[T], index: usize) {
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{line}]", line = in(reg) line, options(nostack, readonly, preserves_flags));
     }
-    #[cfg(not(any(
-        all(target_arch = "x86_64", target_feature = "sse"),
-        all(target_arch = "aarch64", not(miri))
-    )))]
+    #[cfg(not(any(all(target_arch = "x86_64", target_feature = "sse"), all(target_arch = "aarch64", not(miri)))))]
     let _ = line;
 }
 

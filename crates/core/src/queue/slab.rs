@@ -5,7 +5,7 @@ use crate::contract::{Amount, OutOfMemory};
 use crate::parts::memory::{Stack, bytes_of};
 
 /// A packet behind a head, and which one follows it in its queue.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) handle: u64,
     pub(super) len: u32,
@@ -141,14 +141,13 @@ impl OpenSlab<'_> {
         index
     }
 
-    /// Takes out a node.
+    /// Takes out a node and moves it to `place`.
     #[inline(always)]
-    pub(super) fn remove(&mut self, index: u32) -> Node {
+    pub(super) fn remove(&mut self, index: u32, place: &mut Node) {
         let slot = &mut self.nodes[index as usize];
-        let Node { handle, len, next } = *slot;
+        *place = *slot;
         slot.next = self.free;
         self.free = index;
-        Node { handle, len, next }
     }
 
     /// Closes it: `packets` of `bytes` bytes were queued.

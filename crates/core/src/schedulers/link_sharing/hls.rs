@@ -230,7 +230,7 @@ pub struct Hls {
     /// Leaves of this round, and how far it has come.
     order: Stack<u32>,
     cursor: usize,
-    /// In a main round: the leaves in `order[..kept]` were visited and are still active, so that they are in the next one.
+    /// The leaves in `order[..kept]` were visited in this round and are still active. After a main round, they are in the next one.
     kept: usize,
     /// In a surplus round: the leaves of the next main round.
     waiting: Stack<u32>,
@@ -316,7 +316,7 @@ impl Hls {
             let urgent = Flags::URGENT.if_so(tree.config(class).latency_critical);
             let managed = Flags::MANAGED.if_so(!queue.is_fifo());
             let (parent_or_self, flags) = if is_leaf {
-                (parent, limited.and(urgent).and(managed))
+                (parent, limited.and(urgent).and(managed).and(Flags::IDLE))
             } else {
                 (hls.inners.len() as u32, Flags::INNER)
             };
@@ -381,7 +381,10 @@ impl Hls {
                     served.more = false;
                     break;
                 }
-                let (packets, bytes) = self.serve_plain(&mut slots[served.packets..], max_bytes - served.bytes);
+                // So many packets that all but the last are surely fewer bytes: the loop need not count them.
+                let few = (max_bytes - served.bytes).div_ceil(u64::from(self.max_packet.max(1)));
+                let end = slots.len().min(served.packets.saturating_add(few as usize));
+                let (packets, bytes) = self.serve_plain(&mut slots[served.packets..end]);
                 served.packets += packets;
                 served.bytes += bytes;
                 if packets > 0 {
@@ -528,10 +531,8 @@ impl Hls {
     fn end_visit(&mut self, id: u32) {
         self.serving = false;
         self.cursor += 1;
-        if self.in_main_round {
-            self.order[self.kept] = id;
-            self.kept += 1;
-        }
+        self.order[self.kept] = id;
+        self.kept += 1;
     }
 
     /// The leaf at the cursor leaves the active set until it is no longer `blocked`.
@@ -584,7 +585,7 @@ impl Hls {
         self.serving = false;
         self.cursor += 1;
         let leaf = &mut self.leaves[id as usize];
-        leaf.flags.clear(Flags::ACTIVE);
+        leaf.flags.idle();
         if self.in_main_round {
             leaf.flags.clear(Flags::LISTED);
         }
@@ -676,6 +677,7 @@ impl Scheduler for Hls {
         for (id, leaf) in self.leaves.iter_mut().enumerate() {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
             leaf.flags.keep(Flags::CONSTANT);
+            leaf.flags.idle();
             leaf.balance = 0;
         }
         for inner in self.inners.iter_mut() {

@@ -17,6 +17,8 @@ impl Flags {
     pub(super) const INNER: Self = Self(1 << 3);
     /// There is a ceiling at the leaf or above it.
     pub(super) const LIMITED: Self = Self(1 << 4);
+    /// The leaf does not count in this round: set whenever `ACTIVE` is not, so that one test finds a plain leaf to serve.
+    pub(super) const IDLE: Self = Self(1 << 9);
     /// The leaf is backlogged and waits until a ceiling is out of debt.
     pub(super) const PARKED: Self = Self(1 << 5);
     /// The leaf is latency-critical.
@@ -51,10 +53,18 @@ impl Flags {
         self.0 & flags.0 != 0
     }
 
-    /// Whether it is an active leaf that takes no more than its balance and a FIFO to serve.
+    /// The leaf counts from now on.
     #[inline(always)]
-    pub(super) const fn is_plain_and_active(self) -> bool {
-        self.0 & (Self::ACTIVE.0 | Self::NOT_PLAIN.0) == Self::ACTIVE.0
+    pub(super) const fn activate(&mut self) {
+        self.clear(Self::IDLE);
+        self.set(Self::ACTIVE);
+    }
+
+    /// The leaf no longer counts.
+    #[inline(always)]
+    pub(super) const fn idle(&mut self) {
+        self.clear(Self::ACTIVE);
+        self.set(Self::IDLE);
     }
 
     /// Sets `flags`.

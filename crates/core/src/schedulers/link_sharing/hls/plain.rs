@@ -44,81 +44,100 @@ impl Hls {
         asked.packets = end;
     }
 
-    /// Serves plain leaves from the cursor on, until every slot has a packet, at least `max_bytes` bytes are sent, the round is over,
-    /// or the leaf at the cursor is not plain. Returns the number and the bytes of the packets.
+    /// Serves plain leaves from the cursor on, until every slot has a packet, the round is over, or the leaf at the cursor is not
+    /// plain. Returns the number and the bytes of the packets.
     #[inline(never)]
-    pub(super) fn serve_plain(&mut self, slots: &mut [Packet], max_bytes: u64) -> (usize, u64) {
+    pub(super) fn serve_plain(&mut self, slots: &mut [Packet]) -> (usize, u64) {
         if self.looks_ahead {
             self.look_ahead();
         }
+        if mem::take(&mut self.serving) && !self.resume() {
+            return (0, 0);
+        }
         let largest = self.max_packet_credits();
         let Self { leaves, inners, links, order, touched, ceilings, .. } = self;
-        let (leaves, order) = (&mut leaves[..], &mut order[..]);
+        let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
         let (round, in_main_round) = (self.round, self.in_main_round);
-        let (mut cursor, mut kept, mut serving) = (self.cursor, self.kept, self.serving);
+        // `gap`: how many of the leaves before the cursor are no longer in the round.
+        let (mut cursor, mut gap) = (self.cursor, self.cursor - self.kept);
         let mut slab = self.slab.open(0);
         let room = slots.len();
         let (mut slots, mut bytes) = (slots.iter_mut(), 0u64);
         'visits: while let Some(&id) = order.get(cursor) {
             let leaf = &mut leaves[id as usize];
-            if !leaf.flags.is_plain_and_active() {
+            if leaf.flags.has(Flags::NOT_PLAIN.and(Flags::IDLE)) {
                 if leaf.flags.has(Flags::NOT_PLAIN) {
                     break;
                 }
                 // It has gone idle since it was listed.
                 leaf.flags.clear(Flags::LISTED);
-                cursor += 1;
+                (cursor, gap) = (cursor + 1, gap + 1);
                 continue;
             }
-            if !mem::take(&mut serving) {
-                if inners[leaf.parent as usize].round != round {
-                    replenish(inners, leaf.parent, round, in_main_round);
-                }
-                leaf.visit(&mut inners[leaf.parent as usize]);
-                #[cfg(test)]
-                self.visits.push(Visited(id));
+            let inner = &mut inners[leaf.parent as usize];
+            if inner.round != round {
+                replenish(inners, leaf.parent, round, in_main_round);
+                continue;
             }
-            // A balance is never negative.
-            let affordable = (leaf.balance >> CREDIT_SHIFT) as u64;
-            let mut left = affordable;
-            let (idle, full) = loop {
-                let len = u64::from(leaf.queue.len_of_head());
-                if len > left {
-                    break (false, false);
+            let quota = leaf.weight * inner.fair_quota;
+            inner.balance -= quota;
+            let mut balance = leaf.balance + quota;
+            #[cfg(test)]
+            self.visits.push(Visited(id));
+            loop {
+                let len = leaf.queue.len_of_head();
+                let cost = i64::from(len) << CREDIT_SHIFT;
+                if cost > balance {
+                    leaf.balance = balance;
+                    if gap > 0 {
+                        order[cursor - gap] = id;
+                    }
+                    break;
                 }
-                if bytes >= max_bytes {
-                    break (false, true);
+                let Some(slot) = slots.next() else {
+                    leaf.balance = balance;
+                    self.serving = true;
+                    break 'visits;
+                };
+                // Equation (9); the root's part is below.
+                balance -= cost;
+                bytes += u64::from(len);
+                if leaf.queue.pop_open(&mut slab, ClassId(id), slot) {
+                    leaf.balance = balance;
+                    leaf.flags.idle();
+                    leaf.flags.clear(Flags::LISTED.if_so(in_main_round));
+                    gap += 1;
+                    deactivate(leaf, id, (inners, links), touched, ceilings, largest);
+                    break;
                 }
-                let Some(slot) = slots.next() else { break (false, true) };
-                *slot = leaf.queue.pop_open(&mut slab, ClassId(id));
-                left -= len;
-                bytes += len;
-                if leaf.queue.is_empty() {
-                    break (true, false);
-                }
-            };
-            // Equation (9) for all packets of the visit; the root's part is below.
-            leaf.balance -= ((affordable - left) as i64) << CREDIT_SHIFT;
-            if full {
-                serving = true;
-                break 'visits;
             }
             cursor += 1;
-            if idle {
-                leaf.flags.clear(if in_main_round { Flags::ACTIVE.and(Flags::LISTED) } else { Flags::ACTIVE });
-                deactivate(leaf, id, (inners, links), touched, ceilings, largest);
-            } else if in_main_round {
-                order[kept] = id;
-                kept += 1;
-            }
         }
         let packets = room - slots.len();
         slab.leave(packets as u32, bytes);
         // The root hands out at the start of a round only, and the loop ends with the round.
         inners[ROOT as usize].balance += (bytes as i64) << CREDIT_SHIFT;
-        (self.cursor, self.kept, self.serving) = (cursor, kept, serving);
+        (self.cursor, self.kept) = (cursor, cursor - gap);
         self.sent_in_round |= packets > 0;
         (packets, bytes)
+    }
+
+    /// A visit was under way when the slots were full. It begins again, so that the loop need not ask whether it goes on: what the leaf
+    /// got is taken back first. False where the leaf is not plain.
+    #[cold]
+    fn resume(&mut self) -> bool {
+        let leaf = &mut self.leaves[self.order[self.cursor] as usize];
+        if leaf.flags.has(Flags::NOT_PLAIN) {
+            self.serving = true;
+            return false;
+        }
+        let inner = &mut self.inners[leaf.parent as usize];
+        let quota = leaf.weight * inner.fair_quota;
+        leaf.balance -= quota;
+        inner.balance += quota;
+        #[cfg(test)]
+        self.visits.pop();
+        true
     }
 
     /// Queues packets of `batch` from the first on until one is not for a plain queue, or is to be dropped. Returns how many.

@@ -139,7 +139,8 @@ impl Hls {
                 self.order.push(id);
             }
             leaf.flags.clear(Flags::PENDING);
-            leaf.flags.set(Flags::ACTIVE.and(Flags::LISTED));
+            leaf.flags.activate();
+            leaf.flags.set(Flags::LISTED);
             leaf.balance = self.ceilings.take_balance(id);
             let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
             let mut grown = largest + weight - leaf.balance;
@@ -227,6 +228,9 @@ pub(super) fn wait_for_next_round(inners: &mut [Inner], pending: &mut Stack<u32>
 
 /// The leaf `id` has emptied or is parked: equations (10), (11), and Q* shrinks through the root's residual, by the `largest` packet
 /// among others.
+// Not inlined and off the straight path: the loop over plain leaves keeps its registers.
+#[cold]
+#[inline(never)]
 pub(super) fn deactivate(
     leaf: &mut Leaf,
     id: u32,
