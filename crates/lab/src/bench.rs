@@ -63,7 +63,7 @@ pub struct Cost {
     pub point: Point,
     /// Nanoseconds for enqueue and dequeue together, the median.
     pub ns_per_packet: f64,
-    /// Instructions; not counted here. `cargo run --example callgrind` of the core crate counts them.
+    /// Instructions; not counted here. `scripts/instructions` counts them.
     pub instructions_per_packet: Option<f64>,
 }
 
