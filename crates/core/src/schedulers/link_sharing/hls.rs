@@ -243,6 +243,7 @@ pub struct Hls {
     /// Inner classes of which a child went idle since the last round started: only these can have a surplus.
     touched: Stack<u32>,
     ceilings: Ceilings,
+    has_ceilings: bool,
     urgent: Urgent,
     /// By class: the weights that count from the next round on, where `are_weights_due`.
     next_weights: Box<[i64]>,
@@ -296,6 +297,7 @@ impl Hls {
             pending: Stack::with_room(leaves)?,
             touched: Stack::with_room(tree.len() - leaves)?,
             ceilings: Ceilings::new(tree, &weights, members)?,
+            has_ceilings: tree.classes().any(|class| tree.config(class).ceiling.is_some()),
             urgent: Urgent::new(tree, &weights)?,
             next_weights: filled(tree.len(), 0)?,
             are_weights_due: false,

@@ -25,15 +25,28 @@ pub(super) struct Asked {
     packets: usize,
 }
 
+/// Why the loop leaves a leaf.
+enum End {
+    /// The balance does not pay for the next packet.
+    Exhausted,
+    /// There is no slot for it.
+    Full,
+    /// There is none.
+    Idle,
+}
+
 impl Hls {
     /// Asks for what the next visits of the round need.
     #[inline]
     fn look_ahead(&mut self) {
-        let Self { order, leaves, slab, asked, cursor, .. } = self;
+        let Self { order, leaves, slab, asked, cursor, ceilings, has_ceilings, .. } = self;
         let end = order.len().min(*cursor + LEAVES_AHEAD);
         let start = asked.leaves.max(*cursor).min(end);
         for &id in &order[start..end] {
             prefetch(leaves, id as usize);
+        }
+        if *has_ceilings {
+            order[start..end].iter().for_each(|&id| ceilings.prefetch_number(id));
         }
         asked.leaves = end;
         let end = order.len().min(*cursor + PACKETS_AHEAD);
@@ -41,20 +54,31 @@ impl Hls {
         for &id in &order[start..end] {
             slab.prefetch_second(&leaves[id as usize].queue);
         }
+        if *has_ceilings {
+            order[start..end].iter().for_each(|&id| ceilings.prefetch_nearest(id));
+        }
         asked.packets = end;
     }
 
     /// Serves plain leaves from the cursor on, until every slot has a packet, the round is over, or the leaf at the cursor is not
     /// plain. Returns the number and the bytes of the packets.
-    #[inline(never)]
+    #[inline]
     pub(super) fn serve_plain(&mut self, slots: &mut [Packet]) -> (usize, u64) {
         if self.looks_ahead {
             self.look_ahead();
         }
-        if mem::take(&mut self.serving) && !self.resume() {
+        let also_limited = self.has_ceilings && self.ceilings.are_buckets();
+        if mem::take(&mut self.serving) && !self.resume(also_limited) {
             return (0, 0);
         }
-        let largest = self.max_packet_credits();
+        if also_limited { self.visit_all::<true>(slots) } else { self.visit_all::<false>(slots) }
+    }
+
+    /// The loop of [`Hls::serve_plain`]. `LIMITED`: leaves below ceilings are served, too, as long as none of these is blocked.
+    #[inline(never)]
+    fn visit_all<const LIMITED: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
+        let special = const { if LIMITED { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN } };
+        let (largest, cycle, now) = (self.max_packet_credits(), self.rounds.main, self.now);
         let Self { leaves, inners, links, order, touched, ceilings, .. } = self;
         let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
         let (round, in_main_round) = (self.round, self.in_main_round);
@@ -63,16 +87,20 @@ impl Hls {
         let mut slab = self.slab.open(0);
         let room = slots.len();
         let (mut slots, mut bytes) = (slots.iter_mut(), 0u64);
-        'visits: while let Some(&id) = order.get(cursor) {
+        while let Some(&id) = order.get(cursor) {
             let leaf = &mut leaves[id as usize];
-            if leaf.flags.has(Flags::NOT_PLAIN.and(Flags::IDLE)) {
-                if leaf.flags.has(Flags::NOT_PLAIN) {
+            if leaf.flags.has(special.and(Flags::IDLE)) {
+                if leaf.flags.has(special) {
                     break;
                 }
                 // It has gone idle since it was listed.
                 leaf.flags.clear(Flags::LISTED);
                 (cursor, gap) = (cursor + 1, gap + 1);
                 continue;
+            }
+            if LIMITED && leaf.flags.has(Flags::LIMITED) && !ceilings.is_open(id, cycle, now) {
+                // It is to be parked.
+                break;
             }
             let inner = &mut inners[leaf.parent as usize];
             if inner.round != round {
@@ -82,33 +110,39 @@ impl Hls {
             let quota = leaf.weight * inner.fair_quota;
             inner.balance -= quota;
             let mut balance = leaf.balance + quota;
+            let before = bytes;
             #[cfg(test)]
             self.visits.push(Visited(id));
-            loop {
+            let end = loop {
                 let len = leaf.queue.len_of_head();
                 let cost = i64::from(len) << CREDIT_SHIFT;
                 if cost > balance {
-                    leaf.balance = balance;
-                    if gap > 0 {
-                        order[cursor - gap] = id;
-                    }
-                    break;
+                    break End::Exhausted;
                 }
-                let Some(slot) = slots.next() else {
-                    leaf.balance = balance;
-                    self.serving = true;
-                    break 'visits;
-                };
+                let Some(slot) = slots.next() else { break End::Full };
                 // Equation (9); the root's part is below.
                 balance -= cost;
                 bytes += u64::from(len);
                 if leaf.queue.pop_open(&mut slab, ClassId(id), slot) {
-                    leaf.balance = balance;
+                    break End::Idle;
+                }
+            };
+            leaf.balance = balance;
+            if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
+                ceilings.take(id, (bytes - before) as u32, now);
+            }
+            match end {
+                End::Exhausted if gap > 0 => order[cursor - gap] = id,
+                End::Exhausted => {}
+                End::Full => {
+                    self.serving = true;
+                    break;
+                }
+                End::Idle => {
                     leaf.flags.idle();
                     leaf.flags.clear(Flags::LISTED.if_so(in_main_round));
                     gap += 1;
                     deactivate(leaf, id, (inners, links), touched, ceilings, largest);
-                    break;
                 }
             }
             cursor += 1;
@@ -125,9 +159,9 @@ impl Hls {
     /// A visit was under way when the slots were full. It begins again, so that the loop need not ask whether it goes on: what the leaf
     /// got is taken back first. False where the leaf is not plain.
     #[cold]
-    fn resume(&mut self) -> bool {
+    fn resume(&mut self, also_limited: bool) -> bool {
         let leaf = &mut self.leaves[self.order[self.cursor] as usize];
-        if leaf.flags.has(Flags::NOT_PLAIN) {
+        if leaf.flags.has(Flags::URGENT.and(Flags::MANAGED)) || leaf.flags.has(Flags::LIMITED) && !also_limited {
             self.serving = true;
             return false;
         }
