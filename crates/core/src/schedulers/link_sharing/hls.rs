@@ -77,10 +77,11 @@ use core::ops::Range;
 
 use core::any::Any;
 
+use crate::bases::batches::{Served, fill, slots_within};
+use crate::bases::flows::LOOK_AHEAD_FROM;
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy,
-    Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, room_in,
-    same_kind,
+    Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled};
 use crate::parts::prefetch::prefetch;
@@ -141,11 +142,6 @@ const CREDIT_SHIFT: u32 = CREDITS_PER_BYTE.trailing_zeros();
 /// Index of the root among the inner classes.
 const ROOT: u32 = 0;
 const NIL: u32 = u32::MAX;
-/// With more leaves than this, cache lines are asked for ahead of time. With fewer, everything is in the cache anyway.
-const LOOK_AHEAD_FROM: usize = 1 << 11;
-/// Most packets of a batch that are served in one go: cache lines are asked for so far ahead.
-const GO: usize = 32;
-
 /// One class, on one cache line: all that a leaf needs when a packet arrives or leaves.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -198,14 +194,6 @@ struct Inner {
 struct Link {
     prev: u32,
     next: u32,
-}
-
-/// What [`Hls::serve`] has done.
-struct Served {
-    packets: usize,
-    bytes: u64,
-    /// Whether it stopped because it had sent enough.
-    more: bool,
 }
 
 /// How many rounds there were.
@@ -383,9 +371,8 @@ impl Hls {
                     served.more = false;
                     break;
                 }
-                // So many packets that all but the last are surely fewer bytes: the loop need not count them.
-                let few = (max_bytes - served.bytes).div_ceil(u64::from(self.max_packet.max(1)));
-                let end = slots.len().min(served.packets.saturating_add(few as usize));
+                let few = slots_within(max_bytes - served.bytes, self.max_packet);
+                let end = slots.len().min(served.packets.saturating_add(few));
                 let (packets, bytes) = self.serve_plain(&mut slots[served.packets..end]);
                 served.packets += packets;
                 served.bytes += bytes;
@@ -731,18 +718,8 @@ impl Scheduler for Hls {
         drops: &mut dyn DropSink,
     ) -> BatchEnd {
         self.now = self.now.max(now);
-        let (mut packets, mut bytes) = (max_packets.min(room_in(out)), max_bytes);
-        let mut more = true;
-        while more && packets > 0 && bytes > 0 {
-            // Slots for packets: their number is the budget of the loop that fills them.
-            let (start, slots) = (out.len(), packets.min(GO).min(self.slab.queued().max(1) as usize));
-            out.resize_with(start + slots, || Packet::BLANK);
-            let served = self.serve(&mut out[start..], bytes, drops);
-            out.truncate(start + served.packets);
-            packets -= served.packets;
-            bytes = bytes.saturating_sub(served.bytes);
-            more = served.more;
-        }
+        let queued = self.slab.queued();
+        let more = fill(out, (max_packets, max_bytes), queued, |slots, bytes| self.serve(slots, bytes, drops));
         match self.next_wake() {
             _ if more => BatchEnd::Full,
             Some(wake) => BatchEnd::WaitUntil(wake),
