@@ -67,7 +67,9 @@ impl<S: Turn> Flows<S> {
             if empty {
                 let next = core::mem::replace(&mut flow.next, NIL);
                 len -= 1;
-                flows[tail as usize].next = next;
+                if len > 0 {
+                    flows[tail as usize].next = next;
+                }
             } else {
                 tail = first;
             }

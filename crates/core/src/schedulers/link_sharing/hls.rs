@@ -123,6 +123,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::LatencyBurst,
         Feature::ActiveQueue,
         Feature::PushOut,
+        Feature::LongRounds,
         Feature::Pool,
     ],
     work_conserving: WorkConserving::UnlessLimited,
