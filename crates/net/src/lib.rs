@@ -46,6 +46,7 @@ pub use {
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},
     io::ethtool::{Offload, set_offload},
     io::frame_pool::{FrameInfo, FramePool, FramePoolError},
+    io::huge_pages::HugePages,
     io::interface::{self, Interface, InterfaceError, Offloads},
     io::pacing::Pacing,
     io::port::BackendKind,

@@ -16,7 +16,7 @@ use anyhow::anyhow;
 use fairlink_config::ReadOptions;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy,
+    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy,
     Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, control,
 };
 use serde::Serialize;
@@ -187,6 +187,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
     }
+    HugePages::ask();
     let access = args.access()?;
     access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
     let pools = Pools::default();
