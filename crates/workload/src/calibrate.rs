@@ -59,8 +59,7 @@ pub fn load_ns(bytes: usize) -> f64 {
         chain[line * words] = next;
     }
     let mut line = 0u32;
-    let steps = (2 * lines as u64).clamp(100_000, 2_000_000);
-    ns_per_step(steps, |steps| {
+    ns_per_step(300_000, |steps| {
         for _ in 0..steps {
             line = chain[line as usize * words];
         }

@@ -173,16 +173,26 @@ impl Shape {
     /// # Errors
     /// [`WorkloadError::Tree`].
     pub fn tree(&self) -> Result<Hierarchy, WorkloadError> {
-        self.build().map_err(|source| WorkloadError::Tree { leaves: self.leaves, levels: self.levels, source })
+        self.tree_holding(self.packets())
     }
 
-    fn build(&self) -> Result<Hierarchy, HierarchyError> {
+    /// The same tree below a link whose buffer holds `packets` packets, whatever the workload has.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Tree`].
+    pub fn tree_holding(&self, packets: usize) -> Result<Hierarchy, WorkloadError> {
+        let max_queued = u32::try_from(packets).unwrap_or(u32::MAX);
+        let link = LinkConfig { max_packet: self.max_packet, max_queued, rounds: self.rounds, ..LinkConfig::new(RATE) };
+        self.build(link).map_err(|source| WorkloadError::Tree { leaves: self.leaves, levels: self.levels, source })
+    }
+
+    fn build(&self, link: LinkConfig) -> Result<Hierarchy, HierarchyError> {
         let levels = u32::try_from(self.levels).unwrap_or(u32::MAX);
         let reaches = |fan_out: usize| fan_out.checked_pow(levels).is_none_or(|leaves| leaves >= self.leaves);
         // Without any level there is no leaf either, and the tree is refused.
         let fan_out = if levels == 0 { 1 } else { (1..).find(|&fan_out| reaches(fan_out)).unwrap_or(1) };
         let mut random = Random::new();
-        let mut tree = Hierarchy::builder(self.link());
+        let mut tree = Hierarchy::builder(link);
         let mut parents = vec![ClassId::ROOT];
         for level in 1..=levels {
             // Each level has what the leaves below it need, spread evenly over the level above.
@@ -209,11 +219,6 @@ impl Shape {
         self.pattern.senders(self.leaves) * self.pattern.packets_each(self.leaves)
     }
 
-    fn link(&self) -> LinkConfig {
-        let (max_packet, max_queued) = (self.max_packet, self.packets() as u32);
-        LinkConfig { max_packet, max_queued, rounds: self.rounds, ..LinkConfig::new(RATE) }
-    }
-
     /// Twice what a class with `leaves` leaves gets on average.
     fn ceiling(&self, leaves: usize) -> Rate {
         let senders = self.pattern.senders(self.leaves).max(1);
@@ -233,7 +238,9 @@ pub fn even_tree(fanouts: &[usize], packet_bytes: u32) -> Result<Hierarchy, Work
     let shape =
         Shape { leaves, levels: fanouts.len(), len: packet_bytes, max_packet: packet_bytes, ..Shape::default() };
     let build = || {
-        let mut builder = Hierarchy::builder(shape.link());
+        let max_queued = u32::try_from(shape.packets()).unwrap_or(u32::MAX);
+        let link = LinkConfig { max_packet: packet_bytes, max_queued, ..LinkConfig::new(RATE) };
+        let mut builder = Hierarchy::builder(link);
         let mut parents = vec![ClassId::ROOT];
         for &fanout in fanouts {
             let classes = parents.len() * fanout;

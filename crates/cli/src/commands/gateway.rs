@@ -16,8 +16,8 @@ use anyhow::anyhow;
 use fairlink_config::ReadOptions;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy,
-    Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, control,
+    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LongFrames, Metrics,
+    OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, control,
 };
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
