@@ -12,7 +12,7 @@
 //! Linux only: on other systems the crate has `demo` and [`Unsupported`].
 //!
 //! # Unsafe code
-//! The whole project's unsafe code lives here, at system calls. Each block says why it is sound.
+//! Unsafe code lives here, at system calls and at the allocator that asks for huge pages (the core has one prefetch instruction). Each block says why it is sound.
 
 mod clock_report;
 mod demo;
