@@ -67,8 +67,8 @@
 //!
 //! # Which file does what
 //!
-//! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds and hands out quotas. `ceilings.rs`, `urgent.rs` and
-//! the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
+//! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds and hands out
+//! quotas. `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

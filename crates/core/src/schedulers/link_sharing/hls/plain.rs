@@ -6,8 +6,6 @@
 
 use core::mem;
 
-#[cfg(test)]
-use super::ClassId as Visited;
 use super::rounds::{deactivate, replenish};
 use super::{CREDIT_SHIFT, Flags, Hls, ROOT};
 use crate::contract::{ClassId, Packet};
@@ -112,7 +110,7 @@ impl Hls {
             let mut balance = leaf.balance + quota;
             let before = bytes;
             #[cfg(test)]
-            self.visits.push(Visited(id));
+            self.visits.push(ClassId(id));
             let end = loop {
                 let len = leaf.queue.len_of_head();
                 let cost = i64::from(len) << CREDIT_SHIFT;
