@@ -82,7 +82,9 @@ impl Bytes<'_> {
         if transmit_queue.is_some() || push_out {
             first.queue = (QueueKind::Fifo, false);
         }
-        let mut spec = TreeSpec { rate, max_packet, max_queued, transmit_queue, push_out, classes: vec![first] };
+        let long_rounds = self.sets(shape, Feature::LongRounds);
+        let mut spec =
+            TreeSpec { rate, max_packet, max_queued, transmit_queue, push_out, long_rounds, classes: vec![first] };
         for _ in 0..self.byte() % 12 {
             let (below, mut class) = (self.byte(), self.class(shape, quanta));
             if below % 4 == 0 {

@@ -30,6 +30,11 @@ use crate::commands::{ctl, gateway, generate, receive};
 use crate::failure::Failure;
 use crate::out::Out;
 
+/// Commands that ask for them have huge pages behind large memory.
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static MEMORY: fairlink_net::HugePages = fairlink_net::HugePages;
+
 fn main() -> ExitCode {
     // Neither returns where the command line is wrong.
     let matches = examples::in_help(Cli::command()).get_matches();

@@ -112,6 +112,8 @@ pub struct LinkFile {
     buffer_span: Option<Span>,
     /// The place of the link's `when_full` where the file has it.
     when_full_span: Option<Span>,
+    /// The place of the link's `rounds` where the file has it.
+    rounds_span: Option<Span>,
     /// The place of the link's `transmit_queue` where the file has it.
     transmit_span: Option<Span>,
     /// The place of the link's `transmit_priority` where the file has it.
@@ -302,8 +304,8 @@ impl LinkFile {
         let (rate, info) = (head.rate?, head.scheduler?);
         let max_queued = head.max_queued.unwrap_or_else(|| default_queued(classes.all.len()));
         let max_packet = head.overhead.accounted(head.mtu);
-        let (when_full, transmit_queue) = (head.when_full, head.transmit_queue);
-        let link = LinkConfig { rate, max_packet, max_queued, when_full, transmit_queue };
+        let (when_full, transmit_queue, rounds) = (head.when_full, head.transmit_queue, head.rounds);
+        let link = LinkConfig { rate, max_packet, max_queued, when_full, transmit_queue, rounds };
         let Built { tree, names, ids } = tree::build(&mut classes, link, head.rate_span.clone(), log)?;
         let mut places = vec![Place::from(head.span.clone()); tree.len()];
         for (class, &id) in classes.all.iter().zip(&ids) {
@@ -354,6 +356,7 @@ impl LinkFile {
             scheduler_span: head.scheduler_span,
             buffer_span: head.buffer_span,
             when_full_span: head.when_full_span,
+            rounds_span: head.rounds_span,
             transmit_span: head.transmit_span,
             priority_span: head.priority_span,
         };
@@ -520,6 +523,7 @@ impl LinkFile {
             .find(|&&(_, other, _)| other == feature)
             .map(|&(.., place)| place.span())
             .or_else(|| self.when_full_span.clone().filter(|_| feature == Feature::PushOut))
+            .or_else(|| self.rounds_span.clone().filter(|_| feature == Feature::LongRounds))
             .or_else(|| self.span(class))
     }
 

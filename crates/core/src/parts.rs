@@ -5,5 +5,6 @@ pub(crate) mod bucket;
 pub(crate) mod curve;
 pub(crate) mod heap;
 pub(crate) mod memory;
+pub(crate) mod prefetch;
 pub(crate) mod tags;
 pub(crate) mod virtual_time;

@@ -135,8 +135,18 @@ impl Plan {
                     for &leaves in &self.leaves {
                         let Self { calls, ceilings, record, .. } = *self;
                         let max_packet = len;
-                        let shape =
-                            Shape { leaves, levels, pattern, calls, ceilings, record, weights: 1, len, max_packet };
+                        let shape = Shape {
+                            leaves,
+                            levels,
+                            pattern,
+                            calls,
+                            ceilings,
+                            record,
+                            weights: 1,
+                            len,
+                            max_packet,
+                            ..Shape::default()
+                        };
                         shapes.push(shape);
                     }
                 }

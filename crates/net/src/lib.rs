@@ -12,7 +12,7 @@
 //! Linux only: on other systems the crate has `demo` and [`Unsupported`].
 //!
 //! # Unsafe code
-//! The whole project's unsafe code lives here, at system calls. Each block says why it is sound.
+//! Unsafe code lives here, at system calls and at the allocator that asks for huge pages (the core has one prefetch instruction). Each block says why it is sound.
 
 mod clock_report;
 mod demo;
@@ -46,6 +46,7 @@ pub use {
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},
     io::ethtool::{Offload, set_offload},
     io::frame_pool::{FrameInfo, FramePool, FramePoolError},
+    io::huge_pages::HugePages,
     io::interface::{self, Interface, InterfaceError, Offloads},
     io::pacing::Pacing,
     io::port::BackendKind,

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use fairlink_workload::{Shape, Subject, Workload, WorkloadError};
 
 const USAGE: &str = "usage: callgrind SCHEDULER LEAVES LEVELS PACKETS [backlogged|sparse|churn] [single] [ceilings] \
-                     [record] [len=BYTES] [max=BYTES] [weights=N]";
+                     [record] [long] [len=BYTES] [max=BYTES] [weights=N]";
 
 /// What callgrind counts.
 #[inline(never)]

@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
-use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, QueueLimits, Rate, Share};
+use fairlink_core::{
+    ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, QueueLimits, Rate, RoundLength, Share,
+};
 
 use crate::error::WorkloadError;
 use crate::random::Random;
@@ -114,6 +116,8 @@ pub struct Shape {
     pub ceilings: bool,
     /// Whether a record of 64 B is read and written for each packet, as a gateway does where it sends and receives frames.
     pub record: bool,
+    /// How long the rounds of `hls` are.
+    pub rounds: RoundLength,
     /// Weights are drawn from 1 to this.
     pub weights: u64,
     /// Length of each packet in bytes.
@@ -132,6 +136,7 @@ impl Default for Shape {
             calls: Calls::Batches,
             ceilings: false,
             record: false,
+            rounds: RoundLength::Short,
             weights: 1,
             len: 1500,
             max_packet: 1500,
@@ -152,6 +157,7 @@ impl Shape {
             "single" => self.calls = Calls::Single,
             "ceilings" => self.ceilings = true,
             "record" => self.record = true,
+            "long" => self.rounds = RoundLength::Long,
             "leaves" => self.leaves = value.parse().map_err(|_| unknown())?,
             "levels" => self.levels = value.parse().map_err(|_| unknown())?,
             "weights" => self.weights = value.parse().map_err(|_| unknown())?,
@@ -176,7 +182,7 @@ impl Shape {
     /// [`WorkloadError::Tree`].
     pub fn tree_holding(&self, packets: usize) -> Result<Hierarchy, WorkloadError> {
         let max_queued = u32::try_from(packets).unwrap_or(u32::MAX);
-        let link = LinkConfig { max_packet: self.max_packet, max_queued, ..LinkConfig::new(RATE) };
+        let link = LinkConfig { max_packet: self.max_packet, max_queued, rounds: self.rounds, ..LinkConfig::new(RATE) };
         self.build(link).map_err(|source| WorkloadError::Tree { leaves: self.leaves, levels: self.levels, source })
     }
 

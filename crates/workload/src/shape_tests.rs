@@ -44,7 +44,9 @@ fn ceilings_are_twice_what_a_class_gets_and_never_above_the_link() {
 #[test]
 fn words_make_a_shape_and_others_are_named() {
     let mut shape = Shape::default();
-    for word in ["leaves=8", "levels=3", "churn", "single", "ceilings", "record", "weights=10", "len=64", "max=100"] {
+    for word in
+        ["leaves=8", "levels=3", "churn", "single", "ceilings", "record", "long", "weights=10", "len=64", "max=100"]
+    {
         shape.set(word).unwrap();
     }
     let calls = Calls::Single;
@@ -55,6 +57,7 @@ fn words_make_a_shape_and_others_are_named() {
         calls,
         ceilings: true,
         record: true,
+        rounds: RoundLength::Long,
         weights: 10,
         len: 64,
         max_packet: 100,

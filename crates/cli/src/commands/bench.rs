@@ -86,6 +86,8 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 /// Measures and prints.
 pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     #[cfg(target_os = "linux")]
+    fairlink_net::HugePages::ask();
+    #[cfg(target_os = "linux")]
     if args.gateway {
         return real::run(&args, out);
     }

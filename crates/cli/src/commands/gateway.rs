@@ -13,8 +13,8 @@ use anyhow::anyhow;
 use fairlink_config::ReadOptions;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, LinkEnd, Links, LongFrames, Metrics, OffloadPolicy,
-    Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, control,
+    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LongFrames, Metrics,
+    OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, control,
 };
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
@@ -185,6 +185,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
     }
+    HugePages::ask();
     let access = args.access()?;
     access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
     let pools = Pools::default();

@@ -37,6 +37,24 @@ fn check_prints_the_bounds_that_the_paper_gives_for_its_figure_1() {
 }
 
 #[test]
+fn long_rounds_of_figure_1_have_bounds_of_at_most_twice_the_limit_for_small_weights() {
+    let dir = Scratch::new();
+    let text = std::fs::read_to_string(scenario("fig1-weights.toml")).expect("the scenario");
+    let long = text.replacen("[link]", "[link]\nrounds = \"long\"", 1);
+    let json = fairlink(&["check", &dir.write("link.toml", &long), "--json"]).quiet().json();
+    // The root's group has its half of the five largest packets, that below A half of two.
+    let weight = |class: usize| json["classes"][class]["weight"].as_f64().expect("a number");
+    assert_eq!([0, 1, 2, 6].map(weight), [1125.0, 500.0, 1000.0, 1500.0]);
+    // Theorem 5: twice the weights and largest packets on 1 Gbit/s. Without the weights it would be 120 us.
+    let bound = |name: &str| json["bounds"][name].as_f64().expect("a number");
+    let round = 2.0 * 1125.0 + 1500.0 + 2.0 * 1500.0 + 5.0 * 1500.0;
+    assert!((bound("transmission_gap_s") - 2.0 * round * 8e-9).abs() < 1e-9 && round == 14_250.0, "{json}");
+    // Theorem 3 of A1 and A2: A~ is 1500 B, that of A 4500 B; A- is 4500 + 1125 + the most of (1125 / w_j) A~_j, which is 4500 B,
+    // of either. In time at the guarantee: 8 / 100 Mbit/s (10125 + 10125 / 2). In the limit for small weights it is 720 us.
+    assert!((bound("fairness_s") - 8e-8 * 1.5 * 10_125.0).abs() < 1e-9, "{json}");
+}
+
+#[test]
 fn check_prints_what_hdrr_comes_to_on_the_same_tree() {
     let json = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr", "--json"]).quiet().json();
     let bound = |name: &str| json["bounds"][name].as_f64().expect("a number");

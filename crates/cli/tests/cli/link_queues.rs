@@ -77,6 +77,21 @@ fn push_out_keeps_a_class_that_floods_from_taking_the_buffer_of_others() {
 }
 
 #[test]
+fn long_rounds_change_the_order_of_hls_and_not_what_classes_get_and_others_refuse_them() {
+    let [short, long] = ["", "rounds = \"long\""].map(|rounds| a(&sim(rounds, "", &["--scheduler", "hls"])));
+    // `a` asks for 400 kbit/s of its 500, and gets it either way.
+    for run in [&short, &long] {
+        assert_eq!(run["dropped_packets"], 0, "{run}");
+    }
+    assert_ne!(mean(&short), mean(&long), "delays are those of other rounds");
+    let run = sim("rounds = \"long\"", "", &["--scheduler", "drr"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("rounds = \"long\"") && run.stderr.contains("s.toml:4:1"), "{}", run.stderr);
+    let run = sim("rounds = \"endless\"", "", &[]);
+    assert!(run.code == 2 && run.stderr.contains("endless") && run.stderr.contains("short"), "{}", run.stderr);
+}
+
+#[test]
 fn schedulers_without_push_out_refuse_it_with_those_that_have_it() {
     for scheduler in ["fifo", "wfq", "virtual-clock", "rcsp", "fq-ldf", "fq-lto", "fq-lto-lb"] {
         let push_out = "buffer = \"20p\"\nwhen_full = \"push_out\"";

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fairlink_core::{MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, SchedulerInfo, TransmitQueue, WhenFull, registry};
+use fairlink_core::{
+    MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, RoundLength, SchedulerInfo, TransmitQueue, WhenFull, registry,
+};
 
 use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, MAX_MEMORY, MAX_OVERHEAD, ReadOptions, no_scheduler};
 use crate::names::refusal;
@@ -10,7 +12,7 @@ use crate::problem::{Log, Problem, ProblemKind, Span};
 use crate::reader::{Table, Value, unknown_word};
 use crate::units::{QueueLength, parse_queue, parse_size, show_size};
 
-const LINK_KEYS: [&str; 14] = [
+const LINK_KEYS: [&str; 15] = [
     "name",
     "in",
     "out",
@@ -22,6 +24,7 @@ const LINK_KEYS: [&str; 14] = [
     "default",
     "buffer",
     "when_full",
+    "rounds",
     "memory",
     "transmit_queue",
     "transmit_priority",
@@ -48,6 +51,8 @@ pub(super) struct Head<'a> {
     pub(super) memory_limit: u64,
     pub(super) when_full: WhenFull,
     pub(super) when_full_span: Option<Span>,
+    pub(super) rounds: RoundLength,
+    pub(super) rounds_span: Option<Span>,
     pub(super) transmit_queue: Option<TransmitQueue>,
     pub(super) transmit_span: Option<Span>,
     pub(super) priority_span: Option<Span>,
@@ -106,6 +111,9 @@ impl<'a> Head<'a> {
         let when_full_span = table.get("when_full").map(|value| value.span());
         let when_full =
             table.get("when_full").and_then(|value| value.word("when_full", &words, log)).unwrap_or_default();
+        let words = [("short", RoundLength::Short), ("long", RoundLength::Long)];
+        let rounds_span = table.get("rounds").map(|value| value.span());
+        let rounds = table.get("rounds").and_then(|value| value.word("rounds", &words, log)).unwrap_or_default();
         let transmit_queue = transmit_queue(&table, log);
         let transmit_span = table.get("transmit_queue").map(|value| value.span());
         let priority_span = table.get("transmit_priority").map(|value| value.span());
@@ -127,6 +135,8 @@ impl<'a> Head<'a> {
             memory_limit,
             when_full,
             when_full_span,
+            rounds,
+            rounds_span,
             transmit_queue,
             transmit_span,
             priority_span,

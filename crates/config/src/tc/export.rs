@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::fmt::Write as _;
 
 use fairlink_core::{ClassConfig, ClassId, Feature, QueueKind, QueueLimits, Share};
-use fairlink_core::{Framing, Hierarchy, WhenFull};
+use fairlink_core::{Framing, Hierarchy, RoundLength, WhenFull};
 use miette::Severity;
 
 use crate::classid::Classid;
@@ -43,7 +43,11 @@ pub fn export(link: &LinkFile, device: &str) -> Result<Exported, Problems> {
     writer.number()?;
     writer.file();
     let link = writer.tree().link();
-    let lost = [("transmit_queue", link.transmit_queue.is_some()), ("when_full", link.when_full == WhenFull::PushOut)];
+    let lost = [
+        ("transmit_queue", link.transmit_queue.is_some()),
+        ("when_full", link.when_full == WhenFull::PushOut),
+        ("rounds", link.rounds == RoundLength::Long),
+    ];
     for (key, _) in lost.into_iter().filter(|&(_, set)| set) {
         writer.lost(ClassId::ROOT, format!("the link's {key} is left out: tc has no such thing"));
     }

@@ -12,7 +12,14 @@ use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, O
 use crate::parts::memory::{bytes_of, slice};
 use crate::queue::{LeafQueue, PacketSlab};
 
+mod plain;
+
+pub(crate) use plain::Turn;
+
 const NIL: u32 = u32::MAX;
+/// With more classes than this, cache lines are asked for ahead of time. With fewer, everything is in the cache anyway.
+/// Unit tests do so in small trees.
+pub(crate) const LOOK_AHEAD_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
 #[derive(Debug)]
 #[repr(align(64))]
@@ -22,6 +29,8 @@ struct Flow<S> {
     /// The next in its ring.
     next: u32,
     leaf: bool,
+    /// A leaf whose queue is a plain FIFO.
+    fifo: bool,
 }
 
 // On one cache line where a scheduler needs no more than 16 bytes.
@@ -56,7 +65,9 @@ impl<S> Flows<S> {
         let flow = |index| {
             let class = ClassId(index as u32);
             let queue = slab.queue_for(tree, class);
-            Flow { queue, state: state(class), next: NIL, leaf: tree.is_leaf(class) }
+            let leaf = tree.is_leaf(class);
+            let fifo = leaf && queue.is_fifo();
+            Flow { queue, state: state(class), next: NIL, leaf, fifo }
         };
         let flows = slice(tree.len(), flow)?;
         Ok(Self { flows, slab, max_packet: tree.link().max_packet })
@@ -153,6 +164,12 @@ impl<S> Flows<S> {
     #[must_use]
     pub(crate) fn max_packet(&self) -> u32 {
         self.max_packet
+    }
+
+    /// Packets in all leaves.
+    #[must_use]
+    pub(crate) fn queued(&self) -> u32 {
+        self.slab.queued()
     }
 
     /// What is queued in all leaves.
@@ -283,11 +300,16 @@ impl Ring {
     /// Puts a leaf that is in no ring at the end.
     #[inline]
     pub(crate) fn push<S>(&mut self, flows: &mut Flows<S>, flow: u32) {
-        debug_assert_eq!(flows.flows[flow as usize].next, NIL, "class {flow} is in a ring already");
-        let first = if self.len == 0 { flow } else { flows.flows[self.tail as usize].next };
-        flows.flows[flow as usize].next = first;
+        self.push_in(&mut flows.flows, flow);
+    }
+
+    #[inline(always)]
+    fn push_in<S>(&mut self, flows: &mut [Flow<S>], flow: u32) {
+        debug_assert_eq!(flows[flow as usize].next, NIL, "class {flow} is in a ring already");
+        let first = if self.len == 0 { flow } else { flows[self.tail as usize].next };
+        flows[flow as usize].next = first;
         if self.len > 0 {
-            flows.flows[self.tail as usize].next = flow;
+            flows[self.tail as usize].next = flow;
         }
         self.tail = flow;
         self.len += 1;

@@ -193,6 +193,8 @@ pub enum Feature {
     ActiveQueue,
     /// Packets of the longest queue that give way when the link's buffer is full. It is the link that asks for it.
     PushOut,
+    /// Rounds as long as the largest packets allow. It is the link that asks for it.
+    LongRounds,
     /// Borrowing from a [pool](crate::runtime::pool) of several links. It is not in a class's configuration: whoever builds the scheduler
     /// brings the lenders, see [`SchedulerInfo::build`](super::info::SchedulerInfo::build).
     Pool,
@@ -219,6 +221,7 @@ impl Feature {
             Self::LeakyBucket => "a leaky_bucket",
             Self::ActiveQueue => "an active queue discipline",
             Self::PushOut => "when_full = \"push_out\"",
+            Self::LongRounds => "rounds = \"long\"",
             Self::Pool => "a pool",
         }
     }
@@ -237,6 +240,19 @@ pub struct LinkConfig {
     pub when_full: WhenFull,
     /// What packets pass between the scheduler and the link, where there is anything.
     pub transmit_queue: Option<TransmitQueue>,
+    /// How long the rounds of a scheduler are that has them.
+    pub rounds: RoundLength,
+}
+
+/// How long the rounds of `hls` are: its weights carry the unit byte, and each round hands out their sum beside the largest packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RoundLength {
+    /// As short as the weights make it. They are used as they stand, or divided where they are too large for a round.
+    #[default]
+    Short,
+    /// The weights are scaled up, too, until they hand out as much as the largest packets. So a leaf sends a packet in nearly every visit,
+    /// which costs less, and the bounds are up to twice those of the smallest weights.
+    Long,
 }
 
 /// Which packet is dropped when the queues of a link together are full.
@@ -267,6 +283,13 @@ impl LinkConfig {
     /// A link of `rate` with packets up to 1500 bytes and room for 65,536 of them.
     #[must_use]
     pub const fn new(rate: Rate) -> Self {
-        Self { rate, max_packet: 1500, max_queued: 65_536, when_full: WhenFull::DropArrival, transmit_queue: None }
+        Self {
+            rate,
+            max_packet: 1500,
+            max_queued: 65_536,
+            when_full: WhenFull::DropArrival,
+            transmit_queue: None,
+            rounds: RoundLength::Short,
+        }
     }
 }

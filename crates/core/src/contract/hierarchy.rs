@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, Share, WhenFull};
+use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, RoundLength, Share, WhenFull};
 use super::memory::OutOfMemory;
 use super::packet::ClassId;
 use crate::parts::memory::{filled, slice};
@@ -454,6 +454,7 @@ impl Hierarchy {
             (Feature::LeakyBucket, !config.leaky_buckets.is_empty()),
             (Feature::ActiveQueue, !inner && config.queue.is_active()),
             (Feature::PushOut, class == ClassId::ROOT && self.link.when_full == WhenFull::PushOut),
+            (Feature::LongRounds, class == ClassId::ROOT && self.link.rounds == RoundLength::Long),
         ]
         .into_iter()
         .filter_map(|(feature, asked)| asked.then_some(feature))

@@ -44,6 +44,11 @@ pub struct Packet {
 const _: () = assert!(size_of::<Packet>() == 16);
 
 impl Packet {
+    /// What stands in a place that a packet will be written to.
+    pub(crate) const BLANK: Self = Self { handle: 0, len: 0, class: ClassId::ROOT };
+}
+
+impl Packet {
     /// The flow that it belongs to, as [`flow_bits`] put it into the handle.
     #[must_use]
     pub const fn flow(&self) -> u32 {

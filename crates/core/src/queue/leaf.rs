@@ -4,10 +4,11 @@ use alloc::boxed::Box;
 
 use super::aqm::{Behind, Table};
 use super::push_out::Shared;
-use super::slab::Slab;
+use super::slab::{Node, OpenSlab, Slab};
 use super::{NIL, SHARES};
 use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, QueueLimits};
 use crate::parts::memory::one;
+use crate::parts::prefetch::prefetch;
 
 /// The packets of all leaf queues of one scheduler.
 #[derive(Debug)]
@@ -85,6 +86,30 @@ impl PacketSlab {
         self.active.as_ref().map_or(0, |table| table[0].flows_of(queue.active))
     }
 
+    /// How many more packets there is room for.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> u32 {
+        self.store.room()
+    }
+
+    /// Opens it for a run of packets of FIFOs, of which `arriving` are queued: at most its room.
+    #[inline(always)]
+    pub(crate) fn open(&mut self, arriving: u32) -> OpenSlab<'_> {
+        self.store.open(arriving)
+    }
+
+    /// Asks for the packet that becomes the head of `queue` when the head leaves.
+    #[inline(always)]
+    pub(crate) fn prefetch_second(&self, queue: &LeafQueue) {
+        prefetch(&self.store.nodes, queue.head.next as usize);
+    }
+
+    /// Asks for the last packet of `queue`, which the next one is appended to.
+    #[inline(always)]
+    pub(crate) fn prefetch_tail(&self, queue: &LeafQueue) {
+        prefetch(&self.store.nodes, queue.tail as usize);
+    }
+
     /// Packets in all queues together, heads included.
     #[inline(always)]
     pub(crate) fn queued(&self) -> u32 {
@@ -100,12 +125,11 @@ impl PacketSlab {
 /// One leaf's queue. Belongs to exactly one [`PacketSlab`], which every call is handed.
 #[derive(Debug)]
 pub(crate) struct LeafQueue {
-    head_handle: u64,
-    head_len: u32,
+    /// The head, and where the packet behind it is: as in the slab, so that a packet becomes the head by one copy.
+    head: Node,
     /// Of a queue that shares its room: 1 unless it is empty. The rest of this is in the slab then.
     packets: u32,
     bytes: u32,
-    second: u32,
     tail: u32,
     limit_packets: u32,
     limit_bytes: u32,
@@ -118,11 +142,9 @@ impl LeafQueue {
     #[must_use]
     pub(crate) const fn new(limits: QueueLimits) -> Self {
         Self {
-            head_handle: 0,
-            head_len: 0,
+            head: Node { handle: 0, len: 0, next: NIL },
             packets: 0,
             bytes: 0,
-            second: NIL,
             tail: NIL,
             limit_packets: limits.packets,
             limit_bytes: limits.bytes,
@@ -173,13 +195,13 @@ impl LeafQueue {
     #[must_use]
     #[inline]
     pub(crate) const fn head_len(&self) -> Option<u32> {
-        if self.packets == 0 { None } else { Some(self.head_len) }
+        if self.packets == 0 { None } else { Some(self.head.len) }
     }
 
     /// Handle of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
     #[cfg(test)]
     pub(super) const fn head_handle(&self) -> Option<u64> {
-        if self.packets == 0 { None } else { Some(self.head_handle) }
+        if self.packets == 0 { None } else { Some(self.head.handle) }
     }
 
     /// Takes a packet in, or drops it. An active queue may drop others to make room. Returns whether the packet was
@@ -227,7 +249,7 @@ impl LeafQueue {
         now: Nanos,
         drops: &mut dyn DropSink,
     ) -> Option<Packet> {
-        if self.packets == 0 || u64::from(self.head_len) > max_len {
+        if self.packets == 0 || u64::from(self.head.len) > max_len {
             return None;
         }
         if self.active != NIL {
@@ -268,18 +290,63 @@ impl LeafQueue {
         // Not above the limit.
         self.bytes = bytes as u32;
         if self.packets == 1 {
-            self.head_handle = packet.handle;
-            self.head_len = packet.len;
+            self.head.handle = packet.handle;
+            self.head.len = packet.len;
             return Ok(());
         }
         let node = slab.insert(packet.handle, packet.len);
         if self.packets == 2 {
-            self.second = node;
+            self.head.next = node;
         } else {
             slab.nodes[self.tail as usize].next = node;
         }
         self.tail = node;
         Ok(())
+    }
+
+    /// As [`LeafQueue::push`] into a slab that is open, and has room. False where a limit of the queue would be exceeded: it is
+    /// unchanged then.
+    #[inline(always)]
+    pub(crate) fn push_open(&mut self, slab: &mut OpenSlab<'_>, handle: u64, len: u32) -> bool {
+        let bytes = u64::from(self.bytes) + u64::from(len);
+        if self.packets >= self.limit_packets || bytes > u64::from(self.limit_bytes) {
+            return false;
+        }
+        self.bytes = bytes as u32;
+        let before = self.packets;
+        self.packets = before + 1;
+        if before == 0 {
+            (self.head.handle, self.head.len) = (handle, len);
+            return true;
+        }
+        let node = slab.insert(handle, len);
+        if before == 1 {
+            self.head.next = node;
+        } else {
+            slab.nodes[self.tail as usize].next = node;
+        }
+        self.tail = node;
+        true
+    }
+
+    /// Length of the head of a queue that is not empty.
+    #[inline(always)]
+    pub(crate) const fn len_of_head(&self) -> u32 {
+        self.head.len
+    }
+
+    /// Takes out the head packet of a FIFO that is not empty and belongs to `class`, where the slab is open. Returns whether the
+    /// queue is empty now.
+    #[inline(always)]
+    pub(crate) fn pop_open(&mut self, slab: &mut OpenSlab<'_>, class: ClassId, slot: &mut Packet) -> bool {
+        *slot = Packet { handle: self.head.handle, len: self.head.len, class };
+        self.bytes -= self.head.len;
+        self.packets -= 1;
+        if self.packets == 0 {
+            return true;
+        }
+        slab.remove(self.head.next, &mut self.head);
+        false
     }
 
     /// Whether one more packet, with which there are `bytes`, would exceed a limit.
@@ -300,28 +367,17 @@ impl LeafQueue {
         }
     }
 
-    /// Takes out the head packet of a FIFO, which belongs to `class`; nothing where it is longer than `max_len` bytes.
-    #[inline(always)]
-    pub(crate) fn pop_within(&mut self, slab: &mut PacketSlab, class: ClassId, max_len: u64) -> Option<Packet> {
-        if self.packets == 0 || u64::from(self.head_len) > max_len {
-            return None;
-        }
-        Some(self.take_head(slab, class))
-    }
-
     #[inline(always)]
     fn take_head(&mut self, slab: &mut PacketSlab, class: ClassId) -> Packet {
         let slab = &mut slab.store;
-        let packet = Packet { handle: self.head_handle, len: self.head_len, class };
+        let packet = Packet { handle: self.head.handle, len: self.head.len, class };
         self.packets -= 1;
         self.bytes -= packet.len;
         slab.leave(packet.len);
         if self.packets > 0 {
-            let index = self.second;
+            let index = self.head.next;
             let node = &slab.nodes[index as usize];
-            self.head_handle = node.handle;
-            self.head_len = node.len;
-            self.second = node.next;
+            self.head = *node;
             slab.release(index);
         }
         packet
@@ -359,16 +415,16 @@ impl LeafQueue {
             return false;
         }
         if shared.push(store, class, packet.handle, packet.len) {
-            (self.head_handle, self.head_len, self.packets) = (packet.handle, packet.len, 1);
+            (self.head.handle, self.head.len, self.packets) = (packet.handle, packet.len, 1);
         }
         true
     }
 
     fn dequeue_shared(&mut self, slab: &mut PacketSlab, class: u32) -> Packet {
         let PacketSlab { store, shared: Some(shared), .. } = slab else { unreachable!("the slab shares its room") };
-        let packet = Packet { handle: self.head_handle, len: self.head_len, class: ClassId(class) };
+        let packet = Packet { handle: self.head.handle, len: self.head.len, class: ClassId(class) };
         match shared[0].pop(store, class, packet.len) {
-            Some((handle, len)) => (self.head_handle, self.head_len) = (handle, len),
+            Some((handle, len)) => (self.head.handle, self.head.len) = (handle, len),
             None => self.packets = 0,
         }
         packet
@@ -432,7 +488,7 @@ impl LeafQueue {
         }
         let Some(mut table) = slab.active.take() else { unreachable!("an active queue is in its slab's table") };
         table[0].advance(now.unwrap_or(Nanos::ZERO));
-        let packet = Packet { handle: self.head_handle, len: self.head_len, class };
+        let packet = Packet { handle: self.head.handle, len: self.head.len, class };
         self.packets -= 1;
         self.bytes -= packet.len;
         slab.store.leave(packet.len);
@@ -451,7 +507,7 @@ impl LeafQueue {
         drops: &mut dyn DropSink,
     ) {
         if let Some((handle, len)) = table.next(slab, &mut self.behind(class, drops), judged) {
-            (self.head_handle, self.head_len) = (handle, len);
+            (self.head.handle, self.head.len) = (handle, len);
         }
     }
 

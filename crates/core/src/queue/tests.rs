@@ -1,7 +1,8 @@
 //! Leaf queues against plain models of what they should be.
 
 use super::*;
-use crate::contract::{ClassId, DropReason, Packet, QueueLimits};
+use crate::contract::{ClassId, DropReason, Nanos, Packet, QueueLimits};
+use crate::test_link::never;
 use alloc::collections::VecDeque;
 use proptest::prelude::*;
 
@@ -22,7 +23,7 @@ fn each_limit_is_named_when_it_is_hit() {
     other.push(&mut slab, packet(6, 1)).unwrap();
     assert_eq!(other.push(&mut slab, packet(7, 1)).unwrap_err().1, DropReason::TotalPackets);
     assert_eq!(
-        queue.pop_within(&mut slab, ClassId(9), u64::MAX).unwrap(),
+        queue.dequeue_within(&mut slab, ClassId(9), u64::MAX, Nanos::ZERO, &mut never).unwrap(),
         Packet { handle: 2, len: 60, class: ClassId(9) }
     );
     other.push(&mut slab, packet(8, u32::MAX - 1)).unwrap();
@@ -49,7 +50,7 @@ proptest! {
                     model[which].push_back((handle, len));
                 }
             } else {
-                let got = queues[which].pop_within(&mut slab, ClassId(1), u64::MAX).map(|p| (p.handle, p.len));
+                let got = queues[which].dequeue_within(&mut slab, ClassId(1), u64::MAX, Nanos::ZERO, &mut never).map(|p| (p.handle, p.len));
                 prop_assert_eq!(got, model[which].pop_front());
             }
             prop_assert_eq!(queues[which].head_len(), model[which].front().map(|p| p.1));

@@ -1,8 +1,8 @@
 //! Random hierarchies, as plain data that can be changed and built again.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Rate, SchedulerInfo, Share,
-    TransmitQueue, WhenFull,
+    ClassConfig, ClassId, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo,
+    Share, TransmitQueue, WhenFull,
 };
 use proptest::prelude::*;
 
@@ -50,6 +50,7 @@ pub(crate) struct TreeSpec {
     pub(crate) transmit_queue: Option<TransmitQueue>,
     /// Without transmit queue, because the model does not know what is in that; and with FIFOs only.
     pub(crate) push_out: bool,
+    pub(crate) long_rounds: bool,
     pub(crate) classes: Vec<ClassSpec>,
 }
 
@@ -69,6 +70,7 @@ impl TreeSpec {
             max_queued: 10_000,
             transmit_queue: None,
             push_out: false,
+            long_rounds: false,
             classes,
         }
     }
@@ -77,7 +79,8 @@ impl TreeSpec {
         let rate = |bps| Rate::from_bps(bps).expect("a rate in range");
         let Self { max_packet, max_queued, transmit_queue, .. } = *self;
         let when_full = if self.push_out { WhenFull::PushOut } else { WhenFull::DropArrival };
-        let link = LinkConfig { rate: rate(self.rate), max_packet, max_queued, when_full, transmit_queue };
+        let rounds = if self.long_rounds { RoundLength::Long } else { RoundLength::Short };
+        let link = LinkConfig { rate: rate(self.rate), max_packet, max_queued, when_full, transmit_queue, rounds };
         let mut tree = Hierarchy::builder(link);
         for class in &self.classes {
             let config = ClassConfig {
@@ -239,12 +242,15 @@ pub(crate) fn trees(shape: Shape) -> impl Strategy<Value = TreeSpec> {
     let queue = prop_oneof![2 => Just(None), 1 => queue.prop_map(Some)];
     let pushes = shape.features.contains(&Feature::PushOut);
     let push_out = (0u32..4).prop_map(move |one_in| pushes && one_in == 0);
-    let link = (rate, prop_oneof![Just(1500u32), 1u32..=1 << 20], 1u32..200, queue, push_out);
+    let long = shape.features.contains(&Feature::LongRounds);
+    let long_rounds = any::<bool>().prop_map(move |is_long| is_long && long);
+    let link = (rate, prop_oneof![Just(1500u32), 1u32..=1 << 20], 1u32..200, queue, push_out, long_rounds);
     let classes = prop::collection::vec(class, 1..=shape.classes);
     (link, any::<bool>(), classes).prop_map(move |(link, quanta, list)| {
-        let (rate, max_packet, max_queued, transmit_queue, push_out) = link;
+        let (rate, max_packet, max_queued, transmit_queue, push_out, long_rounds) = link;
         let transmit_queue = transmit_queue.filter(|_| !push_out);
-        let mut spec = TreeSpec { rate, max_packet, max_queued, transmit_queue, push_out, classes: Vec::new() };
+        let mut spec =
+            TreeSpec { rate, max_packet, max_queued, transmit_queue, push_out, long_rounds, classes: Vec::new() };
         for (below, mut class) in list {
             if spec.has_fifos_only() {
                 class.queue = (QueueKind::Fifo, false);

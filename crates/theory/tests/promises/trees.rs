@@ -2,7 +2,7 @@
 
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Feature, Hierarchy, LeakyBucket, LeakyBuckets, LinkConfig, Nanos, QueueKind,
-    QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share, TransmitQueue,
+    QueueLimits, Rate, RoundLength, SchedulerInfo, ServiceCurve, Share, TransmitQueue,
 };
 use rand_chacha::ChaCha8Rng;
 
@@ -19,7 +19,9 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
     let may = |feature| info.supports(feature);
     let queue = TransmitQueue { packets: 1 + pick(random, 20) as u32, priority: pick(random, 2) == 0 };
     let transmit_queue = (pick(random, 4) == 0).then_some(queue);
-    let link = LinkConfig { max_packet: LINK.1, transmit_queue, ..LinkConfig::new(LINK.0) };
+    let long = may(Feature::LongRounds) && pick(random, 2) == 0;
+    let rounds = if long { RoundLength::Long } else { RoundLength::Short };
+    let link = LinkConfig { max_packet: LINK.1, transmit_queue, rounds, ..LinkConfig::new(LINK.0) };
     let mut tree = Hierarchy::builder(link);
     let mut parents = vec![ClassId::ROOT];
     let count = 2 + pick(random, 12);

@@ -67,8 +67,8 @@
 //!
 //! # Which file does what
 //!
-//! This file visits leaves and sends from them. `rounds.rs` starts rounds and hands out quotas. `ceilings.rs`, `urgent.rs` and
-//! the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
+//! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds and hands out
+//! quotas. `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -77,18 +77,21 @@ use core::ops::Range;
 
 use core::any::Any;
 
+use crate::bases::batches::{Served, fill, slots_within};
+use crate::bases::flows::LOOK_AHEAD_FROM;
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy,
-    Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, room_in,
-    same_kind,
+    Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled};
+use crate::parts::prefetch::prefetch;
 use crate::queue::{LeafQueue, PacketSlab};
 
 mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
 mod flags;
+mod plain;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -99,6 +102,7 @@ mod weights;
 
 use ceilings::{Blocked, Ceilings};
 use flags::Flags;
+use plain::Asked;
 #[cfg(feature = "invariants")]
 pub use two_phase::TwoPhase;
 pub use urgent::Advances;
@@ -119,6 +123,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         Feature::LatencyBurst,
         Feature::ActiveQueue,
         Feature::PushOut,
+        Feature::LongRounds,
         Feature::Pool,
     ],
     work_conserving: WorkConserving::UnlessLimited,
@@ -138,11 +143,6 @@ const CREDIT_SHIFT: u32 = CREDITS_PER_BYTE.trailing_zeros();
 /// Index of the root among the inner classes.
 const ROOT: u32 = 0;
 const NIL: u32 = u32::MAX;
-/// With more leaves than this, the next ones in the round are touched ahead of time. With fewer, everything is in the
-/// cache anyway.
-const LOOK_AHEAD_FROM: usize = 1 << 11;
-const LOOK_AHEAD: usize = 6;
-
 /// One class, on one cache line: all that a leaf needs when a packet arrives or leaves.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -219,7 +219,7 @@ pub struct Hls {
     /// Leaves of this round, and how far it has come.
     order: Stack<u32>,
     cursor: usize,
-    /// In a main round: the leaves in `order[..kept]` were visited and are still active, so that they are in the next one.
+    /// The leaves in `order[..kept]` were visited in this round and are still active. After a main round, they are in the next one.
     kept: usize,
     /// In a surplus round: the leaves of the next main round.
     waiting: Stack<u32>,
@@ -232,6 +232,7 @@ pub struct Hls {
     /// Inner classes of which a child went idle since the last round started: only these can have a surplus.
     touched: Stack<u32>,
     ceilings: Ceilings,
+    has_ceilings: bool,
     urgent: Urgent,
     /// By class: the weights that count from the next round on, where `are_weights_due`.
     next_weights: Box<[i64]>,
@@ -239,7 +240,9 @@ pub struct Hls {
     now: Nanos,
     rounds: Rounds,
     max_packet: u32,
-    look_ahead: usize,
+    /// Whether the tree is so large that cache lines are asked for ahead of time.
+    looks_ahead: bool,
+    asked: Asked,
     #[cfg(test)]
     visits: alloc::vec::Vec<ClassId>,
 }
@@ -283,13 +286,15 @@ impl Hls {
             pending: Stack::with_room(leaves)?,
             touched: Stack::with_room(tree.len() - leaves)?,
             ceilings: Ceilings::new(tree, &weights, members)?,
+            has_ceilings: tree.classes().any(|class| tree.config(class).ceiling.is_some()),
             urgent: Urgent::new(tree, &weights)?,
             next_weights: filled(tree.len(), 0)?,
             are_weights_due: false,
             now: Nanos::ZERO,
             rounds: Rounds::default(),
             max_packet: link.max_packet,
-            look_ahead: if leaves >= LOOK_AHEAD_FROM { LOOK_AHEAD } else { usize::MAX / 2 },
+            looks_ahead: leaves >= LOOK_AHEAD_FROM,
+            asked: Asked::default(),
             #[cfg(test)]
             visits: alloc::vec::Vec::new(),
         };
@@ -302,7 +307,7 @@ impl Hls {
             let urgent = Flags::URGENT.if_so(tree.config(class).latency_critical);
             let managed = Flags::MANAGED.if_so(!queue.is_fifo());
             let (parent_or_self, flags) = if is_leaf {
-                (parent, limited.and(urgent).and(managed))
+                (parent, limited.and(urgent).and(managed).and(Flags::IDLE))
             } else {
                 (hls.inners.len() as u32, Flags::INNER)
             };
@@ -352,101 +357,77 @@ impl Hls {
         i64::from(self.max_packet) << CREDIT_SHIFT
     }
 
-    /// Serves the round robin until `max_packets` packets or at least `max_bytes` bytes were given to `out`. Returns false
-    /// if nothing more could be sent before. Every iteration visits a leaf or starts a round. By Theorem 2 a main round sends
-    /// a packet, and a surplus round is followed by a main round unless a leaf went idle. So the loop ends.
-    #[inline(always)]
-    fn serve(
-        &mut self,
-        max_packets: usize,
-        max_bytes: u64,
-        drops: &mut dyn DropSink,
-        mut out: impl FnMut(Packet),
-    ) -> bool {
-        let (mut packets, mut bytes) = (0, 0);
-        while packets < max_packets && bytes < max_bytes {
-            if self.urgent.any_ready() {
-                if let Some(packet) = self.send_ahead(drops) {
-                    packets += 1;
-                    bytes += u64::from(packet.len);
-                    out(packet);
-                }
-                continue;
-            }
-            let Some(&id) = self.order.get(self.cursor) else {
-                if self.start_round() {
-                    continue;
-                }
-                return false;
-            };
-            if let Some(&ahead) = self.order.get(self.cursor + self.look_ahead) {
-                // A load whose value nobody waits for: the next leaves come into the cache while this one is served.
-                core::hint::black_box(self.leaves[ahead as usize].flags);
-            }
-            let leaf = &mut self.leaves[id as usize];
-            if !self.serving {
-                if !leaf.flags.has(Flags::ACTIVE) {
-                    // It has gone idle since it was listed.
-                    leaf.flags.clear(Flags::LISTED);
-                    self.cursor += 1;
-                    continue;
-                }
-                // Where nothing is queued, debt is paid without asking a ceiling.
-                if leaf.flags.has(Flags::LIMITED)
-                    && self.slab.queued() > 0
-                    && let Some(blocked) = self.ceilings.blocks(id, self.rounds.main, self.now)
-                {
-                    self.park(id, blocked);
-                    continue;
-                }
-                let parent = leaf.parent;
-                let inner = &mut self.inners[parent as usize];
-                if inner.round != self.round {
-                    self.replenish(parent);
-                    continue;
-                }
-                leaf.visit(inner);
-                self.serving = true;
-                #[cfg(test)]
-                self.visits.push(ClassId(id));
-            }
-            if leaf.flags.has(Flags::NOT_PLAIN) {
-                if let Some(packet) = self.send_special(id, drops) {
-                    packets += 1;
-                    bytes += u64::from(packet.len);
-                    out(packet);
-                }
-                continue;
-            }
-            // What a plain leaf sends stands here: in a function of its own it takes ten instructions a packet more. A balance is never
-            // negative.
-            let affordable = (leaf.balance >> CREDIT_SHIFT) as u64;
-            let (mut left, mut exhausted) = (affordable, false);
-            loop {
-                let Some(packet) = leaf.queue.pop_within(&mut self.slab, ClassId(id), left) else {
-                    exhausted = true;
-                    break;
-                };
-                left -= u64::from(packet.len);
-                packets += 1;
-                bytes += u64::from(packet.len);
-                self.sent_in_round = true;
-                out(packet);
-                if packets >= max_packets || bytes >= max_bytes {
+    /// Serves the round robin until every slot has a packet or at least `max_bytes` bytes are sent. Every iteration visits a leaf or
+    /// starts a round. By Theorem 2 a main round sends a packet, and a surplus round is followed by a main round unless a leaf went
+    /// idle. So the loop ends.
+    #[inline]
+    fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
+        let mut served = Served { packets: 0, bytes: 0, more: true };
+        while served.packets < slots.len() && served.bytes < max_bytes {
+            if !self.urgent.any_ready() {
+                if self.cursor >= self.order.len() {
+                    if self.start_round() {
+                        continue;
+                    }
+                    served.more = false;
                     break;
                 }
+                let few = slots_within(max_bytes - served.bytes, self.max_packet);
+                let end = slots.len().min(served.packets.saturating_add(few));
+                let (packets, bytes) = self.serve_plain(&mut slots[served.packets..end]);
+                served.packets += packets;
+                served.bytes += bytes;
+                if packets > 0 {
+                    continue;
+                }
             }
-            // Equation (9) for all packets of the visit.
-            let sent = ((affordable - left) as i64) << CREDIT_SHIFT;
-            leaf.balance -= sent;
-            self.inners[ROOT as usize].balance += sent;
-            if leaf.queue.is_empty() {
-                self.end_visit_idle(id);
-            } else if exhausted {
-                self.end_visit(id);
+            if let Some(packet) = self.serve_special(drops) {
+                served.bytes += u64::from(packet.len);
+                slots[served.packets] = packet;
+                served.packets += 1;
             }
         }
-        true
+        served
+    }
+
+    /// Sends a packet of a latency-critical leaf if one may be sent ahead. Otherwise the leaf at the cursor, if there is one that
+    /// is not plain, is visited, or sends one packet at most.
+    #[cold]
+    #[inline(never)]
+    fn serve_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+        if self.urgent.any_ready() {
+            return self.send_ahead(drops);
+        }
+        let &id = self.order.get(self.cursor)?;
+        let leaf = &mut self.leaves[id as usize];
+        if !leaf.flags.has(Flags::NOT_PLAIN) {
+            return None;
+        }
+        if !self.serving {
+            if !leaf.flags.has(Flags::ACTIVE) {
+                // It has gone idle since it was listed.
+                leaf.flags.clear(Flags::LISTED);
+                self.cursor += 1;
+                return None;
+            }
+            // Where nothing is queued, debt is paid without asking a ceiling.
+            if leaf.flags.has(Flags::LIMITED)
+                && self.slab.queued() > 0
+                && let Some(blocked) = self.ceilings.blocks(id, self.rounds.main, self.now)
+            {
+                self.park(id, blocked);
+                return None;
+            }
+            let parent = leaf.parent;
+            if self.inners[parent as usize].round != self.round {
+                self.replenish(parent);
+            }
+            self.leaves[id as usize].visit(&mut self.inners[parent as usize]);
+            self.serving = true;
+            #[cfg(test)]
+            self.visits.push(ClassId(id));
+        }
+        self.send_special(id, drops)
     }
 
     /// Sends one packet at most from the leaf at the cursor, which is latency-critical, below a ceiling, or has an active queue.
@@ -531,8 +512,8 @@ impl Hls {
     #[cold]
     fn settle(&mut self, drops: &mut dyn DropSink) {
         self.unpark(Nanos::MAX);
-        let more = self.serve(1, u64::MAX, drops, |_| {});
-        debug_assert!(!more && !self.urgent.any_debt(), "nothing was queued");
+        let served = self.serve(&mut [Packet::BLANK], u64::MAX, drops);
+        debug_assert!(!served.more && !self.urgent.any_debt(), "nothing was queued");
     }
 
     /// The leaf at the cursor has used its quota and stays active.
@@ -540,10 +521,8 @@ impl Hls {
     fn end_visit(&mut self, id: u32) {
         self.serving = false;
         self.cursor += 1;
-        if self.in_main_round {
-            self.order[self.kept] = id;
-            self.kept += 1;
-        }
+        self.order[self.kept] = id;
+        self.kept += 1;
     }
 
     /// The leaf at the cursor leaves the active set until it is no longer `blocked`.
@@ -596,7 +575,7 @@ impl Hls {
         self.serving = false;
         self.cursor += 1;
         let leaf = &mut self.leaves[id as usize];
-        leaf.flags.clear(Flags::ACTIVE);
+        leaf.flags.idle();
         if self.in_main_round {
             leaf.flags.clear(Flags::LISTED);
         }
@@ -638,12 +617,13 @@ impl Scheduler for Hls {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        let mut next = None;
-        let more = self.serve(1, u64::MAX, drops, |packet| next = Some(packet));
-        match (next, self.next_wake()) {
-            (Some(packet), _) => Dequeued::Packet(packet),
-            (None, Some(wake)) if !more => Dequeued::WaitUntil(wake),
-            _ => Dequeued::Idle,
+        let mut slot = [Packet::BLANK];
+        let served = self.serve(&mut slot, u64::MAX, drops);
+        let [packet] = slot;
+        match self.next_wake() {
+            _ if served.packets > 0 => Dequeued::Packet(packet),
+            Some(wake) => Dequeued::WaitUntil(wake),
+            None => Dequeued::Idle,
         }
     }
 
@@ -687,6 +667,7 @@ impl Scheduler for Hls {
         for (id, leaf) in self.leaves.iter_mut().enumerate() {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
             leaf.flags.keep(Flags::CONSTANT);
+            leaf.flags.idle();
             leaf.balance = 0;
         }
         for inner in self.inners.iter_mut() {
@@ -708,17 +689,25 @@ impl Scheduler for Hls {
     }
 
     fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
-        if self.look_ahead == LOOK_AHEAD {
-            // The leaves of the batch come into the cache side by side instead of one after the other.
+        if self.looks_ahead {
+            // The leaves of the batch come into the cache side by side instead of one after the other, and then the packets at
+            // the tails of their queues.
+            for packet in batch.iter() {
+                prefetch(&self.leaves, packet.class.index());
+            }
             for packet in batch.iter() {
                 if let Some(leaf) = self.leaves.get(packet.class.index()) {
-                    core::hint::black_box(leaf.flags);
+                    self.slab.prefetch_tail(&leaf.queue);
                 }
             }
         }
-        for packet in batch.drain(..) {
-            self.enqueue_one(now, packet, drops);
+        let mut at = self.enqueue_plain(batch);
+        while let Some(packet) = batch.get_mut(at) {
+            self.enqueue_one(now, mem::replace(packet, Packet::BLANK), drops);
+            at += 1;
+            at += self.enqueue_plain(&batch[at..]);
         }
+        batch.clear();
     }
 
     fn dequeue_batch(
@@ -730,7 +719,8 @@ impl Scheduler for Hls {
         drops: &mut dyn DropSink,
     ) -> BatchEnd {
         self.now = self.now.max(now);
-        let more = self.serve(max_packets.min(room_in(out)), max_bytes, drops, |packet| out.push(packet));
+        let queued = self.slab.queued();
+        let more = fill(out, (max_packets, max_bytes), queued, |slots, bytes| self.serve(slots, bytes, drops));
         match self.next_wake() {
             _ if more => BatchEnd::Full,
             Some(wake) => BatchEnd::WaitUntil(wake),

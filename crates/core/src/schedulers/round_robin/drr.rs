@@ -51,10 +51,11 @@ use alloc::{format, string::String};
 
 use core::any::Any;
 
-use crate::bases::flows::{Flows, Ring};
+use crate::bases::batches::{Served, fill, slots_within};
+use crate::bases::flows::{Flows, Ring, Turn};
 use crate::contract::{
-    Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos, Packet,
-    Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
+    Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled};
 
@@ -137,6 +138,35 @@ pub(crate) struct Deficit {
     pub quantum: u64,
     /// D_i.
     pub credit: u64,
+}
+
+impl Turn for Deficit {
+    #[inline(always)]
+    fn begin(&mut self, len: u32) -> bool {
+        let credit = self.credit + self.quantum;
+        if need(len) > credit {
+            return false;
+        }
+        self.credit = credit;
+        true
+    }
+
+    #[inline(always)]
+    fn covers(&self, len: u32) -> bool {
+        need(len) <= self.credit
+    }
+
+    #[inline(always)]
+    fn pay(&mut self, len: u32) {
+        self.credit -= need(len);
+    }
+
+    #[inline(always)]
+    fn end(&mut self, empty: bool) {
+        if empty {
+            self.credit = 0;
+        }
+    }
 }
 
 /// What a packet of `len` bytes takes of a credit.
@@ -375,6 +405,34 @@ impl Drr {
     }
 }
 
+impl Drr {
+    /// Fills `slots` until about `max_bytes` bytes are sent, or all packets.
+    fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, now: Nanos, drops: &mut dyn DropSink) -> Served {
+        let Self { flows, turns } = self;
+        let mut served = Served { packets: 0, bytes: 0, more: true };
+        while served.packets < slots.len() && served.bytes < max_bytes {
+            let few = slots_within(max_bytes - served.bytes, flows.max_packet());
+            let end = slots.len().min(served.packets.saturating_add(few));
+            let (packets, bytes) =
+                flows.serve_plain(&mut turns.ring, &mut turns.visiting, &mut slots[served.packets..end]);
+            served.packets += packets;
+            served.bytes += bytes;
+            if packets > 0 {
+                continue;
+            }
+            // The first is not a FIFO, or has to wait for its quantum to add up.
+            let Some(packet) = turns.next(flows, now, drops, &mut ()) else {
+                served.more = false;
+                break;
+            };
+            served.bytes += u64::from(packet.len);
+            slots[served.packets] = packet;
+            served.packets += 1;
+        }
+        served
+    }
+}
+
 impl Scheduler for Drr {
     #[inline]
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
@@ -387,6 +445,32 @@ impl Scheduler for Drr {
     #[inline(always)]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.turns.next(&mut self.flows, now, drops, &mut ()).map_or(Dequeued::Idle, Dequeued::Packet)
+    }
+
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        self.flows.look_ahead(batch);
+        let mut at = 0;
+        loop {
+            let visited = self.turns.visited(&self.flows);
+            at += self.flows.push_plain(&mut self.turns.ring, visited, &batch[at..]);
+            let Some(packet) = batch.get_mut(at) else { break };
+            self.enqueue(now, core::mem::replace(packet, Packet::BLANK), drops);
+            at += 1;
+        }
+        batch.clear();
+    }
+
+    fn dequeue_batch(
+        &mut self,
+        now: Nanos,
+        max_packets: usize,
+        max_bytes: u64,
+        out: &mut Vec<Packet>,
+        drops: &mut dyn DropSink,
+    ) -> BatchEnd {
+        let queued = self.flows.queued();
+        let more = fill(out, (max_packets, max_bytes), queued, |slots, bytes| self.serve(slots, bytes, now, drops));
+        if more { BatchEnd::Full } else { BatchEnd::Idle }
     }
 
     fn backlog(&self) -> Amount {

@@ -22,14 +22,16 @@
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
 use core::any::Any;
 
-use crate::bases::flows::{Flows, Ring};
+use crate::bases::batches::{Served, fill, slots_within};
+use crate::bases::flows::{Flows, Ring, Turn};
 use crate::contract::{
-    Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
+    Amount, BatchEnd, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
     SchedulerInfo, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, slice};
@@ -84,6 +86,28 @@ struct Weight {
     sent: u64,
 }
 
+impl Turn for Weight {
+    #[inline(always)]
+    fn begin(&mut self, _: u32) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn covers(&self, _: u32) -> bool {
+        self.sent < self.packets
+    }
+
+    #[inline(always)]
+    fn pay(&mut self, _: u32) {
+        self.sent += 1;
+    }
+
+    #[inline(always)]
+    fn end(&mut self, _: bool) {
+        self.sent = 0;
+    }
+}
+
 /// Weighted round robin over the leaves of a hierarchy.
 #[derive(Debug)]
 pub(crate) struct Wrr {
@@ -131,6 +155,34 @@ impl Wrr {
     }
 }
 
+impl Wrr {
+    /// Fills `slots` until about `max_bytes` bytes are sent, or all packets.
+    fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, now: Nanos, drops: &mut dyn DropSink) -> Served {
+        let mut served = Served { packets: 0, bytes: 0, more: true };
+        while served.packets < slots.len() && served.bytes < max_bytes {
+            let few = slots_within(max_bytes - served.bytes, self.flows.max_packet());
+            let end = slots.len().min(served.packets.saturating_add(few));
+            let mut under_way = self.visited().is_some();
+            let (packets, bytes) =
+                self.flows.serve_plain(&mut self.ring, &mut under_way, &mut slots[served.packets..end]);
+            served.packets += packets;
+            served.bytes += bytes;
+            if packets > 0 {
+                continue;
+            }
+            // The first is not a FIFO.
+            let Dequeued::Packet(packet) = self.dequeue(now, drops) else {
+                served.more = false;
+                break;
+            };
+            served.bytes += u64::from(packet.len);
+            slots[served.packets] = packet;
+            served.packets += 1;
+        }
+        served
+    }
+}
+
 impl Scheduler for Wrr {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let flow = packet.class.0;
@@ -146,6 +198,32 @@ impl Scheduler for Wrr {
         let Some(packet) = self.flows.pop(flow, now, drops) else { unreachable!("class {flow} is listed and empty") };
         self.flows.state_mut(flow).sent += 1;
         Dequeued::Packet(packet)
+    }
+
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        self.flows.look_ahead(batch);
+        let mut at = 0;
+        loop {
+            let visited = self.visited();
+            at += self.flows.push_plain(&mut self.ring, visited, &batch[at..]);
+            let Some(packet) = batch.get_mut(at) else { break };
+            self.enqueue(now, core::mem::replace(packet, Packet::BLANK), drops);
+            at += 1;
+        }
+        batch.clear();
+    }
+
+    fn dequeue_batch(
+        &mut self,
+        now: Nanos,
+        max_packets: usize,
+        max_bytes: u64,
+        out: &mut Vec<Packet>,
+        drops: &mut dyn DropSink,
+    ) -> BatchEnd {
+        let queued = self.flows.queued();
+        let more = fill(out, (max_packets, max_bytes), queued, |slots, bytes| self.serve(slots, bytes, now, drops));
+        if more { BatchEnd::Full } else { BatchEnd::Idle }
     }
 
     fn backlog(&self) -> Amount {
@@ -192,7 +270,6 @@ impl Scheduler for Wrr {
 mod tests {
     use super::*;
     use crate::test_link::{flat, flat_traffic, order, run, weighted};
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     fn tree(weights: &[u64]) -> Hierarchy {

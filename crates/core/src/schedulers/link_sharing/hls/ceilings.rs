@@ -38,6 +38,7 @@ use crate::parts::{
     bucket::Bucket,
     heap::Heap,
     memory::{Stack, bytes_of, filled},
+    prefetch::prefetch,
 };
 
 #[cfg(test)]
@@ -56,10 +57,25 @@ struct Limiter {
     /// The cycle that `blocked` was decided in; `NEVER` where it is to be decided anew.
     cycle: u64,
     blocked: bool,
+    /// The latest cycle that it and all ceilings above it were found open in; `NEVER` before the first.
+    open: u64,
     first_parked: u32,
     last_parked: u32,
     /// Its place in `Ceilings::pooled`; `NIL` where its class borrows from no pool.
     pooled: u32,
+}
+
+impl Limiter {
+    /// Whether its bucket is blocked in `cycle`, which is decided once.
+    #[inline(always)]
+    fn is_blocked(&mut self, cycle: u64, now: Nanos) -> bool {
+        if self.cycle != cycle && self.first_parked == NIL {
+            self.cycle = cycle;
+            self.bucket.refill(now);
+            self.blocked = !self.bucket.is_ready();
+        }
+        self.blocked
+    }
 }
 
 /// What a member of a pool has beside its ceiling.
@@ -175,6 +191,7 @@ impl Ceilings {
                     parent: parent.0,
                     cycle: NEVER,
                     blocked: false,
+                    open: NEVER,
                     first_parked: NIL,
                     last_parked: NIL,
                     pooled: NIL,
@@ -274,6 +291,65 @@ impl Ceilings {
             at = limiter.above;
         }
         blocked
+    }
+
+    /// Whether nothing but buckets decides who is blocked: no class borrows from a pool. [`Ceilings::is_open`] and
+    /// [`Ceilings::take`] are for such trees only.
+    pub(super) fn are_buckets(&self) -> bool {
+        self.pooled.is_empty()
+    }
+
+    /// Whether [`Ceilings::blocks`] finds no ceiling: nearly always so. What was found open in a cycle stays open in it. So most leaves
+    /// ask for their own ceiling, and for the one above it whether all from there on are known to be open.
+    #[inline(always)]
+    pub(super) fn is_open(&mut self, leaf: u32, cycle: u64, now: Nanos) -> bool {
+        let Some(limiter) = self.limiters.get_mut(self.nearest[leaf as usize] as usize) else { return true };
+        let above = limiter.above;
+        !limiter.is_blocked(cycle, now) && (above == NIL || self.is_open_from(above, cycle, now))
+    }
+
+    /// Whether the ceiling `first` and those above it are open.
+    #[inline(always)]
+    fn is_open_from(&mut self, first: u32, cycle: u64, now: Nanos) -> bool {
+        if self.limiters[first as usize].open == cycle {
+            return true;
+        }
+        let (mut at, mut open) = (first, true);
+        while at != NIL {
+            let limiter = &mut self.limiters[at as usize];
+            open &= !limiter.is_blocked(cycle, now);
+            at = limiter.above;
+        }
+        if open {
+            self.limiters[first as usize].open = cycle;
+        }
+        open
+    }
+
+    /// As [`Ceilings::sent`], for all packets of `leaf` that left at `now`.
+    #[inline(always)]
+    pub(super) fn take(&mut self, leaf: u32, bytes: u32, now: Nanos) {
+        let mut at = self.nearest[leaf as usize];
+        while at != NIL {
+            let limiter = &mut self.limiters[at as usize];
+            limiter.bucket.refill(now);
+            limiter.bucket.take(bytes);
+            at = limiter.above;
+        }
+    }
+
+    /// Asks for the number of the ceiling that is nearest to `leaf`.
+    #[inline(always)]
+    pub(super) fn prefetch_number(&self, leaf: u32) {
+        prefetch(&self.nearest, leaf as usize);
+    }
+
+    /// Asks for the ceiling that is nearest to `leaf`.
+    #[inline(always)]
+    pub(super) fn prefetch_nearest(&self, leaf: u32) {
+        if let Some(&nearest) = self.nearest.get(leaf as usize) {
+            prefetch(&self.limiters, nearest as usize);
+        }
     }
 
     /// A packet of `leaf` was sent.
@@ -380,7 +456,7 @@ impl Ceilings {
             if let Some(pooled) = self.pooled.get_mut(limiter.pooled as usize) {
                 pooled.own.reset();
             }
-            (limiter.cycle, limiter.blocked) = (NEVER, false);
+            (limiter.cycle, limiter.blocked, limiter.open) = (NEVER, false, NEVER);
             (limiter.first_parked, limiter.last_parked) = (NIL, NIL);
         }
     }

@@ -17,6 +17,8 @@ impl Flags {
     pub(super) const INNER: Self = Self(1 << 3);
     /// There is a ceiling at the leaf or above it.
     pub(super) const LIMITED: Self = Self(1 << 4);
+    /// The leaf does not count in this round: set whenever `ACTIVE` is not, so that one test finds a plain leaf to serve.
+    pub(super) const IDLE: Self = Self(1 << 9);
     /// The leaf is backlogged and waits until a ceiling is out of debt.
     pub(super) const PARKED: Self = Self(1 << 5);
     /// The leaf is latency-critical.
@@ -30,6 +32,8 @@ impl Flags {
     pub(super) const BACKLOGGED: Self = Self::ACTIVE.and(Self::PENDING).and(Self::PARKED);
     /// Serving the leaf takes more than its balance and a FIFO.
     pub(super) const NOT_PLAIN: Self = Self::LIMITED.and(Self::URGENT).and(Self::MANAGED);
+    /// Queueing at it takes more than appending to a FIFO.
+    pub(super) const NOT_FIFO: Self = Self::INNER.and(Self::URGENT).and(Self::MANAGED);
     /// What never changes.
     pub(super) const CONSTANT: Self = Self::NOT_PLAIN.and(Self::INNER);
 
@@ -47,6 +51,20 @@ impl Flags {
     #[inline(always)]
     pub(super) const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 != 0
+    }
+
+    /// The leaf counts from now on.
+    #[inline(always)]
+    pub(super) const fn activate(&mut self) {
+        self.clear(Self::IDLE);
+        self.set(Self::ACTIVE);
+    }
+
+    /// The leaf no longer counts.
+    #[inline(always)]
+    pub(super) const fn idle(&mut self) {
+        self.clear(Self::ACTIVE);
+        self.set(Self::IDLE);
     }
 
     /// Sets `flags`.

@@ -2,38 +2,14 @@
 
 use core::mem;
 
-use super::{Flags, Hls, Link, NIL, ROOT};
+use super::plain::Asked;
+use super::{Ceilings, Flags, Hls, Inner, Leaf, Link, NIL, ROOT};
+use crate::parts::memory::Stack;
 
 impl Hls {
-    /// Works out the fair quota of an inner class for this round, and of its ancestors first: equations (4), (6), (7) as
-    /// initiated by a leaf (Figure 4). Recursion is at most [`MAX_DEPTH`](crate::contract::MAX_DEPTH) deep.
-    #[cold]
+    /// [`replenish`] in this round.
     pub(super) fn replenish(&mut self, index: u32) {
-        let (parent, weight) = {
-            let inner = &self.inners[index as usize];
-            (inner.parent, inner.weight)
-        };
-        let mut quota = 0;
-        if index != ROOT {
-            if self.inners[parent as usize].round != self.round {
-                self.replenish(parent);
-            }
-            let parent = &mut self.inners[parent as usize];
-            quota = weight * parent.fair_quota;
-            parent.balance -= quota;
-        }
-        let (round, in_main_round) = (self.round, self.in_main_round);
-        let inner = &mut self.inners[index as usize];
-        inner.round = round;
-        if index == ROOT && !in_main_round {
-            // The root hands out nothing in a surplus round; what came back to it waits for the next main round.
-            inner.fair_quota = 0;
-            return;
-        }
-        inner.balance += inner.residual + quota;
-        inner.residual = 0;
-        // Q* shrinks when classes go idle, which can leave the root in debt: nothing is handed out then.
-        inner.fair_quota = if inner.balance > 0 { inner.balance / inner.active_weight } else { 0 };
+        replenish(&mut self.inners, index, self.round, self.in_main_round);
     }
 
     /// Starts the next round; false if no leaf is backlogged.
@@ -48,8 +24,7 @@ impl Hls {
         } else {
             mem::swap(&mut self.order, &mut self.waiting);
         }
-        self.cursor = 0;
-        self.kept = 0;
+        (self.cursor, self.kept, self.asked) = (0, 0, Asked::default());
         self.sent_in_round = false;
         self.take_weights();
         self.unpark(self.now);
@@ -164,16 +139,17 @@ impl Hls {
                 self.order.push(id);
             }
             leaf.flags.clear(Flags::PENDING);
-            leaf.flags.set(Flags::ACTIVE.and(Flags::LISTED));
+            leaf.flags.activate();
+            leaf.flags.set(Flags::LISTED);
             leaf.balance = self.ceilings.take_balance(id);
             let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
             let mut grown = largest + weight - leaf.balance;
             loop {
-                if parent != ROOT {
-                    self.link_child(parent, child);
-                }
                 let index = parent;
                 let inner = &mut self.inners[index as usize];
+                if parent != ROOT {
+                    link_child(inner, &mut self.links, child);
+                }
                 inner.active_weight += weight;
                 inner.active_children += 1;
                 if mem::replace(&mut inner.active, true) {
@@ -197,77 +173,123 @@ impl Hls {
         self.pending.clear();
     }
 
-    /// A packet arrived at an idle leaf below `parent`.
-    #[cold]
-    pub(super) fn wait_for_next_round(&mut self, id: u32, mut parent: u32) {
-        self.pending.push(id);
-        loop {
-            let inner = &mut self.inners[parent as usize];
-            inner.backlogged_children += 1;
-            if parent == ROOT || inner.backlogged_children > 1 {
-                break;
-            }
-            parent = inner.parent;
-        }
+    /// [`wait_for_next_round`].
+    pub(super) fn wait_for_next_round(&mut self, id: u32, parent: u32) {
+        wait_for_next_round(&mut self.inners, &mut self.pending, id, parent);
     }
 
-    /// A leaf has emptied or is parked: equations (10), (11), and Q* shrinks through the root's residual.
+    /// [`deactivate`] of the leaf `id`.
     pub(super) fn deactivate(&mut self, id: u32) {
-        let leaf = &mut self.leaves[id as usize];
-        let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
-        let mut given_back = mem::take(&mut leaf.balance);
-        let mut shrunk = self.max_packet_credits() + weight;
-        loop {
-            if parent != ROOT {
-                self.unlink_child(parent, child);
-            }
-            let inner = &mut self.inners[parent as usize];
-            inner.residual += given_back;
-            inner.active_weight -= weight;
-            inner.active_children -= 1;
-            inner.backlogged_children -= 1;
-            if parent == ROOT {
-                break;
-            }
-            if inner.backlogged_children > 0 {
-                if !mem::replace(&mut inner.touched, true) {
-                    self.touched.push(parent);
-                }
-                break;
-            }
-            inner.active = false;
-            given_back = mem::take(&mut inner.balance) + mem::take(&mut inner.residual);
-            (weight, child, parent) = (inner.weight, inner.class, inner.parent);
-            let kept = self.ceilings.keep(child, given_back);
-            given_back -= kept;
-            shrunk += weight - kept;
-        }
-        self.inners[ROOT as usize].residual -= shrunk;
+        let largest = self.max_packet_credits();
+        let Self { leaves, inners, links, touched, ceilings, .. } = self;
+        deactivate(&mut leaves[id as usize], id, (inners, links), touched, ceilings, largest);
     }
+}
 
-    fn link_child(&mut self, parent: u32, child: u32) {
-        let inner = &mut self.inners[parent as usize];
-        let last = mem::replace(&mut inner.last_child, child);
-        self.links[child as usize] = Link { prev: last, next: NIL };
-        if last == NIL {
-            inner.first_child = child;
-        } else {
-            self.links[last as usize].next = child;
+/// Works out the fair quota of an inner class for this round, and of its ancestors first: equations (4), (6), (7) as
+/// initiated by a leaf (Figure 4). Recursion is at most [`MAX_DEPTH`](crate::contract::MAX_DEPTH) deep.
+#[cold]
+pub(super) fn replenish(inners: &mut [Inner], index: u32, round: u64, in_main_round: bool) {
+    let Inner { parent, weight, .. } = inners[index as usize];
+    let mut quota = 0;
+    if index != ROOT {
+        if inners[parent as usize].round != round {
+            replenish(inners, parent, round, in_main_round);
         }
+        let parent = &mut inners[parent as usize];
+        quota = weight * parent.fair_quota;
+        parent.balance -= quota;
     }
+    let inner = &mut inners[index as usize];
+    inner.round = round;
+    if index == ROOT && !in_main_round {
+        // The root hands out nothing in a surplus round; what came back to it waits for the next main round.
+        inner.fair_quota = 0;
+        return;
+    }
+    inner.balance += inner.residual + quota;
+    inner.residual = 0;
+    // Q* shrinks when classes go idle, which can leave the root in debt: nothing is handed out then.
+    inner.fair_quota = if inner.balance > 0 { inner.balance / inner.active_weight } else { 0 };
+}
 
-    fn unlink_child(&mut self, parent: u32, child: u32) {
-        let Link { prev, next } = self.links[child as usize];
-        let inner = &mut self.inners[parent as usize];
-        if prev == NIL {
-            inner.first_child = next;
-        } else {
-            self.links[prev as usize].next = next;
+/// A packet arrived at an idle leaf below `parent`.
+pub(super) fn wait_for_next_round(inners: &mut [Inner], pending: &mut Stack<u32>, id: u32, mut parent: u32) {
+    pending.push(id);
+    loop {
+        let inner = &mut inners[parent as usize];
+        inner.backlogged_children += 1;
+        if parent == ROOT || inner.backlogged_children > 1 {
+            break;
         }
-        if next == NIL {
-            inner.last_child = prev;
-        } else {
-            self.links[next as usize].prev = prev;
+        parent = inner.parent;
+    }
+}
+
+/// The leaf `id` has emptied or is parked: equations (10), (11), and Q* shrinks through the root's residual, by the `largest` packet
+/// among others.
+// Not inlined and off the straight path: the loop over plain leaves keeps its registers.
+#[cold]
+#[inline(never)]
+pub(super) fn deactivate(
+    leaf: &mut Leaf,
+    id: u32,
+    (inners, links): (&mut [Inner], &mut [Link]),
+    touched: &mut Stack<u32>,
+    ceilings: &mut Ceilings,
+    largest: i64,
+) {
+    let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
+    let mut given_back = mem::take(&mut leaf.balance);
+    let mut shrunk = largest + weight;
+    loop {
+        let inner = &mut inners[parent as usize];
+        if parent != ROOT {
+            unlink_child(inner, links, child);
         }
+        inner.residual += given_back;
+        inner.active_weight -= weight;
+        inner.active_children -= 1;
+        inner.backlogged_children -= 1;
+        if parent == ROOT {
+            break;
+        }
+        if inner.backlogged_children > 0 {
+            if !mem::replace(&mut inner.touched, true) {
+                touched.push(parent);
+            }
+            break;
+        }
+        inner.active = false;
+        given_back = mem::take(&mut inner.balance) + mem::take(&mut inner.residual);
+        (weight, child, parent) = (inner.weight, inner.class, inner.parent);
+        let kept = ceilings.keep(child, given_back);
+        given_back -= kept;
+        shrunk += weight - kept;
+    }
+    inners[ROOT as usize].residual -= shrunk;
+}
+
+fn link_child(inner: &mut Inner, links: &mut [Link], child: u32) {
+    let last = mem::replace(&mut inner.last_child, child);
+    links[child as usize] = Link { prev: last, next: NIL };
+    if last == NIL {
+        inner.first_child = child;
+    } else {
+        links[last as usize].next = child;
+    }
+}
+
+fn unlink_child(inner: &mut Inner, links: &mut [Link], child: u32) {
+    let Link { prev, next } = links[child as usize];
+    if prev == NIL {
+        inner.first_child = next;
+    } else {
+        links[prev as usize].next = next;
+    }
+    if next == NIL {
+        inner.last_child = prev;
+    } else {
+        links[next as usize].prev = prev;
     }
 }

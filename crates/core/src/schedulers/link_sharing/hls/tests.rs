@@ -2,13 +2,17 @@
 
 use super::two_phase::TwoPhase;
 use super::*;
-use crate::contract::{ClassConfig, HierarchyBuilder, LinkConfig, QueueLimits, Rate, Share};
+use crate::contract::{ClassConfig, HierarchyBuilder, LinkConfig, QueueLimits, Rate, RoundLength, Share};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
 pub(super) fn builder(max_packet: u32) -> HierarchyBuilder {
+    builder_of(max_packet, RoundLength::Short)
+}
+
+fn builder_of(max_packet: u32, rounds: RoundLength) -> HierarchyBuilder {
     let link = LinkConfig::new(Rate::from_bps(1_000_000_000).unwrap());
-    Hierarchy::builder(LinkConfig { max_packet, ..link })
+    Hierarchy::builder(LinkConfig { max_packet, rounds, ..link })
 }
 
 pub(super) fn weighted(weight: u64) -> ClassConfig {
@@ -61,7 +65,7 @@ pub(super) fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..count)
 }
 
-/// Trees of up to 40 classes and 6 levels, weights 1 to 10^9.
+/// Trees of up to 40 classes and 6 levels, weights 1 to 10^9, short rounds and long ones.
 pub(super) fn trees() -> impl Strategy<Value = Hierarchy> {
     trees_of(40, Just(ClassConfig::default()))
 }
@@ -69,8 +73,9 @@ pub(super) fn trees() -> impl Strategy<Value = Hierarchy> {
 /// The same with less than `count` classes, and with `config` for all that is not the weight and the limits of the queue.
 pub(super) fn trees_of(count: usize, config: impl Strategy<Value = ClassConfig>) -> impl Strategy<Value = Hierarchy> {
     let weight = prop_oneof![1u64..20, 100u64..1000, 1u64..=1_000_000_000];
-    proptest::collection::vec((any::<prop::sample::Index>(), weight, config), 1..count).prop_map(|classes| {
-        let mut tree = builder(1000);
+    let classes = proptest::collection::vec((any::<prop::sample::Index>(), weight, config), 1..count);
+    (classes, prop_oneof![Just(RoundLength::Short), Just(RoundLength::Long)]).prop_map(|(classes, rounds)| {
+        let mut tree = builder_of(1000, rounds);
         let mut shallow = alloc::vec![(ClassId::ROOT, 0)];
         for (parent, weight, config) in classes {
             let (parent, depth) = shallow[parent.index(shallow.len())];

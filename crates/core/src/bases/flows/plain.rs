@@ -1,0 +1,128 @@
+//! Leaves that are FIFOs, in loops of their own: round robins serve and fill them with the slab open and its state in registers.
+//!
+//! Nothing here is a rule of its own. Each loop does what the calls for single packets do, and stops where a leaf is not a FIFO.
+
+use super::{Flows, NIL, Ring};
+use crate::contract::{ClassId, Packet};
+use crate::parts::prefetch::prefetch;
+
+/// The state of a leaf of a round robin, which says how long a visit lasts.
+pub(crate) trait Turn {
+    /// Begins a visit if the first packet, of `len` bytes, can be sent in it. If not, nothing changes.
+    fn begin(&mut self, len: u32) -> bool;
+    /// Whether a packet of `len` bytes can be sent in the visit under way.
+    fn covers(&self, len: u32) -> bool;
+    /// It is sent.
+    fn pay(&mut self, len: u32);
+    /// The visit ends; whether the leaf is empty.
+    fn end(&mut self, empty: bool);
+}
+
+impl<S: Turn> Flows<S> {
+    /// Serves the leaves of `ring` from the first on, of which the visit may be `under_way`, until every slot has a packet, the ring is
+    /// empty, the first is not a FIFO, or its visit would send nothing. Returns the number and the bytes of the packets. The visit of the
+    /// last packet stays under way.
+    #[inline(always)]
+    pub(crate) fn serve_plain(&mut self, ring: &mut Ring, under_way: &mut bool, slots: &mut [Packet]) -> (usize, u64) {
+        let mut slab = self.slab.open(0);
+        let flows = &mut self.flows[..];
+        let room = slots.len();
+        let (mut slots, mut bytes) = (slots.iter_mut(), 0u64);
+        let (mut tail, mut len, mut resumes) = (ring.tail, ring.len, *under_way);
+        *under_way = false;
+        while len > 0 {
+            let first = flows[tail as usize].next;
+            prefetch(flows, flows[first as usize].next as usize);
+            let flow = &mut flows[first as usize];
+            if !flow.fifo {
+                *under_way = resumes;
+                break;
+            }
+            let mut empty = flow.queue.is_empty();
+            let sends = if core::mem::take(&mut resumes) {
+                !empty && flow.state.covers(flow.queue.len_of_head())
+            } else if flow.state.begin(flow.queue.len_of_head()) {
+                true
+            } else {
+                break;
+            };
+            if sends {
+                loop {
+                    let head = flow.queue.len_of_head();
+                    let Some(slot) = slots.next() else { break };
+                    flow.state.pay(head);
+                    bytes += u64::from(head);
+                    empty = flow.queue.pop_open(&mut slab, ClassId(first), slot);
+                    if slots.as_slice().is_empty() || empty || !flow.state.covers(flow.queue.len_of_head()) {
+                        break;
+                    }
+                }
+                if slots.as_slice().is_empty() {
+                    // A packet that comes before the next call still belongs to this visit.
+                    *under_way = true;
+                    break;
+                }
+            }
+            flow.state.end(empty);
+            if empty {
+                let next = core::mem::replace(&mut flow.next, NIL);
+                len -= 1;
+                if len > 0 {
+                    flows[tail as usize].next = next;
+                }
+            } else {
+                tail = first;
+            }
+        }
+        let packets = room - slots.len();
+        slab.leave(packets as u32, bytes);
+        *ring = if len > 0 { Ring { tail, len } } else { Ring::default() };
+        (packets, bytes)
+    }
+}
+
+impl<S> Flows<S> {
+    /// Queues packets of `batch` from the first on until one is not for a FIFO, or is to be dropped. Leaves that were empty go to the end of
+    /// `ring`, but for `visited`, which is in it. Returns how many packets.
+    #[inline(always)]
+    pub(crate) fn push_plain(&mut self, ring: &mut Ring, visited: Option<u32>, batch: &[Packet]) -> usize {
+        let visited = visited.unwrap_or(NIL);
+        let batch = &batch[..batch.len().min(self.slab.room() as usize)];
+        let max_packet = self.max_packet;
+        let mut slab = self.slab.open(batch.len() as u32);
+        let flows = &mut self.flows[..];
+        let (mut packets, mut bytes) = (0, 0);
+        for packet in batch {
+            let id = packet.class.0;
+            let Some(flow) = flows.get_mut(id as usize) else { break };
+            let was_empty = flow.queue.is_empty();
+            if !flow.fifo || packet.len > max_packet || !flow.queue.push_open(&mut slab, packet.handle, packet.len) {
+                break;
+            }
+            packets += 1;
+            bytes += u64::from(packet.len);
+            if was_empty && id != visited {
+                ring.push_in(flows, id);
+            }
+        }
+        slab.enter(packets, bytes);
+        packets as usize
+    }
+
+    /// Where there are many leaves, asks for those that `batch` is for, and then for the packets at the tails of their queues, which come
+    /// into the cache side by side.
+    #[inline(always)]
+    pub(crate) fn look_ahead(&self, batch: &[Packet]) {
+        if self.flows.len() < super::LOOK_AHEAD_FROM {
+            return;
+        }
+        for packet in batch {
+            prefetch(&self.flows, packet.class.index());
+        }
+        for packet in batch {
+            if let Some(flow) = self.flows.get(packet.class.index()) {
+                self.slab.prefetch_tail(&flow.queue);
+            }
+        }
+    }
+}

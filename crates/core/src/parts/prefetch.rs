@@ -1,0 +1,40 @@
+//! Asking for a cache line before it is needed: the only `unsafe` of this crate.
+//!
+//! A prefetch is a hint. It reads nothing that the program sees, and it faults at no address. So the functions here are safe for any
+//! index, also one beyond the end. Where a target has no such instruction that stable Rust can emit, and under Miri on targets whose
+//! instruction is written as assembly, they do nothing.
+
+#![allow(unsafe_code)]
+
+/// Asks for the cache line that entry `index` of `entries` begins on. There need not be such an entry.
+#[inline(always)]
+pub(crate) fn prefetch<T>(entries: &[T], index: usize) {
+    let line = entries.as_ptr().wrapping_add(index);
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse"))]
+    // SAFETY: the instruction is part of SSE, which the target has, and accesses no memory that the program sees.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: the instruction is part of every 64-bit Arm processor, and accesses no memory that the program sees.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{line}]", line = in(reg) line, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(all(target_arch = "x86_64", target_feature = "sse"), all(target_arch = "aarch64", not(miri)))))]
+    let _ = line;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_index_may_be_asked_for_and_nothing_changes() {
+        let entries = [1u64, 2, 3];
+        for index in [0, 2, 3, 1 << 40, usize::MAX] {
+            prefetch(&entries, index);
+        }
+        prefetch::<[u8; 64]>(&[], 0);
+        assert_eq!(entries, [1, 2, 3]);
+    }
+}

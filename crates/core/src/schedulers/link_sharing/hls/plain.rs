@@ -1,0 +1,207 @@
+//! Plain leaves, which are not latency-critical, below no ceiling, and FIFOs: what nearly every packet passes, in loops of their own.
+//!
+//! Nothing here is a rule of its own. Each loop does what `hls.rs` does for one leaf at a time, and stops at a leaf that is not plain.
+//! Kept apart, with the slab open and its state in registers, the loops take half the instructions. In a large tree they ask for cache
+//! lines one batch ahead.
+
+use core::mem;
+
+use super::rounds::{deactivate, replenish};
+use super::{CREDIT_SHIFT, Flags, Hls, ROOT};
+use crate::contract::{ClassId, Packet};
+use crate::parts::prefetch::prefetch;
+
+/// In a large tree, the leaves of so many visits are asked for ahead of time ...
+const LEAVES_AHEAD: usize = 64;
+/// ... and the packets behind their heads half as far ahead, when the leaves are there.
+const PACKETS_AHEAD: usize = 32;
+
+/// How far into `Hls::order` cache lines were asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    leaves: usize,
+    packets: usize,
+}
+
+/// Why the loop leaves a leaf.
+enum End {
+    /// The balance does not pay for the next packet.
+    Exhausted,
+    /// There is no slot for it.
+    Full,
+    /// There is none.
+    Idle,
+}
+
+impl Hls {
+    /// Asks for what the next visits of the round need.
+    #[inline]
+    fn look_ahead(&mut self) {
+        let Self { order, leaves, slab, asked, cursor, ceilings, has_ceilings, .. } = self;
+        let end = order.len().min(*cursor + LEAVES_AHEAD);
+        let start = asked.leaves.max(*cursor).min(end);
+        for &id in &order[start..end] {
+            prefetch(leaves, id as usize);
+        }
+        if *has_ceilings {
+            order[start..end].iter().for_each(|&id| ceilings.prefetch_number(id));
+        }
+        asked.leaves = end;
+        let end = order.len().min(*cursor + PACKETS_AHEAD);
+        let start = asked.packets.max(*cursor).min(end);
+        for &id in &order[start..end] {
+            slab.prefetch_second(&leaves[id as usize].queue);
+        }
+        if *has_ceilings {
+            order[start..end].iter().for_each(|&id| ceilings.prefetch_nearest(id));
+        }
+        asked.packets = end;
+    }
+
+    /// Serves plain leaves from the cursor on, until every slot has a packet, the round is over, or the leaf at the cursor is not
+    /// plain. Returns the number and the bytes of the packets.
+    #[inline]
+    pub(super) fn serve_plain(&mut self, slots: &mut [Packet]) -> (usize, u64) {
+        if self.looks_ahead {
+            self.look_ahead();
+        }
+        let also_limited = self.has_ceilings && self.ceilings.are_buckets();
+        if mem::take(&mut self.serving) && !self.resume(also_limited) {
+            return (0, 0);
+        }
+        if also_limited { self.visit_all::<true>(slots) } else { self.visit_all::<false>(slots) }
+    }
+
+    /// The loop of [`Hls::serve_plain`]. `LIMITED`: leaves below ceilings are served, too, as long as none of these is blocked.
+    #[inline(never)]
+    fn visit_all<const LIMITED: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
+        let special = const { if LIMITED { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN } };
+        let (largest, cycle, now) = (self.max_packet_credits(), self.rounds.main, self.now);
+        let Self { leaves, inners, links, order, touched, ceilings, .. } = self;
+        let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
+        let (round, in_main_round) = (self.round, self.in_main_round);
+        // `gap`: how many of the leaves before the cursor are no longer in the round.
+        let (mut cursor, mut gap) = (self.cursor, self.cursor - self.kept);
+        let mut slab = self.slab.open(0);
+        let room = slots.len();
+        let (mut slots, mut bytes) = (slots.iter_mut(), 0u64);
+        while let Some(&id) = order.get(cursor) {
+            let leaf = &mut leaves[id as usize];
+            if leaf.flags.has(special.and(Flags::IDLE)) {
+                if leaf.flags.has(special) {
+                    break;
+                }
+                // It has gone idle since it was listed.
+                leaf.flags.clear(Flags::LISTED);
+                (cursor, gap) = (cursor + 1, gap + 1);
+                continue;
+            }
+            if LIMITED && leaf.flags.has(Flags::LIMITED) && !ceilings.is_open(id, cycle, now) {
+                // It is to be parked.
+                break;
+            }
+            let inner = &mut inners[leaf.parent as usize];
+            if inner.round != round {
+                replenish(inners, leaf.parent, round, in_main_round);
+                continue;
+            }
+            let quota = leaf.weight * inner.fair_quota;
+            inner.balance -= quota;
+            let mut balance = leaf.balance + quota;
+            let before = bytes;
+            #[cfg(test)]
+            self.visits.push(ClassId(id));
+            let end = loop {
+                let len = leaf.queue.len_of_head();
+                let cost = i64::from(len) << CREDIT_SHIFT;
+                if cost > balance {
+                    break End::Exhausted;
+                }
+                let Some(slot) = slots.next() else { break End::Full };
+                // Equation (9); the root's part is below.
+                balance -= cost;
+                bytes += u64::from(len);
+                if leaf.queue.pop_open(&mut slab, ClassId(id), slot) {
+                    break End::Idle;
+                }
+            };
+            leaf.balance = balance;
+            if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
+                ceilings.take(id, (bytes - before) as u32, now);
+            }
+            match end {
+                End::Exhausted if gap > 0 => order[cursor - gap] = id,
+                End::Exhausted => {}
+                End::Full => {
+                    self.serving = true;
+                    break;
+                }
+                End::Idle => {
+                    leaf.flags.idle();
+                    leaf.flags.clear(Flags::LISTED.if_so(in_main_round));
+                    gap += 1;
+                    deactivate(leaf, id, (inners, links), touched, ceilings, largest);
+                }
+            }
+            cursor += 1;
+        }
+        let packets = room - slots.len();
+        slab.leave(packets as u32, bytes);
+        // The root hands out at the start of a round only, and the loop ends with the round.
+        inners[ROOT as usize].balance += (bytes as i64) << CREDIT_SHIFT;
+        (self.cursor, self.kept) = (cursor, cursor - gap);
+        self.sent_in_round |= packets > 0;
+        (packets, bytes)
+    }
+
+    /// A visit was under way when the slots were full. It begins again, so that the loop need not ask whether it goes on: what the leaf
+    /// got is taken back first. False where the leaf is not plain.
+    #[cold]
+    fn resume(&mut self, also_limited: bool) -> bool {
+        let leaf = &mut self.leaves[self.order[self.cursor] as usize];
+        if leaf.flags.has(Flags::URGENT.and(Flags::MANAGED)) || leaf.flags.has(Flags::LIMITED) && !also_limited {
+            self.serving = true;
+            return false;
+        }
+        let inner = &mut self.inners[leaf.parent as usize];
+        let quota = leaf.weight * inner.fair_quota;
+        leaf.balance -= quota;
+        inner.balance += quota;
+        #[cfg(test)]
+        self.visits.pop();
+        true
+    }
+
+    /// Queues packets of `batch` from the first on until one is not for a plain queue, or is to be dropped. Returns how many.
+    #[inline(never)]
+    pub(super) fn enqueue_plain(&mut self, batch: &[Packet]) -> usize {
+        if self.urgent.any_debt() && self.slab.queued() == 0 {
+            return 0;
+        }
+        let batch = &batch[..batch.len().min(self.slab.room() as usize)];
+        let max_packet = self.max_packet;
+        let Self { leaves, inners, pending, .. } = self;
+        let leaves = &mut leaves[..];
+        let mut slab = self.slab.open(batch.len() as u32);
+        let (mut packets, mut bytes) = (0, 0);
+        for packet in batch {
+            let id = packet.class.0;
+            let Some(leaf) = leaves.get_mut(id as usize) else { break };
+            if leaf.flags.has(Flags::NOT_FIFO)
+                || packet.len > max_packet
+                || !leaf.queue.push_open(&mut slab, packet.handle, packet.len)
+            {
+                break;
+            }
+            packets += 1;
+            bytes += u64::from(packet.len);
+            if !leaf.flags.has(Flags::BACKLOGGED) {
+                leaf.flags.set(Flags::PENDING);
+                let parent = leaf.parent;
+                super::rounds::wait_for_next_round(inners, pending, id, parent);
+            }
+        }
+        slab.enter(packets, bytes);
+        packets as usize
+    }
+}
