@@ -361,9 +361,18 @@ impl Heap {
         self.lanes[lane as usize].tail = LANE | self.free;
         self.free = lane;
         self.sink(lane, id, self.ids());
-        if self.is_empty() {
-            (self.free, self.fresh, self.top, self.height) = (NONE, 0, self.leaves, 0);
+        if self.is_empty() && self.fresh > 1 {
+            self.start_over();
         }
+    }
+
+    /// Lanes are taken from the first again, so that those in use stay side by side. All nodes are empty but those above the top.
+    fn start_over(&mut self) {
+        while self.top > 0 {
+            self.name(self.top, self.ids(), u64::MAX);
+            self.top >>= 1;
+        }
+        (self.free, self.fresh, self.top, self.height) = (NONE, 0, self.leaves, 0);
     }
 
     /// `id` is the head of the only lane, and without a rank: an empty place has the last one, and a lane gets one with the second.

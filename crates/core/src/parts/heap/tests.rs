@@ -67,6 +67,8 @@ enum Step {
     Remove(u32),
     Pop,
     Lower(u128),
+    /// Takes all out, one after the other.
+    Drain,
     Clear,
 }
 
@@ -78,6 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => any::<u32>().prop_map(Step::Remove),
         8 => Just(Step::Pop),
         1 => (0u128..1 << 70).prop_map(Step::Lower),
+        2 => Just(Step::Drain),
         1 => Just(Step::Clear),
     ]
 }
@@ -106,6 +109,13 @@ proptest! {
                     prop_assert_eq!(heap.lower(by), by);
                     model = model.into_iter().map(|((key, number), id)| ((key - by, number), id)).collect();
                     keys.iter_mut().flatten().for_each(|key| key.0 -= by);
+                    (None, None)
+                }
+                Step::Drain => {
+                    let order: Vec<_> = core::iter::from_fn(|| heap.pop()).collect();
+                    prop_assert_eq!(order, model.iter().map(|(&(key, _), &id)| (id, key)).collect::<Vec<_>>());
+                    model.clear();
+                    keys.fill(None);
                     (None, None)
                 }
                 Step::Clear => {
