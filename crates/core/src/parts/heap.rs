@@ -451,11 +451,13 @@ impl Heap {
             at >>= 1;
         }
         self.first = winner;
-        while self.height > 0
-            && let Some(empty) = self.nodes[self.top as usize].ids.iter().position(|&id| id == self.ids())
-        {
+        while self.height > 0 {
+            let [left, right] = self.nodes[self.top as usize].ids.map(|id| id != self.ids());
+            if left && right {
+                break;
+            }
             self.height -= 1;
-            self.top = 2 * self.top + u32::from(empty == 0);
+            self.top = 2 * self.top + u32::from(right);
         }
     }
 
