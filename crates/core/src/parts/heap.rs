@@ -206,7 +206,7 @@ impl Heap {
         self.sequence += 1;
         let Entry { key: old, before, behind, .. } = self.entries[id as usize];
         let mark = step_mark(key.wrapping_sub(old));
-        let slot = (u64::from(mark) * self.by_step.len() as u64 >> 32) as usize;
+        let slot = ((u64::from(mark) * self.by_step.len() as u64) >> 32) as usize;
         let lane = self.by_step[slot];
         if before != ABSENT {
             if before == behind {
