@@ -200,61 +200,40 @@ impl Heap {
     }
 
     /// Puts `id` in under `key`, or moves it there, behind those that have that key already.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set(&mut self, id: u32, key: u128) {
-        let sequence = self.sequence;
-        self.sequence += 1;
-        let Entry { key: old, before, behind, .. } = self.entries[id as usize];
+        let Entry { key: old, before, .. } = self.entries[id as usize];
         let mark = step_mark(key.wrapping_sub(old));
         let slot = ((u64::from(mark) * self.by_step.len() as u64) >> 32) as usize;
         let lane = self.by_step[slot];
+        // An id that comes back to its lane is all that most packets need: only that stands where it is called.
         if before != ABSENT {
-            if before == behind {
-                // Alone in its lane: it stays there, unless it belongs at the end of another.
-                let own = before & !LANE;
-                if own == lane || !self.ends_before(lane, mark, key) {
-                    let entry = &mut self.entries[id as usize];
-                    (entry.key, entry.sequence) = (key, sequence);
-                    self.lanes[own as usize].mark = mark;
-                    self.by_step[slot] = own;
-                    if key < old {
-                        self.rise(own, id);
-                    } else {
-                        self.sink(own, id, id);
-                    }
-                    return;
-                }
-            }
-            self.unlink(id);
+            self.move_to(id, key, mark, slot);
+        } else if !self.append(lane, id, key, mark) {
+            self.insert(id, key, mark, slot);
         }
-        let Lane { tail, mark: last } = self.lanes[lane as usize];
-        let entry = Entry { key, sequence, before: LANE | lane, behind: LANE | lane };
-        if tail & LANE == 0 && last == mark {
-            let end = &mut self.entries[tail as usize];
-            if end.key <= key {
-                end.behind = id;
-                self.entries[id as usize] = Entry { before: tail, ..entry };
-                self.lanes[lane as usize].tail = id;
-                return;
-            }
-            let head = self.node(self.leaves + lane);
-            let start = &mut self.entries[head as usize];
-            if key < start.key {
-                start.before = id;
-                self.entries[id as usize] = Entry { behind: head, ..entry };
-                self.rise(lane, id);
-                return;
-            }
-        }
-        self.open(id, key, sequence, mark, slot);
     }
 
     /// Takes out the first id, with its key.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u32, u128)> {
         let first = self.first()?;
-        self.unlink(first.0);
+        let Entry { before, behind, .. } = self.entries[first.0 as usize];
+        if self.height == 0 && behind & LANE == 0 {
+            self.entries[first.0 as usize].before = ABSENT;
+            self.entries[behind as usize].before = before;
+            self.name_alone(behind);
+        } else {
+            self.unlink(first.0);
+        }
         Some(first)
+    }
+
+    /// Takes out the first id if its key is at most `most`.
+    #[inline]
+    pub(crate) fn pop_by(&mut self, most: u128) -> Option<u32> {
+        self.first().filter(|&(_, key)| key <= most)?;
+        self.pop().map(|(id, _)| id)
     }
 
     /// Takes `id` out; its key, if it was in.
@@ -306,15 +285,78 @@ impl Heap {
         if self.entries[other as usize].precedes(&self.entries[one as usize]) { other } else { one }
     }
 
-    /// Whether an id that takes a step of this mark to `key` belongs at the end of `lane`.
+    fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence - 1
+    }
+
+    /// Puts `id`, which is not in, at the end of `lane`, if its last id took a step of this mark and `id` belongs there.
     #[inline(always)]
-    fn ends_before(&self, lane: u32, mark: u32, key: u128) -> bool {
+    fn append(&mut self, lane: u32, id: u32, key: u128, mark: u32) -> bool {
         let Lane { tail, mark: last } = self.lanes[lane as usize];
-        tail & LANE == 0 && last == mark && self.entries[tail as usize].key <= key
+        if tail & LANE != 0 || last != mark || self.entries[tail as usize].key > key {
+            return false;
+        }
+        self.entries[tail as usize].behind = id;
+        self.lanes[lane as usize].tail = id;
+        let sequence = self.next_sequence();
+        self.entries[id as usize] = Entry { key, sequence, before: tail, behind: LANE | lane };
+        true
+    }
+
+    /// Puts `id`, which is not in and belongs at the end of no lane, at the start of one or into its own.
+    #[inline(never)]
+    fn insert(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
+        let lane = self.by_step[slot];
+        let Lane { tail, mark: last } = self.lanes[lane as usize];
+        if tail & LANE == 0 && last == mark {
+            let head = self.node(self.leaves + lane);
+            let start = &mut self.entries[head as usize];
+            if key < start.key {
+                start.before = id;
+                let sequence = self.next_sequence();
+                self.entries[id as usize] = Entry { key, sequence, before: LANE | lane, behind: head };
+                return self.rise(lane, id);
+            }
+        }
+        self.open(id, key, mark, slot);
+    }
+
+    /// Moves `id`, which is in.
+    #[inline(never)]
+    fn move_to(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
+        let Entry { key: old, before, behind, .. } = self.entries[id as usize];
+        let lane = self.by_step[slot];
+        if before != behind {
+            self.unlink(id);
+            if !self.append(lane, id, key, mark) {
+                self.insert(id, key, mark, slot);
+            }
+            return;
+        }
+        // Alone in its lane: it stays there, unless it belongs at the end of another.
+        let own = before & !LANE;
+        let Lane { tail, mark: last } = self.lanes[lane as usize];
+        if own != lane && tail & LANE == 0 && last == mark && self.entries[tail as usize].key <= key {
+            self.unlink(id);
+            self.append(lane, id, key, mark);
+            return;
+        }
+        let sequence = self.next_sequence();
+        let entry = &mut self.entries[id as usize];
+        (entry.key, entry.sequence) = (key, sequence);
+        self.lanes[own as usize].mark = mark;
+        self.by_step[slot] = own;
+        if key < old {
+            self.rise(own, id);
+        } else {
+            self.sink(own, id, id);
+        }
     }
 
     /// Puts `id`, which is not in, into a lane of its own.
-    fn open(&mut self, id: u32, key: u128, sequence: u64, mark: u32, slot: usize) {
+    fn open(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
+        let sequence = self.next_sequence();
         let lane = if self.free == NONE { self.fresh } else { self.free };
         if lane == self.fresh {
             self.fresh += 1;

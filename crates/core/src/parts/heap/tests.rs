@@ -131,7 +131,7 @@ proptest! {
                 model.insert((key, number), id);
             }
             if let Some(id) = taken {
-                let key = keys[id as usize].take().inspect(|key| drop(model.remove(key))).map(|key| key.0);
+                let key = keys[id as usize].take().inspect(|key| assert!(model.remove(key).is_some())).map(|key| key.0);
                 let popped = matches!(step, Step::Pop).then(|| heap.pop().map(|(_, key)| key));
                 prop_assert_eq!(popped.unwrap_or_else(|| heap.remove(id)), key);
             }
