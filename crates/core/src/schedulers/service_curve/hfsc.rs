@@ -303,9 +303,10 @@ impl Hfsc {
     fn memory(tree: &Hierarchy) -> u64 {
         let curves = tree.leaves().iter().filter(|&&leaf| tree.config(leaf).real_time.is_some()).count();
         let limits = limits_of(tree);
-        let heaps = if limits > 0 { 3 } else { 2 };
-        // Every class but the root is a child once.
-        let below: u64 = bytes_of::<u32>(tree.len()) + heaps * Heap::memory(tree.len());
+        let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
+        let held = |children| Heap::memory(if limits > 0 { children } else { 0 });
+        let lists = |children| bytes_of::<u32>(children) + 2 * Heap::memory(children) + held(children);
+        let below: u64 = all.filter(|&children| children > 0).map(lists).sum();
         PacketSlab::memory(tree)
             + bytes_of::<(Class, bool)>(tree.len())
             + bytes_of::<Children>(inner_classes(tree))
