@@ -266,28 +266,13 @@ fn a_carrier_that_flaps(_: &PrivateNamespace) {
 }
 
 fn the_same_by_nftables(_: &PrivateNamespace) {
-    for test in [
+    support::in_user_namespaces(&[
         "frames_pass_after_a_kill",
         "frames_pass_while_the_process_is_stopped_and_none_is_doubled",
         "nothing_is_lost_or_doubled_by_an_end_and_a_start",
         "nothing_is_lost_or_doubled_by_a_take_over",
         "an_interface_that_is_deleted_and_comes_back_is_used_again",
-    ] {
-        // The root of a user namespace of its own, who may do what he likes with its networks and nothing with the kernel.
-        let output = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net"])
-            .arg(std::env::current_exe().unwrap())
-            .env("FAIRLINK_NAMESPACE_TEST", test)
-            .output();
-        match output {
-            Ok(output) => {
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                print!("nftables: {test}\n{text}");
-                assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
-            }
-            Err(why) => println!("SKIPPED: no user namespace here: {why}"),
-        }
-    }
+    ]);
 }
 
 fn what_is_left_is_taken_away(_: &PrivateNamespace) {

@@ -8,13 +8,13 @@
 mod cables;
 #[path = "support/ends.rs"]
 mod ends;
+#[path = "support/faulty.rs"]
+mod faulty;
 #[path = "support/raw.rs"]
 mod raw;
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
@@ -24,6 +24,7 @@ use fairlink_net::{
 };
 
 use crate::ends::{Ends, Outcome};
+use crate::faulty::{Running, dropped, tell_of, times};
 use crate::raw::send_raw;
 
 /// Says that a process is a gateway of these tests, and how it starts.
@@ -58,91 +59,17 @@ fn config() -> GatewayConfig {
     config
 }
 
-/// A gateway until a line comes. Tells how it is going, a line each; at the end its statistics.
+/// A gateway in this process, which starts as `role` says.
 fn gateway_process(role: &str) -> ExitCode {
     let mut config = GatewayConfig { take_over: role == TAKES_OVER, wait_for_interfaces: true, ..config() };
     config.sockets.qdisc_bypass = role != BY_THE_QDISC;
-    let gateway = match Gateway::open(config) {
-        Ok(gateway) => gateway,
-        Err(error) => {
-            println!("refused {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let (stop, vitals) = (AtomicBool::new(false), gateway.vitals());
-    let stats = std::thread::scope(|scope| {
-        let data = scope.spawn(|| gateway.run(&stop));
-        while vitals.since_turn().is_none() && !data.is_finished() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        println!("running");
-        scope.spawn(|| {
-            // Also where whoever started it is gone.
-            let _ = std::io::stdin().lock().read_line(&mut String::new());
-            stop.store(true, Ordering::Relaxed);
-        });
-        let stats = data.join().expect("the data thread").expect("an end without an error");
-        println!("stats {}", serde_json::to_string(&stats).expect("statistics"));
-        stats
-    });
-    if stats.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    faulty::be_gateway(config)
 }
 
-/// A gateway in a process of its own.
-struct Running {
-    child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-}
-
-impl Running {
-    /// Starts one, and waits until its data thread turns. `None`, said, where this system does not allow it.
-    fn start(role: &str) -> Option<Self> {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = lines.next().expect("a line").unwrap();
-        match line.split_once(' ') {
-            Some(("refused", why)) => {
-                println!("SKIPPED: {why}");
-                child.wait().unwrap();
-                None
-            }
-            _ => {
-                assert_eq!(line, "running");
-                Some(Self { child, lines })
-            }
-        }
-    }
-
-    fn signal(&self, signal: libc::c_int) {
-        // SAFETY: takes no pointers; the process is a child that was not waited for.
-        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
-    }
-
-    /// Ends it and returns its statistics.
-    fn end(mut self) -> GatewayStats {
-        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
-        self.ended()
-    }
-
-    /// Its statistics, when it has ended by itself.
-    fn ended(mut self) -> GatewayStats {
-        let line = self.lines.next().expect("statistics").unwrap();
-        let (_, text) = line.split_once("stats ").unwrap_or_else(|| panic!("{line}"));
-        let stats: GatewayStats = serde_json::from_str(text).unwrap();
-        drop(self.child.stdin.take());
-        assert!(self.child.wait().unwrap().success());
-        assert!(stats.balanced, "{stats}");
-        stats
-    }
-}
-
-fn times() -> usize {
-    std::env::var("FAIRLINK_FAULTS").ok().and_then(|times| times.parse().ok()).unwrap_or(2)
+/// Starts one in a process of its own, and waits until its data thread turns. `None`, said, where this system does not allow it.
+fn start(role: &str) -> Option<Running> {
+    let started = Running::start_by(Command::new(std::env::current_exe().unwrap()).env(ROLE, role));
+    started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
 }
 
 /// The host's interface, and the other end of its cable.
@@ -154,16 +81,8 @@ fn exists(name: &str) -> bool {
     !matches!(Interface::open(name), Err(InterfaceError::Missing { .. }))
 }
 
-/// Prints what became of the frames that the host has sent and received. None was doubled, and of those that it received none was lost.
 fn tell(fault: &str, outcomes: &[Outcome; 2]) {
-    for (way, outcome) in ["sent", "received"].iter().zip(outcomes) {
-        let Outcome { sent, lost, doubled, out_of_order, silence, .. } = outcome;
-        println!(
-            "{fault:<18} {way:<8} {sent:>6} frames {lost:>5} lost {doubled:>3} doubled {out_of_order:>5} out of order, nothing for {:>7.1} ms",
-            silence.as_secs_f64() * 1e3
-        );
-        assert_eq!(*doubled, 0, "{fault}, {way}");
-    }
+    tell_of(["out", "in"], fault, outcomes);
 }
 
 /// Asserts that of the frames that the host sent as many were lost as gateways have dropped, and none of those that it received. Without
@@ -176,15 +95,10 @@ fn all_lost_are_told(outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     }
 }
 
-/// What a gateway has dropped.
-fn dropped(stats: &GatewayStats) -> u64 {
-    stats.dropped.packets + stats.queued.packets + stats.kernel_dropped_packets
-}
-
 fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
     host();
     for _ in 0..times() {
-        let Some(gateway) = Running::start(PLAIN) else { return };
+        let Some(gateway) = start(PLAIN) else { return };
         let ends = Ends::start(["out", "sink"]);
         ends.wait_for(500);
         gateway.signal(libc::SIGKILL);
@@ -193,7 +107,7 @@ fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
         gateway.child.wait().unwrap();
         // The cable that it has left is taken over by the next one, and removed.
         assert!(exists("fl0-out") && exists("fl1-out"));
-        let gateway = Running::start(PLAIN).unwrap();
+        let gateway = start(PLAIN).unwrap();
         ends.wait_for(500);
         let stats = gateway.end();
         assert!(stats.received.packets > 0);
@@ -205,7 +119,7 @@ fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
         assert!(!exists("fl0-out") && !exists("fl1-out"));
     }
     // Without a next one, whoever asks has it removed.
-    let gateway = Running::start(PLAIN).unwrap();
+    let gateway = start(PLAIN).unwrap();
     assert!(remove_cables(["out"]).unwrap().is_empty(), "it is in use");
     gateway.signal(libc::SIGKILL);
     { gateway }.child.wait().unwrap();
@@ -216,7 +130,7 @@ fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
 fn frames_go_on_while_it_is_stopped(_: &PrivateNamespace) {
     host();
     for _ in 0..times() {
-        let Some(gateway) = Running::start(PLAIN) else { return };
+        let Some(gateway) = start(PLAIN) else { return };
         let ends = Ends::start(["out", "sink"]);
         ends.wait_for(500);
         gateway.signal(libc::SIGSTOP);
@@ -249,7 +163,7 @@ fn nothing_is_lost_by_an_end_and_a_start(_: &PrivateNamespace) {
     ends.wait_for(100);
     let mut ended = Vec::new();
     for _ in 0..times() {
-        let Some(gateway) = Running::start(PLAIN) else { return };
+        let Some(gateway) = start(PLAIN) else { return };
         ends.wait_for(500);
         ended.push(gateway.end());
         assert!(!exists("fl0-out") && !exists("fl1-out"));
@@ -260,12 +174,12 @@ fn nothing_is_lost_by_an_end_and_a_start(_: &PrivateNamespace) {
 
 fn nothing_is_lost_by_a_take_over(_: &PrivateNamespace) {
     host();
-    let Some(mut gateway) = Running::start(PLAIN) else { return };
+    let Some(mut gateway) = start(PLAIN) else { return };
     let ends = Ends::start(["out", "sink"]);
     let mut ended = Vec::new();
     for _ in 0..times() {
         ends.wait_for(500);
-        let next = Running::start(TAKES_OVER).unwrap();
+        let next = start(TAKES_OVER).unwrap();
         ended.push(gateway.ended());
         gateway = next;
         assert!(exists("fl0-out"), "the next one goes on with the cable");
@@ -299,7 +213,7 @@ fn wait_for_cable() {
 
 fn interfaces_that_come_back(_: &PrivateNamespace) {
     host();
-    let Some(gateway) = Running::start(PLAIN) else { return };
+    let Some(gateway) = start(PLAIN) else { return };
     // Nothing is sent, so that nothing but the kernel's word tells that the interface went down.
     interface::set_down("out").unwrap();
     for _ in 0..2000 {
@@ -338,7 +252,7 @@ fn interfaces_that_come_back(_: &PrivateNamespace) {
 fn tags_and_long_frames(_: &PrivateNamespace) {
     host();
     // As by its queueing discipline, so that only its mark keeps what the gateway sends from being taken again.
-    let Some(gateway) = Running::start(BY_THE_QDISC) else { return };
+    let Some(gateway) = start(BY_THE_QDISC) else { return };
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let mut pool = FramePool::new(256, 2000).unwrap();
     let frame = |head: &[u8], length: usize| {
@@ -373,29 +287,14 @@ fn tags_and_long_frames(_: &PrivateNamespace) {
 }
 
 fn the_same_by_nftables(_: &PrivateNamespace) {
-    for test in [
+    support::in_user_namespaces(&[
         "a_host_that_is_killed_goes_on_sending_unshaped",
         "a_gateway_that_is_stopped_lets_frames_go_on_and_doubles_none",
         "nothing_is_lost_doubled_or_left_by_an_end_and_a_start",
         "nothing_is_lost_or_doubled_by_a_take_over",
         "an_interface_or_a_cable_that_goes_away_is_used_again",
         "tags_and_long_frames_arrive_as_they_were_sent",
-    ] {
-        // The root of a user namespace of its own, who may do what he likes with its networks and nothing with the kernel.
-        let output = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net"])
-            .arg(std::env::current_exe().unwrap())
-            .env("FAIRLINK_NAMESPACE_TEST", test)
-            .output();
-        match output {
-            Ok(output) => {
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                print!("nftables: {test}\n{text}");
-                assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
-            }
-            Err(why) => println!("SKIPPED: no user namespace here: {why}"),
-        }
-    }
+    ]);
 }
 
 fn what_stands_in_the_way(_: &PrivateNamespace) {

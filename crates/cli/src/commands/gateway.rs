@@ -2,9 +2,6 @@
 
 mod life;
 mod links;
-mod show;
-
-pub(crate) use show::{Classes, MOST, show};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,6 +22,7 @@ use signal_hook::consts::SIGUSR1;
 use crate::args::{choice, time};
 use crate::commands::ctl;
 use crate::failure::Failure;
+use crate::gateway_stats::{Classes, show};
 use crate::human;
 use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
 use crate::out::{Out, note};

@@ -8,7 +8,6 @@ use crate::problem::{Log, Problem, ProblemKind};
 use crate::reader::Table;
 
 const POOL: &str = "[[pool]]";
-const RULES: [(&str, PoolRule); 2] = [("exact", PoolRule::Exact), ("ratio", PoolRule::Ratio)];
 
 /// A pool of bandwidth that classes of several links share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +44,9 @@ pub(crate) fn read(document: &Table<'_, '_>, links: &[&LinkFile], log: &mut Log)
         let rate = table.need("rate", "rate = \"100mbit\"", log).and_then(|value| value.rate(None, log));
         let burst = table.need("burst", "burst = \"10kB\": what may be sent at once", log);
         let burst = burst.and_then(|value| value.some_size(u64::from(u32::MAX), log));
-        let rule = table.get("rule").map_or(Some(PoolRule::default()), |value| value.word("rule", &RULES, log));
+        let rule = table.get("rule").map_or(Some(PoolRule::default()), |value| {
+            value.word("rule", &PoolRule::ALL.map(|rule| (rule.as_str(), rule)), log)
+        });
         match (name, rule, rate, burst) {
             (Some(name), Some(rule), Some(rate), Some(burst)) => {
                 pools.push(PoolSpec { name, rule, rate, burst, members: Vec::new() });

@@ -19,8 +19,6 @@ use crate::contract::{Lender, Nanos, Rate};
 mod exact;
 mod ratio;
 
-pub use exact::PERIOD as EXACT_PERIOD;
-
 use exact::Exact;
 use ratio::Ratio;
 
@@ -45,12 +43,6 @@ impl PoolRule {
             Self::Exact => "exact",
             Self::Ratio => "ratio",
         }
-    }
-
-    /// The rule of that name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rule| rule.as_str() == name)
     }
 }
 
@@ -132,15 +124,6 @@ impl Pool {
         Ok((0..bases.len()).map(|index| Member { pool: Arc::clone(&pool), index }).collect())
     }
 
-    /// The rule that it is shared by.
-    #[must_use]
-    pub fn rule(&self) -> PoolRule {
-        match &self.0 {
-            Kind::Exact(_) => PoolRule::Exact,
-            Kind::Ratio(_) => PoolRule::Ratio,
-        }
-    }
-
     /// The assured rates of its members.
     #[must_use]
     pub fn bases(&self) -> Vec<Rate> {
@@ -182,21 +165,6 @@ impl Member {
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
-
-    /// Its place among the members.
-    #[must_use]
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// The member's mean rate as the ratio rule sees it, in bit/s, rounded down; zero under the exact one.
-    #[must_use]
-    pub fn actual_bps(&self) -> u64 {
-        match &self.pool.0 {
-            Kind::Exact(_) => 0,
-            Kind::Ratio(ratio) => ratio.actual_bps(self.index),
-        }
-    }
 }
 
 impl Lender for Member {
@@ -231,14 +199,13 @@ mod tests {
             assert_eq!(Pool::share(rule, rate(99), 0, &[]).unwrap_err(), PoolError::NoMembers);
             let ends = Pool::share(rule, rate(100), 0, &[rate(50), rate(50)]).unwrap();
             let pool = ends[1].pool();
-            assert_eq!((ends.len(), ends[1].index(), pool.rule()), (2, 1, rule));
+            assert_eq!(ends.len(), 2);
             // Nor does it become one.
             assert_eq!(pool.retune(rate(99), 0, &[rate(50), rate(50)]), Err(too_much));
             assert_eq!(pool.retune(rate(100), 0, &[rate(50)]), Err(PoolError::NoMembers));
             assert_eq!(pool.bases(), [rate(50), rate(50)]);
             assert_eq!(pool.retune(rate(99), 0, &[rate(49), rate(50)]), Ok(()));
             assert_eq!(pool.bases(), [rate(49), rate(50)]);
-            assert_eq!(PoolRule::parse(rule.as_str()), Some(rule));
         }
     }
 }

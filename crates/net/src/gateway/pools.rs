@@ -60,6 +60,11 @@ impl Lender for Shifted {
     }
 }
 
+/// What the file guarantees the members.
+fn bases_of(spec: &PoolSpec) -> Vec<Rate> {
+    spec.members.iter().map(|&(.., base)| base).collect()
+}
+
 fn refused(spec: &PoolSpec, error: PoolError) -> OpenError {
     OpenError::Pool { pool: spec.name.clone(), error }
 }
@@ -81,15 +86,15 @@ impl Pools {
         let Some(link) = link else { return Ok((members, tuned)) };
         let zero = Nanos(clock.shared(Nanos::ZERO));
         for spec in link.shared.iter() {
-            let own = |&(_, &(place, ..)): &(usize, &(usize, ClassId, Rate))| place == link.place;
-            if !spec.members.iter().enumerate().any(|member| own(&member)) {
+            let own = || (0..spec.members.len()).filter(|&index| spec.members[index].0 == link.place);
+            if own().next().is_none() {
                 continue;
             }
             let ends = self.ends(link.source().name(), spec).map_err(|error| refused(spec, error))?;
             let Some(pool) = ends.first().map(|end| Arc::clone(end.pool())) else { continue };
-            let of_file = || spec.members.iter().map(|&(.., base)| base).collect();
-            let mut bases: Vec<Rate> = if is_new { of_file() } else { pool.bases() };
-            for (index, &(_, class, _)) in spec.members.iter().enumerate().filter(own) {
+            let mut bases = if is_new { bases_of(spec) } else { pool.bases() };
+            for index in own() {
+                let (_, class, _) = spec.members[index];
                 if let Some(Share::Guarantee(base)) = tree.config(class).share {
                     bases[index] = base;
                 }
@@ -113,8 +118,7 @@ impl Pools {
         if let Some(known) = known.iter().find(is_same) {
             return Ok(known.ends.clone());
         }
-        let bases: Vec<Rate> = spec.members.iter().map(|&(.., base)| base).collect();
-        let ends = Pool::share(spec.rule, spec.rate, spec.burst, &bases)?;
+        let ends = Pool::share(spec.rule, spec.rate, spec.burst, &bases_of(spec))?;
         known.push(Known {
             name: spec.name.clone(),
             rule: spec.rule,

@@ -153,8 +153,7 @@ impl Ports {
         [input, output]: [&Interface; 2],
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
-        let forth = (input, output);
-        let directions = if config.reverse { vec![forth, (output, input)] } else { vec![forth] };
+        let directions = directions(config, [input, output]);
         let receiving: Vec<_> = directions.iter().map(|&(from, _)| from).collect();
         let mut claims = match claim::claim(&receiving, config.force, notes) {
             Err(OpenError::Taken { .. }) if config.take_over => None,
@@ -204,6 +203,23 @@ impl Ports {
     }
 }
 
+/// From where to where frames go.
+fn directions<'a>(config: &GatewayConfig, [input, output]: [&'a Interface; 2]) -> Vec<(&'a Interface, &'a Interface)> {
+    let mut directions = vec![(input, output)];
+    directions.extend(config.reverse.then_some((output, input)));
+    directions
+}
+
+/// Turns the offloads of `interface` off that join packets, if any is on, and says so.
+fn turn_off(interface: &Interface, notes: &mut Vec<String>) -> Result<Option<OffloadsOff>, OpenError> {
+    let turned_off = OffloadsOff::new(interface)?;
+    if let Some(off) = &turned_off {
+        let names = off.names().join(", ");
+        notes.push(format!("{}: turned off {names}, until the gateway ends", interface.name));
+    }
+    Ok(turned_off)
+}
+
 /// Says where the kernel allows less than was asked for.
 fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &AfPacket), notes: &mut Vec<String>) {
     let (received, _) = socket.kernel_buffer_bytes();
@@ -239,12 +255,7 @@ fn offloads(
             continue;
         }
         match policy {
-            OffloadPolicy::Fix => {
-                if let Some(turned_off) = OffloadsOff::new(interface)? {
-                    notes.push(format!("{name}: turned off {}, until the gateway ends", turned_off.names().join(", ")));
-                    off.push(turned_off);
-                }
-            }
+            OffloadPolicy::Fix => off.extend(turn_off(interface, notes)?),
             _ if socket.undescribed().is_none() => {
                 if interface.offloads.lro {
                     notes.push(format!(

@@ -191,38 +191,39 @@ impl Present {
         let (mut nominal, mut deviations) = (self.nominal.clone(), self.deviations.clone());
         let mut notes = Vec::new();
         let mut moves: &[(String, String)] = &[];
-        let wanted = match request {
-            Request::Wanted(wanted) => Some(wanted),
+        let file = match request {
             Request::Link { link, moves: named } => {
                 moves = named;
                 notes.extend(link.warnings.iter().map(|warning| warning.line()));
-                nominal.take_link(link).map_err(|problems| ReloadError::File(problems.lines()))?;
                 nominal.link_name.clone_from(&link.name);
-                deviations = Deviations::default();
-                None
+                Some(Arc::clone(link))
             }
-        };
-        match wanted {
-            None => {}
-            Some(Wanted::File { text, moves: named }) => {
+            Request::Wanted(Wanted::File { text, moves: named }) => {
                 moves = named;
-                let link = self.read(text.as_ref(), &mut notes)?;
-                nominal.take_link(&link).map_err(|problems| ReloadError::File(problems.lines()))?;
-                nominal.leniency = self.leniency;
-                deviations = Deviations::default();
+                Some(self.read(text.as_ref(), &mut notes)?)
             }
-            Some(&Wanted::LinkRate { rate }) => deviations.link = Some(rate),
-            Some(Wanted::Guarantee { class, rate }) => {
+            Request::Wanted(_) => None,
+        };
+        let is_new = file.is_some();
+        if let Some(link) = file {
+            nominal.take_link(&link).map_err(|problems| ReloadError::File(problems.lines()))?;
+            nominal.leniency = self.leniency;
+            deviations = Deviations::default();
+        }
+        match request {
+            Request::Link { .. } | Request::Wanted(Wanted::File { .. }) => {}
+            Request::Wanted(&Wanted::LinkRate { rate }) => deviations.link = Some(rate),
+            Request::Wanted(Wanted::Guarantee { class, rate }) => {
                 let class = self.named(class)?;
                 if !matches!(nominal.tree.config(class).share, Some(Share::Guarantee(_))) {
                     return Err(ReloadError::NoGuarantee { name: nominal.name(class) });
                 }
                 deviations.guarantees.insert(class, *rate);
             }
-            Some(Wanted::Ceiling { class, rate }) => {
+            Request::Wanted(Wanted::Ceiling { class, rate }) => {
                 deviations.ceilings.insert(self.named(class)?, *rate);
             }
-            Some(Wanted::Scheduler { name, lenient }) => {
+            Request::Wanted(Wanted::Scheduler { name, lenient }) => {
                 nominal.leniency = if *lenient { Leniency::Ignore } else { Leniency::Refuse };
                 nominal.scheduler = match &nominal.link {
                     Some(link) => {
@@ -250,7 +251,6 @@ impl Present {
         let heirs = self.heirs(&config, moves)?;
         let change =
             Change { scheduler: config.scheduler, tree: &config.tree, leniency: config.leniency, survivors: &heirs };
-        let is_new = matches!(request, Request::Link { .. } | Request::Wanted(Wanted::File { .. }));
         let (members, tuned) = config.pools.members(config.link.as_deref(), &config.tree, &self.clock, is_new)?;
         let change = MeteredChange::prepare(&change, members).map_err(|error| explain(error, &config))?;
         let frames = needs.frames.max(self.frames);

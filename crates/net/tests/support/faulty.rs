@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_net::{Control, FailOpen, Gateway, GatewayStats};
+use fairlink_net::{Control, FailOpen, Gateway, GatewayConfig, GatewayStats};
 
 use crate::cables::{self, config, over_af_xdp};
 use crate::ends::Outcome;
@@ -21,13 +21,18 @@ pub(crate) fn as_gateway() -> Option<ExitCode> {
     std::env::var(ROLE).ok().map(|role| gateway_process(&role))
 }
 
-/// A gateway between `in` and `out`, until a line comes. Tells how it is going, a line each; at the end its statistics.
+/// A gateway between `in` and `out`.
 fn gateway_process(role: &str) -> ExitCode {
-    let control = std::env::var(CONTROL).ok();
     let mut config = config(1_000_000_000, "hls");
     config.fail_open = FailOpen::named(role.trim_end_matches('+')).expect("a policy");
     config.take_over = role.ends_with('+');
     config.wait_for_interfaces = true;
+    be_gateway(config)
+}
+
+/// This process is this gateway until a line comes. Tells how it is going, a line each; at the end its statistics.
+pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
+    let control = std::env::var(CONTROL).ok();
     let gateway = match Gateway::open(config) {
         Ok(gateway) => gateway,
         Err(error) => {
@@ -154,7 +159,12 @@ pub(crate) fn times() -> usize {
 
 /// Prints what became of the frames of both directions, and asserts that none was doubled.
 pub(crate) fn tell(fault: &str, outcomes: &[Outcome; 2]) {
-    for (way, Outcome { sent, lost, doubled, out_of_order, silence, .. }) in ["forth", "back"].iter().zip(outcomes) {
+    tell_of(["forth", "back"], fault, outcomes);
+}
+
+/// The same, with what the two ways are called.
+pub(crate) fn tell_of(ways: [&str; 2], fault: &str, outcomes: &[Outcome; 2]) {
+    for (way, Outcome { sent, lost, doubled, out_of_order, silence, .. }) in ways.iter().zip(outcomes) {
         println!(
             "{fault:<22} {way:<5} {sent:>6} sent {lost:>5} lost {doubled:>3} doubled {out_of_order:>5} out of order, nothing for {:>7.1} ms",
             silence.as_secs_f64() * 1e3

@@ -76,6 +76,26 @@ pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode 
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
+/// Runs tests of this suite once more, each as the root of a user namespace of its own, who may do what he likes with its networks and
+/// nothing with the kernel: by nftables instead of programs.
+#[allow(dead_code, reason = "not every suite has a gateway")]
+pub(crate) fn in_user_namespaces(tests: &[&str]) {
+    for test in tests {
+        let output = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--net"])
+            .arg(std::env::current_exe().unwrap())
+            .env(VARIABLE, test)
+            .output();
+        match output {
+            Ok(output) => {
+                print!("nftables: {test}\n{}", String::from_utf8_lossy(&output.stdout));
+                assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            Err(why) => println!("SKIPPED: no user namespace here: {why}"),
+        }
+    }
+}
+
 /// The name of the process that says whether that can be.
 const PROBE: &str = "(probe)";
 static PROBED: OnceLock<Option<String>> = OnceLock::new();

@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::rates::{self, View};
 use super::unanswered;
 use crate::args;
-use crate::commands::gateway::{self, Classes, MOST};
 use crate::failure::Failure;
+use crate::gateway_stats::{Classes, MOST, show};
 use crate::interrupt::stop_flag;
 use crate::out::Out;
 
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
             out.line("")?;
         }
         let classes = if args.all { Classes::All } else { Classes::Busiest };
-        gateway::show(stats, classes, out)?;
+        show(stats, classes, out)?;
         if stats.interval_s.is_some() {
             out.line("")?;
             let few = args.all || stats.classes.len() <= MOST;

@@ -12,7 +12,8 @@
 //! * neither: nothing; and in each case what it owes.
 //!
 //! A member that was refused, and has neither sent nor asked since, may be late: its thread slept, and has no processor now. For
-//! [`PATIENCE`] periods it is given its part nevertheless, and keeps it. So a thread that wakes late loses nothing of its share.
+//! [`PATIENCE`] periods it is given its part nevertheless, and keeps it. So a thread that wakes late loses little of its share: what
+//! it had left where it was held up after it had sent, before it was refused again.
 //!
 //! So a member that is held back elsewhere, by its link or a ceiling, wants what it gets through there. The others have
 //! the rest. Credit that a member did not use is taken back and handed out again. What nobody wants is *spare*: the first who has use
@@ -44,7 +45,7 @@ use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 mod tests;
 
 /// How often credit is handed out.
-pub const PERIOD: Nanos = Nanos::from_millis(1);
+const PERIOD: Nanos = Nanos::from_millis(1);
 /// For so many periods a member that was refused, and has not been heard of since, is given its part.
 const PATIENCE: u32 = 8;
 /// When to ask again while another thread hands credit out.

@@ -138,7 +138,8 @@ impl Ratio {
     }
 
     /// The mean rate of member `index`, in bit/s, rounded down.
-    pub(super) fn actual_bps(&self, index: usize) -> u64 {
+    #[cfg(test)]
+    fn actual_bps(&self, index: usize) -> u64 {
         let actual = u128::from(self.meters[index].actual.load(Relaxed));
         ((actual * 8 * u128::from(NANOS_PER_SEC) / u128::from(PERIOD.0)) >> FRACTION_BITS) as u64
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Held, Ports};
+use super::{Held, Ports, directions, turn_off};
 use crate::gateway::claim;
 use crate::gateway::config::{GatewayConfig, OffloadPolicy};
 use crate::gateway::fail_open::{FailOpen, FailOpenStats, Hold};
@@ -33,8 +33,7 @@ impl Ports {
         pool: &mut FramePool,
         notes: &mut Vec<String>,
     ) -> Result<Self, WhyNot> {
-        let forth = (input, output);
-        let directions = if config.reverse { vec![forth, (output, input)] } else { vec![forth] };
+        let directions = directions(config, [input, output]);
         let receiving: Vec<_> = directions.iter().map(|&(from, _)| from).collect();
         let (claims, taken_over) = match claim::claim(&receiving, config.force, notes) {
             Err(OpenError::Taken { .. }) if config.take_over => {
@@ -85,11 +84,7 @@ fn offloads(
 ) -> Result<Vec<OffloadsOff>, OpenError> {
     let mut off = Vec::new();
     for interface in interfaces.into_iter().filter(|_| policy == OffloadPolicy::Fix) {
-        if let Some(turned_off) = OffloadsOff::new(interface)? {
-            let names = turned_off.names().join(", ");
-            notes.push(format!("{}: turned off {names}, until the gateway ends", interface.name));
-            off.push(turned_off);
-        }
+        off.extend(turn_off(interface, notes)?);
     }
     Ok(off)
 }

@@ -285,8 +285,12 @@ impl World {
     }
 
     fn change(&mut self, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ReloadError> {
+        self.serve(Request::Wanted(wanted), dry_run)
+    }
+
+    fn serve(&mut self, request: Request<'_>, dry_run: bool) -> Result<Reloaded, ReloadError> {
         let Self { present, driver, data_path, now, .. } = self;
-        let changed = present.draft(Request::Wanted(wanted)).and_then(|draft| match dry_run {
+        let changed = present.draft(request).and_then(|draft| match dry_run {
             true => Ok(draft.reloaded),
             false => Ok(present.take(draft, |mut order| {
                 order.commit(Nanos(*now), driver, data_path);
@@ -543,7 +547,13 @@ fn leniency_asked_for_with_a_scheduler_lasts_until_the_next_file() {
     world.change(&Wanted::LinkRate { rate: Rate::from_bps(1_500_000).unwrap() }, false).unwrap();
     let refused = world.change(&to(limited.replace("hls", "drr")), false).unwrap_err().to_string();
     assert!(refused.contains("ceiling"), "{refused}");
-    world.change(&to(limited), false).unwrap();
+    world.change(&to(limited.clone()), false).unwrap();
+    assert_eq!(world.present.config.leniency, Leniency::Refuse);
+    assert!(world.change(&drr(false), false).is_err());
+    // The next file may be that of all links of the process.
+    world.change(&drr(true), false).unwrap();
+    let link = LinkFile::from_text("links.toml", limited, &ReadOptions::default()).unwrap();
+    world.serve(Request::Link { link: &Arc::new(link), moves: &[] }, false).unwrap();
     assert_eq!(world.present.config.leniency, Leniency::Refuse);
     assert!(world.change(&drr(false), false).is_err());
 }
