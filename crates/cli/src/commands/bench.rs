@@ -1,9 +1,11 @@
 //! `fairlink bench`: what a packet costs, on this machine.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fairlink_core::{Nanos, SchedulerInfo, registry::SCHEDULERS};
-use fairlink_lab::bench::{self, BATCH, Cost, Plan};
+use fairlink_lab::bench::{self, Cost, Load, Memory, Plan, Report, page};
+use fairlink_workload::{BATCH, Calls, Pattern};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{scheduler, time};
@@ -20,10 +22,37 @@ pub(crate) struct Args {
     /// Numbers of leaves.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "8,1024,65536", value_parser = leaves)]
     leaves: Vec<usize>,
+    /// Numbers of levels of the tree.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,3", value_parser = levels)]
+    levels: Vec<usize>,
+    /// Which leaves send: all of them (backlogged), one of a hundred (sparse), or all with a packet at a time, so that they come and go (churn).
+    #[arg(
+        long = "pattern", value_name = "PATTERN,...", value_delimiter = ',', default_value = "backlogged,sparse,churn",
+        value_parser = pattern
+    )]
+    patterns: Vec<Pattern>,
+    /// Lengths of packets in bytes.
+    #[arg(long = "packet", value_name = "BYTES,...", value_delimiter = ',', default_value = "64,1500", value_parser = packet)]
+    packet_bytes: Vec<u32>,
+    /// Call the scheduler for single packets, not for batches.
+    #[arg(long)]
+    single: bool,
+    /// Give every class a ceiling, twice what it gets.
+    #[arg(long)]
+    ceilings: bool,
+    /// Touch a record of 64 bytes for each packet, as a gateway does.
+    #[arg(long)]
+    record: bool,
     /// Also a million leaves (needs 1 GB of memory).
     #[arg(long)]
     full: bool,
-    /// Time to spend on each figure [default: 300ms; with --gateway 2s].
+    /// Also write the report as cost.json, its tables as cost.md and a plot as cost.svg into this directory, which is made.
+    #[arg(long = "out", value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// With --out: put the figures of this earlier cost.json, or of another `bench --json`, before those of now.
+    #[arg(long, value_name = "FILE", requires = "directory")]
+    before: Option<PathBuf>,
+    /// Time to spend on each figure [default: 100ms; with --gateway 2s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
     /// Instead: real packets through the gateway in a private network namespace; packets per second, delay, the scheduler's share.
@@ -32,10 +61,26 @@ pub(crate) struct Args {
     gateway: bool,
 }
 
-fn leaves(text: &str) -> Result<usize, String> {
-    let most = fairlink_core::MAX_LEAVES;
+fn within(text: &str, most: usize) -> Result<usize, String> {
     let number = text.parse().map_err(|error| format!("{error}"))?;
     if (1..=most).contains(&number) { Ok(number) } else { Err(format!("{number} is outside 1 .. {most}")) }
+}
+
+fn leaves(text: &str) -> Result<usize, String> {
+    within(text, fairlink_core::MAX_LEAVES)
+}
+
+fn levels(text: &str) -> Result<usize, String> {
+    within(text, fairlink_core::MAX_DEPTH)
+}
+
+fn packet(text: &str) -> Result<u32, String> {
+    within(text, fairlink_core::MAX_PACKET as usize).map(|bytes| bytes as u32)
+}
+
+fn pattern(text: &str) -> Result<Pattern, String> {
+    let names = Pattern::ALL.map(Pattern::name).join(", ");
+    text.parse().map_err(|_| format!("{text:?} is none of {names}"))
 }
 
 /// Measures and prints.
@@ -47,9 +92,13 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     let mut plan = Plan {
         schedulers: args.schedulers,
         leaves: args.leaves,
-        levels: vec![1, 3],
-        packet_bytes: vec![64, 1500],
-        time: args.time.map_or(Duration::from_millis(300), |time| Duration::from_nanos(time.0)),
+        levels: args.levels,
+        patterns: args.patterns,
+        packet_bytes: args.packet_bytes,
+        calls: if args.single { Calls::Single } else { Calls::Batches },
+        ceilings: args.ceilings,
+        record: args.record,
+        time: args.time.map_or(Duration::from_millis(100), |time| Duration::from_nanos(time.0)),
     };
     if plan.schedulers.is_empty() {
         plan.schedulers = SCHEDULERS.iter().collect();
@@ -57,13 +106,19 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     if args.full {
         plan.leaves.push(fairlink_core::MAX_LEAVES);
     }
+    // What cannot be read or written is said before anything is measured.
+    let earlier = args.before.as_deref().map(earlier).transpose()?.unwrap_or_default();
+    if let Some(directory) = &args.directory {
+        std::fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
+    }
     // Draws only where standard error is a terminal.
     let bar =
         ProgressBar::new_spinner().with_style(ProgressStyle::with_template("{spinner} {msg}").expect("a template"));
     let report = bench::run(&plan, &mut |point| {
         bar.set_message(format!(
-            "{}: {}, {}, {} B",
+            "{}, {}: {}, {}, {} B",
             point.scheduler,
+            point.pattern,
             human::count(point.leaves, "leaf", "leaves"),
             human::count(point.levels, "level", "levels"),
             point.packet_bytes
@@ -72,38 +127,105 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let report = report.map_err(Failure::failed)?;
-    if out.json {
-        return out.document(&report);
+    if let Some(directory) = &args.directory {
+        let json = serde_json::to_string_pretty(&report).map_err(Failure::failed)?;
+        let files = [
+            ("cost.json", json),
+            ("cost.md", page::markdown(&report, &earlier)),
+            ("cost.svg", page::figure(&report).svg()),
+        ];
+        for (name, content) in files {
+            let path = directory.join(name);
+            std::fs::write(&path, content).map_err(|error| unusable(&path, &error))?;
+        }
     }
-    out.line(format!(
-        "Nanoseconds per packet: one enqueue and one dequeue, in batches of {BATCH}, every leaf backlogged, arrivals at"
-    ))?;
-    out.line(format!("random leaves, no classification. Machine: {}.", report.machine))?;
-    if cfg!(debug_assertions) {
-        out.line("This is a debug build; `cargo run --release -- bench` tells what it really costs.")?;
-    }
-    out.line("")?;
-    let mut head = vec!["scheduler".to_owned(), "levels".to_owned(), "packet".to_owned()];
-    head.extend(plan.leaves.iter().map(|leaves| human::count(*leaves, "leaf", "leaves")));
-    out.table(&head, rows(&plan, &report.results), 1..head.len())
+    if out.json { out.document(&report) } else { text(&plan, &report, out) }
 }
 
-fn rows(plan: &Plan, costs: &[Cost]) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::wrong(format!("{}: {error}", path.display()))
+}
+
+/// The report of an earlier run.
+fn earlier(path: &Path) -> Result<page::Earlier, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(path, &error))?;
+    let says = |error| format!("{}: {error}; a file of `fairlink bench --json` is wanted", path.display());
+    serde_json::from_str(&text).map_err(|error| Failure::wrong(says(error)))
+}
+
+fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
+    let calibration = &report.calibration;
+    let calls = match plan.calls {
+        Calls::Batches => format!("in batches of {BATCH}"),
+        Calls::Single => "a packet a call".to_owned(),
+    };
+    out.line(format!("Nanoseconds per packet: one enqueue and one dequeue, {calls}, less the"))?;
+    out.line("harness, on a clock of 2.5 GHz; no classification. Arrivals are in random order.")?;
+    if plan.ceilings {
+        out.line("Every class has a ceiling, twice what it gets.")?;
+    }
+    if plan.record {
+        out.line("A record of 64 B is touched for each packet.")?;
+    }
+    out.line(format!("Machine: {}, at {:.2} GHz.", report.machine, calibration.clock_ghz))?;
+    let load = |load: &Load| format!("{:.1} ns in {}", load.ns, human::size(load.bytes as f64));
+    let loads: Vec<String> = calibration.loads.iter().map(load).collect();
+    out.line("A load that waits for the one before it, at random over some memory:")?;
+    out.line(format!("{}.", loads.join(", ")))?;
+    if cfg!(debug_assertions) {
+        out.line("A debug build; `cargo run --release -- bench` tells what it really costs.")?;
+    }
+    let mut head = vec!["scheduler".to_owned(), "levels".to_owned()];
+    head.extend(plan.leaves.iter().map(|leaves| human::count(*leaves, "leaf", "leaves")));
     for &packet_bytes in &plan.packet_bytes {
-        for info in &plan.schedulers {
-            for &levels in &plan.levels {
-                let figures = plan.leaves.iter().map(|&leaves| {
-                    let point = bench::Point { scheduler: info.name, leaves, levels, packet_bytes };
-                    let cost = costs.iter().find(|cost| cost.point == point)?;
-                    Some(format!("{:.1}", cost.ns_per_packet))
-                });
-                let figures: Vec<_> = figures.collect();
-                if figures.iter().any(Option::is_some) {
-                    let mut row = vec![info.name.to_owned(), levels.to_string(), format!("{packet_bytes} B")];
-                    row.extend(figures.into_iter().map(|figure| figure.unwrap_or_else(|| "-".to_owned())));
-                    rows.push(row);
-                }
+        for pattern in &plan.patterns {
+            out.line("")?;
+            out.line(format!("{}, packets of {packet_bytes} B:", in_words(*pattern)))?;
+            let of = |cost: &&Cost| cost.point.pattern == pattern.name() && cost.point.packet_bytes == packet_bytes;
+            let costs: Vec<&Cost> = report.baselines.iter().chain(&report.results).filter(of).collect();
+            out.table(&head, rows(plan, &costs), 1..head.len())?;
+        }
+    }
+    out.line("")?;
+    out.line("harness: nanoseconds of the workload itself, already taken off. rings: bare")?;
+    out.line("queues without a scheduler. Bytes, inner classes shared out among the leaves:")?;
+    out.line("")?;
+    let head = ["scheduler", "levels", "leaves", "B per idle leaf", "B per queued packet"];
+    let row = |memory: &Memory| {
+        let mut row = vec![memory.scheduler.to_owned(), memory.levels.to_string(), memory.leaves.to_string()];
+        row.extend([memory.bytes_per_idle_leaf, memory.bytes_per_queued_packet].map(|bytes| format!("{bytes:.0}")));
+        row
+    };
+    out.table(&head, report.memory.iter().map(row).collect(), 1..head.len())
+}
+
+const fn in_words(pattern: Pattern) -> &'static str {
+    match pattern {
+        Pattern::Backlogged => "Every leaf backlogged",
+        Pattern::Sparse => "One leaf of a hundred backlogged, the others idle",
+        Pattern::Churn => "Leaves that come and go, a packet at a time",
+    }
+}
+
+/// A row for each scheduler and number of levels. What the harness costs is shown in full, all else without it.
+fn rows(plan: &Plan, costs: &[&Cost]) -> Vec<Vec<String>> {
+    let names = ["harness", "rings"].into_iter().chain(plan.schedulers.iter().map(|info| info.name));
+    let mut rows = Vec::new();
+    for name in names {
+        for &levels in &plan.levels {
+            let figure = |&leaves: &usize| {
+                let is = |cost: &&&Cost| {
+                    (cost.point.scheduler, cost.point.levels, cost.point.leaves) == (name, levels, leaves)
+                };
+                let cost = costs.iter().find(is)?;
+                let ns = if name == "harness" { cost.ns_per_packet } else { cost.reference_ns_per_packet };
+                Some(format!("{ns:.1}"))
+            };
+            let figures: Vec<Option<String>> = plan.leaves.iter().map(figure).collect();
+            if figures.iter().any(Option::is_some) {
+                let mut row = vec![name.to_owned(), levels.to_string()];
+                row.extend(figures.into_iter().map(|figure| figure.unwrap_or_else(|| "-".to_owned())));
+                rows.push(row);
             }
         }
     }

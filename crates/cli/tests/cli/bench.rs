@@ -1,6 +1,6 @@
 //! `fairlink bench`.
 
-use crate::fairlink;
+use crate::{Scratch, fairlink};
 
 #[test]
 fn bench_has_a_figure_for_every_scheduler_and_tree_it_takes() {
@@ -23,9 +23,74 @@ fn bench_has_a_figure_for_every_scheduler_and_tree_it_takes() {
             }
         }
     }
-    let text = fairlink(&[&args[..], &["--scheduler", "hls"]].concat()).quiet().stdout;
-    let rows = text.lines().filter(|line| line.starts_with("hls")).count();
-    assert_eq!((rows, text.contains("fifo"), text.contains("27 leaves")), (4, false, true), "{text}");
+    for result in results {
+        let [gross, net] = ["ns_per_packet", "net_ns_per_packet"].map(|key| result[key].as_f64().expect("a number"));
+        assert!(0.0 <= net && net <= gross, "{result}");
+    }
+    for key in ["harness", "rings"] {
+        let baselines = json["baselines"].as_array().expect("a list");
+        assert!(baselines.iter().any(|baseline| baseline["scheduler"] == key), "{key}: {json}");
+    }
+    assert!(json["calibration"]["clock_ghz"].as_f64().is_some_and(|ghz| ghz > 0.0), "{json}");
+    let memory = json["memory"].as_array().expect("a list").iter().find(|memory| memory["scheduler"] == "hls");
+    assert!(memory.is_some_and(|memory| memory["bytes_per_idle_leaf"].as_f64().is_some_and(|bytes| bytes > 0.0)));
+}
+
+#[test]
+fn bench_prints_a_table_for_each_pattern_and_length_that_reads_at_80_columns() {
+    let args = ["bench", "--leaves", "8,27,100", "--time", "1ms", "--scheduler", "hls", "--scheduler", "wf2q+"];
+    let text = fairlink(&args).quiet().stdout;
+    let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    // Three patterns, two lengths, one or two numbers of levels, and the rows of memory.
+    assert_eq!((rows("hls"), rows("wf2q+"), rows("rings"), rows("fifo")), (14, 7, 12, 0), "{text}");
+    assert!(text.contains("100 leaves") && text.contains("Leaves that come and go"), "{text}");
+    let widest = text.lines().filter(|line| !line.starts_with("Machine:")).map(|line| line.chars().count()).max();
+    assert!(widest.is_some_and(|widest| widest <= 80), "{widest:?}: {text}");
+}
+
+#[test]
+fn bench_measures_the_workload_that_it_is_told() {
+    let args = ["bench", "--leaves", "8", "--levels", "6", "--pattern", "churn", "--packet", "100", "--time", "1ms"];
+    let more = ["--single", "--ceilings", "--record", "--scheduler", "htb", "--json"];
+    let json = fairlink(&[&args[..], &more].concat()).quiet().json();
+    let results = json["results"].as_array().expect("a list");
+    assert_eq!(results.len(), 1, "{json}");
+    let wanted = [
+        ("pattern", "churn".into()),
+        ("levels", 6.into()),
+        ("packet_bytes", 100.into()),
+        ("calls", "single".into()),
+        ("ceilings", true.into()),
+        ("record", true.into()),
+    ];
+    for (key, value) in wanted {
+        let value: serde_json::Value = value;
+        assert_eq!(results[0][key], value, "{json}");
+    }
+}
+
+#[test]
+fn bench_writes_tables_and_a_plot_with_the_figures_of_an_earlier_run_before_them() {
+    let scratch = Scratch::new();
+    let path = |name: &str| scratch.path(name);
+    let args = ["bench", "--leaves", "8,64", "--packet", "64", "--scheduler", "hls", "--time", "1ms", "--out"];
+    fairlink(&[&args[..], &[&path("first")]].concat()).quiet();
+    fairlink(&[&args[..], &[&path("second"), "--before", &path("first/cost.json")]].concat()).quiet();
+    let read = |name: &str| std::fs::read_to_string(path(name)).expect(name);
+    assert!(!read("first/cost.md").contains('→'));
+    let rows =
+        read("second/cost.md").lines().filter(|line| line.starts_with("| `hls`") && line.contains(" → ")).count();
+    assert_eq!(rows, 3, "{}", read("second/cost.md"));
+    assert!(read("second/cost.svg").starts_with("<svg"));
+    let run = fairlink(&[&args[..], &[&path("third"), "--before", &path("second/cost.md")]].concat());
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("cost.md") && run.stderr.contains("`fairlink bench --json` is wanted"),
+        "{}",
+        run.stderr
+    );
+    let run = fairlink(&[&args[..], &[&path("third"), "--before", &path("none.json")]].concat());
+    assert!(run.code == 2 && run.stderr.contains("none.json"), "{}", run.stderr);
 }
 
 #[test]
@@ -35,6 +100,9 @@ fn bench_refuses_what_it_cannot_measure() {
         (["--leaves", "0"], "0 is outside 1 .. 1000000"),
         (["--leaves", "1000001"], "outside 1 .. 1000000"),
         (["--leaves", "many"], "invalid digit"),
+        (["--levels", "65"], "65 is outside 1 .. 64"),
+        (["--pattern", "bursts"], "\"bursts\" is none of backlogged, sparse, churn"),
+        (["--packet", "0"], "0 is outside 1 .. 1048576"),
     ] {
         let run = fairlink(&["bench", args[0], args[1]]);
         assert_eq!(run.code, 2);

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use fairlink_config::matching::{FrameKey, IpVersion, Match, PortRange};
 use fairlink_core::registry::find;
+use fairlink_workload::even_tree;
 
-use crate::bench::{cost, even_tree, machine};
+use crate::bench::{cost, machine};
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Look, Panel, Series};

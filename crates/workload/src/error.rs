@@ -1,0 +1,51 @@
+//! Why a workload could not be made or went wrong.
+
+use fairlink_core::{BuildError, HierarchyError};
+
+/// Why a workload could not be made or went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// Neither a scheduler nor one of the two that measure the workload itself.
+    #[error("there is no scheduler {name:?}; give one of `fairlink schedulers`, or harness, or rings")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// A word that says nothing about a workload.
+    #[error(
+        "{word:?} is no part of a workload; it takes backlogged, sparse, churn, batches, single, ceilings, record, \
+         leaves=N, levels=N, len=BYTES, max=BYTES and weights=N"
+    )]
+    Word {
+        /// The word.
+        word: String,
+    },
+    /// A tree that cannot be.
+    #[error("{leaves} leaves in {levels} levels: {source}")]
+    Tree {
+        /// Leaves asked for.
+        leaves: usize,
+        /// Levels asked for.
+        levels: usize,
+        /// Why not.
+        source: HierarchyError,
+    },
+    /// A scheduler that cannot be made for the tree.
+    #[error("{scheduler}: {source}")]
+    Build {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// Why not.
+        source: BuildError,
+    },
+    /// A scheduler that dropped a packet, or sent none while there were some.
+    #[error("{scheduler} with {leaves} leaves {what}")]
+    Misbehaved {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// Leaves of the tree.
+        leaves: usize,
+        /// What it did.
+        what: &'static str,
+    },
+}

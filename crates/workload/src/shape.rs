@@ -1,0 +1,259 @@
+//! What a workload is like, and the tree that it is for.
+
+use std::str::FromStr;
+
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, QueueLimits, Rate, Share};
+
+use crate::error::WorkloadError;
+use crate::random::Random;
+use crate::workload::BATCH;
+
+/// Rate of the link. The scheduler is asked as fast as it can answer; by its clock, packets leave at this rate.
+pub(crate) const RATE: Rate = match Rate::from_bps(10_000_000_000) {
+    Ok(rate) => rate,
+    Err(_) => Rate::MAX,
+};
+
+/// Which leaves send, and how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pattern {
+    /// Every leaf has packets all the time.
+    #[default]
+    Backlogged,
+    /// One leaf of a hundred, at least one, has packets all the time; they are scattered over the tree. The others have none.
+    Sparse,
+    /// Every leaf has one packet, and half of the packets are queued: each arrival is at an idle leaf, each departure empties one.
+    Churn,
+}
+
+impl Pattern {
+    /// All patterns.
+    pub const ALL: [Self; 3] = [Self::Backlogged, Self::Sparse, Self::Churn];
+
+    /// Its name in arguments and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Backlogged => "backlogged",
+            Self::Sparse => "sparse",
+            Self::Churn => "churn",
+        }
+    }
+
+    /// How many of `leaves` leaves send.
+    pub(crate) fn senders(self, leaves: usize) -> usize {
+        match self {
+            Self::Backlogged | Self::Churn => leaves,
+            Self::Sparse => (leaves / 100).max(1),
+        }
+    }
+
+    /// Packets of each leaf that sends. With fewer than 4, a leaf would run empty when its turn comes early and its next arrival late. Where
+    /// there are few leaves, there are more packets, so that none runs empty within a batch.
+    pub(crate) fn packets_each(self, leaves: usize) -> usize {
+        let senders = self.senders(leaves).max(1);
+        match self {
+            Self::Backlogged | Self::Sparse => (16 * BATCH).div_ceil(senders).max(4),
+            // A tree of one leaf has two, because one is on its way.
+            Self::Churn => 2usize.div_ceil(senders),
+        }
+    }
+
+    /// One packet of so many is on its way.
+    pub(crate) const fn away_one_in(self) -> usize {
+        match self {
+            Self::Backlogged | Self::Sparse => 16,
+            Self::Churn => 2,
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = WorkloadError;
+
+    fn from_str(word: &str) -> Result<Self, WorkloadError> {
+        let found = Self::ALL.into_iter().find(|pattern| pattern.name() == word);
+        found.ok_or_else(|| WorkloadError::Word { word: word.to_owned() })
+    }
+}
+
+/// How the scheduler is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Calls {
+    /// [`BATCH`] packets a call, or as many as there are.
+    #[default]
+    Batches,
+    /// One packet a call.
+    Single,
+}
+
+impl Calls {
+    /// Its name in arguments and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Batches => "batches",
+            Self::Single => "single",
+        }
+    }
+}
+
+/// What a workload is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Leaves of the tree, 1 or more.
+    pub leaves: usize,
+    /// Its levels, 1 or more; inner classes have about as many children at each.
+    pub levels: usize,
+    /// Which leaves send.
+    pub pattern: Pattern,
+    /// How the scheduler is called.
+    pub calls: Calls,
+    /// Whether each class has a ceiling: twice what it gets on average while it has packets, and at most the link's rate. So each packet is
+    /// accounted for, and few are held back.
+    pub ceilings: bool,
+    /// Whether a record of 64 B is read and written for each packet, as a gateway does where it sends and receives frames.
+    pub record: bool,
+    /// Weights are drawn from 1 to this.
+    pub weights: u64,
+    /// Length of each packet in bytes.
+    pub len: u32,
+    /// The link's largest packet in bytes. A quantum is at least this, so shorter packets share a visit of a round robin: it is dearest where
+    /// `len` is as large.
+    pub max_packet: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            leaves: 1024,
+            levels: 1,
+            pattern: Pattern::Backlogged,
+            calls: Calls::Batches,
+            ceilings: false,
+            record: false,
+            weights: 1,
+            len: 1500,
+            max_packet: 1500,
+        }
+    }
+}
+
+impl Shape {
+    /// Takes in one word of a command line, such as `churn` or `leaves=8`.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Word`].
+    pub fn set(&mut self, word: &str) -> Result<(), WorkloadError> {
+        let unknown = || WorkloadError::Word { word: word.to_owned() };
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        match key {
+            "batches" => self.calls = Calls::Batches,
+            "single" => self.calls = Calls::Single,
+            "ceilings" => self.ceilings = true,
+            "record" => self.record = true,
+            "leaves" => self.leaves = value.parse().map_err(|_| unknown())?,
+            "levels" => self.levels = value.parse().map_err(|_| unknown())?,
+            "weights" => self.weights = value.parse().map_err(|_| unknown())?,
+            "len" => self.len = value.parse().map_err(|_| unknown())?,
+            "max" => self.max_packet = value.parse().map_err(|_| unknown())?,
+            _ => self.pattern = word.parse()?,
+        }
+        Ok(())
+    }
+
+    /// The tree: as even as the number of leaves allows.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Tree`].
+    pub fn tree(&self) -> Result<Hierarchy, WorkloadError> {
+        self.tree_holding(self.packets())
+    }
+
+    /// The same tree below a link whose buffer holds `packets` packets, whatever the workload has.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Tree`].
+    pub fn tree_holding(&self, packets: usize) -> Result<Hierarchy, WorkloadError> {
+        let max_queued = u32::try_from(packets).unwrap_or(u32::MAX);
+        let link = LinkConfig { max_packet: self.max_packet, max_queued, ..LinkConfig::new(RATE) };
+        self.build(link).map_err(|source| WorkloadError::Tree { leaves: self.leaves, levels: self.levels, source })
+    }
+
+    fn build(&self, link: LinkConfig) -> Result<Hierarchy, HierarchyError> {
+        let levels = u32::try_from(self.levels).unwrap_or(u32::MAX);
+        let reaches = |fan_out: usize| fan_out.checked_pow(levels).is_none_or(|leaves| leaves >= self.leaves);
+        // Without any level there is no leaf either, and the tree is refused.
+        let fan_out = if levels == 0 { 1 } else { (1..).find(|&fan_out| reaches(fan_out)).unwrap_or(1) };
+        let mut random = Random::new();
+        let mut tree = Hierarchy::builder(link);
+        let mut parents = vec![ClassId::ROOT];
+        for level in 1..=levels {
+            // Each level has what the leaves below it need, spread evenly over the level above.
+            let leaves_each = fan_out.saturating_pow(levels - level);
+            let wanted = self.leaves.div_ceil(leaves_each);
+            let ceiling = self.ceilings.then(|| self.ceiling(leaves_each));
+            let mut classes = Vec::with_capacity(wanted);
+            for index in 0..wanted {
+                let config = ClassConfig {
+                    share: Some(Share::Weight(1 + random.below(self.weights as usize) as u64)),
+                    ceiling,
+                    limits: QueueLimits { packets: u32::MAX, bytes: u32::MAX },
+                    ..ClassConfig::default()
+                };
+                classes.push(tree.add(parents[index * parents.len() / wanted], config)?);
+            }
+            parents = classes;
+        }
+        tree.build()
+    }
+
+    /// All packets that there are, queued or on their way.
+    pub(crate) fn packets(&self) -> usize {
+        self.pattern.senders(self.leaves) * self.pattern.packets_each(self.leaves)
+    }
+
+    /// Twice what a class with `leaves` leaves gets on average.
+    fn ceiling(&self, leaves: usize) -> Rate {
+        let senders = self.pattern.senders(self.leaves).max(1);
+        let factor = 2 * leaves as u128 * u128::from(self.weights.max(1));
+        let bps = (u128::from(RATE.bps()) * factor / senders as u128).min(u128::from(RATE.bps()));
+        Rate::from_bps(bps as u64).unwrap_or(RATE)
+    }
+}
+
+/// A tree in which each class of a level has as many children as `fanouts` says, from the link down, all of the same guarantee, for packets of
+/// `packet_bytes` bytes.
+///
+/// # Errors
+/// [`WorkloadError::Tree`].
+pub fn even_tree(fanouts: &[usize], packet_bytes: u32) -> Result<Hierarchy, WorkloadError> {
+    let leaves = fanouts.iter().product();
+    let shape =
+        Shape { leaves, levels: fanouts.len(), len: packet_bytes, max_packet: packet_bytes, ..Shape::default() };
+    let build = || {
+        let max_queued = u32::try_from(shape.packets()).unwrap_or(u32::MAX);
+        let link = LinkConfig { max_packet: packet_bytes, max_queued, ..LinkConfig::new(RATE) };
+        let mut builder = Hierarchy::builder(link);
+        let mut parents = vec![ClassId::ROOT];
+        for &fanout in fanouts {
+            let classes = parents.len() * fanout;
+            let share = Rate::from_bps(RATE.bps() / classes.max(1) as u64).ok().map(Share::Guarantee);
+            let limits = QueueLimits { packets: u32::MAX, bytes: u32::MAX };
+            let config = ClassConfig { share, limits, ..ClassConfig::default() };
+            let mut children = Vec::with_capacity(classes);
+            for parent in parents {
+                for _ in 0..fanout {
+                    children.push(builder.add(parent, config)?);
+                }
+            }
+            parents = children;
+        }
+        builder.build()
+    };
+    build().map_err(|source| WorkloadError::Tree { leaves, levels: fanouts.len(), source })
+}
+
+#[cfg(test)]
+#[path = "shape_tests.rs"]
+mod tests;

@@ -1,0 +1,52 @@
+//! What is measured.
+
+use fairlink_core::{Hierarchy, SchedulerInfo, registry};
+
+use crate::error::WorkloadError;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject {
+    /// The workload itself, without any queue. What it costs is to be subtracted.
+    Harness,
+    /// A bare ring for each leaf and one for the order of arrival: the least that queues can do, and no scheduling.
+    Rings,
+    /// A scheduler.
+    Scheduler(&'static SchedulerInfo),
+}
+
+impl Subject {
+    /// The scheduler of that name, or `harness`, or `rings`.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Unknown`].
+    pub fn named(name: &str) -> Result<Self, WorkloadError> {
+        match name {
+            "harness" => Ok(Self::Harness),
+            "rings" => Ok(Self::Rings),
+            _ => match registry::find(name) {
+                Some(info) => Ok(Self::Scheduler(info)),
+                None => Err(WorkloadError::Unknown { name: name.to_owned() }),
+            },
+        }
+    }
+
+    /// Whether it honours all that the classes of `tree` set.
+    #[must_use]
+    pub fn takes(self, tree: &Hierarchy) -> bool {
+        match self {
+            Self::Harness | Self::Rings => true,
+            Self::Scheduler(info) => info.unsupported(tree).next().is_none(),
+        }
+    }
+
+    /// Its name in arguments and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Harness => "harness",
+            Self::Rings => "rings",
+            Self::Scheduler(info) => info.name,
+        }
+    }
+}
