@@ -12,8 +12,9 @@
 //! **Cost.** O(log lanes) for each change, where there are never more lanes than ids in it. O(1) for looking at the first,
 //! O(log lanes) for the second. Nothing is allocated after construction.
 //!
-//! **Invariants.** A lane is sorted by key and then by age. A node names the first of the heads of all lanes below it. Lanes beyond the
-//! tree's present width, and the nodes above them, are empty. No lane in use is empty.
+//! **Invariants.** A lane is sorted by key and then by age. All lanes in use, of which none is empty, are below the node that is the
+//! *top*. A node from there down names the first of the heads of all lanes below it. A node that is neither below the top nor above it
+//! is empty.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
