@@ -12,8 +12,8 @@
 //! empty leaves its parent's.
 //!
 //! **Turns** are the caller's. [`BorrowingTree::next_in_turn`] takes turns over all leaves under a limit of levels.
-//! [`BorrowingTree::next_child`] takes them within a level, going down from the root, with what the caller keeps for
-//! each set by its [`BorrowingTree::number`].
+//! [`BorrowingTree::children`] takes them within a level, going down from the root, with what the caller keeps for
+//! each set by its number.
 //!
 //! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all leaves: the
 //! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child and a number for
@@ -71,6 +71,33 @@ struct Node {
     backlogged: bool,
 }
 
+/// The children of a class through which lenders of one level are reached, for one priority.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChildSet<'a> {
+    /// Its number, below [`BorrowingTree::sets`].
+    pub(crate) number: u32,
+    /// Whether it is of the level of its class: whether the class lends.
+    pub(crate) is_own: bool,
+    words: &'a [u64],
+    children: &'a [u32],
+}
+
+impl ChildSet<'_> {
+    /// The position of the first child in it from position `from` on.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn next(&self, from: usize) -> Option<usize> {
+        bitset::next(self.words, self.children.len(), from)
+    }
+
+    /// The child of the class at `position`.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn child(&self, position: usize) -> u32 {
+        self.children[position]
+    }
+}
+
 /// The sets of a tree.
 #[derive(Debug)]
 pub(crate) struct BorrowingTree {
@@ -79,6 +106,8 @@ pub(crate) struct BorrowingTree {
     words: Box<[u64]>,
     /// The root's sets that are not empty, in the order of their numbers.
     ready: Box<[u64]>,
+    /// What [`BorrowingTree::lowest`] says, found when it changes and not when it is asked: it is asked for each packet.
+    lowest: Option<(u8, u8)>,
     /// Of all classes.
     sets: u32,
     /// One more than the largest priority of a leaf.
@@ -99,6 +128,7 @@ impl BorrowingTree {
             children: Stack::with_room(tree.len())?,
             words: Box::default(),
             ready: Box::default(),
+            lowest: None,
             sets: 0,
             priorities: count,
         };
@@ -165,18 +195,21 @@ impl BorrowingTree {
 
     /// The parent; the root is its own.
     #[must_use]
+    #[inline(always)]
     pub(crate) fn parent(&self, class: u32) -> u32 {
         self.nodes[class as usize].parent
     }
 
     /// 0 for a leaf, else one more than the children's largest.
     #[must_use]
+    #[inline(always)]
     pub(crate) fn level(&self, class: u32) -> u8 {
         self.nodes[class as usize].level
     }
 
     /// What `class` was last said to do.
     #[must_use]
+    #[inline(always)]
     pub(crate) fn standing(&self, class: u32) -> Standing {
         self.nodes[class as usize].standing
     }
@@ -198,6 +231,9 @@ impl BorrowingTree {
                 }
             }
             self.nodes[class as usize].standing = standing;
+        }
+        if class == ROOT {
+            self.note_lowest();
         }
     }
 
@@ -228,6 +264,7 @@ impl BorrowingTree {
         self.nodes.iter_mut().for_each(|node| node.backlogged = false);
         self.words.fill(0);
         self.ready.fill(0);
+        self.lowest = None;
     }
 
     /// How many sets there are.
@@ -236,11 +273,18 @@ impl BorrowingTree {
         self.sets as usize
     }
 
-    /// The number of the set of `class`, which is not a leaf, for lenders of `level` and for `priority`, below [`BorrowingTree::sets`].
+    /// The set of `class`, which is not a leaf, for lenders of `level` and for `priority`.
     #[must_use]
-    #[inline]
-    pub(crate) fn number(&self, class: u32, level: u8, priority: u8) -> usize {
-        self.nodes[class as usize].first_set as usize + self.within(level, priority)
+    #[inline(always)]
+    pub(crate) fn children(&self, class: u32, level: u8, priority: u8) -> ChildSet<'_> {
+        let node = &self.nodes[class as usize];
+        let within = self.within(level, priority);
+        ChildSet {
+            number: node.first_set + within as u32,
+            is_own: level == node.level,
+            words: &self.words[node.first_word + within * node.words as usize..][..node.words as usize],
+            children: &self.children[node.first_child as usize..][..node.children as usize],
+        }
     }
 
     /// The number of a set among those of its class.
@@ -258,20 +302,6 @@ impl BorrowingTree {
         let node = &self.nodes[class as usize];
         let start = node.first_word + self.within(level, priority) * node.words as usize;
         start..start + node.words as usize
-    }
-
-    /// The position of the first child from position `from` on that is in a set of `class`.
-    #[must_use]
-    #[inline]
-    pub(crate) fn next_child(&self, class: u32, level: u8, priority: u8, from: usize) -> Option<usize> {
-        bitset::next(&self.words[self.set(class, level, priority)], self.nodes[class as usize].children as usize, from)
-    }
-
-    /// The child of `class` at `position`.
-    #[must_use]
-    #[inline]
-    pub(crate) fn child(&self, class: u32, position: usize) -> u32 {
-        self.children[self.nodes[class as usize].first_child as usize + position]
     }
 
     /// The level of the parent's set that `class` belongs in with what it has at `level`; `None` when in none.
@@ -299,6 +329,7 @@ impl BorrowingTree {
             if parent == ROOT {
                 let (root_sets, number) = (self.root_sets(), self.within(above, priority));
                 bitset::insert(&mut self.ready, root_sets, number);
+                self.note_lowest();
             }
             (class, level) = (parent, above);
         }
@@ -317,6 +348,7 @@ impl BorrowingTree {
             if parent == ROOT {
                 let (root_sets, number) = (self.root_sets(), self.within(above, priority));
                 bitset::remove(&mut self.ready, root_sets, number);
+                self.note_lowest();
             }
             (class, level) = (parent, above);
         }
@@ -333,17 +365,23 @@ impl BorrowingTree {
 
     /// The lowest level of a lender that any backlogged leaf has, and the smallest number of priority of those that have it.
     #[must_use]
+    #[inline(always)]
     pub(crate) fn lowest(&self) -> Option<(u8, u8)> {
-        let number = bitset::next(&self.ready, self.root_sets(), 0)?;
-        let priorities = usize::from(self.priorities);
-        let (level, priority) = ((number / priorities) as u8, (number % priorities) as u8);
-        let Node { level: top, standing, .. } = self.nodes[ROOT as usize];
-        let open = match standing {
-            Standing::Lends => true,
-            Standing::Borrows | Standing::Stays => level < top,
-            Standing::Stops => false,
-        };
-        open.then_some((level, priority))
+        self.lowest
+    }
+
+    fn note_lowest(&mut self) {
+        self.lowest = bitset::next(&self.ready, self.root_sets(), 0).and_then(|number| {
+            let priorities = usize::from(self.priorities);
+            let (level, priority) = ((number / priorities) as u8, (number % priorities) as u8);
+            let Node { level: top, standing, .. } = self.nodes[ROOT as usize];
+            let open = match standing {
+                Standing::Lends => true,
+                Standing::Borrows | Standing::Stays => level < top,
+                Standing::Stops => false,
+            };
+            open.then_some((level, priority))
+        });
     }
 
     /// The level of the lender of `leaf`, if it has one.
@@ -448,7 +486,7 @@ impl Search<'_> {
         let level = self.borrowing.level(class);
         let below = 0..level.min(self.highest.saturating_add(1));
         let levels = below.chain(own.then_some(level));
-        levels.filter_map(|level| self.borrowing.next_child(class, level, self.priority, from)).min()
+        levels.filter_map(|level| self.borrowing.children(class, level, self.priority).next(from)).min()
     }
 
     /// The leaf below `class` whose turn it is, and whether its turn begins. `fresh` says whether `class` comes anew to its
@@ -468,7 +506,7 @@ impl Search<'_> {
             };
             let under_way = (position as u32) << 1 | 1;
             let begins = turn != under_way;
-            let child = self.borrowing.child(class, position);
+            let child = self.borrowing.children(class, 0, self.priority).child(position);
             let found = match self.borrowing.level(child) {
                 0 => Some((child, begins)),
                 _ => self.descend(turns, child, self.own(child, own), begins),

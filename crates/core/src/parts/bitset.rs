@@ -73,8 +73,20 @@ pub(crate) fn is_empty(set: &[u64]) -> bool {
 
 /// The smallest member that is at least `from`.
 #[must_use]
-#[inline]
+#[inline(always)]
 pub(crate) fn next(set: &[u64], size: usize, from: usize) -> Option<usize> {
+    // Mostly it is in the same word: a few instructions at the place of the call, and no layers.
+    if from < size {
+        let word = set[from / 64] >> (from % 64);
+        if word != 0 {
+            return Some(from + word.trailing_zeros() as usize);
+        }
+    }
+    next_beyond(set, size, from)
+}
+
+#[inline(never)]
+fn next_beyond(set: &[u64], size: usize, from: usize) -> Option<usize> {
     let mut starts = [0; LAYERS];
     let (mut depth, mut layer, mut at) = (0, size.div_ceil(64).max(1), from);
     loop {

@@ -84,12 +84,6 @@ impl<T> Stack<T> {
         self.0.truncate(len);
     }
 
-    /// Takes out the last entry.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        self.0.pop()
-    }
-
     /// Takes everything out.
     pub(crate) fn clear(&mut self) {
         self.0.clear();

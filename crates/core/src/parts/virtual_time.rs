@@ -121,7 +121,12 @@ impl Pace {
     pub(crate) fn after(&self, tag: Tag, bytes: u32) -> Tag {
         // Below 2^41 * 2^21 + 2^41.
         let parts = self.remainder * u64::from(bytes) + tag.fraction;
-        let whole = tag.whole + self.per_byte * u128::from(bytes) + u128::from(parts / self.divisor);
+        let whole = tag.whole + self.per_byte * u128::from(bytes);
+        if parts < self.divisor {
+            // So it is where a share divides without a rest. A division takes as long as the rest of a tag.
+            return Tag { whole, fraction: parts };
+        }
+        let whole = whole + u128::from(parts / self.divisor);
         Tag { whole, fraction: parts % self.divisor }
     }
 

@@ -37,7 +37,7 @@ use crate::contract::{
 };
 use crate::parts::{
     heap::Heap,
-    virtual_time::{Sessions, UNITS_PER_BYTE, lower_by},
+    virtual_time::{HIGH, Sessions, UNITS_PER_BYTE, lower_by},
 };
 
 /// What `wf2q+` is and supports.
@@ -123,16 +123,12 @@ impl Discipline for Wf2qPlus {
             };
             self.sessions.v = self.sessions.v.max(start);
         }
-        while let Some((child, start)) = self.waiting.first()
-            && start <= self.sessions.v
-        {
-            self.waiting.remove(child);
+        while let Some(child) = self.waiting.pop_by(self.sessions.v) {
             self.eligible.set(child, self.sessions.finish(child));
         }
         let (child, _) = self.eligible.pop()?;
-        let by = lower_by(self.sessions.v, [self.waiting.first(), self.eligible.first()]);
-        if by > 0 {
-            self.lower(by);
+        if self.sessions.v >= HIGH {
+            self.lower(lower_by(self.sessions.v, [self.waiting.first(), self.eligible.first()]));
         }
         Some(child)
     }

@@ -140,12 +140,14 @@ struct Leaf {
     deficits: usize,
 }
 
-/// One step down from a class, through its set for lenders of `level`, to the child at `position`.
+/// One step down from a class, through one of its sets, to the child at `position`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     class: u32,
+    set: u32,
     position: u32,
-    level: u8,
+    /// Whether the set has a child behind that one. Looked up with it: nothing changes before [`Htb::move_on`] asks.
+    goes_on: bool,
 }
 
 /// A leaf whose turn it is. The way to it is in `Htb::path`.
@@ -154,7 +156,6 @@ struct Turn {
     leaf: u32,
     /// Level of the lender.
     level: u8,
-    priority: u8,
     /// Steps from the lender down to the leaf.
     distance: usize,
 }
@@ -256,6 +257,7 @@ impl Htb {
     }
 
     /// The colour of `class`, which was `before`, by its buckets, brought up to now.
+    #[inline(always)]
     fn colour(&mut self, class: u32, before: Standing) -> Standing {
         let known = &mut self.classes[class as usize];
         known.assured.refill(self.now);
@@ -294,18 +296,33 @@ impl Htb {
     }
 
     /// Brings the colour of `class`, which has backlog below it, up to now.
+    #[inline(always)]
     fn update(&mut self, class: u32) {
         let before = self.borrowing.standing(class);
         let colour = self.colour(class, before);
         if colour != before {
-            self.borrowing.stand(class, colour);
-            self.watch(class);
+            self.change(class, colour);
         }
     }
 
+    #[inline(never)]
+    fn change(&mut self, class: u32, colour: Standing) {
+        self.borrowing.stand(class, colour);
+        self.watch(class);
+    }
+
     /// Works off the changes of colour that are due.
+    #[inline(always)]
     fn turn_colours(&mut self) {
         let now = u128::from(self.now.0);
+        let due = |of: &Heap| of.first().is_some_and(|(_, due)| due <= now);
+        if due(&self.blocked) || due(&self.yellow) {
+            self.turn_colours_due(now);
+        }
+    }
+
+    #[inline(never)]
+    fn turn_colours_due(&mut self, now: u128) {
         while let Some((class, due)) = self.blocked.first()
             && due <= now
         {
@@ -335,6 +352,7 @@ impl Htb {
     }
 
     /// `leaf` has got its first packet: it, and classes above it without backlog until now, take part again.
+    #[inline(never)]
     fn activate(&mut self, leaf: u32) {
         let mut class = leaf;
         while class != 0 {
@@ -353,6 +371,7 @@ impl Htb {
     }
 
     /// `leaf` has sent its last packet.
+    #[inline(never)]
     fn deactivate(&mut self, leaf: u32) {
         self.borrowing.set_backlogged(leaf, false);
         let mut class = leaf;
@@ -379,25 +398,27 @@ impl Htb {
 
     /// Finds the way to the leaf whose turn it is among those whose lender is at `level` and that have `priority`; `None` when a
     /// class was found on it that its pool denies.
+    #[inline(always)]
     fn descend(&mut self, level: u8, priority: u8) -> Option<Turn> {
         let (mut class, mut at, mut distance) = (0, level, 0);
         self.steps = 0;
         loop {
-            let set = self.borrowing.number(class, at, priority);
-            let cursor = self.cursors[set] as usize;
-            let Some(position) = self.borrowing.next_child(class, at, priority, cursor) else {
+            let set = self.borrowing.children(class, at, priority);
+            let cursor = &mut self.cursors[set.number as usize];
+            let Some(position) = set.next(*cursor as usize) else {
                 // The last of this round has left the set: those above move on, too, and we start again.
-                self.cursors[set] = 0;
-                self.move_on(priority);
+                *cursor = 0;
+                self.move_on();
                 (class, at, distance) = (0, level, 0);
                 self.steps = 0;
                 continue;
             };
-            self.path[self.steps] = Step { class, position: position as u32, level: at };
+            let child = set.child(position);
+            let goes_on = set.next(position + 1).is_some();
+            self.path[self.steps] = Step { class, set: set.number, position: position as u32, goes_on };
             self.steps += 1;
-            let child = self.borrowing.child(class, position);
             let below = self.borrowing.level(child);
-            if at == self.borrowing.level(class) {
+            if set.is_own {
                 // From the lender down, what is below borrows.
                 if class == 0 && self.classes[child as usize].pool != NIL && !self.ask(child) {
                     return None;
@@ -406,26 +427,26 @@ impl Htb {
                 at = below;
             }
             if below == 0 {
-                return Some(Turn { leaf: child, level, priority, distance });
+                return Some(Turn { leaf: child, level, distance });
             }
             class = child;
         }
     }
 
-    /// Moves the cursor of `priority` beyond the last step of the path, at the end of a set also that of the set above.
-    fn move_on(&mut self, priority: u8) {
-        for &Step { class, position, level } in self.path[..self.steps].iter().rev() {
-            let set = self.borrowing.number(class, level, priority);
-            if self.borrowing.next_child(class, level, priority, position as usize + 1).is_some() {
-                self.cursors[set] = position + 1;
+    /// Moves the cursor beyond the last step of the path, at the end of a set also that of the set above.
+    #[inline(always)]
+    fn move_on(&mut self) {
+        for step in self.path[..self.steps].iter().rev() {
+            self.cursors[step.set as usize] = if step.goes_on { step.position + 1 } else { 0 };
+            if step.goes_on {
                 return;
             }
-            self.cursors[set] = 0;
         }
     }
 
     /// Whether the pool of `class`, a child of the root that borrows, lends to it now. If not, it is taken out until it may be
     /// asked again.
+    #[inline(never)]
     fn ask(&mut self, class: u32) -> bool {
         let known = &self.classes[class as usize];
         let assured = known.assured.ready_at();
@@ -442,6 +463,7 @@ impl Htb {
     }
 
     /// Sends the head of the leaf whose turn it is; nothing if it has none, which is never so.
+    #[inline(always)]
     fn send(&mut self, turn: Turn, drops: &mut dyn DropSink) -> Option<Packet> {
         let leaf = &mut self.leaves[self.classes[turn.leaf as usize].leaf as usize];
         let packet = leaf.queue.dequeue(&mut self.slab, ClassId(turn.leaf), self.now, drops)?;
@@ -450,7 +472,7 @@ impl Htb {
         *deficit -= i64::from(packet.len);
         if *deficit < 0 {
             *deficit += leaf.quantum as i64;
-            self.move_on(turn.priority);
+            self.move_on();
         }
         if emptied {
             self.deactivate(turn.leaf);
@@ -494,7 +516,8 @@ impl Scheduler for Htb {
             return drops.dropped(now, packet, DropReason::TooLong);
         }
         let queue = &mut self.leaves[known.leaf as usize].queue;
-        if queue.enqueue(&mut self.slab, now, packet, drops) && self.classes[class as usize].busy == 0 {
+        let was_empty = queue.is_empty();
+        if queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
             self.activate(class);
         }
     }

@@ -160,6 +160,12 @@ impl Children {
         self.ready.contains(place) || self.held.contains(place)
     }
 
+    /// Lists a child that no limit holds back.
+    fn list(&mut self, place: u32, virtual_time: u128) {
+        self.ready.set(place, virtual_time);
+        self.latest.set(place, u128::MAX - virtual_time);
+    }
+
     fn take_from_ready(&mut self, place: u32) {
         if let Some(virtual_time) = self.ready.remove(place) {
             self.latest.remove(place);
@@ -297,9 +303,10 @@ impl Hfsc {
     fn memory(tree: &Hierarchy) -> u64 {
         let curves = tree.leaves().iter().filter(|&&leaf| tree.config(leaf).real_time.is_some()).count();
         let limits = limits_of(tree);
-        let heaps = if limits > 0 { 3 } else { 2 };
-        // Every class but the root is a child once.
-        let below: u64 = bytes_of::<u32>(tree.len()) + heaps * Heap::memory(tree.len());
+        let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
+        let held = |children| Heap::memory(if limits > 0 { children } else { 0 });
+        let lists = |children| bytes_of::<u32>(children) + 2 * Heap::memory(children) + held(children);
+        let below: u64 = all.filter(|&children| children > 0).map(lists).sum();
         PacketSlab::memory(tree)
             + bytes_of::<(Class, bool)>(tree.len())
             + bytes_of::<Children>(inner_classes(tree))
@@ -352,9 +359,12 @@ impl Hfsc {
 
     /// Lists `class`, which has packets to share for, with its parent under its virtual time or its fit time.
     fn list(&mut self, class: u32) {
-        let (fit, now) = (self.fit(class), ticks(self.now));
         let of = &self.classes[class as usize];
         let (parent, place, virtual_time) = (of.parent, of.place, of.virtual_time);
+        if self.limits.is_empty() {
+            return self.children(parent).list(place, virtual_time);
+        }
+        let (fit, now) = (self.fit(class), ticks(self.now));
         let children = self.children(parent);
         if fit > now {
             children.take_from_ready(place);
@@ -362,8 +372,7 @@ impl Hfsc {
         } else if children.held.contains(place) {
             self.release(class);
         } else {
-            children.ready.set(place, virtual_time);
-            children.latest.set(place, u128::MAX - virtual_time);
+            children.list(place, virtual_time);
         }
     }
 
@@ -381,8 +390,7 @@ impl Hfsc {
         }
         let children = self.children(parent);
         children.held.remove(place);
-        children.ready.set(place, virtual_time);
-        children.latest.set(place, u128::MAX - virtual_time);
+        children.list(place, virtual_time);
     }
 
     /// Releases the children of `parent` that have become fit.
@@ -510,7 +518,9 @@ impl Hfsc {
     fn by_link_sharing(&mut self) -> Option<u32> {
         let mut class = ROOT;
         while self.classes[class as usize].children != NONE {
-            self.release_fit(class);
+            if !self.limits.is_empty() {
+                self.release_fit(class);
+            }
             let children = self.children(class);
             let (place, _) = children.ready.first()?;
             class = children.classes[place as usize];

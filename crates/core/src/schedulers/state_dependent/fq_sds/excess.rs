@@ -102,7 +102,7 @@ impl Excess {
     /// Bytes that one takes, of the leaky-bucket policy where `LEAKY_BUCKETS`.
     pub(super) fn memory<const LEAKY_BUCKETS: bool>(tree: &Hierarchy) -> u64 {
         let order = Heap::memory(tree.len());
-        if LEAKY_BUCKETS { 3 * order + bytes_of::<Burst>(buckets(tree)) } else { order }
+        if LEAKY_BUCKETS { 3 * order + bytes_of::<Burst>(buckets(tree)) } else { order + 2 * Heap::memory(0) }
     }
 
     /// The state of a class whose traffic keeps all of `buckets`, of which there is at least one. Each class of the tree is
