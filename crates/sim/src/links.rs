@@ -1,12 +1,14 @@
 //! Several links that run side by side on one clock and share pools of bandwidth.
 
-use fairlink_core::{ClassId, Hierarchy, HierarchyBuilder, Lender, LinkConfig, Pool, PoolRule, Rate};
-use fairlink_theory::request::{Demand, Request};
+use fairlink_core::{ClassId, Hierarchy, Lender, Pool, PoolRule, Rate};
+use fairlink_theory::pooled::{self, PoolMember, SharedPool};
+use fairlink_theory::request::Demand;
 use fairlink_traffic::Interval;
 
+use crate::change::Stage;
 use crate::report::{LinkRun, Run};
 use crate::routes::Route;
-use crate::scenario::{EXACT_CELLS, Scenario, SimError, solve};
+use crate::scenario::{Scenario, SimError};
 
 /// Links that share pools. Packets, times and lengths are each link's own; duration, warmup and seed are those of the first.
 #[derive(Clone, Debug)]
@@ -96,69 +98,37 @@ pub(crate) fn phases(scenarios: &[Scenario]) -> Vec<Interval> {
     cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
 }
 
-/// What max-min fairness gives, by link, phase and class. A pool counts as a link: its members are the classes of that link, with
-/// what is below them, each capped at its own link's rate. All other classes share their link as if it had no pool.
+/// What max-min fairness gives, by link, phase and class, pools included.
 pub(crate) fn ideals(scenarios: &[Scenario], pools: &[LinkPool], phases: &[Interval]) -> Vec<Vec<Vec<f64>>> {
-    let mut ideals: Vec<_> = scenarios.iter().map(|scenario| scenario.ideals_in(phases)).collect();
-    for pool in pools {
-        let Some((tree, origins)) = pooled(scenarios, pool) else { continue };
-        let demand = |at| {
-            let demands: Vec<Demand> = scenarios.iter().map(|scenario| scenario.demand(at)).collect();
-            let mut all = Demand::uniform(&tree, Request::Rate(0));
-            for (id, &(link, class)) in tree.classes().zip(&origins) {
-                if let Some(request) = demands[link].get(class).filter(|_| tree.is_leaf(id)) {
-                    let _ = all.set(&tree, id, request);
-                }
-            }
-            all
-        };
-        let exact = tree.len() * phases.len() <= EXACT_CELLS;
-        for (phase, shares) in solve(&tree, phases, exact, demand).iter().enumerate() {
-            for (share, &(link, class)) in shares.iter().skip(1).zip(&origins) {
-                ideals[link][phase][class.index()] = *share;
-            }
-        }
+    if pools.is_empty() {
+        return scenarios.iter().map(|scenario| scenario.ideals_in(phases)).collect();
     }
-    if !pools.is_empty() {
-        for (scenario, ideals) in scenarios.iter().zip(&mut ideals) {
-            let top = scenario.tree.children(ClassId::ROOT);
-            ideals.iter_mut().for_each(|phase| phase[0] = top.iter().map(|class| phase[class.index()]).sum());
+    let mut ideals: Vec<Vec<Vec<f64>>> = scenarios.iter().map(|_| Vec::with_capacity(phases.len())).collect();
+    let stages: Vec<Vec<Stage<'_>>> = scenarios.iter().map(Scenario::stages).collect();
+    for phase in phases {
+        let in_phase = |(scenario, stages): (&Scenario, &'_ Vec<Stage<'_>>)| {
+            let stage = stages.iter().rposition(|stage| stage.start <= phase.start).unwrap_or(0);
+            (stage, scenario.demand_in(&stages[stage], phase.start))
+        };
+        let asked: Vec<(usize, Demand)> = scenarios.iter().zip(&stages).map(in_phase).collect();
+        let links: Vec<(&Hierarchy, &Demand)> =
+            asked.iter().zip(&stages).map(|((stage, demand), stages)| (stages[*stage].tree, demand)).collect();
+        // By link and class of the scenario, the class in this phase's tree.
+        let ids: Vec<Vec<Option<ClassId>>> =
+            (0..scenarios.len()).map(|link| stages[link][asked[link].0].ids(scenarios[link].names.len())).collect();
+        let shared = |pool: &LinkPool| {
+            let member = |&(link, class, base): &(usize, ClassId, Rate)| {
+                Some(PoolMember { link, class: (*ids.get(link)?.get(class.index())?)?, base })
+            };
+            SharedPool { rate: pool.rate, members: pool.members.iter().filter_map(member).collect() }
+        };
+        let shared: Vec<SharedPool> = pools.iter().map(shared).filter(|pool| !pool.members.is_empty()).collect();
+        for (link, shares) in pooled::solve(&links, &shared).into_iter().enumerate() {
+            let of = |id: &Option<ClassId>| id.map_or(0.0, |id| shares[id.index()] as f64);
+            ideals[link].push(ids[link].iter().map(of).collect());
         }
     }
     ideals
-}
-
-/// The tree of a pool, and for each of its classes but the root the link and the class that it stands for. `None` where a member is
-/// no class of its link; schedulers refuse that.
-fn pooled(scenarios: &[Scenario], pool: &LinkPool) -> Option<(Hierarchy, Vec<(usize, ClassId)>)> {
-    let mut tree = Hierarchy::builder(LinkConfig::new(pool.rate));
-    let mut origins = Vec::new();
-    for &(link, class, _) in &pool.members {
-        let known = &scenarios.get(link)?.tree;
-        if class.index() >= known.len() || known.parent(class) != Some(ClassId::ROOT) {
-            return None;
-        }
-        adopt(&mut tree, ClassId::ROOT, known, class, link, &mut origins)?;
-    }
-    Some((tree.build().ok()?, origins))
-}
-
-/// Adds `class` and all below it; trees are at most 64 levels deep.
-fn adopt(
-    tree: &mut HierarchyBuilder,
-    parent: ClassId,
-    from: &Hierarchy,
-    class: ClassId,
-    link: usize,
-    origins: &mut Vec<(usize, ClassId)>,
-) -> Option<()> {
-    let mut config = *from.config(class);
-    if parent == ClassId::ROOT {
-        config.ceiling = Some(config.ceiling.map_or(from.link().rate, |ceiling| ceiling.min(from.link().rate)));
-    }
-    let id = tree.add(parent, config).ok()?;
-    origins.push((link, class));
-    from.children(class).iter().try_for_each(|&child| adopt(tree, id, from, child, link, origins))
 }
 
 impl Run {

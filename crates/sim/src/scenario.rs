@@ -385,7 +385,7 @@ impl Scenario {
         self.demand_in(&change.map_or(first, |change| Stage::after(change, self.duration)), at)
     }
 
-    fn demand_in(&self, stage: &Stage<'_>, at: Nanos) -> Demand {
+    pub(crate) fn demand_in(&self, stage: &Stage<'_>, at: Nanos) -> Demand {
         self.demand_from(self.sources.iter(), stage, at)
     }
 

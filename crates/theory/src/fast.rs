@@ -90,6 +90,16 @@ impl Solver {
         (solver, capacity, factor)
     }
 
+    /// What `class` gets at most, in bit/s; more than any rate where it has no limit.
+    pub(crate) fn limit(&self, class: ClassId) -> u64 {
+        self.nodes[class.index()].limit
+    }
+
+    /// Lets `class` have so much at most.
+    pub(crate) fn set_limit(&mut self, class: ClassId, bps: u64) {
+        self.nodes[class.index()].limit = bps;
+    }
+
     /// What every class gets of a link of rate `capacity`, in bit/s, by class id, the root first.
     ///
     /// # Panics

@@ -6,6 +6,7 @@
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
 //! * [`limits`]: what holds a class back whatever the link has left: ceilings, upper limits, classes that do not borrow or lend.
 //! * [`fast`]: the same in integers, for use while packets flow.
+//! * [`pooled`]: the same for several links, classes of which share pools.
 //! * [`htb_fluid`]: what HTB gives instead, in the long run.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`as_printed`]: theorems as the texts print them, where another bound is what holds.
@@ -45,6 +46,7 @@ pub mod inner_curves;
 pub mod latency;
 pub mod limits;
 pub mod maxmin;
+pub mod pooled;
 pub mod promises;
 pub mod request;
 pub mod strategy;

@@ -8,14 +8,15 @@ use crate::{Scratch, in_private_network};
 
 const SCRIPT: &str = r#"
 ctl() { "$F" ctl "$@" --control "$D/socket"; }
-"$F" gateway "$D/links.toml" --ignore-offloads --control "$D/socket" --drain 0s --json > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
+"$F" gateway "$D/links.toml" --ignore-offloads --control "$D/socket" --metrics 127.0.0.1:9400 --drain 0s --json > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
 until_exists "$D/socket"
 "$F" generate "$D/traffic.toml" --out va --duration 1500ms > /dev/null & one=$!
 "$F" generate "$D/traffic.toml" --out vd --duration 1500ms > /dev/null & other=$!
 sleep 0.5
 ctl stats --json > "$D/before.json"
-sleep 0.5
+ctl stats --interval 500ms --json > "$D/interval.json"
 ctl stats --json > "$D/after.json"
+bash -c 'exec 3<> /dev/tcp/127.0.0.1/9400; printf "GET /metrics HTTP/1.1\r\n\r\n" >&3; cat <&3' > "$D/scraped.txt"
 ! ctl rate d 15mbit --link down 2> "$D/rate.log"
 ctl rate d 13mbit --link down > "$D/rate.txt"
 ctl reload "$D/faster.toml" > "$D/reload.txt"
@@ -74,6 +75,17 @@ fn links_that_share_a_pool_send_no_more_than_it_has_and_change_with_it() {
             grown[0] > brought * 12.0 / 20.0 / 3.0 && grown[1] > brought * 6.0 / 20.0 / 3.0,
             "{scheduler}: {grown:?}"
         );
+        // Both want all: the ideals are two thirds and one third of the pool.
+        let interval = json("interval.json");
+        let ideal = |link: usize| interval["links"][link]["classes"][0]["interval"]["ideal_bps"].as_f64();
+        let near = |ideal: f64, exact: f64| (ideal - exact).abs() <= 0.02 * exact;
+        assert!(near(ideal(0).unwrap(), 40e6 / 3.0) && near(ideal(1).unwrap(), 20e6 / 3.0), "{interval}");
+        let scraped = read("scraped.txt");
+        let ideals = ["down", "back"].map(|link| {
+            let line = format!("fairlink_link_ideal_bits_per_second{{link=\"{link}\"}} ");
+            scraped.lines().find_map(|text| text.strip_prefix(&line)?.parse::<f64>().ok())
+        });
+        assert!(near(ideals[0].unwrap(), 40e6 / 3.0) && near(ideals[1].unwrap(), 20e6 / 3.0), "{scraped}");
         let all = sent(&end).iter().sum::<f64>();
         assert!(all <= 30e6 / 8.0 * uptime(&end) + slack, "{scheduler}: {all} in {}", uptime(&end));
         for link in 0..2 {

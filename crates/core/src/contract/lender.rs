@@ -15,8 +15,8 @@ pub trait Lender: fmt::Debug + Send {
     /// The time from which on asking again can make a difference. It is later than `now`.
     fn may_borrow(&mut self, now: Nanos) -> Result<(), Nanos>;
 
-    /// A packet of `bytes` was sent below the class, borrowed or not.
-    fn sent(&mut self, now: Nanos, bytes: u32);
+    /// A packet of `bytes` was sent below the class, borrowed or not. `more` says whether others wait there.
+    fn sent(&mut self, now: Nanos, bytes: u32, more: bool);
 }
 
 /// Classes that borrow from someone other than their link, each with its lender.

@@ -175,9 +175,9 @@ impl Lender for Member {
         }
     }
 
-    fn sent(&mut self, now: Nanos, bytes: u32) {
+    fn sent(&mut self, now: Nanos, bytes: u32, more: bool) {
         match &self.pool.0 {
-            Kind::Exact(exact) => exact.sent(self.index, now, bytes),
+            Kind::Exact(exact) => exact.sent(self.index, now, bytes, more),
             Kind::Ratio(ratio) => ratio.sent(self.index, now, bytes),
         }
     }

@@ -69,7 +69,7 @@ impl Lender for Generous {
         Ok(())
     }
 
-    fn sent(&mut self, _: Nanos, bytes: u32) {
+    fn sent(&mut self, _: Nanos, bytes: u32, _: bool) {
         self.0.fetch_add(u64::from(bytes), Ordering::Relaxed);
     }
 }

@@ -10,6 +10,11 @@ use fairlink_sim::{Options, Phase};
 
 /// How far real rates may be from the ideal ones, as a part of them.
 const TOLERANCE: f64 = 0.05;
+/// Spans of the pool's script, in seconds, and what its rates may be off, as the simulation has them.
+const EARLY: (f64, f64) = (2.6, 3.6);
+const SETTLED: (f64, f64) = (6.0, 9.0);
+const LATE: (f64, f64) = (11.0, 14.0);
+const TENTH: f64 = 0.1;
 /// The kernel's HTB, where packets are real.
 pub const KERNEL_HTB: &str = "kernel-htb";
 
@@ -27,19 +32,32 @@ pub trait Testbed {
     /// # Errors
     /// It could not be played.
     fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, Trouble>;
+
+    /// Rates in each of `spans`, in seconds since the traffic began, of each class by name, in bit/s: of all links of one gateway, whose
+    /// link file is `links`. The first scenario of `traffic` is sent into its first link, and so on.
+    ///
+    /// # Errors
+    /// It could not be played.
+    fn links(
+        &mut self,
+        links: &Workload,
+        traffic: &[Workload],
+        spans: &[(f64, f64)],
+    ) -> Result<Vec<Vec<(String, f64)>>, Trouble>;
 }
 
 /// Tries a claim on real packets: further rows for it.
 pub type Try = fn(&Lab<'_>, &mut dyn Testbed) -> Result<Vec<Row>, Trouble>;
 
 /// The claims that real packets can show.
-const REAL: [(&str, Try); 9] = [
+const REAL: [(&str, Try); 10] = [
     ("hls.exp1", exp1),
     ("hls.exp2", exp2),
     ("hls.exp3", exp3),
     ("hfsc.fig12", fig12),
     ("htb.share", share),
     ("htb.prio", prio),
+    ("htb.slots", slots),
     ("drrpp.fig51", fig51),
     ("drrpp.fig52", fig52),
     ("drrpp.fig510", fig510),
@@ -106,6 +124,7 @@ const EXP2: &str = include_str!("../../../../scenarios/exp2-H.toml");
 const EXP3: &str = include_str!("../../../../scenarios/hls/exp3.toml");
 const FIGURE_12: &str = include_str!("../../../../scenarios/hfsc/fig12-real.toml");
 const CEILINGS: &str = include_str!("../../../../scenarios/beyond/ceilings.toml");
+const SLOTS: &str = include_str!("../../../../scenarios/htb/slots-gateway.toml");
 const THESIS: &str = include_str!("../../../../scenarios/thesis/real.toml");
 const VIDEO: &str = include_str!("../../../../scenarios/thesis/real-video.toml");
 
@@ -166,6 +185,53 @@ fn prio(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
         ),
         Row::shown("the same, simulated", Unit::Part, first.1 / equal.1),
         Row::shown("real packets: delay with its priority raised", Unit::Seconds, first.0),
+    ])
+}
+
+/// Two links of a gateway that share a pool, under either rule.
+fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+    // As the script of the text has it: flow, port, kB/s, from, to.
+    let source = |(flow, port, kilobytes, from, to): (u8, u16, u32, u32, u32)| {
+        let bits = 8 * kilobytes;
+        format!(
+            "[[class]]\nname = \"flow {flow}\"\nmatch = [\"udp dst port {port}\"]\n\
+             [[source]]\nclass = \"flow {flow}\"\nmodel = \"cbr\"\nrate = \"{bits}kbit\"\npacket = \"500B\"\nactive = \"{from}s..{to}s\"\n"
+        )
+    };
+    let device = |flows: &[(u8, u16, u32, u32, u32)]| {
+        let sources: String = flows.iter().map(|&flow| source(flow)).collect();
+        let text = format!("duration = \"14s\"\n[link]\nrate = \"10mbit\"\n{sources}");
+        Workload::new("slots-device.toml", text)
+    };
+    let traffic = [device(&[(0, 5001, 90, 0, 9), (1, 5002, 50, 4, 14)]), device(&[(2, 5003, 70, 2, 14)])];
+    let mut play = |rule: &str| -> Result<[[f64; 3]; 3], Trouble> {
+        let links =
+            Workload::new("slots-gateway.toml", SLOTS.replace("rule = \"exact\"", &format!("rule = \"{rule}\"")));
+        let rates = bed.links(&links, &traffic, &[EARLY, SETTLED, LATE])?;
+        let of = |span: &Vec<(String, f64)>, flow: usize| {
+            let name = format!("flow {flow}");
+            span.iter().find(|(class, _)| *class == name).map_or(f64::NAN, |&(_, rate)| rate)
+        };
+        Ok([0, 1, 2].map(|at| [0, 1, 2].map(|flow| rates.get(at).map_or(f64::NAN, |span| of(span, flow)))))
+    };
+    let (ratio, exact) = (play("ratio")?, play("exact")?);
+    let sum = |rates: [f64; 3]| rates.iter().sum::<f64>();
+    let near = |what: &str, kilobytes: f64, ours: f64| {
+        Row::new(format!("real packets, {what}"), Unit::Rate, Expected::Near(kilobytes * 8e3, TENTH), ours)
+    };
+    Ok(vec![
+        near("ratio, 6 to 9 s: eth0 (62.5 kB/s)", 62.5, ratio[1][0] + ratio[1][1]),
+        near("ratio, 6 to 9 s: eth1 (37.5 kB/s)", 37.5, ratio[1][2]),
+        Row::new(
+            "real packets, ratio, 2.6 to 3.6 s: flow 0 over flow 2",
+            Unit::Times,
+            Expected::Near(1.0, TENTH),
+            ratio[0][0] / ratio[0][2],
+        ),
+        near("ratio, 11 to 14 s: all of them (80 kB/s)", 80.0, sum(ratio[2])),
+        near("exact, 2.6 to 3.6 s: flow 2 (37.5 kB/s at once)", 37.5, exact[0][2]),
+        near("exact, 6 to 9 s: eth1 (37.5 kB/s)", 37.5, exact[1][2]),
+        near("exact, 11 to 14 s: all of them (100 kB/s)", 100.0, sum(exact[2])),
     ])
 }
 

@@ -27,6 +27,8 @@ pub(crate) use delays::{DelayCounts, DelayTally};
 pub(crate) use interval::{ClassInterval, Interval};
 pub(crate) use observation::{Observation, Totals};
 pub(crate) use passage::{DelayTable, MAX_HISTOGRAMS, Passage};
+#[cfg(test)]
+pub(crate) use passage::{PoolId, Pooled};
 pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot};
 
 #[cfg(test)]

@@ -129,8 +129,8 @@ struct Gathering {
 /// What was seen of a link before.
 struct Before {
     /// Older and newer: the newer is at least [`SHORTEST`] younger.
-    older: Option<Observation>,
-    newer: Observation,
+    older: Option<Arc<Observation>>,
+    newer: Arc<Observation>,
     /// When the newer was made.
     at: Instant,
 }
@@ -217,32 +217,55 @@ impl Server {
             return;
         }
         let Some(gathering) = self.gathering.take() else { return };
-        let mut links = Vec::new();
-        for ((name, ..), answer) in gathering.links.into_iter().zip(answers) {
-            let observation = answer.and_then(Result::ok).map(Observation::new);
-            let interval = observation.as_ref().and_then(|observation| self.since(&name, observation, now));
-            links.push(LinkPage { name, observation, interval });
-        }
-        let served: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-        self.before.retain(|name, _| served.contains(&name.as_str()));
-        self.last = Some((now, Arc::new(Page::new(links).text().into_bytes())));
+        let seen: Vec<Seen> = gathering
+            .links
+            .into_iter()
+            .zip(answers)
+            .map(|((name, ..), answer)| {
+                let observation = answer.and_then(Result::ok).map(|snapshot| Arc::new(Observation::new(snapshot)));
+                let earlier = observation.as_ref().and_then(|observation| self.since(&name, observation, now));
+                Seen { name, observation, earlier }
+            })
+            .collect();
+        self.before.retain(|name, _| seen.iter().any(|link| link.name == *name));
+        self.last = Some((now, Arc::new(Page::new(pages(seen)).text().into_bytes())));
     }
 
-    /// What happened on a link since it was looked at before.
-    fn since(&mut self, name: &str, observation: &Observation, now: Instant) -> Option<Interval> {
+    /// What a link was seen to be before, which intervals are to begin with.
+    fn since(&mut self, name: &str, observation: &Arc<Observation>, now: Instant) -> Option<Arc<Observation>> {
         let Some(before) = self.before.get_mut(name) else {
-            let first = Before { older: None, newer: observation.clone(), at: now };
+            let first = Before { older: None, newer: Arc::clone(observation), at: now };
             self.before.insert(name.to_owned(), first);
             return None;
         };
         if now.duration_since(before.at) < SHORTEST {
-            return Interval::between(before.older.as_ref().unwrap_or(&before.newer), observation);
+            return Some(Arc::clone(before.older.as_ref().unwrap_or(&before.newer)));
         }
-        let interval = Interval::between(&before.newer, observation);
-        before.older = Some(std::mem::replace(&mut before.newer, observation.clone()));
+        let earlier = std::mem::replace(&mut before.newer, Arc::clone(observation));
+        before.older = Some(Arc::clone(&earlier));
         before.at = now;
-        interval
+        Some(earlier)
     }
+}
+
+/// A link as it is seen now and was before.
+struct Seen {
+    name: String,
+    observation: Option<Arc<Observation>>,
+    earlier: Option<Arc<Observation>>,
+}
+
+fn pages(seen: Vec<Seen>) -> Vec<LinkPage> {
+    let pair = |link: &Seen| Some((Arc::clone(link.earlier.as_ref()?), Arc::clone(link.observation.as_ref()?)));
+    let pairs: Vec<Option<_>> = seen.iter().map(pair).collect();
+    let observed: Vec<(&Observation, &Observation)> =
+        pairs.iter().flatten().map(|(earlier, later)| (&**earlier, &**later)).collect();
+    let mut intervals = Interval::of_links(&observed).into_iter();
+    let page = |(Seen { name, observation, .. }, pair): (Seen, &Option<_>)| {
+        let interval = pair.as_ref().and_then(|_| intervals.next().flatten());
+        LinkPage { name, observation, interval }
+    };
+    seen.into_iter().zip(&pairs).map(page).collect()
 }
 
 #[cfg(test)]

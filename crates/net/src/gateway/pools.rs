@@ -55,8 +55,8 @@ impl Lender for Shifted {
         self.end.may_borrow(now.saturating_add(self.zero)).map_err(|again| again.saturating_sub(self.zero))
     }
 
-    fn sent(&mut self, now: Nanos, bytes: u32) {
-        self.end.sent(now.saturating_add(self.zero), bytes);
+    fn sent(&mut self, now: Nanos, bytes: u32, more: bool) {
+        self.end.sent(now.saturating_add(self.zero), bytes, more);
     }
 }
 

@@ -7,6 +7,9 @@ use fairlink_core::{
 use fairlink_sim::{LinkPool, Links, Options, Run, SimError, compare, compare_links};
 use fairlink_traffic::Model;
 
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
 use crate::common::{flat, rate, scenario, source};
 
 /// Bytes per second, the unit of the script, in bit/s.
@@ -172,6 +175,104 @@ fn two_links_in_an_exact_pool_are_within_two_percent_of_the_ideal_in_every_ten_m
             }
         }
     }
+}
+
+#[test]
+fn a_class_beside_a_member_has_what_the_pool_keeps_from_the_member() {
+    let link = LinkConfig { max_packet: 1000, ..LinkConfig::new(rate(kbps(200))) };
+    let mut first = Hierarchy::builder(link);
+    let member = first.add(ClassId::ROOT, ClassConfig { ceiling: Some(rate(kbps(200))), ..class(50) }).unwrap();
+    let other = ClassConfig { ceiling: Some(rate(kbps(200))), ..class(50) };
+    first.add(ClassId::ROOT, other).unwrap();
+    let mut second = Hierarchy::builder(link);
+    second.add(ClassId::ROOT, class(30)).unwrap();
+    let all = |at| source(at, Model::cbr(rate(kbps(300))), 500, &[(0, 10_000)]);
+    let shared = Links {
+        first: scenario(first.build().unwrap(), vec![all(1), all(2)], Nanos::from_secs(10)),
+        further: vec![("eth1".to_owned(), scenario(second.build().unwrap(), vec![all(1)], Nanos::from_secs(10)))],
+        pools: vec![LinkPool {
+            name: "p".to_owned(),
+            rule: PoolRule::Exact,
+            rate: rate(kbps(100)),
+            burst: 2_000,
+            members: vec![(0, member, rate(kbps(50))), (1, ClassId(1), rate(kbps(30)))],
+        }],
+        routes: Vec::new(),
+    };
+    for scheduler in ["htb", "hls"] {
+        let run = under(scheduler, &shared, Leniency::Ignore).unwrap();
+        let classes = &run.phases[0].classes;
+        let ideals: Vec<f64> = classes.iter().map(|class| class.ideal_bps / 8_000.0).collect();
+        assert!(
+            ideals.iter().zip([62.5, 137.5, 37.5]).all(|(ideal, exact)| (ideal - exact).abs() < 0.001),
+            "{ideals:?}"
+        );
+        for class in classes {
+            assert!(within(class.rate_bps, class.ideal_bps, 0.02), "{scheduler}: {class:?}");
+        }
+    }
+}
+
+/// Links of any rate with members and other classes, greedy ones and such as ask for little, in a pool of any size.
+#[test]
+fn members_and_all_others_get_their_ideal_of_any_links_and_pools() {
+    let mut held = 0;
+    for seed in 0..32u64 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let count = rng.random_range(2..4);
+        let rates: Vec<u64> = (0..count).map(|_| 1_000_000 * 10u64.pow(rng.random_range(0..3))).collect();
+        let slowest = *rates.iter().min().unwrap();
+        let (mut links, mut members) = (Vec::new(), Vec::new());
+        for (link, &bps) in rates.iter().enumerate() {
+            let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1500, ..LinkConfig::new(rate(bps)) });
+            let mut sources = Vec::new();
+            let classes = rng.random_range(1..5);
+            for index in 0..classes {
+                let guarantee = rate(bps / 100 * rng.random_range(5..90 / classes));
+                let limits = QueueLimits { packets: 100, bytes: u32::MAX };
+                let config = ClassConfig {
+                    share: Some(Share::Guarantee(guarantee)),
+                    ceiling: Some(rate(bps)),
+                    limits,
+                    ..ClassConfig::default()
+                };
+                let class = tree.add(ClassId::ROOT, config).unwrap();
+                if index == 0 {
+                    members.push((link, class, guarantee));
+                }
+                let offered = if rng.random_range(0..3) == 0 { bps / 20 } else { 2 * bps };
+                let bytes = rng.random_range(200..1500);
+                sources.push(source(class.0, Model::cbr(rate(offered)), bytes, &[(0, 1_000_000)]));
+            }
+            let duration = Nanos(NANOS_PER_SEC * 10_000_000 / slowest);
+            links.push((tree.build().unwrap(), sources, duration));
+        }
+        let bases: u64 = members.iter().map(|(.., base)| base.bps()).sum();
+        let pool = rate(bases * rng.random_range(100..250) / 100);
+        let mut links = links.into_iter().map(|(tree, sources, duration)| scenario(tree, sources, duration));
+        let shared = Links {
+            first: links.next().unwrap(),
+            further: links.enumerate().map(|(at, link)| (format!("l{at}"), link)).collect(),
+            pools: vec![LinkPool { name: "p".to_owned(), rule: PoolRule::Exact, rate: pool, burst: 10_000, members }],
+            routes: Vec::new(),
+        };
+        for scheduler in ["htb", "hls"] {
+            let run = under(scheduler, &shared, Leniency::Ignore).unwrap();
+            let seconds = shared.first.duration.0 as f64 / 1e9;
+            let links = std::iter::once(&shared.first).chain(shared.further.iter().map(|(_, link)| link));
+            let classes = links.flat_map(|link| link.tree.classes().map(|class| (&link.tree, class)));
+            for (seen, (tree, class)) in run.phases[0].classes.iter().zip(classes) {
+                // Two turns of HLS, in which the smallest weight has a packet, and the pool's burst.
+                let least = tree.classes().map(|class| tree.weight(class)).min().unwrap();
+                let turn = 1500.0 * tree.weight(class) as f64 / least as f64;
+                let most = 0.03 * seen.ideal_bps + 8.0 * (2.0 * turn + 10_000.0) / seconds;
+                let off = seen.rate_bps - seen.ideal_bps;
+                assert!(off.abs() <= most, "{scheduler}, seed {seed}, {rates:?}, {:?}: {seen:?}", shared.pools[0]);
+                held += usize::from(most < 0.1 * seen.ideal_bps);
+            }
+        }
+    }
+    assert!(held > 100, "{held}");
 }
 
 #[test]

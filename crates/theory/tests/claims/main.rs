@@ -6,4 +6,5 @@ mod hdrr;
 mod hfsc;
 mod hmm;
 mod htb;
+mod pooled;
 mod random;

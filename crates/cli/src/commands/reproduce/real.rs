@@ -16,7 +16,9 @@ use fairlink_lab::claims::real::{KERNEL_HTB, Testbed, real};
 use fairlink_lab::claims::{Claim, Lab, Row, Trouble, Workload};
 use fairlink_lab::measure::SETTLE;
 use fairlink_lab::scenario::links_of;
-use fairlink_net::{DemoPlan, PlanPhase, Sharer, Stage, enter_private_namespace};
+use fairlink_net::{
+    ClassStats, DemoPlan, GatewayStats, PlanPhase, Sharer, Stage, Watch, enter_private_namespace, lay_cables,
+};
 use fairlink_sim::{ClassRate, Phase};
 use serde_json::Value;
 
@@ -28,6 +30,8 @@ const SOURCE: &str = "fl-source";
 const INPUT: &str = "fl-in";
 const OUTPUT: &str = "fl-out";
 const SINK: &str = "fl-sink";
+/// Those of a second link beside, laid where they are needed.
+const SECOND: [&str; 4] = ["fl-source2", "fl-in2", "fl-out2", "fl-sink2"];
 /// How long a process may take to be ready.
 const READY: Duration = Duration::from_secs(5);
 /// How long the receiver listens after the generator should have ended.
@@ -48,7 +52,7 @@ pub(super) fn rows(
     let namespace = enter_private_namespace().map_err(|error| refused(&error))?;
     let stage = Stage::new(&namespace).map_err(|error| refused(&error))?;
     let dir = Scratch::new().map_err(|error| refused(&error))?;
-    let mut bed = Bed { stage, dir, stop: Arc::clone(stop), played: 0 };
+    let mut bed = Bed { stage, dir, stop: Arc::clone(stop), played: 0, has_second: false };
     let mut rows = BTreeMap::new();
     for (claim, attempt) in claims.iter().filter_map(|claim| Some((claim, real(claim)?))) {
         if stop.load(Ordering::Relaxed) {
@@ -88,6 +92,8 @@ struct Bed {
     dir: Scratch,
     stop: Arc<AtomicBool>,
     played: u8,
+    /// Whether the cables of the second link are laid.
+    has_second: bool,
 }
 
 impl Testbed for Bed {
@@ -167,9 +173,96 @@ impl Testbed for Bed {
         let class = |class: &Value| Some((class["name"].as_str()?.to_owned(), class["delay_s"]["mean"].as_f64()?));
         Ok(document["classes"].as_array().into_iter().flatten().filter_map(class).collect())
     }
+
+    fn links(
+        &mut self,
+        links: &Workload,
+        traffic: &[Workload],
+        spans: &[(f64, f64)],
+    ) -> Result<Vec<Vec<(String, f64)>>, Trouble> {
+        let [source, input, output, sink] = SECOND;
+        if !self.has_second {
+            lay_cables(&[(source, input), (output, sink)]).map_err(Trouble::other)?;
+            self.has_second = true;
+        }
+        self.played = self.played.wrapping_add(1);
+        let write = |name: &str, text: &str| -> Result<String, Trouble> {
+            let file = self.dir.0.join(name);
+            std::fs::write(&file, text).map_err(Trouble::other)?;
+            Ok(file.display().to_string())
+        };
+        let file = write("links.toml", &between(&links.text, &[[INPUT, OUTPUT], [input, output]]))?;
+        let socket = self.dir.0.join("control.sock");
+        let mut gateway = self.start("gateway", &["gateway", &file, "--control", &socket.display().to_string()])?;
+        // It says things before it is there.
+        let mut watch = loop {
+            match Watch::connect(&socket) {
+                Ok(watch) => break watch,
+                Err(_) if !gateway.has_ended()? && gateway.begun.elapsed() < READY => sleep(Duration::from_millis(10)),
+                Err(error) => return Err(Trouble::other(format!("{error}: {}", gateway.said().trim()))),
+            }
+        };
+        let run = self.played.to_string();
+        let mut generators = Vec::new();
+        for (number, (workload, out)) in traffic.iter().zip([SOURCE, source]).enumerate() {
+            let file = write(&format!("traffic{number}.toml"), &workload.text)?;
+            generators.push(self.start("generator", &["generate", &file, "--out", out, "--run", &run])?);
+        }
+        let begun = Instant::now();
+        let names = watch.links().map_err(Trouble::other)?;
+        let mut rates = Vec::new();
+        for &(from, to) in spans {
+            let mut seen = [from, to].map(|_| Vec::new());
+            for (at, seen) in [from, to].into_iter().zip(&mut seen) {
+                self.sleep_until(begun + Duration::from_secs_f64(at))?;
+                for name in &names {
+                    // The connection stays until the next question.
+                    seen.push(watch.stats(Some(name), Some(AFTER * 10)).map_err(Trouble::other)?);
+                }
+            }
+            let [before, after] = &seen;
+            let of_link = |(before, after): (&GatewayStats, &GatewayStats)| {
+                let seconds = after.uptime_s - before.uptime_s;
+                let rate = |(before, after): (&ClassStats, &ClassStats)| {
+                    let bytes = after.sent.bytes.saturating_sub(before.sent.bytes);
+                    (after.name.clone(), bytes as f64 * 8.0 / seconds)
+                };
+                before.classes.iter().zip(&after.classes).map(rate).collect::<Vec<_>>()
+            };
+            rates.push(before.iter().zip(after).flat_map(of_link).collect());
+        }
+        for mut generator in generators {
+            generator.wait(&self.stop, READY)?;
+        }
+        Ok(rates)
+    }
+}
+
+/// The link file with these interfaces, in and out of each of its links in turn.
+fn between(links: &str, interfaces: &[[&str; 2]]) -> String {
+    let mut of = [0, 0];
+    let line = |line: &str| {
+        let side = ["in = ", "out = "].iter().position(|key| line.starts_with(key));
+        let named = side.and_then(|side| {
+            of[side] += 1;
+            Some((["in", "out"][side], interfaces.get(of[side] - 1)?[side]))
+        });
+        named.map_or_else(|| format!("{line}\n"), |(key, name)| format!("{key} = \"{name}\"\n"))
+    };
+    links.lines().map(line).collect()
 }
 
 impl Bed {
+    fn sleep_until(&self, then: Instant) -> Result<(), Trouble> {
+        while Instant::now() < then {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Trouble::Stopped);
+            }
+            sleep(then.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
+        }
+        Ok(())
+    }
+
     /// Starts this program with other arguments and waits until it says that it is ready, which all of them do on standard error but the
     /// generator.
     fn start(&self, name: &'static str, arguments: &[&str]) -> Result<Process, Trouble> {
@@ -183,10 +276,9 @@ impl Bed {
             .stderr(log.map_err(Trouble::other)?)
             .spawn()
             .map_err(Trouble::other)?;
-        let mut process = Process { name, child, log: path("log") };
-        let begun = Instant::now();
+        let mut process = Process { name, child, log: path("log"), begun: Instant::now() };
         while name != "generator" && process.said().is_empty() {
-            if begun.elapsed() > READY || process.has_ended()? {
+            if process.begun.elapsed() > READY || process.has_ended()? {
                 return Err(Trouble::other(format!("{name}: {}", process.said())));
             }
             sleep(Duration::from_millis(10));
@@ -200,6 +292,7 @@ struct Process {
     name: &'static str,
     child: Child,
     log: PathBuf,
+    begun: Instant,
 }
 
 impl Process {

@@ -7,26 +7,25 @@
 //! A member may send while it has credit. What it sends is taken from that, also what it sends out of its own assured rate without
 //! asking, so its credit may be negative. What it *wants* is what it was seen to do in the last period:
 //!
-//! * it was refused: as much as it can get;
-//! * it sent, and was not refused: that again, and a packet;
+//! * it was refused, or sent and more packets waited behind: as much as it can get;
+//! * it sent all that it had: that again, and a packet;
 //! * neither: nothing; and in each case what it owes.
 //!
-//! A member that was refused, and has neither sent nor asked since, may be late: its thread slept, and has no processor now. For
-//! [`PATIENCE`] periods it is given its part nevertheless, and keeps it. So a thread that wakes late loses little of its share: what
-//! it had left where it was held up after it had sent, before it was refused again.
+//! A member that waits, and has neither sent nor asked since, may be late: its thread has no processor, or its scheduler has others to visit
+//! first, on a slow link for many periods. It is given its part nevertheless for as long as [`PATIENCE`] says: twice the longest time
+//! that it was silent while it waited, lately. And it keeps as much as it gets in such a time.
 //!
-//! So a member that is held back elsewhere, by its link or a ceiling, wants what it gets through there. The others have
-//! the rest. Credit that a member did not use is taken back and handed out again. What nobody wants is *spare*: the first who has use
-//! for it takes it at once.
+//! Credit that a member did not use beyond that is taken back and handed out again. So what a member that is held back elsewhere, by its link
+//! or a ceiling, does not get through there, the others have. What nobody wants is *spare*: the first who has use for it takes it at once.
 //!
-//! **Total.** Credit outstanding is never more than C = burst + 2 P R, for a period P and the rate R, beside what late members keep: D P R
-//! at most, for D periods of patience. Let the assured rates add up to no more than R. A member owes at most what its own bucket lets pass in a period, and a
+//! **Total.** Credit outstanding is never more than C = burst + 2 P R, for a period P and the rate R, beside what members keep that wait: D R
+//! at most, for the longest patience D, which is 8 ms unless a member was silent for more than 4 ms. Let the assured rates add up to no more than R. A member owes at most what its own bucket lets pass in a period, and a
 //! packet: a period hands it its assured rate at least. So W(s, t] <= R (t - s) + burst + 4 P R + the members' own bursts + one packet of
-//! each, and D P R where members were late, for all of them together and every interval. In the long run it is R to the byte: nothing is
+//! each, and D R where members were late, for all of them together and every interval. In the long run it is R to the byte: nothing is
 //! rounded away, and no debt is forgiven.
 //!
-//! **Idle.** Credit is lost only while C is nobody's, which is when the members want less than R. A member whose queue was emptied while it was
-//! refused, such as by drops, keeps its part unused for D P.
+//! **Idle.** Credit is lost only while C is nobody's, which is when the members want less than R. A member whose queue was emptied while it
+//! waited, such as by drops, keeps its part unused for D.
 //!
 //! **Reaction.** A member that begins is refused once at most, and has its share from the next period on. A member that ends leaves its share
 //! at the second one.
@@ -46,8 +45,10 @@ mod tests;
 
 /// How often credit is handed out.
 const PERIOD: Nanos = Nanos::from_millis(1);
-/// For so many periods a member that was refused, and has not been heard of since, is given its part.
-const PATIENCE: u32 = 8;
+/// For how long, at least and at most, a member that waits, and has not been heard of since, is given its part.
+const PATIENCE: [Nanos; 2] = [Nanos::from_millis(8), Nanos::from_millis(500)];
+/// For so long at least, and twice as long at most, it is remembered how long a member that waits may be silent.
+const MEMORY: Nanos = Nanos::from_secs(1);
 /// When to ask again while another thread hands credit out.
 const SHORTLY: Nanos = Nanos::from_micros(20);
 /// Billionths of a bit in a byte.
@@ -63,12 +64,14 @@ struct Seat {
     credit: AtomicI64,
     /// Bytes sent since credit was handed out.
     sent: AtomicI64,
-    /// Whether it was refused since then.
-    refused: AtomicBool,
+    /// When it was last heard of, in ns, and whether it could have sent more then: it was refused, or others waited behind the packet.
+    heard: AtomicU64,
+    waits: AtomicBool,
+    /// The longest time in ns between two moments when it was heard of, while it waited: of this span of [`MEMORY`], and of the one before.
+    gap: AtomicU64,
+    gap_before: AtomicU64,
     /// The largest packet that it has sent.
     largest: AtomicU32,
-    /// Periods since it was refused, if it has not been heard of since; else zero.
-    late: AtomicU32,
     /// While credit is handed out: the credit that was taken back, what it wants, and what it gets.
     taken: AtomicI64,
     wants: AtomicI64,
@@ -97,9 +100,11 @@ impl Seat {
             base_bps: AtomicU64::new(base.bps()),
             credit: AtomicI64::new(0),
             sent: AtomicI64::new(0),
-            refused: AtomicBool::new(false),
+            heard: AtomicU64::new(0),
+            waits: AtomicBool::new(false),
+            gap: AtomicU64::new(0),
+            gap_before: AtomicU64::new(0),
             largest: AtomicU32::new(0),
-            late: AtomicU32::new(0),
             taken: AtomicI64::new(0),
             wants: AtomicI64::new(0),
             gets: AtomicI64::new(0),
@@ -110,23 +115,32 @@ impl Seat {
         i128::from(self.base_bps.load(Relaxed))
     }
 
-    /// Takes its credit back, unless it is late, and notes what it wants of it and of the rest. What was taken, and what it keeps.
-    fn begin(&self) -> (i64, i64) {
+    /// It sent or asked, and waits for more or not.
+    fn hear(&self, now: Nanos, waits: bool) {
+        let before = self.heard.swap(now.0, Relaxed);
+        if self.waits.swap(waits, Relaxed) {
+            self.gap.fetch_max(now.0.saturating_sub(before), Relaxed);
+        }
+    }
+
+    /// Takes its credit back, unless it is late, and notes what it wants of it and of the rest. Returns what was taken.
+    fn begin(&self, now: Nanos) -> i64 {
         let credit = self.credit.load(Relaxed);
         let sent = self.sent.swap(0, Relaxed);
         let again = if sent > 0 { sent.saturating_add(i64::from(self.largest.load(Relaxed))) } else { 0 };
         let owes = credit.min(0).saturating_neg();
-        let late = match (self.refused.swap(false, Relaxed), self.late.load(Relaxed)) {
-            (true, _) => 1,
-            (false, late) if sent == 0 && (1..=PATIENCE).contains(&late) => late + 1,
-            _ => 0,
-        };
-        self.late.store(late, Relaxed);
-        self.wants.store(if late > 0 { ALL } else { owes.saturating_add(again).min(ALL) }, Relaxed);
+        let silent = now.0.saturating_sub(self.heard.load(Relaxed));
+        let gap = self.gap.load(Relaxed).max(self.gap_before.load(Relaxed));
+        let [least, most] = PATIENCE.map(|patience| patience.0);
+        let waits = self.waits.load(Relaxed) && silent <= gap.saturating_mul(2).clamp(least, most);
+        self.wants.store(if waits { ALL } else { owes.saturating_add(again).min(ALL) }, Relaxed);
+        // As much as it gets in the time that it is silent.
+        let periods = (gap.max(silent).min(most) / PERIOD.0) as i64;
+        let keeps = if waits { self.gets.load(Relaxed).saturating_mul(periods) } else { 0 };
         self.gets.store(0, Relaxed);
-        let taken = if late > 1 { 0 } else { credit.max(0) };
+        let taken = credit.saturating_sub(keeps).max(0);
         self.taken.store(taken, Relaxed);
-        (taken, credit.max(0) - taken)
+        taken
     }
 
     /// Whether it wants something and it is not settled what it gets.
@@ -170,18 +184,19 @@ impl Exact {
     pub(super) fn may_borrow(&self, index: usize, now: Nanos) -> Result<(), Nanos> {
         self.tend(now);
         let seat = &self.seats[index];
+        seat.hear(now, true);
         // Spare credit pays what it owes first, so that nobody owes more than a packet by it.
         if seat.credit.load(Relaxed).saturating_add(self.spare.load(Relaxed).max(0)) > 0 {
             return Ok(());
         }
-        seat.refused.store(true, Relaxed);
         let next = Nanos(self.last.load(Relaxed)).saturating_add(PERIOD);
         Err(if next > now { next } else { now.saturating_add(SHORTLY) })
     }
 
-    pub(super) fn sent(&self, index: usize, now: Nanos, bytes: u32) {
+    pub(super) fn sent(&self, index: usize, now: Nanos, bytes: u32, more: bool) {
         self.tend(now);
         let seat = &self.seats[index];
+        seat.hear(now, more);
         seat.largest.fetch_max(bytes, Relaxed);
         seat.sent.fetch_add(i64::from(bytes), Relaxed);
         let owes = i64::from(bytes) - seat.credit.fetch_sub(i64::from(bytes), Relaxed);
@@ -211,11 +226,16 @@ impl Exact {
     /// credit is changed by differences.
     fn hand_out(&self, now: Nanos) {
         let spare = self.spare.load(Relaxed);
-        let (mut left, mut kept) = (spare, 0i64);
-        for (took, keeps) in self.seats.iter().map(Seat::begin) {
-            (left, kept) = (left.saturating_add(took), kept.saturating_add(keeps));
+        let last = self.last.load(Relaxed);
+        let forgets = now.0 / MEMORY.0 != last / MEMORY.0;
+        let mut left = spare;
+        for seat in &self.seats {
+            left = left.saturating_add(seat.begin(now));
+            if forgets {
+                seat.gap_before.store(seat.gap.swap(0, Relaxed), Relaxed);
+            }
         }
-        left = left.saturating_add(self.brought(now, left.saturating_add(kept)));
+        left = left.saturating_add(self.brought(now, left));
         left = self.fill(left).min(self.most(2));
         for seat in &self.seats {
             seat.credit.fetch_add(seat.gets.load(Relaxed) - seat.taken.load(Relaxed), Relaxed);
@@ -223,13 +243,13 @@ impl Exact {
         self.spare.fetch_add(left - spare, Relaxed);
     }
 
-    /// What the rate has brought since the last time, in bytes, as far as there is room for it beside what is outstanding.
-    fn brought(&self, now: Nanos, outstanding: i64) -> i64 {
+    /// What the rate has brought since the last time, in bytes, as far as there is room for it beside what is nobody's.
+    fn brought(&self, now: Nanos, left: i64) -> i64 {
         let rate = u128::from(self.rate_bps.load(Relaxed));
         let elapsed = now.0.saturating_sub(self.last.load(Relaxed));
         let units = rate * u128::from(elapsed) + u128::from(self.fraction.load(Relaxed));
         self.fraction.store((units % PER_BYTE) as u64, Relaxed);
-        i64::try_from(units / PER_BYTE).unwrap_or(ALL).min(self.most(2 + PATIENCE).saturating_sub(outstanding)).max(0)
+        i64::try_from(units / PER_BYTE).unwrap_or(ALL).min(self.most(2).saturating_sub(left)).max(0)
     }
 
     /// The burst, and what the rate brings in so many periods.

@@ -447,7 +447,8 @@ impl Hls {
             self.inners[ROOT as usize].balance += sent;
             self.sent_in_round = true;
             if leaf.flags.has(Flags::LIMITED) {
-                self.ceilings.sent(id, packet.len, self.now);
+                let more = !empty || self.has_siblings(id);
+                self.ceilings.sent(id, packet.len, self.now, more);
             }
         }
         if empty {
@@ -456,6 +457,19 @@ impl Hls {
             self.end_visit(id);
         }
         packet
+    }
+
+    /// Whether others than the leaf wait below the child of the root that it is below.
+    fn has_siblings(&self, id: u32) -> bool {
+        let mut at = self.leaves[id as usize].parent;
+        while at != ROOT {
+            let inner = &self.inners[at as usize];
+            if inner.backlogged_children > 1 {
+                return true;
+            }
+            at = inner.parent;
+        }
+        false
     }
 
     /// Sends a packet of the latency-critical leaf whose turn it is, if no ceiling holds it back.
@@ -472,7 +486,8 @@ impl Hls {
         }
         let packet = leaf.queue.dequeue(&mut self.slab, ClassId(id), self.now, drops)?;
         if leaf.flags.has(Flags::LIMITED) {
-            self.ceilings.sent(id, packet.len, self.now);
+            let more = !leaf.queue.is_empty() || self.has_siblings(id);
+            self.ceilings.sent(id, packet.len, self.now, more);
         }
         self.urgent.owe(id, packet.len);
         self.let_send_ahead(id);

@@ -494,7 +494,7 @@ impl Htb {
                 ceiling.take(packet.len);
             }
             if known.pool != NIL {
-                self.lenders[known.pool as usize].sent(self.now, packet.len);
+                self.lenders[known.pool as usize].sent(self.now, packet.len, known.busy > 0);
             }
             if known.busy > 0 {
                 self.update(class);

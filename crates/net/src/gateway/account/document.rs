@@ -12,9 +12,8 @@ use super::snapshot::Snapshot;
 use crate::gateway::stats::{ClassStats, GatewayStats, InterfaceStats, REASONS, REMOVED, unsplittable};
 
 impl Observation {
-    /// The statistics, with what happened since `earlier` where there is such.
-    pub(crate) fn stats(&self, earlier: Option<&Self>) -> GatewayStats {
-        let interval = earlier.and_then(|earlier| Interval::between(earlier, self));
+    /// The statistics, with what happened in `interval` where there is such.
+    pub(crate) fn stats(&self, interval: Option<&Interval>) -> GatewayStats {
         let Snapshot { passage, counted, gateway, .. } = &*self.snapshot;
         let mut counters: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();
         for &(class, name, value) in counted {
@@ -23,7 +22,7 @@ impl Observation {
         let of_link = counters.remove(&ClassId::ROOT).unwrap_or_default();
         let classes = passage.tree.classes().map(|class| {
             let counted = counters.remove(&class).unwrap_or_default();
-            let of_interval = interval.as_ref().and_then(|interval| interval.stats(class));
+            let of_interval = interval.and_then(|interval| interval.stats(class));
             ClassStats { counters: counted, interval: of_interval, ..self.class(class) }
         });
         let classes = classes.collect();
@@ -38,8 +37,8 @@ impl Observation {
             scheduler: passage.scheduler.name.to_owned(),
             link_bps: passage.tree.link().rate.bps(),
             uptime_s: gateway.uptime.0 as f64 / 1e9,
-            interval_s: interval.as_ref().map(|interval| interval.seconds),
-            interval: interval.as_ref().and_then(|interval| interval.stats(ClassId::ROOT)),
+            interval_s: interval.map(|interval| interval.seconds),
+            interval: interval.and_then(|interval| interval.stats(ClassId::ROOT)),
             received: total.received,
             sent: total.sent,
             dropped: total.dropped(),

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | demand | what waited at the beginning and what arrived since, of frames that a link can send at all |
 //! | rate | what was sent |
-//! | ideal | the hierarchical max-min fair allocation for the leaves' demands, \[hls\] Theorem 1; in whole bit/s, at most one for each level below the exact one |
+//! | ideal | the hierarchical max-min fair allocation for the leaves' demands, \[hls\] Theorem 1; in whole bit/s, at most one for each level below the exact one. Links that share pools have it together ([`fairlink_theory::pooled`]) |
 //!
 //! Each class is measured from when it was copied to when it was copied again. An inner class has the sums of its leaves.
 //!
@@ -13,12 +13,13 @@
 
 use std::collections::HashMap;
 
-use fairlink_core::{Amount, ClassId, Nanos};
-use fairlink_theory::fast::Solver;
+use fairlink_core::{Amount, ClassId, Hierarchy, Nanos};
+use fairlink_theory::pooled::{self, PoolMember, SharedPool};
 use fairlink_theory::request::{Demand, Request};
 
 use super::delays::DelayTally;
 use super::observation::{Observation, Totals};
+use super::passage::PoolId;
 use crate::gateway::stats::{IntervalStats, REASONS, is_unfit};
 
 /// See the module.
@@ -43,8 +44,49 @@ pub(crate) struct ClassInterval {
 }
 
 impl Interval {
-    /// From `earlier` to `later`; `None` where no time has passed, or `later` is not later.
-    pub(crate) fn between(earlier: &Observation, later: &Observation) -> Option<Self> {
+    /// Of each link from the earlier to the later; `None` where no time has passed, or the later is not later. Classes of links that are not
+    /// given here have nothing of the pools that they share.
+    pub(crate) fn of_links(observed: &[(&Observation, &Observation)]) -> Vec<Option<Self>> {
+        let mut intervals: Vec<Option<Self>> =
+            observed.iter().map(|(earlier, later)| Self::measured(earlier, later)).collect();
+        let measured: Vec<(usize, Demand)> = intervals
+            .iter()
+            .enumerate()
+            .filter_map(|(at, interval)| Some((at, interval.as_ref()?.demand(&observed[at].1.passage().tree)?)))
+            .collect();
+        let passage = |at: usize| observed[at].1.passage();
+        let links: Vec<(&Hierarchy, &Demand)> =
+            measured.iter().map(|(at, demand)| (&passage(*at).tree, demand)).collect();
+        let mut pools: Vec<(&PoolId, SharedPool)> = Vec::new();
+        for (link, (at, _)) in measured.iter().enumerate() {
+            for seat in &passage(*at).pooled {
+                let known = pools.iter().position(|(pool, _)| **pool == seat.pool).unwrap_or_else(|| {
+                    pools.push((&seat.pool, SharedPool { rate: seat.rate, members: Vec::new() }));
+                    pools.len() - 1
+                });
+                pools[known].1.members.push(PoolMember { link, class: seat.class, base: seat.base });
+            }
+        }
+        let pools: Vec<SharedPool> = pools.into_iter().map(|(_, pool)| pool).collect();
+        for ((at, _), ideals) in measured.iter().zip(pooled::solve(&links, &pools)) {
+            let Some(interval) = &mut intervals[*at] else { continue };
+            for (class, ideal) in interval.classes.iter_mut().zip(ideals) {
+                if let Some(class) = class {
+                    class.ideal_bps = ideal as f64;
+                }
+            }
+        }
+        intervals
+    }
+
+    /// What was asked of the link.
+    fn demand(&self, tree: &Hierarchy) -> Option<Demand> {
+        let of = |&leaf: &ClassId| Some((leaf, Request::Rate(self.class(leaf)?.demand_bps as u64)));
+        Demand::new(tree, tree.leaves().iter().filter_map(of)).ok()
+    }
+
+    /// All but the ideals.
+    fn measured(earlier: &Observation, later: &Observation) -> Option<Self> {
         let passage = later.passage();
         let tree = &passage.tree;
         let seconds = later.snapshot.gateway.uptime.0.checked_sub(earlier.snapshot.gateway.uptime.0)? as f64 / 1e9;
@@ -89,16 +131,8 @@ impl Interval {
         if let Some(link) = &mut classes[ClassId::ROOT.index()] {
             link.delays = Some(later.all_delays.since(&earlier.all_delays));
         }
-        let demand = tree.leaves().iter().filter_map(|&leaf| {
-            let interval = classes[leaf.index()].as_ref()?;
-            Some((leaf, Request::Rate(interval.demand_bps as u64)))
-        });
-        let demand = Demand::new(tree, demand).ok()?;
-        let mut solver = Solver::new(tree);
-        let ideals = solver.solve(tree.link().rate, &demand);
         for (index, interval) in classes.iter_mut().enumerate() {
             if let Some(interval) = interval {
-                interval.ideal_bps = ideals[index] as f64;
                 interval.guarantee_bps = passage.guarantee_bps(ClassId(index as u32));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fairlink_core::{ClassId, Hierarchy, SchedulerInfo, Share};
+use fairlink_core::{ClassId, Hierarchy, Rate, SchedulerInfo, Share};
 use fairlink_theory::latency::{DelayBound, delay_bounds};
 
 use super::delays::DelayCounts;
@@ -31,6 +31,44 @@ pub(crate) struct Passage {
     pub(crate) delays: DelayTable,
     /// By class: bounds on delay in seconds, computed when they are first asked for.
     pub(crate) bounds: OnceLock<Vec<Option<f64>>>,
+    /// Its classes that share pools with those of other links.
+    pub(crate) pooled: Vec<Pooled>,
+}
+
+/// A class that shares a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Pooled {
+    pub(crate) class: ClassId,
+    /// What it is assured of, by which the pool is shared.
+    pub(crate) base: Rate,
+    pub(crate) pool: PoolId,
+    /// What the pool has.
+    pub(crate) rate: Rate,
+}
+
+/// Which pool it is, among those of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PoolId {
+    /// The link file.
+    pub(crate) file: String,
+    pub(crate) name: String,
+}
+
+impl Pooled {
+    fn of(config: &GatewayConfig) -> Vec<Self> {
+        let Some(link) = &config.link else { return Vec::new() };
+        let seats = link.shared.iter().flat_map(|spec| spec.members.iter().map(move |member| (spec, member)));
+        let own = seats.filter(|(_, (place, ..))| *place == link.place).map(|(spec, &(_, class, base))| {
+            // Guarantees may have been changed since the file was read.
+            let base = match config.tree.config(class).share {
+                Some(Share::Guarantee(base)) => base,
+                _ => base,
+            };
+            let pool = PoolId { file: link.source().name().to_owned(), name: spec.name.clone() };
+            Self { class, base, pool, rate: spec.rate }
+        });
+        own.collect()
+    }
 }
 
 /// Where delays are counted.
@@ -89,6 +127,7 @@ impl Passage {
             pool_frames: 64,
             delays: DelayTable::new(&tree),
             bounds: OnceLock::new(),
+            pooled: Vec::new(),
             tree,
         }
     }
@@ -125,7 +164,13 @@ impl Passage {
             pool_frames: frames as usize,
             delays,
             bounds: OnceLock::new(),
+            pooled: Pooled::of(config),
         }
+    }
+
+    /// Whether classes of this link and of another share a pool.
+    pub(crate) fn shares_with(&self, other: &Self) -> bool {
+        self.pooled.iter().any(|own| other.pooled.iter().any(|theirs| own.pool == theirs.pool))
     }
 
     /// The rate that is the class's own in bit/s: its guarantee, or what it gets while all are busy where it has none.

@@ -43,6 +43,11 @@ fn check(stats: &GatewayStats) {
     }
 }
 
+/// Statistics with what happened since `earlier`, of a link that shares no pool.
+fn since(earlier: &Observation, later: &Observation) -> GatewayStats {
+    later.stats(Interval::of_links(&[(earlier, later)])[0].as_ref())
+}
+
 #[test]
 fn a_snapshot_copied_in_pieces_while_packets_move_balances_and_takes_the_same_pieces_each_time() {
     for scheduler in ["hls", "htb", "cbq-formal"] {
@@ -95,7 +100,7 @@ fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded
         }
         played.hands.0.set(now);
         let later = played.observe();
-        let stats = later.stats(Some(&earlier));
+        let stats = since(&earlier, &later);
         let link = stats.interval.unwrap();
         assert_eq!(stats.interval_s, Some(0.005));
         assert_eq!(link.sent, later.stats(None).sent.checked_sub(earlier.stats(None).sent).unwrap());
@@ -125,6 +130,45 @@ fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded
 }
 
 #[test]
+fn links_that_share_a_pool_have_their_ideals_together_and_others_have_not() {
+    // The first inner class of two links of 80 Mbit/s in a pool of 30; the third link has a pool of that name in another file.
+    let mut links: Vec<Played> = [("l", 10_000_000), ("l", 5_000_000), ("m", 10_000_000)]
+        .into_iter()
+        .map(|(file, base)| {
+            let mut played = Played::new(two_levels(2, 3), "hls");
+            let bps = |bps| Rate::from_bps(bps).unwrap();
+            let pool = PoolId { file: file.to_owned(), name: "p".to_owned() };
+            let pooled = vec![Pooled { class: ClassId(1), base: bps(base), pool, rate: bps(30_000_000) }];
+            played.passage = Arc::new(Passage { pooled, ..Passage::of_tree(two_levels(2, 3), "hls") });
+            played
+        })
+        .collect();
+    let observe = |links: &[Played]| -> Vec<Observation> { links.iter().map(Played::observe).collect() };
+    let before = observe(&links);
+    for (link, frames) in [(0, [40, 40]), (1, [40, 5]), (2, [40, 40])] {
+        for (leaf, frames) in [(0, frames[0]), (5, frames[1])] {
+            (0..frames).for_each(|_| links[link].arrive(leaf, 1000));
+        }
+        (1..6).for_each(|turn| links[link].turn(turn * 1_000_000));
+    }
+    let after = observe(&links);
+    let pairs: Vec<(&Observation, &Observation)> = before.iter().zip(&after).collect();
+    let ideals = |pairs: &[(&Observation, &Observation)]| -> Vec<[f64; 2]> {
+        let intervals = Interval::of_links(pairs);
+        let of = |interval: &Option<Interval>| {
+            [1, 5].map(|at| interval.as_ref().unwrap().class(ClassId(at)).unwrap().ideal_bps)
+        };
+        intervals.iter().map(of).collect()
+    };
+    // 40 frames in 5 ms are 64 Mbit/s, 5 are 8.
+    assert_eq!(ideals(&pairs), [[20e6, 60e6], [10e6, 8e6], [30e6, 50e6]]);
+    // Whoever is not asked for has nothing.
+    assert_eq!(ideals(&pairs[1..2]), [[30e6, 8e6]]);
+    assert_eq!(ideals(&[pairs[2], pairs[1], pairs[0]]), [[30e6, 50e6], [10e6, 8e6], [20e6, 60e6]]);
+    assert!(after[0].passage().shares_with(after[1].passage()) && !after[0].passage().shares_with(after[2].passage()));
+}
+
+#[test]
 fn delays_of_an_interval_are_those_of_its_packets_alone() {
     let mut played = Played::new(two_levels(1, 2), "hls");
     let first = played.observe();
@@ -132,13 +176,13 @@ fn delays_of_an_interval_are_those_of_its_packets_alone() {
     (0..20).for_each(|_| played.arrive(0, 1000));
     (0..30).for_each(|turn| played.turn(turn * 100_000));
     let second = played.observe();
-    let waited = second.stats(Some(&first)).classes[1].interval.unwrap().delay_s.unwrap();
+    let waited = since(&first, &second).classes[1].interval.unwrap().delay_s.unwrap();
     assert!((0.001_9..0.002).contains(&waited.max), "{waited:?}");
     for turn in 30..40 {
         played.arrive(0, 1000);
         played.turn(turn * 100_000);
     }
-    let stats = played.observe().stats(Some(&second));
+    let stats = since(&second, &played.observe());
     let delay = stats.classes[1].interval.unwrap().delay_s.unwrap();
     assert_eq!((delay.max, delay.p99), (7e-9, 7e-9), "the shortest bucket: {delay:?}");
     assert!(stats.classes[1].delay_s.unwrap().max >= 0.001_9);
@@ -163,12 +207,12 @@ fn after_a_reload_intervals_go_by_names_and_a_new_class_has_none() {
     earlier.totals[2].sent = marks[0];
     earlier.totals[3].sent = marks[1];
     played.hands.0.set(2_000_000);
-    let stats = played.observe().stats(Some(&earlier));
+    let stats = since(&earlier, &played.observe());
     let sent = |class: usize| stats.classes[class - 1].interval.map(|interval| interval.sent.bytes);
     assert_eq!([sent(2), sent(3), sent(4)], [Some(800), Some(900), None]);
     // A counter that began again gives no interval rather than a wrong one.
     earlier.totals[2].sent.bytes = 5000;
-    let stats = played.observe().stats(Some(&earlier));
+    let stats = since(&earlier, &played.observe());
     assert_eq!(stats.classes[2].interval, None);
 }
 

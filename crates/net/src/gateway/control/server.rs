@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
-use crate::gateway::account::Observation;
+use crate::gateway::account::{Interval, Observation};
 use crate::gateway::links::Links;
 use crate::gateway::reload::ReloadRequest;
 use crate::gateway::remote::{Remote, Ticket};
@@ -80,10 +81,19 @@ struct Asked {
     link: String,
     remote: Remote,
     ticket: Ticket,
+    /// The same question to links that share pools with it, by name: their demand is part of its ideal.
+    partners: Vec<(String, Remote, Ticket)>,
     /// When there will be no answer any more.
     until: Instant,
     /// Whether what happened since the answer before is to be told.
     interval: bool,
+}
+
+/// What a client was told of a link.
+struct Told {
+    observation: Observation,
+    /// What links that share pools with it were then, by name.
+    partners: BTreeMap<String, Observation>,
 }
 
 /// One connection.
@@ -101,7 +111,7 @@ struct Client {
     /// How long it may be silent before its next request.
     between: Duration,
     /// By link, what was last told of it to a client that wants to hear of intervals.
-    told: BTreeMap<String, Observation>,
+    told: BTreeMap<String, Told>,
     /// What passes the gateway, for a client that traces.
     trace: Option<Feed>,
     /// When the connection is closed, if the client has not done its part by then.
@@ -151,12 +161,13 @@ impl Client {
         let now = Instant::now();
         for _ in 0..STEPS {
             if let Some(asked) = &self.asked {
+                let late = now >= asked.until;
                 match asked.remote.answer(asked.ticket) {
+                    // The ideal waits for nobody.
+                    Some(Ok(_)) if !late && !asked.partners_have_answered() => return Ok(true),
                     Some(Ok(snapshot)) => self.tell(Observation::new(snapshot)),
                     Some(Err(error)) => self.reply(&Reply::refusal(error.to_string())),
-                    None if now >= asked.until => {
-                        self.reply(&Reply::refusal(RemoteError::Timeout { waited: ANSWER }.to_string()))
-                    }
+                    None if late => self.reply(&Reply::refusal(RemoteError::Timeout { waited: ANSWER }.to_string())),
                     None => return Ok(true),
                 }
             }
@@ -335,8 +346,9 @@ impl Client {
                 let between = request.interval_ms.map(Duration::from_millis);
                 self.between = between.unwrap_or_default().min(LONGEST_SILENCE);
                 let link = request.link.unwrap_or_default();
+                let partners = if between.is_some() { partners(&remote, links) } else { Vec::new() };
                 let ticket = remote.ask();
-                self.asked = Some(Asked { link, remote, ticket, until, interval: between.is_some() });
+                self.asked = Some(Asked { link, remote, ticket, partners, until, interval: between.is_some() });
                 self.deadline = until + PATIENCE;
             }
             _ => match request.wanted() {
@@ -363,15 +375,22 @@ impl Client {
 
     /// Answers with statistics.
     fn tell(&mut self, observation: Observation) {
-        let Some(Asked { link, interval, .. }) = self.asked.take() else { return };
-        let earlier = if interval { self.told.get(&link) } else { None };
-        let stats = Some(observation.stats(earlier));
-        if interval {
-            if self.told.len() >= MOST_LINKS && !self.told.contains_key(&link) {
-                self.told.clear();
-            }
-            self.told.insert(link, observation);
+        let Some(asked) = self.asked.take() else { return };
+        if !asked.interval {
+            self.reply(&Reply { ok: true, stats: Some(observation.stats(None)), ..Reply::default() });
+            return;
         }
+        let partners = asked
+            .partners
+            .iter()
+            .filter_map(|(name, remote, ticket)| Some((name.clone(), Observation::new(remote.answer(*ticket)?.ok()?))));
+        let now = Told { observation, partners: partners.collect() };
+        let interval = self.told.get(&asked.link).and_then(|before| now.since(before));
+        let stats = Some(now.observation.stats(interval.as_ref()));
+        if self.told.len() >= MOST_LINKS && !self.told.contains_key(&asked.link) {
+            self.told.clear();
+        }
+        self.told.insert(asked.link, now);
         self.reply(&Reply { ok: true, stats, ..Reply::default() });
     }
 
@@ -393,6 +412,47 @@ impl Client {
         self.written = 0;
         self.deadline = Instant::now() + PATIENCE;
     }
+}
+
+impl Asked {
+    fn partners_have_answered(&self) -> bool {
+        self.partners.iter().all(|(_, remote, ticket)| remote.answer(*ticket).is_some())
+    }
+}
+
+impl Told {
+    /// What has happened on the link since `before`.
+    fn since(&self, before: &Self) -> Option<Interval> {
+        let own = (&before.observation, &self.observation);
+        let of_partners =
+            self.partners.iter().filter_map(|(name, partner)| Some((before.partners.get(name)?, partner)));
+        let observed: Vec<_> = std::iter::once(own).chain(of_partners).collect();
+        Interval::of_links(&observed).swap_remove(0)
+    }
+}
+
+/// Asks the links that share pools with this one, or with one of those.
+fn partners(remote: &Remote, links: &Links) -> Vec<(String, Remote, Ticket)> {
+    let own = remote.passage();
+    if own.pooled.is_empty() {
+        return Vec::new();
+    }
+    let mut others: Vec<_> = links.list().into_iter().map(|(name, other)| (name, other.passage(), other)).collect();
+    others.retain(|(_, passage, _)| !Arc::ptr_eq(passage, &own));
+    let mut known = vec![own];
+    let mut partners = Vec::new();
+    let mut at = 0;
+    while let Some(passage) = known.get(at).cloned() {
+        at += 1;
+        let (theirs, rest) = others.into_iter().partition(|(_, other, _)| passage.shares_with(other));
+        others = rest;
+        for (name, passage, remote) in theirs {
+            known.push(passage);
+            let ticket = remote.ask();
+            partners.push((name, remote, ticket));
+        }
+    }
+    partners
 }
 
 /// Whether there is only nothing to read, or no room to write.

@@ -24,7 +24,7 @@ const LIMITS: [u32; 12] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32];
 pub(super) struct LinkPage {
     pub(super) name: String,
     /// `None` where its data thread did not answer in time, or never ran.
-    pub(super) observation: Option<Observation>,
+    pub(super) observation: Option<Arc<Observation>>,
     pub(super) interval: Option<Interval>,
 }
 
@@ -48,7 +48,7 @@ impl Page {
     }
 
     fn seen(&self) -> impl Iterator<Item = (&LinkPage, &Observation)> {
-        self.0.iter().filter_map(|link| Some((link, link.observation.as_ref()?)))
+        self.0.iter().filter_map(|link| Some((link, link.observation.as_deref()?)))
     }
 
     /// All classes of all links but the links themselves.

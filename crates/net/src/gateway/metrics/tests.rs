@@ -220,7 +220,11 @@ fn names_of_any_kind_are_escaped_as_the_format_has_it() {
     let publisher = Publisher::new(passage);
     let snapshot = crate::gateway::account::Snapshot::new(Arc::clone(publisher.passage()));
     let observation = Some(Observation::new(Arc::new(snapshot)));
-    let page = Page::new(vec![LinkPage { name: "up\n\"1\"".to_owned(), observation, interval: None }]);
+    let page = Page::new(vec![LinkPage {
+        name: "up\n\"1\"".to_owned(),
+        observation: observation.map(Arc::new),
+        interval: None,
+    }]);
     let samples = grammar::read(&page.text());
     for class in ["a\\b {x}, \u{e9}", "\\"] {
         let labels = [("link", "up\n\"1\""), ("class", class), ("leaf", "true")];

@@ -352,8 +352,8 @@ impl Ceilings {
         }
     }
 
-    /// A packet of `leaf` was sent.
-    pub(super) fn sent(&mut self, leaf: u32, bytes: u32, now: Nanos) {
+    /// A packet of `leaf` was sent; `more` says whether others wait below the child of the root that it is below.
+    pub(super) fn sent(&mut self, leaf: u32, bytes: u32, now: Nanos, more: bool) {
         let mut at = self.nearest[leaf as usize];
         while at != NIL {
             let limiter = &mut self.limiters[at as usize];
@@ -362,7 +362,7 @@ impl Ceilings {
             if let Some(pooled) = self.pooled.get_mut(limiter.pooled as usize) {
                 pooled.own.refill(now);
                 pooled.own.take(bytes);
-                pooled.lender.sent(now, bytes);
+                pooled.lender.sent(now, bytes, more);
             }
             at = limiter.above;
         }

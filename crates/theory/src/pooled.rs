@@ -1,0 +1,162 @@
+//! Hierarchical max-min fair sharing of several links, classes of which share pools of bandwidth.
+//!
+//! Each link is shared as [`crate::hmm`] says. A pool holds each of its members to one multiple of the member's base rate, the same
+//! for all: the largest one with which the members together get no more than the pool has. So a member gets less than that only where its own
+//! link, a ceiling or its demand holds it back. That is weighted max-min fairness over what each member can use.
+//!
+//! **Why there is such a multiple.** Let the ceilings of members rise together. Then no other class of their links gets more, and no link
+//! carries less in all. So what the members get together does not fall, nor does it jump. Where links have members of several
+//! pools, lowering one pool's multiple leaves the members of the others no less. So multiples that are lowered in turn, from above, come down to
+//! the largest ones.
+//!
+//! Allocations are whole numbers of bit/s, as those of [`crate::fast`]. A pool is less than one bit/s for each member and level of its
+//! tree below the exact allocation. A link that shares no pool has its own allocation.
+//!
+//! Cost: a link's members need it solved anew some ten times for each pool that is used up.
+
+use fairlink_core::{ClassId, Hierarchy, Rate};
+
+use crate::fast::Solver;
+use crate::request::Demand;
+
+/// Pools are gone through so often at most. Each time brings what is still missing closer by a factor.
+const ROUNDS: u32 = 64;
+
+/// A class that shares a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolMember {
+    /// Which of the links.
+    pub link: usize,
+    /// The class there.
+    pub class: ClassId,
+    /// What it is assured of, by which the pool is shared.
+    pub base: Rate,
+}
+
+/// A pool of bandwidth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPool {
+    /// What its members get together, at most.
+    pub rate: Rate,
+    /// Who shares it; none is below another.
+    pub members: Vec<PoolMember>,
+}
+
+/// What every class of `links` gets, in bit/s, by link and class id, the root first.
+///
+/// # Panics
+/// When a demand was made for another tree, or a member is of none of the links.
+#[must_use]
+pub fn solve(links: &[(&Hierarchy, &Demand)], pools: &[SharedPool]) -> Vec<Vec<u64>> {
+    let solvers: Vec<Solver> = links.iter().map(|(tree, _)| Solver::new(tree)).collect();
+    let mut solving = Solving { links, solvers, allocations: vec![Vec::new(); links.len()] };
+    (0..links.len()).for_each(|link| solving.solve(link));
+    let mut fills: Vec<Fill> = pools.iter().map(|pool| Fill::new(pool, &solving)).collect();
+    for _ in 0..ROUNDS {
+        let mut lowered = false;
+        for fill in &mut fills {
+            lowered |= fill.lower(&mut solving);
+        }
+        if !lowered {
+            break;
+        }
+    }
+    solving.allocations
+}
+
+struct Solving<'a> {
+    links: &'a [(&'a Hierarchy, &'a Demand)],
+    solvers: Vec<Solver>,
+    allocations: Vec<Vec<u64>>,
+}
+
+impl Solving<'_> {
+    fn solve(&mut self, link: usize) {
+        let (tree, demand) = self.links[link];
+        self.allocations[link].clear();
+        self.allocations[link].extend_from_slice(self.solvers[link].solve(tree.link().rate, demand));
+    }
+}
+
+/// A pool, and how far its members may go.
+struct Fill<'a> {
+    pool: &'a SharedPool,
+    /// Of each member, the limit that is its own.
+    limits: Vec<u64>,
+    /// The links of its members, each once.
+    links: Vec<usize>,
+    bases: u128,
+    /// What the members could have together if none were held back elsewhere, in bit/s: the common multiple, times their bases.
+    level: u128,
+}
+
+impl<'a> Fill<'a> {
+    fn new(pool: &'a SharedPool, solving: &Solving<'_>) -> Self {
+        let limits = pool.members.iter().map(|member| solving.solvers[member.link].limit(member.class)).collect();
+        let mut links: Vec<usize> = pool.members.iter().map(|member| member.link).collect();
+        links.sort_unstable();
+        links.dedup();
+        let bases = pool.members.iter().map(|member| u128::from(member.base.bps())).sum();
+        // Here every member may have its whole link. Below 2^82, for rates below 2^41.
+        let of = |member: &PoolMember| {
+            u128::from(solving.links[member.link].0.link().rate.bps()) * bases / u128::from(member.base.bps()) + 1
+        };
+        let level = pool.members.iter().map(of).max().unwrap_or(0);
+        Self { pool, limits, links, bases, level }
+    }
+
+    /// What its members get now.
+    fn used(&self, solving: &Solving<'_>) -> u128 {
+        self.pool.members.iter().map(|member| u128::from(solving.allocations[member.link][member.class.index()])).sum()
+    }
+
+    /// Brings the members to this level; what they get then.
+    fn set(&mut self, level: u128, solving: &mut Solving<'_>) -> u128 {
+        self.level = level;
+        for (member, &limit) in self.pool.members.iter().zip(&self.limits) {
+            let part = level * u128::from(member.base.bps()) / self.bases;
+            let part = u64::try_from(part).unwrap_or(u64::MAX);
+            solving.solvers[member.link].set_limit(member.class, limit.min(part));
+        }
+        for &link in &self.links {
+            solving.solve(link);
+        }
+        self.used(solving)
+    }
+
+    /// Goes down to the largest level at which the members get no more than there is. Returns whether that is lower than before.
+    fn lower(&mut self, solving: &mut Solving<'_>) -> bool {
+        let rate = u128::from(self.pool.rate.bps());
+        let mut above = (self.level, self.used(solving));
+        if above.1 <= rate {
+            return false;
+        }
+        // At this level the members' parts are the whole pool, so they cannot get more. Where a member uses less, the level is higher.
+        let mut below = (rate, self.set(rate, solving));
+        let mut guess = rate;
+        while guess < above.0 / 2 && below.1 + (self.limits.len() as u128) < rate {
+            guess *= 2;
+            match (guess, self.set(guess, solving)) {
+                at if at.1 <= rate => below = at,
+                at => above = at,
+            }
+            if above.0 == guess {
+                break;
+            }
+        }
+        // Between two levels what is used is made of straight lines.
+        let mut straight = false;
+        while above.0 - below.0 > 1 && below.1 + (self.limits.len() as u128) < rate {
+            straight = !straight;
+            let between = above.0 - below.0;
+            let step = if straight { between * (rate - below.1) / (above.1 - below.1) } else { between / 2 };
+            let guess = below.0 + step.clamp(1, between - 1);
+            match (guess, self.set(guess, solving)) {
+                at if at.1 <= rate => below = at,
+                at => above = at,
+            }
+        }
+        self.set(below.0, solving);
+        true
+    }
+}
