@@ -114,5 +114,20 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             human::percent(time.classify / work)
         ))?;
     }
+    if let Some(profile) = &stats.profile {
+        let stages = profile.stages();
+        let all: u64 = stages.iter().map(|&(_, ns, _)| ns).sum();
+        let rows = stages.into_iter().map(|(stage, ns, packets)| {
+            let each =
+                packets.filter(|&packets| packets > 0).map(|packets| format!("{:.0}", ns as f64 / packets as f64));
+            let share = human::percent(ns as f64 / all.max(1) as f64);
+            vec![stage.to_owned(), share, human::time(ns as f64 / 1e9), each.unwrap_or_else(|| "-".to_owned())]
+        });
+        out.table(&["stage", "of the work", "time", "ns per packet"], rows.collect(), 1..4)?;
+        out.line(format!(
+            "{} packets came and {} went in {} turns",
+            profile.received_packets, profile.sent_packets, profile.turns
+        ))?;
+    }
     out.line(stats.to_string())
 }

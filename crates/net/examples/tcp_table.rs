@@ -119,7 +119,10 @@ fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
     show(&format!("{sharer} {leaf}"), mbit, &shared);
     match stats {
         Some(stats) if stats.balanced => {
-            println!("   {:>4.0} %{:>7.0} ms", stats.time.processor * 100.0, stats.forfeited_s * 1e3);
+            // What did move frames: another backend may have taken the place of the one that was asked for.
+            let movers: Vec<&str> = stats.interfaces.iter().map(|interface| interface.backend.as_str()).collect();
+            let movers = movers.join(", ");
+            println!("   {:>4.0} %{:>7.0} ms  {movers}", stats.time.processor * 100.0, stats.forfeited_s * 1e3);
         }
         Some(stats) => return Err(format!("the account is wrong: {stats:?}")),
         None => println!(),
@@ -141,7 +144,7 @@ fn show(sharer: &str, mbit: u64, shared: &Shared) {
 /// Starts a process for each run, one after the other.
 fn all(rates: &[u64], run: Run) -> Result<(), String> {
     println!(
-        "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's processor, lost time",
+        "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's processor, lost time, what moves frames in and out",
         "Mbit", "", "60 %", "30 %", "10 %", "all", " echo p50, p99 ms", "lost"
     );
     for mbit in rates {

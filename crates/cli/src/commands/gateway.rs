@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// How the data thread waits: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
     #[arg(long, value_name = "MODE", default_value = "precise", value_parser = pacing)]
     pacing: Pacing,
+    /// Take the time of every turn, and print what each stage of the data path takes per packet: at the end, and with `ctl stats`.
+    #[arg(long)]
+    profile: bool,
     /// Lost time that is made up for, such as 1ms [default: 20ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     catch_up: Option<Nanos>,
@@ -135,6 +138,7 @@ impl Args {
             config.leniency = self.read_options().leniency;
             config.backend = self.backend;
             config.pacing = self.pacing;
+            config.profile = self.profile;
             config.catch_up = self.catch_up;
             config.force = self.force;
             config.offloads = match (self.fix_offloads, self.ignore_offloads) {

@@ -90,6 +90,9 @@ pub trait Port: DropSink {
     /// Appends what has arrived by `now`, classified, oldest first. May leave the rest for the next turn.
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>);
 
+    /// The scheduler has what was received. Whoever takes the time of each step looks at a clock here.
+    fn enqueued(&mut self) {}
+
     /// Sends `packet`; its last bit leaves the paced link at `done`.
     fn transmit(&mut self, now: Nanos, packet: Packet, done: Nanos);
 
@@ -178,6 +181,7 @@ impl<S: Scheduler> Driver<S> {
         port.receive(now, &mut self.batch);
         if !self.batch.is_empty() {
             self.scheduler.enqueue_batch(now, &mut self.batch, port);
+            port.enqueued();
         }
         let mut sent = 0;
         let wake = loop {

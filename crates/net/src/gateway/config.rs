@@ -116,6 +116,8 @@ pub struct GatewayConfig {
     pub backend: BackendChoice,
     /// How the data thread waits.
     pub pacing: Pacing,
+    /// Whether every turn is timed, so that statistics say what each stage takes.
+    pub profile: bool,
     /// Lost time that the gateway makes up for; 20 ms when absent.
     pub catch_up: Option<Nanos>,
     /// Where the data thread runs.
@@ -178,6 +180,7 @@ impl GatewayConfig {
             memory_limit: DEFAULT_MEMORY,
             backend: BackendChoice::default(),
             pacing: Pacing::default(),
+            profile: false,
             catch_up: None,
             processor: Processor::default(),
             reverse: true,

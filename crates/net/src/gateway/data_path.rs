@@ -37,15 +37,25 @@ pub(crate) const SAMPLE_EVERY: u64 = 61;
 /// Most batches that one turn fetches in addition while it sheds.
 const SHED_BATCHES: usize = 16;
 
-/// Time spent in turns that were timed in detail, in nanoseconds.
+/// Time spent in turns that were timed in detail, in nanoseconds, and what passed in them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sampled {
     pub(crate) turns: u64,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
     pub(crate) total: u64,
     pub(crate) receive: u64,
     pub(crate) classify: u64,
+    pub(crate) enqueue: u64,
     pub(crate) send: u64,
     pub(crate) reverse: u64,
+}
+
+impl Sampled {
+    /// Pacing, the driving loop and what leaves the scheduler: what is left of the turns when all else is taken off.
+    pub(crate) fn dequeue(&self) -> u64 {
+        self.total.saturating_sub(self.receive + self.classify + self.enqueue + self.send + self.reverse)
+    }
 }
 
 /// What of a data path belongs to its classes, and what more frames its pool needs.
@@ -83,6 +93,8 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) onward: Outlet,
     pub(crate) backward: Outlet,
     pub(crate) sampled: Sampled,
+    /// Of so many working turns one is timed in detail.
+    pub(crate) sample_every: u64,
     /// Whoever records what passes.
     pub(crate) tap: Option<Box<Tap>>,
     arrivals: Vec<Arrival>,
@@ -94,6 +106,8 @@ pub(crate) struct DataPath<I, O, C> {
     back: Vec<u32>,
     moved: bool,
     sampling: bool,
+    /// When the last frame of a batch was classified, in a turn that is timed in detail.
+    classified: Nanos,
     working_turns: u64,
     error: Option<BackendError>,
 }
@@ -138,6 +152,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             onward: Outlet::default(),
             backward: Outlet::default(),
             sampled: Sampled::default(),
+            sample_every: SAMPLE_EVERY,
             tap: None,
             arrivals: Vec::with_capacity(BATCH),
             intake: Vec::with_capacity(BATCH),
@@ -146,6 +161,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             back: Vec::with_capacity(BATCH),
             moved: false,
             sampling: false,
+            classified: Nanos::ZERO,
             working_turns: 0,
             error: None,
         }
@@ -158,7 +174,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         driver: &mut Driver<S>,
     ) -> Result<(bool, Wake), BackendError> {
         self.moved = false;
-        self.sampling = self.working_turns.is_multiple_of(SAMPLE_EVERY);
+        self.sampling = self.working_turns.is_multiple_of(self.sample_every);
         let before = self.sampled;
         self.reclaim();
         if !self.outgoing.is_empty() && now >= self.onward.retry_at() {
@@ -223,6 +239,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let mut batch = std::mem::take(&mut self.intake);
         self.receive(now, &mut batch);
         driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
+        self.enqueued();
         self.intake = batch;
     }
 
@@ -343,6 +360,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         });
         self.outgoing.drain(..done);
         self.moved |= done > 0;
+        if self.sampling {
+            self.sampled.sent += done as u64;
+        }
         self.note(error);
     }
 
@@ -433,7 +453,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.arrivals = arrivals;
         if self.sampling {
             self.sampled.receive += fetched.saturating_sub(started).0;
-            self.sampled.classify += self.clock.now().saturating_sub(fetched).0;
+            self.classified = self.clock.now();
+            self.sampled.classify += self.classified.saturating_sub(fetched).0;
+            self.sampled.received += count as u64;
         }
         count
     }
@@ -479,6 +501,12 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         }
         // A batch that is not full has emptied the kernel's buffer.
         self.shedding = self.fetch(now, batch) == BATCH && self.input.is_flooded();
+    }
+
+    fn enqueued(&mut self) {
+        if self.sampling {
+            self.sampled.enqueue += self.clock.now().saturating_sub(self.classified).0;
+        }
     }
 
     fn transmit(&mut self, now: Nanos, packet: Packet, _done: Nanos) {

@@ -68,8 +68,11 @@ impl Gateway {
         let labels = Labels::new(&config.tree);
         let passage = Arc::new(Passage::of(&config, delays, memory, needs.frames, 0));
         let present = Present::new(&config, input, backend, &pool, Arc::clone(&passage), &labels, clock);
-        let data_path =
+        let mut data_path =
             RealPath::new(pool, from, to, clock, classifier, labels, config.overhead, counters, queues, config.reverse);
+        if config.profile {
+            data_path.sample_every = 1;
+        }
         config.take_over = false;
         Ok(Self {
             liveness: Liveness::new(config.stall_after),

@@ -9,14 +9,14 @@ use thiserror::Error;
 
 use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot};
 use crate::gateway::config::GatewayConfig;
-use crate::gateway::data_path::{AnyScheduler, DataPath, RealPath};
+use crate::gateway::data_path::{AnyScheduler, DataPath, RealPath, Sampled};
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::{Liveness, Vitals};
 use crate::gateway::outlet::{BUSY_RETRY, Outlet};
 use crate::gateway::ports::Held;
 use crate::gateway::reload::Order;
 use crate::gateway::remote::{Publisher, Remote};
-use crate::gateway::stats::{GatewayStats, InterfaceStats, MemoryBound, TimeShares};
+use crate::gateway::stats::{GatewayStats, InterfaceStats, MemoryBound, Profile, TimeShares};
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock};
 use crate::io::pacing::{self, Until};
@@ -279,7 +279,7 @@ impl Gateway {
 
     /// What was counted of the gateway as a whole.
     fn counts(&mut self, time: &Time) -> GatewayCounts {
-        let Self { driver, data_path, held, liveness, .. } = self;
+        let Self { config, driver, data_path, held, liveness, .. } = self;
         let [input, output] = [data_path.input.counters(), data_path.output.counters()];
         let uptime = data_path.clock.now().saturating_sub(time.start);
         GatewayCounts {
@@ -293,6 +293,7 @@ impl Gateway {
             liveness: liveness.stats(),
             reverse: data_path.reverse_stats(),
             time: time.shares(uptime, data_path),
+            profile: config.profile.then(|| Profile::of(&data_path.sampled)),
             pool_most_used: data_path.pool.most_used() as u64,
             pool_agrees: data_path.pool_agrees(driver.scheduler().backlog().packets),
         }
@@ -309,6 +310,22 @@ pub(super) struct Time {
     processor: u64,
 }
 
+impl Profile {
+    fn of(sampled: &Sampled) -> Self {
+        Self {
+            turns: sampled.turns,
+            received_packets: sampled.received,
+            sent_packets: sampled.sent,
+            receive_ns: sampled.receive,
+            classify_ns: sampled.classify,
+            enqueue_ns: sampled.enqueue,
+            dequeue_ns: sampled.dequeue(),
+            send_ns: sampled.send,
+            reverse_ns: sampled.reverse,
+        }
+    }
+}
+
 impl Time {
     fn shares<I, O, C>(&self, uptime: Nanos, data_path: &DataPath<I, O, C>) -> TimeShares {
         if uptime == Nanos::ZERO {
@@ -317,9 +334,8 @@ impl Time {
         let idle = (self.slept as f64 / uptime.0 as f64).min(1.0);
         let spinning = (self.spun as f64 / uptime.0 as f64).min(1.0 - idle);
         let sampled = data_path.sampled;
+        let scheduler = sampled.enqueue + sampled.dequeue();
         let parts = sampled.receive + sampled.classify + sampled.send + sampled.reverse;
-        // What is left of the turns when the other parts are taken off.
-        let scheduler = sampled.total.saturating_sub(parts);
         let all = (parts + scheduler).max(1) as f64;
         let share = |part: u64| (1.0 - idle - spinning) * part as f64 / all;
         TimeShares {

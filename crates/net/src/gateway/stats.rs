@@ -354,6 +354,45 @@ pub struct TimeShares {
     pub sampled_turns: u64,
 }
 
+/// What the stages of the data path took, in nanoseconds, and what passed meanwhile: of a gateway that takes the time of every turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Turns in which something moved.
+    pub turns: u64,
+    /// Packets that were fetched in them.
+    pub received_packets: u64,
+    /// Packets that were handed to the output.
+    pub sent_packets: u64,
+    /// Fetching frames from the kernel.
+    pub receive_ns: u64,
+    /// Reading headers and finding the class.
+    pub classify_ns: u64,
+    /// Giving packets to the scheduler.
+    pub enqueue_ns: u64,
+    /// Taking packets from the scheduler; pacing and the driving loop are part of it.
+    pub dequeue_ns: u64,
+    /// Handing frames to the kernel.
+    pub send_ns: u64,
+    /// The unshaped direction.
+    pub reverse_ns: u64,
+}
+
+impl Profile {
+    /// By stage: its name, what it took in nanoseconds, and of how many packets.
+    #[must_use]
+    pub fn stages(&self) -> [(&'static str, u64, Option<u64>); 6] {
+        let (received, sent) = (Some(self.received_packets), Some(self.sent_packets));
+        [
+            ("receive", self.receive_ns, received),
+            ("classify", self.classify_ns, received),
+            ("enqueue", self.enqueue_ns, received),
+            ("dequeue", self.dequeue_ns, sent),
+            ("send", self.send_ns, sent),
+            ("other direction", self.reverse_ns, None),
+        ]
+    }
+}
+
 /// The most memory the gateway takes, fixed at start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryBound {
@@ -483,6 +522,9 @@ pub struct GatewayStats {
     pub reverse: Option<ReverseStats>,
     /// What the data thread did with its time.
     pub time: TimeShares,
+    /// What each stage took, where every turn is timed (`--profile`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// The memory bound.
     pub memory: MemoryBound,
     /// Link time lost while there was something to send, in seconds: beyond what `--catch-up` makes up for, because the data

@@ -62,6 +62,7 @@ impl Observation {
             leaves_without_delays: DelayTable::without(&passage.tree),
             reverse: gateway.reverse,
             time: gateway.time,
+            profile: gateway.profile,
             memory: passage.memory,
             forfeited_s: gateway.forfeited.0 as f64 / 1e9,
             fail_open: gateway.fail_open.as_deref().cloned().unwrap_or_default(),

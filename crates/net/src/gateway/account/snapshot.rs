@@ -9,7 +9,7 @@ use super::passage::Passage;
 use crate::gateway::data_path::DataPath;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::LivenessStats;
-use crate::gateway::stats::{ClassEdges, ReverseStats, TimeShares};
+use crate::gateway::stats::{ClassEdges, Profile, ReverseStats, TimeShares};
 use crate::io::backend::{Backend, BackendCounters};
 use crate::io::clock::Clock;
 use crate::io::port::Mover;
@@ -49,6 +49,7 @@ pub(crate) struct GatewayCounts {
     pub(crate) liveness: LivenessStats,
     pub(crate) reverse: Option<ReverseStats>,
     pub(crate) time: TimeShares,
+    pub(crate) profile: Option<Profile>,
     pub(crate) pool_most_used: u64,
     /// Whether each frame of the pool was where it should be.
     pub(crate) pool_agrees: bool,

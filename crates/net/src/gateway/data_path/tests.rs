@@ -18,12 +18,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// The time, and what each look at it takes.
 #[derive(Clone, Debug, Default)]
-struct Hands(Rc<Cell<u64>>);
+struct Hands(Rc<Cell<u64>>, Rc<Cell<u64>>);
 
 impl Clock for Hands {
     fn now(&self) -> Nanos {
-        Nanos(self.0.get())
+        Nanos(self.0.replace(self.0.get() + self.1.get()))
     }
 }
 
@@ -160,6 +161,27 @@ fn frames_leave_unchanged_at_the_pace_of_the_link_and_in_order_within_a_class() 
     }
     // The last frame has waited for the nine before it.
     assert_eq!(bench.passage.delays.all.tally().stats().unwrap().max, 0.009);
+}
+
+#[test]
+fn a_profile_has_every_turn_in_which_something_moved_and_each_of_its_stages_once() {
+    let mut bench = bench("hls", true);
+    bench.data_path.sample_every = 1;
+    bench.hands.1.set(10);
+    bench.data_path.input.incoming.extend((0..5).map(|n| frame(5001, n, 1000)));
+    for millis in 0..5 {
+        bench.turn(millis * 1_000_000);
+    }
+    // Nothing moves in these.
+    (5..9).for_each(|millis| bench.turn(millis * 1_000_000));
+    let sampled = bench.data_path.sampled;
+    assert_eq!((sampled.turns, sampled.received, sampled.sent), (5, 5, 5));
+    // From one look at the clock to the next. Packets came in the first turn only.
+    assert_eq!((sampled.receive, sampled.classify, sampled.enqueue), (50, 50, 10));
+    // There is a look more where the output accepts.
+    assert_eq!((sampled.send, sampled.reverse), (100, 50));
+    assert_eq!(sampled.total, sampled.dequeue() + 260);
+    assert!(sampled.dequeue() > 0);
 }
 
 #[test]
