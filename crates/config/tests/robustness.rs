@@ -15,6 +15,7 @@ seed = 7
 rate = "1gbit"
 scheduler = "hls"
 mtu = "1514B"
+rounds = "long"
 overhead = "ethernet"
 default = "b"
 buffer = "1000p"
