@@ -163,7 +163,7 @@ const CLAIMS: &[Claim] = &[
         about: "HLS costs no more than HTB and CBQ in a binary tree and in a flat one; what grows with the number of leaves is the \
                 classifier.",
         says: "no dearer",
-        tests: &["crates/lab/src/bench.rs::every_scheduler_is_measured_on_every_tree_it_takes"],
+        tests: &["crates/workload/src/workload_tests.rs::every_scheduler_passes_every_workload_and_loses_nothing"],
         timed: true,
         run: cost::exp4,
     },

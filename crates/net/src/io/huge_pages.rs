@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(whole_pages(HUGE + 16, LARGE), Some((2 * HUGE, LARGE - HUGE)));
         assert_eq!(whole_pages(HUGE - 16, LARGE), Some((HUGE, LARGE - HUGE)));
         assert_eq!(whole_pages(HUGE, LARGE - 1), None);
-        assert_eq!(whole_pages(usize::MAX - LARGE, LARGE), None);
+        assert_eq!(whole_pages(usize::MAX - HUGE, LARGE), None);
     }
 
     #[test]
