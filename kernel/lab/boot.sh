@@ -1,0 +1,75 @@
+# One boot of a kernel for each test: an initramfs with the test, the tools and the modules, and a console that is read afterwards.
+# Sourced by scripts/kernel-lab; uses $cache and $root.
+
+# QEMU counts a nanosecond of the machine's time for each half instruction of it, so that a run is the same each time.
+ICOUNT=shift=1,sleep=off
+
+build_once() {
+    mkdir -p "$cache/build"
+    gcc -static -O2 -Wall -Wextra -o "$cache/build/traffic" "$root/kernel/lab/traffic.c"
+}
+
+# initramfs SERIES TEST OUT
+initramfs() {
+    local series=$1 test=$2 out=$3 base=$cache/kernels/$1 dir program library module
+    dir=$(mktemp -d "$cache/initramfs.XXXXXX")
+    mkdir -p "$dir"/{bin,sbin,proc,sys,dev,tmp,mod,lab}
+    cp "$cache/tools/bin/busybox" "$dir/bin/"
+    "$cache/tools/bin/busybox" --list | while read -r program; do
+        case $program in ip | tc | busybox) ;; *) ln -s busybox "$dir/bin/$program" ;; esac
+    done
+    local extra_programs=()
+    for program in "$cache/tools/sbin/tc" "$cache/tools/bin/ip" "${extra_programs[@]}"; do
+        cp -L "$program" "$dir/sbin/"
+        ldd "$program" 2>/dev/null | grep -oE '/[^ ]+' | while read -r library; do
+            mkdir -p "$dir$(dirname "$library")"
+            cp -Ln "$library" "$dir$library"
+        done
+    done
+    for module in net/sched/{sch_htb,sch_hfsc,cls_u32,cls_fw,cls_matchall,cls_basic,act_skbedit} drivers/net/{veth,dummy} net/core/pktgen; do
+        cp "$base"/lib/modules/*/kernel/"$module".ko* "$dir/mod/" 2>/dev/null || true
+    done
+    xz -dq "$dir"/mod/*.xz 2>/dev/null || true
+    [ -e "$cache/build/$series/fairlink.ko" ] && cp "$cache/build/$series/fairlink.ko" "$dir/mod/"
+    cp -r "$root/kernel/lab/files/." "$dir/lab/" 2>/dev/null || true
+    [ -d "$cache/build/files" ] && cp -r "$cache/build/files/." "$dir/lab/"
+    cp "$cache/build/traffic" "$dir/sbin/"
+    cp "$root/kernel/lab/init" "$dir/init"
+    cp "$root/kernel/lab/guest/$test.sh" "$dir/test.sh"
+    chmod +x "$dir/init"
+    (cd "$dir" && find . | "$cache/tools/bin/cpio" -o -H newc --quiet) > "$out"
+    rm -rf "$dir"
+}
+
+# boot SERIES INITRAMFS SECONDS: the console on standard output.
+boot() {
+    local tools=$cache/tools
+    LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/lib/x86_64-linux-gnu timeout --foreground "$3" \
+        "$tools/usr/bin/qemu-system-x86_64" -L "$tools/usr/share/qemu" -L "$tools/usr/share/seabios" \
+        -M pc -cpu max -m 512 -smp 1 -icount $ICOUNT -display none -nodefaults -no-reboot -serial stdio -net none \
+        -kernel "$cache"/kernels/"$1"/boot/vmlinuz-* -initrd "$2" \
+        -append "console=ttyS0 quiet panic=-1 oops=panic tsc=reliable" </dev/null 2>/dev/null || echo "LAB fail the machine did not power off"
+}
+
+# run_tests SERIES NAME,NAME KEEP
+run_tests() {
+    local series=$1 test status=0 log image start
+    build_once
+    log=$(mktemp -d "$cache/log.XXXXXX")
+    for test in ${2//,/ }; do
+        image=$log/$test.cpio start=$SECONDS
+        initramfs "$series" "$test" "$image"
+        boot "$series" "$image" 300 | tr -d '\r' > "$log/$test.txt"
+        rm -f "$image"
+        grep -E '^LAB ' "$log/$test.txt" | sed "s/^LAB /$series $test: /" || true
+        if ! grep -q '^LAB done' "$log/$test.txt" || grep -q '^LAB fail' "$log/$test.txt"; then
+            status=1
+            echo "$series $test: FAILED; the end of the console:"
+            tail -25 "$log/$test.txt" | sed 's/^/    /'
+        fi
+        echo "$series $test: took $((SECONDS - start)) s"
+    done
+    if [ -n "$3" ]; then mkdir -p "$3/$series" && cp "$log"/*.txt "$3/$series/"; fi
+    rm -rf "$log"
+    return $status
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * The laboratory's source and sink in one process: frames into one interface, counted at another.
+ *
+ *   traffic rates  OUT IN MS PHASE_MS SPEC...      SPEC = NAME:PRIORITY:BYTES:BIT/S:FROM_MS-TO_MS[,FROM_MS-TO_MS]
+ *   traffic order  OUT IN FILE WAIT_MS             FILE has lines "PRIORITY BYTES"; all are sent at once
+ *   traffic flood  OUT COUNT PRIORITY BYTES        as fast as it goes
+ *
+ * PRIORITY is what SO_PRIORITY is set to (0x10002 for class 1:2). A frame has the length BYTES from its destination address on.
+ * `rates` prints "PHASE n NAME bytes" and, at the end, "SENT NAME frames" and "GOT NAME frames".
+ * `order` prints "ORDER n" for each line number that arrives.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <arpa/inet.h>
+
+#define ETHERTYPE 0x88b5 /* for local experiments */
+#define MAX_SOURCES 64
+#define MAX_PHASES 64
+
+struct source {
+	const char *name;
+	int socket;
+	unsigned int bytes;
+	uint64_t gap, next;
+	struct { uint64_t from, to; } active[8];
+	int intervals;
+	uint64_t sent, refused, got, phase[MAX_PHASES];
+};
+
+static struct source sources[MAX_SOURCES];
+static int count;
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static int open_socket(const char *name, int protocol, unsigned int priority)
+{
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(protocol) };
+	int s = socket(AF_PACKET, SOCK_RAW, htons(protocol)), large = 256 << 20;
+
+	if (s < 0)
+		die("socket");
+	at.sll_ifindex = (int)if_nametoindex(name);
+	if (!at.sll_ifindex || bind(s, (struct sockaddr *)&at, sizeof(at)))
+		die(name);
+	if (setsockopt(s, SOL_SOCKET, SO_SNDBUFFORCE, &large, sizeof(large)) ||
+	    setsockopt(s, SOL_SOCKET, SO_RCVBUFFORCE, &large, sizeof(large)) ||
+	    (priority && setsockopt(s, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority))))
+		die("setsockopt");
+	return s;
+}
+
+static int send_frame(int s, unsigned int bytes, uint32_t who, uint32_t number)
+{
+	static unsigned char frame[65536];
+	static const unsigned char head[14] = { 255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xb5 };
+
+	memcpy(frame, head, sizeof(head));
+	memcpy(frame + 14, &who, 4);
+	memcpy(frame + 18, &number, 4);
+	return send(s, frame, bytes, MSG_DONTWAIT) == (ssize_t)bytes ? 0 : -1;
+}
+
+static int is_active(const struct source *source, uint64_t at)
+{
+	for (int i = 0; i < source->intervals; i++)
+		if (at >= source->active[i].from && at < source->active[i].to)
+			return 1;
+	return 0;
+}
+
+static void read_source(char *text)
+{
+	struct source *source = &sources[count++];
+	char *name = strtok(text, ":"), *priority = strtok(NULL, ":"), *bytes = strtok(NULL, ":"), *rate = strtok(NULL, ":"),
+	     *spans = strtok(NULL, ":");
+
+	source->name = name;
+	source->bytes = (unsigned int)strtoul(bytes, NULL, 0);
+	source->gap = source->bytes * 8ull * 1000000000ull / strtoull(rate, NULL, 0);
+	for (char *span = strtok(spans, ","); span; span = strtok(NULL, ",")) {
+		char *to;
+
+		source->active[source->intervals].from = strtoull(span, &to, 0) * 1000000ull;
+		source->active[source->intervals++].to = strtoull(to + 1, NULL, 0) * 1000000ull;
+	}
+	source->socket = (int)strtoul(priority, NULL, 0);
+}
+
+static void receive_all(int in, uint64_t start, uint64_t phase_ns)
+{
+	static unsigned char frame[65536];
+	ssize_t got;
+
+	while ((got = recv(in, frame, sizeof(frame), MSG_DONTWAIT)) > 0) {
+		uint64_t phase = (now_ns() - start) / phase_ns;
+		uint32_t who;
+
+		memcpy(&who, frame + 14, 4);
+		if (who >= (uint32_t)count || phase >= MAX_PHASES)
+			continue;
+		sources[who].got++;
+		sources[who].phase[phase] += (uint64_t)got;
+	}
+}
+
+static int rates(int argc, char **argv)
+{
+	uint64_t duration, phase, start;
+	int in;
+
+	if (argc < 7)
+		return 2;
+	in = open_socket(argv[3], ETHERTYPE, 0);
+	duration = strtoull(argv[4], NULL, 0) * 1000000ull;
+	phase = strtoull(argv[5], NULL, 0) * 1000000ull;
+	for (int i = 6; i < argc && count < MAX_SOURCES; i++)
+		read_source(argv[i]);
+	for (int i = 0; i < count; i++)
+		sources[i].socket = open_socket(argv[2], ETHERTYPE, (unsigned int)sources[i].socket);
+	start = now_ns();
+	for (;;) {
+		uint64_t at = now_ns() - start, next = at + 5000000;
+		struct pollfd wait = { .fd = in, .events = POLLIN };
+		struct timespec t;
+
+		if (at >= duration)
+			break;
+		for (int i = 0; i < count; i++) {
+			struct source *s = &sources[i];
+
+			while (s->next <= at) {
+				if (is_active(s, s->next)) {
+					if (send_frame(s->socket, s->bytes, (uint32_t)i, (uint32_t)s->sent))
+						s->refused++;
+					s->sent++;
+				}
+				s->next += s->gap;
+			}
+			if (s->next < next)
+				next = s->next;
+		}
+		receive_all(in, start, phase);
+		at = now_ns() - start;
+		t.tv_sec = 0;
+		t.tv_nsec = next > at ? (long)(next - at) : 0;
+		ppoll(&wait, 1, &t, NULL);
+	}
+	receive_all(in, start, phase);
+	for (int i = 0; i < count; i++) {
+		for (uint64_t p = 0; p < (duration + phase - 1) / phase && p < MAX_PHASES; p++)
+			printf("PHASE %d %s %llu\n", (int)p, sources[i].name, (unsigned long long)sources[i].phase[p]);
+		printf("SENT %s %llu\nGOT %s %llu\n", sources[i].name, (unsigned long long)sources[i].sent, sources[i].name,
+		       (unsigned long long)sources[i].got);
+	}
+	return 0;
+}
+
+static int order(char **argv)
+{
+	static struct { unsigned int priority, bytes; } lines[65536];
+	static int sockets[65536];
+	static unsigned int by_priority[65536];
+	unsigned int used = 0, total = 0, arrived = 0;
+	int in = open_socket(argv[3], ETHERTYPE, 0);
+	FILE *file = fopen(argv[4], "r");
+	uint64_t end;
+
+	if (!file)
+		die(argv[4]);
+	while (total < 65536 && fscanf(file, "%x %u", &lines[total].priority, &lines[total].bytes) == 2)
+		total++;
+	for (unsigned int i = 0; i < total; i++) {
+		unsigned int at = 0;
+
+		while (at < used && by_priority[at] != lines[i].priority)
+			at++;
+		if (at == used) {
+			by_priority[used] = lines[i].priority;
+			sockets[used++] = open_socket(argv[2], ETHERTYPE, lines[i].priority);
+		}
+		lines[i].priority = at;
+	}
+	for (unsigned int i = 0; i < total; i++)
+		if (send_frame(sockets[lines[i].priority], lines[i].bytes, 0, i))
+			printf("REFUSED %u\n", i);
+	end = now_ns() + strtoull(argv[5], NULL, 0) * 1000000ull;
+	while (arrived < total && now_ns() < end) {
+		struct pollfd wait = { .fd = in, .events = POLLIN };
+		unsigned char frame[65536];
+		uint32_t number;
+
+		if (poll(&wait, 1, 50) <= 0 || recv(in, frame, sizeof(frame), MSG_DONTWAIT) < 22)
+			continue;
+		memcpy(&number, frame + 18, 4);
+		printf("ORDER %u\n", number);
+		arrived++;
+	}
+	return 0;
+}
+
+static int flood(char **argv)
+{
+	unsigned long left = strtoul(argv[3], NULL, 0), refused = 0;
+	int s = open_socket(argv[2], ETHERTYPE, (unsigned int)strtoul(argv[4], NULL, 0));
+	unsigned int bytes = (unsigned int)strtoul(argv[5], NULL, 0);
+
+	for (uint32_t n = 0; n < left; n++)
+		refused += (unsigned long)(send_frame(s, bytes, 0, n) != 0);
+	printf("FLOOD sent %lu refused %lu\n", left, refused);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 6 && !strcmp(argv[1], "rates"))
+		return rates(argc, argv);
+	if (argc == 6 && !strcmp(argv[1], "order"))
+		return order(argv);
+	if (argc == 6 && !strcmp(argv[1], "flood"))
+		return flood(argv);
+	fprintf(stderr, "usage: see the head of traffic.c\n");
+	return 2;
+}
