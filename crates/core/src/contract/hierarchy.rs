@@ -9,7 +9,7 @@ use core::fmt;
 use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, RoundLength, Share, WhenFull};
 use super::memory::OutOfMemory;
 use super::packet::ClassId;
-use crate::parts::memory::{filled, slice};
+use crate::parts::memory::{bytes_of, filled, slice};
 
 /// Largest number of leaves in a hierarchy.
 pub const MAX_LEAVES: usize = 1_000_000;
@@ -151,6 +151,20 @@ struct Node {
     children_weight: u64,
 }
 
+impl Node {
+    /// The root.
+    fn of_link(link: &LinkConfig) -> Self {
+        Self {
+            parent: ClassId::ROOT,
+            depth: 0,
+            config: ClassConfig { share: Some(Share::Guarantee(link.rate)), ..ClassConfig::default() },
+            weight: link.rate.bps(),
+            children: (0, 0),
+            children_weight: 0,
+        }
+    }
+}
+
 /// A validated tree of classes. Class 0 is the root: the link.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
@@ -264,15 +278,19 @@ impl Hierarchy {
     /// Starts a tree with nothing but the link.
     #[must_use]
     pub fn builder(link: LinkConfig) -> HierarchyBuilder {
-        let root = Node {
-            parent: ClassId::ROOT,
-            depth: 0,
-            config: ClassConfig { share: Some(Share::Guarantee(link.rate)), ..ClassConfig::default() },
-            weight: link.rate.bps(),
-            children: (0, 0),
-            children_weight: 0,
-        };
-        HierarchyBuilder { link, nodes: alloc::vec![root] }
+        HierarchyBuilder { nodes: alloc::vec![Node::of_link(&link)], link }
+    }
+
+    /// As [`Hierarchy::builder`], with room for `classes` classes beside the link, for a caller that may not run out of memory.
+    ///
+    /// # Errors
+    /// [`HierarchyError::OutOfMemory`], and [`HierarchyError::TooManyClasses`] above [`MAX_CLASSES`].
+    pub fn builder_with_room(link: LinkConfig, classes: usize) -> Result<HierarchyBuilder, HierarchyError> {
+        check_count(classes)?;
+        let mut nodes = Vec::new();
+        nodes.try_reserve_exact(classes + 1).map_err(|_| OutOfMemory { bytes: bytes_of::<Node>(classes + 1) })?;
+        nodes.push(Node::of_link(&link));
+        Ok(HierarchyBuilder { link, nodes })
     }
 
     fn check_siblings(&self, parent: ClassId) -> Result<(), HierarchyError> {

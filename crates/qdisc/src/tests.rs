@@ -1,0 +1,213 @@
+//! What is written is what is read, and whatever else is read is an error.
+
+use alloc::format;
+use alloc::string::ToString;
+
+use fairlink_core::{
+    ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, LeakyBucket, LeakyBuckets, Leniency,
+    LinkConfig, Nanos, Overhead, QueueKind, QueueLimits, Rate, RoundLength, ServiceCurve, Share, TransmitQueue,
+    WhenFull, registry,
+};
+use proptest::prelude::*;
+
+use crate::{Config, LabelError, Labels, MAX_CATCH_UP, ReadError, WriteError};
+
+fn rate(bps: u64) -> Rate {
+    Rate::from_bps(bps).unwrap()
+}
+
+/// The link, A with A1 and A2, and B.
+fn config(class: impl Fn(u32) -> ClassConfig) -> Config {
+    let mut tree = Hierarchy::builder(LinkConfig::new(rate(100_000_000)));
+    let mut labels = Labels::new(4).unwrap();
+    for (id, parent, name) in [(1, 0, "A"), (2, 1, "A1"), (3, 1, "A2"), (4, 0, "B")] {
+        tree.add(ClassId(parent), class(id)).unwrap();
+        labels.add(0x10 * id as u16, name.as_bytes()).unwrap();
+    }
+    Config {
+        scheduler: registry::find("hls").unwrap(),
+        tree: tree.build().unwrap(),
+        overhead: Overhead::NONE,
+        leniency: Leniency::Refuse,
+        default: Some(ClassId(4)),
+        catch_up: Nanos(2_000_000),
+        slack: Nanos(10_000),
+        labels: labels.sorted().unwrap(),
+    }
+}
+
+fn assert_same(read: &Config, written: &Config) {
+    assert_eq!(read.scheduler.name, written.scheduler.name);
+    assert_eq!(read.tree.link(), written.tree.link());
+    assert_eq!(read.tree.len(), written.tree.len());
+    for class in read.tree.classes() {
+        assert_eq!(read.tree.parent(class), written.tree.parent(class));
+        assert_eq!(read.tree.config(class), written.tree.config(class));
+    }
+    assert_eq!((read.overhead, read.leniency, read.default), (written.overhead, written.leniency, written.default));
+    assert_eq!((read.catch_up, read.slack), (written.catch_up, written.slack));
+    assert_eq!(read.labels, written.labels);
+}
+
+fn curves() -> impl Strategy<Value = Option<ServiceCurve>> {
+    let slope = || proptest::option::of(1u64..=Rate::MAX.bps()).prop_map(|bps| bps.map(rate));
+    proptest::option::of((slope(), any::<u64>(), slope()).prop_map(|(m1, d, m2)| ServiceCurve { m1, d: Nanos(d), m2 }))
+}
+
+fn classes() -> impl Strategy<Value = ClassConfig> {
+    let numbers = (
+        proptest::option::of(any::<u64>()),
+        proptest::option::of(any::<u64>()),
+        proptest::option::of(any::<u8>()),
+        proptest::option::of(any::<u32>()),
+        proptest::option::of(1u64..=Rate::MAX.bps()),
+        proptest::option::of((any::<u64>(), 1..=u64::MAX)),
+        proptest::option::of(any::<u64>()),
+    );
+    let bucket = (any::<u64>(), 1..=Rate::MAX.bps(), 1..=Rate::MAX.bps()).prop_map(|(burst, peak, bps)| LeakyBucket {
+        burst,
+        peak: rate(peak),
+        rate: rate(bps),
+    });
+    let buckets = proptest::collection::vec(bucket, 0..=4);
+    let flags = any::<[bool; 4]>();
+    let queue = (1..=u32::MAX, 1..=u32::MAX, 0u8..3);
+    (1u64..=1000, numbers, buckets, flags, queue, (curves(), curves(), curves())).prop_map(
+        |(weight, numbers, buckets, [bounded, isolated, latency_critical, ecn], (packets, bytes, queue), curves)| {
+            let (burst, ceiling_burst, priority, quantum, ceiling, contract, max_delay) = numbers;
+            ClassConfig {
+                share: Some(Share::Weight(weight)),
+                ceiling: ceiling.map(rate),
+                burst,
+                ceiling_burst,
+                priority,
+                bounded,
+                isolated,
+                latency_critical,
+                quantum,
+                contract: contract.map(|(bytes, every)| Contract { bytes, every: Nanos(every) }),
+                real_time: curves.0,
+                link_share: curves.1,
+                upper_limit: curves.2,
+                max_delay: max_delay.map(Nanos),
+                leaky_buckets: LeakyBuckets::new(&buckets).unwrap(),
+                limits: QueueLimits { packets, bytes },
+                queue: [QueueKind::Fifo, QueueKind::CoDel, QueueKind::FqCoDel][usize::from(queue)],
+                ecn,
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_what_is_read(
+        classes in proptest::collection::vec(classes(), 4),
+        overhead in (any::<u16>(), any::<u16>(), 0usize..3),
+        scheduler in 0..registry::SCHEDULERS.len(),
+        flags in any::<[bool; 4]>(),
+        times in (0..=MAX_CATCH_UP.0, 0..=MAX_CATCH_UP.0),
+    ) {
+        let mut written = config(|id| classes[id as usize - 1]);
+        let framing = [Framing::Plain, Framing::Ptm, Framing::Atm][overhead.2];
+        written.overhead = Overhead { bytes: overhead.0, min: overhead.1, framing };
+        written.scheduler = &registry::SCHEDULERS[scheduler];
+        written.leniency = if flags[0] { Leniency::Ignore } else { Leniency::Refuse };
+        written.default = flags[1].then_some(ClassId(2));
+        (written.catch_up, written.slack) = (Nanos(times.0), Nanos(times.1));
+        let link = LinkConfig {
+            when_full: if flags[2] { WhenFull::PushOut } else { WhenFull::DropArrival },
+            rounds: if flags[3] { RoundLength::Long } else { RoundLength::Short },
+            transmit_queue: flags[3].then_some(TransmitQueue { packets: 7, priority: flags[2] }),
+            ..written.tree.link()
+        };
+        written.tree = written.tree.rebuilt(link, |_, _| {}).unwrap();
+        let bytes = written.write().unwrap();
+        assert_same(&Config::read(&bytes).unwrap(), &written);
+        // Nothing can be left out, nothing added.
+        for len in 0..bytes.len() {
+            prop_assert!(Config::read(&bytes[..len]).is_err());
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        prop_assert!(Config::read(&longer).is_err());
+    }
+
+    #[test]
+    fn bytes_that_were_changed_are_refused_or_read_the_same_when_written_again(
+        classes in proptest::collection::vec(classes(), 4),
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = config(|id| classes[id as usize - 1]).write().unwrap();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Ok(read) = Config::read(&bytes) {
+            let again = read.write().unwrap();
+            assert_same(&Config::read(&again).unwrap(), &read);
+        }
+    }
+}
+
+#[test]
+fn errors_say_what_is_wrong_and_the_limit() {
+    let sound = config(|_| ClassConfig::default()).write().unwrap();
+    let changed = |at: usize, value: &[u8]| {
+        let mut bytes = sound.clone();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        Config::read(&bytes).unwrap_err()
+    };
+    assert_eq!(changed(0, b"X"), ReadError::Magic);
+    assert_eq!(changed(4, &[2]).to_string(), "the configuration has version 2, and this module takes 1");
+    assert_eq!(changed(8, &[255]), ReadError::Length { said: 13 * 255, got: sound.len() as u64 - 16 });
+    assert_eq!(changed(19, b"x"), ReadError::Scheduler);
+    // The rate behind the scheduler's name.
+    let zero = changed(22, &[0; 8]);
+    assert_eq!(zero.to_string(), "class 0: rate of 0 is outside 1 .. 1000000000000");
+    let a1 = sound.windows(2).position(|two| two == b"A1").unwrap();
+    // The minor number of A1 as that of A.
+    let twice = changed(a1 - 3, &[0x10, 0]);
+    assert_eq!(twice.to_string(), "classes 1 and 2 both have the minor number 0x10");
+    assert_eq!(changed(a1 - 3, &[0, 0]), ReadError::Label(LabelError::Minor { class: ClassId(2), minor: 0 }));
+    // Its parent as itself.
+    let parent = changed(a1 - 7, &[2]);
+    assert_eq!(parent, ReadError::Hierarchy(HierarchyError::UnknownParent { parent: ClassId(2) }));
+    assert_eq!(
+        changed(a1 + 2 + 3, &[0x80]).to_string(),
+        format!("class 2: fields of {} is outside 0 .. 524287", 1u32 << 31)
+    );
+    let link_default = 22 + 8 + 8 + 2 + 5 + 5 + 1;
+    assert_eq!(changed(link_default, &[1]), ReadError::Default { class: ClassId(1) });
+}
+
+#[test]
+fn classes_are_found_by_number_and_by_name() {
+    let labels = config(|_| ClassConfig::default()).labels;
+    assert_eq!((labels.class(0x20), labels.class(0x21), labels.class(0)), (Some(ClassId(2)), None, None));
+    assert_eq!(
+        (labels.name(ClassId(2)), labels.name(ClassId(0)), labels.name(ClassId(9))),
+        (&b"A1"[..], &b""[..], &b""[..])
+    );
+    assert_eq!((labels.minor(ClassId(4)), labels.minor(ClassId(9))), (0x40, 0));
+    let mut new = Labels::new(2).unwrap();
+    new.add(0x40, b"B").unwrap();
+    new.add(0x20, b"A1").unwrap();
+    let survivors = labels.survivors(&new.sorted().unwrap(), |_, _| true).unwrap();
+    assert_eq!(*survivors, [None, None, Some(ClassId(2)), None, Some(ClassId(1))]);
+}
+
+#[test]
+fn what_does_not_fit_into_a_message_is_refused_with_the_number_of_classes() {
+    let mut tree = Hierarchy::builder(LinkConfig::new(rate(100_000_000)));
+    let mut labels = Labels::new(6000).unwrap();
+    for class in 1..=6000u16 {
+        tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+        labels.add(class, b"").unwrap();
+    }
+    let tree = tree.build().unwrap();
+    let config = Config { tree, labels: labels.sorted().unwrap(), ..config(|_| ClassConfig::default()) };
+    assert_eq!(config.write(), Err(WriteError::TooLong { classes: 6000 }));
+    let too_few = Config { labels: Labels::new(0).unwrap(), ..config };
+    assert_eq!(too_few.write(), Err(WriteError::Labels { classes: 6001, labels: 1 }));
+}

@@ -1,0 +1,221 @@
+//! A configuration to bytes.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use fairlink_core::{
+    ClassConfig, ClassId, Framing, Leniency, OutOfMemory, QueueKind, QueueLimits, Rate, RoundLength, ServiceCurve,
+    Share, WhenFull,
+};
+
+use crate::labels::room;
+use crate::{Config, HEADER, MAGIC, MAX_BYTES, VERSION, bit};
+
+/// Why a configuration was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// It takes more than [`MAX_BYTES`].
+    TooLong {
+        /// Classes beside the link.
+        classes: usize,
+    },
+    /// Labels and tree differ in the number of classes.
+    Labels {
+        /// Of the tree, the link included.
+        classes: usize,
+        /// Of the labels.
+        labels: usize,
+    },
+    /// There is no memory for it.
+    OutOfMemory(OutOfMemory),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TooLong { classes } => write!(
+                f,
+                "the link with its {classes} classes takes more than the {MAX_BYTES} bytes of a netlink message"
+            ),
+            Self::Labels { classes, labels } => write!(f, "{classes} classes have {labels} numbers"),
+            Self::OutOfMemory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for WriteError {}
+
+/// Bytes that grow as far as there is memory.
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        room(&mut self.0, bytes.len()).map_err(WriteError::OutOfMemory)?;
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn u8(&mut self, value: u8) -> Result<(), WriteError> {
+        self.put(&[value])
+    }
+
+    fn u16(&mut self, value: u16) -> Result<(), WriteError> {
+        self.put(&value.to_le_bytes())
+    }
+
+    fn u32(&mut self, value: u32) -> Result<(), WriteError> {
+        self.put(&value.to_le_bytes())
+    }
+
+    fn u64(&mut self, value: u64) -> Result<(), WriteError> {
+        self.put(&value.to_le_bytes())
+    }
+
+    /// At most 255 bytes, with their length.
+    fn text(&mut self, text: &[u8]) -> Result<(), WriteError> {
+        self.u8(text.len() as u8)?;
+        self.put(text)
+    }
+
+    fn curve(&mut self, curve: &ServiceCurve) -> Result<(), WriteError> {
+        self.u64(curve.m1.map_or(0, Rate::bps))?;
+        self.u64(curve.d.0)?;
+        self.u64(curve.m2.map_or(0, Rate::bps))
+    }
+
+    /// Writes a record, whose length stands before it.
+    fn record(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), WriteError>) -> Result<(), WriteError> {
+        let start = self.0.len();
+        self.u16(0)?;
+        fill(self)?;
+        // A class has at most 768 bytes.
+        let len = (self.0.len() - start - 2) as u16;
+        if let Some(place) = self.0.get_mut(start..start + 2) {
+            place.copy_from_slice(&len.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// The bytes.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn write(&self) -> Result<Vec<u8>, WriteError> {
+        let classes = self.tree.len() - 1;
+        if self.labels.len() != self.tree.len() {
+            return Err(WriteError::Labels { classes: self.tree.len(), labels: self.labels.len() });
+        }
+        let mut out = Writer(Vec::new());
+        out.put(&MAGIC)?;
+        out.u16(VERSION)?;
+        out.u16(0)?;
+        out.u32(classes as u32)?;
+        out.u32(0)?;
+        out.record(|out| self.write_link(out))?;
+        for class in self.tree.classes() {
+            out.record(|out| self.write_class(class, out))?;
+            if out.0.len() > MAX_BYTES {
+                return Err(WriteError::TooLong { classes });
+            }
+        }
+        let len = out.0.len() as u32;
+        if let Some(place) = out.0.get_mut(HEADER - 4..HEADER) {
+            place.copy_from_slice(&len.to_le_bytes());
+        }
+        Ok(out.0)
+    }
+
+    fn write_link(&self, out: &mut Writer) -> Result<(), WriteError> {
+        let link = self.tree.link();
+        out.text(self.scheduler.name.as_bytes())?;
+        out.u64(link.rate.bps())?;
+        out.u32(link.max_packet)?;
+        out.u32(link.max_queued)?;
+        out.u8(u8::from(link.when_full == WhenFull::PushOut))?;
+        out.u8(u8::from(link.rounds == RoundLength::Long))?;
+        out.u32(link.transmit_queue.map_or(0, |queue| queue.packets))?;
+        out.u8(u8::from(link.transmit_queue.is_some_and(|queue| queue.priority)))?;
+        out.u16(self.overhead.bytes)?;
+        out.u16(self.overhead.min)?;
+        out.u8(match self.overhead.framing {
+            Framing::Plain => 0,
+            Framing::Ptm => 1,
+            Framing::Atm => 2,
+        })?;
+        out.u8(u8::from(self.leniency == Leniency::Ignore))?;
+        out.u32(self.default.map_or(0, |class| class.0))?;
+        out.u64(self.catch_up.0)?;
+        out.u64(self.slack.0)
+    }
+
+    fn write_class(&self, class: ClassId, out: &mut Writer) -> Result<(), WriteError> {
+        let config = self.tree.config(class);
+        out.u32(self.tree.parent(class).map_or(0, |parent| parent.0))?;
+        out.u16(self.labels.minor(class))?;
+        out.text(self.labels.name(class))?;
+        out.u32(present(config))?;
+        match config.share {
+            Some(Share::Guarantee(rate)) => out.u64(rate.bps())?,
+            Some(Share::Weight(weight)) => out.u64(weight)?,
+            None => {}
+        }
+        for value in [config.ceiling.map(Rate::bps), config.burst, config.ceiling_burst].into_iter().flatten() {
+            out.u64(value)?;
+        }
+        config.priority.map_or(Ok(()), |priority| out.u8(priority))?;
+        config.quantum.map_or(Ok(()), |quantum| out.u32(quantum))?;
+        if let Some(contract) = config.contract {
+            out.u64(contract.bytes)?;
+            out.u64(contract.every.0)?;
+        }
+        for curve in [config.real_time, config.link_share, config.upper_limit].iter().flatten() {
+            out.curve(curve)?;
+        }
+        config.max_delay.map_or(Ok(()), |delay| out.u64(delay.0))?;
+        if !config.leaky_buckets.is_empty() {
+            out.u8(config.leaky_buckets.iter().count() as u8)?;
+            for bucket in config.leaky_buckets.iter() {
+                out.u64(bucket.burst)?;
+                out.u64(bucket.peak.bps())?;
+                out.u64(bucket.rate.bps())?;
+            }
+        }
+        if config.limits != QueueLimits::default() {
+            out.u32(config.limits.packets)?;
+            out.u32(config.limits.bytes)?;
+        }
+        match config.queue {
+            QueueKind::Fifo => Ok(()),
+            QueueKind::CoDel => out.u8(1),
+            QueueKind::FqCoDel => out.u8(2),
+        }
+    }
+}
+
+/// Which fields of a class are written.
+fn present(config: &ClassConfig) -> u32 {
+    let fields = [
+        (matches!(config.share, Some(Share::Guarantee(_))), bit::GUARANTEE),
+        (matches!(config.share, Some(Share::Weight(_))), bit::WEIGHT),
+        (config.ceiling.is_some(), bit::CEILING),
+        (config.burst.is_some(), bit::BURST),
+        (config.ceiling_burst.is_some(), bit::CEILING_BURST),
+        (config.priority.is_some(), bit::PRIORITY),
+        (config.bounded, bit::BOUNDED),
+        (config.isolated, bit::ISOLATED),
+        (config.latency_critical, bit::LATENCY_CRITICAL),
+        (config.ecn, bit::ECN),
+        (config.quantum.is_some(), bit::QUANTUM),
+        (config.contract.is_some(), bit::CONTRACT),
+        (config.real_time.is_some(), bit::REAL_TIME),
+        (config.link_share.is_some(), bit::LINK_SHARE),
+        (config.upper_limit.is_some(), bit::UPPER_LIMIT),
+        (config.max_delay.is_some(), bit::MAX_DELAY),
+        (!config.leaky_buckets.is_empty(), bit::LEAKY_BUCKETS),
+        (config.limits != QueueLimits::default(), bit::LIMITS),
+        (config.queue != QueueKind::Fifo, bit::QUEUE),
+    ];
+    fields.iter().filter(|(there, _)| *there).fold(0, |all, (_, bit)| all | bit)
+}

@@ -1,0 +1,351 @@
+//! The schedulers behind a C interface, for a queueing discipline of the kernel. `kernel/module/fairlink.h` is the other side of it.
+//!
+//! Each function takes a pointer to one structure and returns 0 or a negative error number, so that the C side can call all of them
+//! through one guard. The guard is where a panic ends: [`platform`] hands it to the C side, which goes back to where the guard
+//! called and never touches the link again but to free its memory. No packet is inside: the C side has them all in its table, and
+//! a link knows them by number.
+//!
+//! The C side holds the lock of its queueing discipline around every call with a link, so a link is never called twice at once.
+//! [`fl_create`], [`fl_prepare`] and [`fl_release`] allocate and free and may sleep; the others do neither.
+#![cfg_attr(not(test), no_std)]
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+mod link;
+mod platform;
+#[cfg(test)]
+mod tests;
+
+use core::fmt::{self, Write};
+use core::{ptr, slice};
+
+use fairlink_core::{ClassId, Nanos};
+
+pub use link::{Change, Link};
+use link::{Failure, Sink};
+
+/// `-EINVAL`.
+const INVALID: i64 = -22;
+/// `-ENOMEM`.
+const NO_MEMORY: i64 = -12;
+/// `-ENOENT`.
+const NO_ENTRY: i64 = -2;
+
+/// A message for the user, cut where it is too long.
+struct Message<'a> {
+    place: &'a mut [u8],
+    len: usize,
+}
+
+impl Write for Message<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let Some(rest) = self.place.get_mut(self.len..) else { return Ok(()) };
+        let take = text.len().min(rest.len().saturating_sub(1));
+        for (to, from) in rest.iter_mut().zip(text.bytes().take(take)) {
+            *to = from;
+        }
+        self.len += take;
+        if let Some(end) = self.place.get_mut(self.len) {
+            *end = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Says why, and turns it into an error number.
+fn refuse(failure: &Failure, message: *mut u8, message_len: usize) -> i64 {
+    if !message.is_null() && message_len > 0 {
+        // SAFETY: the caller says that so many bytes may be written there.
+        let place = unsafe { slice::from_raw_parts_mut(message, message_len) };
+        // A message never refuses a text.
+        let _ = write!(Message { place, len: 0 }, "{failure}");
+    }
+    if failure.is_out_of_memory() { NO_MEMORY } else { INVALID }
+}
+
+/// What a link is made of, or changed to.
+#[repr(C)]
+pub struct Make {
+    /// The configuration's bytes.
+    pub config: *const u8,
+    /// How many there are.
+    pub config_len: usize,
+    /// Most bytes that the scheduler with its queues may take.
+    pub memory_limit: u64,
+    /// Where a text of what is wrong goes, closed by a zero.
+    pub message: *mut u8,
+    /// Room for it.
+    pub message_len: usize,
+    /// The link; of [`fl_prepare`] the one that is to change.
+    pub link: *mut Link,
+    /// Out, of [`fl_prepare`]: the change.
+    pub change: *mut Change,
+    /// Out: what the C side has to know.
+    pub facts: Facts,
+}
+
+/// What the C side has to know of a link.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Most packets that it ever holds.
+    pub packets: u32,
+    /// Classes with the link itself.
+    pub classes: u32,
+    /// Longest packet in accounted bytes.
+    pub max_packet: u32,
+    /// The default class, 0 for none.
+    pub default_class: u32,
+    /// Whether queues look at flows and ECN.
+    pub active_queues: u32,
+    /// What a packet costs beyond its length.
+    pub overhead_bytes: u16,
+    /// The least a packet counts.
+    pub overhead_min: u16,
+    /// 0 plain, 1 PTM, 2 ATM.
+    pub framing: u32,
+    /// How the link is cut; unused, for alignment.
+    pub reserved: u32,
+    /// By how much the timer may be late, in ns.
+    pub slack: u64,
+}
+
+/// Makes a link.
+///
+/// # Safety
+/// `args` points to a [`Make`] whose pointers are valid for their lengths.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_create(args: *mut Make) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { slice::from_raw_parts(args.config, args.config_len) };
+    match Link::new(bytes, args.memory_limit) {
+        Ok(link) => {
+            args.facts = link[0].facts();
+            args.link = alloc::boxed::Box::into_raw(link).cast();
+            0
+        }
+        Err(failure) => refuse(&failure, args.message, args.message_len),
+    }
+}
+
+/// Makes what a link is to change to, without touching the link.
+///
+/// # Safety
+/// `args` points to a [`Make`] whose pointers are valid for their lengths; its link was made by [`fl_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_prepare(args: *mut Make) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise. Only what no call changes is read of the link.
+    let (bytes, link) = unsafe { (slice::from_raw_parts(args.config, args.config_len), &*args.link) };
+    match Change::new(link, bytes, args.memory_limit) {
+        Ok(change) => {
+            args.facts = change[0].facts();
+            args.change = alloc::boxed::Box::into_raw(change).cast();
+            0
+        }
+        Err(failure) => refuse(&failure, args.message, args.message_len),
+    }
+}
+
+/// A call with a packet, or for one.
+#[repr(C)]
+pub struct Call {
+    /// The link.
+    pub link: *mut Link,
+    /// What the C side gets back with drops and marks.
+    pub owner: *mut core::ffi::c_void,
+    /// The time in ns.
+    pub now: u64,
+    /// The packet, in and out.
+    pub handle: u64,
+    /// Its accounted length.
+    pub len: u32,
+    /// Its class.
+    pub class: u32,
+    /// Out, where there is no packet now: when to ask again, `u64::MAX` where only an arrival makes a difference.
+    pub wake: u64,
+    /// Of [`fl_commit`]: the change, and what it leaves to be freed.
+    pub change: *mut Change,
+}
+
+/// Queues a packet, or drops it or another.
+///
+/// # Safety
+/// `args` points to a [`Call`] with a link of [`fl_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_enqueue(args: *mut Call) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let link = unsafe { &mut *args.link };
+    link.enqueue(Nanos(args.now), args.handle, args.len, ClassId(args.class), &mut Sink(args.owner));
+    0
+}
+
+/// Takes the packet to send now: 1 with a packet, 0 without.
+///
+/// # Safety
+/// `args` points to a [`Call`] with a link of [`fl_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_dequeue(args: *mut Call) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let link = unsafe { &mut *args.link };
+    match link.dequeue(Nanos(args.now), &mut Sink(args.owner)) {
+        Ok(packet) => {
+            (args.handle, args.len, args.class) = (packet.handle, packet.len, packet.class.0);
+            1
+        }
+        Err(wake) => {
+            args.wake = wake.0;
+            0
+        }
+    }
+}
+
+/// Drops everything that is queued.
+///
+/// # Safety
+/// `args` points to a [`Call`] with a link of [`fl_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_reset(args: *mut Call) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let link = unsafe { &mut *args.link };
+    link.reset(Nanos(args.now), &mut Sink(args.owner));
+    0
+}
+
+/// Changes a link to what was prepared for it. The change holds afterwards what is to be freed.
+///
+/// # Safety
+/// `args` points to a [`Call`] with a link of [`fl_create`] and a change of [`fl_prepare`] for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_commit(args: *mut Call) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let (link, change) = unsafe { (&mut *args.link, &mut *args.change) };
+    link.commit(change, Nanos(args.now), &mut Sink(args.owner));
+    0
+}
+
+/// Frees a link, a change, or both; either may be null. Nothing may be queued.
+///
+/// # Safety
+/// `args` points to a [`Call`] with what [`fl_create`] and [`fl_prepare`] made, which are gone afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_release(args: *mut Call) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    if !args.change.is_null() {
+        // SAFETY: it came out of a box of an array of one.
+        drop(unsafe { alloc::boxed::Box::from_raw(args.change.cast::<[Change; 1]>()) });
+        args.change = ptr::null_mut();
+    }
+    if !args.link.is_null() {
+        // SAFETY: as above.
+        drop(unsafe { alloc::boxed::Box::from_raw(args.link.cast::<[Link; 1]>()) });
+        args.link = ptr::null_mut();
+    }
+    0
+}
+
+/// What is asked and known of a class.
+#[repr(C)]
+pub struct About {
+    /// The link.
+    pub link: *const Link,
+    /// The class; 0 is the link.
+    pub class: u32,
+    /// In of [`fl_find`], out of [`fl_about`]: its minor number.
+    pub minor: u32,
+    /// Its parent's minor number, 0 for the link.
+    pub parent_minor: u32,
+    /// Whether it is a leaf.
+    pub leaf: u32,
+    /// What the numbers are of.
+    pub stats: Stats,
+    /// Its name, not closed by a zero, and its length.
+    pub name: *const u8,
+    /// Length of the name.
+    pub name_len: u32,
+    /// Of the link: the scheduler's name likewise.
+    pub scheduler_len: u32,
+    /// The scheduler's name.
+    pub scheduler: *const u8,
+}
+
+/// What has passed a class.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// What it is guaranteed, in bit/s: what it would have if all classes had something to send.
+    pub rate: u64,
+    /// Packets and accounted bytes that arrived.
+    pub received: [u64; 2],
+    /// Sent.
+    pub sent: [u64; 2],
+    /// Dropped.
+    pub dropped: [u64; 2],
+    /// Marked.
+    pub marked: [u64; 2],
+    /// Queued.
+    pub queued: [u64; 2],
+    /// Bytes borrowed from above, or lent below, where the scheduler counts them; else `u64::MAX`.
+    pub lent_bytes: u64,
+}
+
+/// Finds a class by its minor number.
+///
+/// # Safety
+/// `args` points to an [`About`] with a link of [`fl_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_find(args: *mut About) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let link = unsafe { &*args.link };
+    match u16::try_from(args.minor).ok().and_then(|minor| link.find(minor)) {
+        Some(class) => {
+            args.class = class.0;
+            0
+        }
+        None => NO_ENTRY,
+    }
+}
+
+/// Tells of a class.
+///
+/// # Safety
+/// `args` points to an [`About`] with a link of [`fl_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_about(args: *mut About) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let link = unsafe { &*args.link };
+    let class = ClassId(args.class);
+    let Some(known) = link.about(class) else { return NO_ENTRY };
+    (args.minor, args.parent_minor, args.leaf) = (known.minor.into(), known.parent_minor.into(), known.leaf.into());
+    args.stats = known.stats;
+    (args.name, args.name_len) = (known.name.as_ptr(), known.name.len() as u32);
+    (args.scheduler, args.scheduler_len) = (known.scheduler.as_ptr(), known.scheduler.len() as u32);
+    0
+}
+
+/// Panics, so that a test can see where a panic ends.
+///
+/// # Safety
+/// None is needed; the others have it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_break(_args: *mut Call) -> i64 {
+    panic!("asked to")
+}

@@ -1,0 +1,85 @@
+//! What the C side does for Rust: memory, drops and marks, and what follows a panic.
+
+use core::ffi::c_void;
+
+#[cfg(not(test))]
+unsafe extern "C" {
+    /// Memory of `size` bytes for the link that is being called, or null.
+    fn fl_host_alloc(size: usize, align: usize) -> *mut u8;
+    /// Frees what [`fl_host_alloc`] gave.
+    fn fl_host_free(memory: *mut u8);
+    /// Goes back to where the C side called from. It does not return, and is declared as if it did, so that whoever checks the object
+    /// file sees by itself that a panic ends.
+    fn fl_host_panic(file: *const u8, file_len: usize, line: u32);
+    /// Takes a dropped packet back.
+    fn fl_host_dropped(owner: *mut c_void, handle: u64, len: u32, class: u32, reason: u32);
+    /// Marks a packet as having met congestion.
+    fn fl_host_marked(owner: *mut c_void, handle: u64);
+}
+
+/// A packet was dropped.
+pub(crate) fn dropped(owner: *mut c_void, handle: u64, len: u32, class: u32, reason: u32) {
+    #[cfg(not(test))]
+    // SAFETY: `owner` is what the C side called with.
+    unsafe {
+        fl_host_dropped(owner, handle, len, class, reason);
+    }
+    #[cfg(test)]
+    crate::tests::dropped(owner, handle, len, class, reason);
+}
+
+/// A packet is to be marked.
+pub(crate) fn marked(owner: *mut c_void, handle: u64) {
+    #[cfg(not(test))]
+    // SAFETY: as above.
+    unsafe {
+        fl_host_marked(owner, handle);
+    }
+    #[cfg(test)]
+    let _ = (owner, handle);
+}
+
+#[cfg(not(test))]
+mod kernel {
+    use core::alloc::{GlobalAlloc, Layout};
+    use core::panic::PanicInfo;
+    use core::ptr;
+
+    struct Host;
+
+    // SAFETY: the C side gives memory of the size and the alignment that it is asked for, or null.
+    unsafe impl GlobalAlloc for Host {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            // SAFETY: any size and alignment may be asked for.
+            unsafe { super::fl_host_alloc(layout.size(), layout.align()) }
+        }
+
+        unsafe fn dealloc(&self, memory: *mut u8, _layout: Layout) {
+            // SAFETY: it came from `alloc`.
+            unsafe { super::fl_host_free(memory) }
+        }
+
+        unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+            // SAFETY: as the caller promises; the old memory is as long as `layout` says.
+            unsafe {
+                let new = super::fl_host_alloc(size, layout.align());
+                if !new.is_null() {
+                    ptr::copy_nonoverlapping(memory, new, layout.size().min(size));
+                    super::fl_host_free(memory);
+                }
+                new
+            }
+        }
+    }
+
+    #[global_allocator]
+    static HOST: Host = Host;
+
+    #[panic_handler]
+    fn panic(info: &PanicInfo<'_>) -> ! {
+        let (file, line) = info.location().map_or(("", 0), |place| (place.file(), place.line()));
+        // SAFETY: every call of this crate is made through the guard, which this goes back to.
+        unsafe { super::fl_host_panic(file.as_ptr(), file.len(), line) }
+        loop {}
+    }
+}
