@@ -8,6 +8,7 @@
 //! The C side holds the lock of its queueing discipline around every call with a link, so a link is never called twice at once.
 //! [`fl_create`], [`fl_prepare`] and [`fl_release`] allocate and free and may sleep; the others do neither.
 #![cfg_attr(not(test), no_std)]
+#![cfg_attr(all(not(test), target_os = "none"), feature(alloc_error_handler))]
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 

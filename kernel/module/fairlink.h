@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The C side of fairlink's interface to its schedulers; kernel/core/src/lib.rs is the other side of it and says what each function
+ * does. The layouts are those of Rust's repr(C).
+ */
+#ifndef FAIRLINK_H
+#define FAIRLINK_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct fl_link;
+struct fl_change;
+
+struct fl_facts {
+	u32 packets;
+	u32 classes;
+	u32 max_packet;
+	u32 default_class;
+	u32 active_queues;
+	u16 overhead_bytes;
+	u16 overhead_min;
+	u32 framing;
+	u32 reserved;
+	u64 slack;
+};
+
+struct fl_make {
+	const u8 *config;
+	size_t config_len;
+	u64 memory_limit;
+	char *message;
+	size_t message_len;
+	struct fl_link *link;
+	struct fl_change *change;
+	struct fl_facts facts;
+};
+
+struct fl_call {
+	struct fl_link *link;
+	void *owner;
+	u64 now;
+	u64 handle;
+	u32 len;
+	u32 class;
+	u64 wake;
+	struct fl_change *change;
+};
+
+struct fl_stats {
+	u64 rate;
+	u64 received[2], sent[2], dropped[2], marked[2], queued[2]; /* packets, bytes */
+	u64 lent_bytes;
+};
+
+struct fl_about {
+	const struct fl_link *link;
+	u32 class;
+	u32 minor;
+	u32 parent_minor;
+	u32 leaf;
+	struct fl_stats stats;
+	const u8 *name;
+	u32 name_len;
+	u32 scheduler_len;
+	const u8 *scheduler;
+};
+
+long fl_create(void *make);
+long fl_prepare(void *make);
+long fl_enqueue(void *call);
+long fl_dequeue(void *call);
+long fl_reset(void *call);
+long fl_commit(void *call);
+long fl_release(void *call);
+long fl_find(void *about);
+long fl_about(void *about);
+long fl_break(void *call);
+
+#define FL_ECN_CAPABLE (1ull << 63)
+#define FL_FLOW(hash) ((u64)((hash) & 0x7fffffff) << 32)
+
+/* What a guarded call returns after a panic. */
+#define FL_PANICKED (-1000)
+
+/* A guarded call: where it goes back to, and whose memory it allocates. */
+struct fl_frame {
+	unsigned long sp; /* guard.S knows that this is first */
+	struct list_head *memory;
+	struct fl_frame *outer;
+	char *why;
+	size_t why_len;
+};
+
+long fl_guard(long (*function)(void *), void *args, struct fl_frame *frame);
+void fl_unwind(struct fl_frame *frame);
+
+/* Calls with packets: with bottom halves off, without allocation. */
+long fl_call(long (*function)(void *), void *args, char *why, size_t why_len);
+/* Calls that make and free links: may sleep. Memory is put on the list. */
+long fl_control(long (*function)(void *), void *args, struct list_head *memory, char *why, size_t why_len);
+/* Frees what a panic left. */
+void fl_free_all(struct list_head *memory);
+
+/* Drops and marks, called from within. */
+void fl_host_dropped(void *owner, u64 handle, u32 len, u32 class, u32 reason);
+void fl_host_marked(void *owner, u64 handle);
+void *fl_host_alloc(size_t size, size_t align);
+void fl_host_free(void *memory);
+void fl_host_panic(const char *file, size_t file_len, u32 line);
+
+extern long fl_allocations;
+extern int fl_refuse_at;
+
+#endif

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * What the kernel does for the schedulers: memory, and what follows a panic.
+ *
+ * Every call into Rust goes through fl_guard() and leaves a frame where a panic and an allocation find it. Calls with packets have
+ * bottom halves off: their frames are the processor's. Calls that make and free links may sleep: there is one at a time, and its frame
+ * is a variable. Which of the two a piece of code belongs to is what softirq_count() says.
+ */
+#include <linux/kernel.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/slab.h>
+
+#include "fairlink.h"
+
+#ifdef CONFIG_PREEMPT_RT
+#error "fairlink needs a kernel in which bottom halves that are off keep a processor to themselves: not PREEMPT_RT"
+#endif
+
+static DEFINE_PER_CPU(struct fl_frame *, fl_running);
+static struct fl_frame *fl_controlling;
+static DEFINE_MUTEX(fl_control_lock);
+
+long fl_allocations;
+module_param_named(allocations, fl_allocations, long, 0400);
+MODULE_PARM_DESC(allocations, "pieces of memory that links have now");
+
+int fl_refuse_at = -1;
+module_param_named(refuse_at, fl_refuse_at, int, 0600);
+MODULE_PARM_DESC(refuse_at, "for tests: allocations that still succeed, -1 for all");
+
+/* What stands before each piece of memory. */
+struct fl_piece {
+	struct list_head list;
+	void *start;
+};
+
+static struct fl_frame **fl_place(void)
+{
+	return softirq_count() ? this_cpu_ptr(&fl_running) : &fl_controlling;
+}
+
+static long fl_framed(long (*function)(void *), void *args, struct fl_frame *frame)
+{
+	struct fl_frame **place = fl_place();
+	long result;
+
+	frame->outer = *place;
+	*place = frame;
+	result = fl_guard(function, args, frame);
+	*place = frame->outer;
+	return result;
+}
+
+long fl_call(long (*function)(void *), void *args, char *why, size_t why_len)
+{
+	struct fl_frame frame = { .why = why, .why_len = why_len };
+
+	return fl_framed(function, args, &frame);
+}
+
+long fl_control(long (*function)(void *), void *args, struct list_head *memory, char *why, size_t why_len)
+{
+	struct fl_frame frame = { .memory = memory, .why = why, .why_len = why_len };
+	long result;
+
+	mutex_lock(&fl_control_lock);
+	result = fl_framed(function, args, &frame);
+	mutex_unlock(&fl_control_lock);
+	return result;
+}
+
+void *fl_host_alloc(size_t size, size_t align)
+{
+	struct fl_frame *frame = *fl_place();
+	struct fl_piece *piece;
+	void *start, *memory;
+
+	/* Nothing is allocated for a packet. */
+	if (!frame || !frame->memory)
+		return NULL;
+	if (fl_refuse_at >= 0 && fl_refuse_at-- == 0) {
+		fl_refuse_at = -1;
+		return NULL;
+	}
+	if (size > INT_MAX - align - sizeof(*piece))
+		return NULL;
+	start = kvmalloc(size + align + sizeof(*piece), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!start)
+		return NULL;
+	memory = PTR_ALIGN(start + sizeof(*piece), max(align, __alignof__(struct fl_piece)));
+	piece = memory - sizeof(*piece);
+	piece->start = start;
+	list_add(&piece->list, frame->memory);
+	fl_allocations++;
+	return memory;
+}
+
+static void fl_free(struct fl_piece *piece)
+{
+	list_del(&piece->list);
+	fl_allocations--;
+	kvfree(piece->start);
+}
+
+void fl_host_free(void *memory)
+{
+	fl_free(memory - sizeof(struct fl_piece));
+}
+
+void fl_free_all(struct list_head *memory)
+{
+	struct fl_piece *piece, *next;
+
+	mutex_lock(&fl_control_lock);
+	list_for_each_entry_safe(piece, next, memory, list)
+		fl_free(piece);
+	mutex_unlock(&fl_control_lock);
+}
+
+void fl_host_panic(const char *file, size_t file_len, u32 line)
+{
+	struct fl_frame *frame = *fl_place();
+
+	if (frame) {
+		scnprintf(frame->why, frame->why_len, "panicked at %.*s:%u", (int)min_t(size_t, file_len, 200), file, line);
+		fl_unwind(frame);
+	}
+	/* There is no call without a frame. If there were, the caller would stop the machine. */
+}

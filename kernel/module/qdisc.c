@@ -1,0 +1,678 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * fairlink as a queueing discipline: packets go into a table of slots, the schedulers know them by slot, and a timer asks again when
+ * nothing is due. A panic on the other side breaks the discipline, not the machine: from then on packets pass through a FIFO, and
+ * its name in `tc qdisc show` is fairlink-broken.
+ */
+#include <linux/errno.h>
+#include <linux/hrtimer.h>
+#include <linux/if_vlan.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/ktime.h>
+#include <linux/list_sort.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/version.h>
+#include <net/dsfield.h>
+#include <net/inet_ecn.h>
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+#include <net/gso.h>
+#endif
+
+#include "sched.h"
+
+static unsigned long memory_limit = 256ul << 20;
+module_param(memory_limit, ulong, 0644);
+MODULE_PARM_DESC(memory_limit, "most bytes that one link may take");
+
+static bool break_next;
+module_param(break_next, bool, 0600);
+MODULE_PARM_DESC(break_next, "for tests: the next packet panics");
+
+static struct Qdisc_ops fl_broken_ops;
+
+/* The error in words: newer kernels copy it, older ones want a text that stays. */
+static void fl_tell(struct netlink_ext_ack *extack, const char *text)
+{
+#ifdef NL_SET_ERR_MSG_FMT
+	NL_SET_ERR_MSG_FMT(extack, "fairlink: %.60s", text);
+#else
+	/* Under the RTNL lock. The text is read soon after that is given back; a later one can take its place, never tear it. */
+	static char texts[8][FL_WHY_LEN + 16];
+	static unsigned int turn;
+	char *place = texts[turn++ % ARRAY_SIZE(texts)];
+
+	snprintf(place, sizeof(texts[0]), "fairlink: %s", text);
+	if (extack)
+		extack->_msg = place;
+#endif
+}
+
+/* The table */
+
+static void fl_table_free(struct fl_table *table)
+{
+	kvfree(table->class_of);
+	kvfree(table->minor_of);
+	kvfree(table->packets);
+	kvfree(table->next_free);
+	memset(table, 0, sizeof(*table));
+}
+
+static int fl_table_slots(struct fl_table *table, u32 slots)
+{
+	table->slots = slots;
+	table->packets = kvcalloc(slots, sizeof(*table->packets), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	table->next_free = kvcalloc(slots, sizeof(*table->next_free), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	return table->packets && table->next_free ? 0 : -ENOMEM;
+}
+
+static u32 fl_slot_take(struct fl_sched *q, struct sk_buff *skb)
+{
+	u32 slot = q->free;
+
+	if (likely(slot != FL_NO_SLOT)) {
+		q->free = q->table.next_free[slot];
+		q->table.packets[slot] = skb;
+	}
+	return slot;
+}
+
+static struct sk_buff *fl_slot_give(struct fl_sched *q, u32 slot)
+{
+	struct sk_buff *skb;
+
+	if (unlikely(slot >= q->table.slots))
+		return NULL;
+	skb = q->table.packets[slot];
+	if (likely(skb)) {
+		q->table.packets[slot] = NULL;
+		q->table.next_free[slot] = q->free;
+		q->free = slot;
+	}
+	return skb;
+}
+
+/* All slots are free from `first` on. */
+static void fl_slots_free(struct fl_sched *q, u32 first)
+{
+	u32 slot;
+
+	for (slot = q->table.slots; slot-- > first;) {
+		q->table.next_free[slot] = q->free;
+		q->free = slot;
+	}
+}
+
+/* Packets out of the table */
+
+static void fl_uncount(struct Qdisc *sch, const struct sk_buff *skb)
+{
+	sch->q.qlen--;
+	sch->qstats.backlog -= qdisc_pkt_len(skb);
+}
+
+void fl_host_dropped(void *owner, u64 handle, u32 len, u32 class, u32 reason)
+{
+	struct Qdisc *sch = owner;
+	struct fl_sched *q = qdisc_priv(sch);
+	struct sk_buff *skb = fl_slot_give(q, (u32)handle);
+
+	if (unlikely(!skb))
+		return;
+	fl_uncount(sch, skb);
+	qdisc_qstats_drop(sch);
+	if ((u32)handle == q->arriving) {
+		q->arrival_dropped = true;
+	} else {
+		q->others_dropped++;
+		q->others_len += qdisc_pkt_len(skb);
+	}
+	if (q->to_free)
+		__qdisc_drop(skb, q->to_free);
+	else
+		kfree_skb(skb);
+}
+
+void fl_host_marked(void *owner, u64 handle)
+{
+	struct Qdisc *sch = owner;
+	struct fl_sched *q = qdisc_priv(sch);
+
+	if ((u32)handle < q->table.slots && q->table.packets[(u32)handle])
+		INET_ECN_set_ce(q->table.packets[(u32)handle]);
+}
+
+/* Our parents are told of packets that were dropped behind their backs. */
+static void fl_tell_parents(struct Qdisc *sch)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+
+	if (unlikely(q->others_dropped)) {
+		qdisc_tree_reduce_backlog(sch, q->others_dropped, q->others_len);
+		q->others_dropped = 0;
+		q->others_len = 0;
+	}
+}
+
+/* When a packet came, for the order in a FIFO after a panic. */
+struct fl_cb {
+	u64 arrived;
+};
+
+static struct fl_cb *fl_cb(const struct sk_buff *skb)
+{
+	qdisc_cb_private_validate(skb, sizeof(struct fl_cb));
+	return (struct fl_cb *)qdisc_skb_cb(skb)->data;
+}
+
+static int fl_earlier(void *unused, const struct list_head *a, const struct list_head *b)
+{
+	u64 one = fl_cb(list_entry(a, struct sk_buff, list))->arrived;
+	u64 other = fl_cb(list_entry(b, struct sk_buff, list))->arrived;
+
+	return one < other ? -1 : one > other;
+}
+
+/* The other side panicked: what is queued goes into a FIFO, in the order of arrival, and nothing is called there again. */
+static void fl_break_down(struct Qdisc *sch)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct sk_buff *skb, *next;
+	LIST_HEAD(all);
+	u32 slot;
+
+	q->broken = true;
+	pr_err("fairlink: %x: %s; packets pass through a FIFO from now on\n", sch->handle >> 16, q->why);
+	for (slot = 0; slot < q->table.slots; slot++) {
+		skb = q->table.packets[slot];
+		q->table.packets[slot] = NULL;
+		if (skb)
+			list_add_tail(&skb->list, &all);
+	}
+	list_sort(NULL, &all, fl_earlier);
+	sch->q.qlen = 0;
+	list_for_each_entry_safe(skb, next, &all, list) {
+		skb_list_del_init(skb);
+		__qdisc_enqueue_tail(skb, &sch->q);
+	}
+	WRITE_ONCE(sch->ops, &fl_broken_ops);
+}
+
+/* The data path */
+
+static u32 fl_accounted(const struct fl_facts *facts, u32 len)
+{
+	u64 wire = (u64)len + facts->overhead_bytes;
+
+	if (wire < facts->overhead_min)
+		wire = facts->overhead_min;
+	if (facts->framing == 1)
+		wire += DIV_ROUND_UP_ULL(wire, 64);
+	else if (facts->framing == 2)
+		wire = DIV_ROUND_UP_ULL(wire, 48) * 53;
+	return min_t(u64, wire, U32_MAX);
+}
+
+/*
+ * The leaf of a packet: that of skb->priority if it names a class here, else that of the first filter, else that of skb->mark, else
+ * the default; 0 for none. A filter can take the packet away, which *result says.
+ */
+static u32 fl_classify(struct sk_buff *skb, struct Qdisc *sch, int *result)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct tcf_proto *filters;
+	struct tcf_result found;
+	u32 class = 0;
+
+	*result = NET_XMIT_SUCCESS | __NET_XMIT_BYPASS;
+	if (TC_H_MAJ(skb->priority ^ sch->handle) == 0)
+		class = fl_class_of(&q->table, TC_H_MIN(skb->priority));
+	filters = rcu_dereference_bh(q->filters);
+	if (!class && filters) {
+		switch (tcf_classify(skb, NULL, filters, &found, false)) {
+#ifdef CONFIG_NET_CLS_ACT
+		case TC_ACT_QUEUED:
+		case TC_ACT_STOLEN:
+		case TC_ACT_TRAP:
+			*result = NET_XMIT_SUCCESS | __NET_XMIT_STOLEN;
+			fallthrough;
+		case TC_ACT_SHOT:
+			return 0;
+#endif
+		case TC_ACT_UNSPEC:
+			break;
+		default:
+			class = fl_class_of(&q->table, found.class ? found.class : TC_H_MIN(found.classid));
+		}
+	}
+	if (!class && skb->mark && TC_H_MAJ(skb->mark ^ sch->handle) == 0)
+		class = fl_class_of(&q->table, TC_H_MIN(skb->mark));
+	return class && !(class & FL_INNER) ? class : q->table.facts.default_class;
+}
+
+static u64 fl_flow(struct sk_buff *skb)
+{
+	u64 bits = FL_FLOW(skb_get_hash(skb));
+
+	switch (skb_protocol(skb, true)) {
+	case htons(ETH_P_IP):
+		if (pskb_network_may_pull(skb, sizeof(struct iphdr)) &&
+		    !INET_ECN_is_not_ect(ipv4_get_dsfield(ip_hdr(skb))))
+			bits |= FL_ECN_CAPABLE;
+		break;
+	case htons(ETH_P_IPV6):
+		if (pskb_network_may_pull(skb, sizeof(struct ipv6hdr)) &&
+		    !INET_ECN_is_not_ect(ipv6_get_dsfield(ipv6_hdr(skb))))
+			bits |= FL_ECN_CAPABLE;
+		break;
+	}
+	return bits;
+}
+
+static int fl_fifo_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
+{
+	if (likely(sch->q.qlen < 1000))
+		return qdisc_enqueue_tail(skb, sch);
+	return qdisc_drop(skb, sch, to_free);
+}
+
+/* Queues a packet of a class. */
+static int fl_queue(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk_buff **to_free)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct fl_call call = { .link = q->link, .owner = sch, .now = ktime_get_ns(), .class = class };
+	u32 slot;
+	long result;
+
+	call.len = fl_accounted(&q->table.facts, qdisc_pkt_len(skb));
+	slot = fl_slot_take(q, skb);
+	if (unlikely(slot == FL_NO_SLOT))
+		return qdisc_drop(skb, sch, to_free);
+	call.handle = slot;
+	if (q->table.facts.active_queues)
+		call.handle |= fl_flow(skb);
+	fl_cb(skb)->arrived = call.now;
+	/* Counted beforehand, so that a drop can take it back. */
+	sch->q.qlen++;
+	qdisc_qstats_backlog_inc(sch, skb);
+	q->to_free = to_free;
+	q->arriving = slot;
+	q->arrival_dropped = false;
+	result = fl_call(unlikely(break_next) ? fl_break : fl_enqueue, &call, q->why, sizeof(q->why));
+	q->to_free = NULL;
+	q->arriving = FL_NO_SLOT;
+	if (unlikely(result == FL_PANICKED)) {
+		break_next = false;
+		fl_break_down(sch);
+	}
+	fl_tell_parents(sch);
+	return q->arrival_dropped ? NET_XMIT_DROP : NET_XMIT_SUCCESS;
+}
+
+/* A super-frame that is longer than the link's longest packet is queued as the packets that it stands for. */
+static int fl_segment(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk_buff **to_free)
+{
+	netdev_features_t features = netif_skb_features(skb);
+	unsigned int before = qdisc_pkt_len(skb), len = 0;
+	struct sk_buff *segments, *segment, *next;
+	int queued = 0;
+
+	segments = skb_gso_segment(skb, features & ~NETIF_F_GSO_MASK);
+	if (IS_ERR_OR_NULL(segments))
+		return qdisc_drop(skb, sch, to_free);
+	skb_list_walk_safe(segments, segment, next) {
+		unsigned int segment_len = segment->len;
+
+		skb_mark_not_on_list(segment);
+		qdisc_skb_cb(segment)->pkt_len = segment_len;
+		if (fl_queue(segment, class, sch, to_free) == NET_XMIT_SUCCESS) {
+			queued++;
+			len += segment_len;
+		}
+	}
+	if (!queued) {
+		/* The segments are counted as drops. */
+		__qdisc_drop(skb, to_free);
+		return NET_XMIT_DROP;
+	}
+	qdisc_tree_reduce_backlog(sch, 1 - queued, before - len);
+	consume_skb(skb);
+	return NET_XMIT_SUCCESS;
+}
+
+static int fl_qdisc_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	int result;
+	u32 class;
+
+	if (unlikely(q->broken))
+		return fl_fifo_enqueue(skb, sch, to_free);
+	class = fl_classify(skb, sch, &result);
+	if (unlikely(!class)) {
+		if (result & __NET_XMIT_BYPASS)
+			qdisc_qstats_drop(sch);
+		__qdisc_drop(skb, to_free);
+		return result;
+	}
+	if (skb_is_gso(skb) && fl_accounted(&q->table.facts, qdisc_pkt_len(skb)) > q->table.facts.max_packet)
+		return fl_segment(skb, class, sch, to_free);
+	return fl_queue(skb, class, sch, to_free);
+}
+
+static struct sk_buff *fl_qdisc_dequeue(struct Qdisc *sch)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct fl_call call = { .link = q->link, .owner = sch };
+	struct sk_buff *skb;
+	long result;
+
+	if (unlikely(q->broken))
+		return qdisc_dequeue_head(sch);
+	call.now = ktime_get_ns();
+	result = fl_call(fl_dequeue, &call, q->why, sizeof(q->why));
+	if (unlikely(result == FL_PANICKED)) {
+		fl_break_down(sch);
+		return qdisc_dequeue_head(sch);
+	}
+	fl_tell_parents(sch);
+	if (result == 1) {
+		skb = fl_slot_give(q, (u32)call.handle);
+		if (likely(skb)) {
+			fl_uncount(sch, skb);
+			qdisc_bstats_update(sch, skb);
+		}
+		return skb;
+	}
+	if (call.wake != U64_MAX) {
+		qdisc_qstats_overlimit(sch);
+		qdisc_watchdog_schedule_range_ns(&q->watchdog, call.wake, q->table.facts.slack);
+	}
+	return NULL;
+}
+
+static void fl_qdisc_reset(struct Qdisc *sch)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct fl_call call = { .link = q->link, .owner = sch, .now = ktime_get_ns() };
+
+	qdisc_watchdog_cancel(&q->watchdog);
+	if (!q->broken && q->link) {
+		q->arriving = FL_NO_SLOT;
+		local_bh_disable();
+		if (fl_call(fl_reset, &call, q->why, sizeof(q->why)) == FL_PANICKED)
+			fl_break_down(sch);
+		local_bh_enable();
+		q->others_dropped = 0;
+		q->others_len = 0;
+	}
+	/* What a FIFO holds is dropped by qdisc_reset_queue(). */
+	if (q->broken)
+		qdisc_reset_queue(sch);
+	sch->q.qlen = 0;
+	sch->qstats.backlog = 0;
+}
+
+/* Configuration */
+
+static const struct nla_policy fl_policy[TCA_FAIRLINK_MAX + 1] = {
+	[TCA_FAIRLINK_CONFIG] = { .type = NLA_BINARY },
+};
+
+static int fl_options(struct nlattr *options, struct fl_make *make, char *why, struct netlink_ext_ack *extack)
+{
+	struct nlattr *all[TCA_FAIRLINK_MAX + 1];
+	int error;
+
+	if (!options) {
+		fl_tell(extack, "no configuration; use `fairlink qdisc add`");
+		return -EINVAL;
+	}
+	error = nla_parse_nested(all, TCA_FAIRLINK_MAX, options, fl_policy, extack);
+	if (error)
+		return error;
+	if (!all[TCA_FAIRLINK_CONFIG]) {
+		fl_tell(extack, "no configuration; use `fairlink qdisc add`");
+		return -EINVAL;
+	}
+	make->config = nla_data(all[TCA_FAIRLINK_CONFIG]);
+	make->config_len = nla_len(all[TCA_FAIRLINK_CONFIG]);
+	make->memory_limit = READ_ONCE(memory_limit);
+	make->message = why;
+	make->message_len = FL_WHY_LEN;
+	return 0;
+}
+
+/* Makes a link, or a change to one, out of options. What it allocates is on the list; on an error there is nothing. */
+static int fl_made(struct nlattr *options, struct fl_make *make, struct list_head *memory, struct netlink_ext_ack *extack)
+{
+	char why[FL_WHY_LEN] = "";
+	long result = fl_options(options, make, why, extack);
+
+	if (result)
+		return result;
+	result = fl_control(make->link ? fl_prepare : fl_create, make, memory, why, sizeof(why));
+	if (!result)
+		return 0;
+	fl_tell(extack, why);
+	fl_free_all(memory);
+	return result == FL_PANICKED ? -EINVAL : result;
+}
+
+/* Fills a table for a link that is made, or for one that a change makes; slots at least `least`. */
+static int fl_table_make(struct fl_table *table, const struct fl_facts *facts, u32 least)
+{
+	memset(table, 0, sizeof(*table));
+	table->facts = *facts;
+	table->minors = 1u << 16;
+	table->class_of = kvcalloc(table->minors, sizeof(*table->class_of), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	table->minor_of = kvcalloc(facts->classes, sizeof(*table->minor_of), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!table->class_of || !table->minor_of || fl_table_slots(table, max(facts->packets, least))) {
+		fl_table_free(table);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Numbers of the classes of the link. Nothing else calls it meanwhile, or the lock is held. */
+static void fl_table_number(struct fl_table *table, const struct fl_link *link, char *why)
+{
+	struct fl_about about = { .link = link };
+	u32 class;
+
+	for (class = 1; class < table->facts.classes; class++) {
+		about.class = class;
+		if (fl_call(fl_about, &about, why, FL_WHY_LEN))
+			continue;
+		table->class_of[about.minor] = class | (about.leaf ? 0 : FL_INNER);
+		table->minor_of[class] = about.minor;
+	}
+}
+
+static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct fl_make make = {};
+	int error;
+
+	/* The kernel calls destroy after a failed init, too. */
+	qdisc_watchdog_init(&q->watchdog, sch);
+	INIT_LIST_HEAD(&q->memory);
+	q->free = FL_NO_SLOT;
+	q->arriving = FL_NO_SLOT;
+	error = tcf_block_get(&q->block, &q->filters, sch, extack);
+	if (error)
+		return error;
+	error = fl_made(options, &make, &q->memory, extack);
+	if (error)
+		return error;
+	q->link = make.link;
+	error = fl_table_make(&q->table, &make.facts, 0);
+	if (error) {
+		fl_tell(extack, "there is no memory for the table of packets");
+		return error;
+	}
+	fl_slots_free(q, 0);
+	local_bh_disable();
+	fl_table_number(&q->table, q->link, q->why);
+	local_bh_enable();
+	return 0;
+}
+
+static int fl_qdisc_change(struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct fl_make make = { .link = q->link };
+	struct fl_call call = { .link = q->link, .owner = sch };
+	struct fl_table table;
+	LIST_HEAD(memory);
+	bool failed;
+	u32 slots;
+	int error;
+
+	error = fl_made(options, &make, &memory, extack);
+	if (error)
+		return error;
+	call.change = make.change;
+	slots = q->table.slots;
+	error = fl_table_make(&table, &make.facts, slots);
+	if (error) {
+		fl_tell(extack, "there is no memory for the table of packets");
+		call.link = NULL;
+		fl_control(fl_release, &call, &memory, q->why, sizeof(q->why));
+		return error;
+	}
+
+	sch_tree_lock(sch);
+	failed = q->broken;
+	if (!failed) {
+		/* Packets keep their slots. */
+		memcpy(table.packets, q->table.packets, slots * sizeof(*table.packets));
+		memcpy(table.next_free, q->table.next_free, slots * sizeof(*table.next_free));
+		swap(q->table, table);
+		fl_slots_free(q, slots);
+		call.now = ktime_get_ns();
+		list_splice_init(&memory, &q->memory);
+		if (fl_call(fl_commit, &call, q->why, sizeof(q->why)) == FL_PANICKED) {
+			fl_break_down(sch);
+			failed = true;
+		} else {
+			fl_table_number(&q->table, q->link, q->why);
+		}
+		fl_tell_parents(sch);
+	}
+	sch_tree_unlock(sch);
+
+	fl_table_free(&table);
+	if (failed) {
+		fl_free_all(&memory);
+		fl_tell(extack, q->why);
+		return -EIO;
+	}
+	call.link = NULL;
+	fl_control(fl_release, &call, &q->memory, q->why, sizeof(q->why));
+	/* A packet may be due earlier than the timer knows. */
+	qdisc_watchdog_schedule_ns(&q->watchdog, 0);
+	return 0;
+}
+
+static void fl_qdisc_destroy(struct Qdisc *sch)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct fl_call call = { .link = q->link };
+
+	qdisc_watchdog_cancel(&q->watchdog);
+	tcf_block_put(q->block);
+	if (q->link && !q->broken)
+		fl_control(fl_release, &call, &q->memory, q->why, sizeof(q->why));
+	q->link = NULL;
+	/* Nothing is left but after a panic. */
+	fl_free_all(&q->memory);
+	fl_table_free(&q->table);
+}
+
+/* What is shown */
+
+long fl_ask(struct Qdisc *sch, struct fl_about *about)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	long result = -ENOENT;
+
+	sch_tree_lock(sch);
+	about->link = q->link;
+	if (!q->broken)
+		result = fl_call(fl_about, about, q->why, sizeof(q->why));
+	if (result == FL_PANICKED)
+		fl_break_down(sch);
+	sch_tree_unlock(sch);
+	return result;
+}
+
+static int fl_qdisc_dump_stats(struct Qdisc *sch, struct gnet_dump *dump)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct fl_about about = {};
+	struct fl_xstats app = {
+		.version = 1,
+		.classes = q->table.facts.classes,
+	};
+	u32 class = q->table.facts.default_class;
+
+	if (!fl_ask(sch, &about)) {
+		app.rate = about.stats.rate;
+		memcpy(app.scheduler, about.scheduler, min_t(u32, about.scheduler_len, sizeof(app.scheduler) - 1));
+	}
+	app.broken = q->broken;
+	if (q->broken)
+		strscpy(app.why, q->why, sizeof(app.why));
+	if (class && class < q->table.facts.classes)
+		app.default_minor = q->table.minor_of[class];
+	return gnet_stats_copy_app(dump, &app, sizeof(app));
+}
+
+static struct Qdisc_ops fl_ops __read_mostly = {
+	.id = "fairlink",
+	.cl_ops = &fl_class_ops,
+	.priv_size = sizeof(struct fl_sched),
+	.enqueue = fl_qdisc_enqueue,
+	.dequeue = fl_qdisc_dequeue,
+	.peek = qdisc_peek_dequeued,
+	.init = fl_qdisc_init,
+	.reset = fl_qdisc_reset,
+	.destroy = fl_qdisc_destroy,
+	.change = fl_qdisc_change,
+	.dump_stats = fl_qdisc_dump_stats,
+	.owner = THIS_MODULE,
+};
+
+/* Never registered: what a discipline becomes whose scheduler panicked. */
+static struct Qdisc_ops fl_broken_ops __read_mostly = {
+	.id = "fairlink-broken",
+	.cl_ops = &fl_class_ops,
+	.priv_size = sizeof(struct fl_sched),
+	.enqueue = fl_qdisc_enqueue,
+	.dequeue = fl_qdisc_dequeue,
+	.peek = qdisc_peek_dequeued,
+	.reset = fl_qdisc_reset,
+	.destroy = fl_qdisc_destroy,
+	.dump_stats = fl_qdisc_dump_stats,
+	.owner = THIS_MODULE,
+};
+
+static int __init fl_init(void)
+{
+	return register_qdisc(&fl_ops);
+}
+
+static void __exit fl_exit(void)
+{
+	unregister_qdisc(&fl_ops);
+}
+
+module_init(fl_init)
+module_exit(fl_exit)
+MODULE_ALIAS("net-sch-fairlink");
+MODULE_DESCRIPTION("Shares a link among a tree of classes so that the outcome can be predicted");
+MODULE_LICENSE("Dual MIT/GPL");
