@@ -1,12 +1,28 @@
 # One boot of a kernel for each test: an initramfs with the test, the tools and the modules, and a console that is read afterwards.
 # Sourced by scripts/kernel-lab; uses $cache and $root.
 
-# QEMU counts a nanosecond of the machine's time for each half instruction of it, so that a run is the same each time.
+# Two nanoseconds of the machine's time for each instruction of it, and no waiting: a run is the same each time.
 ICOUNT=shift=1,sleep=off
 
 build_once() {
     mkdir -p "$cache/build"
     gcc -static -O2 -Wall -Wextra -o "$cache/build/traffic" "$root/kernel/lab/traffic.c"
+    "$root/kernel/build-core"
+    CARGO_INCREMENTAL=0 cargo build --quiet -p fairlink
+    fairlink=${CARGO_TARGET_DIR:-$root/target}/debug/fairlink
+    rm -rf "$cache/build/files"
+    mkdir -p "$cache/build/files"
+    source "$root/kernel/lab/files.sh"
+}
+
+# The module for a kernel, of the C sources and of the core that is the same for all. A warning of the compiler or of objtool is an error.
+build_module() {
+    local dir=$cache/build/$1
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    cp -r "$root/kernel/module/." "$dir/"
+    make -C "$dir" KDIR="$(kernel_headers "$1")" >"$dir/log" 2>&1 || { tail -20 "$dir/log"; return 1; }
+    if grep -i warning "$dir/log" | grep -v "the compiler differs"; then return 1; fi
 }
 
 # initramfs SERIES TEST OUT
@@ -18,8 +34,7 @@ initramfs() {
     "$cache/tools/bin/busybox" --list | while read -r program; do
         case $program in ip | tc | busybox) ;; *) ln -s busybox "$dir/bin/$program" ;; esac
     done
-    local extra_programs=()
-    for program in "$cache/tools/sbin/tc" "$cache/tools/bin/ip" "${extra_programs[@]}"; do
+    for program in "$cache/tools/sbin/tc" "$cache/tools/bin/ip"; do
         cp -L "$program" "$dir/sbin/"
         ldd "$program" 2>/dev/null | grep -oE '/[^ ]+' | while read -r library; do
             mkdir -p "$dir$(dirname "$library")"
@@ -30,10 +45,16 @@ initramfs() {
         cp "$base"/lib/modules/*/kernel/"$module".ko* "$dir/mod/" 2>/dev/null || true
     done
     xz -dq "$dir"/mod/*.xz 2>/dev/null || true
-    [ -e "$cache/build/$series/fairlink.ko" ] && cp "$cache/build/$series/fairlink.ko" "$dir/mod/"
-    cp -r "$root/kernel/lab/files/." "$dir/lab/" 2>/dev/null || true
-    [ -d "$cache/build/files" ] && cp -r "$cache/build/files/." "$dir/lab/"
+    [ -e "$cache/build/$series/sch_fairlink.ko" ] && cp "$cache/build/$series/sch_fairlink.ko" "$dir/mod/"
+    cp -r "$cache/build/files/." "$dir/lab/"
     cp "$cache/build/traffic" "$dir/sbin/"
+    if grep -q '^# needs fairlink' "$root/kernel/lab/guest/$test.sh"; then
+        strip -o "$dir/sbin/fairlink" "$fairlink"
+        ldd "$fairlink" | grep -oE '/[^ ]+' | while read -r library; do
+            mkdir -p "$dir$(dirname "$library")"
+            cp -Ln "$library" "$dir$library"
+        done
+    fi
     cp "$root/kernel/lab/init" "$dir/init"
     cp "$root/kernel/lab/guest/$test.sh" "$dir/test.sh"
     chmod +x "$dir/init"
@@ -54,7 +75,7 @@ boot() {
 # run_tests SERIES NAME,NAME KEEP
 run_tests() {
     local series=$1 test status=0 log image start
-    build_once
+    build_module "$series" || { echo "$series: the module does not build without warnings"; return 1; }
     log=$(mktemp -d "$cache/log.XXXXXX")
     for test in ${2//,/ }; do
         image=$log/$test.cpio start=$SECONDS

@@ -5,6 +5,7 @@
  *   traffic rates  OUT IN MS PHASE_MS SPEC...      SPEC = NAME:PRIORITY:BYTES:BIT/S:FROM_MS-TO_MS[,FROM_MS-TO_MS]
  *   traffic order  OUT IN FILE WAIT_MS             FILE has lines "PRIORITY BYTES"; all are sent at once
  *   traffic flood  OUT COUNT PRIORITY BYTES        as fast as it goes
+ *   traffic tell   IF add|change FILE              the bytes of FILE to the kernel as fairlink's configuration
  *
  * PRIORITY is what SO_PRIORITY is set to (0x10002 for class 1:2). A frame has the length BYTES from its destination address on.
  * `rates` prints "PHASE n NAME bytes" and, at the end, "SENT NAME frames" and "GOT NAME frames".
@@ -23,6 +24,9 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <arpa/inet.h>
+#include <linux/netlink.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
 
 #define ETHERTYPE 0x88b5 /* for local experiments */
 #define MAX_SOURCES 64
@@ -233,6 +237,64 @@ static int flood(char **argv)
 	return 0;
 }
 
+static struct nlattr *attribute(char *message, unsigned short kind, const void *value, size_t len)
+{
+	struct nlmsghdr *header = (struct nlmsghdr *)message;
+	struct nlattr *at = (struct nlattr *)(message + NLMSG_ALIGN(header->nlmsg_len));
+
+	at->nla_type = kind;
+	at->nla_len = (unsigned short)(NLA_HDRLEN + len);
+	if (value)
+		memcpy((char *)at + NLA_HDRLEN, value, len);
+	header->nlmsg_len = NLMSG_ALIGN(header->nlmsg_len) + (unsigned int)NLA_ALIGN(NLA_HDRLEN + len);
+	return at;
+}
+
+/* Prints "TOLD 0", or "TOLD error-number text". */
+static int tell(char **argv)
+{
+	static char message[1 << 17], config[65536];
+	struct nlmsghdr *header = (struct nlmsghdr *)message;
+	struct tcmsg *tc = NLMSG_DATA(header);
+	int s = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE), on = 1;
+	FILE *file = fopen(argv[4], "r");
+	struct nlattr *options;
+	size_t len;
+	int error;
+
+	if (s < 0 || !file)
+		die(argv[4]);
+	setsockopt(s, SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
+	setsockopt(s, SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on));
+	len = fread(config, 1, 65500, file);
+	header->nlmsg_len = NLMSG_LENGTH(sizeof(*tc));
+	header->nlmsg_type = RTM_NEWQDISC;
+	header->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+	if (!strcmp(argv[3], "add"))
+		header->nlmsg_flags |= NLM_F_CREATE | NLM_F_EXCL;
+	tc->tcm_ifindex = (int)if_nametoindex(argv[2]);
+	tc->tcm_handle = 0x10000;
+	tc->tcm_parent = TC_H_ROOT;
+	attribute(message, TCA_KIND, "fairlink", 9);
+	options = attribute(message, TCA_OPTIONS | NLA_F_NESTED, NULL, 0);
+	attribute(message, 1, config, len);
+	options->nla_len = (unsigned short)(NLA_HDRLEN + NLA_HDRLEN + len);
+	if (send(s, message, header->nlmsg_len, 0) < 0)
+		die("send");
+	if (recv(s, message, sizeof(message), 0) < 0)
+		die("recv");
+	error = -((struct nlmsgerr *)NLMSG_DATA(header))->error;
+	printf("TOLD %d", error);
+	if (error && header->nlmsg_flags & NLM_F_ACK_TLVS) {
+		struct nlattr *text = (struct nlattr *)((char *)NLMSG_DATA(header) + sizeof(struct nlmsgerr));
+
+		if (text->nla_type == NLMSGERR_ATTR_MSG)
+			printf(" %.*s", text->nla_len - NLA_HDRLEN, (char *)text + NLA_HDRLEN);
+	}
+	printf("\n");
+	return error != 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 6 && !strcmp(argv[1], "rates"))
@@ -241,6 +303,8 @@ int main(int argc, char **argv)
 		return order(argv);
 	if (argc == 6 && !strcmp(argv[1], "flood"))
 		return flood(argv);
+	if (argc == 5 && !strcmp(argv[1], "tell"))
+		return tell(argv);
 	fprintf(stderr, "usage: see the head of traffic.c\n");
 	return 2;
 }

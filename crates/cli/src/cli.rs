@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{bench, check, clock, completions, demo, explain, fluid, man, reproduce, sim, tc, traffic};
 #[cfg(target_os = "linux")]
-use crate::commands::{ctl, gateway, generate, receive};
+use crate::commands::{ctl, gateway, generate, qdisc, receive};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
@@ -49,6 +49,9 @@ pub(crate) enum Command {
     /// Talk to a running gateway.
     #[cfg(target_os = "linux")]
     Ctl(ctl::Args),
+    /// Share what an interface sends in the kernel, by the module sch_fairlink.
+    #[cfg(target_os = "linux")]
+    Qdisc(qdisc::Args),
     /// Send a scenario as real traffic.
     #[cfg(target_os = "linux")]
     Generate(generate::Args),

@@ -22,4 +22,6 @@ pub(crate) mod gateway;
 #[cfg(target_os = "linux")]
 pub(crate) mod generate;
 #[cfg(target_os = "linux")]
+pub(crate) mod qdisc;
+#[cfg(target_os = "linux")]
 pub(crate) mod receive;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 19] = [
     (
         "fairlink",
         &[
@@ -130,6 +130,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
                 "fairlink tc export scenarios/simple.toml --dev eth1",
                 "The commands that set this link up in the kernel.",
             ),
+        ],
+    ),
+    (
+        "qdisc",
+        &[
+            ("fairlink qdisc add scenarios/fig1.toml --dev eth0", "Share what eth0 sends, in the kernel."),
+            ("fairlink qdisc show --dev eth0", "What each class has sent, lost and queued."),
+            ("fairlink qdisc change new.toml --dev eth0", "Other classes or rates, while packets are queued."),
         ],
     ),
     (

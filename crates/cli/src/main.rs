@@ -26,7 +26,7 @@ use crate::commands::{
     bench, check, clock, completions, demo, explain, fluid, man, reproduce, schedulers, sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
-use crate::commands::{ctl, gateway, generate, receive};
+use crate::commands::{ctl, gateway, generate, qdisc, receive};
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -62,6 +62,8 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Ctl(args) => ctl::run(&args, out),
         #[cfg(target_os = "linux")]
         Command::Gateway(args) => gateway::run(&args, out),
+        #[cfg(target_os = "linux")]
+        Command::Qdisc(args) => qdisc::run(&args, out),
         #[cfg(target_os = "linux")]
         Command::Generate(args) => generate::run(&args, out),
         #[cfg(target_os = "linux")]

@@ -6,6 +6,7 @@
 //! | `gateway` | [`Gateway`]: its configuration, its data path, its statistics, its control socket |
 //! | `io` | interfaces, sockets, the pool of frames, clocks, pacing |
 //! | `wire` | frames as bytes: read, classified, marked, written |
+//! | `qdisc` | [`QdiscRoot`]: the kernel module, told by netlink what a link file says |
 //! | `testbed` | [`Generator`], [`Receiver`], namespaces, virtual cables, the kernel's HTB, the [`Stage`] of a demo, the bench |
 //! | `demo` | [`DemoPlan`] and [`DemoOutcome`], which need no packets |
 //!
@@ -20,6 +21,8 @@ mod demo;
 mod gateway;
 #[cfg(target_os = "linux")]
 mod io;
+#[cfg(target_os = "linux")]
+mod qdisc;
 #[cfg(target_os = "linux")]
 mod testbed;
 #[cfg(target_os = "linux")]
@@ -50,6 +53,9 @@ pub use {
     io::interface::{self, Interface, InterfaceError, Offloads},
     io::pacing::Pacing,
     io::port::BackendKind,
+    qdisc::{
+        QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscError, QdiscPlan, QdiscRoot, QdiscState, plan as qdisc_plan,
+    },
     testbed::addressing::{AddressingError, FrameChoice, MAX_FLOWS, default_matches, flow_headers, headers_for},
     testbed::bench::{GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, gateway_bench},
     testbed::departures::Quantiles,
