@@ -8,6 +8,7 @@ hls_tree() {
     printf '[link]\nrate = "%dkbit"\nscheduler = "%s"\ndefault = "C"\nbuffer = "2000p"\n' "$rate" "$1"
     while read -r class parent parts classid; do
         printf '[[class]]\nname = "%s"\nclassid = "1:%s"\n' "$class" "$classid"
+        case $class in A | B) ;; *) [ -z "${QUEUE-50p}" ] || printf 'buffer = "%s"\n' "${QUEUE-50p}" ;; esac
         [ "$parent" = - ] || printf 'parent = "%s"\n' "$parent"
         printf 'guarantee = "%dbit"\n' $((rate * parts))
     done <<TREE
@@ -90,7 +91,7 @@ make_order() {
         printf '%d,%s,0.%09d,,,%d,%d,,,\n' $((number + 1)) $class $((number * 1000)) "$bytes" "$bytes" >> "$dir/arrivals.csv"
     done
     for scheduler in hls hdrr hpfq htb hfsc; do
-        hls_tree $scheduler 100 200 200 > "$dir/$scheduler.toml"
+        QUEUE= hls_tree $scheduler 100 200 200 > "$dir/$scheduler.toml"
         {
             echo 'duration = "30s"'
             cat "$dir/$scheduler.toml"

@@ -18,9 +18,9 @@ use crate::io::{netlink, sys};
 pub use labels::{QdiscPlan, plan};
 
 /// What the module is called in tc.
-pub const QDISC: &str = "fairlink";
+pub(crate) const QDISC: &str = "fairlink";
 /// What a queueing discipline is called whose scheduler panicked: its packets pass through a FIFO.
-pub const BROKEN: &str = "fairlink-broken";
+pub(crate) const BROKEN: &str = "fairlink-broken";
 /// Lateness that the kernel's link makes up for where nobody says otherwise.
 pub const QDISC_CATCH_UP: Nanos = Nanos(1_000_000);
 /// By how much its timer may be late where nobody says otherwise.

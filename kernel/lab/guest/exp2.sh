@@ -32,6 +32,7 @@ for letter in L M H; do
         tc class add dev v0 parent 1:2 classid 1:21 $kind $(share $one)
         tc class add dev v0 parent 1:2 classid 1:22 $kind $(share $two)
         tc class add dev v0 parent 1:fff classid 1:3 $kind $(share 8000)
+        for leaf in 11 12 21 22 3; do tc qdisc add dev v0 parent 1:$leaf pfifo limit 50; done
         play "the kernel's $kind $letter" shown
     done
 done
