@@ -119,3 +119,11 @@ make_fast() {
     done
 }
 make_fast
+
+# Two classes on 40 Mbit/s; the second for packets of no filter.
+make_tcp() {
+    local out=$cache/build/files
+    printf '[link]\nrate = "40mbit"\nmtu = "1514B"\ndefault = "rest"\n[[class]]\nname = "one"\nguarantee = "30mbit"\nbuffer = "100p"\n[[class]]\nname = "rest"\nguarantee = "10mbit"\nbuffer = "100p"\n' > "$out/tcp.toml"
+    printf '[link]\nrate = "50mbit"\nmtu = "1514B"\nscheduler = "htb"\ndefault = "rest"\n[[class]]\nname = "new"\nguarantee = "10mbit"\n[[class]]\nname = "rest"\nguarantee = "10mbit"\n[[class]]\nname = "one"\nguarantee = "30mbit"\n' > "$out/tcp-other.toml"
+}
+make_tcp

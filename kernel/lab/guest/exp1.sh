@@ -3,10 +3,9 @@ cable
 load sch_fairlink
 
 play() {
-    traffic rates v0 v1 5000 1000 A1:0x10011:1000:20000000:0-1000 A2:0x10012:1000:20000000:0-4000 \
+    traffic rates v0 v1 5000 250 A1:0x10011:1000:20000000:0-1000 A2:0x10012:1000:20000000:0-4000 \
         B1:0x10021:1000:20000000:0-2000 B2:0x10022:1000:20000000:0-5000 C:0x10003:1000:20000000:0-3000 > /tmp/out
 }
-rate() { awk -v phase="$1" -v class="$2" '$1 == "PHASE" && $2 == phase && $3 == class { print $4 * 8 / 1e6 }' /tmp/out; }
 # Guarantees of Figure 1 on 20 Mbit/s; what C, A and B leave is shared by the guarantees of who is left.
 traffic tell v0 add /lab/hls-M > /tmp/told || fail "hls-M: $(cat /tmp/told)"
 play

@@ -4,9 +4,9 @@ cable
 load sch_fairlink sch_htb sch_hfsc
 
 play() { # what, and whether it is judged
-    traffic rates v0 v1 3000 1000 A1:0x10011:1000:20000000:0-3000 B2:0x10022:1000:20000000:0-3000 \
+    traffic rates v0 v1 3000 250 A1:0x10011:1000:20000000:0-3000 B2:0x10022:1000:20000000:0-3000 \
         C:0x10003:1000:20000000:0-1000,2000-3000 > /tmp/out
-    set -- "$1" "$2" $(awk '/^PHASE 1 (A1|B2)/ { print $4 * 8 / 1e6 }' /tmp/out) $(awk '/^PHASE 0 C/ { print $4 * 8 / 1e6 }' /tmp/out)
+    set -- "$1" "$2" "$(rate 1 A1)" "$(rate 1 B2)" "$(rate 2 C)"
     if [ "$2" = judged ]; then
         near "$1 A1 mbit/s" "$3" 10 2
         near "$1 B2 mbit/s" "$4" 10 2

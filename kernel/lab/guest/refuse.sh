@@ -13,10 +13,10 @@ for file in /lab/refused/*; do
     [ "$(cat $allocations)" = 0 ] || fail "${file##*/} leaves $(cat $allocations) pieces of memory"
 done
 say "ok $(ls /lab/refused | wc -l) configurations refused, the last with: $(cat /tmp/told)"
-echo 100000 > $memory_limit
+echo 10000 > $memory_limit
 traffic tell v0 add /lab/hls-H > /tmp/told && fail "taken beyond the limit"
 say "too large: $(cat /tmp/told)"
-grep -q 'the limit is 100000' /tmp/told || fail "too large: $(cat /tmp/told)"
+grep -q 'the limit is 10000[:;]' /tmp/told || fail "too large: $(cat /tmp/told)"
 echo 268435456 > $memory_limit
 
 # Every allocation in turn, of a link and of a change.

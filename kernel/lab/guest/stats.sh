@@ -1,0 +1,24 @@
+# What tc shows adds up: sent and dropped and queued are what came, for each class and for the link; with GSO, filters and marks.
+cable
+load sch_fairlink cls_u32 cls_basic act_skbedit
+traffic tell v0 add /lab/hls-M > /tmp/told || fail "add: $(cat /tmp/told)"
+traffic rates v0 v1 2000 1000 A1:0x10011:1000:20000000:0-2000 B1:0x10021:200:9000000:0-2000 C:0x10003:1400:30000000:0-2000 > /tmp/out
+tc -s class show dev v0 > /tmp/classes
+tc -s qdisc show dev v0 > /tmp/qdisc
+number() { # class, field: packets sent, dropped, or queued
+    awk -v class="$1" -v field="$2" '$2 == "fairlink" && $3 == class { getline
+        gsub(/[(),]/, ""); sent = $4; dropped = $7; getline; sub(/p$/, "", $3)
+        print field == "sent" ? sent : field == "dropped" ? dropped : $3 }' "$3"
+}
+all=0
+for pair in A1=1:11 B1=1:21 C=1:3; do
+    class=${pair#*=} name=${pair%=*}
+    came=$(awk "/^SENT $name/ { print \$3 }" /tmp/out)
+    sent=$(number $class sent /tmp/classes) dropped=$(number $class dropped /tmp/classes) queued=$(number $class queued /tmp/classes)
+    [ "$came" = $((sent + dropped + queued)) ] && say "ok $name: $came came = $sent sent + $dropped dropped + $queued queued" ||
+        fail "$name: $came came, $sent sent, $dropped dropped, $queued queued"
+    all=$((all + came))
+done
+sent=$(number 1: sent /tmp/qdisc) dropped=$(number 1: dropped /tmp/qdisc) queued=$(number 1: queued /tmp/qdisc)
+[ $all = $((sent + dropped + queued)) ] && say "ok the link: $all came = $sent sent + $dropped dropped + $queued queued" ||
+    { fail "the link: $all came, $sent sent, $dropped dropped, $queued queued"; cat /tmp/qdisc; }
