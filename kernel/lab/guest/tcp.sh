@@ -3,7 +3,6 @@
 # by the command `fairlink qdisc`.
 cable
 load sch_fairlink cls_u32
-ip link add name n0 type dummy
 # Two hosts: the far end is in another network namespace.
 unshare -n sleep 1000 &
 far=$!
@@ -17,8 +16,8 @@ sleep 1
 fairlink qdisc add /lab/tcp.toml --dev v0 2>&1 || fail "add"
 tc filter add dev v0 parent 1: protocol ip u32 match ip dport 5001 0xffff flowid 1:1 || fail "filter"
 fairlink qdisc show --dev v0 || fail "show"
-nsenter -t $far -n /bin/nc -l -p 5001 > /dev/null &
-nsenter -t $far -n /bin/nc -l -p 5002 > /dev/null &
+sleep 1000 | nsenter -t $far -n /bin/nc -l -p 5001 > /dev/null &
+sleep 1000 | nsenter -t $far -n /bin/nc -l -p 5002 > /dev/null &
 sleep 0.2
 dd if=/dev/zero bs=1000 count=100000 2>/dev/null | nc 10.0.0.2 5001 &
 one=$!
@@ -43,5 +42,7 @@ fairlink qdisc add /lab/tcp.toml --dev v0 2>&1 | grep -q 'has a queueing discipl
 fairlink qdisc add /lab/tcp.toml --dev nobody 2>&1 | grep -q 'there is no interface "nobody"' || fail "no interface"
 fairlink qdisc del --dev v0 || fail "del"
 fairlink qdisc del --dev v0 2>&1 | grep -q 'has no queueing discipline' && say "ok deleted twice is refused" || fail "deleted twice"
-kill $far
-rmmod sch_fairlink && fairlink qdisc add /lab/tcp.toml --dev v0 2>&1 | grep -q modprobe && say "ok without the module it says what to do" || fail "no module"
+kill $far $(pidof sleep)
+rmmod sch_fairlink || fail rmmod
+fairlink qdisc add /lab/tcp.toml --dev v0 > /tmp/told 2>&1
+grep -q modprobe /tmp/told && say "ok without the module it says what to do" || fail "no module: $(cat /tmp/told)"
