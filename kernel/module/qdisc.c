@@ -314,6 +314,7 @@ static int fl_queue(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk
 /* A super-frame that is longer than the link's longest packet is queued as the packets that it stands for. */
 static int fl_segment(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk_buff **to_free)
 {
+	struct fl_sched *q = qdisc_priv(sch);
 	netdev_features_t features = netif_skb_features(skb);
 	unsigned int before = qdisc_pkt_len(skb), len = 0;
 	struct sk_buff *segments, *segment, *next;
@@ -322,6 +323,7 @@ static int fl_segment(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct 
 	segments = skb_gso_segment(skb, features & ~NETIF_F_GSO_MASK);
 	if (IS_ERR_OR_NULL(segments))
 		return qdisc_drop(skb, sch, to_free);
+	q->super_frames++;
 	skb_list_walk_safe(segments, segment, next) {
 		unsigned int segment_len = segment->len;
 
@@ -625,6 +627,8 @@ static int fl_qdisc_dump_stats(struct Qdisc *sch, struct gnet_dump *dump)
 		memcpy(app.scheduler, about.scheduler, min_t(u32, about.scheduler_len, sizeof(app.scheduler) - 1));
 	}
 	app.broken = q->broken;
+	app.super_frames = READ_ONCE(q->super_frames);
+	app.allocations = READ_ONCE(fl_allocations);
 	if (q->broken)
 		strscpy(app.why, q->why, sizeof(app.why));
 	if (class && class < q->table.facts.classes)

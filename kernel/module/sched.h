@@ -30,6 +30,7 @@ struct fl_xstats {
 	__u32 default_minor;
 	char scheduler[32];
 	char why[FL_WHY_LEN];
+	__u64 super_frames; /* queued as the packets that they stand for */
 };
 
 struct fl_class_xstats {
@@ -67,6 +68,7 @@ struct fl_sched {
 	u32 arriving;
 	bool arrival_dropped;
 	unsigned int others_dropped, others_len;
+	u64 super_frames;
 
 	struct tcf_proto __rcu *filters;
 	struct tcf_block *block;

@@ -131,6 +131,8 @@ pub struct QdiscState {
     pub dropped: u64,
     /// What waits.
     pub queued: Amount,
+    /// Super-frames that were longer than the link's longest packet and were queued as the packets that they stand for.
+    pub super_frames: u64,
     /// The classes, parents before children.
     pub classes: Vec<QdiscClass>,
 }

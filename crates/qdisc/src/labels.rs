@@ -1,6 +1,7 @@
 //! What classes are called: minor numbers of tc, and names.
 
 use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -125,7 +126,8 @@ impl Labels {
     /// # Errors
     /// [`LabelError::Twice`].
     pub fn sorted(mut self) -> Result<Self, LabelError> {
-        self.by_minor.sort_unstable();
+        // In place and without recursion, since a kernel's stack is short.
+        self.by_minor = BinaryHeap::from(self.by_minor).into_sorted_vec();
         for pair in self.by_minor.windows(2) {
             if let &[(minor, first), (same, second)] = pair
                 && minor == same

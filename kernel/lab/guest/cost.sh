@@ -1,5 +1,5 @@
 # Instructions for a packet from pktgen through the queueing discipline to a dummy interface: two nanoseconds are one instruction. The
-# link is too fast to ever be full.
+# link is too fast to ever be full. The least of three runs, since a kernel that has just started does other things as well.
 load dummy pktgen sch_htb sch_fairlink
 ip link add d0 type dummy
 ip link set d0 up
@@ -16,9 +16,13 @@ measure() {
     pg d0 "skb_priority 0x10011"
     pg d0 "dst_mac 02:00:00:00:00:02"
     pg d0 "dst 10.0.0.2"
-    pg pgctrl start
-    # Result: OK: 123456(c120000+d3456) usec, 20000 (1000byte,0frags)
-    us=$(sed -n 's/^Result: OK: \([0-9]*\)(.*/\1/p' /proc/net/pktgen/d0)
+    us=999999999
+    for round in 1 2 3; do
+        pg pgctrl start
+        # Result: OK: 123456(c120000+d3456) usec, 20000 (1000byte,0frags)
+        now=$(sed -n 's/^Result: OK: \([0-9]*\)(.*/\1/p' /proc/net/pktgen/d0)
+        [ "$now" -lt $us ] && us=$now
+    done
     say "ok $1: $((us * 1000 / 20000 / 2)) instructions a packet"
 }
 tc qdisc add dev d0 root handle 1: pfifo

@@ -169,6 +169,7 @@ struct Shown<'a> {
     sent: Amount,
     dropped_packets: u64,
     queued: Amount,
+    super_frames: u64,
     classes: Vec<ShownClass<'a>>,
 }
 
@@ -215,6 +216,7 @@ fn show(interface: &str, out: &mut Out) -> Result<(), Failure> {
             sent: state.sent,
             dropped_packets: state.dropped,
             queued: state.queued,
+            super_frames: state.super_frames,
             classes: classes.collect(),
         });
     }

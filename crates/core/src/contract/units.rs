@@ -126,6 +126,9 @@ impl Rate {
     #[must_use]
     pub const fn time_for_bytes(self, bytes: u64) -> Nanos {
         let bit_ns = bytes as u128 * 8 * NANOS_PER_SEC as u128;
+        if bit_ns <= u64::MAX as u128 {
+            return Nanos((bit_ns as u64).div_ceil(self.0));
+        }
         let ns = bit_ns.div_ceil(self.0 as u128);
         if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
     }
@@ -133,7 +136,12 @@ impl Rate {
     /// Whole bytes that this rate carries in `span`, rounded down; `u64::MAX` where they do not fit.
     #[must_use]
     pub const fn bytes_in(self, span: Nanos) -> u64 {
-        let bytes = self.0 as u128 * span.0 as u128 / (8 * NANOS_PER_SEC as u128);
+        let bit_ns = self.0 as u128 * span.0 as u128;
+        // 128-bit division is a call of some hundred instructions, and spans are short where it counts.
+        if bit_ns <= u64::MAX as u128 {
+            return bit_ns as u64 / (8 * NANOS_PER_SEC);
+        }
+        let bytes = bit_ns / (8 * NANOS_PER_SEC as u128);
         if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 }
     }
 }
@@ -154,6 +162,25 @@ mod tests {
         assert_eq!(rate.time_for(1), Nanos(2_666_666_667));
         assert_eq!(rate.bytes_in(Nanos(2_666_666_666)), 0);
         assert_eq!(rate.bytes_in(Nanos(2_666_666_667)), 1);
+    }
+
+    #[test]
+    fn what_fits_into_64_bits_is_divided_as_what_does_not() {
+        let exact = |rate: Rate, value: u64| {
+            let (bps, value) = (u128::from(rate.bps()), u128::from(value));
+            ((value * 8_000_000_000).div_ceil(bps), bps * value / 8_000_000_000)
+        };
+        // Either side of where the products leave 64 bits.
+        let edge = u64::MAX / 8_000_000_000;
+        for bps in [1, 3, 1_000, 999_999_937, 1_000_000_000_000] {
+            let rate = Rate::from_bps(bps).unwrap();
+            let edges = [edge, u64::MAX / bps].into_iter().flat_map(|edge| [edge - 1, edge, edge.saturating_add(1)]);
+            for value in [0, 1, 64, 1514, 1 << 20].into_iter().chain(edges) {
+                let (ns, bytes) = exact(rate, value);
+                assert_eq!(u128::from(rate.time_for_bytes(value).0), ns.min(u64::MAX.into()), "{bps} {value}");
+                assert_eq!(u128::from(rate.bytes_in(Nanos(value))), bytes.min(u64::MAX.into()), "{bps} {value}");
+            }
+        }
     }
 
     #[test]

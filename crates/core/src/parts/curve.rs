@@ -308,11 +308,10 @@ pub(crate) fn admit(shapes: impl Iterator<Item = Shape> + Clone, link: Rate) -> 
             knees.push((shape.d, shape.m1, shape.m2));
         }
     }
-    knees.sort_unstable();
     let link = u128::from(link.bps()) << SLOPE_BITS;
     // How much more the link has carried than the curves ask for; below 2^56 slopes times 2^70 times.
     let (mut spare, mut at) = (0u128, 0u128);
-    for (d, m1, m2) in knees.iter().copied().chain([(u128::MAX, 0, 0)]) {
+    for (d, m1, m2) in knees.into_sorted().into_iter().chain([(u128::MAX, 0, 0)]) {
         if slope > link && spare / (slope - link) < d - at {
             let fails_at = Nanos(((at + spare / (slope - link)) >> TIME_BITS) as u64);
             return Err(BuildError::NotAdmitted { fails_at });

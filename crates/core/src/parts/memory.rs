@@ -5,7 +5,7 @@
 //! be: a push beyond that is a bug of ours and not a larger allocation.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
@@ -87,6 +87,14 @@ impl<T> Stack<T> {
     /// Takes everything out.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+impl<T: Ord> Stack<T> {
+    /// The entries in ascending order. It sorts in place and without recursion: a kernel's stack is short, and whoever asks for many
+    /// classes may choose their order.
+    pub(crate) fn into_sorted(self) -> Vec<T> {
+        BinaryHeap::from(self.0).into_sorted_vec()
     }
 }
 
@@ -174,6 +182,15 @@ mod tests {
         assert_eq!(filled(huge, 0u64).unwrap_err(), OutOfMemory { bytes: huge as u64 * 8 });
         assert_eq!(Stack::<[u8; 32]>::with_room(huge).unwrap_err(), OutOfMemory { bytes: u64::MAX });
         assert!(Queue::<u64>::with_room(huge).is_err());
+    }
+
+    #[test]
+    fn entries_are_sorted_where_they_are() {
+        let mut stack = Stack::with_room(1000).unwrap();
+        (0..1000u64).for_each(|value| stack.push(value * 7919 % 1000));
+        let sorted = stack.into_sorted();
+        assert_eq!((sorted.capacity(), sorted.len()), (1000, 1000));
+        assert!((0..1000).eq(sorted));
     }
 
     #[test]

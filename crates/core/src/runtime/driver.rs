@@ -50,10 +50,15 @@ impl Pacer {
             self.forfeited = self.forfeited.saturating_add(earliest.saturating_sub(self.free_at));
             self.forgive(earliest);
         }
+        let rate = self.rate.bps();
         let units = u128::from(len) * 8 * u128::from(NANOS_PER_SEC) + u128::from(self.fraction);
-        let rate = u128::from(self.rate.bps());
-        self.free_at = self.free_at.saturating_add(Nanos((units / rate).min(u128::from(u64::MAX)) as u64));
-        self.fraction = (units % rate) as u64;
+        let (ns, fraction) = match u64::try_from(units) {
+            // Of any real packet: 128-bit division is a call of some hundred instructions.
+            Ok(units) => (units / rate, units % rate),
+            Err(_) => ((units / u128::from(rate)).min(u128::from(u64::MAX)) as u64, (units % u128::from(rate)) as u64),
+        };
+        self.free_at = self.free_at.saturating_add(Nanos(ns));
+        self.fraction = fraction;
         self.free_at()
     }
 

@@ -107,6 +107,7 @@ pub(crate) fn discipline(body: &[u8], index: i32) -> Option<QdiscState> {
         sent: Amount { packets: number32(basic, 8)?.into(), bytes: number64(basic, 0)? },
         dropped: number32(queue, 8)?.into(),
         queued: Amount { packets: number32(queue, 0)?.into(), bytes: number32(queue, 4)?.into() },
+        super_frames: number64(app, 192)?,
         classes: Vec::new(),
     })
 }

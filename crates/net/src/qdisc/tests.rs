@@ -56,6 +56,7 @@ fn state(classes: Vec<QdiscClass>) -> QdiscState {
         sent: Amount::ZERO,
         dropped: 0,
         queued: Amount::ZERO,
+        super_frames: 0,
         classes,
     }
 }
@@ -105,6 +106,49 @@ fn what_the_kernel_says_of_an_error_is_read() {
     push_attribute(&mut answer, 1, b"fairlink: no\0");
     assert_eq!(messages::said(&answer).unwrap(), "fairlink: no");
     assert_eq!(messages::said(&answer[..20]), None);
+}
+
+#[test]
+fn a_queueing_discipline_is_read_from_where_the_module_writes_it() {
+    let body = |kind: &[u8], broken: u32| {
+        let numbers = [0u32, 3, 0x1_0000, u32::MAX, 0];
+        let mut body: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        push_attribute(&mut body, 1, kind);
+        nested(&mut body, 7, |body| {
+            let basic: Vec<u8> = [7000u64.to_ne_bytes(), 7u64.to_ne_bytes()].concat();
+            push_attribute(body, 1, &basic);
+            let queue: Vec<u8> = [2u32, 2000, 3, 0, 0].iter().flat_map(|number| number.to_ne_bytes()).collect();
+            push_attribute(body, 3, &queue);
+            let mut app: Vec<u8> = [1u32, broken].iter().flat_map(|number| number.to_ne_bytes()).collect();
+            app.extend([100_000_000u64, 23].iter().flat_map(|number| number.to_ne_bytes()));
+            app.extend([4u32, 3].iter().flat_map(|number| number.to_ne_bytes()));
+            app.extend(b"hls");
+            app.resize(64, 0);
+            app.extend(b"panicked");
+            app.resize(192, 0);
+            app.extend(9u64.to_ne_bytes());
+            push_attribute(body, 4, &app);
+        });
+        body
+    };
+    let expected = QdiscState {
+        major: 1,
+        scheduler: "hls".to_owned(),
+        broken: None,
+        rate_bps: 100_000_000,
+        default: Some(3),
+        sent: Amount { packets: 7, bytes: 7000 },
+        dropped: 3,
+        queued: Amount { packets: 2, bytes: 2000 },
+        super_frames: 9,
+        classes: Vec::new(),
+    };
+    assert_eq!(messages::discipline(&body(b"fairlink\0", 0), 3), Some(expected.clone()));
+    let broken = QdiscState { broken: Some("panicked".to_owned()), ..expected };
+    assert_eq!(messages::discipline(&body(b"fairlink-broken\0", 1), 3), Some(broken));
+    assert_eq!(messages::discipline(&body(b"htb\0", 0), 3), None);
+    assert_eq!(messages::discipline(&body(b"fairlink\0", 0), 4), None, "of another interface");
+    assert_eq!(messages::discipline(&body(b"fairlink\0", 0)[..200], 3), None);
 }
 
 /// The body of a message about a class, as the module writes it.
