@@ -36,7 +36,7 @@ static struct Qdisc_ops fl_broken_ops;
 static void fl_tell(struct netlink_ext_ack *extack, const char *text)
 {
 #ifdef NL_SET_ERR_MSG_FMT
-	NL_SET_ERR_MSG_FMT(extack, "fairlink: %.60s", text);
+	NL_SET_ERR_MSG_FMT(extack, "fairlink: %.69s", text);
 #else
 	/* Under the RTNL lock. The text is read soon after that is given back; a later one can take its place, never tear it. */
 	static char texts[8][FL_WHY_LEN + 16];
@@ -534,6 +534,10 @@ static int fl_qdisc_change(struct Qdisc *sch, struct nlattr *options, struct net
 	u32 slots;
 	int error;
 
+	if (READ_ONCE(q->broken)) {
+		fl_tell(extack, "it is broken; delete it and add it anew");
+		return -EIO;
+	}
 	error = fl_made(options, &make, &memory, extack);
 	if (error)
 		return error;

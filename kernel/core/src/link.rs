@@ -42,7 +42,7 @@ impl fmt::Display for Failure {
             Self::Read(error) => error.fmt(f),
             Self::Build(error) => error.fmt(f),
             Self::Memory { needs, limit } => {
-                write!(f, "needs {needs} bytes; the limit is {limit}: lower `buffer` or raise memory_limit")
+                write!(f, "needs {needs} B; the limit is {limit}: see memory_limit, buffer")
             }
             Self::OutOfMemory(error) => error.fmt(f),
             Self::Change(error) => error.fmt(f),
