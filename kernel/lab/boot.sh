@@ -8,6 +8,7 @@ build_once() {
     mkdir -p "$cache/build"
     gcc -static -O2 -Wall -Wextra -o "$cache/build/traffic" "$root/kernel/lab/traffic.c"
     "$root/kernel/build-core"
+    "$root/kernel/inspect"
     CARGO_INCREMENTAL=0 cargo build --quiet -p fairlink
     fairlink=${CARGO_TARGET_DIR:-$root/target}/debug/fairlink
     rm -rf "$cache/build/files"

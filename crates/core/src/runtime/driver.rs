@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::contract::{BatchEnd, DropSink, NANOS_PER_SEC, Nanos, OutOfMemory, Packet, Rate, Scheduler};
+use crate::contract::{BatchEnd, Dequeued, DropSink, NANOS_PER_SEC, Nanos, OutOfMemory, Packet, Rate, Scheduler};
 
 /// Keeps a link from being sent to faster than its rate. It is exact: fractions of a nanosecond are carried over.
 ///
@@ -170,14 +170,18 @@ impl<S: Scheduler> Driver<S> {
     /// What may leave by `now`, or when to ask again.
     pub fn next(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Next {
         let now = self.begin(now);
-        let end = self.step(now, 1, drops);
-        match self.batch.pop() {
-            Some(packet) => {
-                let done = self.pacer.charge(now, packet.len);
-                Next::Packet { packet, done }
-            }
-            None => Next::Wait(self.wake(now, end)),
+        if self.pacer.free_at() > now {
+            return Next::Wait(self.wake(now, None));
         }
+        let end = match self.scheduler.dequeue(now, drops) {
+            Dequeued::Packet(packet) => {
+                let done = self.pacer.charge(now, packet.len);
+                return Next::Packet { packet, done };
+            }
+            Dequeued::WaitUntil(t) => BatchEnd::WaitUntil(t),
+            Dequeued::Idle => BatchEnd::Idle,
+        };
+        Next::Wait(self.wake(now, Some(end)))
     }
 
     /// Takes in what has arrived at `port` and sends all that is due by `now`, at most [`Driver::BATCH`] packets.
