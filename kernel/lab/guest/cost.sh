@@ -25,9 +25,6 @@ measure() {
     done
     say "ok $1: $((us * 1000 / 20000 / 2)) instructions a packet"
 }
-tc qdisc add dev d0 root handle 1: pfifo
-measure "pfifo"
-tc qdisc del dev d0 root
 tc qdisc add dev d0 root handle 1: htb default 3
 for class in "1: 1:fff 1000" "1:fff 1:1 300" "1:1 1:11 60" "1:1 1:12 240" "1:fff 1:2 300" "1:2 1:21 60" "1:2 1:22 240" "1:fff 1:3 400"; do
     set -- $class
@@ -40,3 +37,6 @@ for scheduler in hls htb hpfq hdrr hfsc; do
     measure "$scheduler"
     tc qdisc del dev d0 root
 done
+tc qdisc add dev d0 root handle 1: pfifo
+measure "pfifo"
+tc qdisc del dev d0 root
