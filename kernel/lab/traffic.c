@@ -4,7 +4,7 @@
  *
  *   traffic rates  OUT IN MS PHASE_MS SPEC...      SPEC = NAME:PRIORITY:BYTES:BIT/S:FROM_MS-TO_MS[,FROM_MS-TO_MS]
  *   traffic order  OUT IN FILE WAIT_MS             FILE has lines "PRIORITY BYTES"; all are sent at once
- *   traffic flood  OUT COUNT PRIORITY BYTES        as fast as it goes
+ *   traffic flood  OUT COUNT PRIORITY BYTES        as fast as it goes; m0x10002 as PRIORITY is SO_MARK
  *   traffic tell   IF add|change FILE              the bytes of FILE to the kernel as fairlink's configuration
  *
  * PRIORITY is what SO_PRIORITY is set to (0x10002 for class 1:2). A frame has the length BYTES from its destination address on.
@@ -228,9 +228,13 @@ static int order(char **argv)
 static int flood(char **argv)
 {
 	unsigned long left = strtoul(argv[3], NULL, 0), refused = 0;
-	int s = open_socket(argv[2], ETHERTYPE, (unsigned int)strtoul(argv[4], NULL, 0));
+	int marked = argv[4][0] == 'm';
+	unsigned int number = (unsigned int)strtoul(argv[4] + marked, NULL, 0);
+	int s = open_socket(argv[2], ETHERTYPE, marked ? 0 : number);
 	unsigned int bytes = (unsigned int)strtoul(argv[5], NULL, 0);
 
+	if (marked && setsockopt(s, SOL_SOCKET, SO_MARK, &number, sizeof(number)))
+		die("SO_MARK");
 	for (uint32_t n = 0; n < left; n++)
 		refused += (unsigned long)(send_frame(s, bytes, 0, n) != 0);
 	printf("FLOOD sent %lu refused %lu\n", left, refused);

@@ -1,6 +1,7 @@
-# What tc shows adds up: sent and dropped and queued are what came, for each class and for the link; with GSO, filters and marks.
+# What tc shows adds up: sent and dropped and queued are what came, for each class and for the link. And packets come
+# into the class of their priority, of their mark, or into the default.
 cable
-load sch_fairlink cls_u32 cls_basic act_skbedit
+load sch_fairlink
 traffic tell v0 add /lab/hls-M > /tmp/told || fail "add: $(cat /tmp/told)"
 traffic rates v0 v1 2000 1000 A1:0x10011:1000:20000000:0-2000 B1:0x10021:200:9000000:0-2000 C:0x10003:1400:30000000:0-2000 > /tmp/out
 tc -s class show dev v0 > /tmp/classes
@@ -22,3 +23,20 @@ done
 sent=$(number 1: sent /tmp/qdisc) dropped=$(number 1: dropped /tmp/qdisc) queued=$(number 1: queued /tmp/qdisc)
 [ $all = $((sent + dropped + queued)) ] && say "ok the link: $all came = $sent sent + $dropped dropped + $queued queued" ||
     { fail "the link: $all came, $sent sent, $dropped dropped, $queued queued"; cat /tmp/qdisc; }
+
+came() { tc -s class show dev v0 > /tmp/classes; echo $(($(number "$1" sent /tmp/classes) + $(number "$1" dropped /tmp/classes) + $(number "$1" queued /tmp/classes))); }
+# How the packet says its class, and where it belongs: a leaf, an inner class, none, one of another discipline.
+while read -r label class; do
+    before=$(came $class)
+    traffic flood v0 40 "$label" 500 > /dev/null
+    now=$(came $class)
+    [ $((now - before)) = 40 ] && say "ok $label is of class $class" || fail "$label: class $class got $((now - before)) of 40"
+done <<LABELS
+0x10022 1:22
+m0x10022 1:22
+0x10001 1:3
+m0x10001 1:3
+0x100ff 1:3
+0x20022 1:3
+m0x20022 1:3
+LABELS
