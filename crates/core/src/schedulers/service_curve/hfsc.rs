@@ -37,13 +37,12 @@
 //! **When it waits.** Only while each class with packets is above an upper limit, its own or that of a class above it, or is
 //! of real-time only and not eligible.
 //!
-//! **Cost per packet.** O(levels * log n): on each level of the path, a look at one heap and a change in three. A leaf
+//! **Cost per packet.** O(levels * log n): on each level of the path, a look at one queue and a change in one. A leaf
 //! that becomes eligible, or a class that becomes fit, moves from one heap to another, at most once for each of its
 //! packets. One call may move all that have become so since the last.
 //!
 //! **Invariants.** A leaf with packets and a real-time curve is in exactly one of `asleep` and `eligible`. A class that
-//! has packets below it to share for is in exactly one of its parent's `ready` and `held`. If it is in `ready` it is
-//! also in `latest`, under the same virtual time. Any other class is in neither.
+//! has packets below it to share for is in exactly one of its parent's `ready` and `held`. Any other class is in neither.
 //!
 //! **Errors and overflow budget.** Those of `parts::curve`. A deadline and an eligible time are less than a
 //! picosecond late. A virtual time grows by at most 2^20 bytes at 1 bit/s a packet, 2^65; 2^60 of them fit.
@@ -139,10 +138,8 @@ struct RealTime {
 struct Children {
     /// The children by place, in the order of the hierarchy.
     classes: Box<[u32]>,
-    /// By virtual time.
+    /// By virtual time, with both ends.
     ready: Heap,
-    /// The same, the latest virtual time first.
-    latest: Heap,
     /// Above an upper limit, by fit time.
     held: Heap,
     /// The largest virtual time that a child had when it left `ready`.
@@ -160,15 +157,8 @@ impl Children {
         self.ready.contains(place) || self.held.contains(place)
     }
 
-    /// Lists a child that no limit holds back.
-    fn list(&mut self, place: u32, virtual_time: u128) {
-        self.ready.set(place, virtual_time);
-        self.latest.set(place, u128::MAX - virtual_time);
-    }
-
     fn take_from_ready(&mut self, place: u32) {
         if let Some(virtual_time) = self.ready.remove(place) {
-            self.latest.remove(place);
             self.level = self.level.max(virtual_time);
         }
     }
@@ -270,9 +260,9 @@ impl Hfsc {
             if !leaf {
                 of.children = children.len() as u32;
                 let below = slice(tree.children(class).len(), |place| tree.children(class)[place].0)?;
-                let (ready, latest) = (Heap::new(below.len())?, Heap::new(below.len())?);
+                let ready = Heap::with_two_ends(below.len())?;
                 let held = Heap::new(if limited { below.len() } else { 0 })?;
-                children.push(Children { classes: below, ready, latest, held, level: 0, step: 0 });
+                children.push(Children { classes: below, ready, held, level: 0, step: 0 });
             }
             classes.push(of);
         }
@@ -305,7 +295,7 @@ impl Hfsc {
         let limits = limits_of(tree);
         let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
         let held = |children| Heap::memory(if limits > 0 { children } else { 0 });
-        let lists = |children| bytes_of::<u32>(children) + 2 * Heap::memory(children) + held(children);
+        let lists = |children| bytes_of::<u32>(children) + Heap::memory_with_two_ends(children) + held(children);
         let below: u64 = all.filter(|&children| children > 0).map(lists).sum();
         PacketSlab::memory(tree)
             + bytes_of::<(Class, bool)>(tree.len())
@@ -322,8 +312,8 @@ impl Hfsc {
     #[must_use]
     pub fn virtual_times(&self, parent: ClassId) -> Option<(u128, u128)> {
         let children = self.children.get(self.classes.get(parent.index())?.children as usize)?;
-        let ((_, least), (_, most)) = (children.ready.first()?, children.latest.first()?);
-        Some((least, u128::MAX - most))
+        let ((_, least), most) = (children.ready.first()?, children.ready.last_key()?);
+        Some((least, most))
     }
 
     /// What `leaf` was sent by the real-time criterion, c_i, in bytes modulo 2^64; `None` where it has no real-time curve.
@@ -362,7 +352,7 @@ impl Hfsc {
         let of = &self.classes[class as usize];
         let (parent, place, virtual_time) = (of.parent, of.place, of.virtual_time);
         if self.limits.is_empty() {
-            return self.children(parent).list(place, virtual_time);
+            return self.children(parent).ready.set(place, virtual_time);
         }
         let (fit, now) = (self.fit(class), ticks(self.now));
         let children = self.children(parent);
@@ -372,7 +362,7 @@ impl Hfsc {
         } else if children.held.contains(place) {
             self.release(class);
         } else {
-            children.list(place, virtual_time);
+            children.ready.set(place, virtual_time);
         }
     }
 
@@ -390,7 +380,7 @@ impl Hfsc {
         }
         let children = self.children(parent);
         children.held.remove(place);
-        children.list(place, virtual_time);
+        children.ready.set(place, virtual_time);
     }
 
     /// Releases the children of `parent` that have become fit.
@@ -634,7 +624,7 @@ impl Scheduler for Hfsc {
             limit.reset();
         }
         for children in self.children.iter_mut() {
-            [&mut children.ready, &mut children.latest, &mut children.held].into_iter().for_each(Heap::clear);
+            [&mut children.ready, &mut children.held].into_iter().for_each(Heap::clear);
             children.level = 0;
         }
         self.asleep.clear();
