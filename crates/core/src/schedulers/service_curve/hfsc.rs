@@ -107,9 +107,12 @@ const NONE: u32 = u32::MAX;
 const ROOT: u32 = ClassId::ROOT.0;
 
 #[derive(Debug)]
+#[repr(align(64))]
 struct Class {
     queue: LeafQueue,
     parent: u32,
+    /// Index of the parent's children, itself among them, into `Hfsc::children`.
+    siblings: u32,
     /// Place among the siblings: its id in the parent's heaps.
     place: u32,
     /// Index into `Hfsc::real_time`.
@@ -149,6 +152,7 @@ struct Children {
 }
 
 impl Children {
+    #[inline(always)]
     fn is_active(&self) -> bool {
         !self.ready.is_empty() || !self.held.is_empty()
     }
@@ -218,7 +222,8 @@ impl Hfsc {
         let asked = real_time_shapes(tree)?;
         admit(asked.iter().copied().flatten(), tree.link().rate)?;
         let mut slab = PacketSlab::for_tree(tree)?;
-        let (mut classes, mut children) = (Stack::with_room(tree.len())?, Stack::with_room(inner_classes(tree))?);
+        let mut classes: Stack<Class> = Stack::with_room(tree.len())?;
+        let mut children = Stack::with_room(inner_classes(tree))?;
         let curves = asked.iter().flatten().count();
         let (mut real_time, mut limits) = (Stack::with_room(curves)?, Stack::with_room(limits_of(tree))?);
         // By class: whether a child of it sets a curve to share by.
@@ -234,6 +239,7 @@ impl Hfsc {
             let mut of = Class {
                 queue: slab.queue_for(tree, class),
                 parent: tree.parent(class).map_or(NONE, |parent| parent.0),
+                siblings: tree.parent(class).map_or(NONE, |parent| classes[parent.index()].children),
                 place: NONE,
                 real_time: NONE,
                 limit: NONE,
@@ -323,6 +329,7 @@ impl Hfsc {
         self.real_time.get(of.real_time as usize).map(|of| of.served)
     }
 
+    #[inline(always)]
     fn children(&mut self, class: u32) -> &mut Children {
         let children = self.classes[class as usize].children;
         &mut self.children[children as usize]
@@ -350,12 +357,12 @@ impl Hfsc {
     /// Lists `class`, which has packets to share for, with its parent under its virtual time or its fit time.
     fn list(&mut self, class: u32) {
         let of = &self.classes[class as usize];
-        let (parent, place, virtual_time) = (of.parent, of.place, of.virtual_time);
+        let (siblings, place, virtual_time) = (of.siblings as usize, of.place, of.virtual_time);
         if self.limits.is_empty() {
-            return self.children(parent).ready.set(place, virtual_time);
+            return self.children[siblings].ready.set(place, virtual_time);
         }
         let (fit, now) = (self.fit(class), ticks(self.now));
-        let children = self.children(parent);
+        let children = &mut self.children[siblings];
         if fit > now {
             children.take_from_ready(place);
             children.held.set(place, fit);
@@ -433,8 +440,9 @@ impl Hfsc {
         }
         let mut class = leaf;
         while class != ROOT {
-            let Class { parent, place, .. } = self.classes[class as usize];
-            if self.children(parent).contains(place) {
+            let Class { parent, siblings, place, .. } = self.classes[class as usize];
+            let siblings = &self.children[siblings as usize];
+            if siblings.contains(place) {
                 // Active before: only its fit time may have changed, and only if there are limits.
                 if self.limits.is_empty() {
                     return;
@@ -472,46 +480,52 @@ impl Hfsc {
                 self.list_real_time(id);
             }
         }
+        self.charge(leaf, len, !is_empty);
+        Some(packet)
+    }
+
+    /// `len` bytes of `leaf` are sent, which then has packets or not, `active`: brings it and the classes above up to date.
+    #[inline(always)]
+    fn charge(&mut self, leaf: u32, len: u64, mut active: bool) {
+        let limited = !self.limits.is_empty();
         let now = ticks(self.now);
         let mut class = leaf;
         while class != ROOT {
             let of = &mut self.classes[class as usize];
-            if let Some(limit) = self.limits.get_mut(of.limit as usize) {
+            if limited && let Some(limit) = self.limits.get_mut(of.limit as usize) {
                 limit.send(now, of.served);
             }
             of.served = of.served.wrapping_add(len);
-            let (parent, place, below) = (of.parent, of.place, of.children);
-            if self.children(parent).contains(place) {
-                let of = &mut self.classes[class as usize];
-                of.virtual_time = of.virtual_curve.time_of(of.served);
-                let active = self.children.get(below as usize).map_or(!is_empty, Children::is_active);
-                if active {
+            let (at, place, parent) = (of.siblings as usize, of.place, of.parent);
+            let siblings = &mut self.children[at];
+            if siblings.ready.contains(place) || limited && siblings.held.contains(place) {
+                let virtual_time = of.virtual_curve.time_of(of.served);
+                of.virtual_time = virtual_time;
+                if !active {
+                    // The level counts the packet with which it stops.
+                    siblings.level = siblings.level.max(virtual_time);
+                    siblings.take(place);
+                } else if limited {
                     self.list(class);
                 } else {
-                    self.note_level(class);
-                    self.children(parent).take(place);
+                    siblings.ready.set(place, virtual_time);
                 }
             }
+            active = self.children[at].is_active();
             class = parent;
         }
-        Some(packet)
-    }
-
-    /// The level of a class's siblings counts the packet with which it stops.
-    fn note_level(&mut self, class: u32) {
-        let Class { parent, virtual_time, .. } = self.classes[class as usize];
-        let children = self.children(parent);
-        children.level = children.level.max(virtual_time);
     }
 
     /// The leaf that link-sharing chooses.
     fn by_link_sharing(&mut self) -> Option<u32> {
         let mut class = ROOT;
-        while self.classes[class as usize].children != NONE {
+        while let at = self.classes[class as usize].children
+            && at != NONE
+        {
             if !self.limits.is_empty() {
                 self.release_fit(class);
             }
-            let children = self.children(class);
+            let children = &self.children[at as usize];
             let (place, _) = children.ready.first()?;
             class = children.classes[place as usize];
         }
