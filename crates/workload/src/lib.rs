@@ -13,6 +13,6 @@ mod subject;
 mod workload;
 
 pub use error::WorkloadError;
-pub use shape::{Calls, Pattern, Shape, even_tree};
+pub use shape::{BATCH, Calls, Pattern, Shape};
 pub use subject::Subject;
-pub use workload::{BATCH, Workload};
+pub use workload::Workload;

@@ -8,8 +8,9 @@ use fairlink_core::{
 
 use crate::error::WorkloadError;
 use crate::random::Random;
-use crate::workload::BATCH;
 
+/// Packets per call, where they are in batches.
+pub const BATCH: usize = 32;
 /// Rate of the link. The scheduler is asked as fast as it can answer; by its clock, packets leave at this rate.
 pub(crate) const RATE: Rate = match Rate::from_bps(10_000_000_000) {
     Ok(rate) => rate,
@@ -226,38 +227,6 @@ impl Shape {
         let bps = (u128::from(RATE.bps()) * factor / senders as u128).min(u128::from(RATE.bps()));
         Rate::from_bps(bps as u64).unwrap_or(RATE)
     }
-}
-
-/// A tree in which each class of a level has as many children as `fanouts` says, from the link down, all of the same guarantee, for packets of
-/// `packet_bytes` bytes.
-///
-/// # Errors
-/// [`WorkloadError::Tree`].
-pub fn even_tree(fanouts: &[usize], packet_bytes: u32) -> Result<Hierarchy, WorkloadError> {
-    let leaves = fanouts.iter().product();
-    let shape =
-        Shape { leaves, levels: fanouts.len(), len: packet_bytes, max_packet: packet_bytes, ..Shape::default() };
-    let build = || {
-        let max_queued = u32::try_from(shape.packets()).unwrap_or(u32::MAX);
-        let link = LinkConfig { max_packet: packet_bytes, max_queued, ..LinkConfig::new(RATE) };
-        let mut builder = Hierarchy::builder(link);
-        let mut parents = vec![ClassId::ROOT];
-        for &fanout in fanouts {
-            let classes = parents.len() * fanout;
-            let share = Rate::from_bps(RATE.bps() / classes.max(1) as u64).ok().map(Share::Guarantee);
-            let limits = QueueLimits { packets: u32::MAX, bytes: u32::MAX };
-            let config = ClassConfig { share, limits, ..ClassConfig::default() };
-            let mut children = Vec::with_capacity(classes);
-            for parent in parents {
-                for _ in 0..fanout {
-                    children.push(builder.add(parent, config)?);
-                }
-            }
-            parents = children;
-        }
-        builder.build()
-    };
-    build().map_err(|source| WorkloadError::Tree { leaves, levels: fanouts.len(), source })
 }
 
 #[cfg(test)]

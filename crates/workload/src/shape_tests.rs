@@ -68,11 +68,3 @@ fn words_make_a_shape_and_others_are_named() {
         assert!(error.starts_with(&format!("{word:?} is no part of a workload")), "{error}");
     }
 }
-
-#[test]
-fn an_even_tree_shares_the_link_evenly() {
-    let tree = even_tree(&[2, 3], 64).unwrap();
-    assert_eq!((tree.leaves().len(), tree.levels(), tree.link().max_packet), (6, 2, 64));
-    let share = tree.config(tree.leaves()[5]).share;
-    assert_eq!(share, Some(Share::Guarantee(Rate::from_bps(RATE.bps() / 6).unwrap())));
-}

@@ -9,11 +9,8 @@ use fairlink_core::{
 use crate::error::WorkloadError;
 use crate::random::Random;
 use crate::rings::Rings;
-use crate::shape::{Calls, RATE, Shape};
+use crate::shape::{BATCH, Calls, RATE, Shape};
 use crate::subject::Subject;
-
-/// Packets per call, where they are in batches.
-pub const BATCH: usize = 32;
 
 /// What a gateway keeps of a packet: a cache line.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,8 +1,15 @@
 //! Batches of packets whose slots are the budget of the loop that fills them.
 
 use alloc::vec::Vec;
+use core::mem;
 
-use crate::contract::{Packet, room_in};
+use crate::contract::{DropSink, Nanos, Packet, room_in};
+use crate::parts::prefetch::prefetch;
+use crate::queue::{LeafQueue, PacketSlab};
+
+/// From so many classes on cache lines are asked for ahead of time. With fewer, everything is in the cache anyway.
+/// Unit tests do it in small trees, too.
+pub(crate) const LOOK_AHEAD_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
 /// Most packets of a batch that are served in one go: cache lines are asked for so far ahead.
 const GO: usize = 32;
@@ -15,6 +22,81 @@ pub(crate) struct Served {
     pub(crate) bytes: u64,
     /// Whether it stopped because it had sent enough.
     pub(crate) more: bool,
+}
+
+/// A scheduler with a loop of its own for packets that come to plain leaves.
+pub(crate) trait PlainIn {
+    /// Queues packets of `batch` from the first on until one is not for a plain leaf, or is to be dropped. Returns how many.
+    fn push_plain(&mut self, batch: &[Packet]) -> usize;
+
+    /// Queues any packet.
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink);
+}
+
+/// Queues all packets of `batch`.
+#[inline(always)]
+pub(crate) fn push_all(to: &mut impl PlainIn, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+    let mut at = 0;
+    loop {
+        at += to.push_plain(&batch[at..]);
+        let Some(packet) = batch.get_mut(at) else { break };
+        to.push_any(now, mem::replace(packet, Packet::BLANK), drops);
+        at += 1;
+    }
+    batch.clear();
+}
+
+/// Asks for the leaves that `batch` is for, and then for the packets at the tails of their queues. They come into the cache side by side
+/// instead of one after the other.
+#[inline(always)]
+pub(crate) fn look_ahead<L>(leaves: &[L], queue: impl Fn(&L) -> &LeafQueue, slab: &PacketSlab, batch: &[Packet]) {
+    for packet in batch {
+        prefetch(leaves, packet.class.index());
+    }
+    for packet in batch {
+        if let Some(leaf) = leaves.get(packet.class.index()) {
+            slab.prefetch_tail(queue(leaf));
+        }
+    }
+}
+
+/// A round robin with a loop of its own for packets of plain leaves.
+pub(crate) trait PlainOut {
+    /// Fills slots from plain leaves, until one that is not has its turn. Returns the number and the bytes of the packets.
+    fn pop_plain(&mut self, slots: &mut [Packet]) -> (usize, u64);
+
+    /// The next packet, whosever it is.
+    fn pop_any(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet>;
+}
+
+/// Fills `slots` with packets of at most `max_packet` bytes until about `max_bytes` bytes are sent, or all packets.
+#[inline(always)]
+pub(crate) fn pop_all(
+    from: &mut impl PlainOut,
+    max_packet: u32,
+    (slots, max_bytes): (&mut [Packet], u64),
+    now: Nanos,
+    drops: &mut dyn DropSink,
+) -> Served {
+    let mut served = Served { packets: 0, bytes: 0, more: true };
+    while served.packets < slots.len() && served.bytes < max_bytes {
+        let few = slots_within(max_bytes - served.bytes, max_packet);
+        let end = slots.len().min(served.packets.saturating_add(few));
+        let (packets, bytes) = from.pop_plain(&mut slots[served.packets..end]);
+        served.packets += packets;
+        served.bytes += bytes;
+        if packets > 0 {
+            continue;
+        }
+        let Some(packet) = from.pop_any(now, drops) else {
+            served.more = false;
+            break;
+        };
+        served.bytes += u64::from(packet.len);
+        slots[served.packets] = packet;
+        served.packets += 1;
+    }
+    served
 }
 
 /// Appends packets to `out` as [`Scheduler::dequeue_batch`](crate::contract::Scheduler::dequeue_batch) says, of the `queued` there are.

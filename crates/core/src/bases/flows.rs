@@ -17,9 +17,6 @@ mod plain;
 pub(crate) use plain::Turn;
 
 const NIL: u32 = u32::MAX;
-/// With more classes than this, cache lines are asked for ahead of time. With fewer, everything is in the cache anyway.
-/// Unit tests do so in small trees.
-pub(crate) const LOOK_AHEAD_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
 #[derive(Debug)]
 #[repr(align(64))]

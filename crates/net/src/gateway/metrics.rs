@@ -256,16 +256,11 @@ struct Seen {
 }
 
 fn pages(seen: Vec<Seen>) -> Vec<LinkPage> {
-    let pair = |link: &Seen| Some((Arc::clone(link.earlier.as_ref()?), Arc::clone(link.observation.as_ref()?)));
-    let pairs: Vec<Option<_>> = seen.iter().map(pair).collect();
-    let observed: Vec<(&Observation, &Observation)> =
-        pairs.iter().flatten().map(|(earlier, later)| (&**earlier, &**later)).collect();
-    let mut intervals = Interval::of_links(&observed).into_iter();
-    let page = |(Seen { name, observation, .. }, pair): (Seen, &Option<_>)| {
-        let interval = pair.as_ref().and_then(|_| intervals.next().flatten());
-        LinkPage { name, observation, interval }
-    };
-    seen.into_iter().zip(&pairs).map(page).collect()
+    let times: Vec<_> =
+        seen.iter().map(|link| Some((link.earlier.as_deref()?, link.observation.as_deref()?))).collect();
+    let intervals = Interval::of_links(&times);
+    let page = |(Seen { name, observation, .. }, interval)| LinkPage { name, observation, interval };
+    seen.into_iter().zip(intervals).map(page).collect()
 }
 
 #[cfg(test)]

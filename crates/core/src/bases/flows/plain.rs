@@ -3,6 +3,7 @@
 //! Nothing here is a rule of its own. Each loop does what the calls for single packets do, and stops where a leaf is not a FIFO.
 
 use super::{Flows, NIL, Ring};
+use crate::bases::batches::{LOOK_AHEAD_FROM, look_ahead};
 use crate::contract::{ClassId, Packet};
 use crate::parts::prefetch::prefetch;
 
@@ -109,20 +110,11 @@ impl<S> Flows<S> {
         packets as usize
     }
 
-    /// Where there are many leaves, asks for those that `batch` is for, and then for the packets at the tails of their queues, which come
-    /// into the cache side by side.
+    /// As [`look_ahead`], where there are many leaves.
     #[inline(always)]
     pub(crate) fn look_ahead(&self, batch: &[Packet]) {
-        if self.flows.len() < super::LOOK_AHEAD_FROM {
-            return;
-        }
-        for packet in batch {
-            prefetch(&self.flows, packet.class.index());
-        }
-        for packet in batch {
-            if let Some(flow) = self.flows.get(packet.class.index()) {
-                self.slab.prefetch_tail(&flow.queue);
-            }
+        if self.flows.len() >= LOOK_AHEAD_FROM {
+            look_ahead(&self.flows, |flow| &flow.queue, &self.slab, batch);
         }
     }
 }

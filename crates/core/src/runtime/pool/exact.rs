@@ -117,10 +117,13 @@ impl Seat {
 
     /// It sent or asked, and waits for more or not.
     fn hear(&self, now: Nanos, waits: bool) {
-        let before = self.heard.swap(now.0, Relaxed);
-        if self.waits.swap(waits, Relaxed) {
-            self.gap.fetch_max(now.0.saturating_sub(before), Relaxed);
+        // Only the member's own thread writes these two.
+        let silent = now.0.saturating_sub(self.heard.load(Relaxed));
+        if self.waits.load(Relaxed) && silent > self.gap.load(Relaxed) {
+            self.gap.fetch_max(silent, Relaxed);
         }
+        self.heard.store(now.0, Relaxed);
+        self.waits.store(waits, Relaxed);
     }
 
     /// Takes its credit back, unless it is late, and notes what it wants of it and of the rest. Returns what was taken.

@@ -77,14 +77,12 @@ use core::ops::Range;
 
 use core::any::Any;
 
-use crate::bases::batches::{Served, fill, slots_within};
-use crate::bases::flows::LOOK_AHEAD_FROM;
+use crate::bases::batches::{LOOK_AHEAD_FROM, Served, fill, look_ahead, push_all, slots_within};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy,
     Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled};
-use crate::parts::prefetch::prefetch;
 use crate::queue::{LeafQueue, PacketSlab};
 
 mod ceilings;
@@ -102,7 +100,6 @@ mod weights;
 
 use ceilings::{Blocked, Ceilings};
 use flags::Flags;
-use plain::Asked;
 #[cfg(feature = "invariants")]
 pub use two_phase::TwoPhase;
 pub use urgent::Advances;
@@ -188,6 +185,13 @@ struct Inner {
     touched: bool,
     /// Scratch of `Hls::start_surplus_round`: it has something to hand out.
     surplus: bool,
+}
+
+/// How far into `Hls::order` cache lines were asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    leaves: usize,
+    packets: usize,
 }
 
 /// Neighbours in the list of a class's active siblings.
@@ -705,24 +709,9 @@ impl Scheduler for Hls {
 
     fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
         if self.looks_ahead {
-            // The leaves of the batch come into the cache side by side instead of one after the other, and then the packets at
-            // the tails of their queues.
-            for packet in batch.iter() {
-                prefetch(&self.leaves, packet.class.index());
-            }
-            for packet in batch.iter() {
-                if let Some(leaf) = self.leaves.get(packet.class.index()) {
-                    self.slab.prefetch_tail(&leaf.queue);
-                }
-            }
+            look_ahead(&self.leaves, |leaf| &leaf.queue, &self.slab, batch);
         }
-        let mut at = self.enqueue_plain(batch);
-        while let Some(packet) = batch.get_mut(at) {
-            self.enqueue_one(now, mem::replace(packet, Packet::BLANK), drops);
-            at += 1;
-            at += self.enqueue_plain(&batch[at..]);
-        }
-        batch.clear();
+        push_all(self, now, batch, drops);
     }
 
     fn dequeue_batch(

@@ -51,7 +51,7 @@ use alloc::{format, string::String};
 
 use core::any::Any;
 
-use crate::bases::batches::{Served, fill, slots_within};
+use crate::bases::batches::{PlainIn, PlainOut, fill, pop_all, push_all};
 use crate::bases::flows::{Flows, Ring, Turn};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos,
@@ -405,31 +405,29 @@ impl Drr {
     }
 }
 
-impl Drr {
-    /// Fills `slots` until about `max_bytes` bytes are sent, or all packets.
-    fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, now: Nanos, drops: &mut dyn DropSink) -> Served {
-        let Self { flows, turns } = self;
-        let mut served = Served { packets: 0, bytes: 0, more: true };
-        while served.packets < slots.len() && served.bytes < max_bytes {
-            let few = slots_within(max_bytes - served.bytes, flows.max_packet());
-            let end = slots.len().min(served.packets.saturating_add(few));
-            let (packets, bytes) =
-                flows.serve_plain(&mut turns.ring, &mut turns.visiting, &mut slots[served.packets..end]);
-            served.packets += packets;
-            served.bytes += bytes;
-            if packets > 0 {
-                continue;
-            }
-            // The first is not a FIFO, or has to wait for its quantum to add up.
-            let Some(packet) = turns.next(flows, now, drops, &mut ()) else {
-                served.more = false;
-                break;
-            };
-            served.bytes += u64::from(packet.len);
-            slots[served.packets] = packet;
-            served.packets += 1;
-        }
-        served
+impl PlainIn for Drr {
+    #[inline(always)]
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
+        let visited = self.turns.visited(&self.flows);
+        self.flows.push_plain(&mut self.turns.ring, visited, batch)
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue(now, packet, drops);
+    }
+}
+
+impl PlainOut for Drr {
+    #[inline(always)]
+    fn pop_plain(&mut self, slots: &mut [Packet]) -> (usize, u64) {
+        self.flows.serve_plain(&mut self.turns.ring, &mut self.turns.visiting, slots)
+    }
+
+    /// The first is not a FIFO, or has to wait for its quantum to add up.
+    #[inline(always)]
+    fn pop_any(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        self.turns.next(&mut self.flows, now, drops, &mut ())
     }
 }
 
@@ -449,15 +447,7 @@ impl Scheduler for Drr {
 
     fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
         self.flows.look_ahead(batch);
-        let mut at = 0;
-        loop {
-            let visited = self.turns.visited(&self.flows);
-            at += self.flows.push_plain(&mut self.turns.ring, visited, &batch[at..]);
-            let Some(packet) = batch.get_mut(at) else { break };
-            self.enqueue(now, core::mem::replace(packet, Packet::BLANK), drops);
-            at += 1;
-        }
-        batch.clear();
+        push_all(self, now, batch, drops);
     }
 
     fn dequeue_batch(
@@ -468,8 +458,9 @@ impl Scheduler for Drr {
         out: &mut Vec<Packet>,
         drops: &mut dyn DropSink,
     ) -> BatchEnd {
-        let queued = self.flows.queued();
-        let more = fill(out, (max_packets, max_bytes), queued, |slots, bytes| self.serve(slots, bytes, now, drops));
+        let (queued, longest) = (self.flows.queued(), self.flows.max_packet());
+        let serve = |slots: &mut [Packet], bytes| pop_all(self, longest, (slots, bytes), now, drops);
+        let more = fill(out, (max_packets, max_bytes), queued, serve);
         if more { BatchEnd::Full } else { BatchEnd::Idle }
     }
 

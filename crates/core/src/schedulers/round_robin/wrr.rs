@@ -28,7 +28,7 @@ use alloc::{format, string::String};
 
 use core::any::Any;
 
-use crate::bases::batches::{Served, fill, slots_within};
+use crate::bases::batches::{PlainIn, PlainOut, fill, pop_all, push_all};
 use crate::bases::flows::{Flows, Ring, Turn};
 use crate::contract::{
     Amount, BatchEnd, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
@@ -155,31 +155,32 @@ impl Wrr {
     }
 }
 
-impl Wrr {
-    /// Fills `slots` until about `max_bytes` bytes are sent, or all packets.
-    fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, now: Nanos, drops: &mut dyn DropSink) -> Served {
-        let mut served = Served { packets: 0, bytes: 0, more: true };
-        while served.packets < slots.len() && served.bytes < max_bytes {
-            let few = slots_within(max_bytes - served.bytes, self.flows.max_packet());
-            let end = slots.len().min(served.packets.saturating_add(few));
-            let mut under_way = self.visited().is_some();
-            let (packets, bytes) =
-                self.flows.serve_plain(&mut self.ring, &mut under_way, &mut slots[served.packets..end]);
-            served.packets += packets;
-            served.bytes += bytes;
-            if packets > 0 {
-                continue;
-            }
-            // The first is not a FIFO.
-            let Dequeued::Packet(packet) = self.dequeue(now, drops) else {
-                served.more = false;
-                break;
-            };
-            served.bytes += u64::from(packet.len);
-            slots[served.packets] = packet;
-            served.packets += 1;
+impl PlainIn for Wrr {
+    #[inline(always)]
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
+        let visited = self.visited();
+        self.flows.push_plain(&mut self.ring, visited, batch)
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue(now, packet, drops);
+    }
+}
+
+impl PlainOut for Wrr {
+    #[inline(always)]
+    fn pop_plain(&mut self, slots: &mut [Packet]) -> (usize, u64) {
+        let mut under_way = self.visited().is_some();
+        self.flows.serve_plain(&mut self.ring, &mut under_way, slots)
+    }
+
+    #[inline(always)]
+    fn pop_any(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
+        match self.dequeue(now, drops) {
+            Dequeued::Packet(packet) => Some(packet),
+            Dequeued::WaitUntil(_) | Dequeued::Idle => None,
         }
-        served
     }
 }
 
@@ -202,15 +203,7 @@ impl Scheduler for Wrr {
 
     fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
         self.flows.look_ahead(batch);
-        let mut at = 0;
-        loop {
-            let visited = self.visited();
-            at += self.flows.push_plain(&mut self.ring, visited, &batch[at..]);
-            let Some(packet) = batch.get_mut(at) else { break };
-            self.enqueue(now, core::mem::replace(packet, Packet::BLANK), drops);
-            at += 1;
-        }
-        batch.clear();
+        push_all(self, now, batch, drops);
     }
 
     fn dequeue_batch(
@@ -221,8 +214,9 @@ impl Scheduler for Wrr {
         out: &mut Vec<Packet>,
         drops: &mut dyn DropSink,
     ) -> BatchEnd {
-        let queued = self.flows.queued();
-        let more = fill(out, (max_packets, max_bytes), queued, |slots, bytes| self.serve(slots, bytes, now, drops));
+        let (queued, longest) = (self.flows.queued(), self.flows.max_packet());
+        let serve = |slots: &mut [Packet], bytes| pop_all(self, longest, (slots, bytes), now, drops);
+        let more = fill(out, (max_packets, max_bytes), queued, serve);
         if more { BatchEnd::Full } else { BatchEnd::Idle }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fairlink_config::matching::{FrameKey, IpVersion, Match, PortRange};
 use fairlink_core::registry::find;
-use fairlink_workload::even_tree;
+use fairlink_workload::Shape;
 
 use crate::bench::{cost, machine};
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
@@ -43,8 +43,10 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let (mut progressive, mut linear) = (Costs::new(), Costs::new());
         for &count in &counts {
             lab.go_on()?;
-            let fanouts = if flat { vec![count] } else { vec![2; count.ilog2() as usize] };
-            let tree = even_tree(&fanouts, BYTES).map_err(Trouble::other)?;
+            let levels = if flat { 1 } else { count.ilog2() as usize };
+            let shape_of_tree =
+                Shape { leaves: count, levels, weights: 1, len: BYTES, max_packet: BYTES, ..Shape::default() };
+            let tree = shape_of_tree.tree().map_err(Trouble::other)?;
             for (costs, name) in costs.iter_mut().zip(SCHEDULERS) {
                 let info = find(name).ok_or_else(|| Trouble::other(format!("no {name}")))?;
                 // FIFO knows no tree.

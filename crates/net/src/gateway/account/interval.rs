@@ -19,7 +19,7 @@ use fairlink_theory::request::{Demand, Request};
 
 use super::delays::DelayTally;
 use super::observation::{Observation, Totals};
-use super::passage::PoolId;
+use super::passage::{Passage, PoolId};
 use crate::gateway::stats::{IntervalStats, REASONS, is_unfit};
 
 /// See the module.
@@ -46,20 +46,23 @@ pub(crate) struct ClassInterval {
 impl Interval {
     /// Of each link from the earlier to the later; `None` where no time has passed, or the later is not later. Classes of links that are not
     /// given here have nothing of the pools that they share.
-    pub(crate) fn of_links(observed: &[(&Observation, &Observation)]) -> Vec<Option<Self>> {
+    pub(crate) fn of_links(observed: &[Option<(&Observation, &Observation)>]) -> Vec<Option<Self>> {
         let mut intervals: Vec<Option<Self>> =
-            observed.iter().map(|(earlier, later)| Self::measured(earlier, later)).collect();
-        let measured: Vec<(usize, Demand)> = intervals
+            observed.iter().map(|times| times.and_then(|(earlier, later)| Self::measured(earlier, later))).collect();
+        let measured: Vec<(usize, &Passage, Demand)> = intervals
             .iter()
+            .zip(observed)
             .enumerate()
-            .filter_map(|(at, interval)| Some((at, interval.as_ref()?.demand(&observed[at].1.passage().tree)?)))
+            .filter_map(|(at, (interval, times))| {
+                let passage: &Passage = times.as_ref()?.1.passage();
+                Some((at, passage, interval.as_ref()?.demand(&passage.tree)?))
+            })
             .collect();
-        let passage = |at: usize| observed[at].1.passage();
         let links: Vec<(&Hierarchy, &Demand)> =
-            measured.iter().map(|(at, demand)| (&passage(*at).tree, demand)).collect();
+            measured.iter().map(|(_, passage, demand)| (&passage.tree, demand)).collect();
         let mut pools: Vec<(&PoolId, SharedPool)> = Vec::new();
-        for (link, (at, _)) in measured.iter().enumerate() {
-            for seat in &passage(*at).pooled {
+        for (link, (_, passage, _)) in measured.iter().enumerate() {
+            for seat in &passage.pooled {
                 let known = pools.iter().position(|(pool, _)| **pool == seat.pool).unwrap_or_else(|| {
                     pools.push((&seat.pool, SharedPool { rate: seat.rate, members: Vec::new() }));
                     pools.len() - 1
@@ -68,7 +71,7 @@ impl Interval {
             }
         }
         let pools: Vec<SharedPool> = pools.into_iter().map(|(_, pool)| pool).collect();
-        for ((at, _), ideals) in measured.iter().zip(pooled::solve(&links, &pools)) {
+        for ((at, ..), ideals) in measured.iter().zip(pooled::solve(&links, &pools)) {
             let Some(interval) = &mut intervals[*at] else { continue };
             for (class, ideal) in interval.classes.iter_mut().zip(ideals) {
                 if let Some(class) = class {

@@ -45,7 +45,7 @@ fn check(stats: &GatewayStats) {
 
 /// Statistics with what happened since `earlier`, of a link that shares no pool.
 fn since(earlier: &Observation, later: &Observation) -> GatewayStats {
-    later.stats(Interval::of_links(&[(earlier, later)])[0].as_ref())
+    later.stats(Interval::of_links(&[Some((earlier, later))])[0].as_ref())
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn links_that_share_a_pool_have_their_ideals_together_and_others_have_not() {
         (1..6).for_each(|turn| links[link].turn(turn * 1_000_000));
     }
     let after = observe(&links);
-    let pairs: Vec<(&Observation, &Observation)> = before.iter().zip(&after).collect();
-    let ideals = |pairs: &[(&Observation, &Observation)]| -> Vec<[f64; 2]> {
+    let pairs: Vec<Option<(&Observation, &Observation)>> = before.iter().zip(&after).map(Some).collect();
+    let ideals = |pairs: &[Option<(&Observation, &Observation)>]| -> Vec<[f64; 2]> {
         let intervals = Interval::of_links(pairs);
         let of = |interval: &Option<Interval>| {
             [1, 5].map(|at| interval.as_ref().unwrap().class(ClassId(at)).unwrap().ideal_bps)

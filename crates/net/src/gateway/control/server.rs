@@ -423,9 +423,8 @@ impl Asked {
 impl Told {
     /// What has happened on the link since `before`.
     fn since(&self, before: &Self) -> Option<Interval> {
-        let own = (&before.observation, &self.observation);
-        let of_partners =
-            self.partners.iter().filter_map(|(name, partner)| Some((before.partners.get(name)?, partner)));
+        let own = Some((&before.observation, &self.observation));
+        let of_partners = self.partners.iter().map(|(name, partner)| Some((before.partners.get(name)?, partner)));
         let observed: Vec<_> = std::iter::once(own).chain(of_partners).collect();
         Interval::of_links(&observed).swap_remove(0)
     }

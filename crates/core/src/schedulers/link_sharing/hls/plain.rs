@@ -8,20 +8,14 @@ use core::mem;
 
 use super::rounds::{deactivate, replenish};
 use super::{CREDIT_SHIFT, Flags, Hls, ROOT};
-use crate::contract::{ClassId, Packet};
+use crate::bases::batches::PlainIn;
+use crate::contract::{ClassId, DropSink, Nanos, Packet};
 use crate::parts::prefetch::prefetch;
 
 /// In a large tree, the leaves of so many visits are asked for ahead of time ...
 const LEAVES_AHEAD: usize = 64;
 /// ... and the packets behind their heads half as far ahead, when the leaves are there.
 const PACKETS_AHEAD: usize = 32;
-
-/// How far into `Hls::order` cache lines were asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
-    leaves: usize,
-    packets: usize,
-}
 
 /// Why the loop leaves a leaf.
 enum End {
@@ -171,10 +165,11 @@ impl Hls {
         self.visits.pop();
         true
     }
+}
 
-    /// Queues packets of `batch` from the first on until one is not for a plain queue, or is to be dropped. Returns how many.
+impl PlainIn for Hls {
     #[inline(never)]
-    pub(super) fn enqueue_plain(&mut self, batch: &[Packet]) -> usize {
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
         if self.urgent.any_debt() && self.slab.queued() == 0 {
             return 0;
         }
@@ -203,5 +198,10 @@ impl Hls {
         }
         slab.enter(packets, bytes);
         packets as usize
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue_one(now, packet, drops);
     }
 }

@@ -2,8 +2,7 @@
 
 use core::mem;
 
-use super::plain::Asked;
-use super::{Ceilings, Flags, Hls, Inner, Leaf, Link, NIL, ROOT};
+use super::{Asked, Ceilings, Flags, Hls, Inner, Leaf, Link, NIL, ROOT};
 use crate::parts::memory::Stack;
 
 impl Hls {
