@@ -93,6 +93,11 @@ impl Few {
     }
 
     #[inline(always)]
+    pub(super) fn ahead(&self, by: u32) -> Option<u32> {
+        if by < self.len { Some(self.at(by)) } else { None }
+    }
+
+    #[inline(always)]
     pub(super) fn last_key(&self) -> Option<u128> {
         if self.len == 0 { None } else { Some(self.keys[self.at(self.len - 1) as usize]) }
     }

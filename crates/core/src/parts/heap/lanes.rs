@@ -24,6 +24,7 @@ use core::hint::select_unpredictable;
 
 use crate::contract::OutOfMemory;
 use crate::parts::memory::{bytes_of, filled};
+use crate::parts::prefetch::prefetch;
 
 /// Marks a number as that of a lane, where it could be an id, or as free.
 const LANE: u32 = 1 << 31;
@@ -33,8 +34,11 @@ const ABSENT: u32 = u32::MAX;
 const NONE: u32 = LANE - 1;
 /// Most lanes that are found by a step.
 const STEPS: usize = 32;
+/// From so many ids on it is known who comes a while after the first. Unit tests have it in small queues, too.
+const LOG_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Entry {
     key: u128,
     sequence: u64,
@@ -79,6 +83,9 @@ pub(crate) struct Lanes {
     by_step: Box<[u32]>,
     /// Of a queue with two ends: by node above the leaves, the lane whose tail is the last below it, or [`NONE`].
     latest: Box<[u32]>,
+    /// By number of the change, modulo its length: the id that went to the end of a lane with it. A single lane has its ids in the order of
+    /// these numbers, so that the one that comes some places after the first is found without a walk along the lane.
+    log: Box<[u32]>,
     /// A power of two.
     leaves: u32,
     /// The lowest node that all lanes in use are below, and how far above the leaves it is.
@@ -100,6 +107,11 @@ const fn steps(ids: usize) -> usize {
 /// Pairs of nodes of a queue for `ids` ids.
 const fn pairs(ids: usize) -> usize {
     (ids.next_power_of_two() + ids) / 2 + 1
+}
+
+/// Changes of a queue for `ids` ids that it has the ids of.
+const fn log(ids: usize) -> usize {
+    if ids < LOG_FROM { 0 } else { ids.next_power_of_two() }
 }
 
 /// Tells steps apart, but for rounding in most cases.
@@ -130,6 +142,7 @@ impl Lanes {
             nodes: filled(pairs(ids), Pair { ranks: [u64::MAX; 2], ids: [ids as u32; 2] })?,
             by_step: filled(steps(ids), 0)?,
             latest: filled(if two_ends { leaves as usize } else { 0 }, NONE)?,
+            log: filled(log(ids), 0)?,
             leaves,
             top: leaves,
             height: 0,
@@ -143,7 +156,7 @@ impl Lanes {
     /// Bytes that one for `ids` ids takes.
     pub(super) const fn memory(ids: usize, two_ends: bool) -> u64 {
         let latest = if two_ends { bytes_of::<u32>(ids.next_power_of_two()) } else { 0 };
-        let nodes = bytes_of::<Pair>(pairs(ids)) + latest;
+        let nodes = bytes_of::<Pair>(pairs(ids)) + latest + bytes_of::<u32>(log(ids));
         bytes_of::<Entry>(ids + 1) + bytes_of::<Lane>(ids) + nodes + bytes_of::<u32>(steps(ids))
     }
 
@@ -214,11 +227,35 @@ impl Lanes {
         if self.is_empty() { None } else { Some(self.tail_key(self.last_lane(self.top))) }
     }
 
+    /// The id that probably comes `by` places after the first, where that is known.
+    #[must_use]
+    #[inline(always)]
+    pub(super) fn ahead(&self, by: u32) -> Option<u32> {
+        if self.height > 0 || self.is_empty() || self.log.is_empty() {
+            return None;
+        }
+        let number = self.entries[self.first as usize].sequence + u64::from(by);
+        (number < self.sequence).then(|| self.log[number as usize & (self.log.len() - 1)])
+    }
+
+    /// Asks for what is kept of `id`.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, id: u32) {
+        prefetch(&self.entries, id as usize);
+    }
+
     /// Puts `id` in under `key`, or moves it there, behind those that have that key already.
     #[inline(always)]
     pub(super) fn set(&mut self, id: u32, key: u128) {
-        let Entry { key: old, before, .. } = self.entries[id as usize];
-        let mark = step_mark(key.wrapping_sub(old));
+        let old = self.entries[id as usize].key;
+        self.set_by(id, key, key.wrapping_sub(old));
+    }
+
+    /// The same, into the lane of those that have such a `step`.
+    #[inline(always)]
+    pub(super) fn set_by(&mut self, id: u32, key: u128, step: u128) {
+        let before = self.entries[id as usize].before;
+        let mark = step_mark(step);
         let slot = ((u64::from(mark) * self.by_step.len() as u64) >> 32) as usize;
         let lane = self.by_step[slot];
         // An id that comes back to its lane is all that most packets need: only that stands where it is called.
@@ -299,6 +336,14 @@ impl Lanes {
         self.sequence - 1
     }
 
+    #[inline(always)]
+    fn note_change(&mut self, number: u64, id: u32) {
+        let place = number as usize & self.log.len().wrapping_sub(1);
+        if let Some(place) = self.log.get_mut(place) {
+            *place = id;
+        }
+    }
+
     /// Puts `id`, which is not in, at the end of `lane`, if its last id took a step of this mark and `id` belongs there.
     #[inline(always)]
     fn append(&mut self, lane: u32, id: u32, key: u128, mark: u32) -> bool {
@@ -310,6 +355,7 @@ impl Lanes {
         self.lanes[lane as usize].tail = id;
         let sequence = self.next_sequence();
         self.entries[id as usize] = Entry { key, sequence, before: tail, behind: LANE | lane };
+        self.note_change(sequence, id);
         self.note_tail(lane);
         true
     }
@@ -377,6 +423,7 @@ impl Lanes {
         self.lanes[lane as usize] = Lane { tail: id, mark };
         self.by_step[slot] = lane;
         self.entries[id as usize] = Entry { key, sequence, before: LANE | lane, behind: LANE | lane };
+        self.note_change(sequence, id);
         while (self.leaves + lane) >> self.height != self.top {
             // All beside the top is empty.
             let first = rank(self.entries[self.first as usize].key);

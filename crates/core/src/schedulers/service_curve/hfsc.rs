@@ -59,11 +59,13 @@
 //! DIFFERENCE: a class without `link_share` shares by a line. The paper has it share by the curve of its guarantee, `real_time`.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
 use core::any::Any;
 
+use crate::bases::batches::LOOK_AHEAD_FROM;
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, Packet,
     Promises, Scheduler, SchedulerInfo, Share, WorkConserving, boxed, same_kind,
@@ -72,6 +74,7 @@ use crate::parts::{
     curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, planning_memory, real_time_shapes, ticks},
     heap::Heap,
     memory::{Stack, bytes_of, filled, slice},
+    prefetch::prefetch_all,
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
@@ -105,6 +108,11 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = ClassId::ROOT.0;
+/// Marks a class as a leaf among its siblings, so that nothing of it has to be read to know that.
+const LEAF: u32 = 1 << 31;
+/// So many packets ahead, a leaf is asked for, and the packet behind its head.
+const LEAF_AHEAD: u32 = 16;
+const PACKET_AHEAD: u32 = 8;
 
 #[derive(Debug)]
 #[repr(align(64))]
@@ -139,7 +147,7 @@ struct RealTime {
 /// The children of one class that have packets to share for.
 #[derive(Debug)]
 struct Children {
-    /// The children by place, in the order of the hierarchy.
+    /// The children by place, in the order of the hierarchy; with [`LEAF`] set where that is one.
     classes: Box<[u32]>,
     /// By virtual time, with both ends.
     ready: Heap,
@@ -187,6 +195,8 @@ pub struct Hfsc {
     eligible: Heap,
     max_packet: u32,
     now: Nanos,
+    /// Whether there are so many classes that cache lines are asked for ahead of time.
+    looks_ahead: bool,
 }
 
 /// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
@@ -265,7 +275,10 @@ impl Hfsc {
             }
             if !leaf {
                 of.children = children.len() as u32;
-                let below = slice(tree.children(class).len(), |place| tree.children(class)[place].0)?;
+                let below = slice(tree.children(class).len(), |place| {
+                    let child = tree.children(class)[place];
+                    child.0 | if tree.is_leaf(child) { LEAF } else { 0 }
+                })?;
                 let ready = Heap::with_two_ends(below.len())?;
                 let held = Heap::new(if limited { below.len() } else { 0 })?;
                 children.push(Children { classes: below, ready, held, level: 0, step: 0 });
@@ -275,7 +288,7 @@ impl Hfsc {
         let link = tree.link();
         for of in children.iter_mut() {
             for (place, &child) in of.classes.iter().enumerate() {
-                let class = &mut classes[child as usize];
+                let class = &mut classes[(child & !LEAF) as usize];
                 class.place = place as u32;
                 if class.shares {
                     of.step = of.step.max(class.virtual_curve.shape().largest_step(link.max_packet));
@@ -293,6 +306,7 @@ impl Hfsc {
             eligible,
             max_packet: link.max_packet,
             now: Nanos::ZERO,
+            looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
         })
     }
 
@@ -394,7 +408,7 @@ impl Hfsc {
     fn release_fit(&mut self, parent: u32) {
         let now = ticks(self.now);
         while let Some((place, _)) = self.children(parent).held.first().filter(|&(_, fit)| fit <= now) {
-            let class = self.children(parent).classes[place as usize];
+            let class = self.children(parent).classes[place as usize] & !LEAF;
             self.release(class);
         }
     }
@@ -519,17 +533,62 @@ impl Hfsc {
     /// The leaf that link-sharing chooses.
     fn by_link_sharing(&mut self) -> Option<u32> {
         let mut class = ROOT;
-        while let at = self.classes[class as usize].children
-            && at != NONE
-        {
+        while class & LEAF == 0 {
             if !self.limits.is_empty() {
                 self.release_fit(class);
             }
-            let children = &self.children[at as usize];
+            let children = &self.children[self.classes[class as usize].children as usize];
             let (place, _) = children.ready.first()?;
             class = children.classes[place as usize];
         }
-        Some(class)
+        Some(class & !LEAF)
+    }
+}
+
+/// Asking for cache lines before they are needed.
+impl Hfsc {
+    /// The leaf that link-sharing probably chooses when `by` others have been sent: the first below the child of the root that then comes first.
+    /// Nothing is read of the leaf itself.
+    #[inline(always)]
+    fn ahead(&self, by: u32) -> Option<u32> {
+        let mut children = &self.children[0];
+        let mut place = children.ready.ahead(by)?;
+        loop {
+            let class = children.classes[place as usize];
+            if class & LEAF != 0 {
+                return Some(class & !LEAF);
+            }
+            children = &self.children[self.classes[class as usize].children as usize];
+            (place, _) = children.ready.first()?;
+        }
+    }
+
+    /// Asks for what the next packets need: a leaf and its place among its siblings, and later the packet behind its head.
+    #[inline]
+    fn look_ahead(&self) {
+        if let Some(leaf) = self.ahead(LEAF_AHEAD) {
+            prefetch_all(&self.classes, leaf as usize);
+        }
+        if let Some(leaf) = self.ahead(PACKET_AHEAD) {
+            let of = &self.classes[leaf as usize];
+            self.slab.prefetch_second(&of.queue);
+            self.children[of.siblings as usize].ready.prefetch(of.place);
+        }
+    }
+
+    /// Asks for what packets that arrive need: their leaves, then the tails of their queues, or the places of those that are empty.
+    fn look_ahead_of(&self, batch: &[Packet]) {
+        for packet in batch {
+            prefetch_all(&self.classes, packet.class.index());
+        }
+        for packet in batch {
+            let Some(of) = self.classes.get(packet.class.index()).filter(|of| of.children == NONE) else { continue };
+            if of.queue.is_empty() {
+                self.children[of.siblings as usize].ready.prefetch(of.place);
+            } else {
+                self.slab.prefetch_tail(&of.queue);
+            }
+        }
     }
 }
 
@@ -555,6 +614,9 @@ impl Scheduler for Hfsc {
         if self.slab.queued() == 0 {
             return Dequeued::Idle;
         }
+        if self.looks_ahead {
+            self.look_ahead();
+        }
         self.wake_eligible();
         let sent = match self.eligible.first() {
             Some((id, _)) => self.send(self.real_time[id as usize].leaf, true, drops),
@@ -568,6 +630,15 @@ impl Scheduler for Hfsc {
             },
             Dequeued::Packet,
         )
+    }
+
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        if self.looks_ahead {
+            self.look_ahead_of(batch);
+        }
+        for packet in batch.drain(..) {
+            self.enqueue(now, packet, drops);
+        }
     }
 
     fn backlog(&self) -> Amount {
