@@ -244,6 +244,6 @@ impl<P: Potential> Scheduler for Rps<P> {
                 return Err(format!("class {index} has {:?} and the tag {tag:?}", self.flows.backlog_of(index)));
             }
         }
-        self.flows.check(&[], self.heads.len())
+        self.flows.check([], self.heads.len())
     }
 }
