@@ -30,6 +30,7 @@ use crate::contract::{BuildError, ClassId, Hierarchy, OutOfMemory};
 use crate::parts::{
     bitset,
     memory::{Stack, bytes_of, filled},
+    prefetch::prefetch,
 };
 
 mod plan;
@@ -108,6 +109,8 @@ pub(crate) struct BorrowingTree {
     ready: Box<[u64]>,
     /// What [`BorrowingTree::lowest`] says, found when it changes and not when it is asked: it is asked for each packet.
     lowest: Option<(u8, u8)>,
+    /// How often a set has changed.
+    changes: u64,
     /// Of all classes.
     sets: u32,
     /// One more than the largest priority of a leaf.
@@ -129,6 +132,7 @@ impl BorrowingTree {
             words: Box::default(),
             ready: Box::default(),
             lowest: None,
+            changes: 0,
             sets: 0,
             priorities: count,
         };
@@ -185,6 +189,19 @@ impl BorrowingTree {
         }
         let nodes = bytes_of::<Node>(tree.len()) + bytes_of::<u32>(tree.len()) + bytes_of::<u8>(tree.len());
         (nodes + bytes_of::<u64>(words), sets)
+    }
+
+    /// A number that grows whenever a set changes.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Asks for what is kept of `class`.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, class: u32) {
+        prefetch(&self.nodes, class as usize);
     }
 
     /// One more than the largest priority of a leaf.
@@ -265,6 +282,7 @@ impl BorrowingTree {
         self.words.fill(0);
         self.ready.fill(0);
         self.lowest = None;
+        self.changes += 1;
     }
 
     /// How many sets there are.
@@ -318,6 +336,7 @@ impl BorrowingTree {
 
     /// `class` has something at `level` and `priority`: puts it into its parent's set, and so on upwards.
     fn link(&mut self, mut class: u32, mut level: u8, priority: u8) {
+        self.changes += 1;
         while class != ROOT
             && let Some(above) = self.place(class, level)
         {
@@ -337,6 +356,7 @@ impl BorrowingTree {
 
     /// The reverse of [`BorrowingTree::link`].
     fn unlink(&mut self, mut class: u32, mut level: u8, priority: u8) {
+        self.changes += 1;
         while class != ROOT
             && let Some(above) = self.place(class, level)
         {

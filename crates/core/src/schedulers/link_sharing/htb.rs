@@ -57,11 +57,13 @@
 mod tests;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 use core::any::Any;
 use core::ops::Range;
 
+use crate::bases::batches::LOOK_AHEAD_FROM;
 pub use crate::bases::borrowing::Plan;
 use crate::bases::borrowing::{BorrowingTree, Standing};
 use crate::contract::{
@@ -72,6 +74,7 @@ use crate::parts::{
     bucket::Bucket,
     heap::Heap,
     memory::{Stack, bytes_of, filled},
+    prefetch::prefetch_all,
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
@@ -117,27 +120,36 @@ pub(crate) enum Deficits {
 }
 
 const NIL: u32 = u32::MAX;
+/// So many leaves ahead, a leaf is asked for, and the packet behind its head.
+const LEAVES_AHEAD: u32 = 4;
+const PACKETS_AHEAD: u32 = 2;
 
 #[derive(Debug)]
+#[repr(align(64))]
 struct Class {
     assured: Bucket,
     ceiling: Option<Bucket>,
     /// Leaves: 1 with backlog. Others: children that are not 0.
     busy: u32,
-    /// Of a leaf, its index in `Htb::leaves`.
-    leaf: u32,
+    leaf: bool,
+    /// Of a leaf: how many deficits it has, and the first of them, in `Htb::deficits`.
+    deficit_count: u8,
+    deficits: u32,
+    queue: LeafQueue,
+    /// Of a leaf.
+    quantum: u64,
     /// Index of its lender in `Htb::lenders`.
     pool: u32,
     /// Bytes that a leaf has sent on the account of a class above it; that leaves have sent on the account of another class.
     lent: u64,
 }
 
-#[derive(Debug)]
-struct Leaf {
-    queue: LeafQueue,
-    quantum: u64,
-    /// The first of its deficits, in `Htb::deficits`.
-    deficits: usize,
+impl Class {
+    /// Where its deficits are.
+    fn deficits(&self) -> Range<usize> {
+        let first = self.deficits as usize;
+        first..first + usize::from(self.deficit_count)
+    }
 }
 
 /// One step down from a class, through one of its sets, to the child at `position`.
@@ -146,6 +158,9 @@ struct Step {
     class: u32,
     set: u32,
     position: u32,
+    /// The level of the set, and how many of the steps before it are below the lender.
+    at: u8,
+    distance: u8,
     /// Whether the set has a child behind that one. Looked up with it: nothing changes before [`Htb::move_on`] asks.
     goes_on: bool,
 }
@@ -165,7 +180,6 @@ struct Turn {
 pub(crate) struct Htb {
     classes: Stack<Class>,
     borrowing: BorrowingTree,
-    leaves: Stack<Leaf>,
     deficits: Box<[i64]>,
     common: bool,
     /// By set, the position of the child whose turn it is.
@@ -173,6 +187,11 @@ pub(crate) struct Htb {
     /// The way from the root to the leaf that was found last, and how long it is. It stands here so that nobody copies it.
     path: [Step; MAX_DEPTH],
     steps: usize,
+    /// How many steps of the path the next search takes over, if [`Htb::found_among`] is still so: no set has changed since.
+    kept: usize,
+    found_among: (u64, u8, u8),
+    /// Whether there are so many classes that cache lines are asked for ahead of time.
+    looks_ahead: bool,
     /// By class: when its assured bucket may be out of debt.
     yellow: Heap,
     /// By class: when its ceiling is out of debt, or its pool can be asked again.
@@ -199,8 +218,10 @@ impl Htb {
             cursors: filled(borrowing.sets(), 0)?,
             path: [Step::default(); MAX_DEPTH],
             steps: 0,
+            kept: 0,
+            found_among: (0, 0, 0),
+            looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             borrowing,
-            leaves: Stack::with_room(tree.leaves().len())?,
             deficits: Box::default(),
             common,
             yellow: Heap::new(tree.len())?,
@@ -218,13 +239,28 @@ impl Htb {
             let ceiling = config.ceiling.map(|ceiling| {
                 Bucket::new(ceiling, config.ceiling_burst.unwrap_or_else(|| plan.default_depth(ceiling)))
             });
-            let leaf = if tree.is_leaf(class) { htb.leaves.len() as u32 } else { NIL };
-            htb.classes.push(Class { assured: Bucket::new(rate, depth), ceiling, busy: 0, leaf, pool: NIL, lent: 0 });
-            if leaf != NIL {
-                let queue = htb.slab.queue_for(tree, class);
-                htb.leaves.push(Leaf { queue, quantum: plan.quanta[index], deficits: counters });
-                counters += if common { 1 } else { tree.depth(class) + 1 };
-            }
+            let leaf = tree.is_leaf(class);
+            // A depth is at most MAX_DEPTH.
+            let deficit_count = if !leaf {
+                0
+            } else if common {
+                1
+            } else {
+                tree.depth(class) as u8 + 1
+            };
+            htb.classes.push(Class {
+                assured: Bucket::new(rate, depth),
+                ceiling,
+                busy: 0,
+                leaf,
+                deficit_count,
+                deficits: counters as u32,
+                queue: htb.slab.queue_for(tree, class),
+                quantum: plan.quanta[index],
+                pool: NIL,
+                lent: 0,
+            });
+            counters += usize::from(deficit_count);
         }
         htb.deficits = filled(counters, 0)?;
         for (class, lender) in members {
@@ -250,7 +286,6 @@ impl Htb {
             + borrowing
             + sets * size_of::<u32>() as u64
             + bytes_of::<Class>(tree.len())
-            + bytes_of::<Leaf>(tree.leaves().len())
             + bytes_of::<i64>(deficits)
             + 2 * Heap::memory(tree.len())
             + Plan::memory(tree)
@@ -385,15 +420,8 @@ impl Htb {
             self.blocked.remove(class);
             class = self.borrowing.parent(class);
         }
-        let first = self.leaves[self.classes[leaf as usize].leaf as usize].deficits;
-        let count = self.deficit_count(leaf);
-        self.deficits[first..first + count].fill(0);
-    }
-
-    fn deficit_count(&self, leaf: u32) -> usize {
-        let index = self.classes[leaf as usize].leaf as usize;
-        let end = self.leaves.get(index + 1).map_or(self.deficits.len(), |next| next.deficits);
-        end - self.leaves[index].deficits
+        let deficits = self.classes[leaf as usize].deficits();
+        self.deficits[deficits].fill(0);
     }
 
     /// Finds the way to the leaf whose turn it is among those whose lender is at `level` and that have `priority`; `None` when a
@@ -401,7 +429,13 @@ impl Htb {
     #[inline(always)]
     fn descend(&mut self, level: u8, priority: u8) -> Option<Turn> {
         let (mut class, mut at, mut distance) = (0, level, 0);
-        self.steps = 0;
+        let among = (self.borrowing.changes(), level, priority);
+        self.steps = if self.found_among == among { self.kept } else { 0 };
+        if self.steps > 0 {
+            let step = &self.path[self.steps];
+            (class, at, distance) = (step.class, step.at, step.distance);
+        }
+        self.found_among = among;
         loop {
             let set = self.borrowing.children(class, at, priority);
             let cursor = &mut self.cursors[set.number as usize];
@@ -415,10 +449,11 @@ impl Htb {
             };
             let child = set.child(position);
             let goes_on = set.next(position + 1).is_some();
-            self.path[self.steps] = Step { class, set: set.number, position: position as u32, goes_on };
+            let (set, is_own) = (set.number, set.is_own);
+            self.path[self.steps] = Step { class, set, position: position as u32, at, distance, goes_on };
             self.steps += 1;
             let below = self.borrowing.level(child);
-            if set.is_own {
+            if is_own {
                 // From the lender down, what is below borrows.
                 if class == 0 && self.classes[child as usize].pool != NIL && !self.ask(child) {
                     return None;
@@ -427,19 +462,55 @@ impl Htb {
                 at = below;
             }
             if below == 0 {
-                return Some(Turn { leaf: child, level, distance });
+                // What a pool says has to be asked for each packet.
+                self.kept = if self.lenders.is_empty() { self.steps - 1 } else { 0 };
+                return Some(Turn { leaf: child, level, distance: usize::from(distance) });
             }
             class = child;
         }
     }
 
-    /// Moves the cursor beyond the last step of the path, at the end of a set also that of the set above.
+    /// Moves the cursor beyond the last step of the path, at the end of a set also that of the set above. The steps before that stay.
     #[inline(always)]
     fn move_on(&mut self) {
-        for step in self.path[..self.steps].iter().rev() {
+        for (at, step) in self.path[..self.steps].iter().enumerate().rev() {
             self.cursors[step.set as usize] = if step.goes_on { step.position + 1 } else { 0 };
+            self.kept = self.kept.min(at);
             if step.goes_on {
                 return;
+            }
+        }
+    }
+
+    /// Asks for what the next packets of the set that the path ends in need: a leaf, and of an earlier one the packet behind its head.
+    #[inline]
+    fn look_ahead(&self) {
+        let step = &self.path[self.steps - 1];
+        let set = self.borrowing.children(step.class, step.at, self.found_among.2);
+        let mut position = step.position as usize;
+        for ahead in 1..=LEAVES_AHEAD {
+            let Some(next) = set.next(position + 1) else { return };
+            position = next;
+            if ahead == PACKETS_AHEAD {
+                self.slab.prefetch_second(&self.classes[set.child(position) as usize].queue);
+            }
+        }
+        let leaf = set.child(position);
+        prefetch_all(&self.classes, leaf as usize);
+        self.borrowing.prefetch(leaf);
+    }
+
+    /// Asks for what packets that arrive need: their leaves, and then the tails of their queues.
+    fn look_ahead_of(&self, batch: &[Packet]) {
+        for packet in batch {
+            prefetch_all(&self.classes, packet.class.index());
+        }
+        for packet in batch {
+            let Some(known) = self.classes.get(packet.class.index()) else { continue };
+            if known.queue.is_empty() {
+                self.borrowing.prefetch(packet.class.0);
+            } else {
+                self.slab.prefetch_tail(&known.queue);
             }
         }
     }
@@ -465,10 +536,13 @@ impl Htb {
     /// Sends the head of the leaf whose turn it is; nothing if it has none, which is never so.
     #[inline(always)]
     fn send(&mut self, turn: Turn, drops: &mut dyn DropSink) -> Option<Packet> {
-        let leaf = &mut self.leaves[self.classes[turn.leaf as usize].leaf as usize];
+        if self.looks_ahead {
+            self.look_ahead();
+        }
+        let leaf = &mut self.classes[turn.leaf as usize];
         let packet = leaf.queue.dequeue(&mut self.slab, ClassId(turn.leaf), self.now, drops)?;
         let emptied = leaf.queue.is_empty();
-        let deficit = &mut self.deficits[leaf.deficits + if self.common { 0 } else { turn.distance }];
+        let deficit = &mut self.deficits[leaf.deficits as usize + if self.common { 0 } else { turn.distance }];
         *deficit -= i64::from(packet.len);
         if *deficit < 0 {
             *deficit += leaf.quantum as i64;
@@ -509,15 +583,14 @@ impl Scheduler for Htb {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let class = packet.class.0;
-        let Some(known) = self.classes.get(packet.class.index()).filter(|known| known.leaf != NIL) else {
+        let Some(known) = self.classes.get_mut(packet.class.index()).filter(|known| known.leaf) else {
             return drops.dropped(now, packet, DropReason::NotALeaf);
         };
         if packet.len > self.max_packet {
             return drops.dropped(now, packet, DropReason::TooLong);
         }
-        let queue = &mut self.leaves[known.leaf as usize].queue;
-        let was_empty = queue.is_empty();
-        if queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
+        let was_empty = known.queue.is_empty();
+        if known.queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
             self.activate(class);
         }
     }
@@ -539,38 +612,43 @@ impl Scheduler for Htb {
         }
     }
 
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        if self.looks_ahead {
+            self.look_ahead_of(batch);
+        }
+        for packet in batch.drain(..) {
+            self.enqueue(now, packet, drops);
+        }
+    }
+
     fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
-        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
+        self.classes.get(class.index()).map_or(Amount::default(), |known| known.queue.backlog(&self.slab))
     }
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };
-        let queues = || self.leaves.iter().zip(with.leaves.iter());
         if !self.borrowing.fits(&with.borrowing)
             || (self.common, self.max_packet) != (with.common, with.max_packet)
             || !self.slab.fits(&with.slab)
-            || !queues().all(|(mine, theirs)| mine.queue.fits(&theirs.queue))
             || !self
                 .classes
                 .iter()
                 .zip(with.classes.iter())
-                .all(|(mine, theirs)| (mine.pool == NIL) == (theirs.pool == NIL))
+                .all(|(mine, theirs)| mine.queue.fits(&theirs.queue) && (mine.pool == NIL) == (theirs.pool == NIL))
         {
             return false;
         }
         self.now = self.now.max(now);
         self.turn_colours();
         self.slab.retune(&mut with.slab);
-        for (index, (mine, theirs)) in self.leaves.iter_mut().zip(with.leaves.iter()).enumerate() {
+        for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
             mine.queue.retune(&theirs.queue);
             mine.quantum = theirs.quantum;
-            let end = with.leaves.get(index + 1).map_or(self.deficits.len(), |next| next.deficits);
-            for deficit in &mut self.deficits[mine.deficits..end] {
+            for deficit in &mut self.deficits[mine.deficits()] {
                 *deficit = (*deficit).min(mine.quantum as i64);
             }
         }
@@ -602,9 +680,7 @@ impl Scheduler for Htb {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         for (id, class) in self.classes.iter_mut().enumerate() {
-            if let Some(leaf) = self.leaves.get_mut(class.leaf as usize) {
-                leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
-            }
+            class.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
             (class.busy, class.lent) = (0, 0);
             class.assured.reset();
             class.ceiling.iter_mut().for_each(Bucket::reset);
@@ -618,13 +694,13 @@ impl Scheduler for Htb {
 
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         for (index, class) in self.classes.iter().enumerate().take(classes.end).skip(classes.start) {
-            visit(ClassId(index as u32), if class.leaf == NIL { "lent_bytes" } else { "borrowed_bytes" }, class.lent);
+            visit(ClassId(index as u32), if class.leaf { "borrowed_bytes" } else { "lent_bytes" }, class.lent);
         }
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        let of = |leaf: bool| self.classes.iter().filter(move |class| (class.leaf != NIL) == leaf);
+        let of = |leaf: bool| self.classes.iter().filter(move |class| class.leaf == leaf);
         let [borrowed, lent] = [true, false].map(|leaf| of(leaf).map(|class| class.lent).sum::<u64>());
         if borrowed != lent {
             return Err(format!("{borrowed} B were borrowed and {lent} B lent"));
@@ -651,13 +727,13 @@ impl Scheduler for Htb {
             {
                 return Err(format!("class {id} owes its ceiling {} B", -ceiling.level_bytes()));
             }
-            if let Some(leaf) = self.leaves.get(class.leaf as usize) {
-                if leaf.queue.is_empty() != (busy == 0) {
-                    return Err(format!("leaf {id}: busy {busy} with {:?}", leaf.queue.backlog(&self.slab)));
+            if class.leaf {
+                if class.queue.is_empty() != (busy == 0) {
+                    return Err(format!("leaf {id}: busy {busy} with {:?}", class.queue.backlog(&self.slab)));
                 }
-                let counters = &self.deficits[leaf.deficits..leaf.deficits + self.deficit_count(id)];
-                if counters.iter().any(|&deficit| deficit < 0 || deficit as u64 > leaf.quantum) {
-                    return Err(format!("leaf {id}: deficits {counters:?} of a quantum of {}", leaf.quantum));
+                let counters = &self.deficits[class.deficits()];
+                if counters.iter().any(|&deficit| deficit < 0 || deficit as u64 > class.quantum) {
+                    return Err(format!("leaf {id}: deficits {counters:?} of a quantum of {}", class.quantum));
                 }
             }
         }
