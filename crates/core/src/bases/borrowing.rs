@@ -231,6 +231,14 @@ impl BorrowingTree {
         self.nodes[class as usize].standing
     }
 
+    /// The parent, the level and the standing.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn place_of(&self, class: u32) -> (u32, u8, Standing) {
+        let Node { parent, level, standing, .. } = self.nodes[class as usize];
+        (parent, level, standing)
+    }
+
     /// Says what `class` does from now on.
     pub(crate) fn stand(&mut self, class: u32, standing: Standing) {
         let Node { standing: old, level, .. } = self.nodes[class as usize];

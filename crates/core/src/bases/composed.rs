@@ -21,7 +21,7 @@ use alloc::{format, string::String};
 use core::any::Any;
 use core::fmt::Debug;
 
-use super::batches::LOOK_AHEAD_FROM;
+use super::batches::{LOOK_AHEAD_FROM, PlainIn, push_behind, push_runs};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler, same_kind,
 };
@@ -326,6 +326,18 @@ impl<D: Discipline> Composed<D> {
     }
 }
 
+impl<D: Discipline> PlainIn for Composed<D> {
+    #[inline(always)]
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
+        push_behind(&mut self.classes, |class| &mut class.queue, &mut self.slab, self.max_packet, batch)
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue(now, packet, drops);
+    }
+}
+
 impl<D: Discipline> Scheduler for Composed<D> {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
@@ -379,9 +391,8 @@ impl<D: Discipline> Scheduler for Composed<D> {
         if self.looks_ahead {
             self.look_ahead_of(batch);
         }
-        for packet in batch.drain(..) {
-            self.enqueue(now, packet, drops);
-        }
+        self.now = self.now.max(now);
+        push_runs(self, now, batch, drops);
     }
 
     fn backlog(&self) -> Amount {

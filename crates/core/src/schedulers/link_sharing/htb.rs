@@ -63,7 +63,7 @@ use alloc::{format, string::String};
 use core::any::Any;
 use core::ops::Range;
 
-use crate::bases::batches::LOOK_AHEAD_FROM;
+use crate::bases::batches::{LOOK_AHEAD_FROM, PlainIn, push_behind, push_runs};
 pub use crate::bases::borrowing::Plan;
 use crate::bases::borrowing::{BorrowingTree, Standing};
 use crate::contract::{
@@ -145,6 +145,22 @@ struct Class {
 }
 
 impl Class {
+    /// Its colour, which was `before`, by its buckets, brought up to now.
+    #[inline(always)]
+    fn colour(&mut self, now: Nanos, before: Standing) -> Standing {
+        self.assured.refill(now);
+        let red = self.ceiling.as_mut().is_some_and(|ceiling| {
+            ceiling.refill(now);
+            !ceiling.is_ready()
+        });
+        match before {
+            _ if red => Standing::Stops,
+            _ if self.assured.is_ready() => Standing::Lends,
+            Standing::Stays => Standing::Stays,
+            _ => Standing::Borrows,
+        }
+    }
+
     /// Where its deficits are.
     fn deficits(&self) -> Range<usize> {
         let first = self.deficits as usize;
@@ -189,7 +205,9 @@ pub(crate) struct Htb {
     steps: usize,
     /// How many steps of the path the next search takes over, if [`Htb::found_among`] is still so: no set has changed since.
     kept: usize,
-    found_among: (u64, u8, u8),
+    found_among: u64,
+    /// The priority of the leaf that was found.
+    priority: u8,
     /// Whether there are so many classes that cache lines are asked for ahead of time.
     looks_ahead: bool,
     /// By class: when its assured bucket may be out of debt.
@@ -219,7 +237,8 @@ impl Htb {
             path: [Step::default(); MAX_DEPTH],
             steps: 0,
             kept: 0,
-            found_among: (0, 0, 0),
+            found_among: 0,
+            priority: 0,
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             borrowing,
             deficits: Box::default(),
@@ -291,23 +310,6 @@ impl Htb {
             + Plan::memory(tree)
     }
 
-    /// The colour of `class`, which was `before`, by its buckets, brought up to now.
-    #[inline(always)]
-    fn colour(&mut self, class: u32, before: Standing) -> Standing {
-        let known = &mut self.classes[class as usize];
-        known.assured.refill(self.now);
-        let red = known.ceiling.as_mut().is_some_and(|ceiling| {
-            ceiling.refill(self.now);
-            !ceiling.is_ready()
-        });
-        match before {
-            _ if red => Standing::Stops,
-            _ if known.assured.is_ready() => Standing::Lends,
-            Standing::Stays => Standing::Stays,
-            _ => Standing::Borrows,
-        }
-    }
-
     /// Notes when `class`, which has backlog below it, may change its colour without sending.
     fn watch(&mut self, class: u32) {
         let known = &self.classes[class as usize];
@@ -334,7 +336,7 @@ impl Htb {
     #[inline(always)]
     fn update(&mut self, class: u32) {
         let before = self.borrowing.standing(class);
-        let colour = self.colour(class, before);
+        let colour = self.classes[class as usize].colour(self.now, before);
         if colour != before {
             self.change(class, colour);
         }
@@ -397,7 +399,7 @@ impl Htb {
                 break;
             }
             // What its pool said before is forgotten.
-            let colour = self.colour(class, Standing::Borrows);
+            let colour = known.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
             self.watch(class);
             class = self.borrowing.parent(class);
@@ -429,13 +431,14 @@ impl Htb {
     #[inline(always)]
     fn descend(&mut self, level: u8, priority: u8) -> Option<Turn> {
         let (mut class, mut at, mut distance) = (0, level, 0);
-        let among = (self.borrowing.changes(), level, priority);
+        // Level and priority are other ones only when a set has changed.
+        let among = self.borrowing.changes();
         self.steps = if self.found_among == among { self.kept } else { 0 };
         if self.steps > 0 {
             let step = &self.path[self.steps];
             (class, at, distance) = (step.class, step.at, step.distance);
         }
-        self.found_among = among;
+        (self.found_among, self.priority) = (among, priority);
         loop {
             let set = self.borrowing.children(class, at, priority);
             let cursor = &mut self.cursors[set.number as usize];
@@ -486,7 +489,7 @@ impl Htb {
     #[inline]
     fn look_ahead(&self) {
         let step = &self.path[self.steps - 1];
-        let set = self.borrowing.children(step.class, step.at, self.found_among.2);
+        let set = self.borrowing.children(step.class, step.at, self.priority);
         let mut position = step.position as usize;
         for ahead in 1..=LEAVES_AHEAD {
             let Some(next) = set.next(position + 1) else { return };
@@ -557,25 +560,42 @@ impl Htb {
             self.classes[turn.leaf as usize].lent += u64::from(packet.len);
         }
         let mut class = turn.leaf;
+        let now = self.now;
         while class != 0 {
             let known = &mut self.classes[class as usize];
-            if self.borrowing.level(class) >= turn.level {
-                known.assured.refill(self.now);
+            let (parent, level, before) = self.borrowing.place_of(class);
+            if level >= turn.level {
+                known.assured.refill(now);
                 known.assured.take(packet.len);
             }
             if let Some(ceiling) = &mut known.ceiling {
-                ceiling.refill(self.now);
+                ceiling.refill(now);
                 ceiling.take(packet.len);
             }
             if known.pool != NIL {
-                self.lenders[known.pool as usize].sent(self.now, packet.len, known.busy > 0);
+                self.lenders[known.pool as usize].sent(now, packet.len, known.busy > 0);
             }
             if known.busy > 0 {
-                self.update(class);
+                let colour = known.colour(now, before);
+                if colour != before {
+                    self.change(class, colour);
+                }
             }
-            class = self.borrowing.parent(class);
+            class = parent;
         }
         Some(packet)
+    }
+}
+
+impl PlainIn for Htb {
+    #[inline(always)]
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
+        push_behind(&mut self.classes, |class| &mut class.queue, &mut self.slab, self.max_packet, batch)
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue(now, packet, drops);
     }
 }
 
@@ -616,9 +636,8 @@ impl Scheduler for Htb {
         if self.looks_ahead {
             self.look_ahead_of(batch);
         }
-        for packet in batch.drain(..) {
-            self.enqueue(now, packet, drops);
-        }
+        self.now = self.now.max(now);
+        push_runs(self, now, batch, drops);
     }
 
     fn backlog(&self) -> Amount {
@@ -669,7 +688,7 @@ impl Scheduler for Htb {
                 continue;
             }
             // Pools are asked anew, and the times that are noted are those of the rates before.
-            let colour = self.colour(class, Standing::Borrows);
+            let colour = mine.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
             self.watch(class);
         }

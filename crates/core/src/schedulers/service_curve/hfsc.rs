@@ -65,7 +65,7 @@ use alloc::{format, string::String};
 
 use core::any::Any;
 
-use crate::bases::batches::LOOK_AHEAD_FROM;
+use crate::bases::batches::{LOOK_AHEAD_FROM, PlainIn, push_behind, push_runs};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, Packet,
     Promises, Scheduler, SchedulerInfo, Share, WorkConserving, boxed, same_kind,
@@ -592,6 +592,18 @@ impl Hfsc {
     }
 }
 
+impl PlainIn for Hfsc {
+    #[inline(always)]
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
+        push_behind(&mut self.classes, |class| &mut class.queue, &mut self.slab, self.max_packet, batch)
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue(now, packet, drops);
+    }
+}
+
 impl Scheduler for Hfsc {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
@@ -636,9 +648,8 @@ impl Scheduler for Hfsc {
         if self.looks_ahead {
             self.look_ahead_of(batch);
         }
-        for packet in batch.drain(..) {
-            self.enqueue(now, packet, drops);
-        }
+        self.now = self.now.max(now);
+        push_runs(self, now, batch, drops);
     }
 
     fn backlog(&self) -> Amount {
