@@ -17,6 +17,18 @@ mod tests;
 use few::Few;
 use lanes::Lanes;
 
+/// What a queue knows beside its first. That takes memory where there are many ids.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Also {
+    /// The largest key.
+    pub(crate) last: bool,
+    /// Who probably comes a while after the first.
+    pub(crate) ahead: bool,
+}
+
+/// Only who comes after the first.
+pub(crate) const AHEAD: Also = Also { last: false, ahead: true };
+
 /// A queue whose first id is the one with the smallest key, of these the one that got its key first.
 #[derive(Debug)]
 pub(crate) enum Heap {
@@ -38,22 +50,22 @@ macro_rules! of_either {
 impl Heap {
     /// An empty queue for the ids `0..ids`, below 2^31 - 1.
     pub(crate) fn new(ids: usize) -> Result<Self, OutOfMemory> {
-        if ids <= few::MOST { Ok(Self::Few(Few::new(ids)?)) } else { Ok(Self::Lanes(Lanes::new(ids, false)?)) }
+        Self::knowing(ids, Also::default())
     }
 
     /// Bytes that one for `ids` ids takes.
     pub(crate) const fn memory(ids: usize) -> u64 {
-        if ids <= few::MOST { Few::memory(ids) } else { Lanes::memory(ids, false) }
+        Self::memory_knowing(ids, Also { last: false, ahead: false })
     }
 
-    /// One that also knows its largest key.
-    pub(crate) fn with_two_ends(ids: usize) -> Result<Self, OutOfMemory> {
-        if ids <= few::MOST { Ok(Self::Few(Few::new(ids)?)) } else { Ok(Self::Lanes(Lanes::new(ids, true)?)) }
+    /// One that knows more than its first.
+    pub(crate) fn knowing(ids: usize, also: Also) -> Result<Self, OutOfMemory> {
+        if ids <= few::MOST { Ok(Self::Few(Few::new(ids)?)) } else { Ok(Self::Lanes(Lanes::new(ids, also)?)) }
     }
 
     /// Bytes that such a one takes.
-    pub(crate) const fn memory_with_two_ends(ids: usize) -> u64 {
-        if ids <= few::MOST { Few::memory(ids) } else { Lanes::memory(ids, true) }
+    pub(crate) const fn memory_knowing(ids: usize, also: Also) -> u64 {
+        if ids <= few::MOST { Few::memory(ids) } else { Lanes::memory(ids, also) }
     }
 
     /// Ids in it.
@@ -104,7 +116,7 @@ impl Heap {
         of_either!(self, queue => queue.second())
     }
 
-    /// The largest key, of a queue that was made with two ends.
+    /// The largest key, of a queue that was made to know it.
     #[must_use]
     #[inline(always)]
     pub(crate) fn last_key(&self) -> Option<u128> {
@@ -127,7 +139,7 @@ impl Heap {
         }
     }
 
-    /// The id that probably leaves when `by` others have left, where that is known. It may be any id.
+    /// The id that probably leaves when `by` others have left, where the queue was made to know it. It may be any id.
     #[must_use]
     #[inline(always)]
     pub(crate) fn ahead(&self, by: u32) -> Option<u32> {

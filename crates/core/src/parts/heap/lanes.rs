@@ -22,6 +22,7 @@ use alloc::boxed::Box;
 use alloc::{format, string::String};
 use core::hint::select_unpredictable;
 
+use super::Also;
 use crate::contract::OutOfMemory;
 use crate::parts::memory::{bytes_of, filled};
 use crate::parts::prefetch::prefetch;
@@ -110,8 +111,8 @@ const fn pairs(ids: usize) -> usize {
 }
 
 /// Changes of a queue for `ids` ids that it has the ids of.
-const fn log(ids: usize) -> usize {
-    if ids < LOG_FROM { 0 } else { ids.next_power_of_two() }
+const fn log(ids: usize, also: Also) -> usize {
+    if ids < LOG_FROM || !also.ahead { 0 } else { ids.next_power_of_two() }
 }
 
 /// Tells steps apart, but for rounding in most cases.
@@ -133,16 +134,16 @@ pub(super) fn rank(key: u128) -> u64 {
 }
 
 impl Lanes {
-    /// An empty queue for the ids `0..ids`, below 2^31 - 1; with `two_ends` also its last is known.
-    pub(super) fn new(ids: usize, two_ends: bool) -> Result<Self, OutOfMemory> {
+    /// An empty queue for the ids `0..ids`, below 2^31 - 1.
+    pub(super) fn new(ids: usize, also: Also) -> Result<Self, OutOfMemory> {
         let leaves = ids.next_power_of_two() as u32;
         Ok(Self {
             entries: filled(ids + 1, Entry::NEVER)?,
             lanes: filled(ids, Lane { tail: LANE | NONE, mark: 0 })?,
             nodes: filled(pairs(ids), Pair { ranks: [u64::MAX; 2], ids: [ids as u32; 2] })?,
             by_step: filled(steps(ids), 0)?,
-            latest: filled(if two_ends { leaves as usize } else { 0 }, NONE)?,
-            log: filled(log(ids), 0)?,
+            latest: filled(if also.last { leaves as usize } else { 0 }, NONE)?,
+            log: filled(log(ids, also), 0)?,
             leaves,
             top: leaves,
             height: 0,
@@ -154,9 +155,9 @@ impl Lanes {
     }
 
     /// Bytes that one for `ids` ids takes.
-    pub(super) const fn memory(ids: usize, two_ends: bool) -> u64 {
-        let latest = if two_ends { bytes_of::<u32>(ids.next_power_of_two()) } else { 0 };
-        let nodes = bytes_of::<Pair>(pairs(ids)) + latest + bytes_of::<u32>(log(ids));
+    pub(super) const fn memory(ids: usize, also: Also) -> u64 {
+        let latest = if also.last { bytes_of::<u32>(ids.next_power_of_two()) } else { 0 };
+        let nodes = bytes_of::<Pair>(pairs(ids)) + latest + bytes_of::<u32>(log(ids, also));
         bytes_of::<Entry>(ids + 1) + bytes_of::<Lane>(ids) + nodes + bytes_of::<u32>(steps(ids))
     }
 

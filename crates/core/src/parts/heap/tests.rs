@@ -3,9 +3,10 @@ use super::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// A queue with two ends: as one of so many ids is stored, or one that has lanes.
+/// A queue that knows all it can: as one of so many ids is stored, or one that has lanes.
 fn of_kind(kind: usize, ids: usize) -> Heap {
-    if kind == 0 { Heap::with_two_ends(ids).unwrap() } else { Heap::Lanes(Lanes::new(ids, true).unwrap()) }
+    let also = Also { last: true, ahead: true };
+    if kind == 0 { Heap::knowing(ids, also).unwrap() } else { Heap::Lanes(Lanes::new(ids, also).unwrap()) }
 }
 
 proptest! {

@@ -27,7 +27,7 @@ use alloc::{format, string::String};
 use crate::bases::composed::{Composed, Discipline};
 use crate::contract::{Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, WorkConserving, boxed, late_by};
 use crate::parts::{
-    heap::Heap,
+    heap::{AHEAD, Heap},
     virtual_time::{Sessions, lower_by},
 };
 
@@ -62,11 +62,11 @@ pub(crate) struct Sfq {
 
 impl Discipline for Sfq {
     fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
-        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::new(weights.len())? })
+        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::knowing(weights.len(), AHEAD)? })
     }
 
     fn memory(children: usize) -> u64 {
-        Sessions::memory(children) + Heap::memory(children)
+        Sessions::memory(children) + Heap::memory_knowing(children, AHEAD)
     }
 
     fn activate(&mut self, child: u32, len: u32, _progress: u32) {

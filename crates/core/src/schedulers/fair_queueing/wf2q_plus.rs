@@ -36,7 +36,7 @@ use crate::contract::{
     Delay, Fairness, Feature, Hierarchy, OutOfMemory, Promises, Ratio, SchedulerInfo, WorkConserving, boxed, late_by,
 };
 use crate::parts::{
-    heap::Heap,
+    heap::{AHEAD, Heap},
     virtual_time::{HIGH, Sessions, Tags, UNITS_PER_BYTE, lower_by},
 };
 
@@ -118,12 +118,12 @@ impl Wf2qPlus {
 
 impl Discipline for Wf2qPlus {
     fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
-        let heap = || Heap::new(weights.len());
+        let heap = || Heap::knowing(weights.len(), AHEAD);
         Ok(Self { sessions: Sessions::new(weights)?, waiting: heap()?, eligible: heap()? })
     }
 
     fn memory(children: usize) -> u64 {
-        Sessions::memory(children) + 2 * Heap::memory(children)
+        Sessions::memory(children) + 2 * Heap::memory_knowing(children, AHEAD)
     }
 
     fn activate(&mut self, child: u32, len: u32, progress: u32) {

@@ -144,6 +144,11 @@ struct Class {
     lent: u64,
 }
 
+/// Whether a ceiling can stop a class.
+fn limited(tree: &Hierarchy) -> bool {
+    tree.classes().any(|class| tree.config(class).ceiling.is_some())
+}
+
 impl Class {
     /// Its colour, which was `before`, by its buckets, brought up to now.
     #[inline(always)]
@@ -244,7 +249,7 @@ impl Htb {
             deficits: Box::default(),
             common,
             yellow: Heap::new(tree.len())?,
-            blocked: Heap::new(tree.len())?,
+            blocked: Heap::new(if limited(tree) || !members.is_empty() { tree.len() } else { 0 })?,
             lenders: Stack::with_room(members.len())?,
             slab: PacketSlab::for_tree(tree)?,
             max_packet: link.max_packet,
@@ -297,7 +302,7 @@ impl Htb {
         Ok(htb)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built, with a lender for each child of the root.
+    /// Bytes that one for `tree` takes, with what it takes to be built, where no class is a member of a pool.
     fn memory(tree: &Hierarchy) -> u64 {
         let (borrowing, sets) = BorrowingTree::memory(tree);
         let deficits: usize = tree.leaves().iter().map(|&leaf| tree.depth(leaf) + 1).sum();
@@ -306,7 +311,8 @@ impl Htb {
             + sets * size_of::<u32>() as u64
             + bytes_of::<Class>(tree.len())
             + bytes_of::<i64>(deficits)
-            + 2 * Heap::memory(tree.len())
+            + Heap::memory(tree.len())
+            + Heap::memory(if limited(tree) { tree.len() } else { 0 })
             + Plan::memory(tree)
     }
 
@@ -664,6 +670,10 @@ impl Scheduler for Htb {
         self.now = self.now.max(now);
         self.turn_colours();
         self.slab.retune(&mut with.slab);
+        if self.blocked.ids() < with.blocked.ids() {
+            // There was no ceiling, so that nothing is in it.
+            core::mem::swap(&mut self.blocked, &mut with.blocked);
+        }
         for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
             mine.queue.retune(&theirs.queue);
             mine.quantum = theirs.quantum;

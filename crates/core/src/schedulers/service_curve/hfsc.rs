@@ -72,7 +72,7 @@ use crate::contract::{
 };
 use crate::parts::{
     curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, planning_memory, real_time_shapes, ticks},
-    heap::Heap,
+    heap::{Also, Heap},
     memory::{Stack, bytes_of, filled, slice},
     prefetch::prefetch_all,
 };
@@ -110,6 +110,8 @@ const NONE: u32 = u32::MAX;
 const ROOT: u32 = ClassId::ROOT.0;
 /// Marks a class as a leaf among its siblings, so that nothing of it has to be read to know that.
 const LEAF: u32 = 1 << 31;
+/// What is asked of the classes that are ready: v_max as well.
+const READY: Also = Also { last: true, ahead: true };
 /// So many packets ahead, a leaf is asked for, and the packet behind its head.
 const LEAF_AHEAD: u32 = 16;
 const PACKET_AHEAD: u32 = 8;
@@ -279,7 +281,7 @@ impl Hfsc {
                     let child = tree.children(class)[place];
                     child.0 | if tree.is_leaf(child) { LEAF } else { 0 }
                 })?;
-                let ready = Heap::with_two_ends(below.len())?;
+                let ready = Heap::knowing(below.len(), READY)?;
                 let held = Heap::new(if limited { below.len() } else { 0 })?;
                 children.push(Children { classes: below, ready, held, level: 0, step: 0 });
             }
@@ -315,7 +317,7 @@ impl Hfsc {
         let limits = limits_of(tree);
         let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
         let held = |children| Heap::memory(if limits > 0 { children } else { 0 });
-        let lists = |children| bytes_of::<u32>(children) + Heap::memory_with_two_ends(children) + held(children);
+        let lists = |children| bytes_of::<u32>(children) + Heap::memory_knowing(children, READY) + held(children);
         let below: u64 = all.filter(|&children| children > 0).map(lists).sum();
         PacketSlab::memory(tree)
             + bytes_of::<(Class, bool)>(tree.len())
