@@ -157,7 +157,7 @@ impl<D: Discipline> Composed<D> {
     /// Bytes that a flat one for `tree` takes, with what it takes to be built.
     pub(crate) fn flat_memory(tree: &Hierarchy) -> u64 {
         let leaves = tree.leaves().len();
-        Self::memory(tree, 1) + D::memory(leaves) + bytes_of::<(u128, u64)>(leaves)
+        Self::memory(tree, 1) + D::memory(leaves) + virtual_time::memory_of_weights(leaves)
     }
 
     /// Bytes that a hierarchical one for `tree` takes, with what it takes to be built.
@@ -166,7 +166,7 @@ impl<D: Discipline> Composed<D> {
         let most = inner.clone().max().unwrap_or(0);
         let disciplines: u64 = inner.filter(|&children| children > 0).map(D::memory).sum();
         let inners = tree.len() - tree.leaves().len();
-        Self::memory(tree, inners) + disciplines + bytes_of::<u32>(tree.len()) + bytes_of::<(u128, u64)>(most)
+        Self::memory(tree, inners) + disciplines + bytes_of::<u32>(tree.len()) + virtual_time::memory_of_weights(most)
     }
 
     fn memory(tree: &Hierarchy, inners: usize) -> u64 {

@@ -44,17 +44,22 @@ pub(crate) fn lower_by(v: u128, firsts: impl IntoIterator<Item = Option<(u32, u1
     firsts.into_iter().flatten().map(|(_, tag)| tag).fold(v - KEPT, u128::min)
 }
 
-/// Scales weights so that they add up to less than 2^41, none of them zero. Those that add up to 2^40 or less stay as they are,
+/// Scales `count` weights, which are asked for twice, so that they add up to less than 2^41, none of them zero. Those that add up to 2^40 or less stay as they are,
 /// as do the guarantees of classes on any link.
 ///
 /// # Errors
 /// Where there is no memory for them.
-pub(crate) fn weights(raw: &[u128]) -> Result<Box<[u64]>, OutOfMemory> {
+pub(crate) fn weights(count: usize, raw: impl Fn(usize) -> u128) -> Result<Box<[u64]>, OutOfMemory> {
     const WHOLE: u128 = 1 << 40;
     // At most 10^6 weights of at most 2^64.
-    let total: u128 = raw.iter().sum();
-    let scaled = |&raw: &u128| if total <= WHOLE { raw } else { (raw * WHOLE + total / 2) / total };
-    slice(raw.len(), |at| scaled(&raw[at]).max(1) as u64)
+    let total: u128 = (0..count).map(&raw).sum();
+    let scaled = |raw: u128| if total <= WHOLE { raw } else { (raw * WHOLE + total / 2) / total };
+    slice(count, |at| scaled(raw(at)).max(1) as u64)
+}
+
+/// Bytes that the weights of `count` children take.
+pub(crate) const fn memory_of_weights(count: usize) -> u64 {
+    bytes_of::<u64>(count)
 }
 
 /// The weights of the leaves of `tree`: their own where they are all siblings, by their share of the link otherwise.
@@ -64,7 +69,7 @@ pub(crate) fn weights(raw: &[u128]) -> Result<Box<[u64]>, OutOfMemory> {
 pub(crate) fn leaf_weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let flat = tree.levels() == 1;
     let raw = |leaf: ClassId| if flat { u128::from(tree.weight(leaf)) } else { tree.share_all_busy(leaf) };
-    weights(&slice(tree.leaves().len(), |at| raw(tree.leaves()[at]))?)
+    weights(tree.leaves().len(), |at| raw(tree.leaves()[at]))
 }
 
 /// The weights of the children of `class`.
@@ -73,7 +78,7 @@ pub(crate) fn leaf_weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> 
 /// Where there is no memory for them.
 pub(crate) fn child_weights(tree: &Hierarchy, class: ClassId) -> Result<Box<[u64]>, OutOfMemory> {
     let children = tree.children(class);
-    weights(&slice(children.len(), |at| u128::from(tree.weight(children[at])))?)
+    weights(children.len(), |at| u128::from(tree.weight(children[at])))
 }
 
 /// A point in virtual time that is reached by steps of one class.
@@ -260,9 +265,10 @@ mod tests {
 
     #[test]
     fn weights_that_fit_stay_and_others_keep_their_shares() {
-        assert_eq!(*weights(&[3, 1, 1_000_000_000_000 >> 1]).unwrap(), [3, 1, 500_000_000_000]);
-        assert_eq!(*weights(&[1 << 64, 3 << 64, 1]).unwrap(), [1 << 38, 3 << 38, 1]);
-        let many = weights(&alloc::vec![1 << 64; 1_000_000]).unwrap();
+        let of = |raw: [u128; 3]| weights(3, |at| raw[at]).unwrap();
+        assert_eq!(*of([3, 1, 1_000_000_000_000 >> 1]), [3, 1, 500_000_000_000]);
+        assert_eq!(*of([1 << 64, 3 << 64, 1]), [1 << 38, 3 << 38, 1]);
+        let many = weights(1_000_000, |_| 1 << 64).unwrap();
         assert!(many.iter().sum::<u64>() < 1 << 41 && many[0] > 1 << 20);
     }
 

@@ -331,7 +331,6 @@ impl Qfq {
 
     /// Bytes that one for `tree` takes, with what it takes to be built.
     fn memory(tree: &Hierarchy) -> u64 {
-        // The weights alone take more while they are scaled, but that is before the rest is there.
         Flows::<Session>::memory(tree) + bytes_of::<Group>(GROUPS) + bytes_of::<u64>(tree.leaves().len())
     }
 
