@@ -91,6 +91,20 @@ impl ChildSet<'_> {
         bitset::next(self.words, self.children.len(), from)
     }
 
+    /// The positions of those in it that are less than 64 behind `position`.
+    #[inline(always)]
+    pub(crate) fn near(&self, position: usize) -> impl Iterator<Item = usize> {
+        let start = position + 1;
+        let word = |at: usize| if at * 64 < self.children.len() { u128::from(self.words[at]) } else { 0 };
+        let both = word(start / 64) | word(start / 64 + 1) << 64;
+        let mut members = (both >> (start % 64)) as u64;
+        core::iter::from_fn(move || {
+            let next = (members != 0).then(|| start + members.trailing_zeros() as usize);
+            members &= members.wrapping_sub(1);
+            next
+        })
+    }
+
     /// The child of the class at `position`.
     #[must_use]
     #[inline(always)]

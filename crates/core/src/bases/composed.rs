@@ -287,7 +287,11 @@ impl<D: Discipline> Composed<D> {
     fn ahead(&self, by: u32) -> Option<u32> {
         let root = &self.inners[ROOT as usize];
         let child = self.children[(root.children + root.discipline.ahead(by)?) as usize];
-        (child & LEAF != 0).then_some(child & !LEAF)
+        if child & LEAF != 0 {
+            return Some(child & !LEAF);
+        }
+        // What an inner class offers is not taken back.
+        Some(self.inners[child as usize].head).filter(|&leaf| leaf != NIL)
     }
 
     /// Asks for what the next packets need: far ahead for what the discipline has of a leaf, then for the leaf, then for the packet
@@ -303,7 +307,11 @@ impl<D: Discipline> Composed<D> {
             prefetch(&self.classes, leaf as usize);
         }
         if let Some(leaf) = self.ahead(PACKET_AHEAD) {
-            self.slab.prefetch_second(&self.classes[leaf as usize].queue);
+            let class = &self.classes[leaf as usize];
+            self.slab.prefetch_second(&class.queue);
+            if class.inner != ROOT {
+                self.inners[class.inner as usize].discipline.prefetch(class.slot);
+            }
         }
     }
 

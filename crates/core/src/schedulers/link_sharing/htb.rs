@@ -121,8 +121,8 @@ pub(crate) enum Deficits {
 
 const NIL: u32 = u32::MAX;
 /// So many leaves ahead, a leaf is asked for, and the packet behind its head.
-const LEAVES_AHEAD: u32 = 4;
-const PACKETS_AHEAD: u32 = 2;
+const LEAVES_AHEAD: usize = 6;
+const PACKETS_AHEAD: usize = 3;
 
 #[derive(Debug)]
 #[repr(align(64))]
@@ -496,17 +496,15 @@ impl Htb {
     fn look_ahead(&self) {
         let step = &self.path[self.steps - 1];
         let set = self.borrowing.children(step.class, step.at, self.priority);
-        let mut position = step.position as usize;
-        for ahead in 1..=LEAVES_AHEAD {
-            let Some(next) = set.next(position + 1) else { return };
-            position = next;
-            if ahead == PACKETS_AHEAD {
-                self.slab.prefetch_second(&self.classes[set.child(position) as usize].queue);
-            }
+        let mut near = set.near(step.position as usize);
+        if let Some(position) = near.nth(PACKETS_AHEAD - 1) {
+            self.slab.prefetch_second(&self.classes[set.child(position) as usize].queue);
         }
-        let leaf = set.child(position);
-        prefetch_all(&self.classes, leaf as usize);
-        self.borrowing.prefetch(leaf);
+        if let Some(position) = near.nth(LEAVES_AHEAD - PACKETS_AHEAD - 1) {
+            let leaf = set.child(position);
+            prefetch_all(&self.classes, leaf as usize);
+            self.borrowing.prefetch(leaf);
+        }
     }
 
     /// Asks for what packets that arrive need: their leaves, and then the tails of their queues.

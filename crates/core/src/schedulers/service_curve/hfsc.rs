@@ -74,10 +74,10 @@ use crate::parts::{
     curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, planning_memory, real_time_shapes, ticks},
     heap::{Also, Heap},
     memory::{Stack, bytes_of, filled, slice},
-    prefetch::prefetch_all,
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
+use ahead::Asked;
 use limit::{Limit, limits_of};
 
 /// What `hfsc` is and supports.
@@ -112,9 +112,6 @@ const ROOT: u32 = ClassId::ROOT.0;
 const LEAF: u32 = 1 << 31;
 /// What is asked of the classes that are ready: v_max as well.
 const READY: Also = Also { last: true, ahead: true };
-/// So many packets ahead, a leaf is asked for, and the packet behind its head.
-const LEAF_AHEAD: u32 = 16;
-const PACKET_AHEAD: u32 = 8;
 
 #[derive(Debug)]
 #[repr(align(64))]
@@ -148,6 +145,7 @@ struct RealTime {
 
 /// The children of one class that have packets to share for.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Children {
     /// The children by place, in the order of the hierarchy; with [`LEAF`] set where that is one.
     classes: Box<[u32]>,
@@ -199,6 +197,7 @@ pub struct Hfsc {
     now: Nanos,
     /// Whether there are so many classes that cache lines are asked for ahead of time.
     looks_ahead: bool,
+    asked: Asked,
 }
 
 /// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
@@ -309,6 +308,7 @@ impl Hfsc {
             max_packet: link.max_packet,
             now: Nanos::ZERO,
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
+            asked: Asked::NOBODY,
         })
     }
 
@@ -547,53 +547,6 @@ impl Hfsc {
     }
 }
 
-/// Asking for cache lines before they are needed.
-impl Hfsc {
-    /// The leaf that link-sharing probably chooses when `by` others have been sent: the first below the child of the root that then comes first.
-    /// Nothing is read of the leaf itself.
-    #[inline(always)]
-    fn ahead(&self, by: u32) -> Option<u32> {
-        let mut children = &self.children[0];
-        let mut place = children.ready.ahead(by)?;
-        loop {
-            let class = children.classes[place as usize];
-            if class & LEAF != 0 {
-                return Some(class & !LEAF);
-            }
-            children = &self.children[self.classes[class as usize].children as usize];
-            (place, _) = children.ready.first()?;
-        }
-    }
-
-    /// Asks for what the next packets need: a leaf and its place among its siblings, and later the packet behind its head.
-    #[inline]
-    fn look_ahead(&self) {
-        if let Some(leaf) = self.ahead(LEAF_AHEAD) {
-            prefetch_all(&self.classes, leaf as usize);
-        }
-        if let Some(leaf) = self.ahead(PACKET_AHEAD) {
-            let of = &self.classes[leaf as usize];
-            self.slab.prefetch_second(&of.queue);
-            self.children[of.siblings as usize].ready.prefetch(of.place);
-        }
-    }
-
-    /// Asks for what packets that arrive need: their leaves, then the tails of their queues, or the places of those that are empty.
-    fn look_ahead_of(&self, batch: &[Packet]) {
-        for packet in batch {
-            prefetch_all(&self.classes, packet.class.index());
-        }
-        for packet in batch {
-            let Some(of) = self.classes.get(packet.class.index()).filter(|of| of.children == NONE) else { continue };
-            if of.queue.is_empty() {
-                self.children[of.siblings as usize].ready.prefetch(of.place);
-            } else {
-                self.slab.prefetch_tail(&of.queue);
-            }
-        }
-    }
-}
-
 impl PlainIn for Hfsc {
     #[inline(always)]
     fn push_plain(&mut self, batch: &[Packet]) -> usize {
@@ -735,6 +688,7 @@ impl Scheduler for Hfsc {
     }
 }
 
+mod ahead;
 #[cfg(feature = "invariants")]
 mod check;
 mod limit;
