@@ -147,8 +147,10 @@ struct RealTime {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Children {
-    /// The children by place, in the order of the hierarchy; with [`LEAF`] set where that is one.
-    classes: Box<[u32]>,
+    /// The class whose children these are.
+    parent: u32,
+    /// The children by place, in the order of the hierarchy: a leaf with [`LEAF`] set, of any other the index of its own children.
+    below: Box<[u32]>,
     /// By virtual time, with both ends.
     ready: Heap,
     /// Above an upper limit, by fit time.
@@ -276,21 +278,22 @@ impl Hfsc {
             }
             if !leaf {
                 of.children = children.len() as u32;
-                let below = slice(tree.children(class).len(), |place| {
-                    let child = tree.children(class)[place];
-                    child.0 | if tree.is_leaf(child) { LEAF } else { 0 }
-                })?;
+                // Inner classes are set below, when they have their index.
+                let below = slice(tree.children(class).len(), |place| tree.children(class)[place].0 | LEAF)?;
                 let ready = Heap::knowing(below.len(), READY)?;
                 let held = Heap::new(if limited { below.len() } else { 0 })?;
-                children.push(Children { classes: below, ready, held, level: 0, step: 0 });
+                children.push(Children { parent: index, below, ready, held, level: 0, step: 0 });
             }
             classes.push(of);
         }
         let link = tree.link();
         for of in children.iter_mut() {
-            for (place, &child) in of.classes.iter().enumerate() {
-                let class = &mut classes[(child & !LEAF) as usize];
+            for (place, child) in of.below.iter_mut().enumerate() {
+                let class = &mut classes[(*child & !LEAF) as usize];
                 class.place = place as u32;
+                if class.children != NONE {
+                    *child = class.children;
+                }
                 if class.shares {
                     of.step = of.step.max(class.virtual_curve.shape().largest_step(link.max_packet));
                 }
@@ -410,7 +413,8 @@ impl Hfsc {
     fn release_fit(&mut self, parent: u32) {
         let now = ticks(self.now);
         while let Some((place, _)) = self.children(parent).held.first().filter(|&(_, fit)| fit <= now) {
-            let class = self.children(parent).classes[place as usize] & !LEAF;
+            let child = self.children(parent).below[place as usize];
+            let class = if child & LEAF == 0 { self.children[child as usize].parent } else { child & !LEAF };
             self.release(class);
         }
     }
@@ -534,16 +538,17 @@ impl Hfsc {
 
     /// The leaf that link-sharing chooses.
     fn by_link_sharing(&mut self) -> Option<u32> {
-        let mut class = ROOT;
-        while class & LEAF == 0 {
+        // The root is the first that has children.
+        let mut at = 0;
+        while at & LEAF == 0 {
             if !self.limits.is_empty() {
-                self.release_fit(class);
+                self.release_fit(self.children[at as usize].parent);
             }
-            let children = &self.children[self.classes[class as usize].children as usize];
+            let children = &self.children[at as usize];
             let (place, _) = children.ready.first()?;
-            class = children.classes[place as usize];
+            at = children.below[place as usize];
         }
-        Some(class & !LEAF)
+        Some(at & !LEAF)
     }
 }
 
@@ -584,7 +589,9 @@ impl Scheduler for Hfsc {
         if self.looks_ahead {
             self.look_ahead();
         }
-        self.wake_eligible();
+        if !self.real_time.is_empty() {
+            self.wake_eligible();
+        }
         let sent = match self.eligible.first() {
             Some((id, _)) => self.send(self.real_time[id as usize].leaf, true, drops),
             None => self.by_link_sharing().and_then(|leaf| self.send(leaf, false, drops)),

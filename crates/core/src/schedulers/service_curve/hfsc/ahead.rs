@@ -11,37 +11,37 @@ use crate::parts::prefetch::prefetch_all;
 const LEAF_AHEAD: u32 = 16;
 /// ... and so many packets later the packet behind its head.
 const THEN_PACKET: usize = 8;
-/// A class two levels below the root, so many packets ahead ...
+/// What a class two levels below the root has of its children, so many packets ahead ...
 const INNER_AHEAD: u32 = 24;
-/// ... and so many packets later what it has of its children.
-const THEN_CHILDREN: usize = 4;
+/// ... and so many packets later that class.
+const THEN_CLASS: usize = 4;
 
 /// Who was asked for, as long as more is to be asked for; [`NONE`] where nobody was.
 #[derive(Debug)]
 pub(super) struct Asked {
     leaves: [u32; THEN_PACKET],
-    inner: [u32; THEN_CHILDREN],
+    inner: [u32; THEN_CLASS],
     packets: usize,
 }
 
 impl Asked {
-    pub(super) const NOBODY: Self = Self { leaves: [NONE; THEN_PACKET], inner: [NONE; THEN_CHILDREN], packets: 0 };
+    pub(super) const NOBODY: Self = Self { leaves: [NONE; THEN_PACKET], inner: [NONE; THEN_CLASS], packets: 0 };
 }
 
 impl Hfsc {
-    /// The class on the way that link-sharing probably takes when `by` others have been sent: a leaf, or one `levels` below the root. Nothing is
-    /// read of that class itself.
+    /// Who is on the way that link-sharing probably takes when `by` others have been sent: a leaf, with [`LEAF`] set, or the index of the children of
+    /// a class `levels` below the root. Nothing is read of these themselves.
     #[inline(always)]
     fn ahead(&self, by: u32, levels: u32) -> Option<u32> {
         let mut children = &self.children[0];
         let mut place = children.ready.ahead(by)?;
         let mut level = 1;
         loop {
-            let class = children.classes[place as usize];
-            if class & LEAF != 0 || level == levels {
-                return Some(class);
+            let child = children.below[place as usize];
+            if child & LEAF != 0 || level == levels {
+                return Some(child);
             }
-            children = &self.children[self.classes[class as usize].children as usize];
+            children = &self.children[child as usize];
             (place, _) = children.ready.first()?;
             level += 1;
         }
@@ -52,13 +52,13 @@ impl Hfsc {
     pub(super) fn look_ahead(&mut self) {
         let turn = self.asked.packets;
         self.asked.packets = turn.wrapping_add(1);
-        let inner = self.ahead(INNER_AHEAD, 2).filter(|class| class & LEAF == 0).unwrap_or(NONE);
+        let inner = self.ahead(INNER_AHEAD, 2).filter(|child| child & LEAF == 0).unwrap_or(NONE);
         if inner != NONE {
-            prefetch_all(&self.classes, inner as usize);
+            prefetch_all(&self.children, inner as usize);
         }
-        let inner = core::mem::replace(&mut self.asked.inner[turn % THEN_CHILDREN], inner);
-        if let Some(of) = self.classes.get(inner as usize) {
-            prefetch_all(&self.children, of.children as usize);
+        let inner = core::mem::replace(&mut self.asked.inner[turn % THEN_CLASS], inner);
+        if let Some(of) = self.children.get(inner as usize) {
+            prefetch_all(&self.classes, of.parent as usize);
         }
         let leaf = self.ahead(LEAF_AHEAD, u32::MAX).map_or(NONE, |leaf| leaf & !LEAF);
         if leaf != NONE {
