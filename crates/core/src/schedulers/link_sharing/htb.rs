@@ -333,7 +333,8 @@ impl Htb {
             (Standing::Stays, _) => {}
             _ => {
                 self.blocked.remove(class);
-                self.yellow.set(class, assured);
+                // Classes of one rate become green in the order in which they are noted, or nearly so; their quanta tell rates apart.
+                self.yellow.set_by(class, assured, known.quantum.into());
             }
         }
     }
@@ -407,7 +408,10 @@ impl Htb {
             // What its pool said before is forgotten.
             let colour = known.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
-            self.watch(class);
+            // Without backlog, nothing was noted of it.
+            if colour != Standing::Lends {
+                self.watch(class);
+            }
             class = self.borrowing.parent(class);
         }
         self.borrowing.set_backlogged(leaf, true);
@@ -424,9 +428,12 @@ impl Htb {
             if known.busy > 0 {
                 break;
             }
-            self.yellow.remove(class);
-            self.blocked.remove(class);
-            class = self.borrowing.parent(class);
+            let (parent, _, standing) = self.borrowing.place_of(class);
+            if standing != Standing::Lends {
+                self.yellow.remove(class);
+                self.blocked.remove(class);
+            }
+            class = parent;
         }
         let deficits = self.classes[leaf as usize].deficits();
         self.deficits[deficits].fill(0);
