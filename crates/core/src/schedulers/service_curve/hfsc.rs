@@ -71,7 +71,7 @@ use crate::contract::{
     Promises, Scheduler, SchedulerInfo, Share, WorkConserving, boxed, same_kind,
 };
 use crate::parts::{
-    curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, planning_memory, real_time_shapes, ticks},
+    curve::{Curve, SLOPE_BITS, Shape, admit, curves_memory, nanos_up, real_time_shapes, ticks},
     heap::{Also, Heap},
     memory::{Stack, bytes_of, filled, slice},
 };
@@ -329,7 +329,7 @@ impl Hfsc {
             + bytes_of::<RealTime>(curves)
             + 2 * Heap::memory(curves)
             + bytes_of::<Limit>(limits)
-            + planning_memory(tree)
+            + curves_memory(tree, curves)
     }
 
     /// The smallest and the largest virtual time of the active children of `parent` that no upper limit holds back, in 2^-12 ns; `None` where
