@@ -282,7 +282,7 @@ impl<D: Discipline> Composed<D> {
 
 /// Asking for cache lines before they are needed.
 impl<D: Discipline> Composed<D> {
-    /// The leaf that is probably sent next but `by`, where the discipline of the root knows it.
+    /// The leaf that is probably sent when `by` others have been, where the discipline of the root knows it.
     #[inline(always)]
     fn ahead(&self, by: u32) -> Option<u32> {
         let root = &self.inners[ROOT as usize];

@@ -68,6 +68,22 @@ fn ranks_never_contradict_keys() {
     assert!([0, 1, (1 << 57) - 1].map(rank) == [0, 1, (1 << 57) - 1] && rank(u128::MAX) == u64::MAX);
 }
 
+#[test]
+fn while_all_ids_are_in_one_lane_it_is_known_who_comes_later() {
+    let mut heap = Heap::Lanes(Lanes::new(100, AHEAD).unwrap());
+    (0..100).for_each(|id| heap.set_by(id, u128::from(id) * 10, 7));
+    assert!((0..100).all(|by| heap.ahead(by) == Some(by)));
+    assert_eq!(heap.ahead(100), None);
+    for turn in 0..1000u32 {
+        let (id, key) = heap.pop().unwrap();
+        heap.set_by(id, key + 1000, 7);
+        assert_eq!((id, heap.ahead(24)), (turn % 100, Some((turn + 25) % 100)));
+    }
+    // One that is in a lane of its own: then it is not known.
+    heap.set_by(50, 0, 1);
+    assert_eq!((heap.first(), heap.ahead(1)), (Some((50, 0)), None));
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Puts the first back under its key and one of a few steps, as schedulers do.
