@@ -47,6 +47,16 @@ impl Bucket {
         self.level >= 0
     }
 
+    /// As [`Bucket::is_ready`] after a refill at `now`. What is not in debt needs none, and may be refilled later just as well.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn is_ready_by(&mut self, now: Nanos) -> bool {
+        if !self.is_ready() {
+            self.refill(now);
+        }
+        self.is_ready()
+    }
+
     /// Takes out `bytes`.
     #[inline]
     pub(crate) fn take(&mut self, bytes: u32) {
@@ -115,9 +125,14 @@ mod tests {
             let mut sent: std::vec::Vec<(Nanos, u64)> = std::vec::Vec::new();
             for (gap, len) in steps {
                 now = now.saturating_add(Nanos(gap));
-                bucket.refill(now);
-                if bucket.is_ready() {
+                let mut refilled = bucket;
+                refilled.refill(now);
+                let ready = bucket.is_ready_by(now);
+                prop_assert_eq!(ready, refilled.is_ready());
+                if ready {
                     prop_assert!(bucket.ready_at() <= now);
+                    bucket.refill(now);
+                    prop_assert_eq!(bucket.level_bytes(), refilled.level_bytes());
                     bucket.take(len);
                     sent.push((now, u64::from(len)));
                 } else {

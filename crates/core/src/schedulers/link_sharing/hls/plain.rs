@@ -6,9 +6,9 @@
 
 use core::mem;
 
-use super::rounds::{deactivate, replenish};
+use super::rounds::replenish;
 use super::{CREDIT_SHIFT, Flags, Hls, ROOT};
-use crate::bases::batches::PlainIn;
+use crate::bases::batches::{GO, PlainIn};
 use crate::contract::{ClassId, DropSink, Nanos, Packet};
 use crate::parts::prefetch::prefetch;
 
@@ -70,15 +70,16 @@ impl Hls {
     #[inline(never)]
     fn visit_all<const LIMITED: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
         let special = const { if LIMITED { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN } };
-        let (largest, cycle, now) = (self.max_packet_credits(), self.rounds.main, self.now);
-        let Self { leaves, inners, links, order, touched, ceilings, .. } = self;
+        let (cycle, now) = (self.rounds.main, self.now);
+        let Self { leaves, inners, inner_classes, order, ceilings, .. } = self;
         let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
         let (round, in_main_round) = (self.round, self.in_main_round);
-        // `gap`: how many of the leaves before the cursor are no longer in the round.
+        // `gap`: how many of the leaves before the cursor are no longer in the round. The list of a surplus round is not needed again.
         let (mut cursor, mut gap) = (self.cursor, self.cursor - self.kept);
+        let (mut idle, mut idle_leaves) = (0, [0; GO]);
         let mut slab = self.slab.open(0);
-        let room = slots.len();
-        let (mut slots, mut bytes) = (slots.iter_mut(), 0u64);
+        let room = slots.len().min(GO);
+        let (mut slots, mut bytes) = (slots[..room].iter_mut(), 0u64);
         while let Some(&id) = order.get(cursor) {
             let leaf = &mut leaves[id as usize];
             if leaf.flags.has(special.and(Flags::IDLE)) {
@@ -90,52 +91,61 @@ impl Hls {
                 (cursor, gap) = (cursor + 1, gap + 1);
                 continue;
             }
-            if LIMITED && leaf.flags.has(Flags::LIMITED) && !ceilings.is_open(id, cycle, now) {
+            let mut inner = &mut inners[leaf.parent as usize];
+            if inner.round != round {
+                // Whom a round has reached, no ceiling above holds back in it.
+                if LIMITED
+                    && leaf.flags.has(Flags::LIMITED)
+                    && !ceilings.are_open(inner_classes[leaf.parent as usize], cycle, now)
+                {
+                    break;
+                }
+                replenish(inners, leaf.parent, round, in_main_round);
+                inner = &mut inners[leaf.parent as usize];
+            }
+            if LIMITED && leaf.flags.has(Flags::CAPPED) && !ceilings.is_open(id, cycle, now) {
                 // It is to be parked.
                 break;
             }
-            let inner = &mut inners[leaf.parent as usize];
-            if inner.round != round {
-                replenish(inners, leaf.parent, round, in_main_round);
-                continue;
-            }
-            let quota = leaf.weight * inner.fair_quota;
-            inner.balance -= quota;
-            let mut balance = leaf.balance + quota;
-            let before = bytes;
+            leaf.visit(inner);
             #[cfg(test)]
             self.visits.push(ClassId(id));
-            let end = loop {
-                let len = leaf.queue.len_of_head();
-                let cost = i64::from(len) << CREDIT_SHIFT;
-                if cost > balance {
-                    break End::Exhausted;
+            if leaf.cost_of_head() <= leaf.balance {
+                let before = bytes;
+                let end = loop {
+                    let Some(slot) = slots.next() else { break End::Full };
+                    // Equation (9); the root's part is below.
+                    leaf.balance -= leaf.cost_of_head();
+                    bytes += u64::from(leaf.queue.len_of_head());
+                    if leaf.queue.pop_open(&mut slab, ClassId(id), slot) {
+                        break End::Idle;
+                    }
+                    if leaf.cost_of_head() > leaf.balance {
+                        break End::Exhausted;
+                    }
+                };
+                if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
+                    ceilings.take(id, (bytes - before) as u32, cycle, now);
                 }
-                let Some(slot) = slots.next() else { break End::Full };
-                // Equation (9); the root's part is below.
-                balance -= cost;
-                bytes += u64::from(len);
-                if leaf.queue.pop_open(&mut slab, ClassId(id), slot) {
-                    break End::Idle;
+                match end {
+                    End::Exhausted => {}
+                    End::Full => {
+                        self.serving = true;
+                        break;
+                    }
+                    End::Idle => {
+                        leaf.flags.idle();
+                        leaf.flags.clear(Flags::LISTED.if_so(in_main_round));
+                        idle_leaves[idle] = id;
+                        idle += 1;
+                        gap += usize::from(in_main_round);
+                        cursor += 1;
+                        continue;
+                    }
                 }
-            };
-            leaf.balance = balance;
-            if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
-                ceilings.take(id, (bytes - before) as u32, now);
             }
-            match end {
-                End::Exhausted if gap > 0 => order[cursor - gap] = id,
-                End::Exhausted => {}
-                End::Full => {
-                    self.serving = true;
-                    break;
-                }
-                End::Idle => {
-                    leaf.flags.idle();
-                    leaf.flags.clear(Flags::LISTED.if_so(in_main_round));
-                    gap += 1;
-                    deactivate(leaf, id, (inners, links), touched, ceilings, largest);
-                }
+            if gap > 0 {
+                order[cursor - gap] = id;
             }
             cursor += 1;
         }
@@ -145,6 +155,7 @@ impl Hls {
         inners[ROOT as usize].balance += (bytes as i64) << CREDIT_SHIFT;
         (self.cursor, self.kept) = (cursor, cursor - gap);
         self.sent_in_round |= packets > 0;
+        self.deactivate_all(&idle_leaves[..idle]);
         (packets, bytes)
     }
 

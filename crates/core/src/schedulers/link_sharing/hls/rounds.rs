@@ -2,7 +2,8 @@
 
 use core::mem;
 
-use super::{Asked, Ceilings, Flags, Hls, Inner, Leaf, Link, NIL, ROOT};
+use super::siblings::Next;
+use super::{Asked, Flags, Hls, Inner, Leaf, ROOT};
 use crate::parts::memory::Stack;
 
 impl Hls {
@@ -108,68 +109,71 @@ impl Hls {
 
     /// Appends the active leaves below an inner class to `waiting`, depth first.
     fn list_leaves_below(&mut self, top: u32) {
-        let mut index = top;
-        let mut child = self.inners[top as usize].first_child;
+        let Self { inners, siblings, waiting, .. } = self;
+        let (mut index, mut next) = (top, siblings.first(top));
         loop {
-            while child == NIL {
-                if index == top {
-                    return;
+            next = match next {
+                Next::Leaf(id) => {
+                    waiting.push(id);
+                    siblings.after(id)
                 }
-                child = self.links[self.inners[index as usize].class as usize].next;
-                index = self.inners[index as usize].parent;
-            }
-            let entry = &self.leaves[child as usize];
-            if entry.flags.has(Flags::INNER) {
-                index = entry.parent;
-                child = self.inners[index as usize].first_child;
-            } else {
-                self.waiting.push(child);
-                child = self.links[child as usize].next;
-            }
+                Next::Inner(below) => {
+                    index = below;
+                    siblings.first(below)
+                }
+                Next::End if index == top => return,
+                Next::End => {
+                    let place = siblings.place_of(index);
+                    index = inners[index as usize].parent;
+                    siblings.after(place)
+                }
+            };
         }
     }
 
     fn activate_pending(&mut self) {
         let largest = self.max_packet_credits();
-        for at in 0..self.pending.len() {
-            let id = self.pending[at];
-            let leaf = &mut self.leaves[id as usize];
+        let Self { leaves, inners, inner_classes, siblings, order, touched, ceilings, pending, .. } = self;
+        let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
+        // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
+        let mut grown = 0;
+        for id in pending.drain() {
+            let leaf = &mut leaves[id as usize];
             if !leaf.flags.has(Flags::LISTED) {
-                self.order.push(id);
+                order.push(id);
             }
-            leaf.flags.clear(Flags::PENDING);
-            leaf.flags.activate();
-            leaf.flags.set(Flags::LISTED);
-            leaf.balance = self.ceilings.take_balance(id);
-            let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
-            let mut grown = largest + weight - leaf.balance;
+            if leaf.flags.has(Flags::KEPT) {
+                leaf.balance = ceilings.take_balance(id);
+            }
+            leaf.flags.clear(Flags::PENDING.and(Flags::IDLE).and(Flags::KEPT));
+            leaf.flags.set(Flags::ACTIVE.and(Flags::LISTED));
+            grown += largest + leaf.weight - leaf.balance;
+            let (mut weight, mut index, mut place) = (leaf.weight, leaf.parent, id);
             loop {
-                let index = parent;
-                let inner = &mut self.inners[index as usize];
-                if parent != ROOT {
-                    link_child(inner, &mut self.links, child);
-                }
+                let inner = &mut inners[index as usize];
                 inner.active_weight += weight;
                 inner.active_children += 1;
+                if index == ROOT {
+                    break;
+                }
+                siblings.append(index, place);
                 if mem::replace(&mut inner.active, true) {
                     break;
                 }
-                (weight, child, parent) = (inner.weight, inner.class, inner.parent);
-                grown += weight;
-                let kept = self.ceilings.take_balance(child);
+                grown += inner.weight;
+                let kept = ceilings.take_balance(inner_classes[index as usize]);
                 if kept > 0 {
                     // It may be more than the weight of those children that are active now.
                     inner.residual = kept;
                     grown -= kept;
                     if !mem::replace(&mut inner.touched, true) {
-                        self.touched.push(index);
+                        touched.push(index);
                     }
                 }
+                (weight, place, index) = (inner.weight, siblings.place_of(index), inner.parent);
             }
-            // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
-            self.inners[ROOT as usize].residual += grown;
         }
-        self.pending.clear();
+        inners[ROOT as usize].residual += grown;
     }
 
     /// [`wait_for_next_round`].
@@ -177,11 +181,48 @@ impl Hls {
         wait_for_next_round(&mut self.inners, &mut self.pending, id, parent);
     }
 
-    /// [`deactivate`] of the leaf `id`.
+    /// The leaf `id` has emptied or is parked.
     pub(super) fn deactivate(&mut self, id: u32) {
+        self.deactivate_all(&[id]);
+    }
+
+    /// The leaves `ids` have emptied or are parked: equations (10), (11), and Q* shrinks through the root's residual, by the largest packet
+    /// among others. Nothing of this changes what the rest of the round hands out, so that the leaves of a batch may come together.
+    #[inline(never)]
+    pub(super) fn deactivate_all(&mut self, ids: &[u32]) {
         let largest = self.max_packet_credits();
-        let Self { leaves, inners, links, touched, ceilings, .. } = self;
-        deactivate(&mut leaves[id as usize], id, (inners, links), touched, ceilings, largest);
+        let Self { leaves, inners, inner_classes, siblings, touched, ceilings, .. } = self;
+        let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
+        let mut shrunk = 0;
+        for &id in ids {
+            let Leaf { balance, weight, parent, .. } = &mut leaves[id as usize];
+            shrunk += largest + *weight;
+            let (mut given_back, mut weight, mut index, mut place) = (mem::take(balance), *weight, *parent, id);
+            loop {
+                let inner = &mut inners[index as usize];
+                inner.residual += given_back;
+                inner.active_weight -= weight;
+                inner.active_children -= 1;
+                inner.backlogged_children -= 1;
+                if index == ROOT {
+                    break;
+                }
+                siblings.remove(place);
+                if inner.backlogged_children > 0 {
+                    if !mem::replace(&mut inner.touched, true) {
+                        touched.push(index);
+                    }
+                    break;
+                }
+                inner.active = false;
+                let left = mem::take(&mut inner.balance) + mem::take(&mut inner.residual);
+                let kept = ceilings.keep(inner_classes[index as usize], left);
+                given_back = left - kept;
+                shrunk += inner.weight - kept;
+                (weight, place, index) = (inner.weight, siblings.place_of(index), inner.parent);
+            }
+        }
+        inners[ROOT as usize].residual -= shrunk;
     }
 }
 
@@ -222,73 +263,5 @@ pub(super) fn wait_for_next_round(inners: &mut [Inner], pending: &mut Stack<u32>
             break;
         }
         parent = inner.parent;
-    }
-}
-
-/// The leaf `id` has emptied or is parked: equations (10), (11), and Q* shrinks through the root's residual, by the `largest` packet
-/// among others.
-// Not inlined and off the straight path: the loop over plain leaves keeps its registers.
-#[cold]
-#[inline(never)]
-pub(super) fn deactivate(
-    leaf: &mut Leaf,
-    id: u32,
-    (inners, links): (&mut [Inner], &mut [Link]),
-    touched: &mut Stack<u32>,
-    ceilings: &mut Ceilings,
-    largest: i64,
-) {
-    let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
-    let mut given_back = mem::take(&mut leaf.balance);
-    let mut shrunk = largest + weight;
-    loop {
-        let inner = &mut inners[parent as usize];
-        if parent != ROOT {
-            unlink_child(inner, links, child);
-        }
-        inner.residual += given_back;
-        inner.active_weight -= weight;
-        inner.active_children -= 1;
-        inner.backlogged_children -= 1;
-        if parent == ROOT {
-            break;
-        }
-        if inner.backlogged_children > 0 {
-            if !mem::replace(&mut inner.touched, true) {
-                touched.push(parent);
-            }
-            break;
-        }
-        inner.active = false;
-        given_back = mem::take(&mut inner.balance) + mem::take(&mut inner.residual);
-        (weight, child, parent) = (inner.weight, inner.class, inner.parent);
-        let kept = ceilings.keep(child, given_back);
-        given_back -= kept;
-        shrunk += weight - kept;
-    }
-    inners[ROOT as usize].residual -= shrunk;
-}
-
-fn link_child(inner: &mut Inner, links: &mut [Link], child: u32) {
-    let last = mem::replace(&mut inner.last_child, child);
-    links[child as usize] = Link { prev: last, next: NIL };
-    if last == NIL {
-        inner.first_child = child;
-    } else {
-        links[last as usize].next = child;
-    }
-}
-
-fn unlink_child(inner: &mut Inner, links: &mut [Link], child: u32) {
-    let Link { prev, next } = links[child as usize];
-    if prev == NIL {
-        inner.first_child = next;
-    } else {
-        links[prev as usize].next = next;
-    }
-    if next == NIL {
-        inner.last_child = prev;
-    } else {
-        links[next as usize].prev = prev;
     }
 }
