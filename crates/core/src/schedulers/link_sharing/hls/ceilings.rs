@@ -336,11 +336,11 @@ impl Ceilings {
         self.pooled.is_empty()
     }
 
-    /// Whether the ceiling of `leaf` itself, which it has, is open in `cycle`.
-    #[inline(always)]
-    pub(super) fn is_open(&mut self, leaf: u32, cycle: u64, now: Nanos) -> bool {
+    /// Whether the ceiling of `leaf` itself, which it has, is open in `cycle`; and whether its bucket is still in debt.
+    pub(super) fn is_open(&mut self, leaf: u32, cycle: u64, now: Nanos) -> (bool, bool) {
         let nearest = self.nearest[leaf as usize];
-        self.limiters[nearest as usize].is_open(cycle, now)
+        let limiter = &mut self.limiters[nearest as usize];
+        (limiter.is_open(cycle, now), !limiter.bucket.is_ready())
     }
 
     /// Whether the ceilings at `class` and above it are all open in `cycle`: [`Ceilings::blocks`] finds none.
@@ -353,14 +353,18 @@ impl Ceilings {
         open
     }
 
-    /// As [`Ceilings::sent`], for all packets of `leaf` that left at `now` in `cycle`.
+    /// As [`Ceilings::sent`], for all packets of `leaf` that left at `now` in `cycle`. Whether the ceiling nearest to it is in debt now.
     #[inline(always)]
-    pub(super) fn take(&mut self, leaf: u32, bytes: u32, cycle: u64, now: Nanos) {
-        let mut at = self.nearest[leaf as usize];
+    pub(super) fn take(&mut self, leaf: u32, bytes: u32, cycle: u64, now: Nanos) -> bool {
+        let nearest = self.nearest[leaf as usize];
+        let Some(limiter) = self.limiters.get_mut(nearest as usize) else { return false };
+        limiter.take(bytes, cycle, now);
+        let (in_debt, mut at) = (!limiter.bucket.is_ready(), limiter.above);
         while let Some(limiter) = self.limiters.get_mut(at as usize) {
             limiter.take(bytes, cycle, now);
             at = limiter.above;
         }
+        in_debt
     }
 
     /// Asks for the number of the ceiling that is nearest to `leaf`.

@@ -82,14 +82,22 @@ impl Hls {
         let (mut slots, mut bytes) = (slots[..room].iter_mut(), 0u64);
         while let Some(&id) = order.get(cursor) {
             let leaf = &mut leaves[id as usize];
-            if leaf.flags.has(special.and(Flags::IDLE)) {
+            if leaf.flags.has(special.and(Flags::IDLE).and(Flags::IN_DEBT)) {
                 if leaf.flags.has(special) {
                     break;
                 }
-                // It has gone idle since it was listed.
-                leaf.flags.clear(Flags::LISTED);
-                (cursor, gap) = (cursor + 1, gap + 1);
-                continue;
+                if leaf.flags.has(Flags::IDLE) {
+                    // It has gone idle since it was listed.
+                    leaf.flags.clear(Flags::LISTED);
+                    (cursor, gap) = (cursor + 1, gap + 1);
+                    continue;
+                }
+                let (is_open, in_debt) = ceilings.is_open(id, cycle, now);
+                if !is_open {
+                    // It is to be parked.
+                    break;
+                }
+                leaf.flags.clear(Flags::IN_DEBT.if_so(!in_debt));
             }
             let mut inner = &mut inners[leaf.parent as usize];
             if inner.round != round {
@@ -102,10 +110,6 @@ impl Hls {
                 }
                 replenish(inners, leaf.parent, round, in_main_round);
                 inner = &mut inners[leaf.parent as usize];
-            }
-            if LIMITED && leaf.flags.has(Flags::CAPPED) && !ceilings.is_open(id, cycle, now) {
-                // It is to be parked.
-                break;
             }
             leaf.visit(inner);
             #[cfg(test)]
@@ -125,7 +129,8 @@ impl Hls {
                     }
                 };
                 if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
-                    ceilings.take(id, (bytes - before) as u32, cycle, now);
+                    let in_debt = ceilings.take(id, (bytes - before) as u32, cycle, now);
+                    leaf.flags.set(Flags::IN_DEBT.if_so(in_debt && leaf.flags.has(Flags::CAPPED)));
                 }
                 match end {
                     End::Exhausted => {}
