@@ -353,6 +353,19 @@ impl Ceilings {
         open
     }
 
+    /// Whether the ceilings at `class` and above it are surely open in `cycle`, whenever in it they are asked.
+    pub(super) fn stay_open(&self, class: u32, cycle: u64) -> bool {
+        let mut at = self.nearest.get(class as usize).copied().unwrap_or(NIL);
+        while let Some(Limiter { bucket, verdict, above, pooled }) = self.limiters.get(at as usize) {
+            let open = if verdict.is_of(cycle) { !verdict.is_blocked() } else { bucket.is_ready() && *pooled == NIL };
+            if !open {
+                return false;
+            }
+            at = *above;
+        }
+        true
+    }
+
     /// As [`Ceilings::sent`], for all packets of `leaf` that left at `now` in `cycle`. Whether the ceiling nearest to it is in debt now.
     #[inline(always)]
     pub(super) fn take(&mut self, leaf: u32, bytes: u32, cycle: u64, now: Nanos) -> bool {

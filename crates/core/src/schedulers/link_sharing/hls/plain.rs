@@ -52,6 +52,17 @@ impl Hls {
         asked.packets = end;
     }
 
+    /// What a leaf is that is not plain: with one of these flags.
+    pub(super) fn special(&self) -> Flags {
+        if self.also_limited() { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN }
+    }
+
+    /// Whether leaves below ceilings are plain, too.
+    #[inline(always)]
+    fn also_limited(&self) -> bool {
+        self.has_ceilings && self.ceilings.are_buckets()
+    }
+
     /// Serves plain leaves from the cursor on, until every slot has a packet, the round is over, or the leaf at the cursor is not
     /// plain. Returns the number and the bytes of the packets.
     #[inline]
@@ -59,7 +70,7 @@ impl Hls {
         if self.looks_ahead {
             self.look_ahead();
         }
-        let also_limited = self.has_ceilings && self.ceilings.are_buckets();
+        let also_limited = self.also_limited();
         if mem::take(&mut self.serving) && !self.resume(also_limited) {
             return (0, 0);
         }

@@ -70,10 +70,11 @@ impl Hls {
         }
     }
 
-    /// If an inner class can hand out what its children gave back, puts the active leaves below such classes in `order` and
-    /// lets the leaves of the next main round wait.
+    /// If an inner class can hand out what its children gave back, a surplus round begins: puts the active leaves below such classes that
+    /// can send in `order` and lets the leaves of the next main round wait. Where nobody can send, the surplus round is over.
     fn start_surplus_round(&mut self) -> bool {
         self.waiting.clear();
+        let mut any = false;
         for &index in self.touched.iter() {
             let inner = &mut self.inners[index as usize];
             inner.surplus = inner.active_children > 0 && inner.balance + inner.residual >= inner.active_weight;
@@ -81,7 +82,8 @@ impl Hls {
         for at in 0..self.touched.len() {
             let index = self.touched[at];
             if self.inners[index as usize].surplus && !self.has_surplus_above(index) {
-                self.list_leaves_below(index);
+                self.hand_out_below(index);
+                any = true;
             }
         }
         for index in self.touched.drain() {
@@ -90,6 +92,8 @@ impl Hls {
             inner.surplus = false;
         }
         if self.waiting.is_empty() {
+            self.rounds.surplus += u64::from(any);
+            self.round += u64::from(any);
             return false;
         }
         mem::swap(&mut self.order, &mut self.waiting);
@@ -107,26 +111,42 @@ impl Hls {
         false
     }
 
-    /// Appends the active leaves below an inner class to `waiting`, depth first.
-    fn list_leaves_below(&mut self, top: u32) {
-        let Self { inners, siblings, waiting, .. } = self;
-        let (mut index, mut next) = (top, siblings.first(top));
+    /// Appends the active leaves below an inner class to `waiting`, depth first. Plain leaves that cannot send with their quota get it at
+    /// once and need not be visited. Quotas of a round depend on nothing that happens in it, so that this is as good (Lemma 1).
+    fn hand_out_below(&mut self, top: u32) {
+        let (round, cycle, special) = (self.round, self.rounds.main, self.special());
+        let Self { leaves, inners, inner_classes, siblings, waiting, ceilings, .. } = self;
+        let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
+        let (mut index, mut place) = (top, siblings.end_of(top));
         loop {
-            next = match next {
-                Next::Leaf(id) => {
-                    waiting.push(id);
-                    siblings.after(id)
+            // A class that a ceiling may hold back is asked in its turn, and those below it.
+            if inners[index as usize].round != round && ceilings.stay_open(inner_classes[index as usize], cycle) {
+                replenish(inners, index, round, false);
+            }
+            let inner = &mut inners[index as usize];
+            let reached = inner.round == round;
+            let next = loop {
+                let id = match siblings.after(place) {
+                    Next::Leaf(id) => id,
+                    other => break other,
+                };
+                place = id;
+                if reached {
+                    let leaf = &mut leaves[id as usize];
+                    let quota = leaf.weight * inner.fair_quota;
+                    if leaf.cost_of_head() > leaf.balance + quota && !leaf.flags.has(special.and(Flags::IN_DEBT)) {
+                        leaf.visit(inner);
+                        #[cfg(test)]
+                        self.visits.push(crate::contract::ClassId(id));
+                        continue;
+                    }
                 }
-                Next::Inner(below) => {
-                    index = below;
-                    siblings.first(below)
-                }
-                Next::End if index == top => return,
-                Next::End => {
-                    let place = siblings.place_of(index);
-                    index = inners[index as usize].parent;
-                    siblings.after(place)
-                }
+                waiting.push(id);
+            };
+            (index, place) = match next {
+                Next::Inner(below) => (below, siblings.end_of(below)),
+                _ if index == top => return,
+                _ => (inner.parent, siblings.place_of(index)),
             };
         }
     }
@@ -228,17 +248,16 @@ impl Hls {
 
 /// Works out the fair quota of an inner class for this round, and of its ancestors first: equations (4), (6), (7) as
 /// initiated by a leaf (Figure 4). Recursion is at most [`MAX_DEPTH`](crate::contract::MAX_DEPTH) deep.
-#[cold]
+#[inline(never)]
 pub(super) fn replenish(inners: &mut [Inner], index: u32, round: u64, in_main_round: bool) {
-    let Inner { parent, weight, .. } = inners[index as usize];
+    let parent = inners[index as usize].parent;
     let mut quota = 0;
     if index != ROOT {
         if inners[parent as usize].round != round {
             replenish(inners, parent, round, in_main_round);
         }
-        let parent = &mut inners[parent as usize];
-        quota = weight * parent.fair_quota;
-        parent.balance -= quota;
+        quota = inners[index as usize].weight * inners[parent as usize].fair_quota;
+        inners[parent as usize].balance -= quota;
     }
     let inner = &mut inners[index as usize];
     inner.round = round;
@@ -247,10 +266,9 @@ pub(super) fn replenish(inners: &mut [Inner], index: u32, round: u64, in_main_ro
         inner.fair_quota = 0;
         return;
     }
-    inner.balance += inner.residual + quota;
-    inner.residual = 0;
+    inner.balance += mem::take(&mut inner.residual) + quota;
     // Q* shrinks when classes go idle, which can leave the root in debt: nothing is handed out then.
-    inner.fair_quota = if inner.balance > 0 { inner.balance / inner.active_weight } else { 0 };
+    inner.fair_quota = if inner.balance > 0 { (inner.balance as u64 / inner.active_weight as u64) as i64 } else { 0 };
 }
 
 /// A packet arrived at an idle leaf below `parent`.

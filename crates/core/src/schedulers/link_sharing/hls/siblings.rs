@@ -73,12 +73,13 @@ impl Siblings {
         links[next as usize].prev = prev;
     }
 
-    /// The first child in the list of the inner class `index`.
-    pub(super) fn first(&self, index: u32) -> Next {
-        self.after(self.ends + index)
+    /// Where the list of the inner class `index` ends: its first child comes after.
+    #[inline(always)]
+    pub(super) const fn end_of(&self, index: u32) -> u32 {
+        self.ends + index
     }
 
-    /// The child after the one at `place`.
+    /// What comes after `place`.
     #[inline(always)]
     pub(super) fn after(&self, place: u32) -> Next {
         let next = self.links[place as usize].next;
