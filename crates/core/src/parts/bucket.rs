@@ -59,8 +59,8 @@ impl Bucket {
 
     /// Takes out `bytes`.
     #[inline]
-    pub(crate) fn take(&mut self, bytes: u32) {
-        self.level -= i128::from(bytes) * TOKENS_PER_BYTE;
+    pub(crate) fn take(&mut self, bytes: impl Into<u64>) {
+        self.level -= i128::from(bytes.into()) * TOKENS_PER_BYTE;
     }
 
     /// When the bucket will be ready if nothing is taken out before, rounded up.

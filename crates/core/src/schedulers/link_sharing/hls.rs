@@ -101,6 +101,7 @@ mod weights;
 
 use ceilings::{Blocked, Ceilings};
 use flags::Flags;
+use plain::Later;
 use siblings::Siblings;
 #[cfg(feature = "invariants")]
 pub use two_phase::TwoPhase;
@@ -251,6 +252,7 @@ pub struct Hls {
     /// Whether the tree is so large that cache lines are asked for ahead of time.
     looks_ahead: bool,
     asked: Asked,
+    later: Later,
     #[cfg(test)]
     visits: alloc::vec::Vec<ClassId>,
 }
@@ -304,6 +306,7 @@ impl Hls {
             max_packet: link.max_packet,
             looks_ahead: leaves >= LOOK_AHEAD_FROM,
             asked: Asked::default(),
+            later: Later::NOTHING,
             #[cfg(test)]
             visits: alloc::vec::Vec::new(),
         };

@@ -101,7 +101,7 @@ impl Limiter {
 
     /// Takes `bytes` out of its bucket, in a `cycle` in which it is open.
     #[inline(always)]
-    fn take(&mut self, bytes: u32, cycle: u64, now: Nanos) {
+    fn take(&mut self, bytes: u64, cycle: u64, now: Nanos) {
         self.bucket.refill(now);
         self.bucket.take(bytes);
         self.verdict = Verdict::new(cycle, false);
@@ -366,10 +366,21 @@ impl Ceilings {
         true
     }
 
-    /// As [`Ceilings::sent`], for all packets of `leaf` that left at `now` in `cycle`. Whether the ceiling nearest to it is in debt now.
+    /// The ceiling that is nearest to `leaf`.
     #[inline(always)]
-    pub(super) fn take(&mut self, leaf: u32, bytes: u32, cycle: u64, now: Nanos) -> bool {
-        let nearest = self.nearest[leaf as usize];
+    pub(super) fn nearest(&self, leaf: u32) -> u32 {
+        self.nearest[leaf as usize]
+    }
+
+    /// Asks for the line of a ceiling.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, ceiling: u32) {
+        prefetch(&self.limiters, ceiling as usize);
+    }
+
+    /// As [`Ceilings::sent`], for `bytes` that left below the ceiling `nearest` at `now` in `cycle`. Whether it is in debt now.
+    #[inline(always)]
+    pub(super) fn take(&mut self, nearest: u32, bytes: u64, cycle: u64, now: Nanos) -> bool {
         let Some(limiter) = self.limiters.get_mut(nearest as usize) else { return false };
         limiter.take(bytes, cycle, now);
         let (in_debt, mut at) = (!limiter.bucket.is_ready(), limiter.above);
@@ -378,20 +389,6 @@ impl Ceilings {
             at = limiter.above;
         }
         in_debt
-    }
-
-    /// Asks for the number of the ceiling that is nearest to `leaf`.
-    #[inline(always)]
-    pub(super) fn prefetch_number(&self, leaf: u32) {
-        prefetch(&self.nearest, leaf as usize);
-    }
-
-    /// Asks for the ceiling that is nearest to `leaf`.
-    #[inline(always)]
-    pub(super) fn prefetch_nearest(&self, leaf: u32) {
-        if let Some(&nearest) = self.nearest.get(leaf as usize) {
-            prefetch(&self.limiters, nearest as usize);
-        }
     }
 
     /// A packet of `leaf` was sent; `more` says whether others wait below the child of the root that it is below.

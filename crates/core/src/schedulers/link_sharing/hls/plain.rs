@@ -17,6 +17,27 @@ const LEAVES_AHEAD: usize = 64;
 /// ... and the packets behind their heads half as far ahead, when the leaves are there.
 const PACKETS_AHEAD: usize = 32;
 
+/// What is done for all leaves of a batch together, when they have sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Later {
+    charges: [Charge; GO],
+    /// Leaves that have nothing left.
+    pub(super) idle: [u32; GO],
+}
+
+impl Later {
+    pub(super) const NOTHING: Self = Self { charges: [Charge { leaf: 0, ceiling: 0, bytes: 0 }; GO], idle: [0; GO] };
+}
+
+/// What a visit takes out of the buckets of ceilings.
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    leaf: u32,
+    /// The nearest one.
+    ceiling: u32,
+    bytes: u64,
+}
+
 /// Why the loop leaves a leaf.
 enum End {
     /// The balance does not pay for the next packet.
@@ -31,23 +52,17 @@ impl Hls {
     /// Asks for what the next visits of the round need.
     #[inline]
     fn look_ahead(&mut self) {
-        let Self { order, leaves, slab, asked, cursor, ceilings, has_ceilings, .. } = self;
+        let Self { order, leaves, slab, asked, cursor, .. } = self;
         let end = order.len().min(*cursor + LEAVES_AHEAD);
         let start = asked.leaves.max(*cursor).min(end);
         for &id in &order[start..end] {
             prefetch(leaves, id as usize);
-        }
-        if *has_ceilings {
-            order[start..end].iter().for_each(|&id| ceilings.prefetch_number(id));
         }
         asked.leaves = end;
         let end = order.len().min(*cursor + PACKETS_AHEAD);
         let start = asked.packets.max(*cursor).min(end);
         for &id in &order[start..end] {
             slab.prefetch_second(&leaves[id as usize].queue);
-        }
-        if *has_ceilings {
-            order[start..end].iter().for_each(|&id| ceilings.prefetch_nearest(id));
         }
         asked.packets = end;
     }
@@ -74,20 +89,25 @@ impl Hls {
         if mem::take(&mut self.serving) && !self.resume(also_limited) {
             return (0, 0);
         }
-        if also_limited { self.visit_all::<true>(slots) } else { self.visit_all::<false>(slots) }
+        match (also_limited, self.looks_ahead) {
+            (false, _) => self.visit_all::<false, false>(slots),
+            (true, false) => self.visit_all::<true, false>(slots),
+            (true, true) => self.visit_all::<true, true>(slots),
+        }
     }
 
-    /// The loop of [`Hls::serve_plain`]. `LIMITED`: leaves below ceilings are served, too, as long as none of these is blocked.
+    /// The loop of [`Hls::serve_plain`]. `LIMITED`: leaves below ceilings are served, too, as long as none of these is blocked. `LATER`: their
+    /// ceilings are charged at the end, when they have come into the cache.
     #[inline(never)]
-    fn visit_all<const LIMITED: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
+    fn visit_all<const LIMITED: bool, const LATER: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
         let special = const { if LIMITED { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN } };
         let (cycle, now) = (self.rounds.main, self.now);
-        let Self { leaves, inners, inner_classes, order, ceilings, .. } = self;
+        let Self { leaves, inners, inner_classes, order, ceilings, later, .. } = self;
         let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
         let (round, in_main_round) = (self.round, self.in_main_round);
         // `gap`: how many of the leaves before the cursor are no longer in the round. The list of a surplus round is not needed again.
         let (mut cursor, mut gap) = (self.cursor, self.cursor - self.kept);
-        let (mut idle, mut idle_leaves) = (0, [0; GO]);
+        let (mut charges, mut idle) = (later.charges.iter_mut(), later.idle.iter_mut());
         let mut slab = self.slab.open(0);
         let room = slots.len().min(GO);
         let (mut slots, mut bytes) = (slots[..room].iter_mut(), 0u64);
@@ -140,8 +160,13 @@ impl Hls {
                     }
                 };
                 if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
-                    let in_debt = ceilings.take(id, (bytes - before) as u32, cycle, now);
-                    leaf.flags.set(Flags::IN_DEBT.if_so(in_debt && leaf.flags.has(Flags::CAPPED)));
+                    let nearest = ceilings.nearest(id);
+                    if LATER && let Some(charge) = charges.next() {
+                        ceilings.prefetch(nearest);
+                        *charge = Charge { leaf: id, ceiling: nearest, bytes: bytes - before };
+                    } else if ceilings.take(nearest, bytes - before, cycle, now) {
+                        leaf.flags.set(Flags::IN_DEBT.if_so(leaf.flags.has(Flags::CAPPED)));
+                    }
                 }
                 match end {
                     End::Exhausted => {}
@@ -152,8 +177,9 @@ impl Hls {
                     End::Idle => {
                         leaf.flags.idle();
                         leaf.flags.clear(Flags::LISTED.if_so(in_main_round));
-                        idle_leaves[idle] = id;
-                        idle += 1;
+                        if let Some(idle) = idle.next() {
+                            *idle = id;
+                        }
                         gap += usize::from(in_main_round);
                         cursor += 1;
                         continue;
@@ -171,8 +197,24 @@ impl Hls {
         inners[ROOT as usize].balance += (bytes as i64) << CREDIT_SHIFT;
         (self.cursor, self.kept) = (cursor, cursor - gap);
         self.sent_in_round |= packets > 0;
-        self.deactivate_all(&idle_leaves[..idle]);
+        let (charges, idle) = (GO - charges.len(), GO - idle.len());
+        if LATER {
+            self.charge(charges);
+        }
+        self.deactivate_all(idle);
         (packets, bytes)
+    }
+
+    /// Takes what the first `charges` visits sent out of the buckets. A ceiling is asked once in a cycle, and before anything is sent below
+    /// it, so that all visits of a batch may be charged together.
+    fn charge(&mut self, charges: usize) {
+        let (cycle, now) = (self.rounds.main, self.now);
+        for &Charge { leaf, ceiling, bytes } in &self.later.charges[..charges] {
+            if self.ceilings.take(ceiling, bytes, cycle, now) {
+                let flags = &mut self.leaves[leaf as usize].flags;
+                flags.set(Flags::IN_DEBT.if_so(flags.has(Flags::CAPPED)));
+            }
+        }
     }
 
     /// A visit was under way when the slots were full. It begins again, so that the loop need not ask whether it goes on: what the leaf

@@ -203,18 +203,20 @@ impl Hls {
 
     /// The leaf `id` has emptied or is parked.
     pub(super) fn deactivate(&mut self, id: u32) {
-        self.deactivate_all(&[id]);
+        self.later.idle[0] = id;
+        self.deactivate_all(1);
     }
 
-    /// The leaves `ids` have emptied or are parked: equations (10), (11), and Q* shrinks through the root's residual, by the largest packet
-    /// among others. Nothing of this changes what the rest of the round hands out, so that the leaves of a batch may come together.
+    /// The first `count` leaves of `Later::idle` have emptied or are parked: equations (10), (11), and Q* shrinks through the root's residual,
+    /// by the largest packet among others. Nothing of this changes what the rest of the round hands out, so that the leaves of a batch may
+    /// come together.
     #[inline(never)]
-    pub(super) fn deactivate_all(&mut self, ids: &[u32]) {
+    pub(super) fn deactivate_all(&mut self, count: usize) {
         let largest = self.max_packet_credits();
-        let Self { leaves, inners, inner_classes, siblings, touched, ceilings, .. } = self;
+        let Self { leaves, inners, inner_classes, siblings, touched, ceilings, later, .. } = self;
         let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
         let mut shrunk = 0;
-        for &id in ids {
+        for &id in &later.idle[..count] {
             let Leaf { balance, weight, parent, .. } = &mut leaves[id as usize];
             shrunk += largest + *weight;
             let (mut given_back, mut weight, mut index, mut place) = (mem::take(balance), *weight, *parent, id);
