@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn debt_is_never_forgiven() {
         let mut bucket = Bucket::new(Rate::from_bps(8).unwrap(), 0);
-        bucket.take(1500);
+        bucket.take(1500u32);
         assert_eq!(bucket.ready_at(), Nanos::from_secs(1500));
         bucket.refill(Nanos::from_secs(1499));
         assert!(!bucket.is_ready());

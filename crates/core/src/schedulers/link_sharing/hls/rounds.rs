@@ -5,6 +5,10 @@ use core::mem;
 use super::siblings::Next;
 use super::{Asked, Flags, Hls, Inner, Leaf, ROOT};
 use crate::parts::memory::Stack;
+use crate::parts::prefetch::prefetch;
+
+/// So many leaves that become active are asked for ahead of time.
+const LEAVES_AHEAD: usize = 16;
 
 impl Hls {
     /// [`replenish`] in this round.
@@ -153,11 +157,15 @@ impl Hls {
 
     fn activate_pending(&mut self) {
         let largest = self.max_packet_credits();
-        let Self { leaves, inners, inner_classes, siblings, order, touched, ceilings, pending, .. } = self;
+        let Self { leaves, inners, inner_classes, siblings, order, touched, ceilings, pending, looks_ahead, .. } = self;
         let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
         // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
         let mut grown = 0;
-        for id in pending.drain() {
+        for (at, &id) in pending.iter().enumerate() {
+            if *looks_ahead && let Some(&ahead) = pending.get(at + LEAVES_AHEAD) {
+                prefetch(leaves, ahead as usize);
+                siblings.prefetch(ahead);
+            }
             let leaf = &mut leaves[id as usize];
             if !leaf.flags.has(Flags::LISTED) {
                 order.push(id);
@@ -193,6 +201,7 @@ impl Hls {
                 (weight, place, index) = (inner.weight, siblings.place_of(index), inner.parent);
             }
         }
+        pending.clear();
         inners[ROOT as usize].residual += grown;
     }
 
@@ -213,10 +222,14 @@ impl Hls {
     #[inline(never)]
     pub(super) fn deactivate_all(&mut self, count: usize) {
         let largest = self.max_packet_credits();
-        let Self { leaves, inners, inner_classes, siblings, touched, ceilings, later, .. } = self;
+        let Self { leaves, inners, inner_classes, siblings, touched, ceilings, later, looks_ahead, .. } = self;
         let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
+        let idle = &later.idle[..count];
+        if *looks_ahead {
+            idle.iter().for_each(|&id| siblings.prefetch(id));
+        }
         let mut shrunk = 0;
-        for &id in &later.idle[..count] {
+        for &id in idle {
             let Leaf { balance, weight, parent, .. } = &mut leaves[id as usize];
             shrunk += largest + *weight;
             let (mut given_back, mut weight, mut index, mut place) = (mem::take(balance), *weight, *parent, id);

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 
 use crate::contract::OutOfMemory;
 use crate::parts::memory::{bytes_of, slice};
+use crate::parts::prefetch::prefetch;
 
 /// Neighbours in a ring.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +91,12 @@ impl Siblings {
         } else {
             Next::Inner(next - self.inners)
         }
+    }
+
+    /// Asks for the neighbours of the child at `place`.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, place: u32) {
+        prefetch(&self.links, place as usize);
     }
 
     /// Empties all lists.
