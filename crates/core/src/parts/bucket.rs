@@ -31,13 +31,12 @@ impl Bucket {
     }
 
     /// Brings the bucket up to `now`; a `now` before the latest one changes nothing.
+    // Without a branch: whether this is the first packet of a batch below a class cannot be foretold.
     #[inline]
     pub(crate) fn refill(&mut self, now: Nanos) {
-        if now > self.updated {
-            let brought = i128::from(self.rate.bps()) * i128::from((now - self.updated).0);
-            self.level = (self.level + brought).min(self.depth);
-            self.updated = now;
-        }
+        let brought = i128::from(self.rate.bps()) * i128::from(now.0.saturating_sub(self.updated.0));
+        self.level = (self.level + brought).min(self.depth);
+        self.updated = self.updated.max(now);
     }
 
     /// Whether a packet of any length may be started: the bucket is not in debt.
