@@ -201,7 +201,9 @@ impl Hls {
         if LATER {
             self.charge(charges);
         }
-        self.deactivate_all(idle);
+        if idle > 0 {
+            self.deactivate_all(idle);
+        }
         (packets, bytes)
     }
 
