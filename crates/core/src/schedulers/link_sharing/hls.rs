@@ -92,6 +92,7 @@ mod flags;
 mod plain;
 mod rounds;
 mod siblings;
+mod sorting;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "invariants")]
@@ -103,6 +104,7 @@ use ceilings::{Blocked, Ceilings};
 use flags::Flags;
 use plain::Later;
 use siblings::Siblings;
+use sorting::Sorting;
 #[cfg(feature = "invariants")]
 pub use two_phase::TwoPhase;
 pub use urgent::Advances;
@@ -253,6 +255,7 @@ pub struct Hls {
     looks_ahead: bool,
     asked: Asked,
     later: Later,
+    sorting: Sorting,
     #[cfg(test)]
     visits: alloc::vec::Vec<ClassId>,
 }
@@ -307,6 +310,7 @@ impl Hls {
             looks_ahead: leaves >= LOOK_AHEAD_FROM,
             asked: Asked::default(),
             later: Later::NOTHING,
+            sorting: Sorting::new(tree)?,
             #[cfg(test)]
             visits: alloc::vec::Vec::new(),
         };
@@ -351,6 +355,7 @@ impl Hls {
         bytes_of::<Leaf>(tree.len())
             + bytes_of::<Inner>(tree.len() - leaves)
             + 2 * bytes_of::<u32>(tree.len() - leaves)
+            + Sorting::memory(tree)
             + Siblings::memory(tree.len(), tree.len() - leaves)
             + bytes_of::<i64>(tree.len())
             + PacketSlab::memory(tree)
@@ -705,6 +710,7 @@ impl Scheduler for Hls {
             (inner.active, inner.touched) = (inner.parent == NIL, false);
         }
         self.siblings.clear();
+        self.sorting.reset();
         self.order.clear();
         self.waiting.clear();
         self.pending.clear();

@@ -38,12 +38,14 @@ impl Hls {
             for id in self.order.drain() {
                 self.leaves[id as usize].flags.clear(Flags::LISTED);
             }
+            self.sorting.reset();
         }
         self.in_main_round = !self.start_surplus_round();
         if self.order.is_empty() {
             return false;
         }
         if self.in_main_round {
+            self.sorting.begin_main_round(&mut self.order);
             self.rounds.main += 1;
         } else {
             self.rounds.surplus += 1;
@@ -157,8 +159,21 @@ impl Hls {
 
     fn activate_pending(&mut self) {
         let largest = self.max_packet_credits();
-        let Self { leaves, inners, inner_classes, siblings, order, touched, ceilings, pending, looks_ahead, .. } = self;
+        let Self {
+            leaves,
+            inners,
+            inner_classes,
+            siblings,
+            order,
+            touched,
+            ceilings,
+            pending,
+            looks_ahead,
+            sorting,
+            ..
+        } = self;
         let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
+        let listed = order.len();
         // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
         let mut grown = 0;
         for (at, &id) in pending.iter().enumerate() {
@@ -202,6 +217,7 @@ impl Hls {
             }
         }
         pending.clear();
+        sorting.appended(order.len() - listed);
         inners[ROOT as usize].residual += grown;
     }
 
