@@ -344,13 +344,16 @@ impl Ceilings {
     }
 
     /// Whether the ceilings at `class` and above it are all open in `cycle`: [`Ceilings::blocks`] finds none.
+    #[inline(always)]
     pub(super) fn are_open(&mut self, class: u32, cycle: u64, now: Nanos) -> bool {
-        let (mut at, mut open) = (self.nearest[class as usize], true);
+        let mut at = self.nearest[class as usize];
         while let Some(limiter) = self.limiters.get_mut(at as usize) {
-            open &= limiter.is_open(cycle, now);
+            if !limiter.is_open(cycle, now) {
+                return false;
+            }
             at = limiter.above;
         }
-        open
+        true
     }
 
     /// Whether the ceilings at `class` and above it are surely open in `cycle`, whenever in it they are asked.
