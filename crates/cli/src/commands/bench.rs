@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// With --out: put the figures of this earlier cost.json, or of another `bench --json`, before those of now.
     #[arg(long, value_name = "FILE", requires = "directory")]
     before: Option<PathBuf>,
+    /// With --out: also show the figures of this cost.json, of other schedulers or with other classes; may be given several times.
+    #[arg(long, value_name = "FILE", requires = "directory")]
+    beside: Vec<PathBuf>,
     /// Time to spend on each figure [default: 100ms; with --gateway 2s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
@@ -109,7 +112,8 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
         plan.leaves.push(fairlink_core::MAX_LEAVES);
     }
     // What cannot be read or written is said before anything is measured.
-    let earlier = args.before.as_deref().map(earlier).transpose()?.unwrap_or_default();
+    let earlier = args.before.as_deref().map(other).transpose()?.unwrap_or_default();
+    let beside: Vec<page::Other> = args.beside.iter().map(|path| other(path)).collect::<Result<_, _>>()?;
     if let Some(directory) = &args.directory {
         std::fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
     }
@@ -133,8 +137,8 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(&report).map_err(Failure::failed)?;
         let files = [
             ("cost.json", json),
-            ("cost.md", page::markdown(&report, &earlier)),
-            ("cost.svg", page::figure(&report).svg()),
+            ("cost.md", page::markdown(&report, &earlier, &beside)),
+            ("cost.svg", page::figure(&report, &beside).svg()),
         ];
         for (name, content) in files {
             let path = directory.join(name);
@@ -148,8 +152,8 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::wrong(format!("{}: {error}", path.display()))
 }
 
-/// The report of an earlier run.
-fn earlier(path: &Path) -> Result<page::Earlier, Failure> {
+/// The report of another run.
+fn other(path: &Path) -> Result<page::Other, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| unusable(path, &error))?;
     let says = |error| format!("{}: {error}; a file of `fairlink bench --json` is wanted", path.display());
     serde_json::from_str(&text).map_err(|error| Failure::wrong(says(error)))

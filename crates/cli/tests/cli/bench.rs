@@ -91,6 +91,12 @@ fn bench_writes_tables_and_a_plot_with_the_figures_of_an_earlier_run_before_them
     );
     let run = fairlink(&[&args[..], &[&path("third"), "--before", &path("none.json")]].concat());
     assert!(run.code == 2 && run.stderr.contains("none.json"), "{}", run.stderr);
+    let renamed = read("first/cost.json").replace("\"hls\"", "\"another\"");
+    std::fs::write(path("another.json"), renamed).expect("a file");
+    fairlink(&[&args[..], &[&path("fourth"), "--beside", &path("another.json")]].concat()).quiet();
+    assert!(read("fourth/cost.md").contains("| `another` |") && read("fourth/cost.svg").contains("another, flat"));
+    let run = fairlink(&[&args[..], &[&path("fifth"), "--beside", &path("second/cost.md")]].concat());
+    assert!(run.code == 2 && run.stderr.contains("`fairlink bench --json` is wanted"), "{}", run.stderr);
 }
 
 #[test]

@@ -10,16 +10,17 @@ use crate::figures::MAX_DRAWN;
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Look, Panel, Series};
 
-/// What is read of the JSON of an earlier run, of this code or of another.
+/// What is read of the JSON of another run: an earlier one of this code, or one of another program under the same workloads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct Earlier {
-    results: Vec<EarlierCost>,
+pub struct Other {
+    results: Vec<Known>,
     #[serde(default)]
-    baselines: Vec<EarlierCost>,
+    baselines: Vec<Known>,
 }
 
+/// What a packet cost, whoever measured it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-struct EarlierCost {
+struct Known {
     scheduler: String,
     pattern: String,
     leaves: usize,
@@ -31,24 +32,83 @@ struct EarlierCost {
     reference_ns_per_packet: f64,
 }
 
-impl Earlier {
-    /// Nanoseconds of the same point, if it was measured.
-    fn ns(&self, point: &Point) -> Option<f64> {
-        let same = |cost: &&EarlierCost| {
-            (cost.scheduler.as_str(), cost.pattern.as_str(), cost.calls.as_str())
-                == (point.scheduler, point.pattern, point.calls)
-                && (cost.leaves, cost.levels, cost.packet_bytes) == (point.leaves, point.levels, point.packet_bytes)
-                && (cost.ceilings, cost.record) == (point.ceilings, point.record)
+impl From<&Cost> for Known {
+    fn from(cost: &Cost) -> Self {
+        let Point { scheduler, pattern, leaves, levels, packet_bytes, calls, ceilings, record } = cost.point;
+        Self {
+            scheduler: scheduler.to_owned(),
+            pattern: pattern.to_owned(),
+            leaves,
+            levels,
+            packet_bytes,
+            calls: calls.to_owned(),
+            ceilings,
+            record,
+            reference_ns_per_packet: cost.reference_ns_per_packet,
+        }
+    }
+}
+
+impl Known {
+    /// Whether both are of the same scheduler under the same workload.
+    fn is_of_the_same(&self, other: &Self) -> bool {
+        let Self { scheduler, pattern, leaves, levels, packet_bytes, calls, ceilings, record, .. } = self;
+        (scheduler, pattern, calls) == (&other.scheduler, &other.pattern, &other.calls)
+            && (*leaves, *levels, *packet_bytes) == (other.leaves, other.levels, other.packet_bytes)
+            && (*ceilings, *record) == (other.ceilings, other.record)
+    }
+
+    fn is_of_rings(&self) -> bool {
+        self.scheduler == RINGS
+    }
+}
+
+const RINGS: &str = "rings";
+
+/// All costs that a page shows.
+struct Shown<'a> {
+    costs: Vec<Known>,
+    /// Whether classes of the report have ceilings: what is different about others is in their names.
+    ceilings: bool,
+    earlier: &'a Other,
+}
+
+impl<'a> Shown<'a> {
+    /// Bare rings, all schedulers of the report, and those of `beside`.
+    fn new(report: &Report, earlier: &'a Other, beside: &[Other]) -> Self {
+        let rings = report.baselines.iter().map(Known::from).filter(Known::is_of_rings);
+        let mut costs: Vec<Known> = rings.chain(report.results.iter().map(Known::from)).collect();
+        let ceilings = costs.first().is_some_and(|cost| cost.ceilings);
+        costs.extend(beside.iter().flat_map(|other| &other.results).cloned());
+        Self { costs, ceilings, earlier }
+    }
+
+    /// The scheduler, and what is different about its classes.
+    fn name(&self, cost: &Known) -> String {
+        let difference = match cost.ceilings {
+            ceilings if ceilings == self.ceilings => "",
+            true => ", ceilings",
+            false => ", no ceilings",
         };
-        self.baselines.iter().chain(&self.results).find(same).map(|cost| cost.reference_ns_per_packet)
+        format!("{}{difference}", cost.scheduler)
+    }
+
+    /// Nanoseconds now, and before where that is known.
+    fn cell(&self, cost: &Known) -> String {
+        let now = cost.reference_ns_per_packet;
+        let mut earlier = self.earlier.baselines.iter().chain(&self.earlier.results);
+        match earlier.find(|earlier| earlier.is_of_the_same(cost)) {
+            Some(before) => format!("{:.0} → {now:.0}", before.reference_ns_per_packet),
+            None => format!("{now:.0}"),
+        }
     }
 }
 
 /// The distinct values of `key`, in the order of the costs.
-fn distinct<T: PartialEq>(costs: &[&Cost], key: impl Fn(&Point) -> T) -> Vec<T> {
+fn distinct<'a, T: PartialEq>(costs: impl IntoIterator<Item = &'a Known>, key: impl Fn(&'a Known) -> T) -> Vec<T> {
     let mut values = Vec::new();
     for cost in costs {
-        let value = key(&cost.point);
+        let value = key(cost);
         if !values.contains(&value) {
             values.push(value);
         }
@@ -56,35 +116,30 @@ fn distinct<T: PartialEq>(costs: &[&Cost], key: impl Fn(&Point) -> T) -> Vec<T> 
     values
 }
 
-/// The costs of bare rings and of all schedulers.
-fn costs(report: &Report) -> Vec<&Cost> {
-    let rings = report.baselines.iter().filter(|cost| cost.point.scheduler == "rings");
-    rings.chain(&report.results).collect()
-}
-
-/// A table for each pattern and length of packets: a row for each scheduler, a column for each tree. Figures are net nanoseconds on the
-/// reference clock; where `earlier` has the same point, `before → now`. What schedulers need of memory follows.
+/// A table for each pattern and length of packets: a row for each scheduler of the report and of those `beside`, a column for each tree. Figures
+/// are net nanoseconds on the reference clock; where `earlier` has the same point, `before → now`. What schedulers need of memory follows.
 #[must_use]
-pub fn markdown(report: &Report, earlier: &Earlier) -> String {
-    let costs = costs(report);
-    let trees = distinct(&costs, |point| (point.levels, point.leaves));
+pub fn markdown(report: &Report, earlier: &Other, beside: &[Other]) -> String {
+    let shown = Shown::new(report, earlier, beside);
+    let costs = &shown.costs;
+    let mut trees = distinct(costs, |cost| (cost.levels, cost.leaves));
+    trees.sort_unstable();
     let mut text = String::new();
-    for (pattern, packet_bytes) in distinct(&costs, |point| (point.pattern, point.packet_bytes)) {
+    for (pattern, packet_bytes) in distinct(costs, |cost| (&cost.pattern, cost.packet_bytes)) {
         let _ = write!(text, "| {pattern}, {packet_bytes} B |");
         for (levels, leaves) in &trees {
             let _ = write!(text, " {} in {levels} |", grouped(*leaves));
         }
         let _ = writeln!(text, "\n| --- |{}", " --- |".repeat(trees.len()));
-        for scheduler in distinct(&costs, |point| point.scheduler) {
-            let _ = write!(text, "| `{scheduler}` |");
+        let here = |cost: &&Known| (&cost.pattern, cost.packet_bytes) == (pattern, packet_bytes);
+        for name in distinct(costs.iter().filter(here), |cost| shown.name(cost)) {
+            let (scheduler, difference) = name.split_once(',').unwrap_or((&name, ""));
+            let _ = write!(text, "| `{scheduler}`{}{difference} |", if difference.is_empty() { "" } else { "," });
             for &(levels, leaves) in &trees {
-                let here = |cost: &&&Cost| {
-                    let point = &cost.point;
-                    (point.scheduler, point.pattern, point.packet_bytes) == (scheduler, pattern, packet_bytes)
-                        && (point.levels, point.leaves) == (levels, leaves)
-                };
-                let cell = costs.iter().find(here).map_or_else(|| "-".to_owned(), |cost| cell(cost, earlier));
-                let _ = write!(text, " {cell} |");
+                let of_tree =
+                    |cost: &&Known| (cost.levels, cost.leaves) == (levels, leaves) && shown.name(cost) == name;
+                let cell = costs.iter().filter(here).find(of_tree).map(|cost| shown.cell(cost));
+                let _ = write!(text, " {} |", cell.as_deref().unwrap_or("-"));
             }
             text.push('\n');
         }
@@ -107,14 +162,6 @@ pub fn markdown(report: &Report, earlier: &Earlier) -> String {
     text
 }
 
-fn cell(cost: &Cost, earlier: &Earlier) -> String {
-    let now = cost.reference_ns_per_packet;
-    match earlier.ns(&cost.point) {
-        Some(before) => format!("{before:.0} → {now:.0}"),
-        None => format!("{now:.0}"),
-    }
-}
-
 /// A number with commas between thousands.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
@@ -128,40 +175,46 @@ fn grouped(number: usize) -> String {
     text
 }
 
-/// Nanoseconds against leaves: a panel for each pattern with the longest packets, a line for each scheduler and number of levels. Bare rings are
-/// dotted.
+/// Nanoseconds against leaves: a panel for each pattern with the longest packets, a line for each scheduler and number of levels. A scheduler has one
+/// colour; its lines of other trees are dashed. Bare rings are dotted.
 #[must_use]
-pub fn figure(report: &Report) -> Figure {
-    let all = costs(report);
-    let longest = all.iter().map(|cost| cost.point.packet_bytes).max().unwrap_or(0);
-    let all: Vec<&Cost> = all.into_iter().filter(|cost| cost.point.packet_bytes == longest).collect();
-    let first_levels = all.first().map_or(1, |cost| cost.point.levels);
+pub fn figure(report: &Report, beside: &[Other]) -> Figure {
+    let earlier = Other::default();
+    let shown = Shown::new(report, &earlier, beside);
+    let longest = shown.costs.iter().map(|cost| cost.packet_bytes).max().unwrap_or(0);
+    let first_levels = shown.costs.first().map_or(1, |cost| cost.levels);
     // Rings know no levels, so one line of them is enough.
-    let drawn = |point: &Point| point.scheduler != "rings" || point.levels == first_levels;
-    let mut lines = distinct(&all, |point| (point.scheduler, point.levels));
-    lines.retain(|&(scheduler, levels)| scheduler != "rings" || levels == first_levels);
+    let drawn = |cost: &&Known| cost.packet_bytes == longest && (!cost.is_of_rings() || cost.levels == first_levels);
+    let all: Vec<&Known> = shown.costs.iter().filter(drawn).collect();
+    let schedulers = distinct(all.iter().copied().filter(|cost| !cost.is_of_rings()), |cost| &cost.scheduler);
+    let mut lines = distinct(all.iter().copied(), |cost| (&cost.scheduler, shown.name(cost), cost.levels));
     let more = lines.len().saturating_sub(MAX_DRAWN);
     lines.truncate(MAX_DRAWN);
-    let of_leaves =
-        |pick: fn(f64, f64) -> f64, start: f64| all.iter().map(|cost| cost.point.leaves as f64).fold(start, pick);
-    let figures = || all.iter().filter(|cost| drawn(&cost.point)).map(|cost| cost.reference_ns_per_packet);
+    let looks: Vec<Look> = lines
+        .iter()
+        .enumerate()
+        .map(|(at, (scheduler, ..))| match schedulers.iter().position(|known| known == scheduler) {
+            Some(nth) => Look::variant(nth, lines[..at].iter().filter(|(before, ..)| before == scheduler).count()),
+            None => Look::reference(),
+        })
+        .collect();
+    let of_leaves = |pick: fn(f64, f64) -> f64, start: f64| all.iter().map(|cost| cost.leaves as f64).fold(start, pick);
+    let figures = || all.iter().map(|cost| cost.reference_ns_per_packet);
     let (low, high) = (figures().fold(f64::INFINITY, f64::min), figures().fold(1.0, f64::max));
-    let panels = distinct(&all, |point| point.pattern).into_iter().map(|pattern| {
+    let panels = distinct(all.iter().copied(), |cost| &cost.pattern).into_iter().map(|pattern| {
         let x = Axis::log("leaves", of_leaves(f64::min, f64::INFINITY), of_leaves(f64::max, 1.0));
         let mut panel = Panel::new(title(pattern), x, Axis::log("ns a packet", low.max(1.0), high)).high(260.0);
-        for (n, &(scheduler, levels)) in lines.iter().enumerate() {
-            let here = |point: &Point| (point.scheduler, point.levels, point.pattern) == (scheduler, levels, pattern);
-            let mut points: Vec<(f64, f64)> = all
-                .iter()
-                .filter(|cost| here(&cost.point))
-                .map(|cost| (cost.point.leaves as f64, cost.reference_ns_per_packet))
-                .collect();
+        for ((scheduler, name, levels), look) in lines.iter().zip(&looks) {
+            let here = |cost: &&&Known| (&cost.pattern, cost.levels) == (pattern, *levels) && shown.name(cost) == *name;
+            let mut points: Vec<(f64, f64)> =
+                all.iter().filter(here).map(|cost| (cost.leaves as f64, cost.reference_ns_per_packet)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            panel.series.push(match scheduler {
-                "rings" => Series::line("bare rings", points, Look::reference()),
-                _ if levels == 1 => Series::line(format!("{scheduler}, flat"), points, Look::nth(n)),
-                _ => Series::line(format!("{scheduler}, {levels} levels"), points, Look::nth(n)),
-            });
+            let label = match levels {
+                _ if *scheduler == RINGS => "bare rings".to_owned(),
+                1 => format!("{name}, flat"),
+                _ => format!("{name}, {levels} levels"),
+            };
+            panel.series.push(Series::line(label, points, *look));
         }
         panel
     });

@@ -73,16 +73,38 @@ fn tables_have_before_and_now_and_the_figure_has_every_line() {
     report.results.iter_mut().chain(&mut report.baselines).for_each(|cost| cost.reference_ns_per_packet = 30.4);
     let earlier = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
     report.results.iter_mut().for_each(|cost| cost.reference_ns_per_packet = 10.3);
-    let text = page::markdown(&report, &earlier);
+    let text = page::markdown(&report, &earlier, &[]);
     let row = |start: &str| text.lines().filter(|line| line.starts_with(start)).collect::<Vec<_>>();
     assert_eq!(row("| backlogged, 1500 B |"), ["| backlogged, 1500 B | 8 in 1 | 1,024 in 1 | 8 in 3 | 1,024 in 3 |"]);
     assert_eq!(row("| `hls` | 30 → 10 | 30 → 10 | 30 → 10 | 30 → 10 |").len(), 6, "{text}");
     assert_eq!(row("| `wf2q+` | 30 → 10 | 30 → 10 | - | - |").len(), 6, "{text}");
     assert_eq!(row("| `rings` | 30 → 30").len(), 6, "{text}");
-    let alone = page::markdown(&report, &page::Earlier::default());
+    let alone = page::markdown(&report, &page::Other::default(), &[]);
     assert!(alone.contains("| `hls` | 10 | 10 | 10 | 10 |") && alone.contains("| `hls` | 1 | 1,024 |"), "{alone}");
-    let svg = page::figure(&report).svg();
+    let svg = page::figure(&report, &[]).svg();
     for name in ["hls, flat", "hls, 3 levels", "wf2q+, flat", "bare rings", "Every leaf backlogged"] {
+        assert!(svg.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn figures_of_others_stand_beside_ours_in_tables_and_plot() {
+    let plan = Plan { schedulers: vec![registry::find("hls").unwrap()], ..plan(&[8, 64], &[3]) };
+    let report = run(&plan, &mut |_| ()).unwrap();
+    let other = r#"{ "results": [
+        { "scheduler": "theirs", "pattern": "churn", "leaves": 64, "levels": 3, "packet_bytes": 64, "calls": "batches", "ceilings": false,
+          "record": false, "reference_ns_per_packet": 77.7 },
+        { "scheduler": "hls", "pattern": "churn", "leaves": 512, "levels": 3, "packet_bytes": 64, "calls": "batches", "ceilings": true,
+          "record": false, "reference_ns_per_packet": 55.5 } ] }"#;
+    let other: page::Other = serde_json::from_str(other).unwrap();
+    let text = page::markdown(&report, &page::Other::default(), std::slice::from_ref(&other));
+    let of_churn: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("| churn, 64 B |")).collect();
+    assert_eq!(of_churn[0], "| churn, 64 B | 8 in 3 | 64 in 3 | 512 in 3 |");
+    assert!(of_churn.contains(&"| `theirs` | - | 78 | - |"), "{text}");
+    assert!(of_churn.contains(&"| `hls`, ceilings | - | - | 56 |"), "{text}");
+    assert_eq!(text.matches("theirs").count(), 1);
+    let svg = page::figure(&report, &[other]).svg();
+    for name in ["hls, 3 levels", "theirs, 3 levels", "hls, ceilings, 3 levels"] {
         assert!(svg.contains(name), "{name}");
     }
 }

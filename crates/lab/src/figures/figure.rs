@@ -61,6 +61,12 @@ impl Look {
         }
     }
 
+    /// The `n`th look in its `k`th variant: the same colour and marker in other dashes; the first is a line without gaps.
+    #[must_use]
+    pub fn variant(n: usize, k: usize) -> Self {
+        Self { dash: DASHES[k % DASHES.len()], ..Self::nth(n) }
+    }
+
     /// A thin grey line: what is there for comparison, such as inner classes.
     #[must_use]
     pub fn background(n: usize) -> Self {

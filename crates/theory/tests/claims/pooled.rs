@@ -99,6 +99,11 @@ fn a_pool_is_never_exceeded_and_whoever_is_below_the_common_level_could_not_use_
         let count = 1 + (seed as usize) % 3;
         let case = Case::random(&mut rng, if seed % 4 == 3 { &LIMITED } else { &CLAIMED }, count);
         let solved = case.solved(&case.pools);
+        for (plan, solved) in case.plans.iter().zip(&solved) {
+            for (ceiling, got) in plan.ceilings.iter().zip(&solved[1..]) {
+                assert!(ceiling.is_none_or(|ceiling| *got <= ceiling.bps()), "seed {seed}: {got} of {ceiling:?}");
+            }
+        }
         for (at, pool) in case.pools.iter().enumerate() {
             let sum = used(pool, &solved);
             assert!(sum <= pool.rate.bps(), "seed {seed}: {sum} of {}", pool.rate.bps());
