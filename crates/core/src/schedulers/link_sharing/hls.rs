@@ -53,6 +53,8 @@
 //!   something to hand out gets no quota and cannot send. So only leaves below such ancestors are visited, and a surplus round
 //!   costs what it can serve. The order of packets is the same. Packets of no length are an exception: they need no quota, and
 //!   wait for the next main round here.
+//!   Of these, plain leaves that cannot send with their quota get it when the round starts, and are not visited.
+//! * `DIFFERENCE` (order of visits): the paper leaves it open. `hls/sorting.rs` says what it is.
 //! * `DIFFERENCE` (when an inner class is idle): equation (11) takes the balance of an inner class as soon as all its *active*
 //!   leaves are idle, even if others below it received packets in this round and wait for the next. Such a class is
 //!   backlogged all the time and yet loses its quota round after round. With two leaves that take turns, a single packet
@@ -68,7 +70,7 @@
 //! # Which file does what
 //!
 //! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds and hands out
-//! quotas. `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
+//! quotas. `siblings.rs` has the lists of active children, and `sorting.rs` the order of visits. `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -230,7 +232,7 @@ pub struct Hls {
     /// Leaves of this round, and how far it has come.
     order: Stack<u32>,
     cursor: usize,
-    /// The leaves in `order[..kept]` were visited in this round and are still active. After a main round, they are in the next one.
+    /// The leaves in `order[..kept]` were visited in this round and, in a main round, are still active: they are in the next one.
     kept: usize,
     /// In a surplus round: the leaves of the next main round.
     waiting: Stack<u32>,

@@ -27,7 +27,7 @@
 //! does not cover another packet and the pool lends nothing. This is decided with the same bucket, which brings its guarantee, once per
 //! cycle. So members of a pool may each be ahead by A.
 //!
-//! Cost: a walk over the ceilings above a leaf per visit and packet, and O(log n) in the number of ceilings each time
+//! Cost: a walk over the ceilings above a leaf per visit that sends, and per inner class and round, and O(log n) in the number of ceilings each time
 //! one blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
 
 use alloc::boxed::Box;
