@@ -12,7 +12,7 @@ use crate::queue::{LeafQueue, PacketSlab};
 pub(crate) const LOOK_AHEAD_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
 /// Most packets of a batch that are served in one go: cache lines are asked for so far ahead.
-const GO: usize = 32;
+pub(crate) const GO: usize = 32;
 
 /// What a scheduler has sent in one go.
 pub(crate) struct Served {
