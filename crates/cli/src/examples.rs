@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 19] = [
     (
         "fairlink",
         &[
@@ -30,6 +30,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
             ("fairlink check big.toml --class office --json", "One class of a large file, for a program."),
         ],
     ),
+    ("expand", &[("fairlink expand scenarios/provider.toml", "The subscribers of a table as classes, one by one.")]),
     (
         "fluid",
         &[
