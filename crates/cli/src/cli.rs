@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, check, clock, completions, demo, explain, fluid, man, reproduce, sim, tc, traffic};
+use crate::commands::{
+    bench, check, clock, completions, demo, expand, explain, fluid, man, reproduce, sim, tc, traffic,
+};
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
 
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Traffic(traffic::Args),
     /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.
     Clock(clock::Args),
+    /// Print a link file with its templates and tables of classes written out, class by class.
+    Expand(expand::Args),
     /// Turn tc commands into a link file, or a link file into tc commands.
     Tc(tc::Args),
     /// Share a real link: forward frames between two interfaces, one direction shaped by the link file.

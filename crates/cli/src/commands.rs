@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod clock;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod expand;
 pub(crate) mod explain;
 pub(crate) mod fluid;
 pub(crate) mod man;

@@ -30,6 +30,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 19] = [
             ("fairlink check big.toml --class office --json", "One class of a large file, for a program."),
         ],
     ),
+    ("expand", &[("fairlink expand scenarios/provider.toml", "The subscribers of a table as classes, one by one.")]),
     (
         "fluid",
         &[

@@ -13,7 +13,7 @@ use crate::reader::{Table, Value};
 use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
 
 pub(crate) const PLACE: &str = "[[class]]";
-const KEYS: [&str; 24] = [
+pub(crate) const KEYS: [&str; 24] = [
     "name",
     "parent",
     "guarantee",

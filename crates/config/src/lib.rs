@@ -19,6 +19,7 @@ mod changes;
 mod class;
 mod classid;
 pub mod demand;
+mod expand;
 pub mod link;
 pub mod matching;
 pub mod names;
@@ -34,6 +35,7 @@ pub mod units;
 
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;
+pub use expand::written_out;
 pub use link::pools::PoolSpec;
 pub use link::{LinkFile, ReadOptions};
 pub use peers::Peer;

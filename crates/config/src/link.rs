@@ -15,14 +15,14 @@ use fairlink_core::{
     BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Shortfall,
     WhenFull, registry,
 };
-use miette::{NamedSource, Severity};
+use miette::Severity;
 
 use crate::class::{self, LinkFacts, Place, RawClasses};
 use crate::classid::Classid;
 use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
-use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{self, Table, Value, unknown_word};
 use crate::tc::import::{self, ImportOptions, is_tc_file};
 use crate::tree::{self, Built};
@@ -137,7 +137,7 @@ impl LinkFile {
     /// # Errors
     /// As [`LinkFile::read`].
     pub fn parse(name: &str, text: impl Into<String>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        Self::from_source(Source::new(NamedSource::new(name, text.into())), options)
+        Self::from_source(SourceText::new(name, text.into()), options)
     }
 
     /// Reads the text of the file at `path` as [`LinkFile::read`] would: also one of tc commands, by the end of its name.
@@ -146,13 +146,13 @@ impl LinkFile {
     /// As [`LinkFile::read`].
     pub fn from_text(path: &str, text: impl Into<String>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         if is_tc_file(Path::new(path)) {
-            let source = Source::new(NamedSource::new(path, text.into()));
+            let source = SourceText::new(path, text.into());
             return Self::from_tc(&source, &ImportOptions::default(), options);
         }
         Self::parse(path, text, options)
     }
 
-    fn from_source(source: Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+    pub(crate) fn from_source(source: Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         reader::document(&source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);
             if let Some(links) = table.get("link").filter(|value| value.is_list()) {
@@ -227,7 +227,7 @@ impl LinkFile {
             Err(problems) if !ours() => {
                 let place = problems.all().first().map(Problem::location);
                 let line = place.map_or(1, |place| place.line);
-                let empty = Source::new(NamedSource::new(source.name(), String::new()));
+                let empty = SourceText::new(source.name(), String::new());
                 let kind = ProblemKind::NotALinkFile { by: other.name().to_owned(), line };
                 Err(Problems::one(Problem::error(&empty, None, kind)))
             }
@@ -257,7 +257,7 @@ impl LinkFile {
         if source.inner().lines().any(begins) {
             return Self::from_tc(source, import, options);
         }
-        let empty = Source::new(NamedSource::new(source.name(), String::new()));
+        let empty = SourceText::new(source.name(), String::new());
         let kind = ProblemKind::NotSuchAFile { by: other.name().to_owned(), what: "file of tc commands", line: 1 };
         Err(Problems::one(Problem::error(&empty, None, kind)))
     }
@@ -560,7 +560,7 @@ impl LinkFile {
             let kind = self.unsupported_kind(info.name, class, feature, more, ignore);
             let problem = Problem::new(severity, &self.source, self.feature_span(class, feature), kind);
             log.add(match &self.scheduler_span {
-                Some(span) if info.name == self.scheduler => problem.also(span.clone(), "chosen here"),
+                Some(span) if info.name == self.scheduler => problem.also(&self.source, span.clone(), "chosen here"),
                 _ => problem,
             });
         }

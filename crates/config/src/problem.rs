@@ -5,20 +5,21 @@
 
 mod excerpt;
 mod kind;
+mod source;
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
+use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
 
 use crate::problem::excerpt::Excerpt;
 pub use crate::problem::kind::ProblemKind;
+pub(crate) use crate::problem::source::{From as OriginFrom, Origin};
+pub use crate::problem::source::{Source, SourceText};
 
 /// A place in a file, in bytes.
 pub type Span = Range<usize>;
-/// A file's name and text, shared by all that points into it.
-pub type Source = Arc<NamedSource<String>>;
 
 /// Most problems that are kept of one file; the rest are counted.
 pub const MAX_PROBLEMS: usize = 20;
@@ -48,20 +49,33 @@ pub struct Location {
 
 impl Problem {
     pub(crate) fn new(severity: Severity, source: &Source, span: Option<Span>, kind: ProblemKind) -> Self {
+        let (source, span) = match span.as_ref().and_then(|span| source.origin(span)) {
+            Some((origin, span)) => (origin, Some(span)),
+            None => (Arc::clone(source), span),
+        };
         let len = source.inner().len();
         let span = span.map(|span| span.start.min(len)..span.end.min(len));
-        let excerpt = Excerpt(Arc::clone(source));
-        Self { kind, severity, source: Arc::clone(source), excerpt, span, also: None }
+        let excerpt = Excerpt(Arc::clone(&source));
+        Self { kind, severity, source, excerpt, span, also: None }
     }
 
     pub(crate) fn error(source: &Source, span: Option<Span>, kind: ProblemKind) -> Self {
         Self::new(Severity::Error, source, span, kind)
     }
 
-    /// Points at a second place that has to do with it.
-    pub(crate) fn also(mut self, span: Span, label: &'static str) -> Self {
-        self.also = Some((span, label));
+    /// Points at a second place in `source` that has to do with it. Places in two files are not shown together.
+    pub(crate) fn also(mut self, source: &Source, span: Span, label: &'static str) -> Self {
+        let (source, span) = source.origin(&span).unwrap_or_else(|| (Arc::clone(source), span));
+        if Arc::ptr_eq(&source, &self.source) {
+            self.also = Some((span, label));
+        }
         self
+    }
+
+    /// Whether both say the same of the same place: of a template, which many classes have.
+    fn repeats(&self, other: &Self) -> bool {
+        (self.severity, &self.span, &self.kind) == (other.severity, &other.span, &other.kind)
+            && Arc::ptr_eq(&self.source, &other.source)
     }
 
     /// What is wrong.
@@ -273,7 +287,7 @@ impl Log {
     }
 
     pub(crate) fn error_also(&mut self, span: Span, kind: ProblemKind, also: Span, label: &'static str) {
-        self.add(Problem::error(&self.source, Some(span), kind).also(also, label));
+        self.add(Problem::error(&self.source, Some(span), kind).also(&self.source, also, label));
     }
 
     pub(crate) fn warn(&mut self, span: Span, kind: ProblemKind) {
@@ -281,6 +295,9 @@ impl Log {
     }
 
     pub(crate) fn add(&mut self, problem: Problem) {
+        if self.errors.iter().chain(&self.warnings).any(|known| known.repeats(&problem)) {
+            return;
+        }
         if problem.is_warning() {
             if self.warnings.len() < MAX_PROBLEMS {
                 self.warnings.push(problem);

@@ -3,12 +3,12 @@
 use std::io::Read;
 
 use fairlink_core::{Nanos, Rate};
-use miette::NamedSource;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use crate::expand::expand;
 use crate::pieces::Pieces;
-use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::units::{Quantity, UnitError, parse_rate, parse_size, parse_time};
 
 /// Keys of a table that are looked through one by one.
@@ -23,10 +23,10 @@ type Entry<'a, 's> = (&'a Spanned<DeString<'s>>, &'a Spanned<DeValue<'s>>);
 /// A file that is not UTF-8.
 pub(crate) fn text(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source::new(NamedSource::new(name, text))),
+        Ok(text) => Ok(SourceText::opened(name, text)),
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
-            let source = Source::new(NamedSource::new(name, String::new()));
+            let source = SourceText::new(name, String::new());
             Err(Problems::one(Problem::error(&source, None, ProblemKind::NotText { at })))
         }
     }
@@ -52,7 +52,7 @@ pub(crate) fn open(path: &std::path::Path) -> Result<Source, Problems> {
         Ok(_) => format!("it is longer than {} MiB", MAX_FILE >> 20),
         Err(reason) => reason,
     };
-    let source = Source::new(NamedSource::new(&name, String::new()));
+    let source = SourceText::new(&name, String::new());
     Err(Problems::one(Problem::error(&source, None, ProblemKind::Unreadable { reason })))
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn toml(source: &Source) -> Result<Spanned<DeTable<'_>>, Problems> {
     parse(source.inner(), &mut Log::new(source))
 }
 
-/// Reads a document with `read`: in pieces where it can be cut into them, else as a whole. What is wrong with its syntax is found as a
+/// Reads a document with `read`, [written out](expand): in pieces where it can be cut into them, else as a whole. What is wrong with its syntax is found as a
 /// whole.
 ///
 /// # Errors
@@ -104,13 +104,14 @@ pub(crate) fn document<T>(
     place: &'static str,
     read: impl Fn(&Table<'_, '_>, Log) -> Result<T, Problems>,
 ) -> Result<T, Problems> {
+    let source = expand(source)?;
     if let Some(pieces) = Pieces::cut(source.inner()) {
-        let done = read(&Table::in_pieces(place, &pieces), Log::new(source));
+        let done = read(&Table::in_pieces(place, &pieces), Log::new(&source));
         if pieces.are_sound() {
             return done;
         }
     }
-    whole_document(source, place, read)
+    whole(&source, place, read)
 }
 
 /// As [`document`], never in pieces.
@@ -118,6 +119,14 @@ pub(crate) fn document<T>(
 /// # Errors
 /// As [`document`].
 pub(crate) fn whole_document<T>(
+    source: &Source,
+    place: &'static str,
+    read: impl Fn(&Table<'_, '_>, Log) -> Result<T, Problems>,
+) -> Result<T, Problems> {
+    whole(&expand(source)?, place, read)
+}
+
+fn whole<T>(
     source: &Source,
     place: &'static str,
     read: impl Fn(&Table<'_, '_>, Log) -> Result<T, Problems>,

@@ -15,14 +15,13 @@ pub use script::{ScriptRun, read_script};
 
 use fairlink_core::{Nanos, Rate};
 use fairlink_traffic::SourceSpec;
-use miette::NamedSource;
 
 use self::route::Network;
 use crate::changes::{self, Change, Course};
 use crate::link::pools::{self, PoolSpec};
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer};
-use crate::problem::{Log, Problem, ProblemKind, Problems, Source};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText};
 use crate::reader::{self, Table, unknown_word};
 use crate::tc::import::is_tc_file;
 use crate::tc::toml_text::quoted;
@@ -101,7 +100,7 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::read`].
     pub fn parse(name: &str, text: impl Into<String>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        Self::from_source(&Source::new(NamedSource::new(name, text.into())), options)
+        Self::from_source(&SourceText::new(name, text.into()), options)
     }
 
     fn from_source(source: &Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {

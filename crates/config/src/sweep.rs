@@ -10,12 +10,12 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use miette::NamedSource;
 use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::problem::{Problems, Source};
+use crate::expand::expand;
+use crate::problem::{Problems, Source, SourceText};
 use crate::reader::{self, closest};
 
 /// Most values of one key.
@@ -224,14 +224,14 @@ impl Template {
     /// # Errors
     /// A file that cannot be read or is no TOML.
     pub fn read(path: &Path) -> Result<Self, Problems> {
-        let source = reader::open(path)?;
+        let source = expand(&reader::open(path)?)?;
         let document = reader::toml(&source)?;
         let table = document.get_ref();
-        let mut text = source.inner().clone();
+        let mut text = source.inner().to_owned();
         if let Some((key, value)) = table.get_key_value("link")
             && let Some(file) = value.get_ref().as_str()
         {
-            let link = reader::open(&path.parent().unwrap_or(Path::new("")).join(file))?;
+            let link = expand(&reader::open(&path.parent().unwrap_or(Path::new("")).join(file))?)?;
             // As text, it has to begin with a table: a key alone would belong to the table before.
             let lines = || link.inner().lines().map(str::trim);
             let begins = lines().find(|line| !line.is_empty() && !line.starts_with('#'));
@@ -249,10 +249,10 @@ impl Template {
     /// # Errors
     /// A text that is no TOML.
     pub fn parse(name: &str, text: String) -> Result<Self, Problems> {
-        let source: Source = Source::new(NamedSource::new(name, text));
+        let source: Source = SourceText::new(name, text);
         let document = reader::toml(&source)?;
         let mut template =
-            Self { name: name.to_owned(), text: source.inner().clone(), keys: Vec::new(), places: HashMap::new() };
+            Self { name: name.to_owned(), text: source.inner().to_owned(), keys: Vec::new(), places: HashMap::new() };
         template.table(document.get_ref(), "");
         for (key, _) in ALWAYS {
             if !template.places.contains_key(key) {

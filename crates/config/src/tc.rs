@@ -27,10 +27,8 @@ pub use import::{ImportOptions, Imported};
 
 use std::path::Path;
 
-use miette::NamedSource;
-
 use crate::link::{LinkFile, ReadOptions};
-use crate::problem::{Problems, Source};
+use crate::problem::{Problems, Source, SourceText};
 use crate::reader;
 
 /// Reads a file of tc commands.
@@ -46,7 +44,7 @@ pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Im
 /// # Errors
 /// As [`import_file`].
 pub fn import(name: &str, text: impl Into<String>, options: &ImportOptions) -> Result<Imported, Problems> {
-    sound(&Source::new(NamedSource::new(name, text.into())), options)
+    sound(&SourceText::new(name, text.into()), options)
 }
 
 fn sound(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {

@@ -60,7 +60,7 @@ fn errors_of_the_link_table_name_the_place_and_the_limit() {
         ("not TOML: unclosed", "[link\nrate = '1gbit'"),
         ("not TOML: a key twice", "[link]\nrate = '1gbit'\nrate = '2gbit'"),
         ("unknown key", "[link]\nrate = '1gbit'\nschedular = 'hls'\n[[class]]\nname = 'a'"),
-        ("unknown table", "[link]\nrate = '1gbit'\n[[classes]]\nname = 'a'"),
+        ("unknown table", "[link]\nrate = '1gbit'\n[[clases]]\nname = 'a'"),
         ("missing unit", "[link]\nrate = 1000\n[[class]]\nname = 'a'"),
         ("missing unit in quotes", "[link]\nrate = '1000'\n[[class]]\nname = 'a'"),
         ("kbps", "[link]\nrate = '500kbps'\n[[class]]\nname = 'a'"),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use fairlink_config::{LinkFile, ReadOptions, Scenario};
+use fairlink_core::{Rate, Share};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
 fn path(name: &str) -> PathBuf {
@@ -34,6 +35,25 @@ fn figure_1_shares_alike_with_guarantees_and_with_weights() {
 #[test]
 fn the_simple_link_gives_the_household_four_fifths() {
     assert_eq!(rates(&link("simple.toml")), [("guests", 10), ("ana", 20), ("ben", 20)]);
+}
+
+#[test]
+fn the_provider_sells_what_its_table_says() {
+    let file = link("provider.toml");
+    let of = |name: &str| {
+        let class = file.names.id(name).unwrap();
+        let ceiling = file.tree.config(class).ceiling.map(|rate| rate.bps() / 1_000_000);
+        let parent = file.tree.parent(class).unwrap();
+        (file.names.name(parent), file.tree.config(class).share, ceiling)
+    };
+    let guarantee = |mbit: u64| Some(Share::Guarantee(Rate::from_bps(mbit * 1_000_000).unwrap()));
+    assert_eq!(of("ada"), ("north", guarantee(10), Some(100)));
+    assert_eq!(of("clinic"), ("north", guarantee(50), Some(1000)));
+    assert_eq!(of("elif"), ("south", guarantee(10), Some(50)));
+    assert_eq!(of("others"), ("link", guarantee(20), None));
+    let bakery = file.names.id("bakery").unwrap();
+    assert_eq!(file.matches.iter().filter(|(class, _)| *class == bakery).count(), 2);
+    assert_eq!((file.tree.leaves().len(), file.default_class), (8, file.names.id("others")));
 }
 
 #[test]

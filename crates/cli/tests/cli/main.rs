@@ -39,6 +39,7 @@ mod seen;
 #[cfg(target_os = "linux")]
 mod several_links;
 mod sim;
+mod tables;
 mod tc;
 mod trace;
 mod traffic;

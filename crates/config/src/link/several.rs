@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use miette::NamedSource;
-
 use super::head::Head;
 use super::pools::{self, PoolSpec};
 use super::{LinkFile, ReadOptions, is_tc_file};
-use crate::problem::{Log, ProblemKind, Problems, Source, Span};
+use crate::problem::{Log, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{self, Table, Value};
 
 const PLACE: &str = "[[link]]";
@@ -51,7 +49,7 @@ impl LinkFile {
         if is_tc_file(Path::new(path)) {
             return Ok(vec![Self::from_text(path, text, options)?]);
         }
-        Self::all_of(&Source::new(NamedSource::new(path, text.into())), options)
+        Self::all_of(&SourceText::new(path, text.into()), options)
     }
 
     fn all_of(source: &Source, options: &ReadOptions<'_>) -> Result<Vec<Self>, Problems> {

@@ -64,7 +64,7 @@ proptest! {
             // Parents before their children and behind them, and names twice.
             text += &format!("[[class]]\nname = \"n{name}\"\nparent = \"n{}\"\n", (name * seed + at as u8) % 9);
         }
-        let source = Source::new(NamedSource::new("test.toml", text));
+        let source = SourceText::new("test.toml", text);
         prop_assert_eq!(read(&source, true), read(&source, false));
     }
 

@@ -141,6 +141,14 @@ pub enum ProblemKind {
         /// What to do.
         help: &'static str,
     },
+    /// What is wrong with a row of a table of classes, or with how a file refers to one.
+    #[error("{why}")]
+    Row {
+        /// What is the matter.
+        why: String,
+        /// What to do.
+        help: String,
+    },
     /// A name that cannot be used.
     #[error("a class cannot be named {name:?}: {why}")]
     BadName {
@@ -411,6 +419,7 @@ impl ProblemKind {
             Self::Unit { error, .. } => error.help(),
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
+            Self::Row { help, .. } => help.clone(),
             Self::DuplicateName { .. } => "rename one of them".to_owned(),
             Self::UnknownClass { suggestion, .. } => match suggestion {
                 Some(suggestion) => format!("did you mean \"{suggestion}\"?"),

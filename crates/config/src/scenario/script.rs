@@ -9,13 +9,12 @@ use std::sync::Arc;
 use fairlink_core::{ClassId, Nanos};
 use fairlink_traffic::script::Flow;
 use fairlink_traffic::{Script, SourceSpec};
-use miette::NamedSource;
 
 use crate::changes::Course;
 use crate::classid::Classid;
 use crate::link::LinkFile;
 use crate::peers::Peer;
-use crate::problem::{Log, Problem, ProblemKind, Problems, Source, Span};
+use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{self, Table};
 
 /// A script of a scenario, for whoever draws what became of its flows.
@@ -56,7 +55,7 @@ pub(super) fn open(table: &Table<'_, '_>, log: &mut Log) -> Option<(Source, Scri
     if let Some(text) = table.get("script") {
         table.not_both("script", "file", log);
         let text = text.string("the lines of a script in triple quotes", log)?;
-        let source = Source::new(NamedSource::new(format!("{}: script", log.source().name()), text.to_owned()));
+        let source = SourceText::new(format!("{}: script", log.source().name()), text.to_owned());
         return parse(&source).map(|script| (source, script)).map_err(|problems| log.add_all(problems)).ok();
     }
     let file = table.need("file", "file = \"flows.script\"", log)?;
@@ -68,7 +67,7 @@ pub(super) fn open(table: &Table<'_, '_>, log: &mut Log) -> Option<(Source, Scri
         // Nothing is quoted of a file that another one names and that does not look like a script.
         Err(problems) if !Script::is_one(source.inner()) => {
             let line = problems.all().first().map_or(1, |problem| problem.location().line);
-            let empty = Source::new(NamedSource::new(source.name(), String::new()));
+            let empty = SourceText::new(source.name(), String::new());
             let kind = ProblemKind::NotSuchAFile { by: by.name().to_owned(), what: "script of the generator", line };
             Err(Problems::one(Problem::error(&empty, None, kind)))
         }

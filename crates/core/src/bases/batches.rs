@@ -12,7 +12,7 @@ use crate::queue::{LeafQueue, PacketSlab};
 pub(crate) const LOOK_AHEAD_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
 /// Most packets of a batch that are served in one go: cache lines are asked for so far ahead.
-const GO: usize = 32;
+pub(crate) const GO: usize = 32;
 
 /// What a scheduler has sent in one go.
 pub(crate) struct Served {
@@ -44,6 +44,61 @@ pub(crate) fn push_all(to: &mut impl PlainIn, now: Nanos, batch: &mut Vec<Packet
         at += 1;
     }
     batch.clear();
+}
+
+/// After a packet that had to go by itself, so many go by themselves before others are tried together: leaves that have just been idle
+/// come one after the other.
+const BY_THEMSELVES: usize = 4;
+
+/// As [`push_all`], where many packets in a row may be none for [`PlainIn::push_plain`].
+#[inline(always)]
+pub(crate) fn push_runs(to: &mut impl PlainIn, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+    let mut at = 0;
+    while at < batch.len() {
+        let run = to.push_plain(&batch[at..]);
+        at += run;
+        if run > 0 {
+            continue;
+        }
+        let end = batch.len().min(at + BY_THEMSELVES);
+        for packet in &mut batch[at..end] {
+            to.push_any(now, mem::replace(packet, Packet::BLANK), drops);
+        }
+        at = end;
+    }
+    batch.clear();
+}
+
+/// Queues packets of `batch` from the first on, as long as they come behind others in FIFOs, so that nobody has to be told. `leaves` are the
+/// classes by id; only leaves have packets. Returns how many.
+#[inline(always)]
+pub(crate) fn push_behind<L>(
+    leaves: &mut [L],
+    queue: impl Fn(&mut L) -> &mut LeafQueue,
+    slab: &mut PacketSlab,
+    max_packet: u32,
+    batch: &[Packet],
+) -> usize {
+    let fits = |queue: &LeafQueue, len| queue.is_fifo() && !queue.is_empty() && len <= max_packet;
+    let batch = &batch[..batch.len().min(slab.room() as usize)];
+    let Some(first) = batch.first() else { return 0 };
+    // Where all come to empty queues, the slab need not be opened for each.
+    if !leaves.get_mut(first.class.index()).is_some_and(|leaf| fits(queue(leaf), first.len)) {
+        return 0;
+    }
+    let mut slab = slab.open(batch.len() as u32);
+    let (mut packets, mut bytes) = (0, 0);
+    for packet in batch {
+        let Some(leaf) = leaves.get_mut(packet.class.index()) else { break };
+        let queue = queue(leaf);
+        if !fits(queue, packet.len) || !queue.push_open(&mut slab, packet.handle, packet.len) {
+            break;
+        }
+        packets += 1;
+        bytes += u64::from(packet.len);
+    }
+    slab.enter(packets, bytes);
+    packets as usize
 }
 
 /// Asks for the leaves that `batch` is for, and then for the packets at the tails of their queues. They come into the cache side by side

@@ -30,6 +30,7 @@ use crate::contract::{BuildError, ClassId, Hierarchy, OutOfMemory};
 use crate::parts::{
     bitset,
     memory::{Stack, bytes_of, filled},
+    prefetch::prefetch,
 };
 
 mod plan;
@@ -90,6 +91,20 @@ impl ChildSet<'_> {
         bitset::next(self.words, self.children.len(), from)
     }
 
+    /// The positions of those in it that are less than 64 behind `position`.
+    #[inline(always)]
+    pub(crate) fn near(&self, position: usize) -> impl Iterator<Item = usize> {
+        let start = position + 1;
+        let word = |at: usize| if at * 64 < self.children.len() { u128::from(self.words[at]) } else { 0 };
+        let both = word(start / 64) | word(start / 64 + 1) << 64;
+        let mut members = (both >> (start % 64)) as u64;
+        core::iter::from_fn(move || {
+            let next = (members != 0).then(|| start + members.trailing_zeros() as usize);
+            members &= members.wrapping_sub(1);
+            next
+        })
+    }
+
     /// The child of the class at `position`.
     #[must_use]
     #[inline(always)]
@@ -108,6 +123,8 @@ pub(crate) struct BorrowingTree {
     ready: Box<[u64]>,
     /// What [`BorrowingTree::lowest`] says, found when it changes and not when it is asked: it is asked for each packet.
     lowest: Option<(u8, u8)>,
+    /// How often a set has changed.
+    changes: u64,
     /// Of all classes.
     sets: u32,
     /// One more than the largest priority of a leaf.
@@ -129,6 +146,7 @@ impl BorrowingTree {
             words: Box::default(),
             ready: Box::default(),
             lowest: None,
+            changes: 0,
             sets: 0,
             priorities: count,
         };
@@ -187,6 +205,19 @@ impl BorrowingTree {
         (nodes + bytes_of::<u64>(words), sets)
     }
 
+    /// A number that grows whenever a set changes.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Asks for what is kept of `class`.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, class: u32) {
+        prefetch(&self.nodes, class as usize);
+    }
+
     /// One more than the largest priority of a leaf.
     #[must_use]
     pub(crate) fn priorities(&self) -> u8 {
@@ -212,6 +243,14 @@ impl BorrowingTree {
     #[inline(always)]
     pub(crate) fn standing(&self, class: u32) -> Standing {
         self.nodes[class as usize].standing
+    }
+
+    /// The parent, the level and the standing.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn place_of(&self, class: u32) -> (u32, u8, Standing) {
+        let Node { parent, level, standing, .. } = self.nodes[class as usize];
+        (parent, level, standing)
     }
 
     /// Says what `class` does from now on.
@@ -265,6 +304,7 @@ impl BorrowingTree {
         self.words.fill(0);
         self.ready.fill(0);
         self.lowest = None;
+        self.changes += 1;
     }
 
     /// How many sets there are.
@@ -318,6 +358,7 @@ impl BorrowingTree {
 
     /// `class` has something at `level` and `priority`: puts it into its parent's set, and so on upwards.
     fn link(&mut self, mut class: u32, mut level: u8, priority: u8) {
+        self.changes += 1;
         while class != ROOT
             && let Some(above) = self.place(class, level)
         {
@@ -337,6 +378,7 @@ impl BorrowingTree {
 
     /// The reverse of [`BorrowingTree::link`].
     fn unlink(&mut self, mut class: u32, mut level: u8, priority: u8) {
+        self.changes += 1;
         while class != ROOT
             && let Some(above) = self.place(class, level)
         {

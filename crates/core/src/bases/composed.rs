@@ -15,16 +15,19 @@
 //! **Invariants.** A child is known to its parent's discipline exactly while it has a head, waiting or under way.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 use core::any::Any;
 use core::fmt::Debug;
 
+use super::batches::{LOOK_AHEAD_FROM, PlainIn, push_behind, push_runs};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler, same_kind,
 };
 use crate::parts::{
     memory::{Stack, bytes_of, filled, slice},
+    prefetch::prefetch,
     virtual_time,
 };
 use crate::queue::{LeafQueue, PacketSlab};
@@ -52,6 +55,12 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// `child`, the last one selected, has sent its packet of `len` bytes; `next` is the length of the next, if there is one.
     fn complete(&mut self, child: u32, len: u32, next: Option<u32>);
 
+    /// The child that is probably selected when `by` others have been, where that is known.
+    fn ahead(&self, by: u32) -> Option<u32>;
+
+    /// Asks for the cache lines that it has of `child`.
+    fn prefetch(&self, child: u32);
+
     /// Forgets everything, as if just made.
     fn reset(&mut self);
 
@@ -71,10 +80,16 @@ pub(crate) trait Discipline: Debug + Send + 'static {
 #[cfg(test)]
 mod tests;
 
+/// So many packets ahead, what the discipline has of a child is asked for, the leaf, and the packet behind its head.
+const CHILD_AHEAD: u32 = 24;
+const LEAF_AHEAD: u32 = 16;
+const PACKET_AHEAD: u32 = 8;
+
 const ROOT: u32 = 0;
 const NIL: u32 = u32::MAX;
 
 #[derive(Debug)]
+#[repr(align(64))]
 struct Class {
     queue: LeafQueue,
     /// Index of the parent among the inner classes; of itself where `slot` is [`NIL`]: then it is an inner class.
@@ -117,6 +132,8 @@ pub(crate) struct Composed<D> {
     rate: Rate,
     now: Nanos,
     under_way: Option<UnderWay>,
+    /// Whether there are so many leaves that cache lines are asked for ahead of time.
+    looks_ahead: bool,
 }
 
 const LEAF: u32 = 1 << 31;
@@ -140,7 +157,7 @@ impl<D: Discipline> Composed<D> {
     /// Bytes that a flat one for `tree` takes, with what it takes to be built.
     pub(crate) fn flat_memory(tree: &Hierarchy) -> u64 {
         let leaves = tree.leaves().len();
-        Self::memory(tree, 1) + D::memory(leaves) + bytes_of::<(u128, u64)>(leaves)
+        Self::memory(tree, 1) + D::memory(leaves) + virtual_time::memory_of_weights(leaves)
     }
 
     /// Bytes that a hierarchical one for `tree` takes, with what it takes to be built.
@@ -149,7 +166,7 @@ impl<D: Discipline> Composed<D> {
         let most = inner.clone().max().unwrap_or(0);
         let disciplines: u64 = inner.filter(|&children| children > 0).map(D::memory).sum();
         let inners = tree.len() - tree.leaves().len();
-        Self::memory(tree, inners) + disciplines + bytes_of::<u32>(tree.len()) + bytes_of::<(u128, u64)>(most)
+        Self::memory(tree, inners) + disciplines + bytes_of::<u32>(tree.len()) + virtual_time::memory_of_weights(most)
     }
 
     fn memory(tree: &Hierarchy, inners: usize) -> u64 {
@@ -202,6 +219,7 @@ impl<D: Discipline> Composed<D> {
             rate: link.rate,
             now: Nanos::ZERO,
             under_way: None,
+            looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
         })
     }
 
@@ -262,6 +280,72 @@ impl<D: Discipline> Composed<D> {
     }
 }
 
+/// Asking for cache lines before they are needed.
+impl<D: Discipline> Composed<D> {
+    /// The leaf that is probably sent when `by` others have been, where the discipline of the root knows it.
+    #[inline(always)]
+    fn ahead(&self, by: u32) -> Option<u32> {
+        let root = &self.inners[ROOT as usize];
+        let child = self.children[(root.children + root.discipline.ahead(by)?) as usize];
+        if child & LEAF != 0 {
+            return Some(child & !LEAF);
+        }
+        // What an inner class offers is not taken back.
+        Some(self.inners[child as usize].head).filter(|&leaf| leaf != NIL)
+    }
+
+    /// Asks for what the next packets need: far ahead for what the discipline has of a leaf, then for the leaf, then for the packet
+    /// behind its head.
+    #[inline]
+    fn look_ahead(&self) {
+        let root = &self.inners[ROOT as usize];
+        if let Some(child) = root.discipline.ahead(CHILD_AHEAD) {
+            root.discipline.prefetch(child);
+            prefetch(&self.children, (root.children + child) as usize);
+        }
+        if let Some(leaf) = self.ahead(LEAF_AHEAD) {
+            prefetch(&self.classes, leaf as usize);
+        }
+        if let Some(leaf) = self.ahead(PACKET_AHEAD) {
+            let class = &self.classes[leaf as usize];
+            self.slab.prefetch_second(&class.queue);
+            if class.inner != ROOT {
+                self.inners[class.inner as usize].discipline.prefetch(class.slot);
+            }
+        }
+    }
+
+    /// Asks for what packets that arrive need: their leaves, then the tails of their queues, or what the discipline has of a leaf that is
+    /// empty.
+    fn look_ahead_of(&self, batch: &[Packet]) {
+        for packet in batch {
+            prefetch(&self.classes, packet.class.index());
+        }
+        for packet in batch {
+            let Some(class) = self.classes.get(packet.class.index()).filter(|class| class.slot != NIL) else {
+                continue;
+            };
+            if class.queue.is_empty() {
+                self.inners[class.inner as usize].discipline.prefetch(class.slot);
+            } else {
+                self.slab.prefetch_tail(&class.queue);
+            }
+        }
+    }
+}
+
+impl<D: Discipline> PlainIn for Composed<D> {
+    #[inline(always)]
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
+        push_behind(&mut self.classes, |class| &mut class.queue, &mut self.slab, self.max_packet, batch)
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue(now, packet, drops);
+    }
+}
+
 impl<D: Discipline> Scheduler for Composed<D> {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
@@ -285,6 +369,9 @@ impl<D: Discipline> Scheduler for Composed<D> {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
+        if self.looks_ahead {
+            self.look_ahead();
+        }
         self.finish();
         if self.choose_head(ROOT).is_none() {
             return Dequeued::Idle;
@@ -306,6 +393,14 @@ impl<D: Discipline> Scheduler for Composed<D> {
         };
         self.under_way = Some(UnderWay { leaf, len: packet.len, since: self.now });
         Dequeued::Packet(packet)
+    }
+
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        if self.looks_ahead {
+            self.look_ahead_of(batch);
+        }
+        self.now = self.now.max(now);
+        push_runs(self, now, batch, drops);
     }
 
     fn backlog(&self) -> Amount {

@@ -1,8 +1,8 @@
 //! What flat schedulers share: the leaves of a hierarchy ([`Flows`]), each with a queue and a scheduler's own state,
-//! and rings of leaves to visit in turn ([`Ring`]).
+//! rings of leaves to visit in turn ([`Ring`]), and lists of leaves that are linked through the leaves ([`Chain`]). A leaf is in one of
+//! these at most.
 //!
-//! **Cost.** O(1) for everything but [`Ring::remove`], [`Ring::iter`], and what visits all leaves. Nothing is allocated after
-//! construction: a ring is a list through the leaves themselves, so a leaf is in one ring at most.
+//! **Cost.** O(1) for everything but [`Ring::remove`] and what visits all leaves. Nothing is allocated after construction.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -12,9 +12,13 @@ use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, O
 use crate::parts::memory::{bytes_of, slice};
 use crate::queue::{LeafQueue, PacketSlab};
 
+mod chain;
 mod plain;
+mod ring;
 
+pub(crate) use chain::Chain;
 pub(crate) use plain::Turn;
+pub(crate) use ring::Ring;
 
 const NIL: u32 = u32::MAX;
 
@@ -23,7 +27,7 @@ const NIL: u32 = u32::MAX;
 struct Flow<S> {
     queue: LeafQueue,
     state: S,
-    /// The next in its ring.
+    /// The next in its chain.
     next: u32,
     leaf: bool,
     /// A leaf whose queue is a plain FIFO.
@@ -181,7 +185,7 @@ impl<S> Flows<S> {
         self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog(&self.slab))
     }
 
-    /// Empties all queues into `drops` and takes all leaves out of their rings, which have to be made new.
+    /// Empties all queues into `drops` and takes all leaves out of their chains, which have to be made new.
     pub(crate) fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             flow.queue.purge(&mut self.slab, ClassId(index as u32), now, drops);
@@ -212,14 +216,14 @@ impl<S> Flows<S> {
         self.flows[flow as usize].queue.backlog(&self.slab)
     }
 
-    /// Checks that `rings` together hold exactly the leaves with packets, each once, but for those that the scheduler keeps
-    /// elsewhere, and that the bytes add up.
+    /// Checks that `listed` are exactly the leaves with packets, each once, but for those that the scheduler keeps elsewhere, and that the
+    /// bytes add up.
     ///
     /// # Errors
     /// The broken invariant, in words.
     #[cfg(feature = "invariants")]
-    pub(crate) fn check(&self, rings: &[&Ring], elsewhere: usize) -> Result<(), String> {
-        self.check_with(rings, elsewhere, None)
+    pub(crate) fn check(&self, listed: impl IntoIterator<Item = u32>, elsewhere: usize) -> Result<(), String> {
+        self.check_with(listed, elsewhere, None)
     }
 
     /// The same where the class `sending`, the packet of which may be on its way, may be listed without another.
@@ -227,26 +231,29 @@ impl<S> Flows<S> {
     /// # Errors
     /// The broken invariant, in words.
     #[cfg(feature = "invariants")]
-    pub(crate) fn check_with(&self, rings: &[&Ring], elsewhere: usize, sending: Option<u32>) -> Result<(), String> {
-        let mut listed = elsewhere;
-        for ring in rings {
-            let mut last = NIL;
-            for flow in ring.iter(self) {
-                let empty = self.flows.get(flow as usize).is_none_or(|flow| flow.queue.is_empty());
-                if empty && sending != Some(flow) {
-                    return Err(format!("class {flow} is listed and has nothing to send"));
-                }
-                (listed, last) = (listed + usize::from(!empty), flow);
+    pub(crate) fn check_with(
+        &self,
+        listed: impl IntoIterator<Item = u32>,
+        elsewhere: usize,
+        sending: Option<u32>,
+    ) -> Result<(), String> {
+        let mut seen = alloc::vec![false; self.flows.len()];
+        let mut backlogged = elsewhere;
+        for flow in listed {
+            let empty = self.flows.get(flow as usize).is_none_or(|flow| flow.queue.is_empty());
+            if empty && sending != Some(flow) {
+                return Err(format!("class {flow} is listed and has nothing to send"));
             }
-            if last != ring.tail {
-                return Err(format!("a ring of {} classes ends with {last}, not with {}", ring.len, ring.tail));
+            if core::mem::replace(&mut seen[flow as usize], true) {
+                return Err(format!("class {flow} is listed twice"));
             }
+            backlogged += usize::from(!empty);
         }
-        let backlogged = self.flows.iter().filter(|flow| !flow.queue.is_empty()).count();
+        let all = self.flows.iter().filter(|flow| !flow.queue.is_empty()).count();
         let bytes: u64 = self.flows.iter().map(|flow| flow.queue.backlog(&self.slab).bytes).sum();
         let counted = self.slab.backlog().bytes;
-        if (backlogged, bytes) != (listed, counted) {
-            return Err(format!("{backlogged} classes with {bytes} B; {listed} are listed, {counted} B counted"));
+        if (all, bytes) != (backlogged, counted) {
+            return Err(format!("{all} classes with {bytes} B; {backlogged} are listed, {counted} B counted"));
         }
         let idle =
             |(index, flow): &(u32, &Flow<S>)| flow.queue.is_empty() && sending != Some(*index) && flow.next != NIL;
@@ -257,193 +264,17 @@ impl<S> Flows<S> {
     }
 }
 
-/// Leaves in the order in which they are visited: the first is visited next. The leaves are linked through a [`Flows`], the
-/// same one in every call.
-#[derive(Debug)]
-pub(crate) struct Ring {
-    /// The last; the first is the one after it.
-    tail: u32,
-    len: u32,
-}
-
-impl Default for Ring {
-    fn default() -> Self {
-        Self { tail: NIL, len: 0 }
-    }
-}
-
-impl Ring {
-    /// Leaves in it.
-    #[must_use]
-    #[inline]
-    pub(crate) fn len(&self) -> u32 {
-        self.len
-    }
-
-    /// Whether no leaf is in it.
-    #[must_use]
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The leaf that is visited next.
-    #[must_use]
-    #[inline]
-    pub(crate) fn first<S>(&self, flows: &Flows<S>) -> Option<u32> {
-        if self.len == 0 { None } else { Some(flows.flows[self.tail as usize].next) }
-    }
-
-    /// Puts a leaf that is in no ring at the end.
-    #[inline]
-    pub(crate) fn push<S>(&mut self, flows: &mut Flows<S>, flow: u32) {
-        self.push_in(&mut flows.flows, flow);
-    }
-
-    #[inline(always)]
-    fn push_in<S>(&mut self, flows: &mut [Flow<S>], flow: u32) {
-        debug_assert_eq!(flows[flow as usize].next, NIL, "class {flow} is in a ring already");
-        let first = if self.len == 0 { flow } else { flows[self.tail as usize].next };
-        flows[flow as usize].next = first;
-        if self.len > 0 {
-            flows[self.tail as usize].next = flow;
-        }
-        self.tail = flow;
-        self.len += 1;
-    }
-
-    /// Makes the first the last.
-    #[inline]
-    pub(crate) fn rotate<S>(&mut self, flows: &Flows<S>) {
-        if let Some(first) = self.first(flows) {
-            self.tail = first;
-        }
-    }
-
-    /// Takes the first out.
-    #[inline]
-    pub(crate) fn pop<S>(&mut self, flows: &mut Flows<S>) -> Option<u32> {
-        let first = self.first(flows)?;
-        let next = core::mem::replace(&mut flows.flows[first as usize].next, NIL);
-        self.len -= 1;
-        if self.len == 0 {
-            self.tail = NIL;
-        } else {
-            flows.flows[self.tail as usize].next = next;
-        }
-        Some(first)
-    }
-
-    /// Takes a leaf out, wherever it is. Returns whether it was in. O(n).
-    pub(crate) fn remove<S>(&mut self, flows: &mut Flows<S>, flow: u32) -> bool {
-        let mut before = self.tail;
-        for _ in 0..self.len {
-            let at = flows.flows[before as usize].next;
-            if at == flow {
-                if at == self.tail {
-                    self.tail = if self.len == 1 { NIL } else { before };
-                }
-                let next = core::mem::replace(&mut flows.flows[at as usize].next, NIL);
-                if self.len > 1 {
-                    flows.flows[before as usize].next = next;
-                }
-                self.len -= 1;
-                return true;
-            }
-            before = at;
-        }
-        false
-    }
-
-    /// Moves all of `other` to the end, in their order.
-    pub(crate) fn append<S>(&mut self, flows: &mut Flows<S>, other: &mut Self) {
-        let other = core::mem::take(other);
-        if self.is_empty() {
-            *self = other;
-        } else if !other.is_empty() {
-            let first = flows.flows[other.tail as usize].next;
-            flows.flows[other.tail as usize].next = flows.flows[self.tail as usize].next;
-            flows.flows[self.tail as usize].next = first;
-            self.tail = other.tail;
-            self.len += other.len;
-        }
-    }
-
-    /// The leaves in it, from the first on.
-    #[cfg(feature = "invariants")]
-    pub(crate) fn iter<S>(&self, flows: &Flows<S>) -> impl Iterator<Item = u32> {
-        let next = |&flow: &u32| flows.flows.get(flow as usize).map(|flow| flow.next);
-        core::iter::successors(self.first(flows), next).take(self.len as usize)
-    }
-
-    /// Calls `visit` with each leaf in it, its state and its head packet's length, from the first on.
-    #[inline]
-    pub(crate) fn for_each<S>(&self, flows: &mut Flows<S>, mut visit: impl FnMut(u32, &mut S, u32)) {
-        let Some(mut at) = self.first(flows) else { return };
-        for _ in 0..self.len {
-            let flow = &mut flows.flows[at as usize];
-            visit(at, &mut flow.state, flow.queue.head_len().unwrap_or(0));
-            at = flow.next;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::test_link::{flat, never, weighted};
-    use alloc::collections::VecDeque;
-    use proptest::prelude::*;
 
-    fn flows(leaves: usize) -> Flows<()> {
-        Flows::new(&flat((0..leaves).map(|_| weighted(1))), |_| ()).unwrap()
-    }
-
-    proptest! {
-        #[test]
-        fn rings_are_lists_that_each_leaf_is_in_once(steps in prop::collection::vec((0u8..6, 0usize..2, 1u32..=6), 1..200)) {
-            let mut flows = flows(6);
-            for class in 1..=6 {
-                flows.push(Nanos::ZERO, Packet { handle: 0, len: 1, class: ClassId(class) }, &mut never);
-            }
-            let mut rings = [Ring::default(), Ring::default()];
-            let mut model = [VecDeque::new(), VecDeque::new()];
-            for (what, which, flow) in steps {
-                let free = model.iter().all(|list| !list.contains(&flow));
-                let (ring, list) = (&mut rings[which], &mut model[which]);
-                match what {
-                    0 | 1 if free => {
-                        ring.push(&mut flows, flow);
-                        list.push_back(flow);
-                    }
-                    0..=2 => prop_assert_eq!(ring.pop(&mut flows), list.pop_front()),
-                    3 => {
-                        ring.rotate(&flows);
-                        if !list.is_empty() {
-                            list.rotate_left(1);
-                        }
-                    }
-                    4 => {
-                        let place = list.iter().position(|&listed| listed == flow);
-                        prop_assert_eq!(ring.remove(&mut flows, flow), place.is_some());
-                        place.and_then(|place| list.remove(place));
-                    }
-                    _ => {
-                        let [one, other] = &mut rings;
-                        one.append(&mut flows, other);
-                        let [one, other] = &mut model;
-                        one.append(other);
-                    }
-                }
-                for (ring, list) in rings.iter().zip(&model) {
-                    prop_assert!(ring.iter(&flows).eq(list.iter().copied()), "{:?}, {:?}", ring, list);
-                    prop_assert_eq!((ring.len() as usize, ring.is_empty()), (list.len(), list.is_empty()));
-                    prop_assert_eq!(ring.first(&flows), list.front().copied());
-                }
-                let complete = model.iter().map(VecDeque::len).sum::<usize>() == 6;
-                let [one, other] = &rings;
-                prop_assert_eq!(flows.check(&[one, other], 0).is_ok(), complete);
-            }
+    /// So many leaves, with a packet of a byte each.
+    pub(super) fn flows(leaves: u32) -> Flows<()> {
+        let mut flows = Flows::new(&flat((0..leaves).map(|_| weighted(1))), |_| ()).unwrap();
+        for class in 1..=leaves {
+            flows.push(Nanos::ZERO, Packet { handle: 0, len: 1, class: ClassId(class) }, &mut never);
         }
+        flows
     }
 }

@@ -34,9 +34,8 @@ use crate::contract::{
 };
 use crate::parts::{
     heap::Heap,
-    memory::bytes_of,
     tags::{TagQueue, TagSlab},
-    virtual_time::{Pace, Tag, UNITS_PER_BYTE, leaf_weights, lower_by},
+    virtual_time::{Pace, Tag, UNITS_PER_BYTE, leaf_weights, lower_by, memory_of_weights},
 };
 
 #[cfg(test)]
@@ -138,7 +137,7 @@ impl<P: Potential> Rps<P> {
             + TagSlab::memory(tree.link().max_queued)
             + Heap::memory(tree.len())
             + P::memory(tree.len())
-            + bytes_of::<(u128, u64)>(tree.leaves().len())
+            + memory_of_weights(tree.leaves().len())
     }
 
     #[cold]
@@ -244,6 +243,6 @@ impl<P: Potential> Scheduler for Rps<P> {
                 return Err(format!("class {index} has {:?} and the tag {tag:?}", self.flows.backlog_of(index)));
             }
         }
-        self.flows.check(&[], self.heads.len())
+        self.flows.check([], self.heads.len())
     }
 }

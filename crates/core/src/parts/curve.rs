@@ -290,7 +290,12 @@ pub(crate) fn lines(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
 /// Bytes that [`real_time_shapes`], [`lines`] and [`admit`] take together for `tree` while a scheduler is built.
 pub(crate) const fn planning_memory(tree: &Hierarchy) -> u64 {
     let classes = tree.len();
-    bytes_of::<Option<Shape>>(classes) + bytes_of::<u64>(classes) + bytes_of::<(u128, u64, u64)>(classes)
+    curves_memory(tree, classes) + bytes_of::<u64>(classes)
+}
+
+/// Bytes that [`real_time_shapes`] and [`admit`] take together, where `curves` leaves of `tree` have such a curve.
+pub(crate) const fn curves_memory(tree: &Hierarchy, curves: usize) -> u64 {
+    bytes_of::<Option<Shape>>(tree.len()) + bytes_of::<(u128, u64, u64)>(curves)
 }
 
 /// Whether `shapes` together stay below what the link carries, S(t) = R t, at every t \[hfsc\] Section 2.1.

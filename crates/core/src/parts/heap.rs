@@ -1,507 +1,186 @@
 //! A priority queue of small ids: every id of `0..ids` is in it at most once, under a key that can be changed or taken back.
 //!
-//! Equal keys leave in the order in which they got that key, so that a run is the same each time.
-//!
-//! **Lanes.** The ids stand in *lanes*, sorted lists, and the heads of the lanes play a tournament: a binary tree in which each
-//! node names the smaller of the two below it. Schedulers mostly put an id back under its last key plus a step, and ids with
-//! the same step come back in the order in which they left. So an id goes to the end of the lane that the last id with its step went
-//! to, if it belongs there, and to the front if it belongs there, and else into a lane of its own. Where all ids have one step there is one
-//! lane, and a change costs the same however many ids there are. Where all steps differ, each id is in a lane of its own, and this is
-//! a plain tournament. Lanes decide only what a change costs and never who is first.
-//!
-//! **Cost.** O(log lanes) for each change, where there are never more lanes than ids in it. O(1) for looking at the first,
-//! O(log lanes) for the second. Nothing is allocated after construction.
-//!
-//! **Invariants.** A lane is sorted by key and then by age. All lanes in use, of which none is empty, are below the node that is the
-//! *top*. A node from there down names the first of the heads of all lanes below it. A node that is neither below the top nor above it
-//! is empty.
+//! Equal keys leave in the order in which they got that key, so that a run is the same each time. How it is stored depends on how
+//! many ids it is for, and never changes who is first: one sorted list for few ids ([`Few`]), sorted lists under a tournament for
+//! more ([`Lanes`]). The few children of a class in a deep tree are the first case, the leaves of a flat scheduler the second.
 
-use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
-use alloc::{format, string::String};
-use core::hint::select_unpredictable;
+use alloc::string::String;
 
-use super::memory::{bytes_of, filled};
 use crate::contract::OutOfMemory;
 
-/// Marks a number as that of a lane, where it could be an id, or as free.
-const LANE: u32 = 1 << 31;
-/// Stands before an id that is not in the queue.
-const ABSENT: u32 = u32::MAX;
-/// Ends the list of free lanes.
-const NONE: u32 = LANE - 1;
-/// Most lanes that are found by a step.
-const STEPS: usize = 32;
+mod few;
+mod lanes;
+#[cfg(test)]
+mod tests;
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    key: u128,
-    sequence: u64,
-    /// The id before it in its lane; at the head the lane, with [`LANE`] set.
-    before: u32,
-    /// The id behind it; at the end the lane, with [`LANE`] set.
-    behind: u32,
+use few::Few;
+use lanes::Lanes;
+
+/// What a queue knows beside its first. That takes memory where there are many ids.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Also {
+    /// The largest key.
+    pub(crate) last: bool,
+    /// Who probably comes a while after the first.
+    pub(crate) ahead: bool,
 }
 
-impl Entry {
-    const NEVER: Self = Self { key: u128::MAX, sequence: u64::MAX, before: ABSENT, behind: ABSENT };
-
-    fn precedes(&self, other: &Self) -> bool {
-        (self.key, self.sequence) < (other.key, other.sequence)
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Lane {
-    /// The last id; of a free lane the next free one, with [`LANE`] set.
-    tail: u32,
-    /// The step of the id that went to it last, as [`step_mark`] has it.
-    mark: u32,
-}
-
-/// Two nodes that meet: the ids that they name, and the ranks of their keys.
-#[derive(Clone, Copy, Debug)]
-struct Pair {
-    ranks: [u64; 2],
-    ids: [u32; 2],
-}
+/// Only who comes after the first.
+pub(crate) const AHEAD: Also = Also { last: false, ahead: true };
 
 /// A queue whose first id is the one with the smallest key, of these the one that got its key first.
 #[derive(Debug)]
-pub(crate) struct Heap {
-    /// By id, and one more that comes after every other: the nobody that empty places name.
-    entries: Box<[Entry]>,
-    lanes: Box<[Lane]>,
-    /// The nodes of the tournament: the children of node `i` are `2 i` and `2 i + 1`. Node `leaves + lane` is the head of a lane.
-    nodes: Box<[Pair]>,
-    /// By step: the lane that an id with that step went to last.
-    by_step: Box<[u32]>,
-    /// A power of two.
-    leaves: u32,
-    /// The lowest node that all lanes in use are below, and how far above the leaves it is.
-    top: u32,
-    height: u32,
-    first: u32,
-    /// Lanes that were in use and are free, and the first that was not since the queue was empty.
-    free: u32,
-    fresh: u32,
-    sequence: u64,
+pub(crate) enum Heap {
+    /// For at most [`few::MOST`] ids.
+    Few(Few),
+    /// For any number.
+    Lanes(Lanes),
 }
 
-/// Lanes that are found by a step, of a queue for `ids` ids.
-const fn steps(ids: usize) -> usize {
-    let all = ids.next_power_of_two();
-    if all < STEPS { all } else { STEPS }
-}
-
-/// Pairs of nodes of a queue for `ids` ids.
-const fn pairs(ids: usize) -> usize {
-    (ids.next_power_of_two() + ids) / 2 + 1
-}
-
-/// Tells steps apart, but for rounding in most cases.
-#[inline(always)]
-fn step_mark(step: u128) -> u32 {
-    let rounded = (step >> 3) as u64;
-    (rounded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
-}
-
-/// A key in 64 bits, so that a node has all that a match needs in most cases: of two keys the smaller one never has the larger rank. It
-/// is a number with a mantissa of 57 bits, exact near zero, and mirrored so that it is exact near the largest key as well.
-#[inline(always)]
-fn rank(key: u128) -> u64 {
-    let mirror = (key.cast_signed() >> 127).cast_unsigned();
-    let key = key ^ mirror;
-    let shift = 71u32.saturating_sub(key.leading_zeros());
-    // Below 73 * 2^56, which is below 2^63.
-    ((u64::from(shift) << 56) + (key >> shift) as u64) ^ mirror as u64
+macro_rules! of_either {
+    ($heap:expr, $queue:ident => $call:expr) => {
+        match $heap {
+            Heap::Few($queue) => $call,
+            Heap::Lanes($queue) => $call,
+        }
+    };
 }
 
 impl Heap {
     /// An empty queue for the ids `0..ids`, below 2^31 - 1.
     pub(crate) fn new(ids: usize) -> Result<Self, OutOfMemory> {
-        let leaves = ids.next_power_of_two() as u32;
-        Ok(Self {
-            entries: filled(ids + 1, Entry::NEVER)?,
-            lanes: filled(ids, Lane { tail: LANE | NONE, mark: 0 })?,
-            nodes: filled(pairs(ids), Pair { ranks: [u64::MAX; 2], ids: [ids as u32; 2] })?,
-            by_step: filled(steps(ids), 0)?,
-            leaves,
-            top: leaves,
-            height: 0,
-            first: ids as u32,
-            free: NONE,
-            fresh: 0,
-            sequence: 0,
-        })
+        Self::knowing(ids, Also::default())
     }
 
     /// Bytes that one for `ids` ids takes.
     pub(crate) const fn memory(ids: usize) -> u64 {
-        bytes_of::<Entry>(ids + 1) + bytes_of::<Lane>(ids) + bytes_of::<Pair>(pairs(ids)) + bytes_of::<u32>(steps(ids))
+        Self::memory_knowing(ids, Also { last: false, ahead: false })
+    }
+
+    /// One that knows more than its first.
+    pub(crate) fn knowing(ids: usize, also: Also) -> Result<Self, OutOfMemory> {
+        if ids <= few::MOST { Ok(Self::Few(Few::new(ids)?)) } else { Ok(Self::Lanes(Lanes::new(ids, also)?)) }
+    }
+
+    /// Bytes that such a one takes.
+    pub(crate) const fn memory_knowing(ids: usize, also: Also) -> u64 {
+        if ids <= few::MOST { Few::memory(ids) } else { Lanes::memory(ids, also) }
     }
 
     /// Ids in it.
     #[must_use]
     #[cfg(feature = "invariants")]
     pub(crate) fn len(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.before != ABSENT).count()
+        of_either!(self, queue => queue.len())
     }
 
     /// How many ids it is for.
     #[must_use]
-    #[inline(always)]
     pub(crate) fn ids(&self) -> u32 {
-        self.lanes.len() as u32
+        of_either!(self, queue => queue.ids())
     }
 
     /// Whether nothing is in it.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.first == self.ids()
+        of_either!(self, queue => queue.is_empty())
     }
 
     /// Whether `id` is in it.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn contains(&self, id: u32) -> bool {
-        self.entries.get(id as usize).is_some_and(|entry| entry.before != ABSENT)
+        of_either!(self, queue => queue.contains(id))
     }
 
     /// The key of `id`, if it is in it.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key(&self, id: u32) -> Option<u128> {
-        self.entries.get(id as usize).filter(|entry| entry.before != ABSENT).map(|entry| entry.key)
+        of_either!(self, queue => queue.key(id))
     }
 
     /// The first id and its key.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first(&self) -> Option<(u32, u128)> {
-        if self.is_empty() { None } else { Some((self.first, self.entries[self.first as usize].key)) }
+        of_either!(self, queue => queue.first())
     }
 
     /// The id that would be first if the first were not in it, and its key.
     #[must_use]
+    #[inline(always)]
     pub(crate) fn second(&self) -> Option<(u32, u128)> {
-        let nobody = self.ids();
-        if self.is_empty() {
-            return None;
-        }
-        let Entry { before, behind, .. } = self.entries[self.first as usize];
-        let mut second = if behind & LANE == 0 { behind } else { nobody };
-        let mut at = self.leaves + (before & !LANE);
-        while at != self.top {
-            second = self.earlier(second, self.node(at ^ 1));
-            at >>= 1;
-        }
-        (second != nobody).then(|| (second, self.entries[second as usize].key))
+        of_either!(self, queue => queue.second())
+    }
+
+    /// The largest key, of a queue that was made to know it.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn last_key(&self) -> Option<u128> {
+        of_either!(self, queue => queue.last_key())
     }
 
     /// Puts `id` in under `key`, or moves it there, behind those that have that key already.
     #[inline(always)]
     pub(crate) fn set(&mut self, id: u32, key: u128) {
-        let Entry { key: old, before, .. } = self.entries[id as usize];
-        let mark = step_mark(key.wrapping_sub(old));
-        let slot = ((u64::from(mark) * self.by_step.len() as u64) >> 32) as usize;
-        let lane = self.by_step[slot];
-        // An id that comes back to its lane is all that most packets need: only that stands where it is called.
-        if before != ABSENT {
-            self.move_to(id, key, mark, slot);
-        } else if !self.append(lane, id, key, mark) {
-            self.insert(id, key, mark, slot);
+        of_either!(self, queue => queue.set(id, key))
+    }
+
+    /// The same for one whose last key here says nothing of this one. Ids that are put in by the same `step` come in the order of their
+    /// keys, or nearly so: that makes it cheap, and changes nothing else.
+    #[inline(always)]
+    pub(crate) fn set_by(&mut self, id: u32, key: u128, step: u128) {
+        match self {
+            Self::Few(queue) => queue.set(id, key),
+            Self::Lanes(queue) => queue.set_by(id, key, step),
+        }
+    }
+
+    /// The id that probably leaves when `by` others have left, where the queue was made to know it. It may be any id.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn ahead(&self, by: u32) -> Option<u32> {
+        of_either!(self, queue => queue.ahead(by))
+    }
+
+    /// Asks for the cache line of `id`, where there are many.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, id: u32) {
+        if let Self::Lanes(queue) = self {
+            queue.prefetch(id);
         }
     }
 
     /// Takes out the first id, with its key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<(u32, u128)> {
-        let first = self.first()?;
-        let Entry { before, behind, .. } = self.entries[first.0 as usize];
-        if self.height == 0 && behind & LANE == 0 {
-            self.entries[first.0 as usize].before = ABSENT;
-            self.entries[behind as usize].before = before;
-            self.name_alone(behind);
-        } else {
-            self.unlink(first.0);
-        }
-        Some(first)
+        of_either!(self, queue => queue.pop())
     }
 
-    /// Takes out the first id if its key is at most `most`.
-    #[inline]
-    pub(crate) fn pop_by(&mut self, most: u128) -> Option<u32> {
+    /// Takes out the first id if its key is at most `most`, with its key.
+    #[inline(always)]
+    pub(crate) fn pop_by(&mut self, most: u128) -> Option<(u32, u128)> {
         self.first().filter(|&(_, key)| key <= most)?;
-        self.pop().map(|(id, _)| id)
+        self.pop()
     }
 
     /// Takes `id` out; its key, if it was in.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, id: u32) -> Option<u128> {
-        let key = self.key(id)?;
-        self.unlink(id);
-        Some(key)
+        of_either!(self, queue => queue.remove(id))
     }
 
     /// Takes everything out, and forgets how many there were.
     pub(crate) fn clear(&mut self) {
-        let nobody = self.ids();
-        self.entries.fill(Entry::NEVER);
-        self.lanes.fill(Lane { tail: LANE | NONE, mark: 0 });
-        self.nodes.fill(Pair { ranks: [u64::MAX; 2], ids: [nobody; 2] });
-        (self.top, self.height, self.first) = (self.leaves, 0, nobody);
-        (self.free, self.fresh, self.sequence) = (NONE, 0, 0);
+        of_either!(self, queue => queue.clear())
     }
 
     /// Lowers every key by `amount`, or by the smallest key where that is less; returns by how much.
     pub(crate) fn lower(&mut self, amount: u128) -> u128 {
-        let amount = self.first().map_or(amount, |(_, smallest)| smallest.min(amount));
-        for entry in self.entries.iter_mut().filter(|entry| entry.before != ABSENT) {
-            entry.key -= amount;
-        }
-        for pair in &mut self.nodes {
-            pair.ranks = pair.ids.map(|id| rank(self.entries[id as usize].key));
-        }
-        amount
-    }
-
-    #[inline(always)]
-    fn node(&self, at: u32) -> u32 {
-        self.nodes[(at >> 1) as usize].ids[(at & 1) as usize]
-    }
-
-    /// Has a node name `id`, whose rank is `rank`.
-    #[inline(always)]
-    fn name(&mut self, at: u32, id: u32, rank: u64) {
-        let pair = &mut self.nodes[(at >> 1) as usize];
-        let side = (at & 1) as usize;
-        (pair.ids[side], pair.ranks[side]) = (id, rank);
-    }
-
-    /// The one of two ids that comes first, each of which may be nobody.
-    #[inline(always)]
-    fn earlier(&self, one: u32, other: u32) -> u32 {
-        if self.entries[other as usize].precedes(&self.entries[one as usize]) { other } else { one }
-    }
-
-    fn next_sequence(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence - 1
-    }
-
-    /// Puts `id`, which is not in, at the end of `lane`, if its last id took a step of this mark and `id` belongs there.
-    #[inline(always)]
-    fn append(&mut self, lane: u32, id: u32, key: u128, mark: u32) -> bool {
-        let Lane { tail, mark: last } = self.lanes[lane as usize];
-        if tail & LANE != 0 || last != mark || self.entries[tail as usize].key > key {
-            return false;
-        }
-        self.entries[tail as usize].behind = id;
-        self.lanes[lane as usize].tail = id;
-        let sequence = self.next_sequence();
-        self.entries[id as usize] = Entry { key, sequence, before: tail, behind: LANE | lane };
-        true
-    }
-
-    /// Puts `id`, which is not in and belongs at the end of no lane, at the start of one or into its own.
-    #[inline(never)]
-    fn insert(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
-        let lane = self.by_step[slot];
-        let Lane { tail, mark: last } = self.lanes[lane as usize];
-        if tail & LANE == 0 && last == mark {
-            let head = self.node(self.leaves + lane);
-            let start = &mut self.entries[head as usize];
-            if key < start.key {
-                start.before = id;
-                let sequence = self.next_sequence();
-                self.entries[id as usize] = Entry { key, sequence, before: LANE | lane, behind: head };
-                return self.rise(lane, id);
-            }
-        }
-        self.open(id, key, mark, slot);
-    }
-
-    /// Moves `id`, which is in.
-    #[inline(never)]
-    fn move_to(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
-        let Entry { key: old, before, behind, .. } = self.entries[id as usize];
-        let lane = self.by_step[slot];
-        if before != behind {
-            self.unlink(id);
-            if !self.append(lane, id, key, mark) {
-                self.insert(id, key, mark, slot);
-            }
-            return;
-        }
-        // Alone in its lane: it stays there, unless it belongs at the end of another.
-        let own = before & !LANE;
-        let Lane { tail, mark: last } = self.lanes[lane as usize];
-        if own != lane && tail & LANE == 0 && last == mark && self.entries[tail as usize].key <= key {
-            self.unlink(id);
-            self.append(lane, id, key, mark);
-            return;
-        }
-        let sequence = self.next_sequence();
-        let entry = &mut self.entries[id as usize];
-        (entry.key, entry.sequence) = (key, sequence);
-        self.lanes[own as usize].mark = mark;
-        self.by_step[slot] = own;
-        if key < old {
-            self.rise(own, id);
-        } else {
-            self.sink(own, id, id);
-        }
-    }
-
-    /// Puts `id`, which is not in, into a lane of its own.
-    fn open(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
-        let sequence = self.next_sequence();
-        let lane = if self.free == NONE { self.fresh } else { self.free };
-        if lane == self.fresh {
-            self.fresh += 1;
-        } else {
-            self.free = self.lanes[lane as usize].tail & !LANE;
-        }
-        self.lanes[lane as usize] = Lane { tail: id, mark };
-        self.by_step[slot] = lane;
-        self.entries[id as usize] = Entry { key, sequence, before: LANE | lane, behind: LANE | lane };
-        while (self.leaves + lane) >> self.height != self.top {
-            // All beside the top is empty.
-            let first = rank(self.entries[self.first as usize].key);
-            self.name(self.top, self.first, first);
-            self.height += 1;
-            self.top >>= 1;
-            self.name(self.top, self.first, first);
-        }
-        self.rise(lane, id);
-    }
-
-    /// Takes `id`, which is in, out of its lane.
-    #[inline]
-    fn unlink(&mut self, id: u32) {
-        let entry = &mut self.entries[id as usize];
-        let (before, behind) = (entry.before, entry.behind);
-        entry.before = ABSENT;
-        // A lane in the place of a neighbour is handed on to the other.
-        if before & LANE == 0 {
-            self.entries[before as usize].behind = behind;
-        }
-        if behind & LANE == 0 {
-            self.entries[behind as usize].before = before;
-        }
-        if before & LANE == 0 {
-            if behind & LANE != 0 {
-                self.lanes[(behind & !LANE) as usize].tail = before;
-            }
-            return;
-        }
-        let lane = before & !LANE;
-        if behind & LANE == 0 {
-            return self.sink(lane, id, behind);
-        }
-        self.lanes[lane as usize].tail = LANE | self.free;
-        self.free = lane;
-        self.sink(lane, id, self.ids());
-        if self.is_empty() && self.fresh > 1 {
-            self.start_over();
-        }
-    }
-
-    /// Lanes are taken from the first again, so that those in use stay side by side. All nodes are empty but those above the top.
-    fn start_over(&mut self) {
-        while self.top > 0 {
-            self.name(self.top, self.ids(), u64::MAX);
-            self.top >>= 1;
-        }
-        (self.free, self.fresh, self.top, self.height) = (NONE, 0, self.leaves, 0);
-    }
-
-    /// `id` is the head of the only lane, and without a rank: an empty place has the last one, and a lane gets one with the second.
-    #[inline(always)]
-    fn name_alone(&mut self, id: u32) {
-        self.name(self.top, id, u64::MAX);
-        self.first = id;
-    }
-
-    /// Whether `rival` comes before `id`, which has the same rank.
-    #[inline(never)]
-    fn beats(&self, rival: u32, id: u32) -> bool {
-        self.entries[rival as usize].precedes(&self.entries[id as usize])
-    }
-
-    /// `id` has become the head of `lane` with less than the head there had.
-    #[inline(always)]
-    fn rise(&mut self, lane: u32, id: u32) {
-        if self.height == 0 {
-            self.name_alone(id);
-        } else {
-            self.replay_up(lane, id);
-        }
-    }
-
-    fn replay_up(&mut self, lane: u32, id: u32) {
-        let mut at = self.leaves + lane;
-        let rank = rank(self.entries[id as usize].key);
-        loop {
-            let pair = &mut self.nodes[(at >> 1) as usize];
-            let side = (at & 1) as usize;
-            (pair.ids[side], pair.ranks[side]) = (id, rank);
-            if at == self.top {
-                self.first = id;
-                return;
-            }
-            let (rival, other) = (pair.ids[side ^ 1], pair.ranks[side ^ 1]);
-            if other < rank || other == rank && self.beats(rival, id) {
-                return;
-            }
-            at >>= 1;
-        }
-    }
-
-    /// `new` is the head of `lane` instead of `old`, or with more than it had, or nobody is.
-    #[inline(always)]
-    fn sink(&mut self, lane: u32, old: u32, new: u32) {
-        if self.height == 0 {
-            self.name_alone(new);
-        } else {
-            self.replay(lane, old, new);
-        }
-    }
-
-    fn replay(&mut self, lane: u32, old: u32, new: u32) {
-        let mut at = self.leaves + lane;
-        let (mut winner, mut rank) = (new, rank(self.entries[new as usize].key));
-        loop {
-            let pair = &mut self.nodes[(at >> 1) as usize];
-            let side = (at & 1) as usize;
-            if pair.ids[side] != old {
-                return;
-            }
-            (pair.ids[side], pair.ranks[side]) = (winner, rank);
-            if at == self.top {
-                break;
-            }
-            let (rival, other) = (pair.ids[side ^ 1], pair.ranks[side ^ 1]);
-            if other == rank {
-                winner = if self.beats(rival, winner) { rival } else { winner };
-            } else {
-                // Who wins is a toss, and is chosen without a branch.
-                winner = select_unpredictable(other < rank, rival, winner);
-                rank = select_unpredictable(other < rank, other, rank);
-            }
-            at >>= 1;
-        }
-        self.first = winner;
-        while self.height > 0 {
-            let [left, right] = self.nodes[self.top as usize].ids.map(|id| id != self.ids());
-            if left && right {
-                break;
-            }
-            self.height -= 1;
-            self.top = 2 * self.top + u32::from(right);
-        }
+        of_either!(self, queue => queue.lower(amount))
     }
 
     /// Checks the queue's invariants.
@@ -510,54 +189,6 @@ impl Heap {
     /// The broken one, in words.
     #[cfg(feature = "invariants")]
     pub(crate) fn check(&self) -> Result<(), String> {
-        let nobody = self.ids();
-        let (mut listed, mut used) = (0, 0);
-        for lane in 0..self.ids() {
-            let (head, tail) = (self.node(self.leaves + lane), self.lanes[lane as usize].tail);
-            if (head == nobody) != (tail & LANE != 0)
-                || (head != nobody && (self.leaves + lane) >> self.height != self.top)
-            {
-                return Err(format!("lane {lane} from {head} to {tail} under a height of {}", self.height));
-            }
-            let (mut at, mut before) = (head, LANE | lane);
-            while at & LANE == 0 && at != nobody {
-                let entry = &self.entries[at as usize];
-                let sorted = self.entries.get(before as usize).is_none_or(|last| last.precedes(entry));
-                if entry.before != before || !sorted {
-                    return Err(format!("id {at} under {} behind {before:#x} in lane {lane}", entry.key));
-                }
-                (before, at) = (at, entry.behind);
-                listed += 1;
-            }
-            if head != nobody && (before != tail || at != LANE | lane) {
-                return Err(format!("lane {lane} ends with {before} and {at:#x}, not with {tail}"));
-            }
-            used += usize::from(head != nobody);
-        }
-        let mut free = self.free;
-        while free != NONE {
-            (free, used) = (self.lanes[free as usize].tail & !LANE, used + 1);
-        }
-        if listed != self.len() || used != self.fresh as usize {
-            return Err(format!("{} ids, {listed} in lanes; {used} lanes of {}", self.len(), self.fresh));
-        }
-        // Lanes beyond the last have no nodes.
-        let exists = |at: &u32| (*at as usize) < self.nodes.len();
-        for at in (0..self.height).flat_map(|level| self.top << level..(self.top + 1) << level).filter(exists) {
-            let below = self.nodes[at as usize];
-            if self.node(at) != self.earlier(below.ids[0], below.ids[1]) {
-                return Err(format!("node {at} names {}", self.node(at)));
-            }
-            if below.ranks != below.ids.map(|id| rank(self.entries[id as usize].key)) {
-                return Err(format!("below node {at}: {below:?}"));
-            }
-        }
-        if self.first != self.node(self.top) {
-            return Err(format!("{} is first, the tournament is won by {}", self.first, self.node(self.top)));
-        }
-        Ok(())
+        of_either!(self, queue => queue.check())
     }
 }
-
-#[cfg(test)]
-mod tests;

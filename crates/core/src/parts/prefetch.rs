@@ -6,10 +6,17 @@
 
 #![allow(unsafe_code)]
 
+/// Bytes of a cache line, on most processors.
+const LINE: usize = 64;
+
 /// Asks for the cache line that entry `index` of `entries` begins on. There need not be such an entry.
 #[inline(always)]
 pub(crate) fn prefetch<T>(entries: &[T], index: usize) {
-    let line = entries.as_ptr().wrapping_add(index);
+    ask(entries.as_ptr().wrapping_add(index));
+}
+
+#[inline(always)]
+fn ask<T>(line: *const T) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse"))]
     // SAFETY: the instruction is part of SSE, which the target has, and accesses no memory that the program sees.
     unsafe {
@@ -24,9 +31,24 @@ pub(crate) fn prefetch<T>(entries: &[T], index: usize) {
     let _ = line;
 }
 
+/// Asks for all cache lines of entry `index`, which begins on one. There need not be such an entry.
+#[inline(always)]
+pub(crate) fn prefetch_all<T>(entries: &[T], index: usize) {
+    const { assert!(align_of::<T>() >= LINE) };
+    let lines = size_of::<T>() / LINE;
+    let start: *const [u8; LINE] = entries.as_ptr().cast();
+    let start = start.wrapping_add(index.wrapping_mul(lines));
+    for line in 0..lines {
+        ask(start.wrapping_add(line));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[repr(align(64))]
+    struct Lines(#[expect(dead_code)] [u8; 192]);
 
     #[test]
     fn any_index_may_be_asked_for_and_nothing_changes() {
@@ -35,6 +57,9 @@ mod tests {
             prefetch(&entries, index);
         }
         prefetch::<[u8; 64]>(&[], 0);
+        for index in [0, 1, usize::MAX] {
+            prefetch_all(&[Lines([1; 192])], index);
+        }
         assert_eq!(entries, [1, 2, 3]);
     }
 }

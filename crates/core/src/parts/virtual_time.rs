@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | phi_i, g_i / r, rho_i / r | `divisor` / sum of the siblings' | |
 //! | v(t), system virtual time (potential) | `Sessions::v` | 1 / [`UNITS_PER_BYTE`] virtual byte |
-//! | S_i, start tag | `Session::start` | the same |
+//! | S_i, start tag | what `Sessions::begin` and `Sessions::next` return | the same |
 //! | F_i, finish tag | [`Tag`] | the same, and a fraction |
 //!
 //! **Nothing drifts.** A tag carries the exact remainder of its divisions in `Tag::fraction`. So the tag of a class
@@ -22,6 +22,7 @@
 use alloc::boxed::Box;
 
 use super::memory::{bytes_of, slice};
+use super::prefetch::prefetch;
 use crate::contract::{ClassId, Hierarchy, NANOS_PER_SEC, OutOfMemory};
 
 /// Units of virtual time in a virtual byte. A link of r bit/s does r units of work in a nanosecond.
@@ -43,17 +44,22 @@ pub(crate) fn lower_by(v: u128, firsts: impl IntoIterator<Item = Option<(u32, u1
     firsts.into_iter().flatten().map(|(_, tag)| tag).fold(v - KEPT, u128::min)
 }
 
-/// Scales weights so that they add up to less than 2^41, none of them zero. Those that add up to 2^40 or less stay as they are,
+/// Scales `count` weights, which are asked for twice, so that they add up to less than 2^41, none of them zero. Those that add up to 2^40 or less stay as they are,
 /// as do the guarantees of classes on any link.
 ///
 /// # Errors
 /// Where there is no memory for them.
-pub(crate) fn weights(raw: &[u128]) -> Result<Box<[u64]>, OutOfMemory> {
+pub(crate) fn weights(count: usize, raw: impl Fn(usize) -> u128) -> Result<Box<[u64]>, OutOfMemory> {
     const WHOLE: u128 = 1 << 40;
     // At most 10^6 weights of at most 2^64.
-    let total: u128 = raw.iter().sum();
-    let scaled = |&raw: &u128| if total <= WHOLE { raw } else { (raw * WHOLE + total / 2) / total };
-    slice(raw.len(), |at| scaled(&raw[at]).max(1) as u64)
+    let total: u128 = (0..count).map(&raw).sum();
+    let scaled = |raw: u128| if total <= WHOLE { raw } else { (raw * WHOLE + total / 2) / total };
+    slice(count, |at| scaled(raw(at)).max(1) as u64)
+}
+
+/// Bytes that the weights of `count` children take.
+pub(crate) const fn memory_of_weights(count: usize) -> u64 {
+    bytes_of::<u64>(count)
 }
 
 /// The weights of the leaves of `tree`: their own where they are all siblings, by their share of the link otherwise.
@@ -63,7 +69,7 @@ pub(crate) fn weights(raw: &[u128]) -> Result<Box<[u64]>, OutOfMemory> {
 pub(crate) fn leaf_weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let flat = tree.levels() == 1;
     let raw = |leaf: ClassId| if flat { u128::from(tree.weight(leaf)) } else { tree.share_all_busy(leaf) };
-    weights(&slice(tree.leaves().len(), |at| raw(tree.leaves()[at]))?)
+    weights(tree.leaves().len(), |at| raw(tree.leaves()[at]))
 }
 
 /// The weights of the children of `class`.
@@ -72,7 +78,7 @@ pub(crate) fn leaf_weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> 
 /// Where there is no memory for them.
 pub(crate) fn child_weights(tree: &Hierarchy, class: ClassId) -> Result<Box<[u64]>, OutOfMemory> {
     let children = tree.children(class);
-    weights(&slice(children.len(), |at| u128::from(tree.weight(children[at])))?)
+    weights(children.len(), |at| u128::from(tree.weight(children[at])))
 }
 
 /// A point in virtual time that is reached by steps of one class.
@@ -138,12 +144,23 @@ impl Pace {
     }
 }
 
+/// The tags of the packet at the head of a child.
 #[derive(Clone, Copy, Debug)]
+pub(crate) struct Tags {
+    pub(crate) start: u128,
+    /// Rounded down.
+    pub(crate) finish: u128,
+}
+
+/// One cache line. The start tag is not in it: whoever needs it keeps it as a key.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Session {
-    start: u128,
     finish: Tag,
     pace: Pace,
 }
+
+const _: () = assert!(size_of::<Session>() == 64);
 
 /// The tags of the packets at the heads of the children of one server, and its virtual time.
 #[derive(Debug)]
@@ -159,7 +176,7 @@ impl Sessions {
     pub(crate) fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
         let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
         let units = total * u128::from(UNITS_PER_BYTE);
-        let session = |at: usize| Session { start: 0, finish: Tag::default(), pace: Pace::new(units, weights[at]) };
+        let session = |at: usize| Session { finish: Tag::default(), pace: Pace::new(units, weights[at]) };
         Ok(Self { v: 0, sessions: slice(weights.len(), session)?, last_finish: 0 })
     }
 
@@ -168,11 +185,10 @@ impl Sessions {
         bytes_of::<Session>(sessions)
     }
 
-    /// Start tag of the packet at the head of `child`.
-    #[must_use]
-    #[inline]
-    pub(crate) fn start(&self, child: u32) -> u128 {
-        self.sessions[child as usize].start
+    /// Asks for what is kept of `child`.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, child: u32) {
+        prefetch(&self.sessions, child as usize);
     }
 
     /// Finish tag of the packet at the head of `child`, rounded down.
@@ -190,21 +206,23 @@ impl Sessions {
 
     /// A packet of `len` bytes comes to the head of a child that had none, when the virtual time is `v`: S = max(F, v).
     #[inline]
-    pub(crate) fn begin(&mut self, child: u32, len: u32, v: u128) {
+    pub(crate) fn begin(&mut self, child: u32, len: u32, v: u128) -> Tags {
         let finish = &mut self.sessions[child as usize].finish;
         if v > finish.whole {
             *finish = Tag { whole: v, fraction: 0 };
         }
-        self.next(child, len);
+        self.next(child, len)
     }
 
     /// The packet behind one that was sent comes to the head of `child`: S = F.
     #[inline]
-    pub(crate) fn next(&mut self, child: u32, len: u32) {
+    pub(crate) fn next(&mut self, child: u32, len: u32) -> Tags {
         let session = &mut self.sessions[child as usize];
-        session.start = session.finish.whole;
+        let start = session.finish.whole;
         session.finish = session.pace.after(session.finish, len);
-        self.last_finish = self.last_finish.max(session.finish.whole);
+        let finish = session.finish.whole;
+        self.last_finish = self.last_finish.max(finish);
+        Tags { start, finish }
     }
 
     /// Goes on with the weights of `with`, which has as many sessions. Tags that packets have stay.
@@ -219,7 +237,6 @@ impl Sessions {
         self.v = 0;
         self.last_finish = 0;
         for session in &mut self.sessions {
-            session.start = 0;
             session.finish = Tag::default();
         }
     }
@@ -230,7 +247,6 @@ impl Sessions {
         self.v -= by;
         self.last_finish -= by;
         for session in &mut self.sessions {
-            session.start = session.start.saturating_sub(by);
             session.finish.whole = session.finish.whole.saturating_sub(by);
         }
     }
@@ -249,9 +265,10 @@ mod tests {
 
     #[test]
     fn weights_that_fit_stay_and_others_keep_their_shares() {
-        assert_eq!(*weights(&[3, 1, 1_000_000_000_000 >> 1]).unwrap(), [3, 1, 500_000_000_000]);
-        assert_eq!(*weights(&[1 << 64, 3 << 64, 1]).unwrap(), [1 << 38, 3 << 38, 1]);
-        let many = weights(&alloc::vec![1 << 64; 1_000_000]).unwrap();
+        let of = |raw: [u128; 3]| weights(3, |at| raw[at]).unwrap();
+        assert_eq!(*of([3, 1, 1_000_000_000_000 >> 1]), [3, 1, 500_000_000_000]);
+        assert_eq!(*of([1 << 64, 3 << 64, 1]), [1 << 38, 3 << 38, 1]);
+        let many = weights(1_000_000, |_| 1 << 64).unwrap();
         assert!(many.iter().sum::<u64>() < 1 << 41 && many[0] > 1 << 20);
     }
 

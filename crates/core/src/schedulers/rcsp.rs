@@ -235,7 +235,7 @@ impl Scheduler for Rcsp {
     fn check_invariants(&self) -> Result<(), String> {
         self.held.check()?;
         self.eligible.check()?;
-        self.flows.check(&[], self.held.len() + self.eligible.len())?;
+        self.flows.check([], self.held.len() + self.eligible.len())?;
         for flow in self.flows.leaves() {
             let class = self.flows.state(flow);
             let first = class.tags.first(&self.tags);

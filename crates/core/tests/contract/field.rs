@@ -3,7 +3,7 @@
 
 use fairlink_core::{
     BuildError, ClassConfig, ClassId, Dequeued, DropReason, Feature, Hierarchy, Leniency, LinkConfig, MAX_PACKET,
-    Members, Nanos, Packet, QueueKind, QueueLimits, Rate, Scheduler, SchedulerInfo, WorkConserving,
+    Members, Nanos, Packet, QueueKind, QueueLimits, Rate, Scheduler, SchedulerInfo, Share, WorkConserving,
     registry::SCHEDULERS,
 };
 
@@ -393,6 +393,71 @@ fn a_million_leaves_can_be_made_and_served() {
             assert!(send(info, &mut scheduler, &mut now), "{}", info.name);
         }
         assert_eq!(scheduler.dequeue(now, &mut drops), Dequeued::Idle);
+    }
+}
+
+/// Leaves enough for every scheduler to ask for cache lines ahead of time: in three levels, or all below the link.
+fn large_tree(levels: u32) -> Hierarchy {
+    let mut tree = Hierarchy::builder(LinkConfig { max_queued: 10_000, ..LinkConfig::new(Rate::MAX) });
+    let mut parents = vec![ClassId::ROOT];
+    for level in 1..=levels {
+        let children = if levels == 1 { 2_744 } else { 14 };
+        let mut below = Vec::new();
+        for (&parent, place) in parents.iter().flat_map(|parent| (0..children).map(move |place| (parent, place))) {
+            let share = Some(Share::Weight(1 + place % 3 * u64::from(level)));
+            below.push(tree.add(parent, ClassConfig { share, ..ClassConfig::default() }).unwrap());
+        }
+        parents = below;
+    }
+    tree.build().unwrap()
+}
+
+#[test]
+fn large_trees_are_served_in_batches_as_packet_by_packet() {
+    let (flat, deep) = (large_tree(1), large_tree(3));
+    for info in SCHEDULERS {
+        for tree in [&flat, &deep] {
+            if tree.levels() > 1 && !info.supports(Feature::Hierarchy) {
+                continue;
+            }
+            let make = || info.build(tree, Leniency::Refuse, Members::new()).unwrap();
+            let (mut single, mut batches) = (make(), make());
+            let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
+            let (mut random, mut now, mut queued, mut handle) = (1u64, Nanos::ZERO, 0, 0);
+            let mut batch = Vec::with_capacity(32);
+            // Fills up, goes up and down, and drains.
+            for turn in 0..600 {
+                if turn < 200 || turn < 400 && turn % 2 == 0 {
+                    for _ in 0..32 {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        let class = tree.leaves()[(random >> 33) as usize % tree.leaves().len()];
+                        let packet = || Packet { handle, len: 64 + (random >> 50) as u32 % 1400, class };
+                        single.enqueue(now, packet(), &mut drops);
+                        batch.push(packet());
+                        (handle, queued) = (handle + 1, queued + 1);
+                    }
+                    batches.enqueue_batch(now, &mut batch, &mut drops);
+                }
+                if turn < 100 {
+                    continue;
+                }
+                let _ = batches.dequeue_batch(now, 32, u64::MAX, &mut batch, &mut drops);
+                for packet in batch.drain(..) {
+                    assert_eq!(single.dequeue(now, &mut drops), Dequeued::Packet(packet), "{}, turn {turn}", info.name);
+                    queued -= 1;
+                }
+                match single.dequeue(now, &mut drops) {
+                    Dequeued::WaitUntil(t) => now = t,
+                    Dequeued::Packet(packet) => {
+                        assert_eq!(batches.dequeue(now, &mut drops), Dequeued::Packet(packet), "{}", info.name);
+                        queued -= 1;
+                    }
+                    Dequeued::Idle => assert_eq!(queued, 0, "{}", info.name),
+                }
+                now = now.saturating_add(Nanos(1_000));
+            }
+            batches.check_invariants().unwrap();
+        }
     }
 }
 

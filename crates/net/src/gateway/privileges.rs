@@ -50,7 +50,9 @@ impl Privileges {
     ) -> Self {
         let mut needs = Self { control: Some(control.to_owned()), metrics, ..Self::default() };
         for config in configs {
-            needs.files.extend(config.link.iter().map(|link| PathBuf::from(link.source().name())));
+            for source in config.link.iter().map(|link| link.source()) {
+                needs.files.extend(std::iter::once(source.name()).chain(source.included()).map(PathBuf::from));
+            }
             needs.pinned |= config.backend == BackendChoice::AfXdp;
             needs.programs |= needs.pinned || config.own_traffic || config.fail_open != FailOpen::Never;
             needs.cables |= config.own_traffic;

@@ -302,7 +302,12 @@ impl Present {
         let options = ReadOptions { leniency: self.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
         let bytes = match (text, &self.nominal.link) {
             (Some((_, text)), _) => text.len() as u64,
-            (None, Some(link)) => std::fs::metadata(link.source().name()).map_or(0, |file| file.len()),
+            (None, Some(link)) => {
+                // Tables of classes make it longer than the file is.
+                std::fs::metadata(link.source().name())
+                    .map_or(0, |file| file.len())
+                    .max(link.source().inner().len() as u64)
+            }
             (None, None) => 0,
         };
         has_room_to_read(bytes)?;

@@ -4,6 +4,7 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use fairlink_config::written_out;
 use fairlink_core::Rate;
 use fairlink_net::{
     ClassChange, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms, Wanted, control,
@@ -92,8 +93,8 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &m
     let text = match &args.file {
         None => None,
         Some(file) => {
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| Failure::wrong(format!("cannot read {}: {error}", file.display())))?;
+            // The tables that it names are read here: the gateway may not be allowed to.
+            let text = written_out(file)?.inner().to_owned();
             // The gateway may run elsewhere, and reads it again by this name.
             let name = std::path::absolute(file).unwrap_or_else(|_| file.clone());
             Some((name.display().to_string(), text))

@@ -5,7 +5,6 @@
 use super::{Flows, NIL, Ring};
 use crate::bases::batches::{LOOK_AHEAD_FROM, look_ahead};
 use crate::contract::{ClassId, Packet};
-use crate::parts::prefetch::prefetch;
 
 /// The state of a leaf of a round robin, which says how long a visit lasts.
 pub(crate) trait Turn {
@@ -25,15 +24,16 @@ impl<S: Turn> Flows<S> {
     /// last packet stays under way.
     #[inline(always)]
     pub(crate) fn serve_plain(&mut self, ring: &mut Ring, under_way: &mut bool, slots: &mut [Packet]) -> (usize, u64) {
+        if self.flows.len() >= LOOK_AHEAD_FROM {
+            ring.look_ahead(&self.flows, &self.slab);
+        }
         let mut slab = self.slab.open(0);
         let flows = &mut self.flows[..];
         let room = slots.len();
         let (mut slots, mut bytes) = (slots.iter_mut(), 0u64);
-        let (mut tail, mut len, mut resumes) = (ring.tail, ring.len, *under_way);
-        *under_way = false;
-        while len > 0 {
-            let first = flows[tail as usize].next;
-            prefetch(flows, flows[first as usize].next as usize);
+        let mut resumes = core::mem::take(under_way);
+        let mut ring = ring.open();
+        while let Some(first) = ring.first() {
             let flow = &mut flows[first as usize];
             if !flow.fifo {
                 *under_way = resumes;
@@ -66,18 +66,14 @@ impl<S: Turn> Flows<S> {
             }
             flow.state.end(empty);
             if empty {
-                let next = core::mem::replace(&mut flow.next, NIL);
-                len -= 1;
-                if len > 0 {
-                    flows[tail as usize].next = next;
-                }
+                ring.pop();
             } else {
-                tail = first;
+                ring.rotate(first);
             }
         }
         let packets = room - slots.len();
         slab.leave(packets as u32, bytes);
-        *ring = if len > 0 { Ring { tail, len } } else { Ring::default() };
+        ring.close();
         (packets, bytes)
     }
 }
@@ -103,7 +99,7 @@ impl<S> Flows<S> {
             packets += 1;
             bytes += u64::from(packet.len);
             if was_empty && id != visited {
-                ring.push_in(flows, id);
+                ring.push(id);
             }
         }
         slab.enter(packets, bytes);

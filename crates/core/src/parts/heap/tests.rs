@@ -1,13 +1,20 @@
+use super::lanes::rank;
 use super::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
+/// A queue that knows all it can: as one of so many ids is stored, or one that has lanes.
+fn of_kind(kind: usize, ids: usize) -> Heap {
+    let also = Also { last: true, ahead: true };
+    if kind == 0 { Heap::knowing(ids, also).unwrap() } else { Heap::Lanes(Lanes::new(ids, also).unwrap()) }
+}
+
 proptest! {
     #[test]
     fn ids_leave_by_key_and_equal_keys_in_the_order_in_which_they_came(
-        steps in proptest::collection::vec((0u32..40, 0u8..6, 0u128..8), 1..300)
+        kind in 0usize..2, steps in proptest::collection::vec((0u32..40, 0u8..6, 0u128..8), 1..300)
     ) {
-        let mut heap = Heap::new(40).unwrap();
+        let mut heap = of_kind(kind, 40);
         // The same as a sorted list of (key, number of the change, id).
         let mut model: Vec<(u128, usize, u32)> = Vec::new();
         for (number, (id, what, key)) in steps.into_iter().enumerate() {
@@ -37,16 +44,18 @@ proptest! {
 
 #[test]
 fn lowered_keys_keep_their_order_and_a_cleared_heap_is_empty() {
-    let mut heap = Heap::new(3).unwrap();
-    heap.set(2, 12);
-    heap.set(0, 10);
-    heap.set(1, 12);
-    assert_eq!(heap.lower(99), 10);
-    assert_eq!((heap.first(), heap.key(1)), (Some((0, 0)), Some(2)));
-    assert_eq!((heap.pop(), heap.pop()), (Some((0, 0)), Some((2, 2))));
-    heap.clear();
-    assert!(heap.is_empty() && !heap.contains(1) && heap.second().is_none());
-    assert_eq!((heap.remove(1), heap.remove(99), heap.key(99)), (None, None, None));
+    for kind in 0..2 {
+        let mut heap = of_kind(kind, 3);
+        heap.set(2, 12);
+        heap.set(0, 10);
+        heap.set(1, 12);
+        assert_eq!(heap.lower(99), 10);
+        assert_eq!((heap.first(), heap.key(1)), (Some((0, 0)), Some(2)));
+        assert_eq!((heap.pop(), heap.pop()), (Some((0, 0)), Some((2, 2))));
+        heap.clear();
+        assert!(heap.is_empty() && !heap.contains(1) && heap.second().is_none());
+        assert_eq!((heap.remove(1), heap.remove(99), heap.key(99)), (None, None, None));
+    }
 }
 
 #[test]
@@ -57,6 +66,22 @@ fn ranks_never_contradict_keys() {
     keys.sort_unstable();
     assert!(keys.windows(2).all(|pair| rank(pair[0]) <= rank(pair[1])));
     assert!([0, 1, (1 << 57) - 1].map(rank) == [0, 1, (1 << 57) - 1] && rank(u128::MAX) == u64::MAX);
+}
+
+#[test]
+fn while_all_ids_are_in_one_lane_it_is_known_who_comes_later() {
+    let mut heap = Heap::Lanes(Lanes::new(100, AHEAD).unwrap());
+    (0..100).for_each(|id| heap.set_by(id, u128::from(id) * 10, 7));
+    assert!((0..100).all(|by| heap.ahead(by) == Some(by)));
+    assert_eq!(heap.ahead(100), None);
+    for turn in 0..1000u32 {
+        let (id, key) = heap.pop().unwrap();
+        heap.set_by(id, key + 1000, 7);
+        assert_eq!((id, heap.ahead(24)), (turn % 100, Some((turn + 25) % 100)));
+    }
+    // One that is in a lane of its own: then it is not known.
+    heap.set_by(50, 0, 1);
+    assert_eq!((heap.first(), heap.ahead(1)), (Some((50, 0)), None));
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,11 +112,12 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn whatever_lanes_ids_are_in_they_leave_as_from_an_ordered_map(
+    fn however_ids_are_stored_they_leave_as_from_an_ordered_map(
+        kind in 0usize..2,
         ids in prop_oneof![3 => 1u32..20, 1 => 30u32..100, 1 => 64u32..66],
         steps in proptest::collection::vec(step(), 1..600),
     ) {
-        let mut heap = Heap::new(ids as usize).unwrap();
+        let mut heap = of_kind(kind, ids as usize);
         let mut model = std::collections::BTreeMap::new();
         let mut keys: Vec<Option<(u128, usize)>> = alloc::vec![None; ids as usize];
         for (number, step) in steps.into_iter().enumerate() {
@@ -140,6 +166,7 @@ proptest! {
             let mut order = model.iter().map(|(&(key, _), &id)| (id, key));
             prop_assert_eq!(heap.first(), order.next());
             prop_assert_eq!(heap.second(), order.next());
+            prop_assert_eq!(heap.last_key(), model.last_key_value().map(|(&(key, _), _)| key));
             for id in 0..ids {
                 prop_assert_eq!(heap.key(id), keys[id as usize].map(|key| key.0));
             }

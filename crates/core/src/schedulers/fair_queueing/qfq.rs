@@ -67,7 +67,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::{Flows, Ring};
+use crate::bases::flows::{Chain, Flows};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, MAX_PACKET, Nanos,
     OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed,
@@ -187,7 +187,7 @@ struct Group {
     /// S_i, of all and the one that is sending; old where the group has neither.
     start: u128,
     /// Classes in the order in which they came to the slot. That of a tag lies at its number modulo [`BUCKETS`].
-    buckets: [Ring; BUCKETS as usize],
+    buckets: [Chain; BUCKETS as usize],
     /// The buckets with classes in them, and that of the class that is sending.
     full: u8,
 }
@@ -331,7 +331,6 @@ impl Qfq {
 
     /// Bytes that one for `tree` takes, with what it takes to be built.
     fn memory(tree: &Hierarchy) -> u64 {
-        // The weights alone take more while they are scaled, but that is before the rest is there.
         Flows::<Session>::memory(tree) + bytes_of::<Group>(GROUPS) + bytes_of::<u64>(tree.leaves().len())
     }
 
@@ -503,8 +502,8 @@ impl Scheduler for Qfq {
                 return Err(format!("group {number} finishes at {}, and it is {v}", finish(start, number)));
             }
         }
-        let rings: Vec<_> = groups.groups.iter().flat_map(|group| &group.buckets).collect();
-        flows.check(&rings, usize::from(sending.is_some_and(|class| !flows.is_empty(class))))
+        let listed = groups.groups.iter().flat_map(|group| &group.buckets).flat_map(|bucket| bucket.iter(flows));
+        flows.check(listed, usize::from(sending.is_some_and(|class| !flows.is_empty(class))))
     }
 }
 

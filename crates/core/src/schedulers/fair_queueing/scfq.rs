@@ -28,8 +28,8 @@ use alloc::{format, string::String};
 use crate::bases::composed::{Composed, Discipline};
 use crate::contract::{Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, WorkConserving, boxed, late_by};
 use crate::parts::{
-    heap::Heap,
-    virtual_time::{Sessions, lower_by},
+    heap::{AHEAD, Heap},
+    virtual_time::{Sessions, Tags, lower_by},
 };
 
 /// What `scfq` is and supports.
@@ -63,16 +63,16 @@ pub(crate) struct Scfq {
 
 impl Discipline for Scfq {
     fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
-        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::new(weights.len())? })
+        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::knowing(weights.len(), AHEAD)? })
     }
 
     fn memory(children: usize) -> u64 {
-        Sessions::memory(children) + Heap::memory(children)
+        Sessions::memory(children) + Heap::memory_knowing(children, AHEAD)
     }
 
     fn activate(&mut self, child: u32, len: u32, _progress: u32) {
-        self.sessions.begin(child, len, self.sessions.v);
-        self.active.set(child, self.sessions.finish(child));
+        let Tags { start, finish } = self.sessions.begin(child, len, self.sessions.v);
+        self.active.set_by(child, finish, finish - start);
     }
 
     fn select(&mut self) -> Option<u32> {
@@ -88,9 +88,20 @@ impl Discipline for Scfq {
 
     fn complete(&mut self, child: u32, _len: u32, next: Option<u32>) {
         if let Some(len) = next {
-            self.sessions.next(child, len);
-            self.active.set(child, self.sessions.finish(child));
+            let Tags { start, finish } = self.sessions.next(child, len);
+            self.active.set_by(child, finish, finish - start);
         }
+    }
+
+    #[inline(always)]
+    fn ahead(&self, by: u32) -> Option<u32> {
+        self.active.ahead(by)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, child: u32) {
+        self.sessions.prefetch(child);
+        self.active.prefetch(child);
     }
 
     fn retune(&mut self, with: &Self) {

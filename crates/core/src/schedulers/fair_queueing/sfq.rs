@@ -27,7 +27,7 @@ use alloc::{format, string::String};
 use crate::bases::composed::{Composed, Discipline};
 use crate::contract::{Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, WorkConserving, boxed, late_by};
 use crate::parts::{
-    heap::Heap,
+    heap::{AHEAD, Heap},
     virtual_time::{Sessions, lower_by},
 };
 
@@ -62,16 +62,17 @@ pub(crate) struct Sfq {
 
 impl Discipline for Sfq {
     fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
-        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::new(weights.len())? })
+        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::knowing(weights.len(), AHEAD)? })
     }
 
     fn memory(children: usize) -> u64 {
-        Sessions::memory(children) + Heap::memory(children)
+        Sessions::memory(children) + Heap::memory_knowing(children, AHEAD)
     }
 
     fn activate(&mut self, child: u32, len: u32, _progress: u32) {
-        self.sessions.begin(child, len, self.sessions.v);
-        self.active.set(child, self.sessions.start(child));
+        let start = self.sessions.begin(child, len, self.sessions.v).start;
+        // Those that start now come in the order of the virtual time.
+        self.active.set_by(child, start, start - self.sessions.v);
     }
 
     fn select(&mut self) -> Option<u32> {
@@ -90,9 +91,20 @@ impl Discipline for Sfq {
 
     fn complete(&mut self, child: u32, _len: u32, next: Option<u32>) {
         if let Some(len) = next {
-            self.sessions.next(child, len);
-            self.active.set(child, self.sessions.start(child));
+            let start = self.sessions.next(child, len).start;
+            self.active.set(child, start);
         }
+    }
+
+    #[inline(always)]
+    fn ahead(&self, by: u32) -> Option<u32> {
+        self.active.ahead(by)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, child: u32) {
+        self.sessions.prefetch(child);
+        self.active.prefetch(child);
     }
 
     fn retune(&mut self, with: &Self) {

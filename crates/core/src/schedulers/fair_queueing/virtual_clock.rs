@@ -186,7 +186,7 @@ impl Scheduler for VirtualClock {
                 return Err(format!("class {index}: its head is stamped {stamp:?}, {listed:?}"));
             }
         }
-        self.flows.check(&[], self.heads.len())
+        self.flows.check([], self.heads.len())
     }
 }
 

@@ -36,8 +36,8 @@ use crate::contract::{
     Delay, Fairness, Feature, Hierarchy, OutOfMemory, Promises, Ratio, SchedulerInfo, WorkConserving, boxed, late_by,
 };
 use crate::parts::{
-    heap::Heap,
-    virtual_time::{HIGH, Sessions, UNITS_PER_BYTE, lower_by},
+    heap::{AHEAD, Heap},
+    virtual_time::{HIGH, Sessions, Tags, UNITS_PER_BYTE, lower_by},
 };
 
 /// What `wf2q+` is and supports.
@@ -68,6 +68,9 @@ fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
     core::iter::once(None).chain(tree.classes().map(index)).collect()
 }
 
+/// A child is asked for so many children before it starts, where many start at once.
+const STARTS_AHEAD: u32 = 12;
+
 /// WF2Q+ among the children of a server.
 #[derive(Debug)]
 pub(crate) struct Wf2qPlus {
@@ -83,12 +86,25 @@ fn work(bytes: u32) -> u128 {
 }
 
 impl Wf2qPlus {
-    fn add(&mut self, child: u32) {
-        let start = self.sessions.start(child);
+    fn add(&mut self, child: u32, Tags { start, finish }: Tags) {
+        // Children whose packets take as long come in the order of their tags, or nearly so.
         if start > self.sessions.v {
-            self.waiting.set(child, start);
+            self.waiting.set_by(child, start, finish - start);
         } else {
-            self.eligible.set(child, self.sessions.finish(child));
+            self.eligible.set_by(child, finish, finish - start);
+        }
+    }
+
+    /// Moves those that have started from `waiting` to `eligible`.
+    #[inline(always)]
+    fn start_due(&mut self) {
+        while let Some((child, start)) = self.waiting.pop_by(self.sessions.v) {
+            // Many may have started at once.
+            if let Some(next) = self.waiting.ahead(STARTS_AHEAD) {
+                self.prefetch(next);
+            }
+            let finish = self.sessions.finish(child);
+            self.eligible.set_by(child, finish, finish - start);
         }
     }
 
@@ -102,17 +118,17 @@ impl Wf2qPlus {
 
 impl Discipline for Wf2qPlus {
     fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
-        let heap = || Heap::new(weights.len());
+        let heap = || Heap::knowing(weights.len(), AHEAD);
         Ok(Self { sessions: Sessions::new(weights)?, waiting: heap()?, eligible: heap()? })
     }
 
     fn memory(children: usize) -> u64 {
-        Sessions::memory(children) + 2 * Heap::memory(children)
+        Sessions::memory(children) + 2 * Heap::memory_knowing(children, AHEAD)
     }
 
     fn activate(&mut self, child: u32, len: u32, progress: u32) {
-        self.sessions.begin(child, len, self.sessions.v + work(progress));
-        self.add(child);
+        let tags = self.sessions.begin(child, len, self.sessions.v + work(progress));
+        self.add(child, tags);
     }
 
     fn select(&mut self) -> Option<u32> {
@@ -123,9 +139,7 @@ impl Discipline for Wf2qPlus {
             };
             self.sessions.v = self.sessions.v.max(start);
         }
-        while let Some(child) = self.waiting.pop_by(self.sessions.v) {
-            self.eligible.set(child, self.sessions.finish(child));
-        }
+        self.start_due();
         let (child, _) = self.eligible.pop()?;
         if self.sessions.v >= HIGH {
             self.lower(lower_by(self.sessions.v, [self.waiting.first(), self.eligible.first()]));
@@ -136,9 +150,21 @@ impl Discipline for Wf2qPlus {
     fn complete(&mut self, child: u32, len: u32, next: Option<u32>) {
         self.sessions.v += work(len);
         if let Some(len) = next {
-            self.sessions.next(child, len);
-            self.add(child);
+            let tags = self.sessions.next(child, len);
+            self.add(child, tags);
         }
+    }
+
+    #[inline(always)]
+    fn ahead(&self, by: u32) -> Option<u32> {
+        self.eligible.ahead(by).or_else(|| self.waiting.ahead(by))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, child: u32) {
+        self.sessions.prefetch(child);
+        self.waiting.prefetch(child);
+        self.eligible.prefetch(child);
     }
 
     fn retune(&mut self, with: &Self) {
@@ -156,7 +182,7 @@ impl Discipline for Wf2qPlus {
         self.waiting.check()?;
         self.eligible.check()?;
         match self.eligible.first() {
-            Some((child, finish)) if self.waiting.contains(child) || finish < self.sessions.start(child) => {
+            Some((child, finish)) if self.waiting.contains(child) || finish != self.sessions.finish(child) => {
                 Err(format!("child {child} is eligible until {finish} and waits until {:?}", self.waiting.key(child)))
             }
             _ => Ok(()),

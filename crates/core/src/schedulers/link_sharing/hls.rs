@@ -53,6 +53,8 @@
 //!   something to hand out gets no quota and cannot send. So only leaves below such ancestors are visited, and a surplus round
 //!   costs what it can serve. The order of packets is the same. Packets of no length are an exception: they need no quota, and
 //!   wait for the next main round here.
+//!   Of these, plain leaves that cannot send with their quota get it when the round starts, and are not visited.
+//! * `DIFFERENCE` (order of visits): the paper leaves it open. `hls/sorting.rs` says what it is.
 //! * `DIFFERENCE` (when an inner class is idle): equation (11) takes the balance of an inner class as soon as all its *active*
 //!   leaves are idle, even if others below it received packets in this round and wait for the next. Such a class is
 //!   backlogged all the time and yet loses its quota round after round. With two leaves that take turns, a single packet
@@ -68,7 +70,7 @@
 //! # Which file does what
 //!
 //! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds and hands out
-//! quotas. `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
+//! quotas. `siblings.rs` has the lists of active children, and `sorting.rs` the order of visits. `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -91,6 +93,8 @@ mod check;
 mod flags;
 mod plain;
 mod rounds;
+mod siblings;
+mod sorting;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "invariants")]
@@ -100,6 +104,9 @@ mod weights;
 
 use ceilings::{Blocked, Ceilings};
 use flags::Flags;
+use plain::Later;
+use siblings::Siblings;
+use sorting::Sorting;
 #[cfg(feature = "invariants")]
 pub use two_phase::TwoPhase;
 pub use urgent::Advances;
@@ -161,9 +168,17 @@ impl Leaf {
         self.balance += quota;
         parent.balance -= quota;
     }
+
+    /// What the first packet of a queue that is not empty costs, in credits.
+    #[inline(always)]
+    fn cost_of_head(&self) -> i64 {
+        i64::from(self.queue.len_of_head()) << CREDIT_SHIFT
+    }
 }
 
+/// An inner class, on one cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Inner {
     balance: i64,
     residual: i64,
@@ -176,9 +191,6 @@ struct Inner {
     /// Children that are active, or have a leaf below them that waits for the next round.
     backlogged_children: u32,
     parent: u32,
-    class: u32,
-    first_child: u32,
-    last_child: u32,
     /// Whether it counts in this round: it has balances, and its weight is part of Q*.
     active: bool,
     /// Whether it is in `Hls::touched`.
@@ -187,18 +199,13 @@ struct Inner {
     surplus: bool,
 }
 
+const _: () = assert!(size_of::<Inner>() == 64);
+
 /// How far into `Hls::order` cache lines were asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     leaves: usize,
     packets: usize,
-}
-
-/// Neighbours in the list of a class's active siblings.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    prev: u32,
-    next: u32,
 }
 
 /// How many rounds there were.
@@ -218,12 +225,14 @@ pub struct Hls {
     /// Indexed by class; entries of inner classes only say where to find them.
     leaves: Stack<Leaf>,
     inners: Stack<Inner>,
-    links: Box<[Link]>,
+    /// By inner class: which class it is.
+    inner_classes: Stack<u32>,
+    siblings: Siblings,
     slab: PacketSlab,
     /// Leaves of this round, and how far it has come.
     order: Stack<u32>,
     cursor: usize,
-    /// The leaves in `order[..kept]` were visited in this round and are still active. After a main round, they are in the next one.
+    /// The leaves in `order[..kept]` were visited in this round and, in a main round, are still active: they are in the next one.
     kept: usize,
     /// In a surplus round: the leaves of the next main round.
     waiting: Stack<u32>,
@@ -247,6 +256,8 @@ pub struct Hls {
     /// Whether the tree is so large that cache lines are asked for ahead of time.
     looks_ahead: bool,
     asked: Asked,
+    later: Later,
+    sorting: Sorting,
     #[cfg(test)]
     visits: alloc::vec::Vec<ClassId>,
 }
@@ -277,7 +288,8 @@ impl Hls {
         let mut hls = Self {
             leaves: Stack::with_room(tree.len())?,
             inners: Stack::with_room(tree.len() - leaves)?,
-            links: filled(tree.len(), Link { prev: NIL, next: NIL })?,
+            inner_classes: Stack::with_room(tree.len() - leaves)?,
+            siblings: Siblings::new(tree.len(), tree.len() - leaves)?,
             slab: PacketSlab::for_tree(tree)?,
             order: Stack::with_room(leaves)?,
             cursor: 0,
@@ -299,6 +311,8 @@ impl Hls {
             max_packet: link.max_packet,
             looks_ahead: leaves >= LOOK_AHEAD_FROM,
             asked: Asked::default(),
+            later: Later::NOTHING,
+            sorting: Sorting::new(tree)?,
             #[cfg(test)]
             visits: alloc::vec::Vec::new(),
         };
@@ -308,10 +322,11 @@ impl Hls {
             let is_leaf = tree.is_leaf(class);
             let queue = hls.slab.queue_for(tree, class);
             let limited = Flags::LIMITED.if_so(hls.ceilings.is_limited(class));
+            let capped = Flags::CAPPED.if_so(tree.config(class).ceiling.is_some());
             let urgent = Flags::URGENT.if_so(tree.config(class).latency_critical);
             let managed = Flags::MANAGED.if_so(!queue.is_fifo());
             let (parent_or_self, flags) = if is_leaf {
-                (parent, limited.and(urgent).and(managed).and(Flags::IDLE))
+                (parent, limited.and(capped).and(urgent).and(managed).and(Flags::IDLE))
             } else {
                 (hls.inners.len() as u32, Flags::INNER)
             };
@@ -327,13 +342,11 @@ impl Hls {
                     active_children: 0,
                     backlogged_children: 0,
                     parent,
-                    class: class.0,
-                    first_child: NIL,
-                    last_child: NIL,
                     active: class == ClassId::ROOT,
                     touched: false,
                     surplus: false,
                 });
+                hls.inner_classes.push(class.0);
             }
         }
         Ok(hls)
@@ -342,8 +355,11 @@ impl Hls {
     fn memory(tree: &Hierarchy) -> u64 {
         let leaves = tree.leaves().len();
         bytes_of::<Leaf>(tree.len())
-            + bytes_of::<(Inner, u32)>(tree.len() - leaves)
-            + bytes_of::<(Link, i64)>(tree.len())
+            + bytes_of::<Inner>(tree.len() - leaves)
+            + 2 * bytes_of::<u32>(tree.len() - leaves)
+            + Sorting::memory(tree)
+            + Siblings::memory(tree.len(), tree.len() - leaves)
+            + bytes_of::<i64>(tree.len())
             + PacketSlab::memory(tree)
             + 3 * bytes_of::<u32>(leaves)
             + Ceilings::memory(tree)
@@ -557,11 +573,11 @@ impl Hls {
         self.inners[ROOT as usize].residual += balance;
         self.ceilings.park(id, balance, blocked);
         let mut parent = self.leaves[id as usize].parent;
-        while self.ceilings.child_parked(self.inners[parent as usize].class) && parent != ROOT {
+        while self.ceilings.child_parked(self.inner_classes[parent as usize]) && parent != ROOT {
             parent = self.inners[parent as usize].parent;
         }
         self.end_visit_idle(id);
-        self.leaves[id as usize].flags.set(Flags::PARKED);
+        self.leaves[id as usize].flags.set(Flags::PARKED.and(Flags::KEPT));
         // Not a packet, but progress: a round in which all leaves are parked is none of Theorem 2's.
         self.sent_in_round = true;
     }
@@ -577,7 +593,7 @@ impl Hls {
                 leaf.flags.set(Flags::PENDING);
                 let mut parent = leaf.parent;
                 self.wait_for_next_round(id, parent);
-                while self.ceilings.child_returned(self.inners[parent as usize].class) && parent != ROOT {
+                while self.ceilings.child_returned(self.inner_classes[parent as usize]) && parent != ROOT {
                     parent = self.inners[parent as usize].parent;
                 }
             }
@@ -658,12 +674,13 @@ impl Scheduler for Hls {
         let Some(with) = same_kind::<Self>(with) else { return false };
         let place = |leaf: &Leaf| (leaf.parent, leaf.flags.has(Flags::INNER), leaf.flags.has(Flags::URGENT));
         let same = |(mine, theirs): (&Leaf, &Leaf)| place(mine) == place(theirs) && mine.queue.fits(&theirs.queue);
-        let above = |inner: &Inner| (inner.parent, inner.class);
+        let above = |inner: &Inner| inner.parent;
         if self.leaves.len() != with.leaves.len()
             || self.max_packet != with.max_packet
             || !self.slab.fits(&with.slab)
             || !self.leaves.iter().zip(with.leaves.iter()).all(same)
             || !self.inners.iter().map(above).eq(with.inners.iter().map(above))
+            || self.inner_classes[..] != with.inner_classes[..]
             || !self.ceilings.fits(&with.ceilings)
             || self.leaves.iter().any(|leaf| leaf.flags.has(Flags::URGENT))
         {
@@ -693,8 +710,9 @@ impl Scheduler for Hls {
             (inner.balance, inner.residual, inner.fair_quota, inner.round) = (0, 0, 0, 0);
             (inner.active_weight, inner.active_children, inner.backlogged_children) = (0, 0, 0);
             (inner.active, inner.touched) = (inner.parent == NIL, false);
-            (inner.first_child, inner.last_child) = (NIL, NIL);
         }
+        self.siblings.clear();
+        self.sorting.reset();
         self.order.clear();
         self.waiting.clear();
         self.pending.clear();

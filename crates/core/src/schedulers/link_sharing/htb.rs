@@ -57,11 +57,13 @@
 mod tests;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 use core::any::Any;
 use core::ops::Range;
 
+use crate::bases::batches::{LOOK_AHEAD_FROM, PlainIn, push_behind, push_runs};
 pub use crate::bases::borrowing::Plan;
 use crate::bases::borrowing::{BorrowingTree, Standing};
 use crate::contract::{
@@ -72,6 +74,7 @@ use crate::parts::{
     bucket::Bucket,
     heap::Heap,
     memory::{Stack, bytes_of, filled},
+    prefetch::prefetch_all,
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
@@ -117,27 +120,57 @@ pub(crate) enum Deficits {
 }
 
 const NIL: u32 = u32::MAX;
+/// So many leaves ahead, a leaf is asked for, and the packet behind its head.
+const LEAVES_AHEAD: usize = 6;
+const PACKETS_AHEAD: usize = 3;
 
 #[derive(Debug)]
+#[repr(align(64))]
 struct Class {
     assured: Bucket,
     ceiling: Option<Bucket>,
     /// Leaves: 1 with backlog. Others: children that are not 0.
     busy: u32,
-    /// Of a leaf, its index in `Htb::leaves`.
-    leaf: u32,
+    leaf: bool,
+    /// Of a leaf: how many deficits it has, and the first of them, in `Htb::deficits`.
+    deficit_count: u8,
+    deficits: u32,
+    queue: LeafQueue,
+    /// Of a leaf.
+    quantum: u64,
     /// Index of its lender in `Htb::lenders`.
     pool: u32,
     /// Bytes that a leaf has sent on the account of a class above it; that leaves have sent on the account of another class.
     lent: u64,
 }
 
-#[derive(Debug)]
-struct Leaf {
-    queue: LeafQueue,
-    quantum: u64,
-    /// The first of its deficits, in `Htb::deficits`.
-    deficits: usize,
+/// Whether a ceiling can stop a class.
+fn limited(tree: &Hierarchy) -> bool {
+    tree.classes().any(|class| tree.config(class).ceiling.is_some())
+}
+
+impl Class {
+    /// Its colour, which was `before`, by its buckets, brought up to now.
+    #[inline(always)]
+    fn colour(&mut self, now: Nanos, before: Standing) -> Standing {
+        self.assured.refill(now);
+        let red = self.ceiling.as_mut().is_some_and(|ceiling| {
+            ceiling.refill(now);
+            !ceiling.is_ready()
+        });
+        match before {
+            _ if red => Standing::Stops,
+            _ if self.assured.is_ready() => Standing::Lends,
+            Standing::Stays => Standing::Stays,
+            _ => Standing::Borrows,
+        }
+    }
+
+    /// Where its deficits are.
+    fn deficits(&self) -> Range<usize> {
+        let first = self.deficits as usize;
+        first..first + usize::from(self.deficit_count)
+    }
 }
 
 /// One step down from a class, through one of its sets, to the child at `position`.
@@ -146,6 +179,9 @@ struct Step {
     class: u32,
     set: u32,
     position: u32,
+    /// The level of the set, and how many of the steps before it are below the lender.
+    at: u8,
+    distance: u8,
     /// Whether the set has a child behind that one. Looked up with it: nothing changes before [`Htb::move_on`] asks.
     goes_on: bool,
 }
@@ -165,7 +201,6 @@ struct Turn {
 pub(crate) struct Htb {
     classes: Stack<Class>,
     borrowing: BorrowingTree,
-    leaves: Stack<Leaf>,
     deficits: Box<[i64]>,
     common: bool,
     /// By set, the position of the child whose turn it is.
@@ -173,6 +208,13 @@ pub(crate) struct Htb {
     /// The way from the root to the leaf that was found last, and how long it is. It stands here so that nobody copies it.
     path: [Step; MAX_DEPTH],
     steps: usize,
+    /// How many steps of the path the next search takes over, if [`Htb::found_among`] is still so: no set has changed since.
+    kept: usize,
+    found_among: u64,
+    /// The priority of the leaf that was found.
+    priority: u8,
+    /// Whether there are so many classes that cache lines are asked for ahead of time.
+    looks_ahead: bool,
     /// By class: when its assured bucket may be out of debt.
     yellow: Heap,
     /// By class: when its ceiling is out of debt, or its pool can be asked again.
@@ -199,12 +241,15 @@ impl Htb {
             cursors: filled(borrowing.sets(), 0)?,
             path: [Step::default(); MAX_DEPTH],
             steps: 0,
+            kept: 0,
+            found_among: 0,
+            priority: 0,
+            looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             borrowing,
-            leaves: Stack::with_room(tree.leaves().len())?,
             deficits: Box::default(),
             common,
             yellow: Heap::new(tree.len())?,
-            blocked: Heap::new(tree.len())?,
+            blocked: Heap::new(if limited(tree) || !members.is_empty() { tree.len() } else { 0 })?,
             lenders: Stack::with_room(members.len())?,
             slab: PacketSlab::for_tree(tree)?,
             max_packet: link.max_packet,
@@ -218,13 +263,28 @@ impl Htb {
             let ceiling = config.ceiling.map(|ceiling| {
                 Bucket::new(ceiling, config.ceiling_burst.unwrap_or_else(|| plan.default_depth(ceiling)))
             });
-            let leaf = if tree.is_leaf(class) { htb.leaves.len() as u32 } else { NIL };
-            htb.classes.push(Class { assured: Bucket::new(rate, depth), ceiling, busy: 0, leaf, pool: NIL, lent: 0 });
-            if leaf != NIL {
-                let queue = htb.slab.queue_for(tree, class);
-                htb.leaves.push(Leaf { queue, quantum: plan.quanta[index], deficits: counters });
-                counters += if common { 1 } else { tree.depth(class) + 1 };
-            }
+            let leaf = tree.is_leaf(class);
+            // A depth is at most MAX_DEPTH.
+            let deficit_count = if !leaf {
+                0
+            } else if common {
+                1
+            } else {
+                tree.depth(class) as u8 + 1
+            };
+            htb.classes.push(Class {
+                assured: Bucket::new(rate, depth),
+                ceiling,
+                busy: 0,
+                leaf,
+                deficit_count,
+                deficits: counters as u32,
+                queue: htb.slab.queue_for(tree, class),
+                quantum: plan.quanta[index],
+                pool: NIL,
+                lent: 0,
+            });
+            counters += usize::from(deficit_count);
         }
         htb.deficits = filled(counters, 0)?;
         for (class, lender) in members {
@@ -242,7 +302,7 @@ impl Htb {
         Ok(htb)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built, with a lender for each child of the root.
+    /// Bytes that one for `tree` takes, with what it takes to be built, where no class is a member of a pool.
     fn memory(tree: &Hierarchy) -> u64 {
         let (borrowing, sets) = BorrowingTree::memory(tree);
         let deficits: usize = tree.leaves().iter().map(|&leaf| tree.depth(leaf) + 1).sum();
@@ -250,27 +310,10 @@ impl Htb {
             + borrowing
             + sets * size_of::<u32>() as u64
             + bytes_of::<Class>(tree.len())
-            + bytes_of::<Leaf>(tree.leaves().len())
             + bytes_of::<i64>(deficits)
-            + 2 * Heap::memory(tree.len())
+            + Heap::memory(tree.len())
+            + Heap::memory(if limited(tree) { tree.len() } else { 0 })
             + Plan::memory(tree)
-    }
-
-    /// The colour of `class`, which was `before`, by its buckets, brought up to now.
-    #[inline(always)]
-    fn colour(&mut self, class: u32, before: Standing) -> Standing {
-        let known = &mut self.classes[class as usize];
-        known.assured.refill(self.now);
-        let red = known.ceiling.as_mut().is_some_and(|ceiling| {
-            ceiling.refill(self.now);
-            !ceiling.is_ready()
-        });
-        match before {
-            _ if red => Standing::Stops,
-            _ if known.assured.is_ready() => Standing::Lends,
-            Standing::Stays => Standing::Stays,
-            _ => Standing::Borrows,
-        }
     }
 
     /// Notes when `class`, which has backlog below it, may change its colour without sending.
@@ -290,7 +333,8 @@ impl Htb {
             (Standing::Stays, _) => {}
             _ => {
                 self.blocked.remove(class);
-                self.yellow.set(class, assured);
+                // Classes of one rate become green in the order in which they are noted, or nearly so; their quanta tell rates apart.
+                self.yellow.set_by(class, assured, known.quantum.into());
             }
         }
     }
@@ -299,7 +343,7 @@ impl Htb {
     #[inline(always)]
     fn update(&mut self, class: u32) {
         let before = self.borrowing.standing(class);
-        let colour = self.colour(class, before);
+        let colour = self.classes[class as usize].colour(self.now, before);
         if colour != before {
             self.change(class, colour);
         }
@@ -362,9 +406,12 @@ impl Htb {
                 break;
             }
             // What its pool said before is forgotten.
-            let colour = self.colour(class, Standing::Borrows);
+            let colour = known.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
-            self.watch(class);
+            // Without backlog, nothing was noted of it.
+            if colour != Standing::Lends {
+                self.watch(class);
+            }
             class = self.borrowing.parent(class);
         }
         self.borrowing.set_backlogged(leaf, true);
@@ -381,19 +428,15 @@ impl Htb {
             if known.busy > 0 {
                 break;
             }
-            self.yellow.remove(class);
-            self.blocked.remove(class);
-            class = self.borrowing.parent(class);
+            let (parent, _, standing) = self.borrowing.place_of(class);
+            if standing != Standing::Lends {
+                self.yellow.remove(class);
+                self.blocked.remove(class);
+            }
+            class = parent;
         }
-        let first = self.leaves[self.classes[leaf as usize].leaf as usize].deficits;
-        let count = self.deficit_count(leaf);
-        self.deficits[first..first + count].fill(0);
-    }
-
-    fn deficit_count(&self, leaf: u32) -> usize {
-        let index = self.classes[leaf as usize].leaf as usize;
-        let end = self.leaves.get(index + 1).map_or(self.deficits.len(), |next| next.deficits);
-        end - self.leaves[index].deficits
+        let deficits = self.classes[leaf as usize].deficits();
+        self.deficits[deficits].fill(0);
     }
 
     /// Finds the way to the leaf whose turn it is among those whose lender is at `level` and that have `priority`; `None` when a
@@ -401,7 +444,14 @@ impl Htb {
     #[inline(always)]
     fn descend(&mut self, level: u8, priority: u8) -> Option<Turn> {
         let (mut class, mut at, mut distance) = (0, level, 0);
-        self.steps = 0;
+        // Level and priority are other ones only when a set has changed.
+        let among = self.borrowing.changes();
+        self.steps = if self.found_among == among { self.kept } else { 0 };
+        if self.steps > 0 {
+            let step = &self.path[self.steps];
+            (class, at, distance) = (step.class, step.at, step.distance);
+        }
+        (self.found_among, self.priority) = (among, priority);
         loop {
             let set = self.borrowing.children(class, at, priority);
             let cursor = &mut self.cursors[set.number as usize];
@@ -415,10 +465,11 @@ impl Htb {
             };
             let child = set.child(position);
             let goes_on = set.next(position + 1).is_some();
-            self.path[self.steps] = Step { class, set: set.number, position: position as u32, goes_on };
+            let (set, is_own) = (set.number, set.is_own);
+            self.path[self.steps] = Step { class, set, position: position as u32, at, distance, goes_on };
             self.steps += 1;
             let below = self.borrowing.level(child);
-            if set.is_own {
+            if is_own {
                 // From the lender down, what is below borrows.
                 if class == 0 && self.classes[child as usize].pool != NIL && !self.ask(child) {
                     return None;
@@ -427,19 +478,53 @@ impl Htb {
                 at = below;
             }
             if below == 0 {
-                return Some(Turn { leaf: child, level, distance });
+                // What a pool says has to be asked for each packet.
+                self.kept = if self.lenders.is_empty() { self.steps - 1 } else { 0 };
+                return Some(Turn { leaf: child, level, distance: usize::from(distance) });
             }
             class = child;
         }
     }
 
-    /// Moves the cursor beyond the last step of the path, at the end of a set also that of the set above.
+    /// Moves the cursor beyond the last step of the path, at the end of a set also that of the set above. The steps before that stay.
     #[inline(always)]
     fn move_on(&mut self) {
-        for step in self.path[..self.steps].iter().rev() {
+        for (at, step) in self.path[..self.steps].iter().enumerate().rev() {
             self.cursors[step.set as usize] = if step.goes_on { step.position + 1 } else { 0 };
+            self.kept = self.kept.min(at);
             if step.goes_on {
                 return;
+            }
+        }
+    }
+
+    /// Asks for what the next packets of the set that the path ends in need: a leaf, and of an earlier one the packet behind its head.
+    #[inline]
+    fn look_ahead(&self) {
+        let step = &self.path[self.steps - 1];
+        let set = self.borrowing.children(step.class, step.at, self.priority);
+        let mut near = set.near(step.position as usize);
+        if let Some(position) = near.nth(PACKETS_AHEAD - 1) {
+            self.slab.prefetch_second(&self.classes[set.child(position) as usize].queue);
+        }
+        if let Some(position) = near.nth(LEAVES_AHEAD - PACKETS_AHEAD - 1) {
+            let leaf = set.child(position);
+            prefetch_all(&self.classes, leaf as usize);
+            self.borrowing.prefetch(leaf);
+        }
+    }
+
+    /// Asks for what packets that arrive need: their leaves, and then the tails of their queues.
+    fn look_ahead_of(&self, batch: &[Packet]) {
+        for packet in batch {
+            prefetch_all(&self.classes, packet.class.index());
+        }
+        for packet in batch {
+            let Some(known) = self.classes.get(packet.class.index()) else { continue };
+            if known.queue.is_empty() {
+                self.borrowing.prefetch(packet.class.0);
+            } else {
+                self.slab.prefetch_tail(&known.queue);
             }
         }
     }
@@ -465,10 +550,13 @@ impl Htb {
     /// Sends the head of the leaf whose turn it is; nothing if it has none, which is never so.
     #[inline(always)]
     fn send(&mut self, turn: Turn, drops: &mut dyn DropSink) -> Option<Packet> {
-        let leaf = &mut self.leaves[self.classes[turn.leaf as usize].leaf as usize];
+        if self.looks_ahead {
+            self.look_ahead();
+        }
+        let leaf = &mut self.classes[turn.leaf as usize];
         let packet = leaf.queue.dequeue(&mut self.slab, ClassId(turn.leaf), self.now, drops)?;
         let emptied = leaf.queue.is_empty();
-        let deficit = &mut self.deficits[leaf.deficits + if self.common { 0 } else { turn.distance }];
+        let deficit = &mut self.deficits[leaf.deficits as usize + if self.common { 0 } else { turn.distance }];
         *deficit -= i64::from(packet.len);
         if *deficit < 0 {
             *deficit += leaf.quantum as i64;
@@ -483,25 +571,42 @@ impl Htb {
             self.classes[turn.leaf as usize].lent += u64::from(packet.len);
         }
         let mut class = turn.leaf;
+        let now = self.now;
         while class != 0 {
             let known = &mut self.classes[class as usize];
-            if self.borrowing.level(class) >= turn.level {
-                known.assured.refill(self.now);
+            let (parent, level, before) = self.borrowing.place_of(class);
+            if level >= turn.level {
+                known.assured.refill(now);
                 known.assured.take(packet.len);
             }
             if let Some(ceiling) = &mut known.ceiling {
-                ceiling.refill(self.now);
+                ceiling.refill(now);
                 ceiling.take(packet.len);
             }
             if known.pool != NIL {
-                self.lenders[known.pool as usize].sent(self.now, packet.len, known.busy > 0);
+                self.lenders[known.pool as usize].sent(now, packet.len, known.busy > 0);
             }
             if known.busy > 0 {
-                self.update(class);
+                let colour = known.colour(now, before);
+                if colour != before {
+                    self.change(class, colour);
+                }
             }
-            class = self.borrowing.parent(class);
+            class = parent;
         }
         Some(packet)
+    }
+}
+
+impl PlainIn for Htb {
+    #[inline(always)]
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
+        push_behind(&mut self.classes, |class| &mut class.queue, &mut self.slab, self.max_packet, batch)
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue(now, packet, drops);
     }
 }
 
@@ -509,15 +614,14 @@ impl Scheduler for Htb {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let class = packet.class.0;
-        let Some(known) = self.classes.get(packet.class.index()).filter(|known| known.leaf != NIL) else {
+        let Some(known) = self.classes.get_mut(packet.class.index()).filter(|known| known.leaf) else {
             return drops.dropped(now, packet, DropReason::NotALeaf);
         };
         if packet.len > self.max_packet {
             return drops.dropped(now, packet, DropReason::TooLong);
         }
-        let queue = &mut self.leaves[known.leaf as usize].queue;
-        let was_empty = queue.is_empty();
-        if queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
+        let was_empty = known.queue.is_empty();
+        if known.queue.enqueue(&mut self.slab, now, packet, drops) && was_empty {
             self.activate(class);
         }
     }
@@ -539,38 +643,46 @@ impl Scheduler for Htb {
         }
     }
 
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        if self.looks_ahead {
+            self.look_ahead_of(batch);
+        }
+        self.now = self.now.max(now);
+        push_runs(self, now, batch, drops);
+    }
+
     fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        let leaf = self.classes.get(class.index()).and_then(|known| self.leaves.get(known.leaf as usize));
-        leaf.map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
+        self.classes.get(class.index()).map_or(Amount::default(), |known| known.queue.backlog(&self.slab))
     }
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };
-        let queues = || self.leaves.iter().zip(with.leaves.iter());
         if !self.borrowing.fits(&with.borrowing)
             || (self.common, self.max_packet) != (with.common, with.max_packet)
             || !self.slab.fits(&with.slab)
-            || !queues().all(|(mine, theirs)| mine.queue.fits(&theirs.queue))
             || !self
                 .classes
                 .iter()
                 .zip(with.classes.iter())
-                .all(|(mine, theirs)| (mine.pool == NIL) == (theirs.pool == NIL))
+                .all(|(mine, theirs)| mine.queue.fits(&theirs.queue) && (mine.pool == NIL) == (theirs.pool == NIL))
         {
             return false;
         }
         self.now = self.now.max(now);
         self.turn_colours();
         self.slab.retune(&mut with.slab);
-        for (index, (mine, theirs)) in self.leaves.iter_mut().zip(with.leaves.iter()).enumerate() {
+        if self.blocked.ids() < with.blocked.ids() {
+            // There was no ceiling, so that nothing is in it.
+            core::mem::swap(&mut self.blocked, &mut with.blocked);
+        }
+        for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
             mine.queue.retune(&theirs.queue);
             mine.quantum = theirs.quantum;
-            let end = with.leaves.get(index + 1).map_or(self.deficits.len(), |next| next.deficits);
-            for deficit in &mut self.deficits[mine.deficits..end] {
+            for deficit in &mut self.deficits[mine.deficits()] {
                 *deficit = (*deficit).min(mine.quantum as i64);
             }
         }
@@ -591,7 +703,7 @@ impl Scheduler for Htb {
                 continue;
             }
             // Pools are asked anew, and the times that are noted are those of the rates before.
-            let colour = self.colour(class, Standing::Borrows);
+            let colour = mine.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
             self.watch(class);
         }
@@ -602,9 +714,7 @@ impl Scheduler for Htb {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         for (id, class) in self.classes.iter_mut().enumerate() {
-            if let Some(leaf) = self.leaves.get_mut(class.leaf as usize) {
-                leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
-            }
+            class.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
             (class.busy, class.lent) = (0, 0);
             class.assured.reset();
             class.ceiling.iter_mut().for_each(Bucket::reset);
@@ -618,13 +728,13 @@ impl Scheduler for Htb {
 
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         for (index, class) in self.classes.iter().enumerate().take(classes.end).skip(classes.start) {
-            visit(ClassId(index as u32), if class.leaf == NIL { "lent_bytes" } else { "borrowed_bytes" }, class.lent);
+            visit(ClassId(index as u32), if class.leaf { "borrowed_bytes" } else { "lent_bytes" }, class.lent);
         }
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        let of = |leaf: bool| self.classes.iter().filter(move |class| (class.leaf != NIL) == leaf);
+        let of = |leaf: bool| self.classes.iter().filter(move |class| class.leaf == leaf);
         let [borrowed, lent] = [true, false].map(|leaf| of(leaf).map(|class| class.lent).sum::<u64>());
         if borrowed != lent {
             return Err(format!("{borrowed} B were borrowed and {lent} B lent"));
@@ -651,13 +761,13 @@ impl Scheduler for Htb {
             {
                 return Err(format!("class {id} owes its ceiling {} B", -ceiling.level_bytes()));
             }
-            if let Some(leaf) = self.leaves.get(class.leaf as usize) {
-                if leaf.queue.is_empty() != (busy == 0) {
-                    return Err(format!("leaf {id}: busy {busy} with {:?}", leaf.queue.backlog(&self.slab)));
+            if class.leaf {
+                if class.queue.is_empty() != (busy == 0) {
+                    return Err(format!("leaf {id}: busy {busy} with {:?}", class.queue.backlog(&self.slab)));
                 }
-                let counters = &self.deficits[leaf.deficits..leaf.deficits + self.deficit_count(id)];
-                if counters.iter().any(|&deficit| deficit < 0 || deficit as u64 > leaf.quantum) {
-                    return Err(format!("leaf {id}: deficits {counters:?} of a quantum of {}", leaf.quantum));
+                let counters = &self.deficits[class.deficits()];
+                if counters.iter().any(|&deficit| deficit < 0 || deficit as u64 > class.quantum) {
+                    return Err(format!("leaf {id}: deficits {counters:?} of a quantum of {}", class.quantum));
                 }
             }
         }

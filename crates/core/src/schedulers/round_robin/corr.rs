@@ -118,7 +118,7 @@ impl Corr {
         let rates: u64 = tree.leaves().iter().map(|leaf| flows.state(leaf.0).rate as u64).sum();
         Ok(Self {
             flows,
-            listed: Ring::default(),
+            listed: Ring::new(tree)?,
             due: 0,
             fractions: Heap::new(tree.len())?,
             cycle_slots: rates.div_ceil(SLOT as u64),
@@ -129,13 +129,13 @@ impl Corr {
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        Flows::<Slots>::memory(tree) + Heap::memory(tree.len())
+        Flows::<Slots>::memory(tree) + Ring::memory(tree) + Heap::memory(tree.len())
     }
 
     /// Begins the next cycle in which a class has a slot or a fraction of one coming.
     fn begin_cycle(&mut self) {
         while let Some((flow, _)) = self.fractions.pop() {
-            self.listed.push(&mut self.flows, flow);
+            self.listed.push(flow);
         }
         let mut cycles = i64::MAX;
         self.listed
@@ -157,7 +157,7 @@ impl Corr {
     fn sending(&self) -> Option<u32> {
         match self.sending {
             Sending::Nobody => None,
-            Sending::First => self.listed.first(&self.flows),
+            Sending::First => self.listed.first(),
             Sending::Minor(flow) => Some(flow),
         }
     }
@@ -173,7 +173,7 @@ impl Corr {
         match core::mem::replace(&mut self.sending, Sending::Nobody) {
             Sending::First => self.pass_first(flow),
             _ if self.flows.is_empty(flow) => {}
-            _ => self.listed.push(&mut self.flows, flow),
+            _ => self.listed.push(flow),
         }
     }
 
@@ -181,15 +181,15 @@ impl Corr {
     fn pass_first(&mut self, flow: u32) {
         let credit = self.flows.state(flow).credit;
         if self.flows.is_empty(flow) {
-            self.listed.pop(&mut self.flows);
+            self.listed.pop();
             self.due -= 1;
         } else if credit < SLOT {
             self.due -= 1;
             if credit > 0 {
-                self.listed.pop(&mut self.flows);
+                self.listed.pop();
                 self.fractions.set(flow, (SLOT - credit) as u128);
             } else {
-                self.listed.rotate(&self.flows);
+                self.listed.rotate();
             }
         }
     }
@@ -197,7 +197,7 @@ impl Corr {
     /// A slot of the major cycle, if one is left.
     fn major(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         while self.due > 0 && self.left > 0 {
-            let flow = self.listed.first(&self.flows)?;
+            let flow = self.listed.first()?;
             if self.flows.state(flow).credit >= SLOT {
                 self.sending = Sending::First;
                 return self.give_slot(flow, now, drops);
@@ -226,7 +226,7 @@ impl Scheduler for Corr {
             let slots = self.flows.state_mut(flow);
             let earned = i128::from(slots.rate) * i128::from(cycle - slots.cycle);
             slots.credit = (i128::from(slots.credit) + earned).min(0) as i64;
-            self.listed.push(&mut self.flows, flow);
+            self.listed.push(flow);
         }
     }
 
@@ -257,7 +257,7 @@ impl Scheduler for Corr {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|slots| (slots.credit, slots.cycle) = (0, 0));
         self.fractions.clear();
-        self.listed = Ring::default();
+        self.listed.clear();
         (self.due, self.left, self.cycle, self.sending) = (0, 0, 0, Sending::Nobody);
     }
 
@@ -265,12 +265,12 @@ impl Scheduler for Corr {
     fn check_invariants(&self) -> Result<(), String> {
         let sending = self.sending();
         let minor = matches!(self.sending, Sending::Minor(flow) if !self.flows.is_empty(flow));
-        self.flows.check_with(&[&self.listed], self.fractions.len() + usize::from(minor), sending)?;
+        self.flows.check_with(self.listed.iter(), self.fractions.len() + usize::from(minor), sending)?;
         self.fractions.check()?;
         if self.due > self.listed.len() {
             return Err(format!("{} visits are due to {} classes", self.due, self.listed.len()));
         }
-        for (place, flow) in (0..).zip(self.listed.iter(&self.flows)) {
+        for (place, flow) in (0..).zip(self.listed.iter()) {
             let credit = self.flows.state(flow).credit;
             if credit <= -SLOT || place >= self.due && credit > 0 && sending != Some(flow) {
                 return Err(format!("class {flow} has been visited and has {credit} coming"));

@@ -55,7 +55,7 @@ use crate::bases::batches::{PlainIn, PlainOut, fill, pop_all, push_all};
 use crate::bases::flows::{Flows, Ring, Turn};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos,
-    Packet, Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
+    OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled};
 
@@ -78,7 +78,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         delay_in_order: true,
         ..Promises::NONE
     },
-    memory,
+    memory: |tree| memory(tree, 1),
     build: |tree, _| boxed(Drr::new(tree)?),
 };
 
@@ -194,9 +194,9 @@ pub(crate) fn retune(flows: &mut Flows<Deficit>, with: &mut Flows<Deficit>) {
     });
 }
 
-/// Bytes that [`flows`] take for `tree`, with what it takes to make them.
-pub(crate) fn memory(tree: &Hierarchy) -> u64 {
-    Flows::<Deficit>::memory(tree) + bytes_of::<u64>(tree.len())
+/// Bytes that [`flows`] take for `tree`, with what it takes to make them, and so many rings of them.
+pub(crate) fn memory(tree: &Hierarchy, rings: u64) -> u64 {
+    Flows::<Deficit>::memory(tree) + bytes_of::<u64>(tree.len()) + rings * Ring::memory(tree)
 }
 
 /// Counts visits, where somebody wants to know.
@@ -216,7 +216,7 @@ impl Tally for () {
 }
 
 /// Classes with packets that take turns as this page tells, all or some of those of a [`Flows`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Turns {
     /// The first is visited next, or its visit is under way; then it may have no packet but the one that is being sent.
     pub ring: Ring,
@@ -225,21 +225,35 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    /// Of the leaves of `tree`, none of which has packets.
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        Ok(Self { ring: Ring::new(tree)?, visiting: false })
+    }
+
+    /// Takes all classes out.
+    pub(crate) fn clear(&mut self) {
+        self.ring.clear();
+        self.visiting = false;
+    }
+
     /// Puts a class that has just got its first packet at the end, unless it is the one being visited. A class that comes
     /// while another is being visited comes after it: the first stays the first.
     #[inline]
-    pub(crate) fn push(&mut self, flows: &mut Flows<Deficit>, flow: u32) {
-        if self.visited(flows) != Some(flow) {
-            self.ring.push(flows, flow);
+    pub(crate) fn push(&mut self, flow: u32) {
+        if self.visited() != Some(flow) {
+            self.ring.push(flow);
         }
     }
 
     /// Takes a class out, wherever it is, and its credit away; whether it was in. O(n).
     pub(crate) fn remove(&mut self, flows: &mut Flows<Deficit>, flow: u32) -> bool {
-        if self.ring.first(flows) == Some(flow) {
+        if self.ring.first() == Some(flow) {
             self.visiting = false;
         }
-        let was_in = self.ring.remove(flows, flow);
+        let was_in = self.ring.remove(flow);
         if was_in {
             flows.state_mut(flow).credit = 0;
         }
@@ -287,24 +301,24 @@ impl Turns {
     /// The class whose visit has begun and not ended.
     #[must_use]
     #[inline]
-    pub(crate) fn visited(&self, flows: &Flows<Deficit>) -> Option<u32> {
-        if self.visiting { self.ring.first(flows) } else { None }
+    pub(crate) fn visited(&self) -> Option<u32> {
+        if self.visiting { self.ring.first() } else { None }
     }
 
     /// What was being sent has been sent. Ends the visit under way where its class has no packet that its credit covers;
     /// whether it ended one.
     #[inline(always)]
     pub(crate) fn settle(&mut self, flows: &mut Flows<Deficit>, tally: &mut impl Tally) -> bool {
-        let Some(flow) = self.visited(flows) else { return false };
+        let Some(flow) = self.visited() else { return false };
         match flows.head_len(flow) {
             Some(len) if need(len) <= flows.state(flow).credit => return false,
             Some(_) => {
-                self.ring.rotate(flows);
+                self.ring.rotate();
                 tally.exhausts(flow, 1);
             }
             None => {
                 flows.state_mut(flow).credit = 0;
-                self.ring.pop(flows);
+                self.ring.pop();
             }
         }
         self.visiting = false;
@@ -321,7 +335,7 @@ impl Turns {
         drops: &mut dyn DropSink,
         tally: &mut impl Tally,
     ) -> Option<Packet> {
-        let flow = self.ring.first(flows)?;
+        let flow = self.ring.first()?;
         let need_now = need(flows.head_len(flow)?);
         let deficit = flows.state_mut(flow);
         if !self.visiting {
@@ -329,7 +343,7 @@ impl Turns {
             tally.begins(flow, 1, self.ring.len());
         }
         if need_now > deficit.credit {
-            self.ring.rotate(flows);
+            self.ring.rotate();
             tally.exhausts(flow, 1);
             return None;
         }
@@ -345,7 +359,7 @@ impl Turns {
     #[cfg(feature = "invariants")]
     pub(crate) fn check(&self, flows: &Flows<Deficit>) -> Result<(), String> {
         let largest = need(flows.max_packet()).max(1);
-        for (place, flow) in self.ring.iter(flows).enumerate() {
+        for (place, flow) in self.ring.iter().enumerate() {
             let Deficit { quantum, credit } = *flows.state(flow);
             let need = need(flows.head_len(flow).unwrap_or(0));
             let holds =
@@ -401,14 +415,14 @@ impl Drr {
     /// # Errors
     /// As [`quanta`].
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
-        Ok(Self { flows: flows(tree)?, turns: Turns::default() })
+        Ok(Self { flows: flows(tree)?, turns: Turns::new(tree)? })
     }
 }
 
 impl PlainIn for Drr {
     #[inline(always)]
     fn push_plain(&mut self, batch: &[Packet]) -> usize {
-        let visited = self.turns.visited(&self.flows);
+        let visited = self.turns.visited();
         self.flows.push_plain(&mut self.turns.ring, visited, batch)
     }
 
@@ -436,7 +450,7 @@ impl Scheduler for Drr {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let flow = packet.class.0;
         if self.flows.push(now, packet, drops) == Some(true) {
-            self.turns.push(&mut self.flows, flow);
+            self.turns.push(flow);
         }
     }
 
@@ -484,13 +498,13 @@ impl Scheduler for Drr {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
-        self.turns = Turns::default();
+        self.turns.clear();
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        let visited = self.turns.visited(&self.flows);
-        self.flows.check_with(&[&self.turns.ring], 0, visited)?;
+        let visited = self.turns.visited();
+        self.flows.check_with(self.turns.ring.iter(), 0, visited)?;
         self.turns.check(&self.flows)?;
         check_idle(&self.flows, visited)
     }

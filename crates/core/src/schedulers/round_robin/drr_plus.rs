@@ -206,7 +206,7 @@ impl DrrPlus {
         let mut numbers = 0..;
         let police = slice(tree.len(), |class| Some(Police::new(contracts[class]?, numbers.next()?)))?;
         let slots = filled(contracts.iter().flatten().count(), [Slot::default(); SLOTS])?;
-        let (critical, best_effort) = (Turns::default(), Turns::default());
+        let (critical, best_effort) = (Turns::new(tree)?, Turns::new(tree)?);
         Ok(Self { flows, police, slots, critical, best_effort, visits: Visits::new(tree)?, now: Nanos::ZERO })
     }
 
@@ -217,7 +217,7 @@ impl DrrPlus {
         };
         let slots = bytes_of::<[Slot; SLOTS]>(tree.leaves().iter().filter(held).count());
         let visits = Visits::memory(tree);
-        drr::memory(tree) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len()) + slots + visits
+        drr::memory(tree, 2) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len()) + slots + visits
     }
 
     /// Whether a class is latency-critical and has kept its contract so far.
@@ -238,11 +238,11 @@ impl Scheduler for DrrPlus {
             && self.critical.remove(&mut self.flows, class.0)
             && !self.flows.is_empty(class.0)
         {
-            self.best_effort.push(&mut self.flows, class.0);
+            self.best_effort.push(class.0);
         }
         if self.flows.push(now, packet, drops) == Some(true) {
             let turns = if self.is_critical(class) { &mut self.critical } else { &mut self.best_effort };
-            turns.push(&mut self.flows, class.0);
+            turns.push(class.0);
         }
     }
 
@@ -283,7 +283,8 @@ impl Scheduler for DrrPlus {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
-        (self.critical, self.best_effort) = (Turns::default(), Turns::default());
+        self.critical.clear();
+        self.best_effort.clear();
         for police in self.police.iter_mut().flatten() {
             *police = Police::new(police.contract, police.number);
         }
@@ -301,13 +302,13 @@ impl Scheduler for DrrPlus {
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
         // After each packet both have settled, and one has sent.
-        let [critical, best_effort] = [&self.critical, &self.best_effort].map(|turns| turns.visited(&self.flows));
+        let [critical, best_effort] = [&self.critical, &self.best_effort].map(|turns| turns.visited());
         let visited = critical.or(best_effort);
-        self.flows.check_with(&[&self.critical.ring, &self.best_effort.ring], 0, visited)?;
+        self.flows.check_with(self.critical.ring.iter().chain(self.best_effort.ring.iter()), 0, visited)?;
         self.critical.check(&self.flows)?;
         self.best_effort.check(&self.flows)?;
         for (turns, critical) in [(&self.critical, true), (&self.best_effort, false)] {
-            if let Some(flow) = turns.ring.iter(&self.flows).find(|&flow| self.is_critical(ClassId(flow)) != critical) {
+            if let Some(flow) = turns.ring.iter().find(|&flow| self.is_critical(ClassId(flow)) != critical) {
                 return Err(format!("class {flow} is in the wrong ring"));
             }
         }

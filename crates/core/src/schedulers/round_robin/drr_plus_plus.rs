@@ -143,14 +143,14 @@ impl DrrPlusPlus {
     /// # Errors
     /// As [`drr::quanta`].
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
-        let (critical_turns, best_effort) = (Turns::default(), Turns::default());
+        let (critical_turns, best_effort) = (Turns::new(tree)?, Turns::new(tree)?);
         let (flows, is_critical) = (drr::flows(tree)?, critical(tree)?);
         let visits = Visits::new(tree)?;
         Ok(Self { flows, is_critical, critical: critical_turns, best_effort, due: 0, over: true, visits })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        drr::memory(tree) + bytes_of::<bool>(tree.len()) + Visits::memory(tree)
+        drr::memory(tree, 2) + bytes_of::<bool>(tree.len()) + Visits::memory(tree)
     }
 
     /// What is left of the round; its first packet ends the search.
@@ -217,7 +217,7 @@ impl DrrPlusPlus {
             count(flow, times, true);
             place += 1;
         });
-        (0..more).for_each(|_| best_effort.rotate(&self.flows));
+        (0..more).for_each(|_| best_effort.rotate());
     }
 }
 
@@ -226,7 +226,7 @@ impl Scheduler for DrrPlusPlus {
         let class = packet.class;
         if self.flows.push(now, packet, drops) == Some(true) {
             let turns = if self.is_critical[class.index()] { &mut self.critical } else { &mut self.best_effort };
-            turns.push(&mut self.flows, class.0);
+            turns.push(class.0);
         }
     }
 
@@ -270,7 +270,8 @@ impl Scheduler for DrrPlusPlus {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
-        (self.critical, self.best_effort) = (Turns::default(), Turns::default());
+        self.critical.clear();
+        self.best_effort.clear();
         (self.due, self.over) = (0, true);
         self.visits.reset();
     }
@@ -285,9 +286,9 @@ impl Scheduler for DrrPlusPlus {
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        let [critical, best_effort] = [&self.critical, &self.best_effort].map(|turns| turns.visited(&self.flows));
+        let [critical, best_effort] = [&self.critical, &self.best_effort].map(|turns| turns.visited());
         let visited = critical.or(best_effort);
-        self.flows.check_with(&[&self.critical.ring, &self.best_effort.ring], 0, visited)?;
+        self.flows.check_with(self.critical.ring.iter().chain(self.best_effort.ring.iter()), 0, visited)?;
         self.critical.check(&self.flows)?;
         self.best_effort.check(&self.flows)?;
         if self.due > self.critical.ring.len() {
@@ -297,7 +298,7 @@ impl Scheduler for DrrPlusPlus {
             return Err(format!("two visits at once, or one that is not due ({} are)", self.due));
         }
         for (turns, critical) in [(&self.critical, true), (&self.best_effort, false)] {
-            if let Some(flow) = turns.ring.iter(&self.flows).find(|&flow| self.is_critical[flow as usize] != critical) {
+            if let Some(flow) = turns.ring.iter().find(|&flow| self.is_critical[flow as usize] != critical) {
                 return Err(format!("class {flow} is in the wrong ring"));
             }
         }

@@ -100,19 +100,19 @@ impl Mw00 {
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         let critical = critical(tree)?;
         let credited = slice(tree.len(), |class| critical[class].then_some(0))?;
-        let (flows, best_effort) = (drr::flows(tree)?, Turns::default());
-        let (ready, waiting) = (Ring::default(), Ring::default());
+        let (flows, best_effort) = (drr::flows(tree)?, Turns::new(tree)?);
+        let (ready, waiting) = (Ring::new(tree)?, Ring::new(tree)?);
         Ok(Self { flows, credited, ready, waiting, sending: false, best_effort, left: 0, classes: 1, round: 1 })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        drr::memory(tree) + bytes_of::<(bool, Option<u64>)>(tree.len())
+        drr::memory(tree, 3) + bytes_of::<(bool, Option<u64>)>(tree.len())
     }
 
     /// Takes the next packet of the latency-critical classes that have credit for one.
     #[inline]
     fn take_critical(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
-        let flow = self.ready.first(&self.flows)?;
+        let flow = self.ready.first()?;
         let packet = self.flows.pop(flow, now, drops)?;
         self.flows.state_mut(flow).credit -= need(packet.len);
         self.sending = true;
@@ -123,7 +123,7 @@ impl Mw00 {
     #[inline]
     fn settle(&mut self) {
         if core::mem::replace(&mut self.sending, false)
-            && let Some(flow) = self.ready.pop(&mut self.flows)
+            && let Some(flow) = self.ready.pop()
         {
             self.list(flow);
         }
@@ -132,14 +132,14 @@ impl Mw00 {
 
     /// The latency-critical class whose packet is under way.
     fn sending(&self) -> Option<u32> {
-        if self.sending { self.ready.first(&self.flows) } else { None }
+        if self.sending { self.ready.first() } else { None }
     }
 
     /// Puts a latency-critical class that is in no ring where it belongs.
     fn list(&mut self, flow: u32) {
         let Some(len) = self.flows.head_len(flow) else { return };
         let ring = if need(len) <= self.flows.state(flow).credit { &mut self.ready } else { &mut self.waiting };
-        ring.push(&mut self.flows, flow);
+        ring.push(flow);
     }
 
     /// Begins `rounds` rounds; in all but the last nobody can send.
@@ -148,7 +148,7 @@ impl Mw00 {
         self.left = self.best_effort.ring.len();
         self.classes = u64::from(self.left).max(1);
         for _ in 0..self.waiting.len() {
-            let Some(flow) = self.waiting.pop(&mut self.flows) else { break };
+            let Some(flow) = self.waiting.pop() else { break };
             let deficit = self.flows.state_mut(flow);
             let credit = deficit.quantum.saturating_mul(self.classes).saturating_mul(rounds);
             deficit.credit = deficit.credit.saturating_add(credit);
@@ -182,7 +182,7 @@ impl Scheduler for Mw00 {
             return;
         }
         let Some(credited) = &mut self.credited[class.index()] else {
-            return self.best_effort.push(&mut self.flows, class.0);
+            return self.best_effort.push(class.0);
         };
         let deficit = self.flows.state_mut(class.0);
         if self.left == 0 {
@@ -231,7 +231,8 @@ impl Scheduler for Mw00 {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|deficit| deficit.credit = 0);
         self.credited.iter_mut().flatten().for_each(|round| *round = 0);
-        (self.ready, self.waiting, self.best_effort) = (Ring::default(), Ring::default(), Turns::default());
+        [&mut self.ready, &mut self.waiting].into_iter().for_each(Ring::clear);
+        self.best_effort.clear();
         (self.sending, self.left, self.classes, self.round) = (false, 0, 1, 1);
     }
 
@@ -241,15 +242,16 @@ impl Scheduler for Mw00 {
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        let visited = self.best_effort.visited(&self.flows);
+        let visited = self.best_effort.visited();
         let sending = self.sending();
-        self.flows.check_with(&[&self.ready, &self.waiting, &self.best_effort.ring], 0, sending.or(visited))?;
+        let listed = [&self.ready, &self.waiting, &self.best_effort.ring];
+        self.flows.check_with(listed.into_iter().flat_map(Ring::iter), 0, sending.or(visited))?;
         self.best_effort.check(&self.flows)?;
         if self.left > self.best_effort.ring.len() || visited.is_some() && self.left == 0 {
             return Err(format!("{} visits are due to {} classes", self.left, self.best_effort.ring.len()));
         }
         for (ring, ready) in [(&self.ready, true), (&self.waiting, false)] {
-            for flow in ring.iter(&self.flows).filter(|&flow| sending != Some(flow)) {
+            for flow in ring.iter().filter(|&flow| sending != Some(flow)) {
                 let (credit, len) = (self.flows.state(flow).credit, self.flows.head_len(flow).unwrap_or(0));
                 if (need(len) <= credit) != ready || self.credited[flow as usize] != Some(self.round) {
                     return Err(format!("class {flow} has a credit of {credit} of {:?}", self.credited[flow as usize]));

@@ -136,7 +136,7 @@ impl Hdrr {
             + bytes_of::<Place>(tree.len())
             + bytes_of::<Inner>(inners)
             + below
-            + bytes_of::<(u128, u64)>(most)
+            + virtual_time::memory_of_weights(most)
     }
 
     /// A leaf has got its first packet: it takes part in the round, and so do the classes above it.

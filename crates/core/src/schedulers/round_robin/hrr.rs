@@ -41,7 +41,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::{Flows, Ring};
+use crate::bases::flows::{Chain, Flows};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, PerWindow, Promises,
     Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed,
@@ -89,9 +89,9 @@ struct Level {
     /// Number of the frame under way.
     number: u64,
     /// Classes with packets and slots.
-    ready: Ring,
+    ready: Chain,
     /// Classes with packets and no slot left.
-    spent: Ring,
+    spent: Chain,
 }
 
 impl Level {
@@ -155,8 +155,8 @@ impl Hrr {
         let level = |index: usize| Level {
             frame: frame(slot, index as u32),
             number: 0,
-            ready: Ring::default(),
-            spent: Ring::default(),
+            ready: Chain::default(),
+            spent: Chain::default(),
         };
         let flows = Flows::new(tree, |class| {
             let (level, per_frame) = if tree.is_leaf(class) { slots(tree.share_all_busy(class)) } else { (0, 0) };
@@ -254,18 +254,18 @@ impl Scheduler for Hrr {
             (slots.left, slots.frame) = (slots.per_frame, 0);
         }
         for level in &mut self.levels {
-            (level.ready, level.spent) = (Ring::default(), Ring::default());
+            (level.ready, level.spent) = (Chain::default(), Chain::default());
         }
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        let rings: [&Ring; 2 * LEVELS] = core::array::from_fn(|at| {
+        let rings: [&Chain; 2 * LEVELS] = core::array::from_fn(|at| {
             let level = &self.levels[at / 2];
             if at % 2 == 0 { &level.ready } else { &level.spent }
         });
         let sending = self.sending();
-        self.flows.check_with(&rings, 0, sending)?;
+        self.flows.check_with(rings.into_iter().flat_map(|ring| ring.iter(&self.flows)), 0, sending)?;
         for (index, level) in self.levels.iter().enumerate() {
             for (ring, ready) in [(&level.ready, true), (&level.spent, false)] {
                 for flow in ring.iter(&self.flows).filter(|&flow| sending != Some(flow)) {

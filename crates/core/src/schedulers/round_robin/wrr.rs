@@ -125,17 +125,17 @@ impl Wrr {
         for (leaf, packets) in tree.leaves().iter().zip(weights(tree)?) {
             flows.state_mut(leaf.0).packets = packets;
         }
-        Ok(Self { flows, ring: Ring::default() })
+        Ok(Self { flows, ring: Ring::new(tree)? })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        Flows::<Weight>::memory(tree) + bytes_of::<(u128, u64)>(tree.leaves().len())
+        Flows::<Weight>::memory(tree) + Ring::memory(tree) + bytes_of::<(u128, u64)>(tree.leaves().len())
     }
 
     /// The class whose visit is under way.
     #[inline]
     fn visited(&self) -> Option<u32> {
-        self.ring.first(&self.flows).filter(|&flow| self.flows.state(flow).sent > 0)
+        self.ring.first().filter(|&flow| self.flows.state(flow).sent > 0)
     }
 
     /// What was being sent has been sent: ends the visit under way where it was its last packet.
@@ -147,9 +147,9 @@ impl Wrr {
         if empty || weight.sent == weight.packets {
             weight.sent = 0;
             if empty {
-                self.ring.pop(&mut self.flows);
+                self.ring.pop();
             } else {
-                self.ring.rotate(&self.flows);
+                self.ring.rotate();
             }
         }
     }
@@ -188,14 +188,14 @@ impl Scheduler for Wrr {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let flow = packet.class.0;
         if self.flows.push(now, packet, drops) == Some(true) && self.visited() != Some(flow) {
-            self.ring.push(&mut self.flows, flow);
+            self.ring.push(flow);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.settle();
-        let Some(flow) = self.ring.first(&self.flows) else { return Dequeued::Idle };
+        let Some(flow) = self.ring.first() else { return Dequeued::Idle };
         let Some(packet) = self.flows.pop(flow, now, drops) else { unreachable!("class {flow} is listed and empty") };
         self.flows.state_mut(flow).sent += 1;
         Dequeued::Packet(packet)
@@ -243,13 +243,13 @@ impl Scheduler for Wrr {
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);
         self.flows.states_mut().for_each(|weight| weight.sent = 0);
-        self.ring = Ring::default();
+        self.ring.clear();
     }
 
     #[cfg(feature = "invariants")]
     fn check_invariants(&self) -> Result<(), String> {
-        self.flows.check_with(&[&self.ring], 0, self.visited())?;
-        let first = self.ring.first(&self.flows);
+        self.flows.check_with(self.ring.iter(), 0, self.visited())?;
+        let first = self.ring.first();
         for flow in self.flows.leaves() {
             let Weight { packets, sent } = *self.flows.state(flow);
             if sent > packets || sent > 0 && first != Some(flow) {

@@ -37,13 +37,12 @@
 //! **When it waits.** Only while each class with packets is above an upper limit, its own or that of a class above it, or is
 //! of real-time only and not eligible.
 //!
-//! **Cost per packet.** O(levels * log n): on each level of the path, a look at one heap and a change in three. A leaf
+//! **Cost per packet.** O(levels * log n): on each level of the path, a look at one queue and a change in one. A leaf
 //! that becomes eligible, or a class that becomes fit, moves from one heap to another, at most once for each of its
 //! packets. One call may move all that have become so since the last.
 //!
 //! **Invariants.** A leaf with packets and a real-time curve is in exactly one of `asleep` and `eligible`. A class that
-//! has packets below it to share for is in exactly one of its parent's `ready` and `held`. If it is in `ready` it is
-//! also in `latest`, under the same virtual time. Any other class is in neither.
+//! has packets below it to share for is in exactly one of its parent's `ready` and `held`. Any other class is in neither.
 //!
 //! **Errors and overflow budget.** Those of `parts::curve`. A deadline and an eligible time are less than a
 //! picosecond late. A virtual time grows by at most 2^20 bytes at 1 bit/s a packet, 2^65; 2^60 of them fit.
@@ -60,22 +59,25 @@
 //! DIFFERENCE: a class without `link_share` shares by a line. The paper has it share by the curve of its guarantee, `real_time`.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
 use core::any::Any;
 
+use crate::bases::batches::{LOOK_AHEAD_FROM, PlainIn, push_behind, push_runs};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, Packet,
     Promises, Scheduler, SchedulerInfo, Share, WorkConserving, boxed, same_kind,
 };
 use crate::parts::{
-    curve::{Curve, SLOPE_BITS, Shape, admit, nanos_up, planning_memory, real_time_shapes, ticks},
-    heap::Heap,
+    curve::{Curve, SLOPE_BITS, Shape, admit, curves_memory, nanos_up, real_time_shapes, ticks},
+    heap::{Also, Heap},
     memory::{Stack, bytes_of, filled, slice},
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
+use ahead::Asked;
 use limit::{Limit, limits_of};
 
 /// What `hfsc` is and supports.
@@ -106,11 +108,18 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = ClassId::ROOT.0;
+/// Marks a class as a leaf among its siblings, so that nothing of it has to be read to know that.
+const LEAF: u32 = 1 << 31;
+/// What is asked of the classes that are ready: v_max as well.
+const READY: Also = Also { last: true, ahead: true };
 
 #[derive(Debug)]
+#[repr(align(64))]
 struct Class {
     queue: LeafQueue,
     parent: u32,
+    /// Index of the parent's children, itself among them, into `Hfsc::children`.
+    siblings: u32,
     /// Place among the siblings: its id in the parent's heaps.
     place: u32,
     /// Index into `Hfsc::real_time`.
@@ -136,13 +145,14 @@ struct RealTime {
 
 /// The children of one class that have packets to share for.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Children {
-    /// The children by place, in the order of the hierarchy.
-    classes: Box<[u32]>,
-    /// By virtual time.
+    /// The class whose children these are.
+    parent: u32,
+    /// The children by place, in the order of the hierarchy: a leaf with [`LEAF`] set, of any other the index of its own children.
+    below: Box<[u32]>,
+    /// By virtual time, with both ends.
     ready: Heap,
-    /// The same, the latest virtual time first.
-    latest: Heap,
     /// Above an upper limit, by fit time.
     held: Heap,
     /// The largest virtual time that a child had when it left `ready`.
@@ -152,6 +162,7 @@ struct Children {
 }
 
 impl Children {
+    #[inline(always)]
     fn is_active(&self) -> bool {
         !self.ready.is_empty() || !self.held.is_empty()
     }
@@ -160,15 +171,8 @@ impl Children {
         self.ready.contains(place) || self.held.contains(place)
     }
 
-    /// Lists a child that no limit holds back.
-    fn list(&mut self, place: u32, virtual_time: u128) {
-        self.ready.set(place, virtual_time);
-        self.latest.set(place, u128::MAX - virtual_time);
-    }
-
     fn take_from_ready(&mut self, place: u32) {
         if let Some(virtual_time) = self.ready.remove(place) {
-            self.latest.remove(place);
             self.level = self.level.max(virtual_time);
         }
     }
@@ -193,6 +197,9 @@ pub struct Hfsc {
     eligible: Heap,
     max_packet: u32,
     now: Nanos,
+    /// Whether there are so many classes that cache lines are asked for ahead of time.
+    looks_ahead: bool,
+    asked: Asked,
 }
 
 /// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
@@ -228,7 +235,8 @@ impl Hfsc {
         let asked = real_time_shapes(tree)?;
         admit(asked.iter().copied().flatten(), tree.link().rate)?;
         let mut slab = PacketSlab::for_tree(tree)?;
-        let (mut classes, mut children) = (Stack::with_room(tree.len())?, Stack::with_room(inner_classes(tree))?);
+        let mut classes: Stack<Class> = Stack::with_room(tree.len())?;
+        let mut children = Stack::with_room(inner_classes(tree))?;
         let curves = asked.iter().flatten().count();
         let (mut real_time, mut limits) = (Stack::with_room(curves)?, Stack::with_room(limits_of(tree))?);
         // By class: whether a child of it sets a curve to share by.
@@ -244,6 +252,7 @@ impl Hfsc {
             let mut of = Class {
                 queue: slab.queue_for(tree, class),
                 parent: tree.parent(class).map_or(NONE, |parent| parent.0),
+                siblings: tree.parent(class).map_or(NONE, |parent| classes[parent.index()].children),
                 place: NONE,
                 real_time: NONE,
                 limit: NONE,
@@ -269,18 +278,22 @@ impl Hfsc {
             }
             if !leaf {
                 of.children = children.len() as u32;
-                let below = slice(tree.children(class).len(), |place| tree.children(class)[place].0)?;
-                let (ready, latest) = (Heap::new(below.len())?, Heap::new(below.len())?);
+                // Inner classes are set below, when they have their index.
+                let below = slice(tree.children(class).len(), |place| tree.children(class)[place].0 | LEAF)?;
+                let ready = Heap::knowing(below.len(), READY)?;
                 let held = Heap::new(if limited { below.len() } else { 0 })?;
-                children.push(Children { classes: below, ready, latest, held, level: 0, step: 0 });
+                children.push(Children { parent: index, below, ready, held, level: 0, step: 0 });
             }
             classes.push(of);
         }
         let link = tree.link();
         for of in children.iter_mut() {
-            for (place, &child) in of.classes.iter().enumerate() {
-                let class = &mut classes[child as usize];
+            for (place, child) in of.below.iter_mut().enumerate() {
+                let class = &mut classes[(*child & !LEAF) as usize];
                 class.place = place as u32;
+                if class.children != NONE {
+                    *child = class.children;
+                }
                 if class.shares {
                     of.step = of.step.max(class.virtual_curve.shape().largest_step(link.max_packet));
                 }
@@ -297,6 +310,8 @@ impl Hfsc {
             eligible,
             max_packet: link.max_packet,
             now: Nanos::ZERO,
+            looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
+            asked: Asked::NOBODY,
         })
     }
 
@@ -305,7 +320,7 @@ impl Hfsc {
         let limits = limits_of(tree);
         let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
         let held = |children| Heap::memory(if limits > 0 { children } else { 0 });
-        let lists = |children| bytes_of::<u32>(children) + 2 * Heap::memory(children) + held(children);
+        let lists = |children| bytes_of::<u32>(children) + Heap::memory_knowing(children, READY) + held(children);
         let below: u64 = all.filter(|&children| children > 0).map(lists).sum();
         PacketSlab::memory(tree)
             + bytes_of::<(Class, bool)>(tree.len())
@@ -314,7 +329,7 @@ impl Hfsc {
             + bytes_of::<RealTime>(curves)
             + 2 * Heap::memory(curves)
             + bytes_of::<Limit>(limits)
-            + planning_memory(tree)
+            + curves_memory(tree, curves)
     }
 
     /// The smallest and the largest virtual time of the active children of `parent` that no upper limit holds back, in 2^-12 ns; `None` where
@@ -322,8 +337,8 @@ impl Hfsc {
     #[must_use]
     pub fn virtual_times(&self, parent: ClassId) -> Option<(u128, u128)> {
         let children = self.children.get(self.classes.get(parent.index())?.children as usize)?;
-        let ((_, least), (_, most)) = (children.ready.first()?, children.latest.first()?);
-        Some((least, u128::MAX - most))
+        let ((_, least), most) = (children.ready.first()?, children.ready.last_key()?);
+        Some((least, most))
     }
 
     /// What `leaf` was sent by the real-time criterion, c_i, in bytes modulo 2^64; `None` where it has no real-time curve.
@@ -333,6 +348,7 @@ impl Hfsc {
         self.real_time.get(of.real_time as usize).map(|of| of.served)
     }
 
+    #[inline(always)]
     fn children(&mut self, class: u32) -> &mut Children {
         let children = self.classes[class as usize].children;
         &mut self.children[children as usize]
@@ -360,19 +376,19 @@ impl Hfsc {
     /// Lists `class`, which has packets to share for, with its parent under its virtual time or its fit time.
     fn list(&mut self, class: u32) {
         let of = &self.classes[class as usize];
-        let (parent, place, virtual_time) = (of.parent, of.place, of.virtual_time);
+        let (siblings, place, virtual_time) = (of.siblings as usize, of.place, of.virtual_time);
         if self.limits.is_empty() {
-            return self.children(parent).list(place, virtual_time);
+            return self.children[siblings].ready.set(place, virtual_time);
         }
         let (fit, now) = (self.fit(class), ticks(self.now));
-        let children = self.children(parent);
+        let children = &mut self.children[siblings];
         if fit > now {
             children.take_from_ready(place);
             children.held.set(place, fit);
         } else if children.held.contains(place) {
             self.release(class);
         } else {
-            children.list(place, virtual_time);
+            children.ready.set(place, virtual_time);
         }
     }
 
@@ -390,14 +406,15 @@ impl Hfsc {
         }
         let children = self.children(parent);
         children.held.remove(place);
-        children.list(place, virtual_time);
+        children.ready.set(place, virtual_time);
     }
 
     /// Releases the children of `parent` that have become fit.
     fn release_fit(&mut self, parent: u32) {
         let now = ticks(self.now);
         while let Some((place, _)) = self.children(parent).held.first().filter(|&(_, fit)| fit <= now) {
-            let class = self.children(parent).classes[place as usize];
+            let child = self.children(parent).below[place as usize];
+            let class = if child & LEAF == 0 { self.children[child as usize].parent } else { child & !LEAF };
             self.release(class);
         }
     }
@@ -443,8 +460,9 @@ impl Hfsc {
         }
         let mut class = leaf;
         while class != ROOT {
-            let Class { parent, place, .. } = self.classes[class as usize];
-            if self.children(parent).contains(place) {
+            let Class { parent, siblings, place, .. } = self.classes[class as usize];
+            let siblings = &self.children[siblings as usize];
+            if siblings.contains(place) {
                 // Active before: only its fit time may have changed, and only if there are limits.
                 if self.limits.is_empty() {
                     return;
@@ -482,50 +500,67 @@ impl Hfsc {
                 self.list_real_time(id);
             }
         }
+        self.charge(leaf, len, !is_empty);
+        Some(packet)
+    }
+
+    /// `len` bytes of `leaf` are sent, which then has packets or not, `active`: brings it and the classes above up to date.
+    #[inline(always)]
+    fn charge(&mut self, leaf: u32, len: u64, mut active: bool) {
+        let limited = !self.limits.is_empty();
         let now = ticks(self.now);
         let mut class = leaf;
         while class != ROOT {
             let of = &mut self.classes[class as usize];
-            if let Some(limit) = self.limits.get_mut(of.limit as usize) {
+            if limited && let Some(limit) = self.limits.get_mut(of.limit as usize) {
                 limit.send(now, of.served);
             }
             of.served = of.served.wrapping_add(len);
-            let (parent, place, below) = (of.parent, of.place, of.children);
-            if self.children(parent).contains(place) {
-                let of = &mut self.classes[class as usize];
-                of.virtual_time = of.virtual_curve.time_of(of.served);
-                let active = self.children.get(below as usize).map_or(!is_empty, Children::is_active);
-                if active {
+            let (at, place, parent) = (of.siblings as usize, of.place, of.parent);
+            let siblings = &mut self.children[at];
+            if siblings.ready.contains(place) || limited && siblings.held.contains(place) {
+                let virtual_time = of.virtual_curve.time_of(of.served);
+                of.virtual_time = virtual_time;
+                if !active {
+                    // The level counts the packet with which it stops.
+                    siblings.level = siblings.level.max(virtual_time);
+                    siblings.take(place);
+                } else if limited {
                     self.list(class);
                 } else {
-                    self.note_level(class);
-                    self.children(parent).take(place);
+                    siblings.ready.set(place, virtual_time);
                 }
             }
+            active = self.children[at].is_active();
             class = parent;
         }
-        Some(packet)
-    }
-
-    /// The level of a class's siblings counts the packet with which it stops.
-    fn note_level(&mut self, class: u32) {
-        let Class { parent, virtual_time, .. } = self.classes[class as usize];
-        let children = self.children(parent);
-        children.level = children.level.max(virtual_time);
     }
 
     /// The leaf that link-sharing chooses.
     fn by_link_sharing(&mut self) -> Option<u32> {
-        let mut class = ROOT;
-        while self.classes[class as usize].children != NONE {
+        // The root is the first that has children.
+        let mut at = 0;
+        while at & LEAF == 0 {
             if !self.limits.is_empty() {
-                self.release_fit(class);
+                self.release_fit(self.children[at as usize].parent);
             }
-            let children = self.children(class);
+            let children = &self.children[at as usize];
             let (place, _) = children.ready.first()?;
-            class = children.classes[place as usize];
+            at = children.below[place as usize];
         }
-        Some(class)
+        Some(at & !LEAF)
+    }
+}
+
+impl PlainIn for Hfsc {
+    #[inline(always)]
+    fn push_plain(&mut self, batch: &[Packet]) -> usize {
+        push_behind(&mut self.classes, |class| &mut class.queue, &mut self.slab, self.max_packet, batch)
+    }
+
+    #[inline(always)]
+    fn push_any(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.enqueue(now, packet, drops);
     }
 }
 
@@ -551,7 +586,12 @@ impl Scheduler for Hfsc {
         if self.slab.queued() == 0 {
             return Dequeued::Idle;
         }
-        self.wake_eligible();
+        if self.looks_ahead {
+            self.look_ahead();
+        }
+        if !self.real_time.is_empty() {
+            self.wake_eligible();
+        }
         let sent = match self.eligible.first() {
             Some((id, _)) => self.send(self.real_time[id as usize].leaf, true, drops),
             None => self.by_link_sharing().and_then(|leaf| self.send(leaf, false, drops)),
@@ -564,6 +604,14 @@ impl Scheduler for Hfsc {
             },
             Dequeued::Packet,
         )
+    }
+
+    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+        if self.looks_ahead {
+            self.look_ahead_of(batch);
+        }
+        self.now = self.now.max(now);
+        push_runs(self, now, batch, drops);
     }
 
     fn backlog(&self) -> Amount {
@@ -634,7 +682,7 @@ impl Scheduler for Hfsc {
             limit.reset();
         }
         for children in self.children.iter_mut() {
-            [&mut children.ready, &mut children.latest, &mut children.held].into_iter().for_each(Heap::clear);
+            [&mut children.ready, &mut children.held].into_iter().for_each(Heap::clear);
             children.level = 0;
         }
         self.asleep.clear();
@@ -647,6 +695,7 @@ impl Scheduler for Hfsc {
     }
 }
 
+mod ahead;
 #[cfg(feature = "invariants")]
 mod check;
 mod limit;

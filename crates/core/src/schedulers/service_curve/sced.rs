@@ -166,7 +166,7 @@ impl Scheduler for Sced {
                 return Err(format!("class {index} is listed under {is:?}, its deadline is {should:?}"));
             }
         }
-        self.flows.check(&[], self.heads.len())
+        self.flows.check([], self.heads.len())
     }
 }
 

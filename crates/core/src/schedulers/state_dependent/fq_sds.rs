@@ -377,6 +377,6 @@ impl Scheduler for FqSds {
             }
             backlogged += usize::from(queued);
         }
-        self.flows.check(&[], backlogged)
+        self.flows.check([], backlogged)
     }
 }

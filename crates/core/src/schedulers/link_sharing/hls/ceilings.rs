@@ -27,7 +27,7 @@
 //! does not cover another packet and the pool lends nothing. This is decided with the same bucket, which brings its guarantee, once per
 //! cycle. So members of a pool may each be ahead by A.
 //!
-//! Cost: a walk over the ceilings above a leaf per visit and packet, and O(log n) in the number of ceilings each time
+//! Cost: a walk over the ceilings above a leaf per visit that sends, and per inner class and round, and O(log n) in the number of ceilings each time
 //! one blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
 
 use alloc::boxed::Box;
@@ -44,38 +44,77 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// No cycle.
-const NEVER: u64 = u64::MAX;
+/// What was decided of a ceiling: in which cycle, and whether it is blocked in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Verdict(u64);
 
+impl Verdict {
+    /// It is to be decided anew.
+    const NONE: Self = Self(u64::MAX - 1);
+    /// It is blocked until the leaves that wait for it return.
+    const PARKED: Self = Self(u64::MAX);
+
+    #[inline(always)]
+    const fn new(cycle: u64, blocked: bool) -> Self {
+        Self(cycle << 1 | blocked as u64)
+    }
+
+    /// Whether it says something of `cycle`.
+    #[inline(always)]
+    const fn is_of(self, cycle: u64) -> bool {
+        self.0 >> 1 == cycle || self.0 == Self::PARKED.0
+    }
+
+    #[inline(always)]
+    const fn is_blocked(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+/// A ceiling, on one cache line: all that a visit needs of it.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Limiter {
     bucket: Bucket,
+    verdict: Verdict,
     /// The next ceiling on the way to the root.
     above: u32,
-    /// The parent of the class.
-    parent: u32,
-    /// The cycle that `blocked` was decided in; `NEVER` where it is to be decided anew.
-    cycle: u64,
-    blocked: bool,
-    /// The latest cycle that it and all ceilings above it were found open in; `NEVER` before the first.
-    open: u64,
-    first_parked: u32,
-    last_parked: u32,
     /// Its place in `Ceilings::pooled`; `NIL` where its class borrows from no pool.
     pooled: u32,
 }
 
+const _: () = assert!(size_of::<Limiter>() == 64);
+
 impl Limiter {
-    /// Whether its bucket is blocked in `cycle`, which is decided once.
+    /// Whether its bucket lets packets through in `cycle`: decided once. That it does need not be noted before something is taken.
     #[inline(always)]
-    fn is_blocked(&mut self, cycle: u64, now: Nanos) -> bool {
-        if self.cycle != cycle && self.first_parked == NIL {
-            self.cycle = cycle;
-            self.bucket.refill(now);
-            self.blocked = !self.bucket.is_ready();
+    fn is_open(&mut self, cycle: u64, now: Nanos) -> bool {
+        if self.verdict.is_of(cycle) {
+            return !self.verdict.is_blocked();
         }
-        self.blocked
+        let open = self.bucket.is_ready_by(now);
+        if !open {
+            self.verdict = Verdict::new(cycle, true);
+        }
+        open
     }
+
+    /// Takes `bytes` out of its bucket, in a `cycle` in which it is open.
+    #[inline(always)]
+    fn take(&mut self, bytes: u64, cycle: u64, now: Nanos) {
+        self.bucket.refill(now);
+        self.bucket.take(bytes);
+        self.verdict = Verdict::new(cycle, false);
+    }
+}
+
+/// Where the class of a ceiling is, and who waits for it.
+#[derive(Debug)]
+struct Waiting {
+    /// The parent of the class.
+    parent: u32,
+    first: u32,
+    last: u32,
 }
 
 /// What a member of a pool has beside its ceiling.
@@ -132,6 +171,8 @@ pub(super) struct Blocked {
 #[derive(Debug)]
 pub(super) struct Ceilings {
     limiters: Stack<Limiter>,
+    /// By ceiling.
+    waiting: Stack<Waiting>,
     pooled: Stack<Pooled>,
     /// By class: the nearest ceiling at it or above it.
     nearest: Box<[u32]>,
@@ -168,13 +209,13 @@ impl Ceilings {
     pub(super) fn new(tree: &Hierarchy, weights: &RunWeights, members: Members) -> Result<Self, BuildError> {
         let count = ceilings(tree);
         let classes = if count > 0 || !members.is_empty() { tree.len() } else { 0 };
-        let mut limiters = Stack::with_room(count)?;
+        let (mut limiters, mut waiting) = (Stack::with_room(count)?, Stack::with_room(count)?);
         let none = Held { balance: 0, most: -1, next: NIL, parked_children: 0 };
         let (mut nearest, mut held) = (filled(classes, NIL)?, filled(classes, none)?);
         let waits = Heap::new(count)?;
         let mut pooled = Stack::with_room(members.len())?;
         if count == 0 && members.is_empty() {
-            return Ok(Self { limiters, pooled, nearest, held, waits });
+            return Ok(Self { limiters, waiting, pooled, nearest, held, waits });
         }
         let gap = longest_gap(tree, weights);
         for class in tree.classes() {
@@ -187,15 +228,11 @@ impl Ceilings {
                 let depth = config.ceiling_burst.unwrap_or_else(|| default_depth(tree.link(), gap, ceiling));
                 limiters.push(Limiter {
                     bucket: Bucket::new(ceiling, depth),
+                    verdict: Verdict::NONE,
                     above,
-                    parent: parent.0,
-                    cycle: NEVER,
-                    blocked: false,
-                    open: NEVER,
-                    first_parked: NIL,
-                    last_parked: NIL,
                     pooled: NIL,
                 });
+                waiting.push(Waiting { parent: parent.0, first: NIL, last: NIL });
             }
         }
         for (class, lender) in members {
@@ -220,7 +257,7 @@ impl Ceilings {
             let depth = config.ceiling_burst.unwrap_or_else(|| default_depth(tree.link(), gap, rate));
             pooled.push(Pooled { lender, own: Bucket::new(rate, depth), ready_at: Nanos::ZERO });
         }
-        Ok(Self { limiters, pooled, nearest, held, waits })
+        Ok(Self { limiters, waiting, pooled, nearest, held, waits })
     }
 
     /// Whether [`Ceilings::retune`] can be done: the same classes have ceilings.
@@ -261,6 +298,7 @@ impl Ceilings {
         let members =
             tree.children(ClassId::ROOT).iter().filter(|&&class| tree.config(class).ceiling.is_some()).count();
         bytes_of::<Limiter>(count)
+            + bytes_of::<Waiting>(count)
             + bytes_of::<Pooled>(members)
             + bytes_of::<u32>(tree.len())
             + bytes_of::<Held>(tree.len())
@@ -278,78 +316,82 @@ impl Ceilings {
         let mut at = self.nearest[leaf as usize];
         while at != NIL {
             let limiter = &mut self.limiters[at as usize];
-            if limiter.first_parked == NIL && limiter.cycle != cycle {
-                limiter.cycle = cycle;
-                limiter.bucket.refill(now);
-                limiter.blocked = !limiter.bucket.is_ready()
+            if !limiter.verdict.is_of(cycle) {
+                let is_blocked = !limiter.bucket.is_ready_by(now)
                     || self.pooled.get_mut(limiter.pooled as usize).is_some_and(|pooled| !pooled.is_ready(now));
+                limiter.verdict = Verdict::new(cycle, is_blocked);
             }
-            if limiter.blocked {
+            if limiter.verdict.is_blocked() {
                 let nearest = blocked.map_or(at, |blocked| blocked.nearest);
-                blocked = Some(Blocked { nearest, above: limiter.parent });
+                blocked = Some(Blocked { nearest, above: self.waiting[at as usize].parent });
             }
             at = limiter.above;
         }
         blocked
     }
 
-    /// Whether nothing but buckets decides who is blocked: no class borrows from a pool. [`Ceilings::is_open`] and
-    /// [`Ceilings::take`] are for such trees only.
+    /// Whether nothing but buckets decides who is blocked: no class borrows from a pool. [`Ceilings::is_open`],
+    /// [`Ceilings::are_open`] and [`Ceilings::take`] are for such trees only.
     pub(super) fn are_buckets(&self) -> bool {
         self.pooled.is_empty()
     }
 
-    /// Whether [`Ceilings::blocks`] finds no ceiling: nearly always so. What was found open in a cycle stays open in it. So most leaves
-    /// ask for their own ceiling, and for the one above it whether all from there on are known to be open.
-    #[inline(always)]
-    pub(super) fn is_open(&mut self, leaf: u32, cycle: u64, now: Nanos) -> bool {
-        let Some(limiter) = self.limiters.get_mut(self.nearest[leaf as usize] as usize) else { return true };
-        let above = limiter.above;
-        !limiter.is_blocked(cycle, now) && (above == NIL || self.is_open_from(above, cycle, now))
+    /// Whether the ceiling of `leaf` itself, which it has, is open in `cycle`; and whether its bucket is still in debt.
+    pub(super) fn is_open(&mut self, leaf: u32, cycle: u64, now: Nanos) -> (bool, bool) {
+        let nearest = self.nearest[leaf as usize];
+        let limiter = &mut self.limiters[nearest as usize];
+        (limiter.is_open(cycle, now), !limiter.bucket.is_ready())
     }
 
-    /// Whether the ceiling `first` and those above it are open.
+    /// Whether the ceilings at `class` and above it are all open in `cycle`: [`Ceilings::blocks`] finds none.
     #[inline(always)]
-    fn is_open_from(&mut self, first: u32, cycle: u64, now: Nanos) -> bool {
-        if self.limiters[first as usize].open == cycle {
-            return true;
-        }
-        let (mut at, mut open) = (first, true);
-        while at != NIL {
-            let limiter = &mut self.limiters[at as usize];
-            open &= !limiter.is_blocked(cycle, now);
+    pub(super) fn are_open(&mut self, class: u32, cycle: u64, now: Nanos) -> bool {
+        let mut at = self.nearest[class as usize];
+        while let Some(limiter) = self.limiters.get_mut(at as usize) {
+            if !limiter.is_open(cycle, now) {
+                return false;
+            }
             at = limiter.above;
         }
-        if open {
-            self.limiters[first as usize].open = cycle;
-        }
-        open
+        true
     }
 
-    /// As [`Ceilings::sent`], for all packets of `leaf` that left at `now`.
+    /// Whether the ceilings at `class` and above it are surely open in `cycle`, whenever in it they are asked.
+    pub(super) fn stay_open(&self, class: u32, cycle: u64) -> bool {
+        let mut at = self.nearest.get(class as usize).copied().unwrap_or(NIL);
+        while let Some(Limiter { bucket, verdict, above, pooled }) = self.limiters.get(at as usize) {
+            let open = if verdict.is_of(cycle) { !verdict.is_blocked() } else { bucket.is_ready() && *pooled == NIL };
+            if !open {
+                return false;
+            }
+            at = *above;
+        }
+        true
+    }
+
+    /// The ceiling that is nearest to `leaf`.
     #[inline(always)]
-    pub(super) fn take(&mut self, leaf: u32, bytes: u32, now: Nanos) {
-        let mut at = self.nearest[leaf as usize];
-        while at != NIL {
-            let limiter = &mut self.limiters[at as usize];
-            limiter.bucket.refill(now);
-            limiter.bucket.take(bytes);
+    pub(super) fn nearest(&self, leaf: u32) -> u32 {
+        self.nearest[leaf as usize]
+    }
+
+    /// Asks for the line of a ceiling.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, ceiling: u32) {
+        prefetch(&self.limiters, ceiling as usize);
+    }
+
+    /// As [`Ceilings::sent`], for `bytes` that left below the ceiling `nearest` at `now` in `cycle`. Whether it is in debt now.
+    #[inline(always)]
+    pub(super) fn take(&mut self, nearest: u32, bytes: u64, cycle: u64, now: Nanos) -> bool {
+        let Some(limiter) = self.limiters.get_mut(nearest as usize) else { return false };
+        limiter.take(bytes, cycle, now);
+        let (in_debt, mut at) = (!limiter.bucket.is_ready(), limiter.above);
+        while let Some(limiter) = self.limiters.get_mut(at as usize) {
+            limiter.take(bytes, cycle, now);
             at = limiter.above;
         }
-    }
-
-    /// Asks for the number of the ceiling that is nearest to `leaf`.
-    #[inline(always)]
-    pub(super) fn prefetch_number(&self, leaf: u32) {
-        prefetch(&self.nearest, leaf as usize);
-    }
-
-    /// Asks for the ceiling that is nearest to `leaf`.
-    #[inline(always)]
-    pub(super) fn prefetch_nearest(&self, leaf: u32) {
-        if let Some(&nearest) = self.nearest.get(leaf as usize) {
-            prefetch(&self.limiters, nearest as usize);
-        }
+        in_debt
     }
 
     /// A packet of `leaf` was sent; `more` says whether others wait below the child of the root that it is below.
@@ -373,13 +415,14 @@ impl Ceilings {
         let limiter = blocked.nearest;
         let held = &mut self.held[leaf as usize];
         (held.balance, held.next) = (balance, NIL);
-        let entry = &mut self.limiters[limiter as usize];
-        if entry.last_parked == NIL {
-            entry.first_parked = leaf;
+        let waiting = &mut self.waiting[limiter as usize];
+        if waiting.last == NIL {
+            waiting.first = leaf;
         } else {
-            self.held[entry.last_parked as usize].next = leaf;
+            self.held[waiting.last as usize].next = leaf;
         }
-        entry.last_parked = leaf;
+        waiting.last = leaf;
+        self.limiters[limiter as usize].verdict = Verdict::PARKED;
         if !self.waits.contains(limiter) {
             self.wait(limiter);
         }
@@ -425,9 +468,10 @@ impl Ceilings {
             return None;
         }
         let (limiter, _) = self.waits.pop()?;
-        let entry = &mut self.limiters[limiter as usize];
-        (entry.cycle, entry.blocked, entry.last_parked) = (NEVER, false, NIL);
-        Some(core::mem::replace(&mut entry.first_parked, NIL))
+        self.limiters[limiter as usize].verdict = Verdict::NONE;
+        let waiting = &mut self.waiting[limiter as usize];
+        waiting.last = NIL;
+        Some(core::mem::replace(&mut waiting.first, NIL))
     }
 
     /// The leaf that was parked after `leaf` at the same ceiling.
@@ -456,8 +500,10 @@ impl Ceilings {
             if let Some(pooled) = self.pooled.get_mut(limiter.pooled as usize) {
                 pooled.own.reset();
             }
-            (limiter.cycle, limiter.blocked, limiter.open) = (NEVER, false, NEVER);
-            (limiter.first_parked, limiter.last_parked) = (NIL, NIL);
+            limiter.verdict = Verdict::NONE;
+        }
+        for waiting in self.waiting.iter_mut() {
+            (waiting.first, waiting.last) = (NIL, NIL);
         }
     }
 }

@@ -25,18 +25,18 @@ pub(super) fn all(hls: &Hls) -> Result<(), String> {
     }
     leaves(hls)?;
     hls.urgent.check(hls.max_packet_credits()).map_err(String::from)?;
-    for inner in &hls.inners[1..] {
+    for (inner, class) in hls.inners.iter().zip(&hls.inner_classes[..]).skip(1) {
         if inner.balance < 0 || inner.residual < 0 {
-            return Err(format!("class {}: balance {}, residual {}", inner.class, inner.balance, inner.residual));
+            return Err(format!("class {class}: balance {}, residual {}", inner.balance, inner.residual));
         }
         if inner.active_children > inner.backlogged_children || (inner.active && inner.backlogged_children == 0) {
             return Err(format!(
-                "class {}: {} active, {} backlogged children",
-                inner.class, inner.active_children, inner.backlogged_children
+                "class {class}: {} active, {} backlogged children",
+                inner.active_children, inner.backlogged_children
             ));
         }
         if !inner.active && (inner.balance, inner.residual, inner.active_weight) != (0, 0, 0) {
-            return Err(format!("idle class {} holds credit", inner.class));
+            return Err(format!("idle class {class} holds credit"));
         }
     }
     Ok(())

@@ -17,6 +17,13 @@ impl Flags {
     pub(super) const INNER: Self = Self(1 << 3);
     /// There is a ceiling at the leaf or above it.
     pub(super) const LIMITED: Self = Self(1 << 4);
+    /// The leaf has a ceiling itself.
+    pub(super) const CAPPED: Self = Self(1 << 10);
+    /// The leaf's own ceiling was in debt when something was last taken from it: whether it lets packets through is to be asked. Of
+    /// plain leaves only.
+    pub(super) const IN_DEBT: Self = Self(1 << 12);
+    /// The leaf has kept a balance since it was parked.
+    pub(super) const KEPT: Self = Self(1 << 11);
     /// The leaf does not count in this round: set whenever `ACTIVE` is not, so that one test finds a plain leaf to serve.
     pub(super) const IDLE: Self = Self(1 << 9);
     /// The leaf is backlogged and waits until a ceiling is out of debt.
@@ -35,7 +42,7 @@ impl Flags {
     /// Queueing at it takes more than appending to a FIFO.
     pub(super) const NOT_FIFO: Self = Self::INNER.and(Self::URGENT).and(Self::MANAGED);
     /// What never changes.
-    pub(super) const CONSTANT: Self = Self::NOT_PLAIN.and(Self::INNER);
+    pub(super) const CONSTANT: Self = Self::NOT_PLAIN.and(Self::INNER).and(Self::CAPPED);
 
     /// These and `others`.
     pub(super) const fn and(self, others: Self) -> Self {
@@ -51,13 +58,6 @@ impl Flags {
     #[inline(always)]
     pub(super) const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 != 0
-    }
-
-    /// The leaf counts from now on.
-    #[inline(always)]
-    pub(super) const fn activate(&mut self) {
-        self.clear(Self::IDLE);
-        self.set(Self::ACTIVE);
     }
 
     /// The leaf no longer counts.

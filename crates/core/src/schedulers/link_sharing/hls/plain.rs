@@ -6,9 +6,9 @@
 
 use core::mem;
 
-use super::rounds::{deactivate, replenish};
+use super::rounds::replenish;
 use super::{CREDIT_SHIFT, Flags, Hls, ROOT};
-use crate::bases::batches::PlainIn;
+use crate::bases::batches::{GO, PlainIn};
 use crate::contract::{ClassId, DropSink, Nanos, Packet};
 use crate::parts::prefetch::prefetch;
 
@@ -16,6 +16,27 @@ use crate::parts::prefetch::prefetch;
 const LEAVES_AHEAD: usize = 64;
 /// ... and the packets behind their heads half as far ahead, when the leaves are there.
 const PACKETS_AHEAD: usize = 32;
+
+/// What is done for all leaves of a batch together, when they have sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Later {
+    charges: [Charge; GO],
+    /// Leaves that have nothing left.
+    pub(super) idle: [u32; GO],
+}
+
+impl Later {
+    pub(super) const NOTHING: Self = Self { charges: [Charge { leaf: 0, ceiling: 0, bytes: 0 }; GO], idle: [0; GO] };
+}
+
+/// What a visit takes out of the buckets of ceilings.
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    leaf: u32,
+    /// The nearest one.
+    ceiling: u32,
+    bytes: u64,
+}
 
 /// Why the loop leaves a leaf.
 enum End {
@@ -31,14 +52,11 @@ impl Hls {
     /// Asks for what the next visits of the round need.
     #[inline]
     fn look_ahead(&mut self) {
-        let Self { order, leaves, slab, asked, cursor, ceilings, has_ceilings, .. } = self;
+        let Self { order, leaves, slab, asked, cursor, .. } = self;
         let end = order.len().min(*cursor + LEAVES_AHEAD);
         let start = asked.leaves.max(*cursor).min(end);
         for &id in &order[start..end] {
             prefetch(leaves, id as usize);
-        }
-        if *has_ceilings {
-            order[start..end].iter().for_each(|&id| ceilings.prefetch_number(id));
         }
         asked.leaves = end;
         let end = order.len().min(*cursor + PACKETS_AHEAD);
@@ -46,10 +64,18 @@ impl Hls {
         for &id in &order[start..end] {
             slab.prefetch_second(&leaves[id as usize].queue);
         }
-        if *has_ceilings {
-            order[start..end].iter().for_each(|&id| ceilings.prefetch_nearest(id));
-        }
         asked.packets = end;
+    }
+
+    /// What a leaf is that is not plain: with one of these flags.
+    pub(super) fn special(&self) -> Flags {
+        if self.also_limited() { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN }
+    }
+
+    /// Whether leaves below ceilings are plain, too.
+    #[inline(always)]
+    fn also_limited(&self) -> bool {
+        self.has_ceilings && self.ceilings.are_buckets()
     }
 
     /// Serves plain leaves from the cursor on, until every slot has a packet, the round is over, or the leaf at the cursor is not
@@ -59,83 +85,109 @@ impl Hls {
         if self.looks_ahead {
             self.look_ahead();
         }
-        let also_limited = self.has_ceilings && self.ceilings.are_buckets();
+        let also_limited = self.also_limited();
         if mem::take(&mut self.serving) && !self.resume(also_limited) {
             return (0, 0);
         }
-        if also_limited { self.visit_all::<true>(slots) } else { self.visit_all::<false>(slots) }
+        match (also_limited, self.looks_ahead) {
+            (false, _) => self.visit_all::<false, false>(slots),
+            (true, false) => self.visit_all::<true, false>(slots),
+            (true, true) => self.visit_all::<true, true>(slots),
+        }
     }
 
-    /// The loop of [`Hls::serve_plain`]. `LIMITED`: leaves below ceilings are served, too, as long as none of these is blocked.
+    /// The loop of [`Hls::serve_plain`]. `LIMITED`: leaves below ceilings are served, too, as long as none of these is blocked. `LATER`: their
+    /// ceilings are charged at the end, when they have come into the cache.
     #[inline(never)]
-    fn visit_all<const LIMITED: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
+    fn visit_all<const LIMITED: bool, const LATER: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
         let special = const { if LIMITED { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN } };
-        let (largest, cycle, now) = (self.max_packet_credits(), self.rounds.main, self.now);
-        let Self { leaves, inners, links, order, touched, ceilings, .. } = self;
+        let (cycle, now) = (self.rounds.main, self.now);
+        let Self { leaves, inners, inner_classes, order, ceilings, later, .. } = self;
         let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
         let (round, in_main_round) = (self.round, self.in_main_round);
-        // `gap`: how many of the leaves before the cursor are no longer in the round.
+        // `gap`: how many of the leaves before the cursor are no longer in the round. The list of a surplus round is not needed again.
         let (mut cursor, mut gap) = (self.cursor, self.cursor - self.kept);
+        let (mut charges, mut idle) = (later.charges.iter_mut(), later.idle.iter_mut());
         let mut slab = self.slab.open(0);
-        let room = slots.len();
-        let (mut slots, mut bytes) = (slots.iter_mut(), 0u64);
+        let room = slots.len().min(GO);
+        let (mut slots, mut bytes) = (slots[..room].iter_mut(), 0u64);
         while let Some(&id) = order.get(cursor) {
             let leaf = &mut leaves[id as usize];
-            if leaf.flags.has(special.and(Flags::IDLE)) {
+            if leaf.flags.has(special.and(Flags::IDLE).and(Flags::IN_DEBT)) {
                 if leaf.flags.has(special) {
                     break;
                 }
-                // It has gone idle since it was listed.
-                leaf.flags.clear(Flags::LISTED);
-                (cursor, gap) = (cursor + 1, gap + 1);
-                continue;
-            }
-            if LIMITED && leaf.flags.has(Flags::LIMITED) && !ceilings.is_open(id, cycle, now) {
-                // It is to be parked.
-                break;
-            }
-            let inner = &mut inners[leaf.parent as usize];
-            if inner.round != round {
-                replenish(inners, leaf.parent, round, in_main_round);
-                continue;
-            }
-            let quota = leaf.weight * inner.fair_quota;
-            inner.balance -= quota;
-            let mut balance = leaf.balance + quota;
-            let before = bytes;
-            #[cfg(test)]
-            self.visits.push(ClassId(id));
-            let end = loop {
-                let len = leaf.queue.len_of_head();
-                let cost = i64::from(len) << CREDIT_SHIFT;
-                if cost > balance {
-                    break End::Exhausted;
+                if leaf.flags.has(Flags::IDLE) {
+                    // It has gone idle since it was listed.
+                    leaf.flags.clear(Flags::LISTED);
+                    (cursor, gap) = (cursor + 1, gap + 1);
+                    continue;
                 }
-                let Some(slot) = slots.next() else { break End::Full };
-                // Equation (9); the root's part is below.
-                balance -= cost;
-                bytes += u64::from(len);
-                if leaf.queue.pop_open(&mut slab, ClassId(id), slot) {
-                    break End::Idle;
-                }
-            };
-            leaf.balance = balance;
-            if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
-                ceilings.take(id, (bytes - before) as u32, now);
-            }
-            match end {
-                End::Exhausted if gap > 0 => order[cursor - gap] = id,
-                End::Exhausted => {}
-                End::Full => {
-                    self.serving = true;
+                let (is_open, in_debt) = ceilings.is_open(id, cycle, now);
+                if !is_open {
+                    // It is to be parked.
                     break;
                 }
-                End::Idle => {
-                    leaf.flags.idle();
-                    leaf.flags.clear(Flags::LISTED.if_so(in_main_round));
-                    gap += 1;
-                    deactivate(leaf, id, (inners, links), touched, ceilings, largest);
+                leaf.flags.clear(Flags::IN_DEBT.if_so(!in_debt));
+            }
+            let mut inner = &mut inners[leaf.parent as usize];
+            if inner.round != round {
+                // Whom a round has reached, no ceiling above holds back in it.
+                if LIMITED
+                    && leaf.flags.has(Flags::LIMITED)
+                    && !ceilings.are_open(inner_classes[leaf.parent as usize], cycle, now)
+                {
+                    break;
                 }
+                replenish(inners, leaf.parent, round, in_main_round);
+                inner = &mut inners[leaf.parent as usize];
+            }
+            leaf.visit(inner);
+            #[cfg(test)]
+            self.visits.push(ClassId(id));
+            if leaf.cost_of_head() <= leaf.balance {
+                let before = bytes;
+                let end = loop {
+                    let Some(slot) = slots.next() else { break End::Full };
+                    // Equation (9); the root's part is below.
+                    leaf.balance -= leaf.cost_of_head();
+                    bytes += u64::from(leaf.queue.len_of_head());
+                    if leaf.queue.pop_open(&mut slab, ClassId(id), slot) {
+                        break End::Idle;
+                    }
+                    if leaf.cost_of_head() > leaf.balance {
+                        break End::Exhausted;
+                    }
+                };
+                if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
+                    let nearest = ceilings.nearest(id);
+                    if LATER && let Some(charge) = charges.next() {
+                        ceilings.prefetch(nearest);
+                        *charge = Charge { leaf: id, ceiling: nearest, bytes: bytes - before };
+                    } else if ceilings.take(nearest, bytes - before, cycle, now) {
+                        leaf.flags.set(Flags::IN_DEBT.if_so(leaf.flags.has(Flags::CAPPED)));
+                    }
+                }
+                match end {
+                    End::Exhausted => {}
+                    End::Full => {
+                        self.serving = true;
+                        break;
+                    }
+                    End::Idle => {
+                        leaf.flags.idle();
+                        leaf.flags.clear(Flags::LISTED.if_so(in_main_round));
+                        if let Some(idle) = idle.next() {
+                            *idle = id;
+                        }
+                        gap += usize::from(in_main_round);
+                        cursor += 1;
+                        continue;
+                    }
+                }
+            }
+            if gap > 0 {
+                order[cursor - gap] = id;
             }
             cursor += 1;
         }
@@ -145,7 +197,26 @@ impl Hls {
         inners[ROOT as usize].balance += (bytes as i64) << CREDIT_SHIFT;
         (self.cursor, self.kept) = (cursor, cursor - gap);
         self.sent_in_round |= packets > 0;
+        let (charges, idle) = (GO - charges.len(), GO - idle.len());
+        if LATER {
+            self.charge(charges);
+        }
+        if idle > 0 {
+            self.deactivate_all(idle);
+        }
         (packets, bytes)
+    }
+
+    /// Takes what the first `charges` visits sent out of the buckets. A ceiling is asked once in a cycle, and before anything is sent below
+    /// it, so that all visits of a batch may be charged together.
+    fn charge(&mut self, charges: usize) {
+        let (cycle, now) = (self.rounds.main, self.now);
+        for &Charge { leaf, ceiling, bytes } in &self.later.charges[..charges] {
+            if self.ceilings.take(ceiling, bytes, cycle, now) {
+                let flags = &mut self.leaves[leaf as usize].flags;
+                flags.set(Flags::IN_DEBT.if_so(flags.has(Flags::CAPPED)));
+            }
+        }
     }
 
     /// A visit was under way when the slots were full. It begins again, so that the loop need not ask whether it goes on: what the leaf

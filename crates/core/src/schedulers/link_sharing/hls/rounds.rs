@@ -2,8 +2,13 @@
 
 use core::mem;
 
-use super::{Asked, Ceilings, Flags, Hls, Inner, Leaf, Link, NIL, ROOT};
+use super::siblings::Next;
+use super::{Asked, Flags, Hls, Inner, Leaf, ROOT};
 use crate::parts::memory::Stack;
+use crate::parts::prefetch::prefetch;
+
+/// So many leaves that become active are asked for ahead of time.
+const LEAVES_AHEAD: usize = 16;
 
 impl Hls {
     /// [`replenish`] in this round.
@@ -33,12 +38,14 @@ impl Hls {
             for id in self.order.drain() {
                 self.leaves[id as usize].flags.clear(Flags::LISTED);
             }
+            self.sorting.reset();
         }
         self.in_main_round = !self.start_surplus_round();
         if self.order.is_empty() {
             return false;
         }
         if self.in_main_round {
+            self.sorting.begin_main_round(&mut self.order);
             self.rounds.main += 1;
         } else {
             self.rounds.surplus += 1;
@@ -69,10 +76,11 @@ impl Hls {
         }
     }
 
-    /// If an inner class can hand out what its children gave back, puts the active leaves below such classes in `order` and
-    /// lets the leaves of the next main round wait.
+    /// If an inner class can hand out what its children gave back, a surplus round begins: puts the active leaves below such classes that
+    /// can send in `order` and lets the leaves of the next main round wait. Where nobody can send, the surplus round is over.
     fn start_surplus_round(&mut self) -> bool {
         self.waiting.clear();
+        let mut any = false;
         for &index in self.touched.iter() {
             let inner = &mut self.inners[index as usize];
             inner.surplus = inner.active_children > 0 && inner.balance + inner.residual >= inner.active_weight;
@@ -80,7 +88,8 @@ impl Hls {
         for at in 0..self.touched.len() {
             let index = self.touched[at];
             if self.inners[index as usize].surplus && !self.has_surplus_above(index) {
-                self.list_leaves_below(index);
+                self.hand_out_below(index);
+                any = true;
             }
         }
         for index in self.touched.drain() {
@@ -89,6 +98,8 @@ impl Hls {
             inner.surplus = false;
         }
         if self.waiting.is_empty() {
+            self.rounds.surplus += u64::from(any);
+            self.round += u64::from(any);
             return false;
         }
         mem::swap(&mut self.order, &mut self.waiting);
@@ -106,70 +117,108 @@ impl Hls {
         false
     }
 
-    /// Appends the active leaves below an inner class to `waiting`, depth first.
-    fn list_leaves_below(&mut self, top: u32) {
-        let mut index = top;
-        let mut child = self.inners[top as usize].first_child;
+    /// Appends the active leaves below an inner class to `waiting`, depth first. Plain leaves that cannot send with their quota get it at
+    /// once and need not be visited. Quotas of a round depend on nothing that happens in it, so that this is as good (Lemma 1).
+    fn hand_out_below(&mut self, top: u32) {
+        let (round, cycle, special) = (self.round, self.rounds.main, self.special());
+        let Self { leaves, inners, inner_classes, siblings, waiting, ceilings, .. } = self;
+        let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
+        let (mut index, mut place) = (top, siblings.end_of(top));
         loop {
-            while child == NIL {
-                if index == top {
-                    return;
+            // A class that a ceiling may hold back is asked in its turn, and those below it.
+            if inners[index as usize].round != round && ceilings.stay_open(inner_classes[index as usize], cycle) {
+                replenish(inners, index, round, false);
+            }
+            let inner = &mut inners[index as usize];
+            let reached = inner.round == round;
+            let next = loop {
+                let id = match siblings.after(place) {
+                    Next::Leaf(id) => id,
+                    other => break other,
+                };
+                place = id;
+                if reached {
+                    let leaf = &mut leaves[id as usize];
+                    let quota = leaf.weight * inner.fair_quota;
+                    if leaf.cost_of_head() > leaf.balance + quota && !leaf.flags.has(special.and(Flags::IN_DEBT)) {
+                        leaf.visit(inner);
+                        #[cfg(test)]
+                        self.visits.push(crate::contract::ClassId(id));
+                        continue;
+                    }
                 }
-                child = self.links[self.inners[index as usize].class as usize].next;
-                index = self.inners[index as usize].parent;
-            }
-            let entry = &self.leaves[child as usize];
-            if entry.flags.has(Flags::INNER) {
-                index = entry.parent;
-                child = self.inners[index as usize].first_child;
-            } else {
-                self.waiting.push(child);
-                child = self.links[child as usize].next;
-            }
+                waiting.push(id);
+            };
+            (index, place) = match next {
+                Next::Inner(below) => (below, siblings.end_of(below)),
+                _ if index == top => return,
+                _ => (inner.parent, siblings.place_of(index)),
+            };
         }
     }
 
     fn activate_pending(&mut self) {
         let largest = self.max_packet_credits();
-        for at in 0..self.pending.len() {
-            let id = self.pending[at];
-            let leaf = &mut self.leaves[id as usize];
-            if !leaf.flags.has(Flags::LISTED) {
-                self.order.push(id);
+        let Self {
+            leaves,
+            inners,
+            inner_classes,
+            siblings,
+            order,
+            touched,
+            ceilings,
+            pending,
+            looks_ahead,
+            sorting,
+            ..
+        } = self;
+        let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
+        let listed = order.len();
+        // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
+        let mut grown = 0;
+        for (at, &id) in pending.iter().enumerate() {
+            if *looks_ahead && let Some(&ahead) = pending.get(at + LEAVES_AHEAD) {
+                prefetch(leaves, ahead as usize);
+                siblings.prefetch(ahead);
             }
-            leaf.flags.clear(Flags::PENDING);
-            leaf.flags.activate();
-            leaf.flags.set(Flags::LISTED);
-            leaf.balance = self.ceilings.take_balance(id);
-            let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
-            let mut grown = largest + weight - leaf.balance;
+            let leaf = &mut leaves[id as usize];
+            if !leaf.flags.has(Flags::LISTED) {
+                order.push(id);
+            }
+            if leaf.flags.has(Flags::KEPT) {
+                leaf.balance = ceilings.take_balance(id);
+            }
+            leaf.flags.clear(Flags::PENDING.and(Flags::IDLE).and(Flags::KEPT));
+            leaf.flags.set(Flags::ACTIVE.and(Flags::LISTED));
+            grown += largest + leaf.weight - leaf.balance;
+            let (mut weight, mut index, mut place) = (leaf.weight, leaf.parent, id);
             loop {
-                let index = parent;
-                let inner = &mut self.inners[index as usize];
-                if parent != ROOT {
-                    link_child(inner, &mut self.links, child);
-                }
+                let inner = &mut inners[index as usize];
                 inner.active_weight += weight;
                 inner.active_children += 1;
+                if index == ROOT {
+                    break;
+                }
+                siblings.append(index, place);
                 if mem::replace(&mut inner.active, true) {
                     break;
                 }
-                (weight, child, parent) = (inner.weight, inner.class, inner.parent);
-                grown += weight;
-                let kept = self.ceilings.take_balance(child);
+                grown += inner.weight;
+                let kept = ceilings.take_balance(inner_classes[index as usize]);
                 if kept > 0 {
                     // It may be more than the weight of those children that are active now.
                     inner.residual = kept;
                     grown -= kept;
                     if !mem::replace(&mut inner.touched, true) {
-                        self.touched.push(index);
+                        touched.push(index);
                     }
                 }
+                (weight, place, index) = (inner.weight, siblings.place_of(index), inner.parent);
             }
-            // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
-            self.inners[ROOT as usize].residual += grown;
         }
-        self.pending.clear();
+        pending.clear();
+        sorting.appended(order.len() - listed);
+        inners[ROOT as usize].residual += grown;
     }
 
     /// [`wait_for_next_round`].
@@ -177,27 +226,69 @@ impl Hls {
         wait_for_next_round(&mut self.inners, &mut self.pending, id, parent);
     }
 
-    /// [`deactivate`] of the leaf `id`.
+    /// The leaf `id` has emptied or is parked.
     pub(super) fn deactivate(&mut self, id: u32) {
+        self.later.idle[0] = id;
+        self.deactivate_all(1);
+    }
+
+    /// The first `count` leaves of `Later::idle` have emptied or are parked: equations (10), (11), and Q* shrinks through the root's residual,
+    /// by the largest packet among others. Nothing of this changes what the rest of the round hands out, so that the leaves of a batch may
+    /// come together.
+    #[inline(never)]
+    pub(super) fn deactivate_all(&mut self, count: usize) {
         let largest = self.max_packet_credits();
-        let Self { leaves, inners, links, touched, ceilings, .. } = self;
-        deactivate(&mut leaves[id as usize], id, (inners, links), touched, ceilings, largest);
+        let Self { leaves, inners, inner_classes, siblings, touched, ceilings, later, looks_ahead, .. } = self;
+        let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
+        let idle = &later.idle[..count];
+        if *looks_ahead {
+            idle.iter().for_each(|&id| siblings.prefetch(id));
+        }
+        let mut shrunk = 0;
+        for &id in idle {
+            let Leaf { balance, weight, parent, .. } = &mut leaves[id as usize];
+            shrunk += largest + *weight;
+            let (mut given_back, mut weight, mut index, mut place) = (mem::take(balance), *weight, *parent, id);
+            loop {
+                let inner = &mut inners[index as usize];
+                inner.residual += given_back;
+                inner.active_weight -= weight;
+                inner.active_children -= 1;
+                inner.backlogged_children -= 1;
+                if index == ROOT {
+                    break;
+                }
+                siblings.remove(place);
+                if inner.backlogged_children > 0 {
+                    if !mem::replace(&mut inner.touched, true) {
+                        touched.push(index);
+                    }
+                    break;
+                }
+                inner.active = false;
+                let left = mem::take(&mut inner.balance) + mem::take(&mut inner.residual);
+                let kept = ceilings.keep(inner_classes[index as usize], left);
+                given_back = left - kept;
+                shrunk += inner.weight - kept;
+                (weight, place, index) = (inner.weight, siblings.place_of(index), inner.parent);
+            }
+        }
+        inners[ROOT as usize].residual -= shrunk;
     }
 }
 
 /// Works out the fair quota of an inner class for this round, and of its ancestors first: equations (4), (6), (7) as
 /// initiated by a leaf (Figure 4). Recursion is at most [`MAX_DEPTH`](crate::contract::MAX_DEPTH) deep.
-#[cold]
+#[inline(never)]
 pub(super) fn replenish(inners: &mut [Inner], index: u32, round: u64, in_main_round: bool) {
-    let Inner { parent, weight, .. } = inners[index as usize];
+    let parent = inners[index as usize].parent;
     let mut quota = 0;
     if index != ROOT {
         if inners[parent as usize].round != round {
             replenish(inners, parent, round, in_main_round);
         }
-        let parent = &mut inners[parent as usize];
-        quota = weight * parent.fair_quota;
-        parent.balance -= quota;
+        quota = inners[index as usize].weight * inners[parent as usize].fair_quota;
+        inners[parent as usize].balance -= quota;
     }
     let inner = &mut inners[index as usize];
     inner.round = round;
@@ -206,10 +297,9 @@ pub(super) fn replenish(inners: &mut [Inner], index: u32, round: u64, in_main_ro
         inner.fair_quota = 0;
         return;
     }
-    inner.balance += inner.residual + quota;
-    inner.residual = 0;
+    inner.balance += mem::take(&mut inner.residual) + quota;
     // Q* shrinks when classes go idle, which can leave the root in debt: nothing is handed out then.
-    inner.fair_quota = if inner.balance > 0 { inner.balance / inner.active_weight } else { 0 };
+    inner.fair_quota = if inner.balance > 0 { (inner.balance as u64 / inner.active_weight as u64) as i64 } else { 0 };
 }
 
 /// A packet arrived at an idle leaf below `parent`.
@@ -222,73 +312,5 @@ pub(super) fn wait_for_next_round(inners: &mut [Inner], pending: &mut Stack<u32>
             break;
         }
         parent = inner.parent;
-    }
-}
-
-/// The leaf `id` has emptied or is parked: equations (10), (11), and Q* shrinks through the root's residual, by the `largest` packet
-/// among others.
-// Not inlined and off the straight path: the loop over plain leaves keeps its registers.
-#[cold]
-#[inline(never)]
-pub(super) fn deactivate(
-    leaf: &mut Leaf,
-    id: u32,
-    (inners, links): (&mut [Inner], &mut [Link]),
-    touched: &mut Stack<u32>,
-    ceilings: &mut Ceilings,
-    largest: i64,
-) {
-    let (mut weight, mut parent, mut child) = (leaf.weight, leaf.parent, id);
-    let mut given_back = mem::take(&mut leaf.balance);
-    let mut shrunk = largest + weight;
-    loop {
-        let inner = &mut inners[parent as usize];
-        if parent != ROOT {
-            unlink_child(inner, links, child);
-        }
-        inner.residual += given_back;
-        inner.active_weight -= weight;
-        inner.active_children -= 1;
-        inner.backlogged_children -= 1;
-        if parent == ROOT {
-            break;
-        }
-        if inner.backlogged_children > 0 {
-            if !mem::replace(&mut inner.touched, true) {
-                touched.push(parent);
-            }
-            break;
-        }
-        inner.active = false;
-        given_back = mem::take(&mut inner.balance) + mem::take(&mut inner.residual);
-        (weight, child, parent) = (inner.weight, inner.class, inner.parent);
-        let kept = ceilings.keep(child, given_back);
-        given_back -= kept;
-        shrunk += weight - kept;
-    }
-    inners[ROOT as usize].residual -= shrunk;
-}
-
-fn link_child(inner: &mut Inner, links: &mut [Link], child: u32) {
-    let last = mem::replace(&mut inner.last_child, child);
-    links[child as usize] = Link { prev: last, next: NIL };
-    if last == NIL {
-        inner.first_child = child;
-    } else {
-        links[last as usize].next = child;
-    }
-}
-
-fn unlink_child(inner: &mut Inner, links: &mut [Link], child: u32) {
-    let Link { prev, next } = links[child as usize];
-    if prev == NIL {
-        inner.first_child = next;
-    } else {
-        links[prev as usize].next = next;
-    }
-    if next == NIL {
-        inner.last_child = prev;
-    } else {
-        links[next as usize].prev = prev;
     }
 }

@@ -95,8 +95,16 @@ enum Event<'a> {
 }
 
 /// Runs `steps` on HLS and hands every event to `each`.
-fn run(tree: &Hierarchy, steps: &[Step], mut each: impl FnMut(&mut Hls, Event)) {
+fn run(tree: &Hierarchy, steps: &[Step], each: impl FnMut(&mut Hls, Event)) {
+    run_sorted(tree, false, steps, each);
+}
+
+/// [`run`] with visits as in a large tree where `sorted`.
+fn run_sorted(tree: &Hierarchy, sorted: bool, steps: &[Step], mut each: impl FnMut(&mut Hls, Event)) {
     let mut hls = Hls::new(tree).unwrap();
+    if sorted {
+        hls.sorting = Sorting::always(tree.len());
+    }
     let leaves = tree.leaves();
     let mut handle = 0;
     for step in steps {
@@ -245,10 +253,17 @@ proptest! {
 
     /// Lemma 1, and with it that visiting only the leaves below a surplus changes nothing.
     #[test]
-    fn packets_leave_in_the_order_of_the_replenish_then_transmit_form(tree in trees(), steps in steps(400)) {
+    fn packets_leave_in_the_order_of_the_replenish_then_transmit_form(
+        tree in trees(),
+        sorted in any::<bool>(),
+        steps in steps(400),
+    ) {
         let mut oracle = TwoPhase::new(&tree).unwrap();
+        if sorted {
+            oracle = oracle.sorted();
+        }
         let mut sent = 0;
-        run(&tree, &steps, |hls, event| {
+        run_sorted(&tree, sorted, &steps, |hls, event| {
             match event {
                 Event::Queued { class, len, handle } => oracle.enqueue(class, handle, len),
                 Event::Dequeued(packet) => {
@@ -271,14 +286,18 @@ proptest! {
     }
 
     #[test]
-    fn bytes_between_two_visits_never_exceed_theorem_5(tree in trees(), steps in steps(400)) {
+    fn bytes_between_two_visits_never_exceed_theorem_5(
+        tree in trees(),
+        sorted in any::<bool>(),
+        steps in steps(400),
+    ) {
         let weights = RunWeights::of(&tree).unwrap();
         let largest = u128::from(tree.link().max_packet) * u128::from(CREDITS_PER_BYTE);
         let bound = 2 * (tree.classes().map(|class| u128::from(weights.credits(class))).sum::<u128>()
             + largest * tree.leaves().len() as u128);
         let mut since = alloc::vec![0u128; tree.len()];
         let mut serving = None;
-        run(&tree, &steps, |hls, event| {
+        run_sorted(&tree, sorted, &steps, |hls, event| {
             for class in hls.visits.drain(..) {
                 assert!(since[class.index()] <= bound, "{class:?}: {} > {bound}", since[class.index()]);
                 since[class.index()] = 0;

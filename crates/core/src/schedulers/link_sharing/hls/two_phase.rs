@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Rounds;
 use super::weights::{CREDITS_PER_BYTE, RunWeights};
+use super::{Rounds, sorting};
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 
 /// The scheduler of Section V-A, written from the equations and for clarity only: every round starts with a replenishment
@@ -33,6 +33,10 @@ pub struct TwoPhase {
     /// Leaves by visit, until somebody takes them.
     visited: Vec<ClassId>,
     serving: bool,
+    /// Whether the order of visits is sorted as that of a large tree is.
+    sorts: bool,
+    /// Leaves that are new in `list` since the latest main round began.
+    new: usize,
 }
 
 impl TwoPhase {
@@ -63,7 +67,15 @@ impl TwoPhase {
             rounds: Rounds::default(),
             visited: Vec::new(),
             serving: false,
+            sorts: sorting::sorts(tree),
+            new: 0,
         })
+    }
+
+    /// With visits in the order of a large tree.
+    #[cfg(test)]
+    pub(super) fn sorted(self) -> Self {
+        Self { sorts: true, ..self }
     }
 
     /// What balances and residuals add up to: Q* by equation (12).
@@ -156,11 +168,13 @@ impl TwoPhase {
         for class in core::mem::take(&mut self.pending) {
             if !self.list.contains(&class) {
                 self.list.push(class);
+                self.new += 1;
             }
             self.set_active(class);
         }
         if self.active_children[0].is_empty() {
             self.list.clear();
+            self.new = 0;
             self.went_idle_below.clear();
             return false;
         }
@@ -175,6 +189,9 @@ impl TwoPhase {
         self.main = surplus.is_empty();
         let mut visits = VecDeque::new();
         if self.main {
+            if sorting::is_worth(core::mem::take(&mut self.new), self.list.len()) && self.sorts {
+                self.list.sort_unstable();
+            }
             // A leaf that went idle in a surplus round keeps its place in the order of visits if it is back by now.
             self.list.retain(|&class| self.active[class]);
             self.rounds.main += 1;

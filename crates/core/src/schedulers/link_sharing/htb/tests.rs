@@ -394,6 +394,36 @@ impl RandomTree {
     }
 }
 
+#[test]
+fn a_ceiling_that_comes_with_a_reload_stops_a_class_of_a_tree_that_had_none() {
+    let tree = |ceiling: Option<u64>| {
+        let mut tree = builder(kbps(100), 1000);
+        // More classes than are kept in one sorted list.
+        (0..100).for_each(|_| {
+            let config = ClassConfig { ceiling_burst: ceiling.map(|_| 0), ..class(kbps(1), ceiling) };
+            tree.add(ClassId::ROOT, config).unwrap();
+        });
+        tree.build().unwrap()
+    };
+    let make = |ceiling| Htb::new(&tree(ceiling), Deficits::PerLevel, Members::new()).unwrap();
+    let (mut htb, mut with) = (make(None), make(Some(kbps(1))));
+    let mut never = crate::test_link::never;
+    for handle in 0..3 {
+        htb.enqueue(Nanos::ZERO, Packet { handle, len: 1000, class: ClassId(70) }, &mut never);
+    }
+    assert!(htb.retune(Nanos::ZERO, &mut with));
+    let mut sent = 0;
+    let wait = loop {
+        match htb.dequeue(Nanos::ZERO, &mut never) {
+            Dequeued::Packet(_) => sent += 1,
+            end => break end,
+        }
+        htb.check_invariants().unwrap();
+    };
+    // It has to pay its debt first.
+    assert!(sent < 3 && matches!(wait, Dequeued::WaitUntil(time) if time > Nanos::ZERO), "{sent} {wait:?}");
+}
+
 /// Runs a random tree at the pace of its link for so many steps. At each step some leaves get packets; before packets are
 /// given out, `look` is shown the scheduler and the time.
 fn run_random(

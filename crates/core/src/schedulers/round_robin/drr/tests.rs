@@ -193,7 +193,7 @@ proptest! {
                 let credited = ((sent[class] as u64) << FRACTION_BITS) + credit;
                 prop_assert_eq!(credited % quantum, 0);
                 visits[class] = (credited / quantum) as i64;
-                let visited = drr.turns.visited(&drr.flows) == Some(class as u32);
+                let visited = drr.turns.visited() == Some(class as u32);
                 prop_assert!(visited || credit < u64::from(L_MAX) << FRACTION_BITS);
             }
             prop_assert!((visits[1] - visits[2]).abs() <= 1, "{} and {} visits", visits[1], visits[2]);

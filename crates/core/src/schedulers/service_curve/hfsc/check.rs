@@ -8,7 +8,6 @@ fn children(hfsc: &Hfsc, class: usize) -> Result<bool, String> {
     let of = &hfsc.classes[class];
     let Some(children) = hfsc.children.get(of.children as usize) else { return Ok(!of.queue.is_empty()) };
     children.ready.check()?;
-    children.latest.check()?;
     children.held.check()?;
     Ok(children.is_active())
 }
@@ -42,19 +41,18 @@ pub(super) fn all(hfsc: &Hfsc) -> Result<(), String> {
         }
         let siblings = &hfsc.children[hfsc.classes[of.parent as usize].children as usize];
         let (ready, held) = (siblings.ready.key(of.place), siblings.held.key(of.place));
-        let latest = siblings.latest.key(of.place).map(|key| u128::MAX - key);
         let holds = match (ready, held) {
-            (None, None) => !(active[index] && of.shares) && latest.is_none(),
+            (None, None) => !(active[index] && of.shares),
             (Some(time), None) => {
                 let fits = hfsc.fit(index as u32) <= ticks(hfsc.now);
-                active[index] && of.shares && fits && time == of.virtual_time && latest == Some(time)
+                active[index] && of.shares && fits && time == of.virtual_time
             }
-            (None, Some(fit)) => active[index] && of.shares && latest.is_none() && fit == hfsc.fit(index as u32),
+            (None, Some(fit)) => active[index] && of.shares && fit == hfsc.fit(index as u32),
             _ => false,
         };
         if !holds {
             let active = active[index];
-            return Err(format!("class {index}, active: {active}: ready {ready:?}, latest {latest:?}, held {held:?}"));
+            return Err(format!("class {index}, active: {active}: ready {ready:?}, held {held:?}"));
         }
     }
     let counted = hfsc.slab.backlog();

@@ -227,7 +227,7 @@ impl Scheduler for FqSdsSced {
             }
             backlogged += usize::from(queued.packets > 0);
         }
-        self.flows.check(&[], backlogged)
+        self.flows.check([], backlogged)
     }
 }
 

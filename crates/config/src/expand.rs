@@ -1,0 +1,112 @@
+//! What a file says of many classes at once is written out, class by class, before the file is read: templates, and tables of classes.
+//!
+//! ```toml
+//! [template.gold]                      # keys of a class
+//! guarantee = "10mbit"
+//!
+//! [[class]]
+//! name = "office"
+//! template = "gold"                    # takes what it does not set itself
+//!
+//! [[classes]]
+//! from = "subscribers.csv"             # a class for each row
+//! template = "{plan}"                  # names in braces are columns
+//! match = ["dst net {address}"]
+//! ```
+//!
+//! The result is a text without any of that. Everything behind this module reads it as any other file, and it can be shown, kept and sent
+//! elsewhere. Each part of it knows where it comes from, so that errors name the place in the file or the row of the table.
+
+mod rows;
+mod sections;
+mod table;
+mod templates;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::expand::sections::{Section, sections};
+use crate::expand::templates::Templates;
+use crate::expand::writer::Writer;
+use crate::problem::{Log, Problems, Source};
+use crate::reader;
+use crate::tc::import::is_tc_file;
+
+/// Reads the file at this path.
+type Open<'o> = &'o dyn Fn(&Path) -> Result<Source, Problems>;
+
+/// The text of `source` with templates and tables of classes written out. A text without any is left as it is, and so is one that is not
+/// TOML, which whoever reads it will say.
+///
+/// # Errors
+/// Templates that are not known, tables of classes that cannot be read, and what is wrong with their rows.
+pub(crate) fn expand(source: &Source) -> Result<Source, Problems> {
+    expand_with(source, &reader::open)
+}
+
+/// The text of the file at `path`, a link file or a scenario, with templates and tables of classes written out: a class in full for each
+/// row. A file of tc commands has neither and is left as it is.
+///
+/// # Errors
+/// A file that cannot be read or is not TOML, templates and columns that are not there, and what is wrong with rows.
+pub fn written_out(path: &Path) -> Result<Source, Problems> {
+    let source = reader::open(path)?;
+    if is_tc_file(path) {
+        return Ok(source);
+    }
+    let source = expand(&source)?;
+    reader::toml(&source)?;
+    Ok(source)
+}
+
+fn expand_with(source: &Source, open: Open<'_>) -> Result<Source, Problems> {
+    let text = source.inner();
+    if !text.contains("template") && !text.contains("classes") {
+        return Ok(Arc::clone(source));
+    }
+    let Some(sections) = sections(text) else { return Ok(Arc::clone(source)) };
+    let mut log = Log::new(source);
+    let templates = Templates::read(&sections, &mut log);
+    let mut writer = Writer::new(source);
+    let mut included = Vec::new();
+    for (at, section) in sections.iter().enumerate() {
+        if section.is_list_of("classes") {
+            match rows::write(section, &templates, open, &mut writer, &mut log) {
+                Ok(table) => included.extend(table),
+                Err(problems) => log.add_all(problems),
+            }
+        } else if section.is_list_of("class") {
+            class(&sections[at..], &templates, &mut writer, &mut log);
+        } else if !section.is_template() {
+            writer.copy(section.span.clone());
+        }
+    }
+    if log.has_errors() {
+        return Err(log.into_errors());
+    }
+    Ok(writer.finish(included))
+}
+
+/// Copies the first section, a class. In the place of `template` stand the keys of that template which the class does not set, in the
+/// sections of its own tables neither.
+fn class(sections: &[Section<'_>], templates: &Templates<'_>, writer: &mut Writer, log: &mut Log) {
+    let section = &sections[0];
+    let Some((name, key)) = templates.named_in(section, log) else { return writer.copy(section.span.clone()) };
+    let below = sections[1..].iter().take_while(|other| other.is_below(section)).filter_map(Section::last_key);
+    let mut set: Vec<&str> = section.entries().map(|entry| entry.key).chain(below).collect();
+    writer.copy(section.span.start..key.start);
+    let mut between = "";
+    for entry in templates.entries_of(&name, key.clone(), log) {
+        if !set.contains(&entry.key) {
+            set.push(entry.key);
+            writer.add(between);
+            writer.copy(entry.span.clone());
+            between = "\n";
+        }
+    }
+    writer.copy(key.end..section.span.end);
+}

@@ -1,0 +1,128 @@
+//! The order of visits of a large tree: by class, where it lasts.
+//!
+//! The paper visits the active leaves in an arbitrary order (Section IV), and its bounds hold for any: Theorem 5 adds up two whole rounds.
+//! Small trees have the order in which leaves became active. In a large tree leaves are visited by the numbers of their classes, so that those of
+//! one inner class come one after the other: what is above them, and their ceilings, are in the cache then. Leaves that come and go would have
+//! to be sorted in again in each round, which costs as much as it gains. So the list of a main round is sorted only where few are new in it.
+
+use alloc::boxed::Box;
+
+use crate::contract::{Hierarchy, OutOfMemory};
+use crate::parts::memory::{bytes_of, filled};
+
+/// From so many leaves on. What is above fewer is in the cache in any order.
+const FROM: usize = 1 << 11;
+/// One leaf of so many may be new in a list that is sorted.
+const NEW_ONE_IN: usize = 8;
+
+/// Whether lists of visits are to be sorted, and what it takes.
+#[derive(Debug)]
+pub(super) struct Sorting {
+    /// By class, a bit, in a tree whose lists are sorted; none of them is set between two calls.
+    bits: Box<[u64]>,
+    /// Leaves that were appended since the latest main round began.
+    new: usize,
+    /// Whether any was appended since the list was sorted.
+    due: bool,
+}
+
+/// Whether lists of `tree` are sorted.
+pub(super) fn sorts(tree: &Hierarchy) -> bool {
+    tree.leaves().len() >= FROM
+}
+
+fn words(classes: usize) -> usize {
+    classes.div_ceil(64)
+}
+
+/// Whether a list of `len` leaves, `new` of which are at its end, is worth sorting.
+pub(super) const fn is_worth(new: usize, len: usize) -> bool {
+    new * NEW_ONE_IN <= len
+}
+
+impl Sorting {
+    /// For `tree`.
+    pub(super) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let bits = filled(if sorts(tree) { words(tree.len()) } else { 0 }, 0)?;
+        Ok(Self { bits, new: 0, due: false })
+    }
+
+    /// One for a tree of `classes` classes, however few.
+    #[cfg(test)]
+    pub(super) fn always(classes: usize) -> Self {
+        Self { bits: alloc::vec![0; words(classes)].into_boxed_slice(), new: 0, due: false }
+    }
+
+    /// Bytes that one for `tree` takes.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        if sorts(tree) { bytes_of::<u64>(words(tree.len())) } else { 0 }
+    }
+
+    /// `leaves` were appended to the list.
+    pub(super) fn appended(&mut self, leaves: usize) {
+        self.new += leaves;
+        self.due |= leaves > 0;
+    }
+
+    /// A main round begins that visits the leaves of `list` in its order.
+    #[inline]
+    pub(super) fn begin_main_round(&mut self, list: &mut [u32]) {
+        let new = core::mem::take(&mut self.new);
+        if self.due && !self.bits.is_empty() && is_worth(new, list.len()) {
+            self.sort(list);
+        }
+    }
+
+    #[cold]
+    fn sort(&mut self, list: &mut [u32]) {
+        self.due = false;
+        if list.len() < self.bits.len() {
+            list.sort_unstable();
+            return;
+        }
+        for &id in &*list {
+            self.bits[id as usize / 64] |= 1 << (id % 64);
+        }
+        let mut places = list.iter_mut();
+        for (at, word) in self.bits.iter_mut().enumerate() {
+            let mut left = core::mem::take(word);
+            while left != 0
+                && let Some(place) = places.next()
+            {
+                *place = (at * 64) as u32 + left.trailing_zeros();
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// As if just made.
+    pub(super) fn reset(&mut self) {
+        (self.new, self.due) = (0, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_list_is_sorted_once_few_are_new_in_it(
+            list in proptest::collection::btree_set(0u32..1000, 0..600).prop_map(alloc::vec::Vec::from_iter).prop_shuffle(),
+            new in 0usize..100,
+        ) {
+            let mut sorting = Sorting::always(1000);
+            sorting.appended(list.len());
+            let mut seen = list.clone();
+            sorting.begin_main_round(&mut seen);
+            prop_assert_eq!(&seen, &list, "all are new");
+            sorting.appended(new);
+            sorting.begin_main_round(&mut seen);
+            let mut sorted = list.clone();
+            sorted.sort_unstable();
+            prop_assert_eq!(seen, if new * NEW_ONE_IN <= list.len() { sorted } else { list });
+            prop_assert!(sorting.bits.iter().all(|&word| word == 0));
+        }
+    }
+}
