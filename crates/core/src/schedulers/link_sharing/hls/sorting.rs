@@ -4,6 +4,8 @@
 //! Small trees have the order in which leaves became active. In a large tree leaves are visited by the numbers of their classes, so that those of
 //! one inner class come one after the other: what is above them, and their ceilings, are in the cache then. Leaves that come and go would have
 //! to be sorted in again in each round, which costs as much as it gains. So the list of a main round is sorted only where few are new in it.
+//!
+//! **Cost.** Some ten instructions for each leaf of a list that is sorted, all of which are visited next; none where nobody is new.
 
 use alloc::boxed::Box;
 
