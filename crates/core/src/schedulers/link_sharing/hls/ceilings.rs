@@ -280,7 +280,8 @@ impl Ceilings {
                 pooled.own.retune(now, &theirs.own);
                 pooled.ready_at = now;
             }
-            if self.waits.contains(id) {
+            // Whoever is due has its turn by when it became so: from `now` on, all of them would have it by their numbers.
+            if self.waits.key(id).is_some_and(|key| key >> u32::BITS > u128::from(now.0)) {
                 self.wait(id);
             }
         }

@@ -322,3 +322,35 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn leaves_that_were_due_before_a_change_return_by_when_they_were_due_and_not_by_their_numbers() {
+    // The first is the slower: it is due after the second.
+    let ceiling = |bps: u64| ClassConfig {
+        ceiling: Some(Rate::from_bps(bps).unwrap()),
+        ceiling_burst: Some(1),
+        ..ClassConfig::default()
+    };
+    let mut builder = builder(1000);
+    let slow = builder.add(ClassId::ROOT, ceiling(1_000_000)).unwrap();
+    let fast = builder.add(ClassId::ROOT, ceiling(2_000_000)).unwrap();
+    let tree = builder.build().unwrap();
+    let sent = |retuned: bool| -> Vec<ClassId> {
+        let mut hls = Hls::new(&tree).unwrap();
+        for class in [slow, slow, fast, fast] {
+            hls.enqueue(Nanos::ZERO, packet(class.0, 1000), &mut no_drops);
+        }
+        let mut sent = Vec::new();
+        for now in [0, 0, 0, 1_000_000_000, 1_000_000_000] {
+            if retuned && now > 0 {
+                assert!(hls.retune(Nanos(now), &mut Hls::new(&tree).unwrap()));
+            }
+            if let Dequeued::Packet(packet) = hls.dequeue(Nanos(now), &mut no_drops) {
+                sent.push(packet.class);
+            }
+        }
+        sent
+    };
+    assert_eq!(sent(false), [slow, fast, fast, slow]);
+    assert_eq!(sent(true), sent(false));
+}
