@@ -9,11 +9,16 @@ apt_prepare() {
     [ -s "$dir/apt.conf" ] && [ -n "$(find "$dir/lists" -name '*Packages*' -print -quit 2>/dev/null)" ] && return 0
     command -v apt-get >/dev/null || return 1
     mkdir -p "$dir"/lists/partial "$dir"/archives/partial "$dir"/etc/{apt.conf.d,preferences.d,sources.list.d}
-    cat > "$dir/etc/sources.list" <<'LIST'
-deb http://deb.debian.org/debian bookworm main
-deb http://deb.debian.org/debian-security bookworm-security main
-deb http://deb.debian.org/debian bookworm-backports main
-LIST
+    # Where this system has its packages from, and the backports of its release from the same place.
+    local codename
+    codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || return 1
+    apt-get indextargets 'Created-By: Packages' --format '$(REPO_URI) $(RELEASE)' | sort -u | while read -r uri release; do
+        case $release in
+            "$codename") printf 'deb %s %s main\n' "$uri" "$release" "$uri" "$release-backports" ;;
+            "$codename-security" | "$codename-updates") echo "deb $uri $release main" ;;
+        esac
+    done > "$dir/etc/sources.list"
+    [ -s "$dir/etc/sources.list" ] || return 1
     cat > "$dir/apt.conf" <<CONF
 Dir::State::lists "$dir/lists";
 Dir::Etc "$dir/etc";
@@ -24,7 +29,7 @@ Dir::Etc::trusted "/etc/apt/trusted.gpg";
 Dir::Cache "$dir";
 Dir::Cache::archives "$dir/archives";
 APT::Architecture "amd64";
-APT::Default-Release "bookworm";
+APT::Default-Release "$codename";
 APT::Sandbox::User "root";
 CONF
     APT_CONFIG=$dir/apt.conf timeout 300 apt-get update -q >"$dir/update.log" 2>&1 || { rm -f "$dir/apt.conf"; return 1; }

@@ -8,7 +8,7 @@ use super::Span;
 /// A file's name and text, shared by all that points into it.
 pub type Source = Arc<SourceText>;
 
-/// A named text. What was [written out](crate::expand) from a shorter one knows where each of its parts comes from.
+/// A named text. What was [written out](crate::written_out) from a shorter one knows where each of its parts comes from.
 #[derive(Clone, Debug)]
 pub struct SourceText {
     name: String,
