@@ -293,6 +293,7 @@ impl Tuples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlink_config::matching::IpVersion;
 
     #[test]
     fn blocks_of_a_range_are_the_range_and_each_port_is_in_one() {
@@ -314,5 +315,22 @@ mod tests {
         let range = Some(PortRange { first: 1, last: u16::MAX - 1 });
         assert_eq!(values(&Match { sport: range, dport: range, ..Match::ANY }), None);
         assert_eq!(values(&Match { sport: range, ..Match::ANY }).map(|values| values.len()), Some(30));
+    }
+
+    #[test]
+    fn a_value_with_the_hash_of_another_is_not_taken_for_it() {
+        let sport = |port: u16| Match { sport: Some(PortRange { first: port, last: port }), ..Match::ANY };
+        let rules: Vec<(ClassId, Match)> = (1..=8).map(|port| (ClassId(u32::from(port)), sport(port))).collect();
+        let (mut tuples, others) = Tuples::new(&rules, &[0, 1, 2, 3, 4, 5, 6, 7], 7);
+        assert!(others.is_empty() && tuples.tables() == 1);
+        let frame =
+            |port: u16| FrameKey { version: Some(IpVersion::V4), proto: 17, sport: Some(port), ..FrameKey::default() };
+        let seed = tuples.seed;
+        let table = &mut tuples.tables[0];
+        // The first place that 99 is looked for at says that rule 0 has the same hash.
+        let hash = hash(&table.mask.value(&frame(99)).unwrap(), seed);
+        let at = hash as usize & (table.places.len() - 1);
+        table.places[at] = Place { tag: (hash >> 32) as u32, rule: 0 };
+        assert_eq!(tuples.first(&rules, &frame(99), NONE), NONE);
     }
 }
