@@ -19,6 +19,7 @@ mod changes;
 mod class;
 mod classid;
 pub mod demand;
+mod document;
 mod expand;
 pub mod link;
 pub mod matching;

@@ -19,6 +19,7 @@ use miette::Severity;
 
 use crate::class::{self, LinkFacts, Place, RawClasses};
 use crate::classid::Classid;
+use crate::document;
 use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
@@ -153,7 +154,7 @@ impl LinkFile {
     }
 
     pub(crate) fn from_source(source: Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        reader::document(&source, "a link file", |table, mut log| {
+        document::read(&source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);
             if let Some(links) = table.get("link").filter(|value| value.is_list()) {
                 several::refuse(links, &mut log);
@@ -215,7 +216,7 @@ impl LinkFile {
         if is_tc_file(&path) {
             return Self::from_named_tc(other, &source, &ImportOptions::default(), options);
         }
-        let read = reader::document(&source, "a link file", |table, mut log| {
+        let read = document::read(&source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);
             Self::from_table(table, options, log)
         });

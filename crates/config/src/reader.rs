@@ -6,7 +6,6 @@ use fairlink_core::{Nanos, Rate};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::expand::expand;
 use crate::pieces::Pieces;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::units::{Quantity, UnitError, parse_rate, parse_size, parse_time};
@@ -77,7 +76,7 @@ pub(crate) fn ordinary_file(path: &std::path::Path) -> Result<std::fs::File, Str
 ///
 /// # Errors
 /// All errors of syntax. What could be read all the same is not looked at: most of what is wrong with it would follow.
-fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Problems> {
+pub(crate) fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Problems> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let span = error.span().unwrap_or(text.len()..text.len());
@@ -92,48 +91,6 @@ fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Probl
 /// All errors of syntax.
 pub(crate) fn toml(source: &Source) -> Result<Spanned<DeTable<'_>>, Problems> {
     parse(source.inner(), &mut Log::new(source))
-}
-
-/// Reads a document with `read`, [written out](expand): in pieces where it can be cut into them, else as a whole. What is wrong with its syntax is found as a
-/// whole.
-///
-/// # Errors
-/// All errors of syntax, else those of `read`.
-pub(crate) fn document<T>(
-    source: &Source,
-    place: &'static str,
-    read: impl Fn(&Table<'_, '_>, Log) -> Result<T, Problems>,
-) -> Result<T, Problems> {
-    let source = expand(source)?;
-    if let Some(pieces) = Pieces::cut(source.inner()) {
-        let done = read(&Table::in_pieces(place, &pieces), Log::new(&source));
-        if pieces.are_sound() {
-            return done;
-        }
-    }
-    whole(&source, place, read)
-}
-
-/// As [`document`], never in pieces.
-///
-/// # Errors
-/// As [`document`].
-pub(crate) fn whole_document<T>(
-    source: &Source,
-    place: &'static str,
-    read: impl Fn(&Table<'_, '_>, Log) -> Result<T, Problems>,
-) -> Result<T, Problems> {
-    whole(&expand(source)?, place, read)
-}
-
-fn whole<T>(
-    source: &Source,
-    place: &'static str,
-    read: impl Fn(&Table<'_, '_>, Log) -> Result<T, Problems>,
-) -> Result<T, Problems> {
-    let mut log = Log::new(source);
-    let document = parse(source.inner(), &mut log)?;
-    read(&Table::document(place, document.get_ref()), log)
 }
 
 /// A value and its place.

@@ -18,6 +18,7 @@ use fairlink_traffic::SourceSpec;
 
 use self::route::Network;
 use crate::changes::{self, Change, Course};
+use crate::document;
 use crate::link::pools::{self, PoolSpec};
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer};
@@ -104,7 +105,7 @@ impl Scenario {
     }
 
     fn from_source(source: &Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        reader::document(source, "a scenario file", |table, log| Self::from_table(table, options, log))
+        document::read(source, "a scenario file", |table, log| Self::from_table(table, options, log))
     }
 
     fn from_table(table: &Table<'_, '_>, options: &ReadOptions<'_>, mut log: Log) -> Result<Self, Problems> {

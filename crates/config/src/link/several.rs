@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::head::Head;
 use super::pools::{self, PoolSpec};
 use super::{LinkFile, ReadOptions, is_tc_file};
+use crate::document;
 use crate::problem::{Log, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{self, Table, Value};
 
@@ -57,7 +58,7 @@ impl LinkFile {
         if !is_list {
             return Ok(vec![Self::from_source(Arc::clone(source), options)?]);
         }
-        reader::whole_document(source, "a file of several links", |document, mut log| {
+        document::read_whole(source, "a file of several links", |document, mut log| {
             document.only(&["link", "pool"], &mut log);
             let links = document.get("link").and_then(|value| value.list(EXPECTED, &mut log)).unwrap_or_default();
             if links.len() > MAX_LINKS {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 fn read(source: &Source, pieces: bool) -> String {
     let read = |table: &Table<'_, '_>, log: Log| LinkFile::from_table(table, &ReadOptions::default(), log);
     let done = match pieces {
-        true => reader::document(source, "a link file", read),
-        false => reader::whole_document(source, "a link file", read),
+        true => document::read(source, "a link file", read),
+        false => document::read_whole(source, "a link file", read),
     };
     match done {
         Err(problems) => problems.lines(),
