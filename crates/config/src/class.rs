@@ -66,7 +66,7 @@ const FEATURES: [(&str, Feature); 17] = [
 ];
 
 /// A place in a file, in half the room of a [`Span`]: files are shorter than 2^32 bytes ([`crate::reader::MAX_FILE`]).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     start: u32,
     end: u32,
@@ -461,17 +461,18 @@ pub(crate) fn matches(table: &Table<'_, '_>, log: &mut Log) -> Vec<(Match, Span)
         Some(_) => vec![value],
         None => value.list("a list of matches such as [\"udp dst port 5001\"]", log).unwrap_or_default(),
     };
-    all.into_iter().filter_map(|value| one_match(value, log)).collect()
+    all.into_iter().flat_map(|value| one_text(value, log)).collect()
 }
 
-fn one_match(value: Value<'_, '_>, log: &mut Log) -> Option<(Match, Span)> {
-    let text = value.string("a match such as \"udp dst port 5001\"", log)?;
-    match Match::parse(text) {
-        Ok(made) => Some((made, value.span())),
+/// The matches that one text stands for, all of them at its place.
+fn one_text(value: Value<'_, '_>, log: &mut Log) -> Vec<(Match, Span)> {
+    let Some(text) = value.string("a match such as \"udp dst port 5001\"", log) else { return Vec::new() };
+    match Match::parse_all(text) {
+        Ok(all) => all.into_iter().map(|made| (made, value.span())).collect(),
         Err(error) => {
             let span = value.within(error.at.clone(), log.source().clone().inner());
             log.error(span, ProblemKind::Match { error });
-            None
+            Vec::new()
         }
     }
 }

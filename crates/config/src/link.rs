@@ -736,15 +736,16 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
     if classes.all.len() < tables { RawClasses::with_room(0) } else { classes }
 }
 
-/// Reports matches that are never the first to match.
+/// Reports matches that are never the first to match: of a text with ranges, all that it stands for.
 fn check_reach(classes: &RawClasses, log: &mut Log) {
     let mut reach = Reach::default();
-    for (_, made, place) in &classes.matches {
-        if let Some(earlier) = reach.add(made) {
-            let (by, earlier, first) = &classes.matches[earlier];
+    for text in classes.matches.chunk_by(|(_, _, one), (_, _, other)| one == other) {
+        let covered: Vec<Option<usize>> = text.iter().map(|(_, made, _)| reach.add(made)).collect();
+        if let Some(earlier) = covered.iter().copied().collect::<Option<Vec<usize>>>() {
+            let (by, earlier, first) = &classes.matches[earlier[0]];
             let name = classes.name(*by as usize).to_owned();
             let kind = ProblemKind::Unreachable { earlier: earlier.to_string(), name };
-            log.error_also(place.span(), kind, first.span(), "this comes first");
+            log.error_also(text[0].2.span(), kind, first.span(), "this comes first");
         }
     }
 }

@@ -8,6 +8,7 @@
 pub mod ethernet;
 mod frame;
 mod parse;
+mod ranges;
 mod reach;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub use frame::{MAX_TAGS, frame_key, packet_key};
 pub use parse::{MatchError, MatchErrorKind};
+pub use ranges::MAX_STANDS_FOR;
 pub use reach::Reach;
 
 /// Protocol number of ICMP.
@@ -187,7 +189,7 @@ impl fmt::Display for PortRange {
 
 /// Conditions that a frame meets all of; the default has none and matches every frame (`any`).
 ///
-/// Made by [`Match::parse`], which refuses what no frame can meet.
+/// Made by [`Match::parse`] and [`Match::parse_all`], which refuse what no frame can meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Match {
     /// VLAN id of the outer (or only) tag.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use super::ranges::{MAX_STANDS_FOR, Ranges, prefixes};
 use super::ethernet::{IPV4, IPV6, PPPOE_SESSION, is_vlan};
 use super::{
     ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Match, PortRange, Prefix, TCP, UDP, dscp_value,
@@ -70,6 +71,30 @@ pub enum MatchErrorKind {
         /// As written last.
         last: u16,
     },
+    /// A range that runs backwards, of VLAN ids or addresses.
+    #[error("the range {written} runs backwards; write the smaller end first")]
+    BackwardRange {
+        /// As written.
+        written: String,
+    },
+    /// A range of addresses of two versions.
+    #[error("one end of {written} is IPv4 and the other IPv6; write a range for each")]
+    MixedRange {
+        /// As written.
+        written: String,
+    },
+    /// Ranges that stand for too many matches.
+    #[error("its ranges stand for {count} matches, and a match may stand for {MAX_STANDS_FOR} at most; use smaller ranges, or prefixes")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+    /// A range where a single match is needed.
+    #[error("its ranges stand for {count} matches, and one is needed here")]
+    NotSingle {
+        /// How many.
+        count: usize,
+    },
     /// A prefix with bits set behind its length.
     #[error("{written} has bits set behind its first {len}; write {prefix}, or \"host\" for one address")]
     HostBits {
@@ -109,15 +134,36 @@ pub enum MatchErrorKind {
 
 use MatchErrorKind as Kind;
 
+
 impl Match {
     /// Reads a match such as `udp dst port 5001`, `src net 10.1.0.0/16 and dscp ef`, `vlan 5`, `any`.
     ///
     /// # Errors
-    /// [`MatchError`], which also refuses what no frame can meet.
+    /// [`MatchError`], which also refuses what no frame can meet, and ranges of VLAN ids or addresses: [`Match::parse_all`]
+    /// reads those.
     pub fn parse(text: &str) -> Result<Self, MatchError> {
-        let mut parser = Parser { text, words: words(text), next: 0, made: Self::ANY };
+        let all = Self::parse_all(text)?;
+        match all[..] {
+            [made] => Ok(made),
+            _ => Err(MatchError { kind: Kind::NotSingle { count: all.len() }, at: 0..text.len() }),
+        }
+    }
+
+    /// Reads a match that may have ranges: `vlan 100-199`, `dst host 10.0.0.10-10.0.0.50`. It stands for one match of each VLAN id, and
+    /// for one of each of the fewest prefixes that make up a range of addresses: a frame meets the text if it meets any of
+    /// them, and none of them covers another. There are 1 to [`MAX_STANDS_FOR`].
+    ///
+    /// # Errors
+    /// [`MatchError`], which also refuses what no frame can meet.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, MatchError> {
+        let mut parser =
+            Parser { text, words: words(text), next: 0, made: Self::ANY, ranges: Ranges::default() };
         parser.run()?;
-        Ok(parser.made)
+        let count = parser.ranges.count();
+        if count > MAX_STANDS_FOR {
+            return Err(MatchError { kind: Kind::TooMany { count }, at: 0..text.len() });
+        }
+        Ok(parser.ranges.spread(parser.made))
     }
 }
 
@@ -146,7 +192,9 @@ struct Parser<'a> {
     text: &'a str,
     words: Vec<Range<usize>>,
     next: usize,
+    /// What was read; of a range its first part.
     made: Match,
+    ranges: Ranges,
 }
 
 impl<'a> Parser<'a> {
@@ -202,16 +250,20 @@ impl<'a> Parser<'a> {
                 self.set(|made| &mut made.dscp, dscp, "dscp", at)
             }
             "vlan" => {
-                let vlan = self.vlan()?;
-                self.set(|made| &mut made.vlan, vlan, "vlan", at)
+                let ids = self.vlans()?;
+                self.set(|made| &mut made.vlan, ids[0], "vlan", at)?;
+                self.ranges.vlans = ids;
+                Ok(())
             }
             "inner" => {
                 let then = self.take("\"vlan\"")?;
                 if then != "vlan" {
                     return Err(self.unexpected("\"vlan\""));
                 }
-                let vlan = self.vlan()?;
-                self.set(|made| &mut made.inner_vlan, vlan, "inner vlan", at)
+                let ids = self.vlans()?;
+                self.set(|made| &mut made.inner_vlan, ids[0], "inner vlan", at)?;
+                self.ranges.inner_vlans = ids;
+                Ok(())
             }
             "ethertype" => {
                 let word = self.take("an EtherType such as 0x88b5")?;
@@ -263,12 +315,12 @@ impl<'a> Parser<'a> {
                 }
             }
             "net" => {
-                let prefix = self.prefix(false)?;
-                self.set_prefix(src, prefix, at)
+                let prefixes = self.prefixes(false)?;
+                self.set_prefixes(src, prefixes, at)
             }
             "host" => {
-                let prefix = self.prefix(true)?;
-                self.set_prefix(src, prefix, at)
+                let prefixes = self.prefixes(true)?;
+                self.set_prefixes(src, prefixes, at)
             }
             _ => Err(self.unexpected("\"port\", \"net\" or \"host\"")),
         }
@@ -285,9 +337,30 @@ impl<'a> Parser<'a> {
         Ok(PortRange { first, last })
     }
 
-    fn prefix(&mut self, host: bool) -> Result<Prefix, MatchError> {
-        let expected = if host { "an address" } else { "a prefix such as 10.1.0.0/16 or 2001:db8::/32" };
+    /// A prefix or an address, or those that a range of addresses is made up of.
+    fn prefixes(&mut self, host: bool) -> Result<Vec<Prefix>, MatchError> {
+        let expected = if host {
+            "an address, or a range such as 10.0.0.1-10.0.0.9"
+        } else {
+            "a prefix such as 10.1.0.0/16 or 2001:db8::/32, or a range such as 10.0.0.1-10.0.0.9"
+        };
         let word = self.take(expected)?;
+        let Some((first, last)) = word.split_once('-') else {
+            return self.prefix(word, host, expected).map(|prefix| vec![prefix]);
+        };
+        match (first.parse::<IpAddr>(), last.parse::<IpAddr>()) {
+            (Ok(first), Ok(last)) if first.is_ipv4() != last.is_ipv4() => {
+                Err(self.error(Kind::MixedRange { written: word.to_owned() }, self.next - 1))
+            }
+            (Ok(first), Ok(last)) if first > last => {
+                Err(self.error(Kind::BackwardRange { written: word.to_owned() }, self.next - 1))
+            }
+            (Ok(first), Ok(last)) => Ok(prefixes(first, last)),
+            _ => Err(self.unexpected(expected)),
+        }
+    }
+
+    fn prefix(&self, word: &str, host: bool, expected: &'static str) -> Result<Prefix, MatchError> {
         let (address, len) = match word.split_once('/') {
             Some((address, len)) if !host => (address, Some(len)),
             None if host => (word, None),
@@ -316,18 +389,29 @@ impl<'a> Parser<'a> {
         Ok(prefix)
     }
 
-    fn vlan(&mut self) -> Result<u16, MatchError> {
-        let word = self.take("a VLAN id from 0 to 4094")?;
-        self.number("vlan", word, 0, MAX_VLAN)
+    /// One id, or all of a range.
+    fn vlans(&mut self) -> Result<Vec<u16>, MatchError> {
+        let word = self.take("a VLAN id from 0 to 4094, or a range such as 100-199")?;
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        let first = self.number("vlan", first, 0, MAX_VLAN)?;
+        let last = self.number("vlan", last, 0, MAX_VLAN)?;
+        if first > last {
+            return Err(self.error(Kind::BackwardRange { written: word.to_owned() }, self.next - 1));
+        }
+        Ok((first..=last).collect())
     }
 
-    fn set_prefix(&mut self, src: bool, prefix: Prefix, at: usize) -> Result<(), MatchError> {
-        self.need_version(prefix.version, at)?;
+    fn set_prefixes(&mut self, src: bool, prefixes: Vec<Prefix>, at: usize) -> Result<(), MatchError> {
+        let first = prefixes[0];
+        self.need_version(first.version, at)?;
         if src {
-            self.set(|made| &mut made.src, prefix, "the source address", at)
+            self.set(|made| &mut made.src, first, "the source address", at)?;
+            self.ranges.src = prefixes;
         } else {
-            self.set(|made| &mut made.dst, prefix, "the destination address", at)
+            self.set(|made| &mut made.dst, first, "the destination address", at)?;
+            self.ranges.dst = prefixes;
         }
+        Ok(())
     }
 
     /// A prefix says the version too, so saying it again is no repetition.
