@@ -189,6 +189,11 @@ fn errors_of_matches_point_into_the_match() {
             "[[class]]\nname = 'a'\nmatch = ['vlan 5', 'src net 10.0.0.0/8']\n\
              [[class]]\nname = 'b'\nmatch = ['tcp dst port 22', 'udp src net 10.1.0.0/16']",
         ),
+        (
+            "unreachable range",
+            "[[class]]\nname = 'a'\nmatch = ['vlan 5-7', 'vlan 10-20']\n[[class]]\nname = 'b'\nmatch = ['vlan 6-8', 'vlan 11-15', 'vlan 15-21']",
+        ),
+        ("backward range", "[[class]]\nname = 'a'\nmatch = ['udp src host 10.0.0.9-10.0.0.1']"),
         ("behind any", "[[class]]\nname = 'a'\nmatch = 'any'\n[[class]]\nname = 'b'\nmatch = 'dscp ef'"),
     ]);
     insta::assert_snapshot!(table(&borrowed(&cases), refusal));
