@@ -1,11 +1,14 @@
 //! One `[[class]]` of a link file.
 
+use std::num::NonZeroU16;
+
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Feature, LeakyBucket, LeakyBuckets, MAX_LEAKY_BUCKETS, MAX_WEIGHT, Nanos,
     QueueKind, QueueLimits, Rate, ServiceCurve, Share,
 };
 
 use crate::classid::Classid;
+use crate::hosts::HostKey;
 use crate::matching::Match;
 use crate::names::{Names, refusal};
 use crate::problem::{Log, ProblemKind, Span};
@@ -13,7 +16,7 @@ use crate::reader::{Table, Value};
 use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
 
 pub(crate) const PLACE: &str = "[[class]]";
-pub(crate) const KEYS: [&str; 24] = [
+pub(crate) const KEYS: [&str; 26] = [
     "name",
     "parent",
     "guarantee",
@@ -35,17 +38,32 @@ pub(crate) const KEYS: [&str; 24] = [
     "buffer",
     "queue",
     "ecn",
+    "per",
+    "hosts",
     "match",
     "pool",
     "classid",
 ];
+/// Hosts that a class with `per` and without `hosts` keeps apart.
+const DEFAULT_HOSTS: u16 = 256;
 /// Keys of most classes of large files. A class that sets no other is read without looking for the others, of which there are many.
 const USUAL: [&str; 5] = ["name", "parent", "guarantee", "weight", "ceiling"];
 /// Keys that only leaves may set.
-const LEAF_KEYS: [&str; 9] =
-    ["latency_critical", "contract", "real_time", "max_delay", "leaky_bucket", "buffer", "queue", "ecn", "match"];
+const LEAF_KEYS: [&str; 11] = [
+    "latency_critical",
+    "contract",
+    "real_time",
+    "max_delay",
+    "leaky_bucket",
+    "buffer",
+    "queue",
+    "ecn",
+    "per",
+    "hosts",
+    "match",
+];
 /// Which key asks a scheduler for which feature.
-const FEATURES: [(&str, Feature); 17] = [
+const FEATURES: [(&str, Feature); 18] = [
     ("ceiling", Feature::Ceiling),
     ("burst", Feature::Burst),
     ("burst", Feature::LatencyBurst),
@@ -62,6 +80,7 @@ const FEATURES: [(&str, Feature); 17] = [
     ("max_delay", Feature::MaxDelay),
     ("leaky_bucket", Feature::LeakyBucket),
     ("queue", Feature::ActiveQueue),
+    ("per", Feature::ActiveQueue),
     ("pool", Feature::Pool),
 ];
 
@@ -111,6 +130,8 @@ pub(crate) struct RawClasses {
     pub(crate) leaf_only: Vec<(u32, &'static str, Place)>,
     /// By position, in file order.
     pub(crate) matches: Vec<(u32, Match, Place)>,
+    /// By position: what tells the hosts apart that share a class.
+    pub(crate) hosts: Vec<(u32, HostKey)>,
     pub(crate) pools: Vec<(u32, String, Place)>,
     /// By position, in file order.
     pub(crate) classids: Vec<(u32, Classid, Place)>,
@@ -126,6 +147,7 @@ impl RawClasses {
             features: Vec::new(),
             leaf_only: Vec::new(),
             matches: Vec::new(),
+            hosts: Vec::new(),
             pools: Vec::new(),
             classids: Vec::new(),
         }
@@ -202,6 +224,9 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     let leaf_only =
         LEAF_KEYS.iter().filter(|_| !usual).find_map(|&key| Some((position, key, table.get(key)?.span().into())));
     classes.leaf_only.extend(leaf_only);
+    if !usual && let Some(value) = table.get("per") {
+        classes.hosts.extend(value.word("way to tell hosts apart", &HostKey::WORDS, log).map(|key| (position, key)));
+    }
     classes.matches.extend(matches.into_iter().map(|(made, span)| (position, made, span.into())));
     let parent = parent.map(|(name, place)| (classes.keep_parent(name), place));
     if let Err(other) = classes.names.push(text) {
@@ -262,6 +287,7 @@ fn config(table: &Table<'_, '_>, link: LinkFacts, usual: bool, log: &mut Log) ->
         leaky_buckets: leaky_buckets(table, link, log),
         limits: limits(table, guarantee, log),
         ecn: ecn(table, log),
+        hosts: hosts(table, log),
         queue: table
             .get("queue")
             .and_then(|value| {
@@ -282,6 +308,20 @@ fn ecn(table: &Table<'_, '_>, log: &mut Log) -> bool {
         log.error(value.span(), ProblemKind::Misplaced { key: "ecn", why, help });
     }
     value.boolean(log).unwrap_or(false)
+}
+
+/// How many hosts share a leaf that has `per`.
+fn hosts(table: &Table<'_, '_>, log: &mut Log) -> Option<NonZeroU16> {
+    let written = table.get("hosts").and_then(|value| {
+        if table.get("per").is_none() {
+            let why = "says how many hosts share a class, and the class does not say what tells them apart".to_owned();
+            let help = "add per = \"src-ip\" or \"dst-ip\", or leave it out";
+            log.error(value.span(), ProblemKind::Misplaced { key: "hosts", why, help });
+        }
+        value.integer(2, u64::from(u16::MAX), log)
+    });
+    table.get("per")?;
+    NonZeroU16::new(written.map_or(DEFAULT_HOSTS, |hosts| hosts as u16))
 }
 
 fn contract(table: &Table<'_, '_>, log: &mut Log) -> Option<Contract> {

@@ -20,6 +20,7 @@ use miette::Severity;
 use crate::class::{self, LinkFacts, Place, RawClasses};
 use crate::classid::Classid;
 use crate::document;
+use crate::hosts::HostKey;
 use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
@@ -89,6 +90,8 @@ pub struct LinkFile {
     pub memory_limit: u64,
     /// Which frames belong to which leaf; the first that matches counts.
     pub matches: Vec<(ClassId, Match)>,
+    /// Leaves whose hosts share them equally, and what tells these apart.
+    pub hosts: Vec<(ClassId, HostKey)>,
     /// The leaf of frames that match nothing: the one named by `default`, else the leaf of a match `any`, else the only leaf
     /// without a match. See [`LinkFile::require_default`].
     pub default_class: Option<ClassId>,
@@ -345,6 +348,7 @@ impl LinkFile {
             overhead: head.overhead,
             memory_limit: head.memory_limit,
             matches,
+            hosts: classes.hosts.iter().map(|&(position, key)| (id(position), key)).collect(),
             default_class: None,
             pools,
             shared: Arc::default(),
@@ -784,7 +788,7 @@ fn check_pool(id: ClassId, place: Place, tree: &Hierarchy, log: &mut Log) {
 
 /// Only FIFOs give way: an active queue decides by itself what it drops.
 fn check_push_out(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
-    if tree.is_leaf(id) && tree.link().when_full == WhenFull::PushOut && tree.config(id).queue.is_active() {
+    if tree.is_leaf(id) && tree.link().when_full == WhenFull::PushOut && tree.config(id).has_active_queue() {
         let why = "is an active one, which decides by itself what it drops, and the link has when_full = \"push_out\""
             .to_owned();
         let help = "leave out one of the two";

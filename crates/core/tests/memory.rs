@@ -2,6 +2,7 @@
 //! allocator that refuses, at every point, construction ends with an error and never with the process.
 
 use std::alloc::System;
+use std::num::NonZeroU16;
 
 use cap::Cap;
 use fairlink_core::registry::SCHEDULERS;
@@ -62,6 +63,7 @@ fn config(info: &SchedulerInfo, random: &mut Random, classes: u64) -> ClassConfi
     };
     if info.supports(Feature::ActiveQueue) && random.one_in(4) {
         config.queue = if random.one_in(2) { QueueKind::CoDel } else { QueueKind::FqCoDel };
+        config.hosts = NonZeroU16::new(random.below(40) as u16).filter(|_| random.one_in(2));
         config.limits = QueueLimits { packets: 1 + random.below(200) as u32, ..QueueLimits::default() };
     }
     config

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
-use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Nanos, Overhead, Packet, Port, flow_bits};
+use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Nanos, Overhead, Packet, Port, host_bits};
 use fairlink_traffic::{ClosedReport, Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::change::Stage;
@@ -458,8 +458,7 @@ impl<'a> LinkPort<'a> {
                 self.flights.len() - 1
             }
         };
-        // A source is a flow. All understand ECN, so that it is the class that decides.
-        let handle = handle as u64 | flow_bits(source) | ECN_CAPABLE;
+        let handle = handle as u64 | label(source);
         batch.push(Packet { handle, len, class: self.ids[class.index()] });
     }
 
@@ -481,7 +480,7 @@ impl<'a> LinkPort<'a> {
     fn land(&mut self, packet: &Packet) -> Option<Flight> {
         let handle = packet.handle as u32 as usize;
         let flight = self.flights.get_mut(handle).filter(|flight| {
-            let told = flow_bits(flight.source) | ECN_CAPABLE == packet.handle & !u64::from(u32::MAX);
+            let told = label(flight.source) == packet.handle & !u64::from(u32::MAX);
             let class = self.classes.get(packet.class.index()) == Some(&flight.class);
             told && flight.under_way && class && flight.len == packet.len
         });
@@ -604,6 +603,12 @@ impl Port for LinkPort<'_> {
     }
 
     fn flush(&mut self, _now: Nanos) {}
+}
+
+/// What active queues are told of a packet: a source is a flow and a host. All sources understand ECN, so that it is the class that
+/// decides.
+const fn label(source: u32) -> u64 {
+    host_bits(source as u16, source) | ECN_CAPABLE
 }
 
 /// Borders of the spans from which every average of the report is made.

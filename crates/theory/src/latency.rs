@@ -246,7 +246,7 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
     let honoured = info.supports(Feature::LeakyBucket);
     let bound = |(index, server): (usize, Option<Server>)| {
         let config = tree.config(ClassId(index as u32));
-        let in_order = config.queue != QueueKind::FqCoDel;
+        let in_order = config.queue != QueueKind::FqCoDel && config.hosts.is_none();
         server.filter(|_| in_order)?.bound(config, honoured, link.max_packet, link.rate)
     };
     servers.into_iter().enumerate().map(bound).collect()

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use super::ranges::{MAX_STANDS_FOR, Ranges, prefixes};
 use super::ethernet::{IPV4, IPV6, PPPOE_SESSION, is_vlan};
+use super::ranges::{MAX_STANDS_FOR, Ranges, prefixes};
 use super::{
     ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Match, PortRange, Prefix, TCP, UDP, dscp_value,
 };
@@ -84,7 +84,9 @@ pub enum MatchErrorKind {
         written: String,
     },
     /// Ranges that stand for too many matches.
-    #[error("its ranges stand for {count} matches, and a match may stand for {MAX_STANDS_FOR} at most; use smaller ranges, or prefixes")]
+    #[error(
+        "its ranges stand for {count} matches, and a match may stand for {MAX_STANDS_FOR} at most; use smaller ranges, or prefixes"
+    )]
     TooMany {
         /// How many.
         count: usize,
@@ -134,7 +136,6 @@ pub enum MatchErrorKind {
 
 use MatchErrorKind as Kind;
 
-
 impl Match {
     /// Reads a match such as `udp dst port 5001`, `src net 10.1.0.0/16 and dscp ef`, `vlan 5`, `any`.
     ///
@@ -156,8 +157,7 @@ impl Match {
     /// # Errors
     /// [`MatchError`], which also refuses what no frame can meet.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, MatchError> {
-        let mut parser =
-            Parser { text, words: words(text), next: 0, made: Self::ANY, ranges: Ranges::default() };
+        let mut parser = Parser { text, words: words(text), next: 0, made: Self::ANY, ranges: Ranges::default() };
         parser.run()?;
         let count = parser.ranges.count();
         if count > MAX_STANDS_FOR {

@@ -62,10 +62,7 @@ pub(super) fn prefixes(first: IpAddr, last: IpAddr) -> Vec<Prefix> {
     let mut all = Vec::new();
     loop {
         // The largest block that begins here and does not go beyond the end.
-        let size = (0..=most.min(from.trailing_zeros()))
-            .rev()
-            .find(|&size| last - from >= below(size))
-            .unwrap_or(0);
+        let size = (0..=most.min(from.trailing_zeros())).rev().find(|&size| last - from >= below(size)).unwrap_or(0);
         all.push(Prefix::new(version, from, (128 - size) as u8));
         let end = from + below(size);
         if end >= last {
@@ -159,7 +156,10 @@ mod tests {
     fn ranges_that_are_wrong_are_refused_with_what_was_written() {
         let why = |text: &str| Match::parse_all(text).unwrap_err().to_string();
         assert_eq!(why("vlan 9-3"), "the range 9-3 runs backwards; write the smaller end first");
-        assert_eq!(why("dst host 10.0.0.9-10.0.0.3"), "the range 10.0.0.9-10.0.0.3 runs backwards; write the smaller end first");
+        assert_eq!(
+            why("dst host 10.0.0.9-10.0.0.3"),
+            "the range 10.0.0.9-10.0.0.3 runs backwards; write the smaller end first"
+        );
         assert!(why("src net 10.0.0.1-2001:db8::1").contains("one end of 10.0.0.1-2001:db8::1 is IPv4"));
         assert!(why("vlan 1-4095").contains("from 0 to 4094"));
         assert!(why("vlan 1-2-3").contains("not \"2-3\""));

@@ -338,6 +338,9 @@ impl Writer<'_> {
             (QueueKind::CoDel, _) => format!("codel limit {packets}{}", if config.ecn { " ecn" } else { "" }),
             (QueueKind::FqCoDel, _) => format!("fq_codel limit {packets}{}", if config.ecn { "" } else { " noecn" }),
         };
+        if config.hosts.is_some() {
+            self.lost(class, "its per is left out: its hosts do not share it equally there".to_owned());
+        }
         if config.queue != QueueKind::Fifo && bytes != u32::MAX {
             self.lost(class, "its buffer in bytes is left out: codel and fq_codel count packets".to_owned());
         }

@@ -1,6 +1,8 @@
 //! What a user says of a class and of the link: shares, limits and curves. A [`Feature`] is what only some schedulers
 //! honour.
 
+use core::num::NonZeroU16;
+
 use super::units::{Nanos, Rate};
 
 /// How a class shares with its siblings. All siblings that say anything say it in the same way.
@@ -153,9 +155,20 @@ pub struct ClassConfig {
     pub limits: QueueLimits,
     /// Discipline of a leaf's queue; ignored at inner classes.
     pub queue: QueueKind,
+    /// Hosts of a leaf that its queue keeps apart, each with an equal part of what the leaf gets while it has packets;
+    /// [`host_bits`](super::packet::host_bits) says whose a packet is. None where nobody asks.
+    pub hosts: Option<NonZeroU16>,
     /// Whether an active queue marks packets instead of dropping them, where the packets allow it. Without effect on a
     /// FIFO.
     pub ecn: bool,
+}
+
+impl ClassConfig {
+    /// Whether a leaf's queue is more than a FIFO, so that the schedulers that honour [`Feature::ActiveQueue`] can have it.
+    #[must_use]
+    pub const fn has_active_queue(&self) -> bool {
+        self.queue.is_active() || self.hosts.is_some()
+    }
 }
 
 /// Something a class may set that only some schedulers can honour.
@@ -189,7 +202,7 @@ pub enum Feature {
     MaxDelay,
     /// FQ-LTO.LB's leaky buckets.
     LeakyBucket,
-    /// CoDel or FQ-CoDel at a leaf.
+    /// CoDel or FQ-CoDel at a leaf, or hosts that share it.
     ActiveQueue,
     /// Packets of the longest queue that give way when the link's buffer is full. It is the link that asks for it.
     PushOut,

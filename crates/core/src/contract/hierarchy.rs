@@ -470,7 +470,7 @@ impl Hierarchy {
             (Feature::LinkCurves, config.link_share.is_some() || config.upper_limit.is_some()),
             (Feature::MaxDelay, config.max_delay.is_some()),
             (Feature::LeakyBucket, !config.leaky_buckets.is_empty()),
-            (Feature::ActiveQueue, !inner && config.queue.is_active()),
+            (Feature::ActiveQueue, !inner && config.has_active_queue()),
             (Feature::PushOut, class == ClassId::ROOT && self.link.when_full == WhenFull::PushOut),
             (Feature::LongRounds, class == ClassId::ROOT && self.link.rounds == RoundLength::Long),
         ]

@@ -28,6 +28,19 @@ pub const fn flow_bits(flow: u32) -> u64 {
     ((flow & 0x7fff_ffff) as u64) << 32
 }
 
+/// The part of a handle that says of which host a packet is, for leaves whose hosts share ([`ClassConfig::hosts`]), and to which
+/// of its flows it belongs: all bits of `host` and 15 of `flow`, which is as for [`flow_bits`]. A leaf that has fewer hosts
+/// than `host` says takes the remainder.
+///
+/// [`ClassConfig::hosts`]: crate::contract::ClassConfig::hosts
+#[must_use]
+pub const fn host_bits(host: u16, flow: u32) -> u64 {
+    flow_bits((host as u32) << HOST_SHIFT | flow & ((1 << HOST_SHIFT) - 1))
+}
+
+/// Bits of the flow behind those of the host.
+const HOST_SHIFT: u32 = 15;
+
 /// One packet, 16 bytes. Not `Clone`: whoever holds it has to send it, queue it, or report it dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packet {
@@ -64,4 +77,8 @@ impl Packet {
 
 pub(crate) const fn flow_of(handle: u64) -> u32 {
     ((handle & !ECN_CAPABLE) >> 32) as u32
+}
+
+pub(crate) const fn host_of(handle: u64) -> u16 {
+    (flow_of(handle) >> HOST_SHIFT) as u16
 }

@@ -9,14 +9,21 @@
 //! | queue (of a flow) | [`Flow`]; a packet's is told by the lowest bits of [`Packet::flow`] |
 //! | number of queues, 1024 | [`FLOWS`], or fewer: see [`MAX_FLOWS`] and [`FLOWS_PER_PACKET`] |
 //! | quantum | the link's largest packet |
-//! | credits | `deficit`, bytes |
-//! | lists of new and old queues | `new`, `old` |
+//! | credits, lists of new and old queues | [`Turn`], [`Rota`] |
 //! | packet limit; "the queue with the largest current byte count" | the leaf's limits, and the link's; [`Table::evict`] |
 //!
-//! **Cost per packet.** O(1), and one step per flow that has become empty. When the queue is full, its flows are walked
-//! over once, and up to 64 packets are then dropped at once.
+//! A leaf may keep *hosts* apart, each of which has an equal part of what the leaf gets: [`ClassConfig::hosts`]. A packet's is told by
+//! the highest bits of [`Packet::flow`]. Hosts take turns by the same rules as flows, with the same quantum, and the flows of
+//! a host among themselves. Where the leaf's queue is a FIFO or CoDel, a host has one flow; CoDel judges each flow by itself. The host with most
+//! bytes gives way when the leaf is full, also where flows alone would not.
 //!
-//! **Invariants.** A flow is in a list while it has packets and for a while after. The packets and bytes of the flows and of the
+//! **Bound.** While two hosts have packets, one is served at most 3 L_max more than the other: between two turns of one the other has one,
+//! a turn is a quantum give or take less than L_max, and the head is out already.
+//!
+//! **Cost per packet.** O(1), and one step per flow or host that has become empty. When the queue is full, the hosts that have packets
+//! and the flows of one of them are walked over once, and up to 64 packets are then dropped at once.
+//!
+//! **Invariants.** A flow or host is in a list while it has packets and for a while after. The packets and bytes of the flows and of the
 //! head are those of the leaf. A drop by CoDel never takes a flow's last packet, so a leaf never becomes empty by it.
 //!
 //! DIFFERENCE: a packet is judged when it becomes the head, not when it is taken. What it waits as the head is not
@@ -28,9 +35,10 @@
 
 use super::NIL;
 use super::codel::{Codel, Verdict};
+use super::rota::{Member, Rota, Turn};
 use super::slab::{Node, Slab};
 use crate::contract::{
-    ClassConfig, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, QueueKind, flow_of,
+    ClassConfig, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, QueueKind, flow_of, host_of,
 };
 use crate::parts::memory::{Stack, bytes_of};
 
@@ -40,15 +48,10 @@ pub(super) const FLOWS: u32 = 1024;
 pub(super) const MAX_FLOWS: u32 = 1 << 20;
 /// So many flows for each packet that fits into a leaf are enough to keep most of them apart.
 const FLOWS_PER_PACKET: u32 = 4;
+/// Flows that FQ-CoDel keeps apart for each host of a leaf, where hosts share.
+const FLOWS_PER_HOST: u32 = 16;
 /// Packets that are dropped at once, at most, from the longest flow of a full queue (RFC 8290, Section 4.1).
 const EVICTED: u32 = 64;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Nowhere,
-    New,
-    Old,
-}
 
 #[derive(Clone, Debug)]
 struct Flow {
@@ -56,87 +59,130 @@ struct Flow {
     last: u32,
     packets: u32,
     bytes: u64,
-    deficit: i64,
-    /// The next in the same list.
-    next: u32,
-    place: Place,
+    turn: Turn,
     codel: Codel,
 }
 
-const IDLE: Flow = Flow {
-    first: NIL,
-    last: NIL,
-    packets: 0,
-    bytes: 0,
-    deficit: 0,
-    next: NIL,
-    place: Place::Nowhere,
-    codel: Codel::NEW,
-};
+const IDLE: Flow = Flow { first: NIL, last: NIL, packets: 0, bytes: 0, turn: Turn::NONE, codel: Codel::NEW };
 
-/// A list of flows.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    first: u32,
-    last: u32,
+impl Member for Flow {
+    fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    fn turn_mut(&mut self) -> &mut Turn {
+        &mut self.turn
+    }
 }
 
-const EMPTY: List = List { first: NIL, last: NIL };
+/// One that flows belong to: a host, or a leaf whose hosts nobody asked about.
+#[derive(Clone, Debug)]
+struct Host {
+    /// Which of its flows is next.
+    rota: Rota,
+    turn: Turn,
+    packets: u32,
+    bytes: u64,
+}
 
-impl List {
-    fn push(&mut self, flows: &mut [Flow], flow: u32) {
-        flows[flow as usize].next = NIL;
-        if self.first == NIL {
-            self.first = flow;
-        } else {
-            flows[self.last as usize].next = flow;
-        }
-        self.last = flow;
+const ABSENT: Host = Host { rota: Rota::EMPTY, turn: Turn::NONE, packets: 0, bytes: 0 };
+
+impl Member for Host {
+    fn turn(&self) -> &Turn {
+        &self.turn
     }
 
-    fn pop(&mut self, flows: &[Flow]) {
-        self.first = flows[self.first as usize].next;
+    fn turn_mut(&mut self) -> &mut Turn {
+        &mut self.turn
     }
+}
+
+/// What a leaf asks for; no flows for a FIFO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    hosts: u32,
+    /// Of each host; a power of two.
+    flows: u32,
+    /// Whether CoDel judges packets.
+    codel: bool,
+    /// Whether the longest flow gives way when the queue is full.
+    evicts: bool,
+}
+
+impl Shape {
+    /// What `config` asks for, where there are `limits` to the flows.
+    fn of(config: &ClassConfig, limits: FlowLimits) -> Self {
+        let (hosts, shared) = config.hosts.map_or((1, false), |hosts| (u32::from(hosts.get()), true));
+        let flows = match config.queue {
+            QueueKind::Fifo => u32::from(shared),
+            QueueKind::CoDel => 1,
+            QueueKind::FqCoDel if shared => limits.of_a_host,
+            QueueKind::FqCoDel => {
+                config.limits.packets.saturating_mul(FLOWS_PER_PACKET).min(limits.of_a_leaf).next_power_of_two()
+            }
+        };
+        let evicts = shared || config.queue == QueueKind::FqCoDel;
+        Self { hosts, flows, codel: config.queue.is_active(), evicts }
+    }
+}
+
+/// Most flows that FQ-CoDel keeps apart, powers of two.
+#[derive(Clone, Copy, Debug)]
+struct FlowLimits {
+    /// In a leaf whose queue is long.
+    of_a_leaf: u32,
+    /// Of a host.
+    of_a_host: u32,
 }
 
 #[derive(Debug)]
 struct Active {
-    /// Its flows, in `Table::flows`; a power of two of them.
+    shape: Shape,
+    /// Its hosts, in `Table::hosts`.
+    first_host: u32,
+    /// Its flows, host by host, in `Table::flows`.
     first_flow: u32,
-    flows: u32,
-    new: List,
-    old: List,
+    /// Which of its hosts is next, where it has several.
+    rota: Rota,
     ecn: bool,
-    /// Whether the longest flow gives way when the queue is full.
-    evicts: bool,
+}
+
+impl Active {
+    /// The host of a packet, and its flow.
+    fn place_of(&self, handle: u64) -> (u32, u32) {
+        let host = if self.shape.hosts == 1 { 0 } else { u32::from(host_of(handle)) % self.shape.hosts };
+        let flow = flow_of(handle) & (self.shape.flows - 1);
+        (self.first_host + host, self.first_flow + host * self.shape.flows + flow)
+    }
 }
 
 /// How much a table has to hold.
 struct Size {
     queues: usize,
+    hosts: usize,
     flows: usize,
-    /// Flows that FQ-CoDel keeps apart in a leaf whose queue is long.
-    most_flows: u32,
+    limits: FlowLimits,
 }
 
 impl Size {
     fn of(tree: &Hierarchy) -> Self {
-        let asking = |kind| tree.leaves().iter().filter(|&&leaf| tree.config(leaf).queue == kind).count();
-        let fair = asking(QueueKind::FqCoDel);
-        // There are at most 10^6 leaves.
-        let most = (MAX_FLOWS / (fair as u32).max(1)).clamp(1, FLOWS);
-        let most_flows = 1 << most.ilog2();
-        let flows = tree.leaves().iter().map(|&leaf| flows_for(tree.config(leaf), most_flows) as usize).sum();
-        Self { queues: asking(QueueKind::CoDel) + fair, flows, most_flows }
-    }
-}
-
-/// Flows that a leaf's queue keeps apart, a power of two; 0 for a FIFO.
-fn flows_for(config: &ClassConfig, most: u32) -> u32 {
-    match config.queue {
-        QueueKind::Fifo => 0,
-        QueueKind::CoDel => 1,
-        QueueKind::FqCoDel => config.limits.packets.saturating_mul(FLOWS_PER_PACKET).min(most).next_power_of_two(),
+        let configs = || tree.leaves().iter().map(|&leaf| tree.config(leaf));
+        let fair = || configs().filter(|config| config.queue == QueueKind::FqCoDel);
+        // There are at most 10^6 leaves, and each has fewer than 2^16 hosts.
+        let leaves = fair().filter(|config| config.hosts.is_none()).count() as u64;
+        let hosts: u64 = fair().filter_map(|config| config.hosts).map(|hosts| u64::from(hosts.get())).sum();
+        let part = |count: u64, most: u32| {
+            let part = (u64::from(MAX_FLOWS) / count.max(1)).clamp(1, u64::from(most));
+            1 << part.ilog2()
+        };
+        let limits = FlowLimits { of_a_leaf: part(leaves, FLOWS), of_a_host: part(hosts, FLOWS_PER_HOST) };
+        let mut size = Self { queues: 0, hosts: 0, flows: 0, limits };
+        for shape in configs().map(|config| Shape::of(config, limits)).filter(|shape| shape.flows > 0) {
+            size.queues += 1;
+            size.hosts += shape.hosts as usize;
+            size.flows += shape.hosts as usize * shape.flows as usize;
+        }
+        size
     }
 }
 
@@ -144,11 +190,11 @@ fn flows_for(config: &ClassConfig, most: u32) -> u32 {
 #[derive(Debug)]
 pub(super) struct Table {
     queues: Stack<Active>,
+    hosts: Stack<Host>,
     flows: Stack<Flow>,
     /// When the packet in each node of the slab arrived.
     arrived: Stack<Nanos>,
-    /// Flows that FQ-CoDel keeps apart in a leaf whose queue is long.
-    most_flows: u32,
+    limits: FlowLimits,
     max_packet: u32,
     now: Nanos,
 }
@@ -157,7 +203,7 @@ impl Table {
     /// Whether [`Table::retune`] can be done: the same queues with the same flows.
     pub(super) fn fits(&self, with: &Self) -> bool {
         let same = |(mine, theirs): (&Active, &Active)| {
-            (mine.first_flow, mine.flows, mine.evicts) == (theirs.first_flow, theirs.flows, theirs.evicts)
+            (mine.first_host, mine.first_flow, mine.shape) == (theirs.first_host, theirs.first_flow, theirs.shape)
         };
         self.queues.len() == with.queues.len()
             && self.queues.iter().zip(with.queues.iter()).all(same)
@@ -181,9 +227,10 @@ impl Table {
         let link = tree.link();
         Ok(Some(Self {
             queues: Stack::with_room(size.queues)?,
+            hosts: Stack::with_room(size.hosts)?,
             flows: Stack::with_room(size.flows)?,
             arrived: Stack::with_room(link.max_queued as usize)?,
-            most_flows: size.most_flows,
+            limits: size.limits,
             max_packet: link.max_packet,
             now: Nanos::ZERO,
         }))
@@ -196,26 +243,28 @@ impl Table {
             return 0;
         }
         let arrived = bytes_of::<Nanos>(tree.link().max_queued as usize);
-        bytes_of::<Self>(1) + bytes_of::<Active>(size.queues) + bytes_of::<Flow>(size.flows) + arrived
+        let members = bytes_of::<Host>(size.hosts) + bytes_of::<Flow>(size.flows);
+        bytes_of::<Self>(1) + bytes_of::<Active>(size.queues) + members + arrived
     }
 
     /// Adds a leaf; its number, or [`NIL`] where it asks for a FIFO.
     pub(super) fn add(&mut self, config: &ClassConfig) -> u32 {
-        let flows = flows_for(config, self.most_flows);
-        if flows == 0 {
+        let shape = Shape::of(config, self.limits);
+        if shape.flows == 0 {
             return NIL;
         }
-        let first_flow = self.flows.len() as u32;
-        (0..flows).for_each(|_| self.flows.push(IDLE));
-        let evicts = config.queue == QueueKind::FqCoDel;
-        self.queues.push(Active { first_flow, flows, new: EMPTY, old: EMPTY, ecn: config.ecn, evicts });
+        let (first_host, first_flow) = (self.hosts.len() as u32, self.flows.len() as u32);
+        (0..shape.hosts).for_each(|_| self.hosts.push(ABSENT));
+        (0..shape.hosts * shape.flows).for_each(|_| self.flows.push(IDLE));
+        self.queues.push(Active { shape, first_host, first_flow, rota: Rota::EMPTY, ecn: config.ecn });
         self.queues.len() as u32 - 1
     }
 
     /// Flows that queue number `queue` keeps apart.
     #[cfg(test)]
     pub(super) fn flows_of(&self, queue: u32) -> u32 {
-        self.queues[queue as usize].flows
+        let shape = self.queues[queue as usize].shape;
+        shape.hosts * shape.flows
     }
 
     /// Forgets what CoDel has seen, and who was served last; queue number `queue` is empty.
@@ -223,9 +272,11 @@ impl Table {
         // As a table that was just made; the schedulers know how late it is.
         self.now = Nanos::ZERO;
         let queue = &mut self.queues[queue as usize];
-        (queue.new, queue.old) = (EMPTY, EMPTY);
-        let flows = queue.first_flow as usize..(queue.first_flow + queue.flows) as usize;
-        self.flows[flows].fill(IDLE);
+        queue.rota = Rota::EMPTY;
+        let Shape { hosts, flows, .. } = queue.shape;
+        let (host, flow) = (queue.first_host as usize, queue.first_flow as usize);
+        self.hosts[host..host + hosts as usize].fill(ABSENT);
+        self.flows[flow..flow + (hosts * flows) as usize].fill(IDLE);
     }
 
     /// Time goes on.
@@ -238,19 +289,15 @@ impl Table {
         self.now
     }
 
-    fn flow_of(&self, queue: u32, handle: u64) -> u32 {
-        let queue = &self.queues[queue as usize];
-        queue.first_flow + (flow_of(handle) & (queue.flows - 1))
-    }
-
     /// Appends a packet to its flow.
     pub(super) fn push(&mut self, slab: &mut Slab, queue: u32, handle: u64, len: u32) {
-        let at = self.flow_of(queue, handle);
         let node = slab.insert(handle, len);
         while self.arrived.len() <= node as usize {
             self.arrived.push(Nanos::ZERO);
         }
         self.arrived[node as usize] = self.now;
+        let queue = &mut self.queues[queue as usize];
+        let (host_at, at) = queue.place_of(handle);
         let flow = &mut self.flows[at as usize];
         if flow.packets == 0 {
             flow.first = node;
@@ -260,61 +307,78 @@ impl Table {
         flow.last = node;
         flow.packets += 1;
         flow.bytes += u64::from(len);
-        if flow.place == Place::Nowhere {
-            flow.place = Place::New;
-            flow.deficit = i64::from(self.max_packet);
-            self.queues[queue as usize].new.push(&mut self.flows, at);
+        let host = &mut self.hosts[host_at as usize];
+        host.packets += 1;
+        host.bytes += u64::from(len);
+        host.rota.join(&mut self.flows, at, self.max_packet);
+        if queue.shape.hosts > 1 {
+            queue.rota.join(&mut self.hosts, host_at, self.max_packet);
         }
     }
 
-    /// Takes the first packet of a flow, which has one.
-    fn pop(&mut self, slab: &mut Slab, flow: u32) -> (u64, u32) {
+    /// Takes the first packet of a flow of a host; it has one.
+    fn pop(&mut self, slab: &mut Slab, host: u32, flow: u32) -> (u64, u32) {
         let flow = &mut self.flows[flow as usize];
         let node = flow.first;
         let Node { handle, len, next } = slab.nodes[node as usize];
         flow.first = next;
         flow.packets -= 1;
         flow.bytes -= u64::from(len);
+        let host = &mut self.hosts[host as usize];
+        host.packets -= 1;
+        host.bytes -= u64::from(len);
         slab.release(node);
         (handle, len)
     }
 
-    /// Chooses the next head: the loop of RFC 8290, Section 4.2. A flow whose deficit is spent is passed over once,
-    /// because a quantum covers any packet. An empty flow is passed over once or twice, until it is in no list.
-    /// `judged` says whether CoDel has a say.
+    /// Chooses the next head: the loop of RFC 8290, Section 4.2, among hosts, where there are several, and then among the flows of the
+    /// host. One whose deficit is spent is passed over once, because a quantum covers any packet. An empty one is passed over once or
+    /// twice, until it is in no list. `judged` says whether CoDel has a say.
     pub(super) fn next(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
+        let Active { shape, first_host, .. } = self.queues[leaf.queue as usize];
+        let judged = judged && shape.codel;
+        if shape.hosts == 1 {
+            return self.next_of(first_host, slab, leaf, judged);
+        }
         loop {
-            let queue = &mut self.queues[leaf.queue as usize];
-            let (list, place) =
-                if queue.new.first == NIL { (&mut queue.old, Place::Old) } else { (&mut queue.new, Place::New) };
-            let at = list.first;
-            let flow = self.flows.get_mut(at as usize)?;
-            let spent = flow.deficit <= 0;
-            if spent {
-                flow.deficit += i64::from(self.max_packet);
-            } else if flow.packets > 0 {
-                let passed = self.pass(slab, leaf, at, judged);
-                self.flows[at as usize].deficit -= i64::from(passed.1);
-                return Some(passed);
-            }
-            list.pop(&self.flows);
-            if spent || place == Place::New {
-                self.flows[at as usize].place = Place::Old;
-                queue.old.push(&mut self.flows, at);
+            let at = self.queues[leaf.queue as usize].rota.first()?;
+            if self.hosts[at as usize].turn.is_spent() {
+                self.queues[leaf.queue as usize].rota.renew(&mut self.hosts, self.max_packet);
+            } else if let Some((handle, len)) = self.next_of(at, slab, leaf, judged) {
+                self.hosts[at as usize].turn.sent(len);
+                return Some((handle, len));
             } else {
-                self.flows[at as usize].place = Place::Nowhere;
+                self.queues[leaf.queue as usize].rota.pass_over(&mut self.hosts);
+            }
+        }
+    }
+
+    /// The next packet of a host; where there is none, all of its flows leave their lists.
+    fn next_of(&mut self, host: u32, slab: &mut Slab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
+        loop {
+            let rota = &mut self.hosts[host as usize].rota;
+            let at = rota.first()?;
+            let flow = &mut self.flows[at as usize];
+            if flow.turn.is_spent() {
+                rota.renew(&mut self.flows, self.max_packet);
+            } else if flow.packets > 0 {
+                let passed = self.pass(slab, leaf, (host, at), judged);
+                self.flows[at as usize].turn.sent(passed.1);
+                return Some(passed);
+            } else {
+                rota.pass_over(&mut self.flows);
             }
         }
     }
 
     /// Takes the first packet of a flow that CoDel lets pass, and drops those before it. There is always one, because
     /// CoDel never drops the last.
-    fn pass(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, at: u32, judged: bool) -> (u64, u32) {
+    fn pass(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, (host, at): (u32, u32), judged: bool) -> (u64, u32) {
         let now = self.now;
         let mut again = false;
         loop {
             let waited = now.saturating_sub(self.arrived[self.flows[at as usize].first as usize]);
-            let (handle, len) = self.pop(slab, at);
+            let (handle, len) = self.pop(slab, host, at);
             let flow = &mut self.flows[at as usize];
             if !judged || flow.codel.judge(now, waited, flow.bytes, self.max_packet, again) == Verdict::Send {
                 return (handle, len);
@@ -330,8 +394,8 @@ impl Table {
         }
     }
 
-    /// Drops half of the longest flow, at most [`EVICTED`] packets, to make room for `packet`; false where that is the longest flow
-    /// all by itself (RFC 8290, Section 4.1).
+    /// Drops half of the longest flow of the host that has most, at most [`EVICTED`] packets, to make room for `packet`; false where
+    /// that is the longest flow all by itself (RFC 8290, Section 4.1).
     pub(super) fn evict(
         &mut self,
         slab: &mut Slab,
@@ -339,17 +403,30 @@ impl Table {
         packet: &Packet,
         reason: DropReason,
     ) -> bool {
-        let Active { first_flow, flows, evicts, .. } = self.queues[leaf.queue as usize];
-        let own = self.flow_of(leaf.queue, packet.handle);
-        let size = |&at: &u32| {
-            let flow = &self.flows[at as usize];
-            let (packets, bytes) = if at == own { (1, u64::from(packet.len)) } else { (0, 0) };
-            (flow.bytes + bytes, flow.packets + packets, core::cmp::Reverse(at))
+        let queue = &self.queues[leaf.queue as usize];
+        if !queue.shape.evicts {
+            return false;
+        }
+        let (own_host, own_flow) = queue.place_of(packet.handle);
+        let with = |own: bool, bytes: u64, packets: u32| {
+            if own { (bytes + u64::from(packet.len), packets + 1) } else { (bytes, packets) }
         };
-        let longest = (first_flow..first_flow + flows).max_by_key(size).filter(|_| evicts);
+        let of_host = |&at: &u32| {
+            let host = &self.hosts[at as usize];
+            (with(at == own_host, host.bytes, host.packets), core::cmp::Reverse(at))
+        };
+        let of_flow = |&at: &u32| {
+            let flow = &self.flows[at as usize];
+            (with(at == own_flow, flow.bytes, flow.packets), core::cmp::Reverse(at))
+        };
+        let waiting = queue.rota.members(&self.hosts);
+        // A host that has nothing queued has no less than this packet.
+        let host = waiting.chain([own_host]).max_by_key(of_host).unwrap_or(own_host);
+        let first = queue.first_flow + (host - queue.first_host) * queue.shape.flows;
+        let longest = (first..first + queue.shape.flows).max_by_key(of_flow);
         let Some(longest) = longest.filter(|&at| self.flows[at as usize].packets > 0) else { return false };
         for _ in 0..self.flows[longest as usize].packets.div_ceil(2).min(EVICTED) {
-            let (handle, len) = self.pop(slab, longest);
+            let (handle, len) = self.pop(slab, host, longest);
             leaf.drop(slab, self.now, Packet { handle, len, class: leaf.class }, reason);
         }
         true

@@ -467,7 +467,7 @@ fn a_scheduler_without_active_queues_that_is_asked_for_one_leniently_keeps_fifos
     for info in SCHEDULERS.iter().filter(active) {
         for kind in [QueueKind::CoDel, QueueKind::FqCoDel] {
             let mut spec = TreeSpec::flat(&[1, 2]);
-            spec.classes.iter_mut().for_each(|class| class.queue = (kind, false));
+            spec.classes.iter_mut().for_each(|class| class.queue = (kind, false, None));
             let tree = spec.build();
             let refused = info.build(&tree, Leniency::Refuse, Members::new()).err();
             assert!(

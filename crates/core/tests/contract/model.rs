@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fairlink_core::{
     Amount, BatchEnd, Change, ClassId, Dequeued, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Leniency, Members,
-    Nanos, Packet, QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, prepare,
+    Nanos, Packet, QueueKind, Scheduler, SchedulerInfo, WorkConserving, host_bits, prepare,
 };
 
 use crate::trees::{Survivors, TreeSpec};
@@ -36,9 +36,9 @@ impl DropSink for Drops {
     }
 }
 
-/// The handle of packet `number`: it belongs to one of five flows, and every third understands ECN.
+/// The handle of packet `number`: it is of one of four hosts and belongs to one of five flows, and every third understands ECN.
 pub(crate) fn handle(number: u64) -> u64 {
-    number | flow_bits(number as u32 % 5) | if number.is_multiple_of(3) { ECN_CAPABLE } else { 0 }
+    number | host_bits(number as u16 % 4, number as u32 % 5) | if number.is_multiple_of(3) { ECN_CAPABLE } else { 0 }
 }
 
 fn flow(handle: u64) -> u64 {
@@ -216,7 +216,7 @@ impl Model {
     /// Hands in the packets in one call, or in one each. A call ends with a packet that others may have to give way to: else nobody
     /// could tell to which.
     pub(crate) fn enqueue(&mut self, packets: &[(ClassId, u32)], batch: bool) -> Broken {
-        let evicting: Vec<bool> = packets.iter().map(|&(class, _)| self.kind(class) == QueueKind::FqCoDel).collect();
+        let evicting: Vec<bool> = packets.iter().map(|&(class, _)| self.is_fair(class)).collect();
         let mut rest = packets;
         for end in evicting.split_inclusive(|&evicts| evicts).map(<[bool]>::len) {
             let (call, later) = rest.split_at(end);
@@ -247,7 +247,7 @@ impl Model {
             let handle = handle(number);
             let mut reasons = self.reasons(class, len);
             // Several may give way at once, more than it takes.
-            let (evicts, given) = (self.kind(class) == QueueKind::FqCoDel, reasons.clone());
+            let (evicts, given) = (self.is_fair(class), reasons.clone());
             while let Some((packet, reason)) = drops.next_if(|(packet, _)| evicts && self.is_queued(class, packet)) {
                 ensure!(given.contains(&reason), "dropped {packet:?} as {reason:?} for {handle}; there was {given:?}");
                 self.give_way(&packet)?;
@@ -286,9 +286,15 @@ impl Model {
         if self.tree.is_leaf(class) { self.tree.config(class).queue } else { QueueKind::Fifo }
     }
 
+    /// Whether flows or hosts take turns in its queue, and give way to others.
+    fn is_fair(&self, class: ClassId) -> bool {
+        let hosts = self.tree.is_leaf(class) && self.tree.config(class).hosts.is_some();
+        hosts || self.kind(class) == QueueKind::FqCoDel
+    }
+
     /// `packet` leaves its queue, of which it has to be the first, or the first of its flow.
     fn leave(&mut self, packet: &Packet) -> Broken {
-        let is_fair = self.kind(packet.class) == QueueKind::FqCoDel;
+        let is_fair = self.is_fair(packet.class);
         let index = packet.class.index();
         let Some(queue) = self.queues.get(index) else { return Err(format!("{packet:?} of no class")) };
         let by_flow = is_fair || self.by_flow[index];
@@ -499,7 +505,7 @@ impl Model {
         drop(prepared.commit(&mut self.scheduler, self.now, &mut drops));
         self.note_drops(&drops);
         let mut old = std::mem::replace(&mut self.queues, vec![VecDeque::new(); tree.len()]);
-        let fair = |class: u32| self.kind(ClassId(class)) == QueueKind::FqCoDel || self.by_flow[class as usize];
+        let fair = |class: u32| self.is_fair(ClassId(class)) || self.by_flow[class as usize];
         let by_flow: Vec<bool> = (0..old.len() as u32).map(fair).collect();
         self.by_flow = vec![false; tree.len()];
         (self.tree, self.spec) = (tree, spec);

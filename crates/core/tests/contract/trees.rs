@@ -1,10 +1,15 @@
 //! Random hierarchies, as plain data that can be changed and built again.
 
+use std::num::NonZeroU16;
+
 use fairlink_core::{
     ClassConfig, ClassId, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo,
     Share, TransmitQueue, WhenFull,
 };
 use proptest::prelude::*;
+
+/// A queue that every scheduler takes.
+const FIFO: (QueueKind, bool, Option<NonZeroU16>) = (QueueKind::Fifo, false, None);
 
 /// One class below the root.
 #[derive(Clone, Debug)]
@@ -20,7 +25,8 @@ pub(crate) struct ClassSpec {
     pub(crate) priority: Option<u8>,
     pub(crate) latency_critical: bool,
     /// What keeps its queue, and whether that marks.
-    pub(crate) queue: (QueueKind, bool),
+    /// Its kind, whether it marks, and its hosts.
+    pub(crate) queue: (QueueKind, bool, Option<NonZeroU16>),
 }
 
 impl ClassSpec {
@@ -34,7 +40,7 @@ impl ClassSpec {
             bursts: [None; 2],
             priority: None,
             latency_critical: false,
-            queue: (QueueKind::Fifo, false),
+            queue: FIFO,
         }
     }
 }
@@ -94,6 +100,7 @@ impl TreeSpec {
                 latency_critical: class.latency_critical,
                 queue: class.queue.0,
                 ecn: class.queue.1,
+                hosts: class.queue.2,
                 ..ClassConfig::default()
             };
             tree.add(class.parent.map_or(ClassId::ROOT, id), config).expect("a valid class");
@@ -128,7 +135,7 @@ impl TreeSpec {
         let below = below % self.classes.len();
         class.parent = (self.depth(below) < levels).then_some(below);
         if self.has_fifos_only() {
-            class.queue = (QueueKind::Fifo, false);
+            class.queue = FIFO;
         }
         let mut new = self.clone();
         let added = new.classes.len();
@@ -214,8 +221,9 @@ pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
         .prop_map(move |(one_in, priority)| (may(Feature::Priority) && one_in == 0).then_some(priority));
     let latency_critical = (0u32..4).prop_map(move |one_in| may(Feature::LatencyCritical) && one_in == 0);
     let kind = prop_oneof![2 => Just(QueueKind::Fifo), 1 => Just(QueueKind::CoDel), 1 => Just(QueueKind::FqCoDel)];
-    let queue = (kind, any::<bool>())
-        .prop_map(move |(kind, ecn)| if may(Feature::ActiveQueue) { (kind, ecn) } else { (QueueKind::Fifo, false) });
+    let hosts = (0u16..6).prop_map(NonZeroU16::new);
+    let queue = (kind, any::<bool>(), prop_oneof![2 => Just(None), 1 => hosts])
+        .prop_map(move |queue| if may(Feature::ActiveQueue) { queue } else { FIFO });
     let extras = (ceiling, quantum, burst(), burst(), priority, latency_critical, queue);
     (weights(shape.weight_digits), limits, extras).prop_map(move |(weight, limits, extras)| {
         let (ceiling, quantum, burst, ceiling_burst, priority, latency_critical, queue) = extras;
@@ -253,7 +261,7 @@ pub(crate) fn trees(shape: Shape) -> impl Strategy<Value = TreeSpec> {
             TreeSpec { rate, max_packet, max_queued, transmit_queue, push_out, long_rounds, classes: Vec::new() };
         for (below, mut class) in list {
             if spec.has_fifos_only() {
-                class.queue = (QueueKind::Fifo, false);
+                class.queue = FIFO;
             }
             if spec.classes.is_empty() || below.index(4) == 0 {
                 spec.classes.push(class);

@@ -228,7 +228,9 @@ impl Server {
             })
             .collect();
         self.before.retain(|name, _| seen.iter().any(|link| link.name == *name));
-        self.last = Some((now, Arc::new(Page::new(pages(seen)).text().into_bytes())));
+        let page = Arc::new(Page::new(pages(seen)).text().into_bytes());
+        // Fresh from when it is made: to make one can take longer than one is fresh, and then nobody would get any.
+        self.last = Some((Instant::now(), page));
     }
 
     /// What a link was seen to be before, which intervals are to begin with.

@@ -56,8 +56,9 @@ impl Gateway {
             ));
         }
         let counted = counters.memory_bytes() + queues.memory_bytes();
+        let labels = Labels::new(&config.tree, &config.hosts);
         let memory = MemoryBound {
-            classifier_bytes: classifier.memory_bytes() as u64,
+            classifier_bytes: (classifier.memory_bytes() + labels.memory_bytes()) as u64,
             split_bytes: (from.memory_bytes() + to.memory_bytes()) as u64,
             kernel_bytes: from.kernel_bytes() + to.kernel_bytes(),
             ..needs.bound(&config.tree, pool.frame_bytes() as u32, counted)
@@ -65,7 +66,6 @@ impl Gateway {
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
-        let labels = Labels::new(&config.tree);
         let passage = Arc::new(Passage::of(&config, delays, memory, needs.frames, 0));
         let present = Present::new(&config, input, backend, &pool, Arc::clone(&passage), &labels, clock);
         let mut data_path =

@@ -260,7 +260,7 @@ impl Present {
         let delays = self.passage.delays.after(&config.tree, before);
         let parts = Parts {
             classifier: Classifier::new(&config.matches, config.default_class),
-            labels: self.labels.for_tree(&config.tree),
+            labels: self.labels.for_tree(&config.tree, &config.hosts),
             overhead: config.overhead,
             counters: EdgeCounters::new(delays.clone()),
             queues: QueueLengths::new(&config.tree),
@@ -268,7 +268,7 @@ impl Present {
         };
         let counted = parts.counters.memory_bytes() + parts.queues.memory_bytes();
         let memory = MemoryBound {
-            classifier_bytes: parts.classifier.memory_bytes() as u64,
+            classifier_bytes: (parts.classifier.memory_bytes() + parts.labels.memory_bytes()) as u64,
             split_bytes: self.passage.memory.split_bytes,
             kernel_bytes: self.passage.memory.kernel_bytes,
             ..Needs { frames, ..needs }.bound(&config.tree, self.frame_bytes, counted)

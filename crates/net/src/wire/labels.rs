@@ -1,5 +1,5 @@
-//! What active leaf queues (CoDel, FQ-CoDel) need of frames. A label says which flow a frame belongs to and whether it may be
-//! marked. A mark tells its receiver that it has met congestion.
+//! What active leaf queues (CoDel, FQ-CoDel, hosts that share) need of frames. A label says which flow a frame belongs to, of
+//! which host it is, and whether it may be marked. A mark tells its receiver that it has met congestion.
 //!
 //! A flow is what RFC 8290, Section 3.1 takes for one: addresses, protocol and ports. They are hashed with a salt that is new
 //! with each start, so that nobody outside can choose flows that meet in one queue. Only frames of classes whose queues need
@@ -10,19 +10,26 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use fairlink_config::HostKey;
 use fairlink_config::matching::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
 use fairlink_config::matching::{FrameKey, MAX_TAGS};
-use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, QueueKind, flow_bits};
+use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, QueueKind, flow_bits, host_bits};
 
 use crate::wire::checksum;
+use crate::wire::hosts::Hosts;
 
 /// The code point of a packet that has met congestion.
 const CE: u8 = 3;
 
-#[derive(Clone, Copy, Debug, Default)]
+/// No hosts.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
 struct Wants {
     flow: bool,
     ecn: bool,
+    /// Its entry in [`Labels::hosts`], or [`NONE`].
+    hosts: u32,
 }
 
 /// Labels frames for active queues, in the upper half of their handles.
@@ -30,43 +37,66 @@ struct Wants {
 pub(crate) struct Labels {
     /// By class; empty where no class wants labels.
     wants: Vec<Wants>,
+    /// Of leaves whose hosts share.
+    hosts: Vec<(HostKey, Hosts)>,
     salt: RandomState,
 }
 
 impl Labels {
-    /// Labels as the leaves of `tree` want them.
+    /// Labels as the leaves of `tree` want them, of which some have hosts that share, told apart as `keys` say.
     #[must_use]
-    pub(crate) fn new(tree: &Hierarchy) -> Self {
-        let mut wants = vec![Wants::default(); tree.len()];
-        for &leaf in tree.leaves() {
-            let config = tree.config(leaf);
-            let flow = config.queue == QueueKind::FqCoDel;
-            wants[leaf.index()] = Wants { flow, ecn: config.queue.is_active() && config.ecn };
-        }
-        if !wants.iter().any(|wants| wants.flow || wants.ecn) {
-            wants.clear();
-        }
-        Self { wants, salt: RandomState::new() }
+    pub(crate) fn new(tree: &Hierarchy, keys: &[(ClassId, HostKey)]) -> Self {
+        Self::salted(tree, keys, RandomState::new())
     }
 
     /// Labels as the leaves of `tree` want them, which tell flows apart as these do.
     #[must_use]
-    pub(crate) fn for_tree(&self, tree: &Hierarchy) -> Self {
-        Self { salt: self.salt.clone(), ..Self::new(tree) }
+    pub(crate) fn for_tree(&self, tree: &Hierarchy, keys: &[(ClassId, HostKey)]) -> Self {
+        Self::salted(tree, keys, self.salt.clone())
+    }
+
+    fn salted(tree: &Hierarchy, keys: &[(ClassId, HostKey)], salt: RandomState) -> Self {
+        let mut wants = vec![Wants { flow: false, ecn: false, hosts: NONE }; tree.len()];
+        for &leaf in tree.leaves() {
+            let config = tree.config(leaf);
+            wants[leaf.index()].flow = config.queue == QueueKind::FqCoDel;
+            wants[leaf.index()].ecn = config.queue.is_active() && config.ecn;
+        }
+        let mut hosts = Vec::new();
+        for &(leaf, key) in keys {
+            if let (Some(most), Some(wants)) = (tree.config(leaf).hosts, wants.get_mut(leaf.index())) {
+                wants.hosts = hosts.len() as u32;
+                hosts.push((key, Hosts::new(most.get(), salt.clone())));
+            }
+        }
+        if !wants.iter().any(|wants| wants.flow || wants.ecn || wants.hosts != NONE) {
+            wants.clear();
+        }
+        Self { wants, hosts, salt }
+    }
+
+    /// Bytes that they take at most.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let hosts: usize = self.hosts.iter().map(|(_, hosts)| hosts.memory_bytes()).sum();
+        size_of_val(&self.wants[..]) + size_of_val(&self.hosts[..]) + hosts
     }
 
     /// The upper half of the handle of the frame in `bytes`, of `class`, whose key is `key`.
     #[must_use]
     #[inline]
-    pub(crate) fn of(&self, class: ClassId, key: &FrameKey, bytes: &[u8]) -> u64 {
-        let Some(&Wants { flow, ecn }) = self.wants.get(class.index()) else { return 0 };
+    pub(crate) fn of(&mut self, class: ClassId, key: &FrameKey, bytes: &[u8]) -> u64 {
+        let Some(&Wants { flow, ecn, hosts }) = self.wants.get(class.index()) else { return 0 };
         let flow = if flow {
             let tuple = (&key.src, &key.dst, key.proto, key.sport, key.dport);
-            flow_bits((self.salt.hash_one(tuple) >> 32) as u32)
+            (self.salt.hash_one(tuple) >> 32) as u32
         } else {
             0
         };
-        if ecn && is_ecn_capable(bytes) { flow | ECN_CAPABLE } else { flow }
+        let label = match self.hosts.get_mut(hosts as usize) {
+            Some((by, hosts)) => host_bits(hosts.place(by.of(key, bytes)), flow),
+            None => flow_bits(flow),
+        };
+        if ecn && is_ecn_capable(bytes) { label | ECN_CAPABLE } else { label }
     }
 }
 
@@ -134,6 +164,8 @@ pub fn mark_congestion(bytes: &mut [u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
     use super::*;
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
     use fairlink_config::matching::frame_key;
@@ -206,7 +238,7 @@ mod tests {
     fn labels(queue: QueueKind, ecn: bool) -> Labels {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1).unwrap()));
         tree.add(ClassId::ROOT, ClassConfig { queue, ecn, ..ClassConfig::default() }).unwrap();
-        Labels::new(&tree.build().unwrap())
+        Labels::new(&tree.build().unwrap(), &[])
     }
 
     #[test]
@@ -220,19 +252,48 @@ mod tests {
 
     #[test]
     fn flows_are_told_apart_alike_within_one_start_and_otherwise_in_the_next() {
-        let label = |labels: &Labels, port, ecn| {
+        let label = |labels: &mut Labels, port, ecn| {
             let bytes = frame(false, 0, ecn, 0, port);
             labels.of(ClassId(1), &frame_key(&bytes), &bytes)
         };
-        let (fair, other) = (labels(QueueKind::FqCoDel, true), labels(QueueKind::FqCoDel, true));
-        let flows: std::collections::HashSet<u64> = (0..200).map(|port| label(&fair, port, 0)).collect();
+        let (mut fair, mut other) = (labels(QueueKind::FqCoDel, true), labels(QueueKind::FqCoDel, true));
+        let flows: std::collections::HashSet<u64> = (0..200).map(|port| label(&mut fair, port, 0)).collect();
         assert!(flows.len() > 195, "{}", flows.len());
-        assert!((0..200).all(|port| label(&fair, port, 0) == label(&fair, port, 0)));
-        assert!((0..200).any(|port| label(&fair, port, 0) != label(&other, port, 0)));
-        assert_eq!(label(&fair, 7, 2), label(&fair, 7, 0) | ECN_CAPABLE);
+        assert!((0..200).all(|port| label(&mut fair, port, 0) == label(&mut fair, port, 0)));
+        assert!((0..200).any(|port| label(&mut fair, port, 0) != label(&mut other, port, 0)));
+        assert_eq!(label(&mut fair, 7, 2), label(&mut fair, 7, 0) | ECN_CAPABLE);
         assert!(flows.iter().all(|flow| flow & u64::from(u32::MAX) == 0));
-        assert_eq!(label(&labels(QueueKind::CoDel, true), 7, 1), ECN_CAPABLE);
-        assert_eq!(label(&labels(QueueKind::CoDel, false), 7, 1), 0);
-        assert_eq!(label(&labels(QueueKind::Fifo, true), 7, 1), 0);
+        assert_eq!(label(&mut labels(QueueKind::CoDel, true), 7, 1), ECN_CAPABLE);
+        assert_eq!(label(&mut labels(QueueKind::CoDel, false), 7, 1), 0);
+        assert_eq!(label(&mut labels(QueueKind::Fifo, true), 7, 1), 0);
+    }
+
+    #[test]
+    fn frames_of_a_host_have_its_place_and_those_of_its_flows_differ() {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1).unwrap()));
+        let config = |queue| ClassConfig { queue, hosts: NonZeroU16::new(9), ..ClassConfig::default() };
+        let fair = tree.add(ClassId::ROOT, config(QueueKind::FqCoDel)).unwrap();
+        let plain = tree.add(ClassId::ROOT, config(QueueKind::Fifo)).unwrap();
+        let nets = tree.add(ClassId::ROOT, config(QueueKind::Fifo)).unwrap();
+        let keys = [(fair, HostKey::SourceIp), (plain, HostKey::DestinationIp), (nets, HostKey::SourceMac)];
+        let mut labels = Labels::new(&tree.build().unwrap(), &keys);
+        let mut of = |class, src: u8, dst: u8, port: u16| {
+            let mut bytes = frame(false, 0, 0, 0, port);
+            (bytes[29], bytes[33]) = (src, dst);
+            bytes[11] = src / 2;
+            let label = labels.of(class, &frame_key(&bytes), &bytes);
+            // Host and flow.
+            (label >> 47, label >> 32 & 0x7fff)
+        };
+        let (one, two) = (of(fair, 1, 7, 80), of(fair, 2, 7, 80));
+        assert_eq!((one.0, two.0), (0, 1));
+        assert!((0..50).any(|port| of(fair, 1, 7, port).1 != one.1));
+        assert!((0..50).all(|port| of(fair, 1, port as u8, port).0 == 0));
+        // The other leaf counts its own hosts, by the other address, and its flows are one.
+        assert_eq!([of(plain, 2, 9, 1), of(plain, 2, 8, 2), of(plain, 3, 9, 3)], [(0, 0), (1, 0), (0, 0)]);
+        assert_eq!([of(nets, 2, 9, 1), of(nets, 3, 9, 1), of(nets, 4, 9, 1)].map(|label| label.0), [0, 0, 1]);
+        // What is no IP packet is of one host more.
+        let arp = [[0u8; 12].as_slice(), &[8, 6], &[0; 28]].concat();
+        assert_eq!(labels.of(fair, &frame_key(&arp), &arp) >> 47, 2);
     }
 }

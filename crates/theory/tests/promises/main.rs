@@ -9,7 +9,7 @@ mod watch;
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo, flow_bits,
+    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo, host_bits,
     registry::SCHEDULERS,
 };
 use fairlink_theory::promises::promised;
@@ -160,8 +160,8 @@ impl Run<'_> {
                 if self.habits[index] == Habit::Keeps && (!conforms || queued > 200) {
                     break;
                 }
-                // Packets of a class belong to several flows.
-                let handle = self.sent | flow_bits(pick(random, 6) as u32);
+                // Packets of a class are of several hosts and flows.
+                let handle = self.sent | host_bits(pick(random, 3) as u16, pick(random, 6) as u32);
                 let mut lost = None;
                 let mut sink = |_: Nanos, packet: Packet, reason: DropReason| lost = Some((packet.handle, reason));
                 self.scheduler.enqueue(now, Packet { handle, len, class: leaf }, &mut sink);

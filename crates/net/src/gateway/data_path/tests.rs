@@ -63,7 +63,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         VirtualLink::default(),
         hands.clone(),
         Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
-        Labels::new(&tree),
+        Labels::new(&tree, &[]),
         Overhead::NONE,
         EdgeCounters::new(passage.delays.clone()),
         QueueLengths::new(&tree),

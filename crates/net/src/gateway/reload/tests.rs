@@ -193,7 +193,7 @@ impl World {
         config.leniency = Leniency::Ignore;
         let hands = Hands::default();
         let pool = FramePool::with_room(POOL, ROOM, 1600).unwrap();
-        let labels = Labels::new(&config.tree);
+        let labels = Labels::new(&config.tree, &config.hosts);
         let input = Interface {
             name: "in".to_owned(),
             index: 1,

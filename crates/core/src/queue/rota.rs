@@ -1,0 +1,127 @@
+//! Who of several has the next turn: the lists of new and old queues of RFC 8290, Section 4.2. The flows of a leaf take turns
+//! by it, and so do hosts.
+
+use super::NIL;
+
+/// Where a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    New,
+    Old,
+}
+
+/// What a member has of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// RFC 8290's credits, in bytes: how much it may send before others have their turn. At most a quantum; above that of a largest packet
+    /// below zero.
+    deficit: i64,
+    /// The next in the same list.
+    next: u32,
+    place: Place,
+}
+
+impl Turn {
+    pub(super) const NONE: Self = Self { deficit: 0, next: NIL, place: Place::Nowhere };
+
+    pub(super) const fn is_spent(&self) -> bool {
+        self.deficit <= 0
+    }
+
+    pub(super) fn sent(&mut self, len: u32) {
+        self.deficit -= i64::from(len);
+    }
+}
+
+/// Something that takes turns.
+pub(super) trait Member {
+    fn turn(&self) -> &Turn;
+    fn turn_mut(&mut self) -> &mut Turn;
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+impl List {
+    fn push<M: Member>(&mut self, members: &mut [M], at: u32) {
+        members[at as usize].turn_mut().next = NIL;
+        if self.first == NIL {
+            self.first = at;
+        } else {
+            members[self.last as usize].turn_mut().next = at;
+        }
+        self.last = at;
+    }
+}
+
+/// The order of turns of some of the members in a slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rota {
+    new: List,
+    old: List,
+}
+
+impl Rota {
+    pub(super) const EMPTY: Self = Self { new: List { first: NIL, last: NIL }, old: List { first: NIL, last: NIL } };
+
+    /// Whose turn it is.
+    pub(super) const fn first(&self) -> Option<u32> {
+        match (self.new.first, self.old.first) {
+            (NIL, NIL) => None,
+            (NIL, old) => Some(old),
+            (new, _) => Some(new),
+        }
+    }
+
+    /// A member has something to send; `quantum` is in bytes.
+    pub(super) fn join<M: Member>(&mut self, members: &mut [M], at: u32, quantum: u32) {
+        let turn = members[at as usize].turn_mut();
+        if turn.place == Place::Nowhere {
+            (turn.place, turn.deficit) = (Place::New, i64::from(quantum));
+            self.new.push(members, at);
+        }
+    }
+
+    /// The first, which is spent, has a quantum more and its next turn behind the others.
+    pub(super) fn renew<M: Member>(&mut self, members: &mut [M], quantum: u32) {
+        if let Some(at) = self.take(members) {
+            let turn = members[at as usize].turn_mut();
+            turn.deficit += i64::from(quantum);
+            turn.place = Place::Old;
+            self.old.push(members, at);
+        }
+    }
+
+    /// The first has nothing to send. If it is new, it has another turn as an old one, so that it cannot be new again before all
+    /// others had theirs.
+    pub(super) fn pass_over<M: Member>(&mut self, members: &mut [M]) {
+        let Some(at) = self.take(members) else { return };
+        let turn = members[at as usize].turn_mut();
+        if turn.place == Place::New {
+            turn.place = Place::Old;
+            self.old.push(members, at);
+        } else {
+            turn.place = Place::Nowhere;
+        }
+    }
+
+    /// All that wait for a turn.
+    pub(super) fn members<'a, M: Member>(&self, members: &'a [M]) -> impl Iterator<Item = u32> + use<'a, M> {
+        let walk = move |first: u32| {
+            let wanted = move |at: u32| (at != NIL).then_some(at);
+            core::iter::successors(wanted(first), move |&at| wanted(members[at as usize].turn().next))
+        };
+        walk(self.new.first).chain(walk(self.old.first))
+    }
+
+    fn take<M: Member>(&mut self, members: &[M]) -> Option<u32> {
+        let at = self.first()?;
+        let list = if self.new.first == NIL { &mut self.old } else { &mut self.new };
+        list.first = members[at as usize].turn().next;
+        Some(at)
+    }
+}
