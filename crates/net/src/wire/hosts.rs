@@ -40,8 +40,9 @@ impl Hosts {
 
     /// Bytes that it takes, whoever comes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        // A table of hashes is at most as large as when one more host would double it: 16/7 entries and control bytes for each.
-        self.most * (size_of::<([u8; 16], bool)>() + 3 * (size_of::<([u8; 16], u16)>() + 1))
+        // A table of hashes has a power of two of entries, an eighth of them free. It doubles once when hosts have come and gone.
+        let entries = 2 * (self.most * 8 / 7 + 1).next_power_of_two();
+        self.most * size_of::<([u8; 16], bool)>() + entries * (size_of::<([u8; 16], u16)>() + 1)
     }
 
     #[cold]

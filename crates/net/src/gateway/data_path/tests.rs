@@ -7,6 +7,7 @@ use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::checksum::{self, Unfinished};
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
+use fairlink_config::HostKey;
 use fairlink_config::matching::{Match, PortRange, UDP};
 use fairlink_core::{
     Amount, ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind, QueueLimits,
@@ -15,6 +16,7 @@ use fairlink_core::{
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -63,7 +65,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         VirtualLink::default(),
         hands.clone(),
         Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
-        Labels::new(&tree, &[]),
+        Labels::new(&tree, &[(a, HostKey::SourceIp), (b, HostKey::SourceIp)]),
         Overhead::NONE,
         EdgeCounters::new(passage.delays.clone()),
         QueueLengths::new(&tree),
@@ -289,6 +291,34 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
     let marked = sent.iter().filter(|header| header.ecn.value() == 3).count() as u64;
     // The last one may still be the next to leave.
     assert!(marked == capable.marked.packets || marked + 1 == capable.marked.packets, "{marked}");
+}
+
+#[test]
+fn hosts_of_a_class_share_it_equally_whatever_they_send() {
+    for (scheduler, queue) in [("hls", QueueKind::Fifo), ("htb", QueueKind::FqCoDel), ("drr", QueueKind::CoDel)] {
+        let config = ClassConfig { queue, hosts: NonZeroU16::new(10), ..ClassConfig::default() };
+        let mut bench = bench_of(scheduler, false, config);
+        let from = |host: u8, sequence| {
+            let mut bytes = frame(5001, sequence, 1000);
+            // The last byte of the source address, and for each frame another source port.
+            bytes[29] = host;
+            bytes[35] = sequence as u8;
+            bytes
+        };
+        // The link takes one frame in a turn. One host sends eight, one sends one, one sends one in six turns.
+        for millis in 0..600u32 {
+            let mut frames: Vec<_> = (0..8).map(|n| from(1, 8 * millis + n)).collect();
+            frames.push(from(2, millis));
+            frames.extend((millis % 6 == 0).then(|| from(3, millis / 6)));
+            bench.data_path.input.incoming.extend(frames);
+            bench.turn(u64::from(millis) * 1_000_000);
+        }
+        let sent = |host: u8| bench.data_path.output.sent.iter().filter(|frame| frame[29] == host).count();
+        let (flood, busy, sparse) = (sent(1), sent(2), sent(3));
+        assert!((98..=100).contains(&sparse), "{scheduler}: {sparse}");
+        assert!(flood.abs_diff(busy) <= 3 && flood + busy + sparse >= 598, "{scheduler}: {flood} {busy} {sparse}");
+        bench.totals();
+    }
 }
 
 #[test]
