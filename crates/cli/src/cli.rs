@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check, clock, completions, demo, expand, explain, fluid, man, reproduce, sim, tc, traffic,
+    bench, check, clock, completions, demo, expand, explain, fluid, init, man, reproduce, schedulers, sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Traffic(traffic::Args),
     /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.
     Clock(clock::Args),
+    /// Write a link file to begin with, for an interface, a rate and a kind of use.
+    Init(init::Args),
     /// Print a link file with its templates and tables of classes written out, class by class.
     Expand(expand::Args),
     /// Turn tc commands into a link file, or a link file into tc commands.
@@ -62,8 +64,8 @@ pub(crate) enum Command {
     /// Measure what `generate` sends: rate, delay, loss and order per class.
     #[cfg(target_os = "linux")]
     Receive(receive::Args),
-    /// List the schedulers and what each supports and promises.
-    Schedulers,
+    /// List the schedulers and what each supports and promises, or those that one needs.
+    Schedulers(schedulers::Args),
     /// Measure what a packet costs under each scheduler on this machine.
     Bench(bench::Args),
     /// Print a completion script for a shell.

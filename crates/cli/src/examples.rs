@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
     (
         "fairlink",
         &[
@@ -26,8 +26,23 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
         &[
             ("fairlink check scenarios/fig1.toml", "Shares, weights and bounds under the file's scheduler."),
             ("fairlink check scenarios/fig1.toml --scheduler hdrr", "The same under another scheduler."),
+            ("fairlink check scenarios/fig1.toml --svg tree.svg", "The tree and its shares, drawn."),
             ("fairlink check scenarios/gateway.toml --gateway", "Would a gateway take this file?"),
             ("fairlink check big.toml --class office --json", "One class of a large file, for a program."),
+        ],
+    ),
+    (
+        "init",
+        &[
+            ("fairlink init", "Asks for interface, rate and kind of use."),
+            (
+                "fairlink init --kind home --egress eth0 --rate 40mbit --file home.toml",
+                "The same without questions: a file for what this machine sends by eth0.",
+            ),
+            (
+                "fairlink init --kind office --in lan0 --out wan0 --rate 100mbit",
+                "For a machine between lan0 and wan0, on standard output.",
+            ),
         ],
     ),
     ("expand", &[("fairlink expand scenarios/provider.toml", "The subscribers of a table as classes, one by one.")]),
@@ -170,7 +185,8 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
         "schedulers",
         &[
             ("fairlink schedulers", "All schedulers, what they honour and what they promise."),
-            ("fairlink schedulers --json", "The same for a program."),
+            ("fairlink schedulers --for latency,ceilings", "Which one do I want?"),
+            ("fairlink schedulers --json", "All of it for a program."),
         ],
     ),
     (
@@ -229,6 +245,45 @@ mod tests {
     use crate::cli::Cli;
     use clap::{CommandFactory, Parser};
     use std::path::Path;
+
+    /// Every line of the documents that begins as a command does, by page.
+    fn shown() -> Vec<(String, String)> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut pages = vec![root.join("README.md")];
+        for folder in ["docs", "docs/tutorials", "docs/schedulers"] {
+            let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+            pages.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+        }
+        let mut all = Vec::new();
+        for page in pages {
+            let mut inside = false;
+            for line in std::fs::read_to_string(&page).unwrap().lines() {
+                if line.starts_with("```") {
+                    inside = line == "```sh" && !inside;
+                } else if inside && let Some(command) = line.strip_prefix("sudo ").unwrap_or(line).strip_prefix("fairlink ") {
+                    let end = [" #", " &", " >", " |", " <"].iter().filter_map(|end| command.find(end)).min();
+                    all.push((page.display().to_string(), command[..end.unwrap_or(command.len())].trim_end().to_owned()));
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn every_command_in_the_documents_is_one_that_is_understood() {
+        let shown = shown();
+        assert!(shown.len() > 60, "{}", shown.len());
+        // What stands for something else there, or is cut short.
+        let abridged = |command: &str| command.contains("...") || command.contains('[') || command.contains('\\');
+        for (page, command) in shown.iter().filter(|(_, command)| !abridged(command)) {
+            // No word has quotes but those that hold it together.
+            let words = command.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+            if let Err(error) = Cli::try_parse_from(std::iter::once("fairlink").chain(words)) {
+                let asked = matches!(error.kind(), clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion);
+                assert!(asked, "{page}: fairlink {command}: {error}");
+            }
+        }
+    }
 
     #[test]
     fn every_command_has_examples_that_it_understands_and_files_that_are_there() {

@@ -23,7 +23,7 @@ use fairlink_lab::human;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, clock, completions, demo, expand, explain, fluid, man, reproduce, schedulers, sim, tc, traffic,
+    bench, check, clock, completions, demo, expand, explain, fluid, init, man, reproduce, schedulers, sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -51,6 +51,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
     match cli.command.unwrap_or_else(|| Command::Demo(demo::Args::default())) {
         Command::Demo(args) => demo::run(&args, out),
         Command::Check(args) => check::run(&args, out),
+        Command::Init(args) => init::run(&args, out),
         Command::Expand(args) => expand::run(&args, out),
         Command::Fluid(args) => fluid::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
@@ -69,7 +70,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Generate(args) => generate::run(&args, out),
         #[cfg(target_os = "linux")]
         Command::Receive(args) => receive::run(&args, out),
-        Command::Schedulers => schedulers::run(out),
+        Command::Schedulers(args) => schedulers::run(&args, out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => completions::run(&args, Cli::command(), out),
         Command::Man(args) => man::run(&args, Cli::command(), out),

@@ -193,3 +193,8 @@ mod tests {
         assert_eq!(wrapped("", 8, 4), [""]);
     }
 }
+
+/// Writes a file that the user named.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display())))
+}

@@ -3,6 +3,7 @@
 //! [`figure`] and [`axis`] are the pieces that every figure is made of. The other files make figures of runs.
 
 pub mod axis;
+pub mod beside;
 pub mod clocks;
 pub mod delays;
 pub mod figure;
@@ -11,6 +12,7 @@ pub mod over_time;
 pub mod received;
 mod svg;
 pub mod sweep;
+pub mod tree;
 
 /// Most series drawn in one plot. The CSV has all.
 pub const MAX_DRAWN: usize = 12;

@@ -1,11 +1,12 @@
 //! `fairlink check`: is the link file sound, and what does its scheduler promise?
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fairlink_config::link::{LinkFile, ReadOptions};
 use fairlink_config::problem::Problems;
 use fairlink_config::units::show_memory;
 use fairlink_core::{BuildError, ClassId, Leniency, Members, Share};
+use fairlink_lab::figures::tree;
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::limits::Limits;
 use fairlink_theory::promises::{Promised, promised};
@@ -15,10 +16,10 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::human;
 use crate::link::{Finding, indented, parent_name, share_warning, warn};
-use crate::out::Out;
 #[cfg(target_os = "linux")]
 use crate::out::note;
-use crate::rows::{Each, RowArgs, summary};
+use crate::out::{self, Out};
+use crate::rows::{Each, RowArgs, Rows, summary};
 
 mod bounds;
 mod theorems;
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,
+    /// Draw the tree and its shares into this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -118,6 +122,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let theorems = Theorems::of(&link, &args.load)?;
     let limits = Limits::honoured_by(link.info(), &link.tree);
     let busy = Allocation::within(limits, &link.tree, &Demand::uniform(&link.tree, Request::Unlimited));
+    if let Some(file) = &args.svg {
+        draw(&link, &busy, &args.rows, file)?;
+    }
     if out.json {
         let rows = args.rows.in_json(&link)?;
         return out.document(&Sound {
@@ -157,6 +164,58 @@ fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problem
         ));
     }
     Ok(Ok(()))
+}
+
+/// The classes that text would have, drawn.
+fn draw(link: &LinkFile, busy: &Allocation, rows: &RowArgs, file: &Path) -> Result<(), Failure> {
+    let rows = rows.in_text(link)?;
+    let node = |class: ClassId| {
+        let config = link.tree.config(class);
+        tree::Node {
+            name: link.names.name(class),
+            depth: link.tree.depth(class),
+            guarantee_bps: match config.share {
+                Some(Share::Guarantee(rate)) => Some(rate.bps() as f64),
+                _ => None,
+            },
+            ceiling_bps: config.ceiling.map(|rate| rate.bps() as f64),
+            share_bps: busy.floor_bps(class) as f64,
+        }
+    };
+    let nodes: Vec<_> = tree_order(link, &rows).into_iter().map(node).collect();
+    if nodes.is_empty() {
+        return Err(Failure::wrong("--svg: there is no class to draw"));
+    }
+    let link_bps = link.tree.link().rate.bps() as f64;
+    let title = format!("{} shared by {}", human::rate(link_bps), link.info().name);
+    out::write_file(file, tree::svg(&title, link_bps, &nodes).as_bytes())
+}
+
+/// The classes of `rows`, each after its parent and all that is below its elder siblings.
+fn tree_order(link: &LinkFile, rows: &Rows) -> Vec<ClassId> {
+    let mut shown = vec![false; link.tree.len()];
+    (0..rows.len()).for_each(|row| shown[rows.at(row).index()] = true);
+    let mut order = Vec::with_capacity(rows.len());
+    let mut next: Vec<ClassId> = link.tree.children(ClassId::ROOT).iter().rev().copied().collect();
+    while let Some(class) = next.pop() {
+        if shown[class.index()] {
+            order.push(class);
+            next.extend(link.tree.children(class).iter().rev());
+        }
+    }
+    order
+}
+
+/// The name of each class of `order` as a table has it: with the branches of the tree, where somebody looks at it on a terminal that
+/// can show them, else set in.
+fn names_as_tree<'a>(link: &'a LinkFile, order: &'a [ClassId], out: &Out) -> impl Fn(usize) -> String + use<'a> {
+    let drawn = out.is_terminal() && out.canvas().blocks;
+    let depths: Vec<usize> = order.iter().map(|&class| link.tree.depth(class)).collect();
+    let branches = if drawn { tree::branches(&depths) } else { Vec::new() };
+    move |row| match branches.get(row) {
+        Some(branch) => format!("{branch}{}", link.names.name(order[row])),
+        None => indented(link, order[row]),
+    }
 }
 
 fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Result<(), Failure> {
@@ -216,8 +275,10 @@ fn text(
     if weights {
         columns.extend(["weight as run", "its error"]);
     }
+    let order = tree_order(link, &rows);
+    let names = names_as_tree(link, &order, out);
     let row = |row: usize| {
-        let class = rows.at(row);
+        let class = order[row];
         let config = link.tree.config(class);
         let share = match config.share {
             Some(Share::Guarantee(rate)) => human::rate(rate.bps() as f64),
@@ -226,7 +287,7 @@ fn text(
         };
         let ceiling = config.ceiling.map_or_else(|| "-".to_owned(), |rate| human::rate(rate.bps() as f64));
         let busy = human::rate(busy.floor_bps(class) as f64);
-        let mut row = vec![indented(link, class), share, ceiling, busy];
+        let mut row = vec![names(row), share, ceiling, busy];
         let weight = promised.weights[class.index()];
         row.extend(weight.into_iter().flat_map(|weight| [bounds::weight(weight), human::tiny(weight.error)]));
         row
@@ -241,10 +302,10 @@ fn text(
         out.line("At most:")?;
         let titles: Vec<&str> = std::iter::once("class").chain(bounds.iter().map(|(title, _)| *title)).collect();
         let row = |row: usize| {
-            let class = rows.at(row);
+            let class = order[row];
             let of_class = ClassBounds::of(promised, class);
             let cells = bounds.iter().map(|(_, cell)| cell(&of_class).unwrap_or_else(|| "-".to_owned()));
-            std::iter::once(indented(link, class)).chain(cells).collect()
+            std::iter::once(names(row)).chain(cells).collect()
         };
         out.rows(&titles, rows.len(), row, 1..titles.len())?;
         out.line("")?;

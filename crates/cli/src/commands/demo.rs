@@ -4,6 +4,8 @@
 mod show;
 mod verdict;
 
+use std::path::PathBuf;
+
 use anyhow::anyhow;
 use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
 use fairlink_lab::experiments::{EXPERIMENTS, Experiment, Script, find};
@@ -13,7 +15,7 @@ use fairlink_sim::{Scenario, compare};
 
 use crate::args::{choice, scheduler, time};
 use crate::failure::Failure;
-use crate::out::{Out, note};
+use crate::out::{Out, note, write_file};
 
 /// What the ids of the experiments that are played begin with; their number in the HLS paper follows.
 const NUMBERED: &str = "hls.exp";
@@ -42,12 +44,15 @@ pub(crate) struct Args {
     /// Simulate, even where real packets could be sent.
     #[arg(long)]
     simulate: bool,
+    /// Draw what each class got beside the ideal into this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 /// What `fairlink` without a command plays.
 impl Default for Args {
     fn default() -> Self {
-        Self { experiment: 2, scenario: None, phase: None, schedulers: Vec::new(), simulate: false }
+        Self { experiment: 2, scenario: None, phase: None, schedulers: Vec::new(), simulate: false, svg: None }
     }
 }
 
@@ -99,6 +104,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         out.document(&outcome)?;
     } else {
         show::outcome(&outcome, SETTLE.0 as f64 / NANOS_PER_SEC as f64, out)?;
+    }
+    if let Some(file) = &args.svg {
+        write_file(file, show::drawing(&outcome).as_bytes())?;
     }
     if outcome.stopped {
         out.flush()?;

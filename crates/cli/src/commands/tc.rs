@@ -50,7 +50,7 @@ struct ExportArgs {
 }
 
 /// The name of a device, as it may stand in a command that a shell reads.
-fn device(text: &str) -> Result<String, String> {
+pub(crate) fn device(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-:@".contains(c);
     if (1..=15).contains(&text.len()) && !text.starts_with('-') && text.chars().all(plain) {
         return Ok(text.to_owned());

@@ -6,6 +6,8 @@ mod af_xdp;
 mod bad_input;
 mod basics;
 mod bench;
+#[cfg(target_os = "linux")]
+mod book;
 mod check;
 mod clock;
 mod counters;

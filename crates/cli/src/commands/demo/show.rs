@@ -1,9 +1,10 @@
 //! What the demo shows: live rates while it runs on a terminal, and the outcome.
 
 use fairlink_core::ClassId;
+use fairlink_lab::figures::beside;
 use fairlink_lab::measure::relative;
 use fairlink_lab::report::span;
-use fairlink_net::{Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB};
+use fairlink_net::{Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB};
 
 use super::verdict::{closing, counts};
 use crate::failure::Failure;
@@ -45,6 +46,38 @@ fn sends(plan: &DemoPlan, class: ClassId) -> bool {
 
 fn title(scheduler: &str) -> &str {
     if scheduler == KERNEL_HTB { "the kernel's HTB" } else { scheduler }
+}
+
+/// What each class got under each of the schedulers that were played, as SVG.
+pub(super) fn drawing(outcome: &DemoOutcome) -> String {
+    let runs = &outcome.experiments;
+    let Some(first) = runs.first() else { return beside::svg("nothing was played", 1.0, &[], &[]) };
+    let names: Vec<&str> = runs.iter().map(|run| title(&run.scheduler)).collect();
+    let phases: Vec<beside::Phase<'_>> = first
+        .phases
+        .iter()
+        .enumerate()
+        .map(|(at, phase)| {
+            let got = |rate: &'_ DemoRate| {
+                let of = |run: &DemoRun| {
+                    let classes = run.phases.get(at).map(|phase| phase.classes.iter());
+                    let same = classes.and_then(|mut classes| classes.find(|other| other.name == rate.name));
+                    same.map_or(f64::NAN, |rate| rate.rate_bps)
+                };
+                runs.iter().map(of).collect()
+            };
+            let classes = phase.classes.iter().filter(|rate| counts(rate, first.link_bps)).map(|rate| beside::Got {
+                class: &rate.name,
+                ideal_bps: rate.ideal_bps,
+                measured_bps: got(rate),
+            });
+            beside::Phase { name: span(phase.start_s, phase.end_s), classes: classes.collect() }
+        })
+        .collect();
+    let packets = if outcome.real { "real packets" } else { "simulated" };
+    let letter = first.scenario.as_ref().map_or_else(String::new, |letter| format!(" {letter}"));
+    let title = format!("Experiment {}{letter} of the HLS paper, {packets}", first.experiment);
+    beside::svg(&title, first.link_bps, &names, &phases)
 }
 
 /// The phases of a run that is over: pictures on a terminal, a line each elsewhere.

@@ -1,0 +1,259 @@
+//! What the kinds of use have for classes.
+
+use super::Toward;
+
+/// A kind of use.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// As on the command line.
+    pub(crate) name: &'static str,
+    /// In a question.
+    pub(crate) what: &'static str,
+    /// In the first line of the file.
+    pub(super) title: &'static str,
+    /// The rest of `[link]`, and the classes. `SIDE` and `USER` are which end of a packet is far away and which is the user's,
+    /// `src` or `dst`; a line with `PER` is left out where all packets are of one machine.
+    classes: &'static str,
+}
+
+impl Kind {
+    /// The classes, for packets that go that way; `own` where all of them are of one machine.
+    pub(super) fn text(&self, toward: Toward, own: bool) -> String {
+        let (far, user) = if toward == Toward::Internet { ("dst", "src") } else { ("src", "dst") };
+        let lines = self.classes.lines().filter(|line| !own || !line.contains("PER"));
+        let mut text = String::new();
+        for line in lines {
+            text.push_str(&line.replace("PER", "per").replace("SIDE", far).replace("USER", user));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// All kinds.
+pub(crate) const KINDS: [Kind; 5] = [
+    Kind {
+        name: "home",
+        what: "calls and games first, every device its part, downloads in what is left",
+        title: "The link of a home",
+        classes: HOME,
+    },
+    Kind { name: "office", what: "calls, work, guests and backups", title: "The link of an office", classes: OFFICE },
+    Kind {
+        name: "provider",
+        what: "subscribers with what they have bought, below the towers they are at",
+        title: "A provider's link",
+        classes: PROVIDER,
+    },
+    Kind {
+        name: "tenants",
+        what: "tenants of a data centre by VLAN, with classes of their own",
+        title: "A link that tenants share",
+        classes: TENANTS,
+    },
+    Kind {
+        name: "lab",
+        what: "two groups of two classes by UDP port, as in Experiment 2 of the HLS paper",
+        title: "A link to experiment with",
+        classes: LAB,
+    },
+];
+
+const HOME: &str = r#"default = "devices"         # frames that no class matches, ARP among them
+
+[[class]]
+name = "calls"              # sent at once, and paid for out of the class's own part
+guarantee = "15%"
+latency_critical = true
+burst = "3kB"               # `check` prints how long a packet waits at most
+match = ["dscp ef", "dscp cs5", "udp SIDE port 3478-3481", "udp SIDE port 5060-5061"]
+
+[[class]]
+name = "devices"            # all else
+guarantee = "75%"
+queue = "fq_codel"          # connections do not wait for each other
+ecn = true
+PER = "USER-ip"             # and each device gets an equal part
+
+[[class]]
+name = "bulk"               # what says itself that it can wait; it has the whole link when nobody else wants it
+guarantee = "10%"
+queue = "fq_codel"
+ecn = true
+match = ["dscp le", "dscp cs1"]
+"#;
+
+const OFFICE: &str = r#"default = "others"          # frames that no class matches, ARP among them
+
+[[class]]
+name = "calls"              # sent at once, and paid for out of the class's own part
+guarantee = "10%"
+latency_critical = true
+burst = "6kB"               # `check` prints how long a packet waits at most
+match = ["dscp ef", "udp SIDE port 3478-3481", "udp SIDE port 5060-5061"]
+
+[[class]]
+name = "staff"              # the machines of these addresses
+guarantee = "60%"
+queue = "fq_codel"          # connections do not wait for each other
+ecn = true
+PER = "USER-ip"             # each machine gets an equal part
+match = ["USER net 10.0.0.0/16"]
+
+[[class]]
+name = "guests"             # never more than half of the link
+guarantee = "10%"
+ceiling = "50%"
+queue = "fq_codel"
+ecn = true
+PER = "USER-ip"
+match = ["USER net 192.168.0.0/16"]
+
+[[class]]
+name = "backup"             # has the whole link at night
+guarantee = "5%"
+queue = "fq_codel"
+ecn = true
+match = ["dscp le", "dscp cs1", "tcp SIDE port 873"]
+
+[[class]]
+name = "others"
+guarantee = "15%"
+queue = "fq_codel"
+ecn = true
+"#;
+
+const PROVIDER: &str = r#"default = "others"          # frames that no class matches, ARP among them
+
+[template.plan]             # what all plans have in common
+queue = "fq_codel"          # a subscriber's connections do not wait for each other
+ecn = true
+
+[template.home]
+template = "plan"
+weight = 1                  # of what a tower carries
+ceiling = "10%"             # of the link; or a rate such as "100mbit"
+
+[template.business]
+template = "plan"
+weight = 5
+ceiling = "50%"
+
+[[class]]
+name = "north"              # a tower: its subscribers share what it carries
+guarantee = "50%"
+ceiling = "60%"
+
+[[class]]
+name = "south"
+guarantee = "40%"
+
+# Subscribers one by one ...
+[[class]]
+name = "ada"
+parent = "north"
+template = "home"
+match = ["USER host 100.64.0.1", "USER net 2001:db8:0:1::/64"]
+
+[[class]]
+name = "bakery"
+parent = "north"
+template = "business"
+match = ["USER host 100.64.0.8-100.64.0.11"]
+
+[[class]]
+name = "chen"
+parent = "south"
+template = "home"
+match = ["USER host 100.64.1.1"]
+
+# ... or all from a table, a class for each row, with columns `name`, `tower`, `plan` and `addresses`:
+#
+# [[classes]]
+# from = "subscribers.csv"
+# parent = "{tower}"
+# template = "{plan}"
+# match = ["USER host {addresses}"]
+
+[[class]]
+name = "others"             # unknown addresses: each an equal part
+guarantee = "10%"
+queue = "fq_codel"
+ecn = true
+PER = "USER-ip"
+"#;
+
+const TENANTS: &str = r#"default = "others"          # frames that no class matches, ARP among them
+
+[[class]]
+name = "red"                # a tenant: its classes share what it gets
+guarantee = "40%"
+
+[[class]]
+name = "red-storage"
+parent = "red"
+guarantee = "25%"
+match = ["vlan 100-109 tcp SIDE port 3260", "vlan 100-109 tcp SIDE port 2049"]
+
+[[class]]
+name = "red-else"
+parent = "red"
+guarantee = "15%"
+queue = "fq_codel"
+ecn = true
+match = ["vlan 100-109"]
+
+[[class]]
+name = "blue"
+guarantee = "40%"
+ceiling = "80%"
+queue = "fq_codel"
+ecn = true
+PER = "USER-ip"             # each machine of the tenant gets an equal part
+match = ["vlan 110-119"]
+
+[[class]]
+name = "others"
+guarantee = "20%"
+queue = "fq_codel"
+ecn = true
+"#;
+
+const LAB: &str = r#"
+[[class]]
+name = "A"
+guarantee = "30%"
+
+[[class]]
+name = "A1"
+parent = "A"
+guarantee = "6%"
+match = ["udp dst port 5001"]
+
+[[class]]
+name = "A2"
+parent = "A"
+guarantee = "24%"
+match = ["udp dst port 5002"]
+
+[[class]]
+name = "B"
+guarantee = "30%"
+
+[[class]]
+name = "B1"
+parent = "B"
+guarantee = "6%"
+match = ["udp dst port 5003"]
+
+[[class]]
+name = "B2"
+parent = "B"
+guarantee = "24%"
+match = ["udp dst port 5004"]
+
+[[class]]
+name = "C"                  # while it pauses, A and B get as much of what it leaves, whatever is guaranteed below them
+guarantee = "40%"
+match = ["any"]
+"#;

@@ -1,0 +1,103 @@
+//! The tutorials of the book: every command that they show is run, in the order in which they stand, in a network namespace that ends
+//! with the test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Scratch, in_private_network};
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// What the blocks marked as shell have, one after the other. After a block that leaves something running, it is given the time to begin.
+fn shown(page: &str) -> String {
+    let mut script = String::new();
+    let mut inside = false;
+    for line in page.lines() {
+        match (inside, line) {
+            (false, "```sh") => inside = true,
+            (true, "```") => {
+                inside = false;
+                if script.trim_end().ends_with('&') {
+                    script.push_str("until_listens\n");
+                }
+            }
+            (true, line) => {
+                script.push_str(line);
+                script.push('\n');
+            }
+            _ => {}
+        }
+    }
+    script
+}
+
+/// The cables of the tutorials, and where commands look for programs, files and sockets.
+const SETTING: &str = r#"
+for pair in "va users0" "vb lan0" "vc wan0" "vd net0"; do
+    set -- $pair
+    ip link set $1 down
+    ip link set $1 name $2
+    ip link set $2 up
+done
+mkdir "$D/bin" "$D/work" "$D/run"
+ln -s "$F" "$D/bin/fairlink"
+export PATH="$D/bin:$PATH" XDG_RUNTIME_DIR="$D/run"
+until_listens() { n=0; until ls "$D"/run/*.sock > /dev/null 2>&1; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
+cd "$D/work"
+"#;
+
+/// Runs a page. It is given a minute and a half.
+fn run(page: &str) {
+    let text = fs::read_to_string(docs().join("tutorials").join(page)).expect("the page");
+    let dir = Scratch::new();
+    let commands = shown(&text);
+    assert!(commands.matches("fairlink ").count() >= 5, "{commands}");
+    let page_script = dir.write("page.sh", &format!("set -eu\n{SETTING}\nset -x\n{commands}"));
+    let script = format!("timeout 90 bash {page_script} > \"$D/out\" 2> \"$D/err\"");
+    let Some(ended) = in_private_network(&script, &dir, &[]) else { return };
+    let said = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    let (out, err) = (said("out"), said("err"));
+    assert!(ended.status.success(), "{page}: {}\n{out}\n{err}", String::from_utf8_lossy(&ended.stderr));
+    assert!(!out.is_empty());
+}
+
+#[test]
+fn the_tutorial_of_a_home_link_works_as_it_stands() {
+    run("home.md");
+}
+
+#[test]
+fn the_tutorial_of_a_provider_works_as_it_stands() {
+    run("provider.md");
+}
+
+#[test]
+fn the_tutorial_of_tenants_works_as_it_stands() {
+    run("tenants.md");
+}
+
+#[test]
+fn the_tutorial_of_a_laboratory_works_as_it_stands() {
+    run("lab.md");
+}
+
+#[test]
+fn every_page_of_the_book_is_there_and_every_page_there_is_in_the_book() {
+    let summary = fs::read_to_string(docs().join("SUMMARY.md")).expect("the list of pages");
+    let listed: Vec<&str> =
+        summary.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(page, _)| page).collect();
+    for page in &listed {
+        assert!(docs().join(page).exists(), "{page}");
+    }
+    for folder in ["", "tutorials", "schedulers"] {
+        for entry in fs::read_dir(docs().join(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let name = path.strip_prefix(docs()).expect("below").to_str().expect("text").to_owned();
+                assert!(name == "SUMMARY.md" || listed.contains(&name.as_str()), "{name} is in no chapter");
+            }
+        }
+    }
+}
