@@ -260,9 +260,14 @@ mod tests {
             for line in std::fs::read_to_string(&page).unwrap().lines() {
                 if line.starts_with("```") {
                     inside = line == "```sh" && !inside;
-                } else if inside && let Some(command) = line.strip_prefix("sudo ").unwrap_or(line).strip_prefix("fairlink ") {
+                } else if inside
+                    && let Some(command) = line.strip_prefix("sudo ").unwrap_or(line).strip_prefix("fairlink ")
+                {
                     let end = [" #", " &", " >", " |", " <"].iter().filter_map(|end| command.find(end)).min();
-                    all.push((page.display().to_string(), command[..end.unwrap_or(command.len())].trim_end().to_owned()));
+                    all.push((
+                        page.display().to_string(),
+                        command[..end.unwrap_or(command.len())].trim_end().to_owned(),
+                    ));
                 }
             }
         }
@@ -279,7 +284,10 @@ mod tests {
             // No word has quotes but those that hold it together.
             let words = command.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
             if let Err(error) = Cli::try_parse_from(std::iter::once("fairlink").chain(words)) {
-                let asked = matches!(error.kind(), clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion);
+                let asked = matches!(
+                    error.kind(),
+                    clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion
+                );
                 assert!(asked, "{page}: fairlink {command}: {error}");
             }
         }

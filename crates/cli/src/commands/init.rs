@@ -182,7 +182,7 @@ fn text(kind: &Kind, ports: &Ports, rate: Rate, toward: Toward, file: &str) -> S
     };
     let own = matches!(ports, Ports::Egress(_));
     let classes = kind.text(toward, own);
-    format!(
+    aligned(&format!(
         "# {}: {way}.\n#\n#   fairlink check {file} --gateway     # is it sound; what does each class get, and how long does it wait?\n\
          #   fairlink gateway {file}             # share the link, as root, until Ctrl-C\n\
          #   fairlink ctl watch                  # what each class gets now\n#\n\
@@ -194,7 +194,16 @@ fn text(kind: &Kind, ports: &Ports, rate: Rate, toward: Toward, file: &str) -> S
         kind.title,
         shown(taken),
         show_rate(rate)
-    )
+    ))
+}
+
+/// The same with the remarks behind its keys in one column, where they fit.
+fn aligned(text: &str) -> String {
+    let line = |line: &str| match line.split_once("  # ") {
+        Some((key, remark)) if !key.starts_with('#') => format!("{:<27} # {}\n", key.trim_end(), remark.trim_start()),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 /// A rate as link files have it: the largest unit in which it is a whole number.

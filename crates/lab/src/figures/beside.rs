@@ -32,9 +32,9 @@ const BAR: f64 = 13.0;
 const EDGE: f64 = 24.0;
 const TOP: f64 = 78.0;
 
-/// The drawing as SVG, on white. The full width is the link's rate. Four schedulers at most are drawn.
+/// The drawing as SVG, on white. The full width is the largest rate. Four schedulers at most are drawn.
 #[must_use]
-pub fn svg(title: &str, link_bps: f64, schedulers: &[&str], phases: &[Phase<'_>]) -> String {
+pub fn svg(title: &str, schedulers: &[&str], phases: &[Phase<'_>]) -> String {
     let players = schedulers.len().min(COLOURS.len());
     let group = players as f64 * BAR + 12.0;
     let classes: usize = phases.iter().map(|phase| phase.classes.len()).sum();
@@ -43,7 +43,10 @@ pub fn svg(title: &str, link_bps: f64, schedulers: &[&str], phases: &[Phase<'_>]
     let mut svg = Svg::new();
     svg.bold(title, (EDGE, 30.0), 18.0, Anchor::Start);
     legend(&mut svg, &schedulers[..players]);
-    let across = |bps: f64| LEFT + BARS * (bps / link_bps).clamp(0.0, 1.0);
+    let all = phases.iter().flat_map(|phase| &phase.classes);
+    let rates = all.flat_map(|got| got.measured_bps.iter().take(players).chain([&got.ideal_bps]));
+    let largest = rates.copied().filter(|bps| bps.is_finite()).fold(1.0, f64::max);
+    let across = |bps: f64| LEFT + BARS * (bps / largest).clamp(0.0, 1.0);
     let mut y = TOP;
     for phase in phases {
         svg.text(&phase.name, (EDGE, y + group / 2.0), 14.0, Anchor::Start);
@@ -95,7 +98,7 @@ mod tests {
     fn bars_are_as_long_as_the_rates_and_marks_stand_at_the_ideal() {
         let got = Got { class: "A1", ideal_bps: 50e6, measured_bps: vec![50e6, 25e6, f64::NAN] };
         let phases = [Phase { name: "0 .. 1 s".to_owned(), classes: vec![got] }];
-        let text = svg("two", 100e6, &["hls", "htb", "drr"], &phases);
+        let text = svg("two", &["hls", "htb", "drr"], &phases);
         let ends: Vec<f64> = text
             .lines()
             .filter(|line| line.starts_with("<polygon"))
@@ -103,8 +106,8 @@ mod tests {
             .map(|line| line.split("points=\"").nth(1).unwrap().split(' ').nth(1).unwrap().split(',').next().unwrap())
             .map(|x| x.parse().unwrap())
             .collect();
-        assert_eq!(ends, [LEFT + BARS / 2.0, LEFT + BARS / 4.0]);
+        assert_eq!(ends, [LEFT + BARS, LEFT + BARS / 2.0]);
         assert!(text.contains("25 Mbit/s  (-50 %)") && text.contains(">50 Mbit/s<"), "{text}");
-        assert_eq!(text.matches(&format!("points=\"{},", LEFT + BARS / 2.0)).count(), 1, "the mark");
+        assert_eq!(text.matches(&format!("points=\"{},", LEFT + BARS)).count(), 1, "the mark");
     }
 }

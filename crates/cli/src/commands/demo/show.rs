@@ -51,7 +51,7 @@ fn title(scheduler: &str) -> &str {
 /// What each class got under each of the schedulers that were played, as SVG.
 pub(super) fn drawing(outcome: &DemoOutcome) -> String {
     let runs = &outcome.experiments;
-    let Some(first) = runs.first() else { return beside::svg("nothing was played", 1.0, &[], &[]) };
+    let Some(first) = runs.first() else { return beside::svg("nothing was played", &[], &[]) };
     let names: Vec<&str> = runs.iter().map(|run| title(&run.scheduler)).collect();
     let phases: Vec<beside::Phase<'_>> = first
         .phases
@@ -77,7 +77,7 @@ pub(super) fn drawing(outcome: &DemoOutcome) -> String {
     let packets = if outcome.real { "real packets" } else { "simulated" };
     let letter = first.scenario.as_ref().map_or_else(String::new, |letter| format!(" {letter}"));
     let title = format!("Experiment {}{letter} of the HLS paper, {packets}", first.experiment);
-    beside::svg(&title, first.link_bps, &names, &phases)
+    beside::svg(&title, &names, &phases)
 }
 
 /// The phases of a run that is over: pictures on a terminal, a line each elsewhere.
