@@ -302,6 +302,26 @@ pub enum ProblemKind {
         /// What to do.
         help: Option<&'static str>,
     },
+    /// What is wrong in the configuration of another tool.
+    #[error("{what}")]
+    Import {
+        /// What it is, in words.
+        what: String,
+        /// What to do.
+        help: String,
+    },
+    /// What was imported and means something else here.
+    #[error("{what}")]
+    Changed {
+        /// What it is, in words.
+        what: String,
+    },
+    /// What was not imported.
+    #[error("{what}")]
+    LeftOut {
+        /// What it is, in words.
+        what: String,
+    },
     /// What is wrong in a script of the traffic generator.
     #[error("{error}")]
     Script {
@@ -419,7 +439,7 @@ impl ProblemKind {
             Self::Unit { error, .. } => error.help(),
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
-            Self::Row { help, .. } => help.clone(),
+            Self::Row { help, .. } | Self::Import { help, .. } => help.clone(),
             Self::DuplicateName { .. } => "rename one of them".to_owned(),
             Self::UnknownClass { suggestion, .. } => match suggestion {
                 Some(suggestion) => format!("did you mean \"{suggestion}\"?"),
@@ -472,6 +492,8 @@ impl ProblemKind {
             | Self::MixedShares { .. }
             | Self::CeilingBelowGuarantee { .. }
             | Self::Refused { .. }
+            | Self::Changed { .. }
+            | Self::LeftOut { .. }
             | Self::Script { .. }
             | Self::Match { .. }
             | Self::NoMatch { .. } => return None,

@@ -12,8 +12,8 @@ use crate::tc::findings::{lost, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::read;
 use crate::tc::setup::{Class, Device, Filter, LeafQueue, RootKind};
-use crate::tc::toml_text::{comment, line, quoted};
-use crate::units::{show_bps, show_size};
+use crate::tc::toml_text::{comment, line, quoted, rate_key, size_key};
+use crate::units::show_bps;
 
 /// What tc commands leave open.
 #[derive(Clone, Debug, Default)]
@@ -429,16 +429,6 @@ fn needed(device: &Device) -> u64 {
 /// The burst that tc takes where none is written, in bytes: 1600, and what the rate brings in a tick of the kernel's clock, 1 ns.
 fn default_burst(bps: u64) -> u64 {
     1600 + bps / 8 / 1_000_000_000
-}
-
-/// A rate as a value of a link file.
-fn rate_key(bps: u64) -> String {
-    show_bps(bps).replace(' ', "").replace("/s", "")
-}
-
-/// A size as a value of a link file.
-fn size_key(bytes: u64) -> String {
-    if bytes.is_multiple_of(1000) { show_size(bytes).replace(' ', "") } else { format!("{bytes}B") }
 }
 
 fn pool_name(slot: u64) -> String {
