@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
     (
         "fairlink",
         &[
@@ -121,6 +121,21 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
                 "Record what passes, with class, queueing delay and drops in comments, until Ctrl-C.",
             ),
             ("fairlink ctl trace t.csv --duration 10s", "The same as a table, for ten seconds."),
+        ],
+    ),
+    (
+        "import",
+        &[
+            (
+                "fairlink import libreqos ShapedDevices.csv --network network.json --direction both --out isp",
+                "A provider's circuits as tables, a link for each direction, and what changes for whom.",
+            ),
+            (
+                "(tc -d qdisc show dev eth0; tc -d class show dev eth0; tc filter show dev eth0) > eth0.tc; fairlink import tc eth0.tc",
+                "What runs on eth0 now, as a link file.",
+            ),
+            ("fairlink import tc scenarios/htb/htb.tc > htb.toml", "A script of tc commands; the report goes to standard error."),
+            ("fairlink import mikrotik export.rsc --queues simple --as-is", "Simple queues of RouterOS, with HTB's own way of lending."),
         ],
     ),
     (

@@ -14,19 +14,20 @@
 
 mod fit;
 mod json;
-//pub mod k8s;
+pub mod k8s;
 pub mod libreqos;
-//pub mod libvirt;
-//pub mod mikrotik;
+pub mod libvirt;
+pub mod mikrotik;
 mod notes;
 mod plan;
 mod prefixes;
-//pub mod tc;
+pub mod tc;
 mod write;
 
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problem, Problems};
 
+pub(crate) use fit::{Asked, fit};
 pub(crate) use json::Json;
 
 /// Links made of another tool's configuration.
@@ -92,6 +93,13 @@ impl Direction {
             Self::Up => "src net ",
         }
     }
+}
+
+/// A name for files out of one of another tool: letters, digits and a few signs, so that it is in no other directory.
+fn file_stem(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_-@".contains(c) { c } else { '_' };
+    let stem: String = name.chars().take(60).map(plain).collect();
+    if stem.is_empty() { "link".to_owned() } else { stem }
 }
 
 impl Imported {

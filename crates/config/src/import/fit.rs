@@ -5,31 +5,31 @@
 
 /// What a class of a tree asks for, in bit/s.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// Position of the parent, which comes first.
-    pub(super) parent: Option<usize>,
-    pub(super) floor: Option<u64>,
-    pub(super) ceiling: Option<u64>,
+    pub(crate) parent: Option<usize>,
+    pub(crate) floor: Option<u64>,
+    pub(crate) ceiling: Option<u64>,
 }
 
 /// Guarantees that can be kept.
 #[derive(Debug)]
-pub(super) struct Fitted {
+pub(crate) struct Fitted {
     /// By position, in bit/s; `None` for all siblings where none of them, and nothing below them, asks for anything.
-    pub(super) guarantees: Vec<Option<u64>>,
+    pub(crate) guarantees: Vec<Option<u64>>,
     /// Where more was asked for than there is.
-    pub(super) over: Vec<Over>,
+    pub(crate) over: Vec<Over>,
 }
 
 /// Children that ask for more than their parent has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Over {
+pub(crate) struct Over {
     /// Its position; `None` for the link.
-    pub(super) parent: Option<usize>,
+    pub(crate) parent: Option<usize>,
     /// What they ask for together, in bit/s.
-    pub(super) asked: u128,
+    pub(crate) asked: u128,
     /// What there is, in bit/s.
-    pub(super) has: u64,
+    pub(crate) has: u64,
 }
 
 /// What a class that asks for nothing is given where nothing is left, before all are scaled down, in bit/s.
@@ -40,7 +40,7 @@ const LEAST: u64 = 1000;
 /// A class needs what it asks for, and no less than the classes below it need; no more than its ceiling. A class that asks for nothing, and has siblings
 /// that do, is given what borrowing would bring it if all were busy: an equal part of what is left. It may not be left with nothing, because all
 /// siblings have a guarantee or none has.
-pub(super) fn fit(classes: &[Asked], link: u64) -> Fitted {
+pub(crate) fn fit(classes: &[Asked], link: u64) -> Fitted {
     let mut needs: Vec<u64> = vec![0; classes.len()];
     let mut below: Vec<u128> = vec![0; classes.len()];
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];

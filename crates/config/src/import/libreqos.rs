@@ -29,7 +29,7 @@ use self::network::Network;
 use super::fit::Over;
 use super::notes::{Notes, wrong, wrong_also};
 use super::plan::{Before, Class, ClassNames, Plan};
-use super::prefixes::{Conflict, order};
+use super::prefixes::{Conflict, Prefix, minimal, order};
 use super::{Direction, Imported, write};
 use crate::problem::{Log, Problems, Source, SourceText};
 use crate::reader;
@@ -76,6 +76,9 @@ fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result
     let network = network.map(|source| Network::read(source, &mut notes)).transpose()?;
     let mut log = Log::new(devices);
     let mut circuits = devices::read(devices, network.as_ref(), &mut notes, &mut log);
+    if !log.has_errors() {
+        once_each(devices, &mut circuits, &mut notes, &mut log);
+    }
     if circuits.is_empty() && !log.has_errors() {
         let help = "add a row for each circuit, with its addresses and rates";
         wrong(0..0, "no circuit is left to import", help, &mut log);
@@ -110,6 +113,35 @@ fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result
     Imported { links, kept, notes: notes.all }.sound()
 }
 
+/// Takes an address from all circuits but the first that has it. LibreQoS warns of IPv4 addresses that two have, as its own example does, and refuses
+/// such prefixes of IPv6.
+fn once_each(source: &Source, circuits: &mut Vec<Circuit>, notes: &mut Notes, log: &mut Log) {
+    let mut owners: HashMap<Prefix, usize> = HashMap::new();
+    for at in 0..circuits.len() {
+        let prefixes = std::mem::take(&mut circuits[at].prefixes);
+        for prefix in prefixes {
+            let owner = *owners.entry(prefix).or_insert(at);
+            if owner == at {
+                circuits[at].prefixes.push(prefix);
+                continue;
+            }
+            let (here, first) = (circuits[at].at.clone(), circuits[owner].at.clone());
+            if prefix.is_v6() {
+                let what = format!("{prefix} belongs to two circuits");
+                wrong_also(here, what, "take it out of one of them", first, "and here", log);
+            } else {
+                let line = 1 + source.inner()[..first.start].matches('\n').count();
+                let what = format!(
+                    "{prefix} belongs to the circuit \"{}\" of line {line} already, which keeps it; \"{}\" does without",
+                    circuits[owner].name, circuits[at].name
+                );
+                notes.changed(source, Some(here), what);
+            }
+        }
+    }
+    circuits.retain(|circuit| !circuit.prefixes.is_empty());
+}
+
 /// Puts circuits with longer prefixes before those whose prefixes contain them.
 fn in_order(circuits: &mut Vec<Circuit>, log: &mut Log) {
     let prefixes: Vec<_> = circuits.iter().map(|circuit| circuit.prefixes.clone()).collect();
@@ -117,6 +149,7 @@ fn in_order(circuits: &mut Vec<Circuit>, log: &mut Log) {
         Ok(order) => {
             let mut all: Vec<Option<Circuit>> = std::mem::take(circuits).into_iter().map(Some).collect();
             circuits.extend(order.into_iter().filter_map(|at| all[at].take()));
+            circuits.iter_mut().for_each(|circuit| minimal(&mut circuit.prefixes));
         }
         Err(conflict) => {
             let (first, second, what, help) = match conflict {

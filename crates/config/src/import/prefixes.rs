@@ -44,6 +44,11 @@ impl Prefix {
         self.v6
     }
 
+    /// Whether it holds every address of its kind.
+    pub(super) fn is_everything(self) -> bool {
+        self.len == 0
+    }
+
     fn contains(self, other: Self) -> bool {
         let mask = u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or(0);
         self.v6 == other.v6 && self.len <= other.len && other.bits & mask == self.bits
@@ -58,6 +63,12 @@ impl fmt::Display for Prefix {
             write!(f, "{}/{}", Ipv4Addr::from((self.bits >> 96) as u32), self.len)
         }
     }
+}
+
+/// Takes out what lies within another prefix of the list, and sorts it.
+pub(super) fn minimal(prefixes: &mut Vec<Prefix>) {
+    prefixes.sort_unstable();
+    prefixes.dedup_by(|next, kept| kept.contains(*next));
 }
 
 /// Why classes cannot be put in order: positions of classes and prefixes.
@@ -157,6 +168,13 @@ mod tests {
         for wrong in ["", "10.0.0", "10.0.0.1/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "10.0.0.0/8/8", "x"] {
             assert_eq!(Prefix::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_lies_within_another_prefix_of_the_same_class_is_not_said_twice() {
+        let mut all = prefixes("10.0.0.5 192.168.0.0/16 10.0.0.0/24 10.0.0.0/25 10.0.1.0/24 10.0.0.5");
+        minimal(&mut all);
+        assert_eq!(all, prefixes("10.0.0.0/24 10.0.1.0/24 192.168.0.0/16"));
     }
 
     #[test]

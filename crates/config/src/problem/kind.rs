@@ -69,6 +69,18 @@ pub enum ProblemKind {
         /// What it takes.
         known: String,
     },
+    /// A key of a class as another tool calls it.
+    #[error("{place} takes no \"{key}\"")]
+    ForeignKey {
+        /// The table.
+        place: &'static str,
+        /// As written.
+        key: String,
+        /// The tool.
+        tool: &'static str,
+        /// What it is called here.
+        ours: &'static str,
+    },
     /// A value of another type.
     #[error("\"{key}\" must be {expected}, not {found}")]
     WrongType {
@@ -436,6 +448,10 @@ impl ProblemKind {
             Self::UnknownKey { suggestion, known, .. } | Self::UnknownWord { suggestion, known, .. } => {
                 did_you_mean(suggestion, known)
             }
+            Self::ForeignKey { key, tool: "tc", .. } if ["rate", "ceil"].contains(&key.as_str()) => {
+                "what tc calls \"rate\" is \"guarantee\" here, and \"ceil\" is \"ceiling\"".to_owned()
+            }
+            Self::ForeignKey { key, tool, ours, .. } => format!("what {tool} calls \"{key}\" is \"{ours}\" here"),
             Self::Unit { error, .. } => error.help(),
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
@@ -504,7 +520,10 @@ impl ProblemKind {
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::MissingKey { .. } | Self::Neither { .. } | Self::NoDefault => "in this table",
-            Self::UnknownKey { .. } | Self::UnknownWord { .. } | Self::UnknownClass { .. } => "not known",
+            Self::UnknownKey { .. }
+            | Self::ForeignKey { .. }
+            | Self::UnknownWord { .. }
+            | Self::UnknownClass { .. } => "not known",
             Self::WrongType { .. } => "of the wrong type",
             Self::OutOfRange { .. } | Self::AboveMtu { .. } => "outside the limits",
             Self::DuplicateName { .. } => "again here",

@@ -354,9 +354,7 @@ impl Reading<'_> {
                     if host_bits {
                         self.tallies.host_bits.add(at);
                     }
-                    if !all.contains(&prefix) {
-                        all.push(prefix);
-                    }
+                    all.push(prefix);
                 }
                 None => {
                     let what = format!("\"{text}\" is no {kind} address or prefix");
@@ -370,10 +368,6 @@ impl Reading<'_> {
     }
 
     fn finish(mut self, notes: &mut Notes) -> Vec<Circuit> {
-        for circuit in &mut self.circuits {
-            circuit.prefixes.sort_unstable();
-            circuit.prefixes.dedup();
-        }
         let tallies = &mut self.tallies;
         self.circuits.retain(|circuit| {
             let keep = !circuit.prefixes.is_empty();

@@ -1,0 +1,659 @@
+//! MikroTik RouterOS: `/queue tree` and `/queue simple` of an export, with the packet marks of `/ip firewall mangle`.
+//!
+//! Source: RouterOS' documentation (queues, hierarchical token bucket, burst, mangle) and exports that people have published.
+//!
+//! | there | here |
+//! | --- | --- |
+//! | `limit-at`, the committed rate | guarantee; 0 is none |
+//! | `max-limit` | ceiling; 0 is none |
+//! | `priority` 1 to 8 | HTB's priority, where HTB is kept |
+//! | `parent` that is no queue: an interface, `global` | a link |
+//! | `target`, `dst`, packet marks | matches |
+//!
+//! A simple queue has a pair of each rate: what the target sends, and what it receives. What quanta RouterOS' HTB has is not documented: one frame for every
+//! queue is taken here.
+
+mod mangle;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use fairlink_core::Rate;
+
+use self::mangle::Marked;
+use self::words::{Command, Property, commands};
+use super::notes::{Notes, Tally, wrong, wrong_also};
+use super::plan::{Before, Class, ClassNames, Plan};
+use super::prefixes::Prefix;
+use super::{Direction, Imported, file_stem, write};
+use crate::matching::{Match, Reach};
+use crate::problem::{Log, Problems, Source, SourceText, Span};
+use crate::reader;
+use crate::units::show_bps;
+
+/// The two kinds of queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queues {
+    /// `/queue tree`
+    Tree,
+    /// `/queue simple`
+    Simple,
+}
+
+/// What the export leaves open.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What each link carries; without it what the queues at the top may send together.
+    pub rate: Option<Rate>,
+    /// Which queues; the only ones that there are when absent.
+    pub queues: Option<Queues>,
+    /// Of a tree, the queues below this alone: an interface, `global`, or a queue, which then is the link. All of them, a link for each that
+    /// is no queue, when absent.
+    pub parent: Option<String>,
+    /// Of simple queues, which directions; down alone when empty.
+    pub directions: Vec<Direction>,
+    /// Whether to keep HTB, with its priorities.
+    pub as_is: bool,
+}
+
+/// A frame with its Ethernet header, in bytes.
+const FRAME: u64 = 1514;
+/// What HTB assures a queue without `limit-at`, in bit/s: next to nothing.
+const UNASSURED: u64 = 1000;
+const HTB: &str = "RouterOS' HTB";
+
+/// Reads a file.
+///
+/// # Errors
+/// Everything that is wrong with it, at its place.
+pub fn import_file(path: &Path, options: &Options) -> Result<Imported, Problems> {
+    read(&reader::open(path)?, options)
+}
+
+/// Reads a text; `name` is what errors call it.
+///
+/// # Errors
+/// As [`import_file`].
+pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
+    read(&SourceText::new(name, text.into()), options)
+}
+
+fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+    let mut log = Log::new(source);
+    let commands = commands(source.inner(), &mut log);
+    let mut reading = Reading {
+        source,
+        options,
+        commands: &commands,
+        log,
+        notes: Notes::default(),
+        tallies: Tallies::default(),
+        kinds: kinds(&commands),
+    };
+    let links = reading.links();
+    if reading.log.has_errors() {
+        return Err(reading.log.into_errors());
+    }
+    reading.tell();
+    let queues: usize = links.iter().map(|link| link.text.matches("\n[[class]]").count().saturating_sub(1)).sum();
+    let kept = vec![format!("{queues} queues with their rates and parents, in {} link{}", links.len(), if links.len() == 1 { "" } else { "s" })];
+    Imported { links, kept, notes: reading.notes.all }.sound()
+}
+
+/// By name: what keeps the queues of that type.
+fn kinds(commands: &[Command]) -> HashMap<String, String> {
+    let own = [
+        ("wireless-default", "sfq"),
+        ("hotspot-default", "sfq"),
+        ("synchronous-default", "red"),
+        ("pcq-upload-default", "pcq"),
+        ("pcq-download-default", "pcq"),
+    ];
+    let own = own.into_iter().map(|(name, kind)| (name.to_owned(), kind.to_owned()));
+    let made = commands.iter().filter(|command| command.section == "queue type" && command.verb == "add");
+    own.chain(made.map(|made| (made.get("name").to_owned(), made.get("kind").to_owned()))).collect()
+}
+
+/// A queue that is not disabled.
+struct Queue<'c> {
+    command: &'c Command,
+    name: &'c str,
+    /// `none`, the name of another queue, or where a tree hangs.
+    parent: &'c str,
+    limit_at: Option<u64>,
+    max_limit: Option<u64>,
+    /// 1 to 8.
+    priority: u8,
+    kind: &'static str,
+}
+
+/// What is the same of many queues.
+#[derive(Debug, Default)]
+struct Tallies {
+    bursts: Tally,
+    disabled: Tally,
+    totals: Tally,
+    times: Tally,
+    pcq: Tally,
+    red: Tally,
+    sfq: Tally,
+    cake: Tally,
+    set: Tally,
+    silent: Tally,
+    priorities: Vec<u8>,
+}
+
+struct Reading<'a> {
+    source: &'a Source,
+    options: &'a Options,
+    commands: &'a [Command],
+    log: Log,
+    notes: Notes,
+    tallies: Tallies,
+    kinds: HashMap<String, String>,
+}
+
+impl<'a> Reading<'a> {
+    fn wrong(&mut self, at: &Span, what: impl Into<String>, help: &str) {
+        wrong(at.clone(), what, help, &mut self.log);
+    }
+
+    fn links(&mut self) -> Vec<super::ImportedLink> {
+        let there = |section: &str| {
+            self.commands.iter().any(|command| command.section == section && command.verb == "add" && !command.is_on("disabled"))
+        };
+        let queues = match (there("queue tree"), there("queue simple"), self.options.queues) {
+            (_, _, Some(asked)) => asked,
+            (true, true, None) => {
+                let help = "choose with --queues tree or --queues simple";
+                self.wrong(&(0..0), "there are queue trees and simple queues, and a packet goes through one after the other", help);
+                return Vec::new();
+            }
+            (_, true, None) => Queues::Simple,
+            (_, false, None) => Queues::Tree,
+        };
+        let directions = match (&self.options.directions[..], queues) {
+            // What a tree sees is what leaves by an interface.
+            (_, Queues::Tree) | ([], _) => vec![Direction::Down],
+            (asked, _) => asked.to_vec(),
+        };
+        let mut links = Vec::new();
+        for direction in directions {
+            let section = if queues == Queues::Tree { "queue tree" } else { "queue simple" };
+            let all = self.queues(section, direction);
+            if all.is_empty() && !self.log.has_errors() {
+                let what = format!("there is no queue in /{section}");
+                self.wrong(&(0..0), what, "give what /export prints, with the queues in it");
+            }
+            if self.log.has_errors() {
+                return links;
+            }
+            match queues {
+                Queues::Simple => {
+                    let roots: Vec<&Queue<'_>> = all.iter().collect();
+                    links.extend(self.link((direction.as_str(), "", None), &roots, direction, true));
+                }
+                Queues::Tree => {
+                    for root in self.roots(&all) {
+                        let below: Vec<&Queue<'_>> = {
+                            let asked = self.options.parent.as_deref();
+                            all.iter().filter(|queue| top(&all, queue, asked) == root && queue.name != root).collect()
+                        };
+                        let limit = all.iter().find(|queue| queue.name == root).and_then(|queue| queue.max_limit);
+                        links.extend(self.link((&file_stem(root), root, limit), &below, direction, false));
+                    }
+                }
+            }
+        }
+        links
+    }
+
+    /// Where the queues of a tree hang, in the order of the file.
+    fn roots(&mut self, all: &[Queue<'a>]) -> Vec<&'a str> {
+        let mut roots: Vec<&str> = Vec::new();
+        for queue in all {
+            let root = top(all, queue, self.options.parent.as_deref());
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+        match &self.options.parent {
+            Some(asked) => {
+                if !roots.contains(&asked.as_str()) {
+                    let what = format!("no queue hangs below \"{asked}\"");
+                    wrong(0..0, what, format!("queues hang below: {}", roots.join(", ")), &mut self.log);
+                }
+                roots.retain(|root| root == asked);
+                roots
+            }
+            None => roots,
+        }
+    }
+
+    /// The queues of a section, whose parents are sound.
+    fn queues(&mut self, section: &str, direction: Direction) -> Vec<Queue<'a>> {
+        let mut all: Vec<Queue<'a>> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut off: HashMap<&str, &Command> = HashMap::new();
+        for command in self.commands.iter().filter(|command| command.section == section) {
+            if command.verb != "add" {
+                self.tallies.set.add(&command.at);
+                continue;
+            }
+            let name = command.get("name");
+            if name.is_empty() {
+                self.wrong(&command.at, "this queue has no name", "write name=... as an export does");
+                continue;
+            }
+            if command.is_on("disabled") {
+                self.tallies.disabled.add(&command.at);
+                off.insert(name, command);
+                continue;
+            }
+            if let Some(&first) = places.get(name) {
+                let what = format!("there are two queues named \"{name}\"");
+                let first = all[first].command.at.clone();
+                wrong_also(command.at.clone(), what, "rename one of them", first, "first here", &mut self.log);
+                continue;
+            }
+            if let Some(queue) = self.queue(command, section == "queue simple", direction) {
+                places.insert(name, all.len());
+                all.push(queue);
+            }
+        }
+        // Parents that are not there, and circles.
+        for queue in &all {
+            if section == "queue simple" && queue.parent != "none" && !places.contains_key(queue.parent) {
+                let is_off = off.contains_key(queue.parent);
+                let what = format!("the parent \"{}\" of \"{}\" {}", queue.parent, queue.name, if is_off { "is disabled" } else { "is no queue" });
+                let help = "name a queue of /queue simple, or none";
+                wrong(queue.command.at.clone(), what, help, &mut self.log);
+            }
+            let path = std::iter::successors(Some(queue), |queue| places.get(queue.parent).map(|&at| &all[at]));
+            if path.take(MAX_LEVELS + 1).count() > MAX_LEVELS {
+                let what = format!("\"{}\" has more than {MAX_LEVELS} queues above it, or itself", queue.name);
+                wrong(queue.command.at.clone(), what, "let it hang below another one", &mut self.log);
+            }
+        }
+        all
+    }
+
+    fn queue(&mut self, command: &'a Command, simple: bool, direction: Direction) -> Option<Queue<'a>> {
+        // Of a pair, the first is what the target sends.
+        let side = |text: &'a str| match text.split_once('/') {
+            Some((up, down)) if simple => if direction == Direction::Up { up } else { down },
+            _ => text,
+        };
+        let known = [
+            "name", "parent", "packet-mark", "packet-marks", "flow", "limit-at", "max-limit", "priority", "queue", "target", "target-address",
+            "target-addresses", "dst", "dst-address", "burst-limit", "burst-threshold", "burst-time", "bucket-size", "comment", "disabled", "time",
+            "total-queue", "interface", "direction",
+        ];
+        for property in &command.properties {
+            let name = property.name.as_str();
+            if name.starts_with("total-") {
+                if !["", "0", "default", "default-small", "0s"].contains(&property.value.as_str()) {
+                    self.tallies.totals.add(&property.at);
+                }
+            } else if !known.contains(&name) || ["interface", "direction"].contains(&name) {
+                let what = format!("\"{name}\" of the queue \"{}\"", command.get("name"));
+                self.notes.left_out(self.source, Some(property.at.clone()), what);
+            }
+        }
+        let mut rates = [None; 2];
+        for (name, found) in ["limit-at", "max-limit"].into_iter().zip(&mut rates) {
+            let Some(property) = command.find(name) else { continue };
+            match rate(side(&property.value)) {
+                Some(bps) => *found = Some(bps).filter(|&bps| bps > 0),
+                None => {
+                    let help = if simple { "write rates such as 2M/10M, 512k/0" } else { "write a rate such as 10M, 512k or 0" };
+                    let at = property.at.clone();
+                    self.wrong(&at, format!("\"{name}\" is \"{}\"", property.value), help);
+                    return None;
+                }
+            }
+        }
+        let [limit_at, max_limit] = rates;
+        if let (Some(least), Some(most)) = (limit_at, max_limit)
+            && least > most
+        {
+            let what = format!("limit-at of {} is above max-limit of {}", show_bps(least), show_bps(most));
+            self.wrong(&command.at, what, "lower the one or raise the other");
+            return None;
+        }
+        let priority = match side(command.get("priority")) {
+            "" => 8,
+            text => match text.parse().ok().filter(|priority| (1..=8).contains(priority)) {
+                Some(priority) => priority,
+                None => {
+                    let what = format!("\"priority\" is \"{}\"", command.get("priority"));
+                    self.wrong(&command.at, what, "write a number from 1 to 8");
+                    return None;
+                }
+            },
+        };
+        if rate(side(command.get("burst-limit"))).is_some_and(|bps| bps > 0) {
+            self.tallies.bursts.add(&command.at);
+        }
+        if !command.get("time").is_empty() {
+            self.tallies.times.add(&command.at);
+        }
+        let kind = self.kind(side(command.get("queue")), &command.at);
+        let parent = match command.get("parent") {
+            "" => "none",
+            parent => parent,
+        };
+        Some(Queue { command, name: command.get("name"), parent, limit_at, max_limit, priority, kind })
+    }
+
+    /// `queue` of a link file for a type of RouterOS.
+    fn kind(&mut self, name: &str, at: &Span) -> &'static str {
+        let tallies = &mut self.tallies;
+        match self.kinds.get(name).map_or("", String::as_str) {
+            "fq-codel" | "fq_codel" => "fq_codel",
+            "codel" => "codel",
+            "pcq" => {
+                tallies.pcq.add(at);
+                "fq_codel"
+            }
+            "cake" => {
+                tallies.cake.add(at);
+                "fq_codel"
+            }
+            "sfq" => {
+                tallies.sfq.add(at);
+                "fq_codel"
+            }
+            "red" => {
+                tallies.red.add(at);
+                "fifo"
+            }
+            _ => "fifo",
+        }
+    }
+
+    /// The link of these queues, of which parents may come after their children.
+    fn link(
+        &mut self,
+        (name, root, root_limit): (&str, &str, Option<u64>),
+        queues: &[&Queue<'a>],
+        direction: Direction,
+        simple: bool,
+    ) -> Option<super::ImportedLink> {
+        let inner = |queue: &Queue<'_>| queues.iter().any(|other| other.parent == queue.name);
+        let inner: Vec<bool> = if queues.len() > 64 {
+            let parents: std::collections::HashSet<&str> = queues.iter().map(|queue| queue.parent).collect();
+            queues.iter().map(|queue| parents.contains(queue.name)).collect()
+        } else {
+            queues.iter().map(|queue| inner(queue)).collect()
+        };
+        let top: u64 = {
+            let at_top = || queues.iter().filter(|queue| queues.iter().all(|other| other.name != queue.parent));
+            let sum = || if queues.len() > 4096 { None } else { at_top().try_fold(0u64, |sum, queue| sum.checked_add(queue.max_limit?)) };
+            match (self.options.rate, root_limit.or_else(sum)) {
+                (Some(rate), _) => rate.bps(),
+                (None, Some(sum)) => sum,
+                (None, None) => {
+                    let help = "name it with --rate 100mbit";
+                    let what = format!("nothing says what {} carries: a queue at the top has no max-limit", if root.is_empty() { "the link" } else { root });
+                    self.wrong(&(0..0), what, help);
+                    return None;
+                }
+            }
+        };
+        let rate_why = match self.options.rate {
+            Some(_) => "as asked for",
+            None if root_limit.is_some() => "the queue's max-limit",
+            None => {
+                let what = format!("nothing says what {} carries; taken for it: {}, what the queues at the top may send together; --rate says it", if root.is_empty() { "the link" } else { root }, show_bps(top));
+                self.notes.changed(self.source, None, what);
+                "what the queues at the top may send together"
+            }
+        };
+        let (marked, untold) = mangle::read(self.commands, root);
+        let used: Vec<&str> = queues.iter().flat_map(|queue| marks(queue.command)).collect();
+        for rule in untold.iter().filter(|rule| used.contains(&rule.mark.as_str())) {
+            let what = format!("a rule that marks packets as \"{}\": the match language has nothing like {}", rule.mark, rule.why);
+            self.notes.left_out(self.source, Some(rule.at.clone()), what);
+        }
+        // Leaves in the order in which matches count, behind all inner queues.
+        let mut order: Vec<usize> = (0..queues.len()).collect();
+        if !simple {
+            let first = |at: &usize| {
+                let own: Vec<&str> = marks(queues[*at].command).collect();
+                marked.iter().position(|rule| own.contains(&rule.mark.as_str())).unwrap_or(usize::MAX)
+            };
+            order.sort_by_key(first);
+        }
+        let (inner_order, leaves): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&at| inner[at]);
+        let places = parents_first(queues, &inner_order);
+        let mut names = ClassNames::default();
+        let mut plan = Plan {
+            name: name.to_owned(),
+            rate: top,
+            rate_why: rate_why.to_owned(),
+            mtu: FRAME as u32,
+            classes: Vec::new(),
+            default: 0,
+            lending: Some(HTB),
+        };
+        let mut by_name: HashMap<&str, usize> = HashMap::new();
+        let mut reach = Reach::default();
+        let mut default = None;
+        for at in places.into_iter().chain(leaves) {
+            let queue = queues[at];
+            let mut matches = Vec::new();
+            if inner[at] {
+                if simple && !queue.command.get("target").is_empty() {
+                    self.tallies.silent.add(&queue.command.at);
+                }
+            } else {
+                if !simple && marks(queue.command).any(|mark| mark == "no-mark") {
+                    default = Some(plan.classes.len());
+                }
+                matches = self.matches(queue, &marked, direction, simple, &mut reach);
+            }
+            if !inner[at] {
+                self.tallies.priorities.push(queue.priority);
+            }
+            by_name.insert(queue.name, plan.classes.len());
+            plan.classes.push(Class {
+                name: names.make(queue.name),
+                parent: by_name.get(queue.parent).copied().filter(|_| queue.parent != queue.name),
+                remark: queue.command.get("comment").to_owned(),
+                floor: queue.limit_at,
+                ceiling: queue.max_limit,
+                queue: (!inner[at]).then_some(queue.kind),
+                matches,
+                before: Before {
+                    floor: Some(queue.limit_at.unwrap_or(if inner[at] { 0 } else { UNASSURED })),
+                    ceiling: queue.max_limit,
+                    quantum: Some(FRAME),
+                    priority: queue.priority - 1,
+                    ..Before::default()
+                },
+            });
+        }
+        plan.default = default.unwrap_or(plan.classes.len());
+        if default.is_none() {
+            let share = (top / 100).max(1);
+            let what = format!("what no queue takes: RouterOS sends it at once; here it is the class \"others\", guaranteed {}", show_bps(share));
+            self.notes.changed(self.source, None, what);
+            plan.classes.push(Class {
+                name: names.make("others"),
+                remark: "what no queue takes".to_owned(),
+                floor: Some(share),
+                before: Before { floor: Some(share), quantum: Some(FRAME), ..Before::default() },
+                ..Class::default()
+            });
+        }
+        let (link, fitted) = write::link(&plan, "mikrotik", self.source.name(), self.options.as_is);
+        for over in &fitted.over {
+            let whose = over.parent.map_or_else(|| "at the top".to_owned(), |at| format!("below \"{}\"", plan.classes[at].name));
+            let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
+            let what = format!("the queues {whose} have a limit-at of {asked} together, and there are {}: they are scaled down in proportion", show_bps(over.has));
+            self.notes.changed(self.source, None, what);
+        }
+        Some(link)
+    }
+
+    /// What a leaf takes, less what earlier ones do.
+    fn matches(&mut self, queue: &Queue<'_>, marked: &[Marked], direction: Direction, simple: bool, reach: &mut Reach) -> Vec<String> {
+        let command = queue.command;
+        let own: Vec<&str> = marks(command).collect();
+        let of_marks: Option<Vec<String>> = (!own.is_empty()).then(|| {
+            marked.iter().filter(|rule| own.contains(&rule.mark.as_str())).flat_map(|rule| rule.matches.iter().cloned()).collect()
+        });
+        let of_target = if simple { self.target(command, direction) } else { None };
+        let texts: Vec<String> = match (of_marks, of_target) {
+            (Some(marks), Some(targets)) => marks
+                .iter()
+                .flat_map(|mark| targets.iter().map(move |target| if mark == "any" { target.clone() } else { format!("{mark} {target}") }))
+                .collect(),
+            (Some(all), None) | (None, Some(all)) => all,
+            (None, None) => Vec::new(),
+        };
+        let mut kept = Vec::new();
+        for text in texts {
+            match Match::parse(&text) {
+                Ok(made) if reach.add(&made).is_none() => kept.push(text),
+                Ok(_) => {
+                    let what = format!("\"{text}\" of the queue \"{}\": an earlier queue takes all of it", queue.name);
+                    self.notes.left_out(self.source, Some(command.at.clone()), what);
+                }
+                Err(error) => {
+                    let what = format!("\"{text}\" of the queue \"{}\": {error}", queue.name);
+                    self.notes.left_out(self.source, Some(command.at.clone()), what);
+                }
+            }
+        }
+        if kept.is_empty() && !own.contains(&"no-mark") {
+            let what = format!("what the queue \"{}\" takes: no match was found for it, so that nothing reaches its class until one is written", queue.name);
+            self.notes.left_out(self.source, Some(command.at.clone()), what);
+        }
+        kept
+    }
+
+    /// Matches of target and destination of a simple queue; `None` where there are none.
+    fn target(&mut self, command: &Command, direction: Direction) -> Option<Vec<String>> {
+        let there = |names: &[&str]| names.iter().find_map(|name| command.find(name)).filter(|property| !property.value.is_empty());
+        let targets = there(&["target", "target-addresses", "target-address"]);
+        let others = there(&["dst", "dst-address"]);
+        let (to, from) = match direction {
+            Direction::Down => ("dst", "src"),
+            Direction::Up => ("src", "dst"),
+        };
+        let targets = targets.and_then(|property| self.nets(property, to));
+        let others = others.and_then(|property| self.nets(property, from));
+        match (targets, others) {
+            (Some(targets), Some(others)) => {
+                Some(targets.iter().flat_map(|target| others.iter().map(move |other| format!("{target} {other}"))).collect())
+            }
+            (targets, others) => targets.or(others),
+        }
+    }
+
+    /// Matches of a list of addresses; `None` where it is of interfaces, which a note says.
+    fn nets(&mut self, property: &Property, side: &str) -> Option<Vec<String>> {
+        let mut all = Vec::new();
+        for part in property.value.split(',') {
+            match Prefix::parse(part.trim()) {
+                Some((prefix, _)) if prefix.is_everything() => all.push("any".to_owned()),
+                Some((prefix, _)) => all.push(format!("{side} net {prefix}")),
+                None => {
+                    let what = format!("\"{}={part}\": an interface, which no frame shows; the gateway's own interfaces are given to fairlink gateway", property.name);
+                    self.notes.left_out(self.source, Some(property.at.clone()), what);
+                }
+            }
+        }
+        (!all.is_empty()).then_some(all)
+    }
+
+    /// What is the same of many queues, said once.
+    fn tell(&mut self) {
+        let Tallies { bursts, disabled, totals, times, pcq, red, sfq, cake, set, silent, mut priorities } = std::mem::take(&mut self.tallies);
+        let mut say = |tally: &Tally, change: bool, what: &str| {
+            if let Some(queues) = tally.some("queue", "queues") {
+                let note = if change { Notes::changed } else { Notes::left_out };
+                note(&mut self.notes, self.source, tally.first.clone(), format!("{queues} {what}"));
+            }
+        };
+        say(&pcq, true, "of pcq: become fq_codel, which has no rate for each address and shares among flows, not among addresses");
+        say(&sfq, true, "of sfq: become fq_codel");
+        say(&cake, true, "of cake: become fq_codel, which has no tins for code points");
+        say(&red, true, "of red: become a fifo of 1000 packets");
+        say(&times, true, "with a time: the class is there always");
+        say(&bursts, false, "with a burst: a ceiling here is max-limit at all times");
+        say(&totals, false, "with limits of both directions together");
+        say(&disabled, false, "that are disabled");
+        say(&silent, false, "with others below, whose target the others share: what none of them takes belongs to the default class");
+        if let Some(commands) = set.some("command", "commands") {
+            self.notes.left_out(self.source, set.first.clone(), format!("{commands} other than add"));
+        }
+        priorities.sort_unstable();
+        priorities.dedup();
+        if !self.options.as_is {
+            if let [first, .., last] = priorities[..] {
+                let what = format!("priorities {first} to {last}: hls has none; a class that should not wait can have latency_critical = true");
+                self.notes.left_out(self.source, None, what);
+            }
+            let what = "what is left over: RouterOS gives it to the queues of the smallest priority, in turns, up to max-limit; here it is shared among siblings in proportion to their guarantees, max-min fair";
+            self.notes.changed(self.source, None, what.to_owned());
+        }
+    }
+}
+
+/// Deepest tree that is read.
+const MAX_LEVELS: usize = 60;
+
+/// The packet marks that a queue takes.
+fn marks(command: &Command) -> impl Iterator<Item = &str> {
+    let all = ["packet-mark", "packet-marks", "flow"].into_iter().find_map(|name| command.find(name));
+    all.map_or("", |property| &property.value).split(',').map(str::trim).filter(|mark| !mark.is_empty())
+}
+
+/// What the tree of a queue hangs below, no further up than `asked`.
+fn top<'c>(all: &[Queue<'c>], queue: &Queue<'c>, asked: Option<&str>) -> &'c str {
+    let mut parent = queue.parent;
+    // Circles were refused.
+    for _ in 0..MAX_LEVELS {
+        if asked == Some(parent) {
+            break;
+        }
+        match all.iter().find(|other| other.name == parent) {
+            Some(above) => parent = above.parent,
+            None => break,
+        }
+    }
+    parent
+}
+
+/// These queues, parents before their children.
+fn parents_first(queues: &[&Queue<'_>], wanted: &[usize]) -> Vec<usize> {
+    let places: HashMap<&str, usize> = queues.iter().enumerate().map(|(at, queue)| (queue.name, at)).collect();
+    let depth = |&at: &usize| {
+        let path = std::iter::successors(Some(at), |&at| places.get(queues[at].parent).copied());
+        path.take(MAX_LEVELS + 1).count()
+    };
+    let mut order = wanted.to_vec();
+    order.sort_by_cached_key(depth);
+    order
+}
+
+/// A rate in bit/s: `10M`, `512k`, `1.5G`, `0`.
+fn rate(text: &str) -> Option<u64> {
+    let (number, factor) = match text.char_indices().last()? {
+        (at, 'k' | 'K') => (&text[..at], 1e3),
+        (at, 'M') => (&text[..at], 1e6),
+        (at, 'G') => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let bps = number.parse::<f64>().ok()? * factor;
+    (bps <= 1e12).then_some(bps.round() as u64)
+}
