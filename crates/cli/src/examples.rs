@@ -134,8 +134,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
                 "(tc -d qdisc show dev eth0; tc -d class show dev eth0; tc filter show dev eth0) > eth0.tc; fairlink import tc eth0.tc",
                 "What runs on eth0 now, as a link file.",
             ),
-            ("fairlink import tc scenarios/htb/htb.tc > htb.toml", "A script of tc commands; the report goes to standard error."),
-            ("fairlink import mikrotik export.rsc --queues simple --as-is", "Simple queues of RouterOS, with HTB's own way of lending."),
+            (
+                "fairlink import tc scenarios/htb/htb.tc > htb.toml",
+                "A script of tc commands; the report goes to standard error.",
+            ),
+            (
+                "fairlink import mikrotik export.rsc --queues simple --as-is",
+                "Simple queues of RouterOS, with HTB's own way of lending.",
+            ),
         ],
     ),
     (

@@ -23,7 +23,8 @@ use fairlink_lab::human;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, clock, completions, demo, expand, explain, fluid, import, man, reproduce, schedulers, sim, tc, traffic,
+    bench, check, clock, completions, demo, expand, explain, fluid, import, man, reproduce, schedulers, sim, tc,
+    traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};

@@ -12,8 +12,6 @@
 //! tool has a rule of its own, the same tree under that rule: HTB with the tool's rates, quanta, bursts and priorities. So the two can be
 //! compared before anything is changed.
 
-mod fit;
-mod json;
 pub mod k8s;
 pub mod libreqos;
 pub mod libvirt;
@@ -22,13 +20,12 @@ mod notes;
 mod plan;
 mod prefixes;
 pub mod tc;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problem, Problems};
-
-pub(crate) use fit::{Asked, fit};
-pub(crate) use json::Json;
 
 /// Links made of another tool's configuration.
 #[derive(Clone, Debug)]
@@ -55,6 +52,20 @@ pub struct ImportedLink {
     pub before: Option<String>,
     /// Classes for traffic that the tool did not share out. They are not compared.
     pub idle: Vec<String>,
+    /// What `text` says.
+    pub link: LinkFile,
+    /// What `before` says.
+    pub link_before: Option<LinkFile>,
+}
+
+/// A link that was written and not read yet.
+#[derive(Debug)]
+struct Draft {
+    name: String,
+    text: String,
+    tabled: Option<Tabled>,
+    before: Option<String>,
+    idle: Vec<String>,
 }
 
 /// A link file with its classes in tables.
@@ -102,19 +113,19 @@ fn file_stem(name: &str) -> String {
     if stem.is_empty() { "link".to_owned() } else { stem }
 }
 
-impl Imported {
-    /// Reads everything that was made, so that nothing is handed out that is not a link file.
-    ///
-    /// # Errors
-    /// What a link file may not say, at its place in the text that was made.
-    fn sound(self) -> Result<Self, Problems> {
-        for link in &self.links {
-            LinkFile::parse(&format!("{} as imported", link.name), link.text.clone(), &ReadOptions::default())?;
-            if let Some(before) = &link.before {
-                let name = format!("{} as it was", link.name);
-                LinkFile::parse(&name, before.clone(), &ReadOptions::default())?;
-            }
-        }
-        Ok(self)
-    }
+/// Reads everything that was made, so that nothing is handed out that is not a link file, and one that a gateway takes.
+///
+/// # Errors
+/// What a link file may not say, at its place in the text that was made.
+fn sound(drafts: Vec<Draft>, kept: Vec<String>, notes: Vec<Problem>) -> Result<Imported, Problems> {
+    let read = |name: String, text: &str| LinkFile::parse(&name, text, &ReadOptions::default());
+    let one = |draft: Draft| {
+        let Draft { name, text, tabled, before, idle } = draft;
+        let link = read(format!("{name} as imported"), &text)?;
+        link.require_default()?;
+        let link_before = before.as_ref().map(|before| read(format!("{name} as it was"), before)).transpose()?;
+        Ok(ImportedLink { name, text, tabled, before, idle, link, link_before })
+    };
+    let links = drafts.into_iter().map(one).collect::<Result<_, Problems>>()?;
+    Ok(Imported { links, kept, notes })
 }

@@ -51,8 +51,13 @@ const WARMUP: u64 = 4;
 /// # Errors
 /// [`SimError`] where the simulation cannot be: for want of memory, for example.
 pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) -> Result<Vec<Case>, SimError> {
-    let busy: Vec<ClassId> =
-        after.tree.leaves().iter().copied().filter(|&leaf| !idle.iter().any(|name| name == after.names.name(leaf))).collect();
+    let busy: Vec<ClassId> = after
+        .tree
+        .leaves()
+        .iter()
+        .copied()
+        .filter(|&leaf| !idle.iter().any(|name| name == after.names.name(leaf)))
+        .collect();
     let branches = branches(after, &busy);
     let mut cases = vec![case(before, after, &busy, None)?];
     let without = |branch: ClassId| -> Vec<ClassId> {
@@ -167,7 +172,8 @@ fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(u64, Vec<Opti
     if sources.is_empty() {
         return Ok((0, vec![None; busy.len()]));
     }
-    let quanta: u64 = Plan::of(&link.tree).map_or(0, |plan| sources.iter().map(|source| plan.quanta[source.class.index()]).sum());
+    let quanta: u64 =
+        Plan::of(&link.tree).map_or(0, |plan| sources.iter().map(|source| plan.quanta[source.class.index()]).sum());
     let packets = (ROUNDS * quanta / u64::from(link.mtu)).clamp(PACKETS[0], PACKETS[1]);
     let bits = u128::from(packets) * u128::from(link.mtu) * 8;
     let nanos = bits * u128::from(NANOS_PER_SEC) / u128::from(link.tree.link().rate.bps());

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use fairlink_config::import::{Direction, Imported, ImportedLink, k8s, libreqos, libvirt, mikrotik, tc};
-use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Rate;
 use fairlink_lab::import::{Case, compared};
 
@@ -150,13 +149,9 @@ enum Queues {
     Simple,
 }
 
-/// A link with its two files read, and what its classes get.
+/// A link, and what its classes get.
 struct Compared {
     link: ImportedLink,
-    rate_bps: u64,
-    classes: usize,
-    scheduler: String,
-    before: Option<String>,
     cases: Vec<Case>,
 }
 
@@ -166,7 +161,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if imported.links.len() > 1 && args.out.is_none() {
         let names: Vec<&str> = imported.links.iter().map(|link| link.name.as_str()).collect();
         let names = names.join(", ");
-        return Err(Failure::wrong(format!("there are several links ({names}): write them with --out DIR, or choose one")));
+        return Err(Failure::wrong(format!(
+            "there are several links ({names}): write them with --out DIR, or choose one"
+        )));
     }
     let Imported { links, kept, notes } = imported;
     let links = links.into_iter().map(|link| compare(link, args.no_compare)).collect::<Result<Vec<_>, _>>()?;
@@ -174,7 +171,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if let Some(dir) = &args.out {
         write(dir, &files)?;
     }
-    let report = report::Report { tool, links: &links, kept: &kept, notes: &notes, files: &files, out: args.out.as_deref() };
+    let report =
+        report::Report { tool, links: &links, kept: &kept, notes: &notes, files: &files, out: args.out.as_deref() };
     if out.json {
         return report.document(out);
     }
@@ -228,23 +226,11 @@ fn read(args: &Args) -> Result<(&'static str, Imported), Failure> {
 }
 
 fn compare(link: ImportedLink, no_compare: bool) -> Result<Compared, Failure> {
-    let read = |text: &str| LinkFile::parse(&link.name, text, &ReadOptions::default());
-    let after = read(&link.text)?;
-    // Whatever a gateway would refuse is refused here.
-    after.require_default()?;
-    let before = link.before.as_deref().map(read).transpose()?;
     let cases = match no_compare {
         true => Vec::new(),
-        false => compared(before.as_ref(), &after, &link.idle).map_err(Failure::failed)?,
+        false => compared(link.link_before.as_ref(), &link.link, &link.idle).map_err(Failure::failed)?,
     };
-    Ok(Compared {
-        rate_bps: after.tree.link().rate.bps(),
-        classes: after.tree.len() - 1,
-        scheduler: after.scheduler,
-        before: before.map(|before| before.scheduler),
-        cases,
-        link,
-    })
+    Ok(Compared { link, cases })
 }
 
 /// A file and its text.

@@ -12,11 +12,11 @@ use std::path::Path;
 
 use fairlink_core::Rate;
 
-use super::json::{Json, parse};
 use super::notes::{Notes, Tally, wrong};
 use super::plan::{Class, ClassNames, Plan};
 use super::prefixes::{Conflict, Prefix, minimal, order};
-use super::{Direction, Imported, write};
+use super::{Direction, Imported, sound, write};
+use crate::json::{Json, parse};
 use crate::problem::{Log, Problems, Source, SourceText};
 use crate::reader;
 use crate::units::show_bps;
@@ -82,7 +82,7 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let kept = vec![format!("{} pods with their addresses, {limited} of them with limits", pods.len())];
     let what = "limits: each pod has a token bucket of its own there, and nothing shares out the node's link; here the limit is a ceiling, and pods have equal shares of the link";
     notes.changed(source, None, what.to_owned());
-    Imported { links, kept, notes: notes.all }.sound()
+    sound(links, kept, notes.all)
 }
 
 /// The pods of the node that have addresses, those with longer prefixes first.
@@ -94,7 +94,10 @@ fn pods(document: &Json, options: &Options, source: &Source, notes: &mut Notes, 
             document.get("items").map(Json::items).unwrap_or_default().iter().collect()
         }
         _ => {
-            let what = format!("this is {}, and neither a pod nor a list of pods", if kind.is_empty() { "of no kind" } else { kind });
+            let what = format!(
+                "this is {}, and neither a pod nor a list of pods",
+                if kind.is_empty() { "of no kind" } else { kind }
+            );
             wrong(0..0, what, "give what kubectl get pods -A -o json prints", log);
             return Vec::new();
         }
@@ -102,7 +105,8 @@ fn pods(document: &Json, options: &Options, source: &Source, notes: &mut Notes, 
     let text = |pod: &Json, path: [&str; 2]| {
         pod.get(path[0]).and_then(|part| part.get(path[1])).and_then(Json::text).unwrap_or_default().to_owned()
     };
-    let mut nodes: Vec<String> = items.iter().map(|pod| text(pod, ["spec", "nodeName"])).filter(|node| !node.is_empty()).collect();
+    let mut nodes: Vec<String> =
+        items.iter().map(|pod| text(pod, ["spec", "nodeName"])).filter(|node| !node.is_empty()).collect();
     nodes.sort_unstable();
     nodes.dedup();
     match &options.node {
@@ -152,7 +156,10 @@ fn pods(document: &Json, options: &Options, source: &Source, notes: &mut Notes, 
         }
         pods.push(Pod { name, prefixes, limits });
     }
-    for (tally, what) in [(no_address, "without an address, which do not run"), (host, "in the network of the host, whose address is the node's")] {
+    for (tally, what) in [
+        (no_address, "without an address, which do not run"),
+        (host, "in the network of the host, whose address is the node's"),
+    ] {
         if let Some(pods) = tally.some("pod", "pods") {
             notes.left_out(source, None, format!("{pods} {what}"));
         }

@@ -26,11 +26,11 @@ use fairlink_core::Rate;
 
 use self::devices::Circuit;
 use self::network::Network;
-use super::fit::Over;
 use super::notes::{Notes, wrong, wrong_also};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{Conflict, Prefix, minimal, order};
-use super::{Direction, Imported, write};
+use super::{Direction, Imported, sound, write};
+use crate::fit::Over;
 use crate::problem::{Log, Problems, Source, SourceText};
 use crate::reader;
 use crate::units::show_bps;
@@ -79,10 +79,6 @@ fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result
     if !log.has_errors() {
         once_each(devices, &mut circuits, &mut notes, &mut log);
     }
-    if circuits.is_empty() && !log.has_errors() {
-        let help = "add a row for each circuit, with its addresses and rates";
-        wrong(0..0, "no circuit is left to import", help, &mut log);
-    }
     if !log.has_errors() {
         in_order(&mut circuits, &mut log);
     }
@@ -104,13 +100,14 @@ fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result
         let made = Made { devices, network: &network, circuits: &circuits, options, direction };
         links.push(made.link(&origin, &mut notes));
     }
-    let nodes = network.nodes.iter().filter(|node| !node.is_virtual).count();
+    let nodes =
+        network.used(circuits.iter().filter_map(|circuit| circuit.parent)).into_iter().filter(|&used| used).count();
     let addresses: usize = circuits.iter().map(|circuit| circuit.prefixes.len()).sum();
     let kept = vec![format!(
         "{} circuits with {addresses} addresses and prefixes, {nodes} nodes: rates, capacities and the tree",
         circuits.len()
     )];
-    Imported { links, kept, notes: notes.all }.sound()
+    sound(links, kept, notes.all)
 }
 
 /// Takes an address from all circuits but the first that has it. LibreQoS warns of IPv4 addresses that two have, as its own example does, and refuses
@@ -178,7 +175,7 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    fn link(&self, origin: &str, notes: &mut Notes) -> super::ImportedLink {
+    fn link(&self, origin: &str, notes: &mut Notes) -> super::Draft {
         let (rate, rate_why) = self.rate(notes);
         let mut plan = Plan {
             name: self.direction.as_str().to_owned(),
@@ -244,7 +241,8 @@ impl Made<'_> {
             return (rate.bps(), "as asked for".to_owned());
         }
         let top = self.network.nodes.iter().filter(|node| node.parent.is_none() && !node.is_virtual);
-        let sum = top.map(|node| node.capacity(self.direction)).fold(0, u64::saturating_add).min(Rate::MAX.bps()).max(1);
+        let sum =
+            top.map(|node| node.capacity(self.direction)).fold(0, u64::saturating_add).min(Rate::MAX.bps()).max(1);
         if let Some(source) = at {
             let what = format!(
                 "nothing says what the link carries {}; taken for it: {}, what the nodes at the top carry together; --rate says it",
@@ -259,15 +257,7 @@ impl Made<'_> {
     /// Adds the nodes that have circuits, and gives the position of each node's class.
     fn nodes(&self, plan: &mut Plan, names: &mut ClassNames, notes: &mut Notes) -> Vec<Option<usize>> {
         let all = &self.network.nodes;
-        let mut used = vec![false; all.len()];
-        for node in self.circuits.iter().filter_map(|circuit| circuit.parent) {
-            used[node] = true;
-        }
-        for at in (0..all.len()).rev() {
-            if let (true, Some(parent)) = (used[at], all[at].parent) {
-                used[parent] = true;
-            }
-        }
+        let used = self.network.used(self.circuits.iter().filter_map(|circuit| circuit.parent));
         let mut places = vec![None; all.len()];
         let mut empty = Vec::new();
         for (at, node) in all.iter().enumerate().filter(|(_, node)| !node.is_virtual) {
@@ -277,7 +267,8 @@ impl Made<'_> {
             }
             let parent = node.parent.and_then(|parent| places[parent]);
             let capacity = node.capacity(self.direction);
-            let above: u64 = parent.map_or(plan.rate, |parent: usize| plan.classes[parent].before.ceiling.unwrap_or(u64::MAX));
+            let above: u64 =
+                parent.map_or(plan.rate, |parent: usize| plan.classes[parent].before.ceiling.unwrap_or(u64::MAX));
             let own = capacity.min(above);
             places[at] = Some(plan.classes.len());
             plan.classes.push(Class {
@@ -367,7 +358,9 @@ impl Made<'_> {
         say(format!(
             "quanta: LibreQoS lends what a node has left by the maximum rates (quantum = maximum / {r2q}, at least {MIN_QUANTUM} B); here it is shared in proportion to the minimums, max-min fair"
         ));
-        if plan.classes.iter().any(|class| class.parent.is_some() && class.floor.is_none()) || !self.network.nodes.is_empty() {
+        if plan.classes.iter().any(|class| class.parent.is_some() && class.floor.is_none())
+            || !self.network.nodes.is_empty()
+        {
             say("nodes: LibreQoS guarantees a node all of its capacity, also where the nodes of a site add up to more than the site; here a node is guaranteed the minimums below it, and its capacity is its ceiling".to_owned());
         }
         say(format!(
@@ -378,7 +371,9 @@ impl Made<'_> {
         let cake = self.circuits.iter().filter(|circuit| circuit.has_cake(self.direction)).count();
         if cake > 0 {
             let circuits = if cake == 1 { "1 circuit".to_owned() } else { format!("{cake} circuits") };
-            say(format!("cake, of {circuits}: becomes fq_codel, which has no tins for code points and no fairness between the hosts of a circuit"));
+            say(format!(
+                "cake, of {circuits}: becomes fq_codel, which has no tins for code points and no fairness between the hosts of a circuit"
+            ));
         }
     }
 }

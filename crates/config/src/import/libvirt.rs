@@ -24,7 +24,7 @@ use roxmltree::{Document, Node};
 use super::notes::{Notes, wrong};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{Conflict, Prefix, minimal, order};
-use super::{Direction, Imported, write};
+use super::{Direction, Imported, sound, write};
 use crate::problem::{Log, Problems, Source, SourceText, Span};
 use crate::reader;
 use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
@@ -99,7 +99,12 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
                 let line = error.pos().row.saturating_sub(1) as usize;
                 let start: usize = source.inner().split_inclusive('\n').take(line).map(str::len).sum();
                 let start = start.min(source.inner().len());
-                wrong(start..start, format!("this is not XML: {error}"), "give what virsh dumpxml or virsh net-dumpxml prints", &mut log);
+                wrong(
+                    start..start,
+                    format!("this is not XML: {error}"),
+                    "give what virsh dumpxml or virsh net-dumpxml prints",
+                    &mut log,
+                );
             }
         }
         if log.has_errors() {
@@ -111,7 +116,12 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
     let mut log = Log::new(source);
     if let [_, (second, at), ..] = &found.networks[..] {
         let mut log = Log::new(second);
-        wrong(at.clone(), "this is a second network, and a link is one", "import each network with its own domains", &mut log);
+        wrong(
+            at.clone(),
+            "this is a second network, and a link is one",
+            "import each network with its own domains",
+            &mut log,
+        );
         return Err(log.into_errors());
     }
     let interfaces = told_apart(&mut found, &mut notes, &mut log);
@@ -130,14 +140,20 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
             Some(rate) => {
                 let plan = plan(&interfaces, rate, options.rate.is_some(), direction);
                 if options.as_is && plan.lending.is_none() {
-                    let what = format!("no interface has a floor {}, so that libvirt lends nothing that could be kept", direction.as_str());
+                    let what = format!(
+                        "no interface has a floor {}, so that libvirt lends nothing that could be kept",
+                        direction.as_str()
+                    );
                     wrong(0..0, what, "leave --as-is out", &mut log);
                     break;
                 }
                 let (link, fitted) = write::link(&plan, "libvirt", source.name(), options.as_is);
                 for over in fitted.over {
                     let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
-                    let what = format!("the floors are {asked} together, and the link has {}: they are scaled down in proportion", show_bps(over.has));
+                    let what = format!(
+                        "the floors are {asked} together, and the link has {}: they are scaled down in proportion",
+                        show_bps(over.has)
+                    );
                     notes.changed(source, None, what);
                 }
                 links.push(link);
@@ -147,7 +163,11 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
     if log.has_errors() {
         return Err(log.into_errors());
     }
-    let peaks = interfaces.iter().flat_map(|interface| interface.limits).chain(found.network).filter(|limits| limits.peak.is_some());
+    let peaks = interfaces
+        .iter()
+        .flat_map(|interface| interface.limits)
+        .chain(found.network)
+        .filter(|limits| limits.peak.is_some());
     let peaks = peaks.count();
     if peaks > 0 {
         notes.left_out(source, None, format!("{peaks} peaks, with their bursts: a ceiling here is the average"));
@@ -155,7 +175,7 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
     let what = "floors: libvirt's HTB shares what is left by quanta; here it is shared in proportion to the guarantees, max-min fair";
     notes.changed(source, None, what.to_owned());
     let kept = vec![format!("{} interfaces with addresses, averages and floors", interfaces.len())];
-    Imported { links, kept, notes: notes.all }.sound()
+    sound(links, kept, notes.all)
 }
 
 fn child<'a>(node: Node<'a, 'a>, name: &str) -> Option<Node<'a, 'a>> {
@@ -203,7 +223,12 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut
         }
         other => {
             let what = format!("this is a <{other}>, and neither a <domain> nor a <network>");
-            wrong(root.range().start..root.range().start, what, "give what virsh dumpxml or virsh net-dumpxml prints", log);
+            wrong(
+                root.range().start..root.range().start,
+                what,
+                "give what virsh dumpxml or virsh net-dumpxml prints",
+                log,
+            );
         }
     }
 }

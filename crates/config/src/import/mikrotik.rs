@@ -28,7 +28,7 @@ use self::words::{Command, Property, commands};
 use super::notes::{Notes, Tally, wrong, wrong_also};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::Prefix;
-use super::{Direction, Imported, file_stem, write};
+use super::{Direction, Imported, file_stem, sound, write};
 use crate::matching::{Match, Reach};
 use crate::problem::{Log, Problems, Source, SourceText, Span};
 use crate::reader;
@@ -99,8 +99,12 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     }
     reading.tell();
     let queues: usize = links.iter().map(|link| link.text.matches("\n[[class]]").count().saturating_sub(1)).sum();
-    let kept = vec![format!("{queues} queues with their rates and parents, in {} link{}", links.len(), if links.len() == 1 { "" } else { "s" })];
-    Imported { links, kept, notes: reading.notes.all }.sound()
+    let kept = vec![format!(
+        "{queues} queues with their rates and parents, in {} link{}",
+        links.len(),
+        if links.len() == 1 { "" } else { "s" }
+    )];
+    sound(links, kept, reading.notes.all)
 }
 
 /// By name: what keeps the queues of that type.
@@ -161,15 +165,21 @@ impl<'a> Reading<'a> {
         wrong(at.clone(), what, help, &mut self.log);
     }
 
-    fn links(&mut self) -> Vec<super::ImportedLink> {
+    fn links(&mut self) -> Vec<super::Draft> {
         let there = |section: &str| {
-            self.commands.iter().any(|command| command.section == section && command.verb == "add" && !command.is_on("disabled"))
+            self.commands
+                .iter()
+                .any(|command| command.section == section && command.verb == "add" && !command.is_on("disabled"))
         };
         let queues = match (there("queue tree"), there("queue simple"), self.options.queues) {
             (_, _, Some(asked)) => asked,
             (true, true, None) => {
                 let help = "choose with --queues tree or --queues simple";
-                self.wrong(&(0..0), "there are queue trees and simple queues, and a packet goes through one after the other", help);
+                self.wrong(
+                    &(0..0),
+                    "there are queue trees and simple queues, and a packet goes through one after the other",
+                    help,
+                );
                 return Vec::new();
             }
             (_, true, None) => Queues::Simple,
@@ -268,7 +278,12 @@ impl<'a> Reading<'a> {
         for queue in &all {
             if section == "queue simple" && queue.parent != "none" && !places.contains_key(queue.parent) {
                 let is_off = off.contains_key(queue.parent);
-                let what = format!("the parent \"{}\" of \"{}\" {}", queue.parent, queue.name, if is_off { "is disabled" } else { "is no queue" });
+                let what = format!(
+                    "the parent \"{}\" of \"{}\" {}",
+                    queue.parent,
+                    queue.name,
+                    if is_off { "is disabled" } else { "is no queue" }
+                );
                 let help = "name a queue of /queue simple, or none";
                 wrong(queue.command.at.clone(), what, help, &mut self.log);
             }
@@ -284,13 +299,40 @@ impl<'a> Reading<'a> {
     fn queue(&mut self, command: &'a Command, simple: bool, direction: Direction) -> Option<Queue<'a>> {
         // Of a pair, the first is what the target sends.
         let side = |text: &'a str| match text.split_once('/') {
-            Some((up, down)) if simple => if direction == Direction::Up { up } else { down },
+            Some((up, down)) if simple => {
+                if direction == Direction::Up {
+                    up
+                } else {
+                    down
+                }
+            }
             _ => text,
         };
         let known = [
-            "name", "parent", "packet-mark", "packet-marks", "flow", "limit-at", "max-limit", "priority", "queue", "target", "target-address",
-            "target-addresses", "dst", "dst-address", "burst-limit", "burst-threshold", "burst-time", "bucket-size", "comment", "disabled", "time",
-            "total-queue", "interface", "direction",
+            "name",
+            "parent",
+            "packet-mark",
+            "packet-marks",
+            "flow",
+            "limit-at",
+            "max-limit",
+            "priority",
+            "queue",
+            "target",
+            "target-address",
+            "target-addresses",
+            "dst",
+            "dst-address",
+            "burst-limit",
+            "burst-threshold",
+            "burst-time",
+            "bucket-size",
+            "comment",
+            "disabled",
+            "time",
+            "total-queue",
+            "interface",
+            "direction",
         ];
         for property in &command.properties {
             let name = property.name.as_str();
@@ -306,10 +348,16 @@ impl<'a> Reading<'a> {
         let mut rates = [None; 2];
         for (name, found) in ["limit-at", "max-limit"].into_iter().zip(&mut rates) {
             let Some(property) = command.find(name) else { continue };
-            match rate(side(&property.value)) {
+            // Also the half that is not used now.
+            let sound = !simple || property.value.split('/').all(|half| rate(half).is_some());
+            match rate(side(&property.value)).filter(|_| sound) {
                 Some(bps) => *found = Some(bps).filter(|&bps| bps > 0),
                 None => {
-                    let help = if simple { "write rates such as 2M/10M, 512k/0" } else { "write a rate such as 10M, 512k or 0" };
+                    let help = if simple {
+                        "write rates such as 2M/10M, 512k/0"
+                    } else {
+                        "write a rate such as 10M, 512k or 0"
+                    };
                     let at = property.at.clone();
                     self.wrong(&at, format!("\"{name}\" is \"{}\"", property.value), help);
                     return None;
@@ -326,7 +374,7 @@ impl<'a> Reading<'a> {
         }
         let priority = match side(command.get("priority")) {
             "" => 8,
-            text => match text.parse().ok().filter(|priority| (1..=8).contains(priority)) {
+            text => match text.parse().ok().filter(|priority| (1..=8u8).contains(priority)) {
                 Some(priority) => priority,
                 None => {
                     let what = format!("\"priority\" is \"{}\"", command.get("priority"));
@@ -382,7 +430,7 @@ impl<'a> Reading<'a> {
         queues: &[&Queue<'a>],
         direction: Direction,
         simple: bool,
-    ) -> Option<super::ImportedLink> {
+    ) -> Option<super::Draft> {
         let inner = |queue: &Queue<'_>| queues.iter().any(|other| other.parent == queue.name);
         let inner: Vec<bool> = if queues.len() > 64 {
             let parents: std::collections::HashSet<&str> = queues.iter().map(|queue| queue.parent).collect();
@@ -392,13 +440,22 @@ impl<'a> Reading<'a> {
         };
         let top: u64 = {
             let at_top = || queues.iter().filter(|queue| queues.iter().all(|other| other.name != queue.parent));
-            let sum = || if queues.len() > 4096 { None } else { at_top().try_fold(0u64, |sum, queue| sum.checked_add(queue.max_limit?)) };
+            let sum = || {
+                if queues.len() > 4096 {
+                    None
+                } else {
+                    at_top().try_fold(0u64, |sum, queue| sum.checked_add(queue.max_limit?))
+                }
+            };
             match (self.options.rate, root_limit.or_else(sum)) {
                 (Some(rate), _) => rate.bps(),
                 (None, Some(sum)) => sum,
                 (None, None) => {
                     let help = "name it with --rate 100mbit";
-                    let what = format!("nothing says what {} carries: a queue at the top has no max-limit", if root.is_empty() { "the link" } else { root });
+                    let what = format!(
+                        "nothing says what {} carries: a queue at the top has no max-limit",
+                        if root.is_empty() { "the link" } else { root }
+                    );
                     self.wrong(&(0..0), what, help);
                     return None;
                 }
@@ -408,7 +465,11 @@ impl<'a> Reading<'a> {
             Some(_) => "as asked for",
             None if root_limit.is_some() => "the queue's max-limit",
             None => {
-                let what = format!("nothing says what {} carries; taken for it: {}, what the queues at the top may send together; --rate says it", if root.is_empty() { "the link" } else { root }, show_bps(top));
+                let what = format!(
+                    "nothing says what {} carries; taken for it: {}, what the queues at the top may send together; --rate says it",
+                    if root.is_empty() { "the link" } else { root },
+                    show_bps(top)
+                );
                 self.notes.changed(self.source, None, what);
                 "what the queues at the top may send together"
             }
@@ -416,7 +477,10 @@ impl<'a> Reading<'a> {
         let (marked, untold) = mangle::read(self.commands, root);
         let used: Vec<&str> = queues.iter().flat_map(|queue| marks(queue.command)).collect();
         for rule in untold.iter().filter(|rule| used.contains(&rule.mark.as_str())) {
-            let what = format!("a rule that marks packets as \"{}\": the match language has nothing like {}", rule.mark, rule.why);
+            let what = format!(
+                "a rule that marks packets as \"{}\": the match language has nothing like {}",
+                rule.mark, rule.why
+            );
             self.notes.left_out(self.source, Some(rule.at.clone()), what);
         }
         // Leaves in the order in which matches count, behind all inner queues.
@@ -480,7 +544,10 @@ impl<'a> Reading<'a> {
         plan.default = default.unwrap_or(plan.classes.len());
         if default.is_none() {
             let share = (top / 100).max(1);
-            let what = format!("what no queue takes: RouterOS sends it at once; here it is the class \"others\", guaranteed {}", show_bps(share));
+            let what = format!(
+                "what no queue takes: RouterOS sends it at once; here it is the class \"others\", guaranteed {}",
+                show_bps(share)
+            );
             self.notes.changed(self.source, None, what);
             plan.classes.push(Class {
                 name: names.make("others"),
@@ -492,26 +559,46 @@ impl<'a> Reading<'a> {
         }
         let (link, fitted) = write::link(&plan, "mikrotik", self.source.name(), self.options.as_is);
         for over in &fitted.over {
-            let whose = over.parent.map_or_else(|| "at the top".to_owned(), |at| format!("below \"{}\"", plan.classes[at].name));
+            let whose = over
+                .parent
+                .map_or_else(|| "at the top".to_owned(), |at| format!("below \"{}\"", plan.classes[at].name));
             let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
-            let what = format!("the queues {whose} have a limit-at of {asked} together, and there are {}: they are scaled down in proportion", show_bps(over.has));
+            let what = format!(
+                "the queues {whose} have a limit-at of {asked} together, and there are {}: they are scaled down in proportion",
+                show_bps(over.has)
+            );
             self.notes.changed(self.source, None, what);
         }
         Some(link)
     }
 
     /// What a leaf takes, less what earlier ones do.
-    fn matches(&mut self, queue: &Queue<'_>, marked: &[Marked], direction: Direction, simple: bool, reach: &mut Reach) -> Vec<String> {
+    fn matches(
+        &mut self,
+        queue: &Queue<'_>,
+        marked: &[Marked],
+        direction: Direction,
+        simple: bool,
+        reach: &mut Reach,
+    ) -> Vec<String> {
         let command = queue.command;
         let own: Vec<&str> = marks(command).collect();
         let of_marks: Option<Vec<String>> = (!own.is_empty()).then(|| {
-            marked.iter().filter(|rule| own.contains(&rule.mark.as_str())).flat_map(|rule| rule.matches.iter().cloned()).collect()
+            marked
+                .iter()
+                .filter(|rule| own.contains(&rule.mark.as_str()))
+                .flat_map(|rule| rule.matches.iter().cloned())
+                .collect()
         });
         let of_target = if simple { self.target(command, direction) } else { None };
         let texts: Vec<String> = match (of_marks, of_target) {
             (Some(marks), Some(targets)) => marks
                 .iter()
-                .flat_map(|mark| targets.iter().map(move |target| if mark == "any" { target.clone() } else { format!("{mark} {target}") }))
+                .flat_map(|mark| {
+                    targets
+                        .iter()
+                        .map(move |target| if mark == "any" { target.clone() } else { format!("{mark} {target}") })
+                })
                 .collect(),
             (Some(all), None) | (None, Some(all)) => all,
             (None, None) => Vec::new(),
@@ -531,7 +618,10 @@ impl<'a> Reading<'a> {
             }
         }
         if kept.is_empty() && !own.contains(&"no-mark") {
-            let what = format!("what the queue \"{}\" takes: no match was found for it, so that nothing reaches its class until one is written", queue.name);
+            let what = format!(
+                "what the queue \"{}\" takes: no match was found for it, so that nothing reaches its class until one is written",
+                queue.name
+            );
             self.notes.left_out(self.source, Some(command.at.clone()), what);
         }
         kept
@@ -539,7 +629,9 @@ impl<'a> Reading<'a> {
 
     /// Matches of target and destination of a simple queue; `None` where there are none.
     fn target(&mut self, command: &Command, direction: Direction) -> Option<Vec<String>> {
-        let there = |names: &[&str]| names.iter().find_map(|name| command.find(name)).filter(|property| !property.value.is_empty());
+        let there = |names: &[&str]| {
+            names.iter().find_map(|name| command.find(name)).filter(|property| !property.value.is_empty())
+        };
         let targets = there(&["target", "target-addresses", "target-address"]);
         let others = there(&["dst", "dst-address"]);
         let (to, from) = match direction {
@@ -549,9 +641,9 @@ impl<'a> Reading<'a> {
         let targets = targets.and_then(|property| self.nets(property, to));
         let others = others.and_then(|property| self.nets(property, from));
         match (targets, others) {
-            (Some(targets), Some(others)) => {
-                Some(targets.iter().flat_map(|target| others.iter().map(move |other| format!("{target} {other}"))).collect())
-            }
+            (Some(targets), Some(others)) => Some(
+                targets.iter().flat_map(|target| others.iter().map(move |other| format!("{target} {other}"))).collect(),
+            ),
             (targets, others) => targets.or(others),
         }
     }
@@ -564,7 +656,10 @@ impl<'a> Reading<'a> {
                 Some((prefix, _)) if prefix.is_everything() => all.push("any".to_owned()),
                 Some((prefix, _)) => all.push(format!("{side} net {prefix}")),
                 None => {
-                    let what = format!("\"{}={part}\": an interface, which no frame shows; the gateway's own interfaces are given to fairlink gateway", property.name);
+                    let what = format!(
+                        "\"{}={part}\": an interface, which no frame shows; the gateway's own interfaces are given to fairlink gateway",
+                        property.name
+                    );
                     self.notes.left_out(self.source, Some(property.at.clone()), what);
                 }
             }
@@ -574,14 +669,19 @@ impl<'a> Reading<'a> {
 
     /// What is the same of many queues, said once.
     fn tell(&mut self) {
-        let Tallies { bursts, disabled, totals, times, pcq, red, sfq, cake, set, silent, mut priorities } = std::mem::take(&mut self.tallies);
+        let Tallies { bursts, disabled, totals, times, pcq, red, sfq, cake, set, silent, mut priorities } =
+            std::mem::take(&mut self.tallies);
         let mut say = |tally: &Tally, change: bool, what: &str| {
             if let Some(queues) = tally.some("queue", "queues") {
                 let note = if change { Notes::changed } else { Notes::left_out };
                 note(&mut self.notes, self.source, tally.first.clone(), format!("{queues} {what}"));
             }
         };
-        say(&pcq, true, "of pcq: become fq_codel, which has no rate for each address and shares among flows, not among addresses");
+        say(
+            &pcq,
+            true,
+            "of pcq: become fq_codel, which has no rate for each address and shares among flows, not among addresses",
+        );
         say(&sfq, true, "of sfq: become fq_codel");
         say(&cake, true, "of cake: become fq_codel, which has no tins for code points");
         say(&red, true, "of red: become a fifo of 1000 packets");
@@ -589,7 +689,11 @@ impl<'a> Reading<'a> {
         say(&bursts, false, "with a burst: a ceiling here is max-limit at all times");
         say(&totals, false, "with limits of both directions together");
         say(&disabled, false, "that are disabled");
-        say(&silent, false, "with others below, whose target the others share: what none of them takes belongs to the default class");
+        say(
+            &silent,
+            false,
+            "with others below, whose target the others share: what none of them takes belongs to the default class",
+        );
         if let Some(commands) = set.some("command", "commands") {
             self.notes.left_out(self.source, set.first.clone(), format!("{commands} other than add"));
         }
@@ -597,7 +701,9 @@ impl<'a> Reading<'a> {
         priorities.dedup();
         if !self.options.as_is {
             if let [first, .., last] = priorities[..] {
-                let what = format!("priorities {first} to {last}: hls has none; a class that should not wait can have latency_critical = true");
+                let what = format!(
+                    "priorities {first} to {last}: hls has none; a class that should not wait can have latency_critical = true"
+                );
                 self.notes.left_out(self.source, None, what);
             }
             let what = "what is left over: RouterOS gives it to the queues of the smallest priority, in turns, up to max-limit; here it is shared among siblings in proportion to their guarantees, max-min fair";

@@ -73,7 +73,8 @@ impl ClassNames {
     /// The name for `wanted`: without what names cannot hold, and with a number behind it where it is taken.
     pub(super) fn make(&mut self, wanted: &str) -> String {
         let plain = |c: char| if c.is_control() || ['=', ',', '"', '{', '}', ';'].contains(&c) { ' ' } else { c };
-        let mut name: String = wanted.chars().map(plain).collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut name: String =
+            wanted.chars().map(plain).collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
         while name.len() > LONGEST {
             name.pop();
         }
@@ -86,7 +87,8 @@ impl ClassNames {
             return name;
         };
         let numbered = (next..).map(|number| (number, format!("{name} ({number})")));
-        let (number, free) = numbered.into_iter().find(|(_, free)| !self.taken.contains_key(free)).expect("numbers do not end");
+        let (number, free) =
+            numbered.into_iter().find(|(_, free)| !self.taken.contains_key(free)).expect("numbers do not end");
         self.taken.insert(name, number + 1);
         self.taken.insert(free.clone(), 2);
         free

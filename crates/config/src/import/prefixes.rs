@@ -213,7 +213,9 @@ mod tests {
             ordered += 1;
             for host in 0..16 {
                 let address = Prefix::parse(&format!("10.0.0.{host}")).unwrap().0;
-                let longest = |class: &[Prefix]| class.iter().filter(|prefix| prefix.contains(address)).map(|prefix| prefix.len).max();
+                let longest = |class: &[Prefix]| {
+                    class.iter().filter(|prefix| prefix.contains(address)).map(|prefix| prefix.len).max()
+                };
                 let first = order.iter().find_map(|&class| longest(&classes[class]));
                 assert_eq!(first, classes.iter().filter_map(|class| longest(class)).max(), "{classes:?} {order:?}");
             }

@@ -3,12 +3,15 @@
 //! The reader is that of [`crate::tc`], and `docs/tc.md` says what it understands. Here rates that do not fit below each other are scaled down, frames
 //! that tc sends past all classes get a class, and `hls` takes the place of HTB or CBQ, unless those are to be kept.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 
 use fairlink_core::Rate;
 
-use super::{Imported, ImportedLink};
-use crate::problem::{Log, Problems, Source, SourceText};
+use super::{Draft, Imported, file_stem, sound};
+use crate::problem::{Log, Problem, Problems, Source, SourceText};
 use crate::reader;
 use crate::tc::ImportOptions;
 use crate::tc::import::{Lending, read_as};
@@ -49,19 +52,21 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         super::notes::wrong(0..0, "classes of several devices share a slot", help, &mut log);
         return Err(log.into_errors());
     }
-    let mut imported = Imported { links: Vec::new(), kept: Vec::new(), notes: Vec::new() };
+    let (mut links, mut kept, mut notes) = (Vec::new(), Vec::new(), Vec::<Problem>::new());
     for device in &all.devices {
         let before = read_as(source, &of(Some(device.clone())), Lending::Fitted)?;
         let lending = if options.as_is { Lending::Fitted } else { Lending::Fair };
         let after = read_as(source, &of(Some(device.clone())), lending)?;
         // What is the same for all devices is said once.
-        let known: Vec<_> = imported.notes.iter().map(|note: &crate::Problem| (note.span(), note.to_string())).collect();
-        imported.notes.extend(after.notes.into_iter().filter(|note| !known.contains(&(note.span(), note.to_string()))));
+        let known: Vec<_> = notes.iter().map(|note| (note.span(), note.to_string())).collect();
+        notes.extend(after.notes.into_iter().filter(|note| !known.contains(&(note.span(), note.to_string()))));
         let [classes, matches] = ["\n[[class]]", "\nmatch = ["].map(|what| after.text.matches(what).count());
-        imported.kept.push(format!("{device}: {classes} classes with their rates and ceilings, the filters of {matches} of them"));
+        kept.push(format!(
+            "{device}: {classes} classes with their rates and ceilings, the filters of {matches} of them"
+        ));
         let idle = if after.text.contains("name = \"others\"") { vec!["others".to_owned()] } else { Vec::new() };
         let before = Some(before.text);
-        imported.links.push(ImportedLink { name: super::file_stem(device), text: after.text, tabled: None, before, idle });
+        links.push(Draft { name: file_stem(device), text: after.text, tabled: None, before, idle });
     }
-    imported.sound()
+    sound(links, kept, notes)
 }

@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use csv::WriterBuilder;
 
-use super::fit::{Asked, Fitted, fit};
 use super::plan::Plan;
-use super::{ImportedLink, Tabled};
+use super::{Draft, Tabled};
+use crate::fit::{Asked, Fitted, fit};
 use crate::tc::toml_text::{comment, line, quoted, rate_key, size_key};
 
 /// Fewer leaves than these are written class by class, also where tables could be.
 const FEW: usize = 30;
 
 /// What is written, and what did not fit below its parent.
-pub(super) fn link(plan: &Plan, tool: &str, origin: &str, as_is: bool) -> (ImportedLink, Fitted) {
+pub(super) fn link(plan: &Plan, tool: &str, origin: &str, as_is: bool) -> (Draft, Fitted) {
     let asked = |floor: fn(&super::plan::Class) -> Option<u64>, ceiling: fn(&super::plan::Class) -> Option<u64>| {
         let one = |class| Asked { parent: class_parent(class), floor: floor(class), ceiling: ceiling(class) };
         plan.classes.iter().map(one).collect::<Vec<_>>()
@@ -32,7 +32,7 @@ pub(super) fn link(plan: &Plan, tool: &str, origin: &str, as_is: bool) -> (Impor
         }
     };
     let idle = vec![plan.classes[plan.default].name.clone()];
-    (ImportedLink { name: plan.name.clone(), text, tabled, before, idle }, fitted)
+    (Draft { name: plan.name.clone(), text, tabled, before, idle }, fitted)
 }
 
 fn class_parent(class: &super::plan::Class) -> Option<usize> {
@@ -176,7 +176,10 @@ fn class_head(remark: &str, text: &mut String) {
 
 /// On one line, as comments and tables need it.
 fn plain(text: &str) -> String {
-    text.split(|c: char| c.is_control() || c.is_whitespace()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split(|c: char| c.is_control() || c.is_whitespace())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn matches(matches: &[String], text: &mut String) {

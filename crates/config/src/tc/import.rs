@@ -7,7 +7,7 @@ use std::path::Path;
 use fairlink_core::{PoolRule, Rate};
 
 use crate::classid::Classid;
-use crate::import::{Asked, fit};
+use crate::fit::{Asked, fit};
 use crate::problem::{Log, Problem, Problems, Source, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
@@ -175,7 +175,8 @@ impl Writer<'_> {
     }
 
     fn file(&mut self, devices: &[Device]) -> String {
-        let mut text = comment(&format!("From {} by `fairlink tc import`.", self.source.name()));
+        let command = if self.lending == Lending::Kept { "tc import" } else { "import tc" };
+        let mut text = comment(&format!("From {} by `fairlink {command}`.", self.source.name()));
         for (index, device) in devices.iter().enumerate() {
             self.device(device, index > 0, &mut text);
         }
@@ -272,11 +273,17 @@ impl Writer<'_> {
         priorities.sort_unstable();
         priorities.dedup();
         if let [first, .., last] = priorities[..] {
-            let why = format!("priorities {first} to {last} are left out: hls has none; a class that should not wait can have latency_critical = true");
+            let why = format!(
+                "priorities {first} to {last} are left out: hls has none; a class that should not wait can have latency_critical = true"
+            );
             self.left_out(at, why);
         }
-        if leaves().any(|class| class.set.burst.is_some() || class.set.cburst.is_some() || class.set.maxburst.is_some()) {
-            self.left_out(at, "bursts are left out: hls shares the link by rounds, and a ceiling holds two largest frames".to_owned());
+        if leaves().any(|class| class.set.burst.is_some() || class.set.cburst.is_some() || class.set.maxburst.is_some())
+        {
+            self.left_out(
+                at,
+                "bursts are left out: hls shares the link by rounds, and a ceiling holds two largest frames".to_owned(),
+            );
         }
     }
 
@@ -326,11 +333,14 @@ impl Writer<'_> {
             }
             // What was said of the rate alone goes on to hold.
             class.set.ceil = class.set.ceil.or(limits.then_some(rate));
-            if let (None, None, Some(ceil)) = (class.parent, class.set.pslot, class.set.ceil.filter(|&ceil| ceil > rate)) {
+            if let (None, None, Some(ceil)) =
+                (class.parent, class.set.pslot, class.set.ceil.filter(|&ceil| ceil > rate))
+            {
                 nobody.push((class.at.clone(), borrows_from_nobody(ceil, rate)));
                 class.set.ceil = Some(rate);
             }
-            class.set.quantum = class.set.quantum.or(class.set.rate.filter(|_| limits).map(|rate| default_quantum(rate, root.kind)));
+            class.set.quantum =
+                class.set.quantum.or(class.set.rate.filter(|_| limits).map(|rate| default_quantum(rate, root.kind)));
             class.set.rate = Some(guarantee);
         }
         device.others = fitted.guarantees.get(device.classes.len()).copied().flatten();
@@ -361,7 +371,10 @@ impl Writer<'_> {
             if device.class(filter.class).is_none() {
                 self.left_out(&filter.at, format!("a filter to {}, which is no class, is left out", filter.class));
             } else if !device.is_leaf(filter.class) {
-                self.left_out(&filter.at, format!("a filter to {}, which has classes below it, is left out", filter.class));
+                self.left_out(
+                    &filter.at,
+                    format!("a filter to {}, which has classes below it, is left out", filter.class),
+                );
             } else if let Some(earlier) = useful.iter().find(|earlier| earlier.made.covers(&filter.made)) {
                 let why =
                     format!("an earlier filter to {} takes all of this filter's frames; it is left out", earlier.class);

@@ -4,7 +4,10 @@
 //! Source: tc(8), and the output of iproute2 6.1. Which parts are JSON depends on the version: classes of HTB are text also with `-j` there.
 //! Rates are in bit/s in the text and in bytes per second in JSON.
 
-use crate::import::Json;
+#[cfg(test)]
+mod tests;
+
+use crate::json::Json;
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{left_out, wrong};
 use crate::tc::words::{Command, Word};
@@ -32,6 +35,7 @@ struct Shown {
 /// The commands for everything that is shown, parents first. `device` is what has no name in it.
 pub(super) fn commands(text: &str, device: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Vec<Command> {
     let shown = read(text, log);
+    let device = only_device(&shown).unwrap_or(device);
     let mut disciplines = Vec::new();
     let mut classes = Vec::new();
     let mut filters = Vec::new();
@@ -51,11 +55,42 @@ pub(super) fn commands(text: &str, device: &str, log: &mut Log, notes: &mut Vec<
     commands
 }
 
+/// The one device that is named with HTB or CBQ, where there is one: `tc class show dev eth0` does not name it.
+fn only_device(shown: &[Shown]) -> Option<&str> {
+    let shares =
+        |one: &&Shown| one.words[0] == "qdisc" && matches!(one.words.get(1).map(String::as_str), Some("htb" | "cbq"));
+    let mut named = shown.iter().filter(shares).filter_map(|one| parts(&one.words).device);
+    let first = named.next()?;
+    named.all(|other| other == first).then_some(first)
+}
+
 /// Lines of statistics and what else says nothing of who gets what.
 const STATISTICS: [&str; 25] = [
-    "Sent", "backlog", "rate", "lended:", "tokens:", "borrowed", "period", "level", "maxpacket", "new_flows_len", "drop_overlimit",
-    "ecn_mark", "count", "lastcount", "ldelay", "deficit", "window", "avgidle", "(rule", "Sent", "new_flow_count", "memory", "flows",
-    "maxburst", "overlimits",
+    "Sent",
+    "backlog",
+    "rate",
+    "lended:",
+    "tokens:",
+    "borrowed",
+    "period",
+    "level",
+    "maxpacket",
+    "new_flows_len",
+    "drop_overlimit",
+    "ecn_mark",
+    "count",
+    "lastcount",
+    "ldelay",
+    "deficit",
+    "window",
+    "avgidle",
+    "(rule",
+    "Sent",
+    "new_flow_count",
+    "memory",
+    "flows",
+    "maxburst",
+    "overlimits",
 ];
 
 fn read(text: &str, log: &mut Log) -> Vec<Shown> {
@@ -74,7 +109,9 @@ fn read(text: &str, log: &mut Log) -> Vec<Shown> {
                 at = json(text, at, &mut all, log);
                 continue;
             }
-            Some("qdisc" | "class" | "filter") if !indented => all.push(Shown { at: span, words, conditions: Vec::new() }),
+            Some("qdisc" | "class" | "filter") if !indented => {
+                all.push(Shown { at: span, words, conditions: Vec::new() })
+            }
             Some(_) if indented => match all.last_mut() {
                 Some(last) if last.words[0] == "filter" => {
                     if !STATISTICS.contains(&words[0].as_str()) {
@@ -83,7 +120,8 @@ fn read(text: &str, log: &mut Log) -> Vec<Shown> {
                 }
                 Some(_) if STATISTICS.contains(&words[0].as_str()) => {}
                 _ => {
-                    let why = format!("\"{}\" is nothing that tc shows below a queueing discipline or a class", words[0]);
+                    let why =
+                        format!("\"{}\" is nothing that tc shows below a queueing discipline or a class", words[0]);
                     wrong(&span, why, Some("give what tc -d qdisc|class|filter show prints, and nothing else"), log);
                 }
             },
@@ -165,7 +203,8 @@ fn shown(object: &Json, at: &Span) -> Option<Shown> {
                     conditions.push(vec!["match".to_owned(), pair, "at".to_owned(), offset]);
                 }
                 "flowid" | "classid" => words.extend([key.clone(), value(found, key)]),
-                "fh" | "handle" | "order" | "key_ht" | "bkt" | "ht_divisor" | "not_in_hw" | "in_hw" | "skip_hw" | "skip_sw" => {}
+                "fh" | "handle" | "order" | "key_ht" | "bkt" | "ht_divisor" | "not_in_hw" | "in_hw" | "skip_hw"
+                | "skip_sw" => {}
                 _ => conditions.push(vec![key.clone(), value(found, key)]),
             }
         }
@@ -223,12 +262,7 @@ fn parts(words: &[String]) -> Parts<'_> {
 }
 
 /// A queueing discipline, and whether it stands at the root.
-fn discipline(
-    shown: &Shown,
-    device: &str,
-    log: &mut Log,
-    notes: &mut Vec<Problem>,
-) -> Option<(bool, Command)> {
+fn discipline(shown: &Shown, device: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Option<(bool, Command)> {
     let [_, kind, handle, rest @ ..] = &shown.words[..] else {
         wrong(&shown.at, "this line ends too early".to_owned(), Some("give what tc shows as it is"), log);
         return None;
@@ -378,7 +412,8 @@ impl Addresses {
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         for (side, parts) in ["src", "dst"].into_iter().zip(self.0) {
-            let join = |of: fn((u32, u32)) -> u32| parts.iter().fold(0u128, |all, &part| all << 32 | u128::from(of(part)));
+            let join =
+                |of: fn((u32, u32)) -> u32| parts.iter().fold(0u128, |all, &part| all << 32 | u128::from(of(part)));
             let (bits, mask) = (join(|part| part.0), join(|part| part.1));
             if mask == 0 {
                 continue;

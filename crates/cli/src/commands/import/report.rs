@@ -54,14 +54,25 @@ struct LinkDocument<'a> {
     cases: &'a [Case],
 }
 
+impl Compared {
+    fn scheduler(&self) -> &str {
+        &self.link.link.scheduler
+    }
+
+    /// The scheduler that stands for the tool.
+    fn before(&self) -> Option<&str> {
+        self.link.link_before.as_ref().map(|link| link.scheduler.as_str())
+    }
+}
+
 impl<'a> From<&'a Compared> for LinkDocument<'a> {
     fn from(link: &'a Compared) -> Self {
         Self {
             name: &link.link.name,
-            rate_bps: link.rate_bps,
-            classes: link.classes,
-            scheduler: &link.scheduler,
-            before: link.before.as_deref(),
+            rate_bps: link.link.link.tree.link().rate.bps(),
+            classes: link.link.link.tree.len() - 1,
+            scheduler: link.scheduler(),
+            before: link.before(),
             cases: &link.cases,
         }
     }
@@ -122,20 +133,20 @@ impl Report<'_> {
         let difference = |share: &Share| share.before_bps.map_or(0.0, |before| (share.after_bps - before).abs());
         shares.sort_by(|one, other| difference(other).total_cmp(&difference(one)));
         let shown = shares.len().min(MOST);
-        let order = match (shares.len() > MOST, link.before.is_some()) {
+        let order = match (shares.len() > MOST, link.before().is_some()) {
             (false, _) => String::new(),
             (true, true) => format!(" (the {MOST} largest differences of {}; --json has all)", shares.len()),
             (true, false) => format!(" ({MOST} of {}; --json has all)", shares.len()),
         };
         note(format!("{which}What classes get while {who}{order}:"));
-        let before = match &link.before {
-            Some(scheduler) if scheduler == &link.scheduler => format!("as imported ({scheduler})"),
+        let before = match link.before() {
+            Some(scheduler) if scheduler == link.scheduler() => format!("as imported ({scheduler})"),
             Some(scheduler) => format!("before ({scheduler})"),
             None => "before".to_owned(),
         };
-        let after = match &link.before {
-            Some(scheduler) if scheduler == &link.scheduler => "ideal".to_owned(),
-            _ => format!("after ({})", link.scheduler),
+        let after = match link.before() {
+            Some(scheduler) if scheduler == link.scheduler() => "ideal".to_owned(),
+            _ => format!("after ({})", link.scheduler()),
         };
         let head = ["class".to_owned(), before, after, "difference".to_owned()];
         let row = |share: &&Share| {

@@ -135,7 +135,11 @@ impl Head {
             return None;
         }
         if !unknown.is_empty() {
-            notes.left_out(source, Some(at.clone()), format!("the columns \"{}\", which nobody here knows", unknown.join("\", \"")));
+            notes.left_out(
+                source,
+                Some(at.clone()),
+                format!("the columns \"{}\", which nobody here knows", unknown.join("\", \"")),
+            );
         }
         Some(head)
     }
@@ -203,7 +207,8 @@ pub(super) fn read(source: &Source, network: Option<&Network>, notes: &mut Notes
         .comment(Some(b'#'))
         .from_reader(&text.as_bytes()[mark..]);
     let mut row = StringRecord::new();
-    let mut reading = Reading { source, network, circuits: Vec::new(), by_id: HashMap::new(), tallies: Tallies::default() };
+    let mut reading =
+        Reading { source, network, circuits: Vec::new(), by_id: HashMap::new(), tallies: Tallies::default() };
     let mut head = None;
     // What is in memory and is UTF-8 can always be read.
     while reader.read_record(&mut row).unwrap_or(false) {
@@ -220,7 +225,7 @@ pub(super) fn read(source: &Source, network: Option<&Network>, notes: &mut Notes
     if head.is_none() {
         wrong(0..0, "the file is empty", "its first row has the names of its columns", log);
     }
-    reading.finish(notes)
+    reading.finish(notes, log)
 }
 
 struct Reading<'a> {
@@ -318,7 +323,8 @@ impl Reading<'_> {
         }
         if circuit.rates != rates {
             let line = 1 + self.source.inner()[..circuit.at.start].matches('\n').count();
-            let what = format!("the circuit {id} has other rates here than in line {line}, whose rates count, as in LibreQoS");
+            let what =
+                format!("the circuit {id} has other rates here than in line {line}, whose rates count, as in LibreQoS");
             notes.changed(self.source, Some(at), what);
         }
         circuit.prefixes.extend(prefixes);
@@ -338,7 +344,9 @@ impl Reading<'_> {
             let suggestion = if log.is_full() { None } else { closest(name, network.names()).map(str::to_owned) };
             let help = match suggestion {
                 Some(suggestion) => format!("did you mean \"{suggestion}\"?"),
-                None => "add it to network.json, or leave the field empty for a circuit directly below the link".to_owned(),
+                None => {
+                    "add it to network.json, or leave the field empty for a circuit directly below the link".to_owned()
+                }
             };
             log.error(at.clone(), ProblemKind::Import { what: format!("there is no node \"{name}\""), help });
         }
@@ -367,7 +375,7 @@ impl Reading<'_> {
         Some(())
     }
 
-    fn finish(mut self, notes: &mut Notes) -> Vec<Circuit> {
+    fn finish(mut self, notes: &mut Notes, log: &mut Log) -> Vec<Circuit> {
         let tallies = &mut self.tallies;
         self.circuits.retain(|circuit| {
             let keep = !circuit.prefixes.is_empty();
@@ -384,11 +392,24 @@ impl Reading<'_> {
         };
         let Tallies { commas, host_bits, without_address, without_id, parents } = tallies;
         tell(commas, true, "row", "rows", "with commas in a comment without quotes, taken for a part of the comment");
-        tell(host_bits, true, "row", "rows", "with bits behind the length of a prefix, which are cleared: 10.0.0.5/24 is 10.0.0.0/24");
+        tell(
+            host_bits,
+            true,
+            "row",
+            "rows",
+            "with bits behind the length of a prefix, which are cleared: 10.0.0.5/24 is 10.0.0.0/24",
+        );
         tell(without_id, true, "row", "rows", "without a circuit id, each a circuit of its own");
         let hint = "whose parent node is left aside: --network network.json says what the nodes are";
         tell(parents, false, "row", "rows", hint);
         tell(without_address, false, "circuit", "circuits", "without an address, which no frame could be told by");
+        if self.circuits.is_empty() && !log.has_errors() {
+            let why = without_address.some("circuit has", "circuits have");
+            let why = why.map_or("there is none".to_owned(), |circuits| format!("{circuits} no address"));
+            let help = "frames are told apart by addresses alone: give each circuit one in IPv4 or IPv6";
+            let at = without_address.first.clone().unwrap_or(0..0);
+            wrong(at, format!("no circuit is left to import: {why}"), help, log);
+        }
         self.circuits
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::super::Direction;
-use super::super::json::{Json, parse};
 use super::super::notes::{Notes, wrong, wrong_also};
+use crate::json::{Json, parse};
 use crate::problem::{Log, Problems, Source, Span};
 
 /// All nodes, parents before their children.
@@ -50,7 +50,8 @@ impl Network {
         let mut log = Log::new(source);
         let mut network = Self { source: Some(source.clone()), ..Self::default() };
         if let Some(document) = parse(source.inner(), &mut log) {
-            let mut reading = Reading { text: source.inner(), from: 0, network: &mut network, log: &mut log, unknown: 0 };
+            let mut reading =
+                Reading { text: source.inner(), from: 0, network: &mut network, log: &mut log, unknown: 0 };
             reading.children(&document, None, "the file", 0..0);
             let unknown = reading.unknown;
             if unknown > 0 {
@@ -66,6 +67,18 @@ impl Network {
         let place = self.by_id.get(id).filter(|_| !id.is_empty()).or_else(|| self.by_name.get(name))?;
         let node = &self.nodes[*place];
         Some(if node.is_virtual { node.parent } else { Some(*place) })
+    }
+
+    /// These nodes and those above them.
+    pub(super) fn used(&self, nodes: impl Iterator<Item = usize>) -> Vec<bool> {
+        let mut used = vec![false; self.nodes.len()];
+        nodes.for_each(|node| used[node] = true);
+        for at in (0..self.nodes.len()).rev() {
+            if let (true, Some(parent)) = (used[at], self.nodes[at].parent) {
+                used[parent] = true;
+            }
+        }
+        used
     }
 
     /// Names of the nodes, for whoever wrote another.

@@ -104,10 +104,15 @@ fn matches(rule: &Command, interface: &str) -> Result<Vec<String>, String> {
         if all.len() * list.len() > MAX_MATCHES {
             return Err(format!("more than {MAX_MATCHES} combinations of ports"));
         }
-        all = all.iter().flat_map(|head| list.iter().map(move |one| [&head[..], std::slice::from_ref(one)].concat())).collect();
+        all = all
+            .iter()
+            .flat_map(|head| list.iter().map(move |one| [&head[..], std::slice::from_ref(one)].concat()))
+            .collect();
     }
-    let texts: Vec<String> =
-        all.into_iter().map(|conditions| if conditions.is_empty() { "any".to_owned() } else { conditions.join(" ") }).collect();
+    let texts: Vec<String> = all
+        .into_iter()
+        .map(|conditions| if conditions.is_empty() { "any".to_owned() } else { conditions.join(" ") })
+        .collect();
     for text in &texts {
         Match::parse(text).map_err(|error| error.to_string())?;
     }

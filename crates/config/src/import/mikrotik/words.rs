@@ -78,7 +78,8 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
             let words_of_path = match verb {
                 // What stands behind the verb belongs to the command.
                 Some(verb) => {
-                    let with = rest.iter().position(|word| word.text.split('/').any(|part| part == path[verb])).unwrap_or(0);
+                    let with =
+                        rest.iter().position(|word| word.text.split('/').any(|part| part == path[verb])).unwrap_or(0);
                     path.truncate(verb + 1);
                     with
                 }
@@ -103,7 +104,12 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
         }
         if section.is_empty() {
             let what = format!("this line begins with \"{}\", and no section has begun", first.text);
-            wrong(first.at.clone(), what, "an export has sections such as /queue tree, and add name=... below them", log);
+            wrong(
+                first.at.clone(),
+                what,
+                "an export has sections such as /queue tree, and add name=... below them",
+                log,
+            );
             continue;
         }
         if !SECTIONS.contains(&section.as_str()) {
@@ -253,9 +259,16 @@ mod tests {
             "# a comment\r\n/queue simple\r\nadd name=a target=10.0.0.1/32\r\n/queue simple add name=b\n/queue/tree/add name=c\n/ip address\nadd address=1.2.3.4/24 interface=\"x y\"\nset [ find default-name=ether1 ] name=wan\n/queue tree add name=d; \n",
         );
         assert_eq!(errors, "");
-        let found: Vec<(&str, &str, &str)> =
-            commands.iter().map(|command| (command.section.as_str(), command.verb.as_str(), command.get("name"))).collect();
-        let expected = [("queue simple", "add", "a"), ("queue simple", "add", "b"), ("queue tree", "add", "c"), ("queue tree", "add", "d")];
+        let found: Vec<(&str, &str, &str)> = commands
+            .iter()
+            .map(|command| (command.section.as_str(), command.verb.as_str(), command.get("name")))
+            .collect();
+        let expected = [
+            ("queue simple", "add", "a"),
+            ("queue simple", "add", "b"),
+            ("queue tree", "add", "c"),
+            ("queue tree", "add", "d"),
+        ];
         assert_eq!(found, expected);
     }
 

@@ -28,11 +28,11 @@ pub(crate) struct Over {
     pub(crate) parent: Option<usize>,
     /// What they ask for together, in bit/s.
     pub(crate) asked: u128,
-    /// What there is, in bit/s.
+    /// What there is, in bit/s: the parent's ceiling, or the link's rate.
     pub(crate) has: u64,
 }
 
-/// What a class that asks for nothing is given where nothing is left, before all are scaled down, in bit/s.
+/// What a class that asks for nothing needs where its siblings ask for something, in bit/s.
 const LEAST: u64 = 1000;
 
 /// Fits what is asked for into a link of `link` bit/s.
@@ -43,16 +43,21 @@ const LEAST: u64 = 1000;
 pub(crate) fn fit(classes: &[Asked], link: u64) -> Fitted {
     let mut needs: Vec<u64> = vec![0; classes.len()];
     let mut below: Vec<u128> = vec![0; classes.len()];
+    let mut silent: Vec<u128> = vec![0; classes.len()];
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
     let group = |parent: Option<usize>| parent.map_or(0, |parent| parent + 1);
     for (at, class) in classes.iter().enumerate() {
         children[group(class.parent)].push(at);
     }
     for (at, class) in classes.iter().enumerate().rev() {
+        if below[at] > 0 {
+            below[at] += silent[at] * u128::from(LEAST);
+        }
         let wanted = below[at].max(class.floor.unwrap_or(0).into());
         needs[at] = u64::try_from(wanted).unwrap_or(u64::MAX).min(class.ceiling.unwrap_or(u64::MAX));
         if let Some(parent) = class.parent {
             below[parent] += u128::from(needs[at]);
+            silent[parent] += u128::from(needs[at] == 0);
         }
     }
     let mut fitted = Fitted { guarantees: vec![None; classes.len()], over: Vec::new() };
@@ -90,8 +95,10 @@ fn share(
         needs[at] = part.min(classes[at].ceiling.unwrap_or(u64::MAX)).max(1);
     }
     let wanted: u128 = siblings.iter().map(|&at| u128::from(needs[at])).sum();
-    if asked > u128::from(has) {
-        fitted.over.push(Over { parent, asked, has });
+    // What does not fit because the parent itself was scaled down has been said above.
+    let capacity = parent.map_or(has, |parent| needs[parent]);
+    if asked > u128::from(capacity) {
+        fitted.over.push(Over { parent, asked, has: capacity });
     }
     for &at in siblings {
         let need = u128::from(needs[at]);
@@ -110,7 +117,12 @@ mod tests {
 
     #[test]
     fn what_fits_is_kept_and_inner_classes_need_what_those_below_them_need() {
-        let tree = asked(&[(None, None, Some(900)), (Some(0), Some(100), None), (Some(0), Some(200), Some(150)), (None, Some(50), None)]);
+        let tree = asked(&[
+            (None, None, Some(900)),
+            (Some(0), Some(100), None),
+            (Some(0), Some(200), Some(150)),
+            (None, Some(50), None),
+        ]);
         let fitted = fit(&tree, 1000);
         assert_eq!(fitted.guarantees, [Some(250), Some(100), Some(150), Some(50)]);
         assert_eq!(fitted.over, []);
@@ -128,6 +140,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_scaled_down_because_of_a_class_above_is_said_there_alone() {
+        let tree = asked(&[(None, None, None), (Some(0), Some(3000), None), (Some(0), Some(1000), None)]);
+        let fitted = fit(&tree, 1000);
+        assert_eq!(fitted.guarantees, [Some(1000), Some(750), Some(250)]);
+        assert_eq!(fitted.over, [Over { parent: None, asked: 4000, has: 1000 }]);
+    }
+
+    #[test]
     fn a_class_that_asks_for_nothing_shares_what_is_left_and_siblings_that_all_do_are_equal() {
         let fitted = fit(&asked(&[(None, Some(10_000), None), (None, None, None), (None, None, Some(2_000))]), 40_000);
         assert_eq!(fitted.guarantees, [Some(10_000), Some(10_000), Some(2_000)]);
@@ -135,6 +155,9 @@ mod tests {
         let fitted = fit(&asked(&[(None, Some(40_000), None), (None, None, None)]), 40_000);
         assert_eq!(fitted.guarantees, [Some(39_024), Some(975)]);
         assert_eq!(fitted.over, []);
+        // Nor below a class that asks for no more than those below it.
+        let fitted = fit(&asked(&[(None, None, None), (Some(0), Some(5_000), None), (Some(0), None, None)]), 40_000);
+        assert_eq!(fitted.guarantees, [Some(6_000), Some(5_000), Some(500)]);
         let fitted = fit(&asked(&[(None, None, None), (Some(0), None, None), (None, None, None)]), 40_000);
         assert_eq!(fitted.guarantees, [None; 3]);
     }

@@ -5,8 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::notes::wrong;
-use crate::problem::{Log, Span};
+use crate::problem::{Log, ProblemKind, Span};
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +68,7 @@ impl Json {
 }
 
 /// Reads a document; `None` where it is no JSON, and the log says so.
-pub(super) fn parse(text: &str, log: &mut Log) -> Option<Json> {
+pub(crate) fn parse(text: &str, log: &mut Log) -> Option<Json> {
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     match serde_json::from_str(&text[mark..]) {
         Ok(value) => Some(value),
@@ -77,7 +76,9 @@ pub(super) fn parse(text: &str, log: &mut Log) -> Option<Json> {
             let at = place(text, error.line(), error.column());
             let message = error.to_string();
             let why = message.rsplit_once(" at line ").map_or(message.as_str(), |(why, _)| why);
-            wrong(at, format!("this is not JSON: {why}"), "give the file as the tool writes it", log);
+            let what = format!("this is not JSON: {why}");
+            let help = "give the file as the tool writes it".to_owned();
+            log.error(at, ProblemKind::Import { what, help });
             None
         }
     }
