@@ -25,7 +25,7 @@ use std::path::Path;
 use fairlink_core::Rate;
 
 use self::devices::Circuit;
-use self::network::Network;
+use self::network::{Network, Node};
 use super::notes::{Notes, wrong, wrong_also};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{Conflict, Prefix, minimal, order};
@@ -73,7 +73,9 @@ pub fn import(devices: (&str, &str), network: Option<(&str, &str)>, options: &Op
 
 fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result<Imported, Problems> {
     let mut notes = Notes::default();
+    // {} is a network without nodes, whose circuits all hang off the link.
     let network = network.map(|source| Network::read(source, &mut notes)).transpose()?;
+    let network = network.filter(|network| !network.nodes.is_empty());
     let mut log = Log::new(devices);
     let mut circuits = devices::read(devices, network.as_ref(), &mut notes, &mut log);
     if !log.has_errors() {
@@ -82,7 +84,11 @@ fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result
     if !log.has_errors() {
         in_order(&mut circuits, &mut log);
     }
-    if options.rate.is_none() && network.is_none() && !log.has_errors() {
+    let top = || network.iter().flat_map(|network| &network.nodes).filter(|node| node.parent.is_none());
+    let both = [Direction::Down, Direction::Up];
+    let unsaid = |node: &Node| !node.is_virtual && both.iter().any(|&direction| node.capacity(direction).is_none());
+    let says = top().any(|node| !node.is_virtual) && !top().any(unsaid);
+    if options.rate.is_none() && !says && !log.has_errors() {
         let help = "name it with --rate 1gbit, or the nodes of the network with --network network.json";
         wrong(0..0, "nothing says what the link carries", help, &mut log);
     }
@@ -240,9 +246,10 @@ impl Made<'_> {
         if let Some(rate) = self.options.rate {
             return (rate.bps(), "as asked for".to_owned());
         }
+        // Without --rate they all have a capacity, which was checked.
         let top = self.network.nodes.iter().filter(|node| node.parent.is_none() && !node.is_virtual);
-        let sum =
-            top.map(|node| node.capacity(self.direction)).fold(0, u64::saturating_add).min(Rate::MAX.bps()).max(1);
+        let sum = top.filter_map(|node| node.capacity(self.direction)).fold(0, u64::saturating_add);
+        let sum = sum.clamp(1, Rate::MAX.bps());
         if let Some(source) = at {
             let what = format!(
                 "nothing says what the link carries {}; taken for it: {}, what the nodes at the top carry together; --rate says it",
@@ -269,13 +276,13 @@ impl Made<'_> {
             let capacity = node.capacity(self.direction);
             let above: u64 =
                 parent.map_or(plan.rate, |parent: usize| plan.classes[parent].before.ceiling.unwrap_or(u64::MAX));
-            let own = capacity.min(above);
+            let own = capacity.unwrap_or(above).min(above);
             places[at] = Some(plan.classes.len());
             plan.classes.push(Class {
                 name: names.make(&node.name),
                 parent,
                 remark: node.kind.clone(),
-                ceiling: Some(capacity),
+                ceiling: capacity,
                 before: Before { floor: Some(own), ceiling: Some(own), ..Before::default() },
                 ..Class::default()
             });
@@ -307,7 +314,8 @@ impl Made<'_> {
         let has = |node: usize, direction: Direction| -> u128 {
             let own = self.network.nodes[node].capacity(direction);
             let path = std::iter::successors(self.network.nodes[node].parent, |&at| self.network.nodes[at].parent);
-            path.map(|at| self.network.nodes[at].capacity(direction)).fold(own, u64::min).into()
+            let all = path.filter_map(|at| self.network.nodes[at].capacity(direction)).chain(own);
+            all.min().unwrap_or(u64::MAX).into()
         };
         let minimum = |circuit: &Circuit| {
             let own = circuit.rates(self.direction)[0];
@@ -372,7 +380,7 @@ impl Made<'_> {
         if cake > 0 {
             let circuits = if cake == 1 { "1 circuit".to_owned() } else { format!("{cake} circuits") };
             say(format!(
-                "cake, of {circuits}: becomes fq_codel, which has no tins for code points and no fairness between the hosts of a circuit"
+                "cake, of {circuits}: fq_codel instead, which has no tins for code points and no fairness between the hosts of a circuit"
             ));
         }
     }

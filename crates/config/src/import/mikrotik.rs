@@ -13,12 +13,13 @@
 //! A simple queue has a pair of each rate: what the target sends, and what it receives. What quanta RouterOS' HTB has is not documented: one frame for every
 //! queue is taken here.
 
+mod link;
 mod mangle;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use fairlink_core::Rate;
@@ -207,11 +208,10 @@ impl<'a> Reading<'a> {
                     links.extend(self.link((direction.as_str(), "", None), &roots, direction, true));
                 }
                 Queues::Tree => {
-                    for root in self.roots(&all) {
-                        let below: Vec<&Queue<'_>> = {
-                            let asked = self.options.parent.as_deref();
-                            all.iter().filter(|queue| top(&all, queue, asked) == root && queue.name != root).collect()
-                        };
+                    let tops = tops(&all, self.options.parent.as_deref());
+                    for root in self.roots(&tops) {
+                        let below = all.iter().zip(&tops).filter(|(queue, top)| **top == root && queue.name != root);
+                        let below: Vec<&Queue<'_>> = below.map(|(queue, _)| queue).collect();
                         let limit = all.iter().find(|queue| queue.name == root).and_then(|queue| queue.max_limit);
                         links.extend(self.link((&file_stem(root), root, limit), &below, direction, false));
                     }
@@ -222,14 +222,9 @@ impl<'a> Reading<'a> {
     }
 
     /// Where the queues of a tree hang, in the order of the file.
-    fn roots(&mut self, all: &[Queue<'a>]) -> Vec<&'a str> {
-        let mut roots: Vec<&str> = Vec::new();
-        for queue in all {
-            let root = top(all, queue, self.options.parent.as_deref());
-            if !roots.contains(&root) {
-                roots.push(root);
-            }
-        }
+    fn roots(&mut self, tops: &[&'a str]) -> Vec<&'a str> {
+        let mut seen = HashSet::new();
+        let mut roots: Vec<&str> = tops.iter().copied().filter(|top| seen.insert(*top)).collect();
         match &self.options.parent {
             Some(asked) => {
                 if !roots.contains(&asked.as_str()) {
@@ -423,250 +418,6 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The link of these queues, of which parents may come after their children.
-    fn link(
-        &mut self,
-        (name, root, root_limit): (&str, &str, Option<u64>),
-        queues: &[&Queue<'a>],
-        direction: Direction,
-        simple: bool,
-    ) -> Option<super::Draft> {
-        let inner = |queue: &Queue<'_>| queues.iter().any(|other| other.parent == queue.name);
-        let inner: Vec<bool> = if queues.len() > 64 {
-            let parents: std::collections::HashSet<&str> = queues.iter().map(|queue| queue.parent).collect();
-            queues.iter().map(|queue| parents.contains(queue.name)).collect()
-        } else {
-            queues.iter().map(|queue| inner(queue)).collect()
-        };
-        let top: u64 = {
-            let at_top = || queues.iter().filter(|queue| queues.iter().all(|other| other.name != queue.parent));
-            let sum = || {
-                if queues.len() > 4096 {
-                    None
-                } else {
-                    at_top().try_fold(0u64, |sum, queue| sum.checked_add(queue.max_limit?))
-                }
-            };
-            match (self.options.rate, root_limit.or_else(sum)) {
-                (Some(rate), _) => rate.bps(),
-                (None, Some(sum)) => sum,
-                (None, None) => {
-                    let help = "name it with --rate 100mbit";
-                    let what = format!(
-                        "nothing says what {} carries: a queue at the top has no max-limit",
-                        if root.is_empty() { "the link" } else { root }
-                    );
-                    self.wrong(&(0..0), what, help);
-                    return None;
-                }
-            }
-        };
-        let rate_why = match self.options.rate {
-            Some(_) => "as asked for",
-            None if root_limit.is_some() => "the queue's max-limit",
-            None => {
-                let what = format!(
-                    "nothing says what {} carries; taken for it: {}, what the queues at the top may send together; --rate says it",
-                    if root.is_empty() { "the link" } else { root },
-                    show_bps(top)
-                );
-                self.notes.changed(self.source, None, what);
-                "what the queues at the top may send together"
-            }
-        };
-        let (marked, untold) = mangle::read(self.commands, root);
-        let used: Vec<&str> = queues.iter().flat_map(|queue| marks(queue.command)).collect();
-        for rule in untold.iter().filter(|rule| used.contains(&rule.mark.as_str())) {
-            let what = format!(
-                "a rule that marks packets as \"{}\": the match language has nothing like {}",
-                rule.mark, rule.why
-            );
-            self.notes.left_out(self.source, Some(rule.at.clone()), what);
-        }
-        // Leaves in the order in which matches count, behind all inner queues.
-        let mut order: Vec<usize> = (0..queues.len()).collect();
-        if !simple {
-            let first = |at: &usize| {
-                let own: Vec<&str> = marks(queues[*at].command).collect();
-                marked.iter().position(|rule| own.contains(&rule.mark.as_str())).unwrap_or(usize::MAX)
-            };
-            order.sort_by_key(first);
-        }
-        let (inner_order, leaves): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&at| inner[at]);
-        let places = parents_first(queues, &inner_order);
-        let mut names = ClassNames::default();
-        let mut plan = Plan {
-            name: name.to_owned(),
-            rate: top,
-            rate_why: rate_why.to_owned(),
-            mtu: FRAME as u32,
-            classes: Vec::new(),
-            default: 0,
-            lending: Some(HTB),
-        };
-        let mut by_name: HashMap<&str, usize> = HashMap::new();
-        let mut reach = Reach::default();
-        let mut default = None;
-        for at in places.into_iter().chain(leaves) {
-            let queue = queues[at];
-            let mut matches = Vec::new();
-            if inner[at] {
-                if simple && !queue.command.get("target").is_empty() {
-                    self.tallies.silent.add(&queue.command.at);
-                }
-            } else {
-                if !simple && marks(queue.command).any(|mark| mark == "no-mark") {
-                    default = Some(plan.classes.len());
-                }
-                matches = self.matches(queue, &marked, direction, simple, &mut reach);
-            }
-            if !inner[at] {
-                self.tallies.priorities.push(queue.priority);
-            }
-            by_name.insert(queue.name, plan.classes.len());
-            plan.classes.push(Class {
-                name: names.make(queue.name),
-                parent: by_name.get(queue.parent).copied().filter(|_| queue.parent != queue.name),
-                remark: queue.command.get("comment").to_owned(),
-                floor: queue.limit_at,
-                ceiling: queue.max_limit,
-                queue: (!inner[at]).then_some(queue.kind),
-                matches,
-                before: Before {
-                    floor: Some(queue.limit_at.unwrap_or(if inner[at] { 0 } else { UNASSURED })),
-                    ceiling: queue.max_limit,
-                    quantum: Some(FRAME),
-                    priority: queue.priority - 1,
-                    ..Before::default()
-                },
-            });
-        }
-        plan.default = default.unwrap_or(plan.classes.len());
-        if default.is_none() {
-            let share = (top / 100).max(1);
-            let what = format!(
-                "what no queue takes: RouterOS sends it at once; here it is the class \"others\", guaranteed {}",
-                show_bps(share)
-            );
-            self.notes.changed(self.source, None, what);
-            plan.classes.push(Class {
-                name: names.make("others"),
-                remark: "what no queue takes".to_owned(),
-                floor: Some(share),
-                before: Before { floor: Some(share), quantum: Some(FRAME), ..Before::default() },
-                ..Class::default()
-            });
-        }
-        let (link, fitted) = write::link(&plan, "mikrotik", self.source.name(), self.options.as_is);
-        for over in &fitted.over {
-            let whose = over
-                .parent
-                .map_or_else(|| "at the top".to_owned(), |at| format!("below \"{}\"", plan.classes[at].name));
-            let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
-            let what = format!(
-                "the queues {whose} have a limit-at of {asked} together, and there are {}: they are scaled down in proportion",
-                show_bps(over.has)
-            );
-            self.notes.changed(self.source, None, what);
-        }
-        Some(link)
-    }
-
-    /// What a leaf takes, less what earlier ones do.
-    fn matches(
-        &mut self,
-        queue: &Queue<'_>,
-        marked: &[Marked],
-        direction: Direction,
-        simple: bool,
-        reach: &mut Reach,
-    ) -> Vec<String> {
-        let command = queue.command;
-        let own: Vec<&str> = marks(command).collect();
-        let of_marks: Option<Vec<String>> = (!own.is_empty()).then(|| {
-            marked
-                .iter()
-                .filter(|rule| own.contains(&rule.mark.as_str()))
-                .flat_map(|rule| rule.matches.iter().cloned())
-                .collect()
-        });
-        let of_target = if simple { self.target(command, direction) } else { None };
-        let texts: Vec<String> = match (of_marks, of_target) {
-            (Some(marks), Some(targets)) => marks
-                .iter()
-                .flat_map(|mark| {
-                    targets
-                        .iter()
-                        .map(move |target| if mark == "any" { target.clone() } else { format!("{mark} {target}") })
-                })
-                .collect(),
-            (Some(all), None) | (None, Some(all)) => all,
-            (None, None) => Vec::new(),
-        };
-        let mut kept = Vec::new();
-        for text in texts {
-            match Match::parse(&text) {
-                Ok(made) if reach.add(&made).is_none() => kept.push(text),
-                Ok(_) => {
-                    let what = format!("\"{text}\" of the queue \"{}\": an earlier queue takes all of it", queue.name);
-                    self.notes.left_out(self.source, Some(command.at.clone()), what);
-                }
-                Err(error) => {
-                    let what = format!("\"{text}\" of the queue \"{}\": {error}", queue.name);
-                    self.notes.left_out(self.source, Some(command.at.clone()), what);
-                }
-            }
-        }
-        if kept.is_empty() && !own.contains(&"no-mark") {
-            let what = format!(
-                "what the queue \"{}\" takes: no match was found for it, so that nothing reaches its class until one is written",
-                queue.name
-            );
-            self.notes.left_out(self.source, Some(command.at.clone()), what);
-        }
-        kept
-    }
-
-    /// Matches of target and destination of a simple queue; `None` where there are none.
-    fn target(&mut self, command: &Command, direction: Direction) -> Option<Vec<String>> {
-        let there = |names: &[&str]| {
-            names.iter().find_map(|name| command.find(name)).filter(|property| !property.value.is_empty())
-        };
-        let targets = there(&["target", "target-addresses", "target-address"]);
-        let others = there(&["dst", "dst-address"]);
-        let (to, from) = match direction {
-            Direction::Down => ("dst", "src"),
-            Direction::Up => ("src", "dst"),
-        };
-        let targets = targets.and_then(|property| self.nets(property, to));
-        let others = others.and_then(|property| self.nets(property, from));
-        match (targets, others) {
-            (Some(targets), Some(others)) => Some(
-                targets.iter().flat_map(|target| others.iter().map(move |other| format!("{target} {other}"))).collect(),
-            ),
-            (targets, others) => targets.or(others),
-        }
-    }
-
-    /// Matches of a list of addresses; `None` where it is of interfaces, which a note says.
-    fn nets(&mut self, property: &Property, side: &str) -> Option<Vec<String>> {
-        let mut all = Vec::new();
-        for part in property.value.split(',') {
-            match Prefix::parse(part.trim()) {
-                Some((prefix, _)) if prefix.is_everything() => all.push("any".to_owned()),
-                Some((prefix, _)) => all.push(format!("{side} net {prefix}")),
-                None => {
-                    let what = format!(
-                        "\"{}={part}\": an interface, which no frame shows; the gateway's own interfaces are given to fairlink gateway",
-                        property.name
-                    );
-                    self.notes.left_out(self.source, Some(property.at.clone()), what);
-                }
-            }
-        }
-        (!all.is_empty()).then_some(all)
-    }
-
     /// What is the same of many queues, said once.
     fn tell(&mut self) {
         let Tallies { bursts, disabled, totals, times, pcq, red, sfq, cake, set, silent, mut priorities } =
@@ -680,11 +431,11 @@ impl<'a> Reading<'a> {
         say(
             &pcq,
             true,
-            "of pcq: become fq_codel, which has no rate for each address and shares among flows, not among addresses",
+            "of pcq: fq_codel instead, which has no rate for each address and shares among flows, not among addresses",
         );
-        say(&sfq, true, "of sfq: become fq_codel");
-        say(&cake, true, "of cake: become fq_codel, which has no tins for code points");
-        say(&red, true, "of red: become a fifo of 1000 packets");
+        say(&sfq, true, "of sfq: fq_codel instead");
+        say(&cake, true, "of cake: fq_codel instead, which has no tins for code points");
+        say(&red, true, "of red: a fifo of 1000 packets instead");
         say(&times, true, "with a time: the class is there always");
         say(&bursts, false, "with a burst: a ceiling here is max-limit at all times");
         say(&totals, false, "with limits of both directions together");
@@ -715,38 +466,13 @@ impl<'a> Reading<'a> {
 /// Deepest tree that is read.
 const MAX_LEVELS: usize = 60;
 
-/// The packet marks that a queue takes.
-fn marks(command: &Command) -> impl Iterator<Item = &str> {
-    let all = ["packet-mark", "packet-marks", "flow"].into_iter().find_map(|name| command.find(name));
-    all.map_or("", |property| &property.value).split(',').map(str::trim).filter(|mark| !mark.is_empty())
-}
-
-/// What the tree of a queue hangs below, no further up than `asked`.
-fn top<'c>(all: &[Queue<'c>], queue: &Queue<'c>, asked: Option<&str>) -> &'c str {
-    let mut parent = queue.parent;
+/// What the tree of each queue hangs below, no further up than `asked`.
+fn tops<'c>(all: &[Queue<'c>], asked: Option<&str>) -> Vec<&'c str> {
+    let parents: HashMap<&str, &'c str> = all.iter().map(|queue| (queue.name, queue.parent)).collect();
+    let above = |&at: &&'c str| parents.get(at).copied().filter(|_| asked != Some(at));
     // Circles were refused.
-    for _ in 0..MAX_LEVELS {
-        if asked == Some(parent) {
-            break;
-        }
-        match all.iter().find(|other| other.name == parent) {
-            Some(above) => parent = above.parent,
-            None => break,
-        }
-    }
-    parent
-}
-
-/// These queues, parents before their children.
-fn parents_first(queues: &[&Queue<'_>], wanted: &[usize]) -> Vec<usize> {
-    let places: HashMap<&str, usize> = queues.iter().enumerate().map(|(at, queue)| (queue.name, at)).collect();
-    let depth = |&at: &usize| {
-        let path = std::iter::successors(Some(at), |&at| places.get(queues[at].parent).copied());
-        path.take(MAX_LEVELS + 1).count()
-    };
-    let mut order = wanted.to_vec();
-    order.sort_by_cached_key(depth);
-    order
+    let top = |queue: &Queue<'c>| std::iter::successors(Some(queue.parent), above).take(MAX_LEVELS).last();
+    all.iter().map(|queue| top(queue).unwrap_or(queue.parent)).collect()
 }
 
 /// A rate in bit/s: `10M`, `512k`, `1.5G`, `0`.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{Compared, Made};
 use crate::failure::Failure;
 use crate::link::Finding;
-use crate::out::{Out, note};
+use crate::out::{Out, note, note_paragraph};
 
 /// Most lines of a table, and of what changed or was left out.
 const MOST: usize = 20;
@@ -102,14 +102,14 @@ impl Report<'_> {
     /// The same for people, to standard error.
     pub(super) fn to_people(&self) {
         note("Kept:");
-        self.kept.iter().for_each(|kept| note(format!("  {kept}")));
+        self.kept.iter().for_each(|kept| note_paragraph(&format!("  {kept}"), 4));
         for (title, change) in [("Changed in meaning:", true), ("Left out:", false)] {
             let all: Vec<&Problem> = self.notes(change).collect();
             if all.is_empty() {
                 continue;
             }
             note(title);
-            all.iter().take(MOST).for_each(|found| note(format!("  {}", in_a_line(found))));
+            all.iter().take(MOST).for_each(|found| note_paragraph(&format!("  {}", in_a_line(found)), 4));
             if all.len() > MOST {
                 note(format!("  and {} more, which --json has", all.len() - MOST));
             }

@@ -289,7 +289,7 @@ impl Reading<'_> {
         let name = [field(Column::CircuitName), field(Column::DeviceName), field(Column::Device)];
         let remark = name.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned();
         if let Some(&known) = self.by_id.get(id).filter(|_| !id.is_empty()) {
-            self.again(known, found, parent, prefixes, id, at, notes, log);
+            self.again(known, (found, sqm), parent, prefixes, id, at, notes, log);
             return;
         }
         if id.is_empty() {
@@ -306,7 +306,7 @@ impl Reading<'_> {
     fn again(
         &mut self,
         known: usize,
-        rates: [[u64; 2]; 2],
+        (rates, sqm): ([[u64; 2]; 2], [Sqm; 2]),
         parent: Option<usize>,
         prefixes: Vec<Prefix>,
         id: &str,
@@ -326,6 +326,11 @@ impl Reading<'_> {
             let what =
                 format!("the circuit {id} has other rates here than in line {line}, whose rates count, as in LibreQoS");
             notes.changed(self.source, Some(at), what);
+        }
+        for (known, sqm) in circuit.sqm.iter_mut().zip(sqm) {
+            if *known == Sqm::Default {
+                *known = sqm;
+            }
         }
         circuit.prefixes.extend(prefixes);
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::Direction;
-use super::super::notes::{Notes, wrong, wrong_also};
+use super::super::notes::{Notes, Tally, wrong, wrong_also};
 use crate::json::{Json, parse};
 use crate::problem::{Log, Problems, Source, Span};
 
@@ -28,13 +28,14 @@ pub(super) struct Node {
     pub(super) is_virtual: bool,
     /// Site, AP or whatever is written.
     pub(super) kind: String,
-    /// In bit/s, down and up.
+    /// In bit/s, down and up; the largest number where neither it nor a node above it says so.
     rates: [u64; 2],
 }
 
 impl Node {
-    pub(super) fn capacity(&self, direction: Direction) -> u64 {
-        self.rates[direction as usize]
+    /// In bit/s: its own, or that of the node above it where it says nothing. `None` where nothing does.
+    pub(super) fn capacity(&self, direction: Direction) -> Option<u64> {
+        Some(self.rates[direction as usize]).filter(|&rate| rate < u64::MAX)
     }
 }
 
@@ -50,10 +51,20 @@ impl Network {
         let mut log = Log::new(source);
         let mut network = Self { source: Some(source.clone()), ..Self::default() };
         if let Some(document) = parse(source.inner(), &mut log) {
-            let mut reading =
-                Reading { text: source.inner(), from: 0, network: &mut network, log: &mut log, unknown: 0 };
+            let mut reading = Reading {
+                text: source.inner(),
+                from: 0,
+                network: &mut network,
+                log: &mut log,
+                unknown: 0,
+                without_rate: Tally::default(),
+            };
             reading.children(&document, None, "the file", 0..0);
-            let unknown = reading.unknown;
+            let (unknown, without_rate) = (reading.unknown, std::mem::take(&mut reading.without_rate));
+            if let Some(nodes) = without_rate.some("node has", "nodes have") {
+                let what = format!("{nodes} no capacity, or 0: that of the node above holds, as in LibreQoS");
+                notes.changed(source, without_rate.first.clone(), what);
+            }
             if unknown > 0 {
                 notes.left_out(source, None, format!("{unknown} keys of nodes that say nothing of rates"));
             }
@@ -94,6 +105,7 @@ struct Reading<'a> {
     network: &'a mut Network,
     log: &'a mut Log,
     unknown: usize,
+    without_rate: Tally,
 }
 
 impl Reading<'_> {
@@ -116,23 +128,25 @@ impl Reading<'_> {
             return;
         }
         let is_virtual = value.get("virtual") == Some(&Json::Bool(true));
-        let rates = ["downloadBandwidthMbps", "uploadBandwidthMbps"].map(|key| match value.get(key) {
-            None | Some(Json::Null) if is_virtual => Some(0),
-            None | Some(Json::Null) => {
-                wrong(at.clone(), format!("the node \"{name}\" has no \"{key}\""), "write it in Mbit/s", self.log);
-                None
+        let mut missing = 0;
+        let rates = ["downloadBandwidthMbps", "uploadBandwidthMbps"].map(|key| {
+            let found = value.get(key).filter(|found| **found != Json::Null && **found != Json::Number(0.0));
+            let Some(found) = found else {
+                missing += usize::from(!is_virtual);
+                return None;
+            };
+            let rate = found.number().or_else(|| found.text()?.trim().parse().ok());
+            let rate = rate.filter(|&mbps| (1e-6..=MAX_MBPS).contains(&mbps));
+            if rate.is_none() && !is_virtual {
+                let shown = found.number().map_or_else(|| found.kind().to_owned(), |number| number.to_string());
+                let what = format!("\"{key}\" of the node \"{name}\" is {shown}");
+                wrong(at.clone(), what, "write a number of Mbit/s above 0, at most 1000000", self.log);
             }
-            Some(found) => {
-                let rate = found.number().or_else(|| found.text()?.trim().parse().ok());
-                let rate = rate.filter(|&mbps| (1e-6..=MAX_MBPS).contains(&mbps));
-                if rate.is_none() && !is_virtual {
-                    let shown = found.number().map_or_else(|| found.kind().to_owned(), |number| number.to_string());
-                    let what = format!("\"{key}\" of the node \"{name}\" is {shown}");
-                    wrong(at.clone(), what, "write a number of Mbit/s above 0, at most 1000000", self.log);
-                }
-                Some(rate.map_or(0, |mbps| (mbps * 1e6).round() as u64))
-            }
+            rate.map(|mbps| (mbps * 1e6).round() as u64)
         });
+        if missing > 0 {
+            self.without_rate.add(&at);
+        }
         let known = ["downloadBandwidthMbps", "uploadBandwidthMbps", "children", "virtual", "type", "id"];
         self.unknown += value.entries().iter().filter(|(key, _)| !known.contains(&key.as_str())).count();
         let place = self.network.nodes.len();
@@ -147,7 +161,8 @@ impl Reading<'_> {
             self.network.by_id.entry(id.to_owned()).or_insert(place);
         }
         let kind = value.get("type").and_then(Json::text).unwrap_or_default().to_owned();
-        let rates = rates.map(Option::unwrap_or_default);
+        let above = parent.map_or([u64::MAX; 2], |parent| self.network.nodes[parent].rates);
+        let rates = [0, 1].map(|way| rates[way].unwrap_or(above[way]));
         self.network.nodes.push(Node { name: name.to_owned(), at: at.clone(), parent, is_virtual, kind, rates });
         if let Some(children) = value.get("children").filter(|children| **children != Json::Null) {
             let below = if is_virtual { parent } else { Some(place) };

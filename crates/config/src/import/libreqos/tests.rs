@@ -213,8 +213,9 @@ fn a_head_or_a_network_that_says_too_little_is_refused() {
         ("{\n\"A\": }", "network.json:2:6: error: this is not JSON"),
         ("[1]", "the nodes of the file are a list, not an object"),
         ("{\"Tower\": 5}", "the node \"Tower\" is a number, not an object"),
-        ("{\"Tower\": {\"uploadBandwidthMbps\": 5}}", "the node \"Tower\" has no \"downloadBandwidthMbps\""),
-        ("{\"Tower\": {\"downloadBandwidthMbps\": 0, \"uploadBandwidthMbps\": 5}}", "of the node \"Tower\" is 0"),
+        ("{\"Tower\": {\"uploadBandwidthMbps\": 5}}", "nothing says what the link carries"),
+        ("{}", "nothing says what the link carries"),
+        ("{\"Tower\": {\"downloadBandwidthMbps\": -1, \"uploadBandwidthMbps\": 5}}", "of the node \"Tower\" is -1"),
         (
             "{\"Tower\": {\"downloadBandwidthMbps\": 5, \"uploadBandwidthMbps\": 5, \"children\": [1]}}",
             "the nodes of \"Tower\" are a list",
@@ -259,6 +260,19 @@ fn without_a_network_all_circuits_hang_off_the_link_and_nodes_are_found_by_their
     let devices = "Circuit ID,Parent Node,Parent Node ID,Anchor Node ID,IPv4,Download Min,Upload Min,Download Max,Upload Max\n1,Hütte,hut-1,x,10.0.0.1,1,1,2,2\n";
     let imported = made(devices, Some(NETWORK), &Options::default());
     assert_eq!(class(&imported.links[0].link, "1").0, "Hut");
+}
+
+#[test]
+fn a_node_without_a_capacity_has_that_of_the_node_above_and_an_empty_network_is_flat() {
+    let network = NETWORK.replace("60.5", "0");
+    let imported = made(DEVICES, Some(&network), &Options::default());
+    let link = &imported.links[0];
+    assert_eq!(class(&link.link, "Tower").2, Some(100 * MBIT));
+    assert_eq!(class(link.link_before.as_ref().unwrap(), "Tower").1, 50 * MBIT);
+    assert!(imported.notes.iter().any(|note| note.to_string().starts_with("1 node has no capacity, or 0")));
+    let options = Options { rate: Rate::from_bps(10 * MBIT).ok(), ..Options::default() };
+    let flat = made(DEVICES, Some("{}"), &options);
+    assert_eq!(class(&flat.links[0].link, "7").0, "link");
 }
 
 /// The tables and the text say the same, class by class.
