@@ -127,19 +127,19 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
         "import",
         &[
             (
-                "fairlink import libreqos ShapedDevices.csv --network network.json --direction both --out isp",
+                "fairlink import libreqos scenarios/import/ShapedDevices.csv --network scenarios/import/network.json --direction both --out isp",
                 "A provider's circuits as tables, a link for each direction, and what changes for whom.",
             ),
             (
-                "(tc -d qdisc show dev eth0; tc -d class show dev eth0; tc filter show dev eth0) > eth0.tc; fairlink import tc eth0.tc",
-                "What runs on eth0 now, as a link file.",
+                "fairlink import tc scenarios/import/eth0.show",
+                "What ran on eth0: (tc -d qdisc show dev eth0; tc -d class show dev eth0; tc filter show dev eth0) > eth0.show.",
             ),
             (
                 "fairlink import tc scenarios/htb/htb.tc > htb.toml",
                 "A script of tc commands; the report goes to standard error.",
             ),
             (
-                "fairlink import mikrotik export.rsc --queues simple --as-is",
+                "fairlink import mikrotik scenarios/import/export.rsc --as-is",
                 "Simple queues of RouterOS, with HTB's own way of lending.",
             ),
         ],

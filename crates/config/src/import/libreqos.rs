@@ -224,7 +224,8 @@ impl Made<'_> {
             remark: "traffic of no circuit".to_owned(),
             floor: Some(share),
             before: Before {
-                floor: Some((rate / 4).max(1)),
+                // A quarter there, which would leave the nodes less than they have while nothing comes.
+                floor: Some(share),
                 quantum: Some((rate / 8 / r2q).max(MIN_QUANTUM)),
                 priority: 5,
                 ..Before::default()
