@@ -24,13 +24,9 @@ use std::path::Path;
 
 use fairlink_core::Rate;
 
-use self::mangle::Marked;
-use self::words::{Command, Property, commands};
+use self::words::{Command, commands};
 use super::notes::{Notes, Tally, wrong, wrong_also};
-use super::plan::{Before, Class, ClassNames, Plan};
-use super::prefixes::Prefix;
-use super::{Direction, Imported, file_stem, sound, write};
-use crate::matching::{Match, Reach};
+use super::{Direction, Imported, file_stem, sound};
 use crate::problem::{Log, Problems, Source, SourceText, Span};
 use crate::reader;
 use crate::units::show_bps;
