@@ -17,8 +17,10 @@ const SHOWN: &str = "qdisc htb 1: dev e root r2q 10 default 0x2\nclass htb 1:2 d
 const PODS: &str = r#"{"kind": "List", "items": [{"metadata": {"name": "a", "annotations": {"kubernetes.io/ingress-bandwidth": "1M"}}, "status": {"podIP": "10.0.0.1"}}]}"#;
 const XML: &str = "<domain><name>a</name><devices><interface><mac address='1'/><ip address='10.0.0.1'/><bandwidth><inbound average='10' floor='5'/></bandwidth></interface></devices></domain>";
 
+type Read = fn(&str) -> Result<Imported, Problems>;
+
 /// Each reader with a text of its kind.
-fn readers() -> Vec<(&'static str, fn(&str) -> Result<Imported, Problems>)> {
+fn readers() -> Vec<(&'static str, Read)> {
     vec![
         (DEVICES, |text| libreqos::import(("a.csv", text), Some(("n.json", NETWORK)), &libreqos::Options::default())),
         (NETWORK, |text| libreqos::import(("a.csv", DEVICES), Some(("n.json", text)), &libreqos::Options::default())),
@@ -50,7 +52,7 @@ fn readers() -> Vec<(&'static str, fn(&str) -> Result<Imported, Problems>)> {
 }
 
 /// What was imported is a link file; what was refused says so.
-fn read_or_refused(read: fn(&str) -> Result<Imported, Problems>, text: &str) {
+fn read_or_refused(read: Read, text: &str) {
     match read(text) {
         Ok(imported) => assert!(!imported.links.is_empty()),
         Err(errors) => assert!(errors.lines().contains("error: "), "{}", errors.lines()),

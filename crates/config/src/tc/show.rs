@@ -401,8 +401,8 @@ impl Addresses {
     /// Takes a word of an address. `false` where it is none.
     fn take(&mut self, value: u32, mask: u32, at: u32) -> bool {
         let (side, word) = match at {
-            8..24 if at % 4 == 0 => (0, (at - 8) / 4),
-            24..40 if at % 4 == 0 => (1, (at - 24) / 4),
+            8..24 if at.is_multiple_of(4) => (0, (at - 8) / 4),
+            24..40 if at.is_multiple_of(4) => (1, (at - 24) / 4),
             _ => return false,
         };
         self.0[side][word as usize] = (value, mask);
