@@ -1,22 +1,26 @@
-//! Recordings, scripts of the HTB text and tc commands of any content: reading ends in a value or an error that can be shown, what was
-//! read can be played, and what was imported can be exported.
+//! Recordings, scripts of the HTB text, tc commands and configurations of other tools, of any content: reading ends in a value or an error that can
+//! be shown, what was read can be played, and what was imported is a link file.
 #![no_main]
 
+use fairlink_config::Problems;
+use fairlink_config::import::{Direction, Imported, k8s, libreqos, libvirt, mikrotik, tc as import_tc};
 use fairlink_config::tc::{self, ImportOptions};
+use fairlink_core::Rate;
 use fairlink_traffic::{Accept, Script, read_trace};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&kind, rest)) = data.split_first() else { return };
-    match kind % 3 {
+    let [kind, flags, rest @ ..] = data else { return };
+    let (kind, flags) = (*kind, *flags);
+    match kind % 8 {
         0 => {
             let accept = Accept {
-                unsorted: kind & 4 != 0,
-                truncated: kind & 8 != 0,
-                cut: kind & 16 != 0,
-                link_type: kind & 32 != 0,
+                unsorted: flags & 4 != 0,
+                truncated: flags & 8 != 0,
+                cut: flags & 16 != 0,
+                link_type: flags & 32 != 0,
             };
-            match read_trace(rest, accept, kind & 64 != 0, |recorded| recorded.bytes.first() != Some(&0xff)) {
+            match read_trace(rest, accept, flags & 64 != 0, |recorded| recorded.bytes.first() != Some(&0xff)) {
                 Ok(trace) => {
                     assert!(trace.packets().is_sorted_by_key(|packet| packet.at));
                     assert!(trace.period() > trace.packets().last().map_or_else(Default::default, |last| last.at));
@@ -30,9 +34,43 @@ fuzz_target!(|data: &[u8]| {
             }
             Err(errors) => assert!(!errors.is_empty()),
         },
-        _ => match tc::import("fuzz.tc", String::from_utf8_lossy(rest), &ImportOptions::default()) {
+        2 => match tc::import("fuzz.tc", String::from_utf8_lossy(rest), &ImportOptions::default()) {
             Ok(_) => {}
             Err(problems) => assert!(!problems.lines().is_empty()),
         },
+        kind => imported(kind, flags, &String::from_utf8_lossy(rest)),
     }
 });
+
+/// Reads a configuration of another tool. What is handed out was read as a link file already.
+fn imported(kind: u8, flags: u8, text: &str) {
+    let directions = vec![Direction::Down, Direction::Up];
+    let as_is = flags & 1 != 0;
+    let rate = Rate::from_bps(1_000_000_000).ok();
+    let made: Result<Imported, Problems> = match kind {
+        3 => {
+            let (devices, network) = text.split_once('\0').unwrap_or((text, "{}"));
+            let options = libreqos::Options { directions, rate: rate.filter(|_| flags & 2 != 0), as_is };
+            libreqos::import(("fuzz.csv", devices), Some(("fuzz.json", network)), &options)
+        }
+        4 => {
+            let queues = if flags & 2 != 0 { mikrotik::Queues::Tree } else { mikrotik::Queues::Simple };
+            let options = mikrotik::Options { rate, queues: Some(queues), parent: None, directions, as_is };
+            mikrotik::import("fuzz.rsc", text, &options)
+        }
+        5 => import_tc::import(
+            "fuzz.tc",
+            text,
+            &import_tc::Options { rate: rate.filter(|_| flags & 2 != 0), device: None, as_is },
+        ),
+        6 => k8s::import("fuzz.json", text, &k8s::Options { rate: Rate::MAX, node: None, directions }),
+        _ => {
+            let texts: Vec<(&str, &str)> = text.split('\0').map(|text| ("fuzz.xml", text)).collect();
+            libvirt::import(&texts, &libvirt::Options { rate, directions, as_is })
+        }
+    };
+    match made {
+        Ok(made) => assert!(!made.links.is_empty()),
+        Err(problems) => assert!(!problems.lines().is_empty()),
+    }
+}

@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check, clock, completions, demo, expand, explain, fluid, init, man, reproduce, schedulers, sim, tc, traffic,
+    bench, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers, sim, tc,
+    traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Init(init::Args),
     /// Print a link file with its templates and tables of classes written out, class by class.
     Expand(expand::Args),
+    /// Turn what other tools run today into a link file: LibreQoS, tc, RouterOS, Kubernetes, libvirt.
+    Import(import::Args),
     /// Turn tc commands into a link file, or a link file into tc commands.
     Tc(tc::Args),
     /// Share a real link: forward frames between two interfaces, one direction shaped by the link file.

@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod expand;
 pub(crate) mod explain;
 pub(crate) mod fluid;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod man;
 pub(crate) mod reproduce;

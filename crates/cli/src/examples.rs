@@ -139,6 +139,27 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
         ],
     ),
     (
+        "import",
+        &[
+            (
+                "fairlink import libreqos scenarios/import/ShapedDevices.csv --network scenarios/import/network.json --direction both --out isp",
+                "A provider's circuits as tables, a link for each direction, and what changes for whom.",
+            ),
+            (
+                "fairlink import tc scenarios/import/eth0.show",
+                "What ran on eth0: (tc -d qdisc show dev eth0; tc -d class show dev eth0; tc filter show dev eth0) > eth0.show.",
+            ),
+            (
+                "fairlink import tc scenarios/htb/htb.tc > htb.toml",
+                "A script of tc commands; the report goes to standard error.",
+            ),
+            (
+                "fairlink import mikrotik scenarios/import/export.rsc --as-is",
+                "Simple queues of RouterOS, with HTB's own way of lending.",
+            ),
+        ],
+    ),
+    (
         "tc",
         &[
             ("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "The link file that these commands amount to."),

@@ -175,6 +175,15 @@ pub(crate) fn note(text: impl AsRef<str>) {
     let _ = io::stderr().lock().write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
+/// A sentence or more to standard error. On a terminal that is too narrow for it, it goes on in the next line, set in by `hang`.
+pub(crate) fn note_paragraph(text: &str, hang: usize) {
+    let term = Term::stderr();
+    match term.is_term() {
+        true => wrapped(text, usize::from(term.size().1), hang).iter().for_each(note),
+        false => note(text),
+    }
+}
+
 /// A finding in a file, to standard error, with the place drawn where there is a terminal for it.
 pub(crate) fn report(report: &miette::Report) {
     let _ = writeln!(io::stderr().lock(), "{report:?}");

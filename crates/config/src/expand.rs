@@ -36,6 +36,8 @@ use crate::problem::{Log, Problems, Source};
 use crate::reader;
 use crate::tc::import::is_tc_file;
 
+pub(crate) use table::row as row_span;
+
 /// Reads the file at this path.
 type Open<'o> = &'o dyn Fn(&Path) -> Result<Source, Problems>;
 

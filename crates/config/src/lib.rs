@@ -3,6 +3,7 @@
 //! # Modules
 //! * [`link`]: link files.
 //! * [`scenario`]: scenario files.
+//! * [`import`]: configurations of other tools as link files.
 //! * [`tc`]: commands of tc to a link file and back.
 //! * [`demand`]: who wants how much, on a command line.
 //! * [`sweep`]: scenario files with other numbers.
@@ -21,7 +22,10 @@ mod classid;
 pub mod demand;
 mod document;
 mod expand;
+mod fit;
 mod hosts;
+pub mod import;
+mod json;
 pub mod link;
 pub mod matching;
 pub mod names;

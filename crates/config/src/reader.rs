@@ -10,6 +10,24 @@ use crate::pieces::Pieces;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::units::{Quantity, UnitError, parse_rate, parse_size, parse_time};
 
+/// Keys of other tools that people write by habit: the tool, its key, and ours.
+const FOREIGN: [(&str, &str, &str); 14] = [
+    ("tc", "rate", "guarantee"),
+    ("tc", "ceil", "ceiling"),
+    ("tc", "prio", "priority"),
+    ("tc", "cburst", "ceiling_burst"),
+    ("tc", "limit", "buffer"),
+    ("tc", "qdisc", "queue"),
+    ("tc", "filter", "match"),
+    ("RouterOS", "limit-at", "guarantee"),
+    ("RouterOS", "max-limit", "ceiling"),
+    ("RouterOS", "target", "match"),
+    ("RouterOS", "packet-mark", "match"),
+    ("LibreQoS", "min", "guarantee"),
+    ("LibreQoS", "max", "ceiling"),
+    ("libvirt", "floor", "guarantee"),
+];
+
 /// Keys of a table that are looked through one by one.
 const FEW: usize = 8;
 
@@ -352,11 +370,17 @@ impl<'a, 's> Table<'a, 's> {
         let keys = self.table.keys().map(|key| (key, self.offset)).chain(tail);
         for (key, offset) in keys.filter(|(key, _)| !known.contains(&key.get_ref().as_ref())) {
             let word: &str = key.get_ref();
-            let kind = ProblemKind::UnknownKey {
-                place: self.place,
-                key: word.to_owned(),
-                suggestion: closest(word, known.iter().copied()).map(str::to_owned),
-                known: known.join(", "),
+            let foreign = FOREIGN.iter().find(|(_, theirs, ours)| *theirs == word && known.contains(ours));
+            let kind = match foreign {
+                Some(&(tool, _, ours)) => {
+                    ProblemKind::ForeignKey { place: self.place, key: word.to_owned(), tool, ours }
+                }
+                None => ProblemKind::UnknownKey {
+                    place: self.place,
+                    key: word.to_owned(),
+                    suggestion: closest(word, known.iter().copied()).map(str::to_owned),
+                    known: known.join(", "),
+                },
             };
             log.error(moved(key.span(), offset), kind);
         }

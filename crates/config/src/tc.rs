@@ -12,10 +12,11 @@ pub(crate) mod export;
 mod filter;
 mod findings;
 pub(crate) mod import;
-mod kernel;
+pub(crate) mod kernel;
 mod options;
 mod read;
 mod setup;
+mod show;
 #[cfg(test)]
 mod tests;
 pub(crate) mod toml_text;

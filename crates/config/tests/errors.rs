@@ -61,6 +61,8 @@ fn errors_of_the_link_table_name_the_place_and_the_limit() {
         ("not TOML: a key twice", "[link]\nrate = '1gbit'\nrate = '2gbit'"),
         ("unknown key", "[link]\nrate = '1gbit'\nschedular = 'hls'\n[[class]]\nname = 'a'"),
         ("unknown table", "[link]\nrate = '1gbit'\n[[clases]]\nname = 'a'"),
+        ("keys of tc", "[link]\nrate = '1gbit'\n[[class]]\nname = 'a'\nrate = '1mbit'\nceil = '2mbit'\nprio = 1"),
+        ("keys of RouterOS", "[link]\nrate = '1gbit'\n[[class]]\nname = 'a'\nlimit-at = '1mbit'\nmax-limit = '2mbit'"),
         ("missing unit", "[link]\nrate = 1000\n[[class]]\nname = 'a'"),
         ("missing unit in quotes", "[link]\nrate = '1000'\n[[class]]\nname = 'a'"),
         ("kbps", "[link]\nrate = '500kbps'\n[[class]]\nname = 'a'"),

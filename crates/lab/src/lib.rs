@@ -10,6 +10,7 @@
 //! * [`figures`]: what was measured, drawn.
 //! * [`page`]: the report of the claims.
 //! * [`trace`]: every packet of a simulation in a file.
+//! * [`import`]: what classes get before and after an import.
 //! * [`mod@bench`]: what a packet costs under each scheduler on this machine.
 
 pub mod bench;
@@ -17,6 +18,7 @@ pub mod claims;
 pub mod experiments;
 pub mod figures;
 pub mod human;
+pub mod import;
 pub mod measure;
 pub mod page;
 pub mod rate_unit;

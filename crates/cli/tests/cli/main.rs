@@ -19,6 +19,7 @@ mod endpoints;
 #[cfg(target_os = "linux")]
 mod fail_open;
 mod fluid;
+mod import;
 #[cfg(target_os = "linux")]
 mod link_changes;
 mod link_queues;

@@ -77,7 +77,7 @@ impl Table {
 }
 
 /// The place of a row within what the reader took for it: with empty rows, and rows left out, before it.
-fn row(text: &str, mut span: Span) -> Span {
+pub(crate) fn row(text: &str, mut span: Span) -> Span {
     let is_left_out = |line: &str| line.trim().is_empty() || line.starts_with('#');
     while let Some(line) = text[span.clone()].split_inclusive('\n').next()
         && is_left_out(line)

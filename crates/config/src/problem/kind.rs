@@ -69,6 +69,18 @@ pub enum ProblemKind {
         /// What it takes.
         known: String,
     },
+    /// A key of a class as another tool calls it.
+    #[error("{place} takes no \"{key}\"")]
+    ForeignKey {
+        /// The table.
+        place: &'static str,
+        /// As written.
+        key: String,
+        /// The tool.
+        tool: &'static str,
+        /// What it is called here.
+        ours: &'static str,
+    },
     /// A value of another type.
     #[error("\"{key}\" must be {expected}, not {found}")]
     WrongType {
@@ -302,6 +314,26 @@ pub enum ProblemKind {
         /// What to do.
         help: Option<&'static str>,
     },
+    /// What is wrong in the configuration of another tool.
+    #[error("{what}")]
+    Import {
+        /// What it is, in words.
+        what: String,
+        /// What to do.
+        help: String,
+    },
+    /// What was imported and means something else here.
+    #[error("{what}")]
+    Changed {
+        /// What it is, in words.
+        what: String,
+    },
+    /// What was not imported.
+    #[error("{what}")]
+    LeftOut {
+        /// What it is, in words.
+        what: String,
+    },
     /// What is wrong in a script of the traffic generator.
     #[error("{error}")]
     Script {
@@ -416,10 +448,14 @@ impl ProblemKind {
             Self::UnknownKey { suggestion, known, .. } | Self::UnknownWord { suggestion, known, .. } => {
                 did_you_mean(suggestion, known)
             }
+            Self::ForeignKey { key, tool: "tc", .. } if ["rate", "ceil"].contains(&key.as_str()) => {
+                "what tc calls \"rate\" is \"guarantee\" here, and \"ceil\" is \"ceiling\"".to_owned()
+            }
+            Self::ForeignKey { key, tool, ours, .. } => format!("what {tool} calls \"{key}\" is \"{ours}\" here"),
             Self::Unit { error, .. } => error.help(),
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
-            Self::Row { help, .. } => help.clone(),
+            Self::Row { help, .. } | Self::Import { help, .. } => help.clone(),
             Self::DuplicateName { .. } => "rename one of them".to_owned(),
             Self::UnknownClass { suggestion, .. } => match suggestion {
                 Some(suggestion) => format!("did you mean \"{suggestion}\"?"),
@@ -472,6 +508,8 @@ impl ProblemKind {
             | Self::MixedShares { .. }
             | Self::CeilingBelowGuarantee { .. }
             | Self::Refused { .. }
+            | Self::Changed { .. }
+            | Self::LeftOut { .. }
             | Self::Script { .. }
             | Self::Match { .. }
             | Self::NoMatch { .. } => return None,
@@ -482,7 +520,10 @@ impl ProblemKind {
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::MissingKey { .. } | Self::Neither { .. } | Self::NoDefault => "in this table",
-            Self::UnknownKey { .. } | Self::UnknownWord { .. } | Self::UnknownClass { .. } => "not known",
+            Self::UnknownKey { .. }
+            | Self::ForeignKey { .. }
+            | Self::UnknownWord { .. }
+            | Self::UnknownClass { .. } => "not known",
             Self::WrongType { .. } => "of the wrong type",
             Self::OutOfRange { .. } | Self::AboveMtu { .. } => "outside the limits",
             Self::DuplicateName { .. } => "again here",

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{lost, wrong};
+use crate::tc::findings::{left_out, wrong};
 use crate::tc::options::{Words, count};
 use crate::tc::setup::Filter;
 use crate::tc::words::Word;
@@ -39,7 +39,7 @@ pub(super) fn read(
             }
             "action" | "police" => {
                 let why = format!("what \"{}\" of this filter does has no counterpart", word.text);
-                lost(&word.at, why, log, notes);
+                left_out(&word.at, why, log, notes);
                 let target =
                     words.rest().windows(2).find(|pair| ["flowid", "classid"].contains(&pair[0].text.as_str()));
                 class = class.or_else(|| Classid::parse(&target?[1].text));
@@ -61,13 +61,13 @@ pub(super) fn read(
         conditions = Err("a mark of the firewall, which no frame carries".to_owned());
     }
     let Some(class) = class else {
-        lost(whole, "a filter that names no class is left out".to_owned(), log, notes);
+        left_out(whole, "a filter that names no class is left out".to_owned(), log, notes);
         return None;
     };
     let text = match &conditions {
         Err(what) => {
             let why = format!("a filter to {class} is left out: the match language has nothing like {what}");
-            lost(whole, why, log, notes);
+            left_out(whole, why, log, notes);
             return None;
         }
         Ok(conditions) if conditions.is_empty() => "any".to_owned(),
@@ -76,7 +76,7 @@ pub(super) fn read(
     match Match::parse(&text) {
         Ok(made) => Some(Filter { at: whole.clone(), preference: preference.unwrap_or(u64::MAX), class, made }),
         Err(error) => {
-            lost(whole, format!("a filter to {class} is left out: it says \"{text}\", and {error}"), log, notes);
+            left_out(whole, format!("a filter to {class} is left out: it says \"{text}\", and {error}"), log, notes);
             None
         }
     }

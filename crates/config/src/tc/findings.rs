@@ -9,8 +9,16 @@ pub(super) fn wrong(at: &Span, what: String, help: Option<&'static str>, log: &m
     log.error(at.clone(), ProblemKind::Tc { what, help });
 }
 
-/// Notes what is lost or changes its meaning.
-pub(super) fn lost(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>) {
-    let kind = ProblemKind::Tc { what, help: None };
+/// Notes what there is nothing for.
+pub(super) fn left_out(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>) {
+    note(at, ProblemKind::LeftOut { what }, log, notes);
+}
+
+/// Notes what means something else.
+pub(super) fn changed(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>) {
+    note(at, ProblemKind::Changed { what }, log, notes);
+}
+
+fn note(at: &Span, kind: ProblemKind, log: &Log, notes: &mut Vec<Problem>) {
     notes.push(Problem::new(Severity::Warning, log.source(), Some(at.clone()), kind));
 }

@@ -7,13 +7,14 @@ use std::path::Path;
 use fairlink_core::{PoolRule, Rate};
 
 use crate::classid::Classid;
+use crate::fit::{Asked, fit};
 use crate::problem::{Log, Problem, Problems, Source, Span};
-use crate::tc::findings::{lost, wrong};
+use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::read;
 use crate::tc::setup::{Class, Device, Filter, LeafQueue, RootKind};
-use crate::tc::toml_text::{comment, line, quoted};
-use crate::units::{show_bps, show_size};
+use crate::tc::toml_text::{comment, line, quoted, rate_key, size_key};
+use crate::units::show_bps;
 
 /// What tc commands leave open.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +35,9 @@ pub struct Imported {
     pub text: String,
     /// The devices in it: the first is the link, the others are its peers.
     pub devices: Vec<String>,
-    /// What was lost or means something else now, in the order of the file.
+    /// Whether classes of several devices share a pool.
+    pub pooled: bool,
+    /// What was left out or means something else now, in the order of the file.
     pub notes: Vec<Problem>,
 }
 
@@ -43,14 +46,34 @@ pub(crate) fn is_tc_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "tc")
 }
 
-/// Reads tc commands. The text that is made is not checked for what only the reader of link files finds.
+/// What becomes of the way in which tc lends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lending {
+    /// It stays, and rates that do not fit below each other are refused.
+    Kept,
+    /// It stays, and rates are scaled down to what fits.
+    Fitted,
+    /// `hls` takes its place: quanta, bursts and priorities have no meaning any more. Rates are scaled down to what fits.
+    Fair,
+}
+
+/// Reads tc commands, or what tc shows. The text that is made is not checked for what only the reader of link files finds.
 ///
 /// # Errors
 /// Everything that is wrong with it, at its place.
 pub(crate) fn read(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
+    read_as(source, options, Lending::Kept)
+}
+
+/// As [`read`], with another way of lending.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending) -> Result<Imported, Problems> {
     let mut log = Log::new(source);
     let mut notes = Vec::new();
-    let mut devices = read::setup(source.inner(), &mut log, &mut notes);
+    let unnamed = options.device.as_deref().unwrap_or("eth0");
+    let mut devices = read::setup(source.inner(), unnamed, &mut log, &mut notes);
     log = continued(log)?;
     if let Some(wanted) = &options.device {
         let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
@@ -64,14 +87,17 @@ pub(crate) fn read(source: &Source, options: &ImportOptions) -> Result<Imported,
         wrong(&(0..0), why, Some("write tc qdisc add dev eth0 root handle 1: htb, and classes below it"), &mut log);
     }
     let pools = pools(&mut devices, &mut log);
-    let mut writer = Writer { source, log, notes, pools, rate: options.rate };
+    let mut writer = Writer { source, log, notes, pools, rate: options.rate, lending };
+    if lending != Lending::Kept {
+        devices.iter_mut().for_each(|device| writer.fit(device));
+    }
     let text = writer.file(&devices);
     writer.log = continued(writer.log)?;
     writer.notes.sort_by_key(|note| note.span().map(|span| span.start));
     let name = format!("{} as imported", source.name());
-    let made =
-        Imported { name, text, devices: devices.into_iter().map(|device| device.name).collect(), notes: writer.notes };
-    Ok(made)
+    let pooled = !writer.pools.is_empty();
+    let devices = devices.into_iter().map(|device| device.name).collect();
+    Ok(Imported { name, text, devices, pooled, notes: writer.notes })
 }
 
 /// Goes on where there is no error yet.
@@ -133,15 +159,24 @@ struct Writer<'s> {
     notes: Vec<Problem>,
     pools: BTreeMap<u64, Slot>,
     rate: Option<Rate>,
+    lending: Lending,
 }
 
+/// The class of frames that HTB sends past all classes.
+const OTHERS: &str = "others";
+
 impl Writer<'_> {
-    fn lost(&mut self, at: &Span, what: String) {
-        lost(at, what, &self.log, &mut self.notes);
+    fn left_out(&mut self, at: &Span, what: String) {
+        left_out(at, what, &self.log, &mut self.notes);
+    }
+
+    fn changed(&mut self, at: &Span, what: String) {
+        changed(at, what, &self.log, &mut self.notes);
     }
 
     fn file(&mut self, devices: &[Device]) -> String {
-        let mut text = comment(&format!("From {} by `fairlink tc import`.", self.source.name()));
+        let command = if self.lending == Lending::Kept { "tc import" } else { "import tc" };
+        let mut text = comment(&format!("From {} by `fairlink {command}`.", self.source.name()));
         for (index, device) in devices.iter().enumerate() {
             self.device(device, index > 0, &mut text);
         }
@@ -172,11 +207,10 @@ impl Writer<'_> {
             );
             return;
         }
-        self.check_sums(device);
-        let bandwidth = match root.kind {
-            RootKind::Cbq { bandwidth, .. } => Some(bandwidth),
-            RootKind::Htb { .. } => None,
-        };
+        if self.lending == Lending::Kept {
+            self.check_sums(device);
+        }
+        let bandwidth = root.kind.bandwidth();
         let (rate, why) = match (self.rate, bandwidth) {
             (Some(rate), _) => (rate.bps(), "as asked for"),
             (None, Some(bandwidth)) => (bandwidth, "cbq's bandwidth"),
@@ -186,12 +220,12 @@ impl Writer<'_> {
         };
         if bandwidth.is_none() && self.rate.is_none() {
             let why = format!("htb does not say what {} carries; taken for it: {}", device.name, show_bps(rate));
-            self.lost(&root.at, format!("{why}, which the classes of the root may send together"));
+            self.changed(&root.at, format!("{why}, which the classes of the root may send together"));
         }
         if rate < needed(device) {
             let why =
                 format!("the classes at the root of {} may send {} together", device.name, show_bps(needed(device)));
-            self.lost(&root.at, format!("{why}, more than the link's {}", show_bps(rate)));
+            self.changed(&root.at, format!("{why}, more than the link's {}", show_bps(rate)));
         }
         text.push('\n');
         if is_peer {
@@ -202,18 +236,131 @@ impl Writer<'_> {
         let (link, class) = if is_peer { ("[peer.link]", "[[peer.class]]") } else { ("[link]", "[[class]]") };
         writeln!(text, "{link:<26}# {}", device.name).expect("writing to a string does not fail");
         writeln!(text, "{:<26}# {why}", format!("rate = {}", quoted(&rate_key(rate)))).expect("as above");
-        line(text, "scheduler", if bandwidth.is_some() { "cbq-top-level" } else { "htb" });
+        let own = if bandwidth.is_some() { "cbq-top-level" } else { "htb" };
+        line(text, "scheduler", if self.lending == Lending::Fair { "hls" } else { own });
         writeln!(text, "{:<26}# a frame with its Ethernet header", format!("mtu = \"{FRAME}B\"")).expect("as above");
         self.overhead(device, text);
-        if let RootKind::Htb { default, .. } = root.kind {
-            self.default(device, default, text);
-        }
+        let default = match root.kind {
+            RootKind::Htb { default, .. } => default,
+            RootKind::Cbq { .. } => None,
+        };
+        self.default(device, default, text);
         for (class_of, filters) in self.in_order(device) {
             text.push('\n');
             let line_number = self.source.inner()[..class_of.at.start].matches('\n').count() + 1;
             writeln!(text, "{class:<26}# line {line_number}").expect("as above");
             self.class(device, class_of, &filters, text);
         }
+        if let Some(guarantee) = device.others {
+            writeln!(text, "\n{class:<26}# what tc sends past all classes").expect("as above");
+            line(text, "name", OTHERS);
+            line(text, "guarantee", &rate_key(guarantee));
+        }
+        if self.lending == Lending::Fair {
+            self.meanings(device, &root.at.clone());
+        }
+    }
+
+    /// What is the same for every class, said once.
+    fn meanings(&mut self, device: &Device, at: &Span) {
+        let leaves = || device.classes.iter().filter(|class| device.is_leaf(class.id));
+        let tool = device.root.as_ref().map_or("htb", |root| root.kind.name());
+        self.changed(
+            at,
+            format!("quanta: {tool} shares what is lent by the quanta of leaves, whatever is guaranteed above them; here it is shared among siblings in proportion to their guarantees, max-min fair"),
+        );
+        let mut priorities: Vec<u64> = leaves().map(|class| class.set.priority.unwrap_or(0)).collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        if let [first, .., last] = priorities[..] {
+            let why = format!(
+                "priorities {first} to {last} are left out: hls has none; a class that should not wait can have latency_critical = true"
+            );
+            self.left_out(at, why);
+        }
+        if leaves().any(|class| class.set.burst.is_some() || class.set.cburst.is_some() || class.set.maxburst.is_some())
+        {
+            self.left_out(
+                at,
+                "bursts are left out: hls shares the link by rounds, and a ceiling holds two largest frames".to_owned(),
+            );
+        }
+    }
+
+    /// Scales rates down to what fits below each other, which tc does not ask for.
+    fn fit(&mut self, device: &mut Device) {
+        let Some(root) = &device.root else { return };
+        let at = root.at.clone();
+        let link = self.rate.map(Rate::bps).or(root.kind.bandwidth()).unwrap_or_else(|| needed(device));
+        device.needed = Some(needed(device));
+        let place = |id: Classid| device.classes.iter().position(|class| class.id == id);
+        let limits = matches!(root.kind, RootKind::Htb { .. });
+        let mut asked: Vec<Asked> = device
+            .classes
+            .iter()
+            .map(|class| Asked {
+                parent: class.parent.and_then(place),
+                floor: class.set.rate,
+                // A class of the root borrows from nobody.
+                ceiling: match class.parent {
+                    _ if !limits => None,
+                    None if class.set.pslot.is_none() => class.set.rate,
+                    _ => class.set.ceil.or(class.set.rate),
+                },
+            })
+            .collect();
+        if self.needs_default(device) {
+            asked.push(Asked { parent: None, floor: Some((link / 100).max(1)), ceiling: None });
+        }
+        let fitted = fit(&asked, link);
+        for over in &fitted.over {
+            let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
+            let (at, whose) = match over.parent {
+                None => (at.clone(), "of the root"),
+                Some(parent) => (device.classes[parent].at.clone(), "below this one"),
+            };
+            let why = format!(
+                "the classes {whose} have rates of {asked} together, and there are {}: they are guaranteed as much in proportion",
+                show_bps(over.has)
+            );
+            self.changed(&at, why);
+        }
+        let (mut raised, mut nobody) = (Vec::new(), Vec::new());
+        for (class, guarantee) in device.classes.iter_mut().zip(&fitted.guarantees) {
+            let (Some(rate), Some(guarantee)) = (class.set.rate, *guarantee) else { continue };
+            if guarantee > rate {
+                raised.push((class.at.clone(), class.id, rate, guarantee));
+            }
+            // What was said of the rate alone goes on to hold.
+            class.set.ceil = class.set.ceil.or(limits.then_some(rate));
+            if let (None, None, Some(ceil)) =
+                (class.parent, class.set.pslot, class.set.ceil.filter(|&ceil| ceil > rate))
+            {
+                nobody.push((class.at.clone(), borrows_from_nobody(ceil, rate)));
+                class.set.ceil = Some(rate);
+            }
+            class.set.quantum =
+                class.set.quantum.or(class.set.rate.filter(|_| limits).map(|rate| default_quantum(rate, root.kind)));
+            class.set.rate = Some(guarantee);
+        }
+        device.others = fitted.guarantees.get(device.classes.len()).copied().flatten();
+        nobody.into_iter().for_each(|(at, why)| self.changed(&at, why));
+        for (at, id, rate, guarantee) in raised {
+            let why = format!(
+                "{id} is guaranteed {} instead of {}: that is what the classes below it have together",
+                show_bps(guarantee),
+                show_bps(rate)
+            );
+            self.changed(&at, why);
+        }
+    }
+
+    /// Whether frames that no filter takes have no class.
+    fn needs_default(&self, device: &Device) -> bool {
+        let Some(root) = &device.root else { return false };
+        let RootKind::Htb { default, .. } = root.kind else { return true };
+        let named = default.and_then(|minor| Classid::new(root.major, minor));
+        named.is_none_or(|class| device.class(class).is_none() || !device.is_leaf(class))
     }
 
     /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together, so that a
@@ -222,13 +369,16 @@ impl Writer<'_> {
         let mut useful: Vec<&Filter> = Vec::new();
         for filter in &device.filters {
             if device.class(filter.class).is_none() {
-                self.lost(&filter.at, format!("a filter to {}, which is no class, is left out", filter.class));
+                self.left_out(&filter.at, format!("a filter to {}, which is no class, is left out", filter.class));
             } else if !device.is_leaf(filter.class) {
-                self.lost(&filter.at, format!("a filter to {}, which has classes below it, is left out", filter.class));
+                self.left_out(
+                    &filter.at,
+                    format!("a filter to {}, which has classes below it, is left out", filter.class),
+                );
             } else if let Some(earlier) = useful.iter().find(|earlier| earlier.made.covers(&filter.made)) {
                 let why =
                     format!("an earlier filter to {} takes all of this filter's frames; it is left out", earlier.class);
-                self.lost(&filter.at, why);
+                self.left_out(&filter.at, why);
             } else {
                 useful.push(filter);
             }
@@ -254,7 +404,7 @@ impl Writer<'_> {
                     "\"{}\" of {} comes before this filter now; a frame that both take goes to {} instead of {}",
                     by.made, by.class, by.class, filter.class
                 );
-                self.lost(&filter.at, why);
+                self.changed(&filter.at, why);
             }
         }
         in_order
@@ -267,7 +417,7 @@ impl Writer<'_> {
             Some(other) => {
                 let why =
                     "classes have different overheads, and a link file has one for the link; none is taken".to_owned();
-                self.lost(&other.at, why);
+                self.left_out(&other.at, why);
             }
             None if first > 0 => line(text, "overhead", &format!("{first}B")),
             None => {}
@@ -277,6 +427,15 @@ impl Writer<'_> {
     fn default(&mut self, device: &Device, default: Option<u16>, text: &mut String) {
         let root = device.root.as_ref().expect("checked by the caller");
         let named = default.and_then(|minor| Classid::new(root.major, minor));
+        if let Some(guarantee) = device.others {
+            let why = format!(
+                "{} sends frames that no filter takes at once, past all classes; here they are the class \"{OTHERS}\", guaranteed {}",
+                root.kind.name(),
+                show_bps(guarantee)
+            );
+            self.changed(&root.at, why);
+            return line(text, "default", OTHERS);
+        }
         match named {
             Some(class) if device.class(class).is_some() && device.is_leaf(class) => {
                 line(text, "default", &class.to_string())
@@ -286,12 +445,12 @@ impl Writer<'_> {
                     "the default class {class} is no leaf of {}: htb sends such frames at once, past all classes",
                     device.name
                 );
-                self.lost(&root.at, format!("{why}; here there is no default"));
+                self.changed(&root.at, format!("{why}; here there is no default"));
             }
-            None if !device.filters.is_empty() => {
+            None if !device.filters.is_empty() && root.kind.bandwidth().is_none() => {
                 let why = "htb has no default class: it sends frames that no filter takes at once, past all classes"
                     .to_owned();
-                self.lost(&root.at, format!("{why}; a gateway needs a default here"));
+                self.changed(&root.at, format!("{why}; a gateway needs a default here"));
             }
             None => {}
         }
@@ -326,33 +485,31 @@ impl Writer<'_> {
     fn htb_class(&mut self, device: &Device, class: &Class, rate: u64, r2q: u64, text: &mut String) {
         let set = &class.set;
         let ceil = set.ceil.unwrap_or(rate);
-        let ceiling = if class.parent.is_none() && set.pslot.is_none() && ceil > rate {
-            let why = format!(
-                "a class of the root borrows from nobody: its ceil of {} is its rate of {}",
-                show_bps(ceil),
-                show_bps(rate)
-            );
-            self.lost(&class.at, why);
+        let fitted = self.lending != Lending::Kept;
+        let ceiling = if class.parent.is_none() && set.pslot.is_none() && ceil > rate && !fitted {
+            self.changed(&class.at, borrows_from_nobody(ceil, rate));
             rate
         } else {
             ceil
         };
         line(text, "ceiling", &rate_key(ceiling));
+        if self.lending == Lending::Fair {
+            return;
+        }
         line(text, "burst", &size_key(set.burst.unwrap_or_else(|| default_burst(rate))));
         line(text, "ceiling_burst", &size_key(set.cburst.unwrap_or_else(|| default_burst(ceil))));
         if !device.is_leaf(class.id) {
             if set.priority.is_some() || set.quantum.is_some() {
-                self.lost(&class.at, "\"prio\" and \"quantum\" count at leaves alone".to_owned());
+                self.left_out(&class.at, "\"prio\" and \"quantum\" count at leaves alone".to_owned());
             }
             return;
         }
         let priority = set.priority.unwrap_or(0);
         if priority > MAX_PRIORITY {
-            self.lost(&class.at, format!("htb takes prio {priority} for {MAX_PRIORITY}, its last"));
+            self.changed(&class.at, format!("htb takes prio {priority} for {MAX_PRIORITY}, its last"));
         }
         writeln!(text, "priority = {}", priority.min(MAX_PRIORITY)).expect("writing to a string does not fail");
-        let by_rate = (rate / 8 / r2q).clamp(MIN_QUANTUM, MAX_QUANTUM);
-        let quantum = set.quantum.unwrap_or(by_rate);
+        let quantum = set.quantum.unwrap_or_else(|| default_quantum(rate, RootKind::Htb { default: None, r2q }));
         let why = if set.quantum.is_some() { "" } else { "# as the kernel chooses it: rate / r2q" };
         writeln!(text, "{:<26}{why}", format!("quantum = {}", quoted(&size_key(quantum)))).expect("as above");
     }
@@ -360,6 +517,15 @@ impl Writer<'_> {
     fn cbq_class(&mut self, device: &Device, class: &Class, avpkt: u64, text: &mut String) {
         let set = &class.set;
         let avpkt = set.avpkt.unwrap_or(avpkt);
+        if self.lending == Lending::Fair {
+            if set.bounded || set.isolated {
+                line(text, "ceiling", &rate_key(set.rate.unwrap_or(1)));
+            }
+            if set.isolated {
+                self.changed(&class.at, "isolated: here it does not borrow, and others get what it leaves".to_owned());
+            }
+            return;
+        }
         if set.bounded {
             text.push_str("bounded = true\n");
         }
@@ -385,7 +551,7 @@ impl Writer<'_> {
 
     fn queue(&mut self, device: &Device, class: &Class, queue: &LeafQueue, text: &mut String) {
         if !device.is_leaf(class.id) {
-            self.lost(&queue.at, format!("{} has classes below it, and its queue is left out", class.id));
+            self.left_out(&queue.at, format!("{} has classes below it, and its queue is left out", class.id));
             return;
         }
         if let Some(buffer) = &queue.buffer {
@@ -418,8 +584,22 @@ impl Writer<'_> {
     }
 }
 
+fn borrows_from_nobody(ceil: u64, rate: u64) -> String {
+    let (ceil, rate) = (show_bps(ceil), show_bps(rate));
+    format!("a class of the root borrows from nobody: its ceil of {ceil} is its rate of {rate}")
+}
+
+/// The quantum that the kernel chooses, in bytes.
+fn default_quantum(rate: u64, kind: RootKind) -> u64 {
+    let RootKind::Htb { r2q, .. } = kind else { return MIN_QUANTUM };
+    (rate / 8 / r2q).clamp(MIN_QUANTUM, MAX_QUANTUM)
+}
+
 /// What the classes of the root may send together, in bit/s.
 fn needed(device: &Device) -> u64 {
+    if let Some(needed) = device.needed {
+        return needed;
+    }
     let roots = || device.classes.iter().filter(|class| class.parent.is_none());
     let sum = roots().filter_map(|class| class.set.rate).fold(0, u64::saturating_add);
     let borrowed = roots().filter(|class| class.set.pslot.is_some()).filter_map(|class| class.set.ceil).max();
@@ -429,16 +609,6 @@ fn needed(device: &Device) -> u64 {
 /// The burst that tc takes where none is written, in bytes: 1600, and what the rate brings in a tick of the kernel's clock, 1 ns.
 fn default_burst(bps: u64) -> u64 {
     1600 + bps / 8 / 1_000_000_000
-}
-
-/// A rate as a value of a link file.
-fn rate_key(bps: u64) -> String {
-    show_bps(bps).replace(' ', "").replace("/s", "")
-}
-
-/// A size as a value of a link file.
-fn size_key(bytes: u64) -> String {
-    if bytes.is_multiple_of(1000) { show_size(bytes).replace(' ', "") } else { format!("{bytes}B") }
 }
 
 fn pool_name(slot: u64) -> String {

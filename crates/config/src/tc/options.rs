@@ -1,7 +1,7 @@
 //! The options of each kind of queueing discipline and class.
 
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{lost, wrong};
+use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, R2Q};
 use crate::tc::setup::{RootKind, Settings};
 use crate::tc::units;
@@ -114,13 +114,13 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
                     "r2q" => r2q = words.read(word, count, COUNT, log).filter(|&r2q| r2q > 0).unwrap_or(R2Q),
                     "direct_qlen" | "debug" => {
                         words.value(word, log);
-                        lost(&word.at, format!("\"{}\" of htb has no counterpart", word.text), log, notes);
+                        left_out(&word.at, format!("\"{}\" of htb has no counterpart", word.text), log, notes);
                     }
                     // Of 2001; the kernel finds it itself since.
                     "depth" => {
                         words.value(word, log);
                     }
-                    "offload" => lost(&word.at, "\"offload\" of htb has no counterpart".to_owned(), log, notes),
+                    "offload" => left_out(&word.at, "\"offload\" of htb has no counterpart".to_owned(), log, notes),
                     _ => unknown(
                         word,
                         "the queueing discipline htb",
@@ -140,7 +140,7 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
                     "avpkt" => avpkt = words.read(word, some_size, SIZE, log),
                     "cell" | "mpu" | "ewma" | "allot" => {
                         words.value(word, log);
-                        lost(&word.at, format!("\"{}\" of cbq has no counterpart", word.text), log, notes);
+                        left_out(&word.at, format!("\"{}\" of cbq has no counterpart", word.text), log, notes);
                     }
                     _ => unknown(
                         word,
@@ -197,7 +197,7 @@ fn htb_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> 
                     "\"{}\" of a class has no counterpart; overhead in [link] can be ethernet or atm",
                     word.text
                 );
-                lost(&word.at, why, log, notes);
+                left_out(&word.at, why, log, notes);
             }
             _ => unknown(word, "a class of htb", KNOWN, words, log),
         }
@@ -224,12 +224,12 @@ fn cbq_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> 
             }
             "allot" | "cell" | "minburst" | "minidle" | "ewma" | "mpu" | "split" | "defmap" => {
                 words.value(word, log);
-                lost(&word.at, format!("\"{}\" of cbq has no counterpart", word.text), log, notes);
+                left_out(&word.at, format!("\"{}\" of cbq has no counterpart", word.text), log, notes);
             }
             "estimator" | "est" => {
                 words.value(word, log);
                 words.value(word, log);
-                lost(&word.at, "\"estimator\" of cbq has no counterpart".to_owned(), log, notes);
+                left_out(&word.at, "\"estimator\" of cbq has no counterpart".to_owned(), log, notes);
             }
             _ => unknown(word, "a class of cbq", KNOWN, words, log),
         }
@@ -270,12 +270,12 @@ pub(super) fn queue(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &m
                         let ours = if word.text == "target" { 5_000_000 } else { 100_000_000 };
                         let time = words.read(word, units::time, "write a time such as 5ms", log);
                         if time.is_some_and(|time| time != ours) {
-                            lost(&word.at, format!("\"{}\" is {} ms here", word.text, ours / 1_000_000), log, notes);
+                            changed(&word.at, format!("\"{}\" is {} ms here", word.text, ours / 1_000_000), log, notes);
                         }
                     }
                     "flows" | "quantum" | "memory_limit" | "ce_threshold" | "drop_batch" => {
                         words.value(word, log);
-                        lost(&word.at, format!("\"{}\" of {word_of} has no counterpart", word.text), log, notes);
+                        left_out(&word.at, format!("\"{}\" of {word_of} has no counterpart", word.text), log, notes);
                     }
                     _ => unknown(
                         word,
@@ -292,7 +292,7 @@ pub(super) fn queue(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &m
         | "pfifo_fast" | "noqueue" => {
             words.rest();
             let why = format!("the queue {} becomes a fifo of 1000 packets", kind.text);
-            lost(&kind.at, why, log, notes);
+            changed(&kind.at, why, log, notes);
             None
         }
         other => {

@@ -2,16 +2,18 @@
 
 use crate::classid::{Classid, hex};
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{lost, wrong};
+use crate::tc::findings::{left_out, wrong};
 use crate::tc::options::{self, Words};
 use crate::tc::setup::{Class, Device, LeafQueue, Root};
 use crate::tc::words::{self, Word};
-use crate::tc::{filter, words::Command};
+use crate::tc::{filter, show, words::Command};
 
-/// All devices, in the order in which they are named. What is wrong is in the log.
-pub(super) fn setup(text: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Vec<Device> {
+/// All devices, in the order in which they are named; `unnamed` is that of what tc shows without one. What is wrong is in the log.
+pub(super) fn setup(text: &str, unnamed: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Vec<Device> {
     let mut devices = Vec::new();
-    for command in words::commands(text, log) {
+    let commands =
+        if show::is_shown(text) { show::commands(text, unnamed, log, notes) } else { words::commands(text, log) };
+    for command in commands {
         read(&command, &mut devices, log, notes);
     }
     for device in &mut devices {
@@ -92,7 +94,7 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
                 matches!(place.parent, Some(Parent::Device) | None) || place.parent == Some(Parent::Discipline(major));
             if !at_root {
                 words.rest();
-                lost(&whole, "a filter that is not at the root is left out".to_owned(), log, notes);
+                left_out(&whole, "a filter that is not at the root is left out".to_owned(), log, notes);
                 return None;
             }
             let filter = filter::read((place.protocol, place.preference), kind, &mut words, &whole, log, notes)?;
@@ -153,7 +155,15 @@ fn device<'d>(place: &Place<'_>, whole: &Span, devices: &'d mut Vec<Device>, log
     };
     let index = devices.iter().position(|device| device.name == name.text).unwrap_or_else(|| {
         let name = name.text.clone();
-        devices.push(Device { name, root: None, classes: Vec::new(), queues: Vec::new(), filters: Vec::new() });
+        devices.push(Device {
+            name,
+            root: None,
+            classes: Vec::new(),
+            queues: Vec::new(),
+            filters: Vec::new(),
+            needed: None,
+            others: None,
+        });
         devices.len() - 1
     });
     devices.get_mut(index)
@@ -184,7 +194,7 @@ fn qdisc(
 ) -> Option<()> {
     if ["ingress", "clsact"].contains(&kind.text.as_str()) {
         words.rest();
-        lost(
+        left_out(
             &whole,
             format!("\"{}\" is about what comes in, and a link file about what goes out", kind.text),
             log,

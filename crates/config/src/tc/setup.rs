@@ -15,6 +15,10 @@ pub(super) struct Device {
     pub(super) queues: Vec<LeafQueue>,
     /// In the order in which the kernel tries them.
     pub(super) filters: Vec<Filter>,
+    /// What the classes of the root may send together as written, in bit/s, where rates are no longer as written.
+    pub(super) needed: Option<u64>,
+    /// The guarantee of a class for frames that no filter takes, in bit/s, where one is added.
+    pub(super) others: Option<u64>,
 }
 
 impl Device {
@@ -45,6 +49,14 @@ pub(super) enum RootKind {
 }
 
 impl RootKind {
+    /// The rate of the link in bit/s, where it is said.
+    pub(super) fn bandwidth(self) -> Option<u64> {
+        match self {
+            Self::Htb { .. } => None,
+            Self::Cbq { bandwidth, .. } => Some(bandwidth),
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Htb { .. } => "htb",

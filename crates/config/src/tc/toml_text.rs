@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::units::{show_bps, show_size};
+
 /// A string in quotes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
@@ -22,12 +24,22 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// One line of a comment.
-pub(super) fn comment(text: &str) -> String {
+pub(crate) fn comment(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     format!("# {text}\n")
 }
 
 /// `key = "value"` in a line.
-pub(super) fn line(text: &mut String, key: &str, value: &str) {
+pub(crate) fn line(text: &mut String, key: &str, value: &str) {
     writeln!(text, "{key} = {}", quoted(value)).expect("writing to a string does not fail");
+}
+
+/// A rate as a value of a link file.
+pub(crate) fn rate_key(bps: u64) -> String {
+    show_bps(bps).replace(' ', "").replace("/s", "")
+}
+
+/// A size as a value of a link file.
+pub(crate) fn size_key(bytes: u64) -> String {
+    if bytes.is_multiple_of(1000) { show_size(bytes).replace(' ', "") } else { format!("{bytes}B") }
 }

@@ -1,0 +1,280 @@
+//! `fairlink import`: what people run today, as a link file, with a report of what became of it.
+
+mod report;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use fairlink_config::import::{Direction, Imported, ImportedLink, k8s, libreqos, libvirt, mikrotik, tc};
+use fairlink_core::Rate;
+use fairlink_lab::import::{Case, compared};
+
+use crate::args;
+use crate::failure::Failure;
+use crate::out::{Out, make_directory};
+
+/// From which tool.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    tool: Tool,
+    /// Write into this directory, which is made if it is missing: a link file, and tables where there are many classes. Without it the link file
+    /// is printed, class by class.
+    #[arg(long, global = true, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Keep the tool's own way of lending, with its quanta, bursts and priorities, instead of the scheduler hls.
+    #[arg(long, global = true)]
+    as_is: bool,
+    /// Leave out what the classes get before and after, which takes a simulation.
+    #[arg(long, global = true)]
+    no_compare: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Tool {
+    /// LibreQoS: ShapedDevices.csv and network.json.
+    Libreqos(LibreqosArgs),
+    /// tc: a script of commands, or what `tc -d qdisc|class|filter show` prints of a running system.
+    Tc(TcArgs),
+    /// MikroTik RouterOS: an export with queue trees or simple queues.
+    Mikrotik(MikrotikArgs),
+    /// Kubernetes: bandwidth annotations of pods, from `kubectl get pods -A -o json`.
+    K8s(K8sArgs),
+    /// libvirt: XML of domains, and of their network.
+    Libvirt(LibvirtArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct LibreqosArgs {
+    /// ShapedDevices.csv.
+    devices: PathBuf,
+    /// network.json, with the nodes that the circuits hang below.
+    #[arg(long, value_name = "FILE")]
+    network: Option<PathBuf>,
+    /// Rate of the link [default: what the nodes at the top carry together].
+    #[arg(long, value_name = "RATE", value_parser = args::rate)]
+    rate: Option<Rate>,
+    /// To the subscribers, from them, or a link for each; both need --out.
+    #[arg(long, value_enum, default_value_t = Way::Down)]
+    direction: Way,
+}
+
+#[derive(Debug, clap::Args)]
+struct TcArgs {
+    /// The file: commands, or what tc shows, as text or JSON.
+    file: PathBuf,
+    /// Rate of the link [default: cbq's bandwidth; of htb what the classes of the root may send together].
+    #[arg(long, value_name = "RATE", value_parser = args::rate)]
+    rate: Option<Rate>,
+    /// Import this device alone; also the name of one that is shown without [default: all; several need --out].
+    #[arg(long, value_name = "IF")]
+    dev: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct MikrotikArgs {
+    /// The file that `/export` writes.
+    file: PathBuf,
+    /// Rate of the link [default: what the queues at the top may send together].
+    #[arg(long, value_name = "RATE", value_parser = args::rate)]
+    rate: Option<Rate>,
+    /// Which queues, where the file has both.
+    #[arg(long, value_enum)]
+    queues: Option<Queues>,
+    /// The queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's rate [default: all; several
+    /// interfaces need --out].
+    #[arg(long, value_name = "NAME")]
+    parent: Option<String>,
+    /// Of simple queues: to the targets, from them, or a link for each; both need --out.
+    #[arg(long, value_enum, default_value_t = Way::Down)]
+    direction: Way,
+}
+
+#[derive(Debug, clap::Args)]
+struct K8sArgs {
+    /// The pods: what `kubectl get pods -A -o json` prints.
+    file: PathBuf,
+    /// Rate of the node's link.
+    #[arg(long, value_name = "RATE", value_parser = args::rate)]
+    rate: Rate,
+    /// The pods of this node, where there are several.
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// To the pods (ingress), from them (egress), or a link for each; both need --out.
+    #[arg(long, value_enum, default_value_t = Way::Down)]
+    direction: Way,
+}
+
+#[derive(Debug, clap::Args)]
+struct LibvirtArgs {
+    /// XML of domains (virsh dumpxml) and of the network that gives them their addresses (virsh net-dumpxml).
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Rate of the link [default: the average of the network's bandwidth].
+    #[arg(long, value_name = "RATE", value_parser = args::rate)]
+    rate: Option<Rate>,
+    /// To the machines (inbound), from them (outbound), or a link for each; both need --out.
+    #[arg(long, value_enum, default_value_t = Way::Down)]
+    direction: Way,
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// To those whom the link serves.
+    Down,
+    /// From them.
+    Up,
+    /// A link for each.
+    Both,
+}
+
+impl Way {
+    fn directions(self) -> Vec<Direction> {
+        match self {
+            Self::Down => vec![Direction::Down],
+            Self::Up => vec![Direction::Up],
+            Self::Both => vec![Direction::Down, Direction::Up],
+        }
+    }
+}
+
+/// The two kinds of queues of RouterOS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Queues {
+    /// /queue tree
+    Tree,
+    /// /queue simple
+    Simple,
+}
+
+/// A link, and what its classes get.
+struct Compared {
+    link: ImportedLink,
+    cases: Vec<Case>,
+}
+
+/// Reads, compares, writes and reports. Nothing is written before everything was read and found sound.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let (tool, imported) = read(args)?;
+    if imported.links.len() > 1 && args.out.is_none() {
+        let names: Vec<&str> = imported.links.iter().map(|link| link.name.as_str()).collect();
+        let names = names.join(", ");
+        return Err(Failure::wrong(format!(
+            "there are several links ({names}): write them with --out DIR, or choose one"
+        )));
+    }
+    let Imported { links, kept, notes } = imported;
+    let links = links.into_iter().map(|link| compare(link, args.no_compare)).collect::<Result<Vec<_>, _>>()?;
+    let files = files(&links, args.out.is_some());
+    if let Some(dir) = &args.out {
+        write(dir, &files)?;
+    }
+    let report =
+        report::Report { tool, links: &links, kept: &kept, notes: &notes, files: &files, out: args.out.as_deref() };
+    if out.json {
+        return report.document(out);
+    }
+    if args.out.is_none() {
+        out.raw(links[0].link.text.as_bytes())?;
+        // So that it comes before the report on a terminal.
+        out.flush()?;
+    }
+    report.to_people();
+    Ok(())
+}
+
+fn read(args: &Args) -> Result<(&'static str, Imported), Failure> {
+    let as_is = args.as_is;
+    Ok(match &args.tool {
+        Tool::Libreqos(from) => {
+            let options = libreqos::Options { directions: from.direction.directions(), rate: from.rate, as_is };
+            ("libreqos", libreqos::import_files(&from.devices, from.network.as_deref(), &options)?)
+        }
+        Tool::Tc(from) => {
+            let options = tc::Options { rate: from.rate, device: from.dev.clone(), as_is };
+            ("tc", tc::import_file(&from.file, &options)?)
+        }
+        Tool::Mikrotik(from) => {
+            let queues = from.queues.map(|queues| match queues {
+                Queues::Tree => mikrotik::Queues::Tree,
+                Queues::Simple => mikrotik::Queues::Simple,
+            });
+            let options = mikrotik::Options {
+                rate: from.rate,
+                queues,
+                parent: from.parent.clone(),
+                directions: from.direction.directions(),
+                as_is,
+            };
+            ("mikrotik", mikrotik::import_file(&from.file, &options)?)
+        }
+        Tool::K8s(from) => {
+            if as_is {
+                return Err(Failure::wrong("--as-is: pods are limited one by one, and there is no lending to keep"));
+            }
+            let options =
+                k8s::Options { rate: from.rate, node: from.node.clone(), directions: from.direction.directions() };
+            ("k8s", k8s::import_file(&from.file, &options)?)
+        }
+        Tool::Libvirt(from) => {
+            let options = libvirt::Options { rate: from.rate, directions: from.direction.directions(), as_is };
+            ("libvirt", libvirt::import_files(&from.files, &options)?)
+        }
+    })
+}
+
+fn compare(link: ImportedLink, no_compare: bool) -> Result<Compared, Failure> {
+    let cases = match no_compare {
+        true => Vec::new(),
+        false => compared(link.link_before.as_ref(), &link.link, &link.idle).map_err(Failure::failed)?,
+    };
+    Ok(Compared { link, cases })
+}
+
+/// A file and its text.
+type Made = (String, String);
+
+/// What is written: with tables where there are some, and the file is not printed.
+fn files(links: &[Compared], tables: bool) -> Vec<Made> {
+    let mut all = Vec::new();
+    for link in links.iter().map(|compared| &compared.link) {
+        let name = format!("{}.toml", link.name);
+        match link.tabled.as_ref().filter(|_| tables) {
+            Some(tabled) => {
+                all.push((name, tabled.text.clone()));
+                all.extend(tabled.tables.iter().cloned());
+            }
+            None => all.push((name, link.text.clone())),
+        }
+    }
+    all
+}
+
+/// Writes all files or none: what was written before one that could not be is taken away. Files that are there already are not overwritten.
+fn write(dir: &Path, files: &[Made]) -> Result<(), Failure> {
+    make_directory(dir)?;
+    let mut written: Vec<PathBuf> = Vec::new();
+    for (name, text) in files {
+        let path = dir.join(name);
+        let made = std::fs::File::create_new(&path).and_then(|mut file| {
+            written.push(path.clone());
+            file.write_all(text.as_bytes())
+        });
+        if let Err(error) = made {
+            for path in &written {
+                // Nothing better can be done.
+                let _ = std::fs::remove_file(path);
+            }
+            let path = path.display();
+            return Err(match error.kind() {
+                std::io::ErrorKind::AlreadyExists => {
+                    Failure::wrong(format!("--out: {path} is there already; name another directory, or remove it"))
+                }
+                _ => Failure::wrong(format!("--out: {path} cannot be written: {error}")),
+            });
+        }
+    }
+    Ok(())
+}

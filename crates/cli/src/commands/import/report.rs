@@ -1,0 +1,170 @@
+//! What is told of an import: what was kept, changed and left out, and what the classes get before and after.
+
+use std::path::Path;
+
+use fairlink_config::Problem;
+use fairlink_config::problem::ProblemKind;
+use fairlink_lab::human;
+use fairlink_lab::import::{Case, Share};
+use fairlink_lab::table::lines;
+use serde::Serialize;
+
+use super::{Compared, Made};
+use crate::failure::Failure;
+use crate::link::Finding;
+use crate::out::{Out, note, note_paragraph};
+
+/// Most lines of a table, and of what changed or was left out.
+const MOST: usize = 20;
+
+pub(super) struct Report<'a> {
+    pub(super) tool: &'static str,
+    pub(super) links: &'a [Compared],
+    pub(super) kept: &'a [String],
+    pub(super) notes: &'a [Problem],
+    pub(super) files: &'a [Made],
+    pub(super) out: Option<&'a Path>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    tool: &'a str,
+    files: Vec<FileDocument<'a>>,
+    links: Vec<LinkDocument<'a>>,
+    kept: &'a [String],
+    changed: Vec<Finding>,
+    left_out: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct FileDocument<'a> {
+    /// Where it was written; its name alone where it was not.
+    name: String,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct LinkDocument<'a> {
+    name: &'a str,
+    rate_bps: u64,
+    classes: usize,
+    scheduler: &'a str,
+    /// The scheduler that stands for the tool.
+    before: Option<&'a str>,
+    cases: &'a [Case],
+}
+
+impl Compared {
+    fn scheduler(&self) -> &str {
+        &self.link.link.scheduler
+    }
+
+    /// The scheduler that stands for the tool.
+    fn before(&self) -> Option<&str> {
+        self.link.link_before.as_ref().map(|link| link.scheduler.as_str())
+    }
+}
+
+impl<'a> From<&'a Compared> for LinkDocument<'a> {
+    fn from(link: &'a Compared) -> Self {
+        Self {
+            name: &link.link.name,
+            rate_bps: link.link.link.tree.link().rate.bps(),
+            classes: link.link.link.tree.len() - 1,
+            scheduler: link.scheduler(),
+            before: link.before(),
+            cases: &link.cases,
+        }
+    }
+}
+
+impl Report<'_> {
+    fn notes(&self, change: bool) -> impl Iterator<Item = &Problem> {
+        self.notes.iter().filter(move |note| matches!(note.kind(), ProblemKind::Changed { .. }) == change)
+    }
+
+    /// The whole report, for programs.
+    pub(super) fn document(&self, out: &mut Out) -> Result<(), Failure> {
+        out.document(&Document {
+            tool: self.tool,
+            files: self.files.iter().map(|(name, text)| FileDocument { name: self.place(name), text }).collect(),
+            links: self.links.iter().map(LinkDocument::from).collect(),
+            kept: self.kept,
+            changed: self.notes(true).map(Finding::from).collect(),
+            left_out: self.notes(false).map(Finding::from).collect(),
+        })
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.out.map_or_else(|| name.to_owned(), |dir| dir.join(name).display().to_string())
+    }
+
+    /// The same for people, to standard error.
+    pub(super) fn to_people(&self) {
+        note("Kept:");
+        self.kept.iter().for_each(|kept| note_paragraph(&format!("  {kept}"), 4));
+        for (title, change) in [("Changed in meaning:", true), ("Left out:", false)] {
+            let all: Vec<&Problem> = self.notes(change).collect();
+            if all.is_empty() {
+                continue;
+            }
+            note(title);
+            all.iter().take(MOST).for_each(|found| note_paragraph(&format!("  {}", in_a_line(found)), 4));
+            if all.len() > MOST {
+                note(format!("  and {} more, which --json has", all.len() - MOST));
+            }
+        }
+        for link in self.links {
+            link.cases.iter().for_each(|case| self.case(link, case));
+        }
+        if self.out.is_some() {
+            let names: Vec<String> = self.files.iter().map(|(name, _)| self.place(name)).collect();
+            note(format!("Written: {}", names.join(", ")));
+        }
+    }
+
+    fn case(&self, link: &Compared, case: &Case) {
+        let who = match &case.pauses {
+            None => "all classes are busy".to_owned(),
+            Some(class) => format!("{class} pauses and all others are busy"),
+        };
+        let which = if self.links.len() > 1 { format!("{}: ", link.link.name) } else { String::new() };
+        let mut shares: Vec<&Share> = case.classes.iter().collect();
+        let difference = |share: &Share| share.before_bps.map_or(0.0, |before| (share.after_bps - before).abs());
+        shares.sort_by(|one, other| difference(other).total_cmp(&difference(one)));
+        let shown = shares.len().min(MOST);
+        let order = match (shares.len() > MOST, link.before().is_some()) {
+            (false, _) => String::new(),
+            (true, true) => format!(" (the {MOST} largest differences of {}; --json has all)", shares.len()),
+            (true, false) => format!(" ({MOST} of {}; --json has all)", shares.len()),
+        };
+        note(format!("{which}What classes get while {who}{order}:"));
+        let before = match link.before() {
+            Some(scheduler) if scheduler == link.scheduler() => format!("as imported ({scheduler})"),
+            Some(scheduler) => format!("before ({scheduler})"),
+            None => "before".to_owned(),
+        };
+        let after = match link.before() {
+            Some(scheduler) if scheduler == link.scheduler() => "ideal".to_owned(),
+            _ => format!("after ({})", link.scheduler()),
+        };
+        let head = ["class".to_owned(), before, after, "difference".to_owned()];
+        let row = |share: &&Share| {
+            let before = share.before_bps.map_or_else(|| "no rule".to_owned(), human::rate);
+            let change = share.before_bps.filter(|&before| before > 0.0).map(|before| share.after_bps / before - 1.0);
+            let change = change.map_or_else(|| "-".to_owned(), |change| format!("{:+.1} %", change * 100.0));
+            vec![share.name.clone(), before, human::rate(share.after_bps), change]
+        };
+        let rows = shares[..shown].iter().map(row).collect();
+        lines(&head, rows, 1..4).iter().for_each(|line| note(format!("  {line}")));
+    }
+}
+
+/// `file:line: what`.
+fn in_a_line(found: &Problem) -> String {
+    let place = found.location();
+    match found.span() {
+        Some(_) => format!("{}:{}: {found}", place.file, place.line),
+        None => format!("{}: {found}", place.file),
+    }
+}

@@ -1,0 +1,290 @@
+//! What other tools run, as link files with a report.
+
+use std::fs;
+
+use serde_json::Value;
+
+#[cfg(target_os = "linux")]
+use crate::in_private_network;
+use crate::{Scratch, fairlink, scenario};
+
+/// The examples that the project ships, with what they need.
+fn examples() -> Vec<Vec<String>> {
+    let file = |name: &str| scenario(&format!("import/{name}"));
+    let words = |all: &[&str]| all.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    vec![
+        words(&["libreqos", &file("ShapedDevices.csv"), "--network", &file("network.json"), "--direction", "both"]),
+        words(&["tc", &file("eth0.show")]),
+        words(&["tc", &scenario("htb/htb.tc"), "--rate", "10mbit"]),
+        words(&["tc", &scenario("htb/cbq.tc")]),
+        words(&["mikrotik", &file("export.rsc"), "--direction", "both"]),
+        words(&["k8s", &file("pods.json"), "--rate", "1gbit", "--direction", "both"]),
+        words(&["libvirt", &file("machine.xml"), &file("network.xml")]),
+    ]
+}
+
+fn import(args: &[String], more: &[&str]) -> crate::Run {
+    let args: Vec<&str> =
+        ["import"].into_iter().chain(args.iter().map(String::as_str)).chain(more.iter().copied()).collect();
+    fairlink(&args)
+}
+
+#[test]
+fn every_example_becomes_link_files_that_a_gateway_takes_and_both_ways_of_lending_are_compared() {
+    for args in examples() {
+        for as_is in [false, true] {
+            let dir = Scratch::new();
+            let out = dir.path("made");
+            let mut more = vec!["--json", "--out", &out];
+            if as_is && args[0] != "k8s" {
+                more.push("--as-is");
+            }
+            let run = import(&args, &more);
+            assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{args:?}: {}", run.stdout);
+            let report = run.json();
+            assert!(!report["kept"].as_array().unwrap().is_empty(), "{report}");
+            for link in report["links"].as_array().unwrap() {
+                let file = format!("{out}/{}.toml", link["name"].as_str().unwrap());
+                let checked = fairlink(&["check", &file, "--gateway", "--json"]);
+                assert_eq!(checked.code, 0, "{args:?}: {}", checked.stderr);
+                let checked = checked.json();
+                assert_eq!(checked["scheduler"], link["scheduler"]);
+                assert_eq!(checked["classes"].as_array().unwrap().len() as u64, link["classes"].as_u64().unwrap());
+                // What is given to all together is what the link has, or less where ceilings bind.
+                for case in link["cases"].as_array().unwrap() {
+                    let sum = |key: &str| -> f64 {
+                        case["classes"].as_array().unwrap().iter().filter_map(|class| class[key].as_f64()).sum()
+                    };
+                    let rate = link["rate_bps"].as_f64().unwrap();
+                    assert!(sum("after_bps") <= rate * 1.000_001 && sum("before_bps") <= rate * 1.02, "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_runs_now_is_shown_beside_what_would_run() {
+    let run = fairlink(&["import", "tc", &scenario("import/eth0.show"), "--json"]).quiet().json();
+    let link = &run["links"][0];
+    assert_eq!((link["scheduler"].as_str(), link["before"].as_str()), (Some("hls"), Some("htb")));
+    let rates = |case: usize, name: &str| -> [f64; 2] {
+        let classes = link["cases"][case]["classes"].as_array().unwrap();
+        let class = classes.iter().find(|class| class["name"] == name).unwrap();
+        ["before_bps", "after_bps"].map(|key| class[key].as_f64().unwrap())
+    };
+    let near = |found: f64, expected: f64| (found - expected).abs() < 0.02 * expected;
+    for (name, rate) in [("1:10", 6e6), ("1:20", 24e6), ("1:30", 20e6)] {
+        let [before, after] = rates(0, name);
+        assert!(near(before, rate) && near(after, rate), "{name}: {before} {after}");
+    }
+    // What 1:20 leaves, 24 Mbit/s, HTB lends by the quanta of 1514 and 25000 B.
+    assert_eq!(link["cases"][1]["pauses"], "1:20");
+    let [before, after] = rates(1, "1:10");
+    assert!(near(before, 6e6 + 24e6 * 1514.0 / 26514.0) && near(after, 50e6 * 6.0 / 26.0), "{before} {after}");
+    // The same for people: the file on standard output, the report on standard error.
+    let run = fairlink(&["import", "tc", &scenario("import/eth0.show")]);
+    assert_eq!(run.code, 0);
+    assert!(run.stdout.starts_with("# From ") && run.stdout.contains("scheduler = \"hls\""), "{}", run.stdout);
+    for expected in [
+        "Kept:\n",
+        "Changed in meaning:\n",
+        "Left out:\n",
+        "What classes get while 1:20 pauses and all others are busy:\n",
+    ] {
+        assert!(run.stderr.contains(expected), "{expected}: {}", run.stderr);
+    }
+    assert!(run.stderr.contains("1:10   7.37"), "{}", run.stderr);
+    // Without the comparison there are no tables.
+    let run = fairlink(&["import", "tc", &scenario("import/eth0.show"), "--no-compare"]);
+    assert!(!run.stderr.contains("What classes get"), "{}", run.stderr);
+}
+
+#[test]
+fn many_circuits_are_written_as_tables_and_the_report_stays_short() {
+    let dir = Scratch::new();
+    let mut devices =
+        String::from("Circuit ID,Circuit Name,Parent Node,IPv4,Download Min,Upload Min,Download Max,Upload Max\n");
+    for at in 0..200 {
+        devices +=
+            &format!("c{at},\"House {at}, Street\",{},10.0.0.{at},1,1,{},5\n", ["Tower", "Hut"][at % 2], 5 + at % 20);
+    }
+    let devices = dir.write("devices.csv", &devices);
+    let network = scenario("import/network.json");
+    let out = dir.path("isp");
+    let run = fairlink(&["import", "libreqos", &devices, "--network", &network, "--out", &out]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("(the 20 largest differences of 200; --json has all)"), "{}", run.stderr);
+    assert!(run.stderr.lines().count() < 80, "{}", run.stderr);
+    let link = fs::read_to_string(format!("{out}/down.toml")).unwrap();
+    assert!(link.lines().count() <= 20, "{link}");
+    assert_eq!(fs::read_to_string(format!("{out}/down.csv")).unwrap().lines().count(), 201);
+    let checked = fairlink(&["check", &format!("{out}/down.toml"), "--gateway", "--json"]).json();
+    let classes = checked["classes"].as_array().unwrap();
+    let class = |name: &str| classes.iter().find(|class| class["name"] == name).unwrap();
+    assert_eq!(class("c7")["parent"], "Hut");
+    assert_eq!(class("c7")["ceiling_bps"].as_u64(), Some(12_000_000));
+    // 100 circuits of 1 Mbit/s below a node of 60, which with its sibling's 100 has to fit into 150, and those with 1 % of them into the link.
+    let guarantee = (150e6 * 150.0 / 151.5 * 60.0 / 160.0 / 100.0_f64).floor();
+    assert_eq!(class("c7")["guarantee_bps"].as_f64(), Some(guarantee));
+    // Nothing is written over.
+    let again = fairlink(&["import", "libreqos", &devices, "--network", &network, "--out", &out]);
+    assert_eq!(again.code, 2);
+    assert!(again.stderr.contains("down.toml is there already"), "{}", again.stderr);
+}
+
+#[test]
+fn what_is_wrong_ends_with_2_and_nothing_is_written() {
+    let dir = Scratch::new();
+    let out = dir.path("made");
+    let short = dir.write(
+        "short.csv",
+        "Circuit ID,IPv4,Download Min,Upload Min,Download Max,Upload Max\n1,10.0.0.1,1,1,2,2\n2,10.0.0.2,1,1,2\n",
+    );
+    let script = dir.write("script.tc", "tc qdisc add dev eth0 root handle 1: htb\nifconfig eth0 up\n");
+    let rsc = dir.write("a.rsc", "/queue simple\nadd name=a max-limit=1M/fast\n");
+    let yaml = dir.write("pods.yaml", "kind: List\n");
+    let xml = dir.write("a.xml", "<domain>\n");
+    let devices = scenario("import/ShapedDevices.csv");
+    let cases: [(&[&str], &str); 9] = [
+        (&["libreqos", &short, "--rate", "1gbit"], "this row has 5 fields, and there are 6 columns"),
+        (&["libreqos", &short], "this row has 5 fields"),
+        (&["libreqos", &devices, "--network", &short], "this is not JSON"),
+        (&["libreqos", "none.csv"], "none.csv"),
+        (&["tc", &script], "this is no tc command: \"ifconfig\""),
+        (&["mikrotik", &rsc], "\"max-limit\" is \"1M/fast\""),
+        (&["k8s", &yaml, "--rate", "1gbit"], "-o json"),
+        (&["k8s", &yaml, "--rate", "1gbit", "--as-is"], "no lending to keep"),
+        (&["libvirt", &xml], "this is not XML"),
+    ];
+    for (args, said) in cases {
+        let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
+        let run = import(&args, &["--out", &out]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
+        // On a narrow terminal messages go on in the next line.
+        let flat: String = run.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(said), "{args:?}: {}", run.stderr);
+        assert!(fs::metadata(&out).is_err(), "{args:?}");
+    }
+    // Two links have no one standard output.
+    let run = fairlink(&["import", "libreqos", &devices, "--rate", "1gbit", "--direction", "both"]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("several links (down, up): write them with --out DIR"), "{}", run.stderr);
+}
+
+#[test]
+fn keys_of_tc_are_refused_with_ours() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "a.toml",
+        "[link]\nrate = \"1gbit\"\n[[class]]\nname = \"a\"\nrate = \"1mbit\"\nceil = \"2mbit\"\nprio = 1\n",
+    );
+    let run = fairlink(&["check", &link]);
+    assert_eq!(run.code, 2);
+    let flat: String = run.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        flat.matches("what tc calls \"rate\" is \"guarantee\" here, and \"ceil\" is \"ceiling\"").count(),
+        2,
+        "{}",
+        run.stderr
+    );
+    assert!(flat.contains("what tc calls \"prio\" is \"priority\" here"), "{}", run.stderr);
+}
+
+/// Sets up a device as the script says, and shows what became of it in every form.
+#[cfg(target_os = "linux")]
+const LIVE: &str = r#"
+command -v tc > /dev/null || { echo "no tc" > "$D/why"; exit 0; }
+sed 's/eth0/va/g' "$D/set-up.tc" > "$D/va.tc"
+tc -batch "$D/va.tc" 2> "$D/errors" || { cp "$D/errors" "$D/why"; exit 0; }
+for how in "-d" "-s -d" "-j -d"; do
+    name=$(echo "$how" | tr -d ' ')
+    (tc $how qdisc show dev va; tc $how class show dev va; tc $how filter show dev va) > "$D/va$name.show"
+    "$F" import tc "$D/va$name.show" --as-is --json --dev va > "$D/va$name.json"
+done
+"$F" import tc "$D/va.tc" --as-is --json > "$D/commands.json"
+"#;
+
+/// The kernel's own account of a device is imported as the commands that set it up are.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_kernel_shows_is_imported_as_the_commands_that_set_it_up() {
+    let dir = Scratch::new();
+    dir.write(
+        "set-up.tc",
+        "qdisc add dev eth0 root handle 1: htb default 30 r2q 20\n\
+         class add dev eth0 parent 1: classid 1:1 htb rate 100mbit burst 15k cburst 15k\n\
+         class add dev eth0 parent 1:1 classid 1:10 htb rate 30mbit ceil 100mbit prio 0 quantum 3000 burst 15k cburst 15k\n\
+         class add dev eth0 parent 1:1 classid 1:20 htb rate 50mbit ceil 80mbit burst 15k cburst 15k\n\
+         class add dev eth0 parent 1:20 classid 1:21 htb rate 20mbit ceil 80mbit prio 1 burst 15k cburst 15k\n\
+         class add dev eth0 parent 1:20 classid 1:22 htb rate 512kbit ceil 80mbit prio 2 burst 15k cburst 15k\n\
+         class add dev eth0 parent 1:1 classid 1:30 htb rate 1500kbit ceil 100mbit burst 15k cburst 15k\n\
+         qdisc add dev eth0 parent 1:22 handle 22: pfifo limit 50\n\
+         filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.1.0.0/16 match ip dport 80 0xffff flowid 1:10\n\
+         filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip protocol 17 0xff match ip tos 0xb8 0xfc flowid 1:21\n\
+         filter add dev eth0 parent 1: protocol ipv6 prio 6 u32 match ip6 dst 2001:db8::/32 flowid 1:22\n",
+    );
+    let Some(run) = in_private_network(LIVE, &dir, &[]) else { return };
+    if let Ok(why) = fs::read_to_string(dir.path("why")) {
+        println!("SKIPPED: the kernel's HTB cannot be set up: {}", why.trim());
+        return;
+    }
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let classes = |name: &str| -> Vec<Value> {
+        let text = fs::read_to_string(dir.path(name)).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"));
+        let link = report["files"][0]["text"].as_str().unwrap().to_owned();
+        let file = dir.write("made.toml", &link);
+        let expanded = fairlink(&["check", &file, "--json", "--scheduler", "htb"]);
+        assert_eq!(expanded.code, 0, "{name}: {}", expanded.stderr);
+        let mut classes = expanded.json()["classes"].as_array().unwrap().clone();
+        // Where each stands in the file is not the same, and what each says is.
+        let said = |class: &Value| {
+            let head = format!("name = {}\n", class["name"]);
+            let begin = link.find(&head).unwrap();
+            link[begin..]
+                .split("\n\n")
+                .next()
+                .unwrap()
+                .trim_end()
+                .lines()
+                .map(|line| line.split("  #").next().unwrap().trim_end().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let lines: Vec<Vec<String>> = classes.iter().map(said).collect();
+        for (class, lines) in classes.iter_mut().zip(lines) {
+            class["lines"] = lines.into();
+        }
+        classes.sort_by_key(|class| class["name"].as_str().unwrap().to_owned());
+        classes
+    };
+    let expected = classes("commands.json");
+    assert_eq!(expected.len(), 6);
+    for name in ["va-d.json", "va-s-d.json", "va-j-d.json"] {
+        for (found, expected) in classes(name).iter().zip(&expected) {
+            let close = |one: &str, other: &str| {
+                // The kernel keeps bursts as times, which costs some bytes.
+                let bytes = |line: &str| {
+                    line.strip_prefix("burst = \"")
+                        .or(line.strip_prefix("ceiling_burst = \""))
+                        .and_then(|rest| rest.trim_end_matches("B\"").parse::<f64>().ok())
+                };
+                one == other
+                    || bytes(one).zip(bytes(other)).is_some_and(|(one, other)| (one - other).abs() < 0.01 * other)
+            };
+            let lines = |class: &Value| {
+                class["lines"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|line| line.as_str().unwrap().to_owned())
+                    .collect::<Vec<_>>()
+            };
+            let (found, expected) = (lines(found), lines(expected));
+            assert_eq!(found.len(), expected.len(), "{name}: {found:?} {expected:?}");
+            for (one, other) in found.iter().zip(&expected) {
+                assert!(close(one, other), "{name}: {one} is not {other} in {found:?}");
+            }
+        }
+    }
+}

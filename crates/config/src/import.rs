@@ -1,0 +1,131 @@
+//! What people run today, as link files: configurations of other tools, read whole or not at all.
+//!
+//! `docs/import.md` is the users' reference. Sources of the formats are named by each reader.
+//!
+//! * [`libreqos`]: `ShapedDevices.csv` and `network.json`.
+//! * [`mikrotik`]: an export of RouterOS: queue trees and simple queues.
+//! * [`tc`]: commands of tc, or what it shows of a running system.
+//! * [`k8s`]: bandwidth annotations of Kubernetes pods.
+//! * [`libvirt`]: bandwidth of domains and networks.
+//!
+//! Each gives links in order, and says at its place what changed its meaning and what was left out. Beside each link file stands, where the
+//! tool has a rule of its own, the same tree under that rule: HTB with the tool's rates, quanta, bursts and priorities. So the two can be
+//! compared before anything is changed.
+
+pub mod k8s;
+pub mod libreqos;
+pub mod libvirt;
+pub mod mikrotik;
+mod notes;
+mod plan;
+mod prefixes;
+pub mod tc;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use crate::link::{LinkFile, ReadOptions};
+use crate::problem::{Problem, Problems};
+
+/// Links made of another tool's configuration.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// In the order of the configuration; at least one.
+    pub links: Vec<ImportedLink>,
+    /// What is there as it was, in words.
+    pub kept: Vec<String>,
+    /// What changed its meaning ([`ProblemKind::Changed`](crate::problem::ProblemKind::Changed)) and what was left out
+    /// ([`ProblemKind::LeftOut`](crate::problem::ProblemKind::LeftOut)).
+    pub notes: Vec<Problem>,
+}
+
+/// One link.
+#[derive(Clone, Debug)]
+pub struct ImportedLink {
+    /// A name for its files, without ending.
+    pub name: String,
+    /// The link file, class by class.
+    pub text: String,
+    /// The same with its classes in tables, where it has many.
+    pub tabled: Option<Tabled>,
+    /// The same classes as the other tool lends to them: a link file for `htb` or CBQ. `None` where the tool has no rule.
+    pub before: Option<String>,
+    /// Classes for traffic that the tool did not share out. They are not compared.
+    pub idle: Vec<String>,
+    /// What `text` says.
+    pub link: LinkFile,
+    /// What `before` says.
+    pub link_before: Option<LinkFile>,
+}
+
+/// A link that was written and not read yet.
+#[derive(Debug)]
+struct Draft {
+    name: String,
+    text: String,
+    tabled: Option<Tabled>,
+    before: Option<String>,
+    idle: Vec<String>,
+}
+
+/// A link file with its classes in tables.
+#[derive(Clone, Debug)]
+pub struct Tabled {
+    /// The link file.
+    pub text: String,
+    /// Tables by their names, which the link file names.
+    pub tables: Vec<(String, String)>,
+}
+
+/// Which packets a link carries, as those whom it serves see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// To them: matched by destination.
+    #[default]
+    Down,
+    /// From them: matched by source.
+    Up,
+}
+
+impl Direction {
+    /// `down` or `up`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Up => "up",
+        }
+    }
+
+    /// How a match for addresses begins.
+    fn net(self) -> &'static str {
+        match self {
+            Self::Down => "dst net ",
+            Self::Up => "src net ",
+        }
+    }
+}
+
+/// A name for files out of one of another tool: letters, digits and a few signs, so that it is in no other directory.
+fn file_stem(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_-@".contains(c) { c } else { '_' };
+    let stem: String = name.chars().take(60).map(plain).collect();
+    if stem.is_empty() { "link".to_owned() } else { stem }
+}
+
+/// Reads everything that was made, so that nothing is handed out that is not a link file, and one that a gateway takes.
+///
+/// # Errors
+/// What a link file may not say, at its place in the text that was made.
+fn sound(drafts: Vec<Draft>, kept: Vec<String>, notes: Vec<Problem>) -> Result<Imported, Problems> {
+    let read = |name: String, text: &str| LinkFile::parse(&name, text, &ReadOptions::default());
+    let one = |draft: Draft| {
+        let Draft { name, text, tabled, before, idle } = draft;
+        let link = read(format!("{name} as imported"), &text)?;
+        link.require_default()?;
+        let link_before = before.as_ref().map(|before| read(format!("{name} as it was"), before)).transpose()?;
+        Ok(ImportedLink { name, text, tabled, before, idle, link, link_before })
+    };
+    let links = drafts.into_iter().map(one).collect::<Result<_, Problems>>()?;
+    Ok(Imported { links, kept, notes })
+}

@@ -1,0 +1,339 @@
+//! libvirt: `<bandwidth>` of domains' interfaces, and of the network that they belong to.
+//!
+//! Source: libvirt's documentation of the domain and network formats. Averages, peaks and floors are in kilobytes (1000 B) per second, bursts in kibibytes.
+//! `inbound` is what a machine, or the network's machines together, receive.
+//!
+//! | there | here |
+//! | --- | --- |
+//! | `average` of an interface | ceiling |
+//! | `floor` of an interface | guarantee |
+//! | `average` of a network | rate of the link |
+//!
+//! Frames are told apart by addresses, which domains do not have in their XML: those that the network gives to their MAC are taken
+//! (`<dhcp><host mac=... ip=.../>`), and those of `<ip address=...>` in the interface.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use fairlink_core::Rate;
+use roxmltree::{Document, Node};
+
+use super::notes::{Notes, wrong};
+use super::plan::{Before, Class, ClassNames, Plan};
+use super::prefixes::{Conflict, Prefix, minimal, order};
+use super::{Direction, Imported, sound, write};
+use crate::problem::{Log, Problems, Source, SourceText, Span};
+use crate::reader;
+use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
+use crate::units::show_bps;
+
+/// What the files leave open.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What the link carries, in each direction; without it the average of the network.
+    pub rate: Option<Rate>,
+    /// Which directions; down (inbound) alone when empty.
+    pub directions: Vec<Direction>,
+    /// Whether to keep HTB.
+    pub as_is: bool,
+}
+
+/// Reads files of domains and networks, in any order.
+///
+/// # Errors
+/// Everything that is wrong with the first of them that is wrong.
+pub fn import_files(paths: &[PathBuf], options: &Options) -> Result<Imported, Problems> {
+    let sources = paths.iter().map(|path| reader::open(path)).collect::<Result<Vec<_>, _>>()?;
+    read(&sources, options)
+}
+
+/// Reads texts, each with what errors call it.
+///
+/// # Errors
+/// As [`import_files`].
+pub fn import(texts: &[(&str, &str)], options: &Options) -> Result<Imported, Problems> {
+    let sources: Vec<Source> = texts.iter().map(|&(name, text)| SourceText::new(name, text)).collect();
+    read(&sources, options)
+}
+
+/// `<inbound>` or `<outbound>`, in bit/s.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    average: Option<u64>,
+    floor: Option<u64>,
+    peak: Option<u64>,
+}
+
+/// An interface of a domain.
+struct Interface {
+    name: String,
+    source: Source,
+    at: Span,
+    mac: String,
+    prefixes: Vec<Prefix>,
+    /// Inbound and outbound.
+    limits: [Limits; 2],
+}
+
+#[derive(Default)]
+struct Found {
+    interfaces: Vec<Interface>,
+    /// By MAC in small letters.
+    addresses: HashMap<String, Vec<Prefix>>,
+    /// Of the network: inbound and outbound, and where it says so.
+    network: [Limits; 2],
+    networks: Vec<(Source, Span)>,
+}
+
+fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
+    let mut notes = Notes::default();
+    let mut found = Found::default();
+    for source in sources {
+        let mut log = Log::new(source);
+        match Document::parse(source.inner()) {
+            Ok(document) => file(&document, source, &mut found, &mut notes, &mut log),
+            Err(error) => {
+                let line = error.pos().row.saturating_sub(1) as usize;
+                let start: usize = source.inner().split_inclusive('\n').take(line).map(str::len).sum();
+                let start = start.min(source.inner().len());
+                wrong(
+                    start..start,
+                    format!("this is not XML: {error}"),
+                    "give what virsh dumpxml or virsh net-dumpxml prints",
+                    &mut log,
+                );
+            }
+        }
+        if log.has_errors() {
+            return Err(log.into_errors());
+        }
+    }
+    let empty = SourceText::new("the files", String::new());
+    let source = sources.first().unwrap_or(&empty);
+    let mut log = Log::new(source);
+    if let [_, (second, at), ..] = &found.networks[..] {
+        let mut log = Log::new(second);
+        wrong(
+            at.clone(),
+            "this is a second network, and a link is one",
+            "import each network with its own domains",
+            &mut log,
+        );
+        return Err(log.into_errors());
+    }
+    let interfaces = told_apart(&mut found, &mut notes, &mut log);
+    let directions = if options.directions.is_empty() { &[Direction::Down][..] } else { &options.directions };
+    let mut links = Vec::new();
+    for &direction in directions {
+        if log.has_errors() {
+            break;
+        }
+        let network = found.network[direction as usize];
+        match options.rate.map(Rate::bps).or(network.average) {
+            None => {
+                let what = format!("nothing says what the link carries {}", direction.as_str());
+                wrong(0..0, what, "name it with --rate 1gbit, or give the network with its <bandwidth>", &mut log);
+            }
+            Some(rate) => {
+                let plan = plan(&interfaces, rate, options.rate.is_some(), direction);
+                if options.as_is && plan.lending.is_none() {
+                    let what = format!(
+                        "no interface has a floor {}, so that libvirt lends nothing that could be kept",
+                        direction.as_str()
+                    );
+                    wrong(0..0, what, "leave --as-is out", &mut log);
+                    break;
+                }
+                let (link, fitted) = write::link(&plan, "libvirt", source.name(), options.as_is);
+                for over in fitted.over {
+                    let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
+                    let what = format!(
+                        "the floors are {asked} together, and the link has {}: they are scaled down in proportion",
+                        show_bps(over.has)
+                    );
+                    notes.changed(source, None, what);
+                }
+                links.push(link);
+            }
+        }
+    }
+    if log.has_errors() {
+        return Err(log.into_errors());
+    }
+    let peaks = interfaces
+        .iter()
+        .flat_map(|interface| interface.limits)
+        .chain(found.network)
+        .filter(|limits| limits.peak.is_some());
+    let peaks = peaks.count();
+    if peaks > 0 {
+        notes.left_out(source, None, format!("{peaks} peaks, with their bursts: a ceiling here is the average"));
+    }
+    let what = "floors: libvirt's HTB shares what is left by quanta; here it is shared in proportion to the guarantees, max-min fair";
+    notes.changed(source, None, what.to_owned());
+    let kept = vec![format!("{} interfaces with addresses, averages and floors", interfaces.len())];
+    sound(links, kept, notes.all)
+}
+
+fn child<'a>(node: Node<'a, 'a>, name: &str) -> Option<Node<'a, 'a>> {
+    node.children().find(|child| child.has_tag_name(name))
+}
+
+fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut Notes, log: &mut Log) {
+    let root = document.root_element();
+    match root.tag_name().name() {
+        "domain" => {
+            let name = child(root, "name").and_then(|name| name.text()).unwrap_or("domain").trim().to_owned();
+            let interfaces = root.descendants().filter(|node| node.has_tag_name("interface"));
+            for interface in interfaces {
+                found.interfaces.push(Interface {
+                    name: name.clone(),
+                    source: source.clone(),
+                    at: interface.range(),
+                    mac: mac(child(interface, "mac")),
+                    prefixes: interface
+                        .children()
+                        .filter(|child| child.has_tag_name("ip"))
+                        .filter_map(|ip| Some(Prefix::parse(ip.attribute("address")?)?.0))
+                        .collect(),
+                    limits: bandwidth(interface, log),
+                });
+            }
+        }
+        "network" => {
+            found.networks.push((source.clone(), root.range()));
+            found.network = bandwidth(root, log);
+            for host in root.descendants().filter(|node| node.has_tag_name("host") && node.has_attribute("mac")) {
+                let Some(ip) = host.attribute("ip") else { continue };
+                match Prefix::parse(ip) {
+                    Some((prefix, _)) => {
+                        let mac = host.attribute("mac").unwrap_or_default().to_lowercase();
+                        found.addresses.entry(mac).or_default().push(prefix);
+                    }
+                    None => wrong(host.range(), format!("\"{ip}\" is no address"), "write ip='192.168.122.5'", log),
+                }
+            }
+            let groups = root.children().filter(|node| node.has_tag_name("portgroup")).count();
+            if groups > 0 {
+                notes.left_out(source, None, format!("{groups} port groups"));
+            }
+        }
+        other => {
+            let what = format!("this is a <{other}>, and neither a <domain> nor a <network>");
+            wrong(
+                root.range().start..root.range().start,
+                what,
+                "give what virsh dumpxml or virsh net-dumpxml prints",
+                log,
+            );
+        }
+    }
+}
+
+fn mac(node: Option<Node<'_, '_>>) -> String {
+    node.and_then(|mac| mac.attribute("address")).unwrap_or_default().to_lowercase()
+}
+
+/// What machines receive and send, of an interface or a network.
+fn bandwidth(node: Node<'_, '_>, log: &mut Log) -> [Limits; 2] {
+    let bandwidth = node.children().find(|child| child.has_tag_name("bandwidth"));
+    ["inbound", "outbound"].map(|way| {
+        let Some(limits) = bandwidth.and_then(|bandwidth| bandwidth.children().find(|child| child.has_tag_name(way)))
+        else {
+            return Limits::default();
+        };
+        let mut rate = |key: &str| {
+            let text = limits.attribute(key)?;
+            // Kilobytes per second.
+            let bps = text.trim().parse::<u64>().ok().and_then(|kilobytes| kilobytes.checked_mul(8000));
+            let bps = bps.filter(|bps| (1..=1_000_000_000_000).contains(bps));
+            if bps.is_none() {
+                let what = format!("\"{key}\" of <{way}> is \"{text}\"");
+                wrong(limits.range(), what, "write a whole number of kilobytes per second, at most 125000000", log);
+            }
+            bps
+        };
+        Limits { average: rate("average"), floor: rate("floor"), peak: rate("peak") }
+    })
+}
+
+/// Interfaces with addresses, in the order in which matches count.
+fn told_apart(found: &mut Found, notes: &mut Notes, log: &mut Log) -> Vec<Interface> {
+    let mut all = Vec::new();
+    for mut interface in std::mem::take(&mut found.interfaces) {
+        interface.prefixes.extend(found.addresses.get(&interface.mac).into_iter().flatten());
+        if interface.prefixes.is_empty() {
+            let what = format!(
+                "the interface {} of {} has no address that frames could be told by: give the network's file with <host mac='{}' ip='...'/>",
+                interface.mac, interface.name, interface.mac
+            );
+            let at = interface.at.start;
+            notes.left_out(&interface.source, Some(at..at), what);
+        } else {
+            all.push(interface);
+        }
+    }
+    if all.is_empty() {
+        let what = "no interface with an address is left to import";
+        wrong(0..0, what, "give domains, and the network whose <dhcp> has a <host> for each of their MACs", log);
+        return all;
+    }
+    match order(&all.iter().map(|interface| interface.prefixes.clone()).collect::<Vec<_>>()) {
+        Ok(order) => {
+            let mut taken: Vec<Option<Interface>> = all.into_iter().map(Some).collect();
+            let mut all: Vec<Interface> = order.into_iter().filter_map(|at| taken[at].take()).collect();
+            all.iter_mut().for_each(|interface| minimal(&mut interface.prefixes));
+            all
+        }
+        Err(Conflict::Same { first, second, prefix } | Conflict::Crossed { first, second, prefix }) => {
+            let what = format!("interfaces of {} and {} both have {prefix}", all[first].name, all[second].name);
+            wrong(0..0, what, "give each of them an address of its own", log);
+            Vec::new()
+        }
+    }
+}
+
+fn plan(interfaces: &[Interface], rate: u64, asked: bool, direction: Direction) -> Plan {
+    let mut names = ClassNames::default();
+    let mut classes: Vec<Class> = interfaces
+        .iter()
+        .map(|interface| {
+            let limits = interface.limits[direction as usize];
+            let ceiling = limits.average.map(|average| average.min(rate));
+            let floor = limits.floor.map(|floor| floor.min(ceiling.unwrap_or(rate)));
+            Class {
+                name: names.make(&interface.name),
+                remark: interface.mac.clone(),
+                floor,
+                ceiling,
+                matches: interface.prefixes.iter().map(|prefix| format!("{}{prefix}", direction.net())).collect(),
+                before: Before {
+                    floor: Some(floor.unwrap_or(8000)),
+                    ceiling: Some(ceiling.unwrap_or(rate)),
+                    quantum: Some((floor.unwrap_or(8000) / 8 / R2Q).clamp(MIN_QUANTUM, MAX_QUANTUM)),
+                    ..Before::default()
+                },
+                ..Class::default()
+            }
+        })
+        .collect();
+    let floors = classes.iter().any(|class| class.floor.is_some());
+    classes.push(Class {
+        name: names.make("others"),
+        remark: "what is no machine's".to_owned(),
+        before: Before { floor: Some(8000), quantum: Some(MIN_QUANTUM), ..Before::default() },
+        ..Class::default()
+    });
+    Plan {
+        name: direction.as_str().to_owned(),
+        rate,
+        rate_why: if asked { "as asked for" } else { "the network's average" }.to_owned(),
+        mtu: 1514,
+        default: classes.len() - 1,
+        classes,
+        lending: floors.then_some("HTB as libvirt sets it up for floors"),
+    }
+}

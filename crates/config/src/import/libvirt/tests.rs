@@ -1,0 +1,77 @@
+use fairlink_core::Share;
+
+use super::*;
+use crate::link::LinkFile;
+
+const NETWORK: &str = "<network>
+  <name>default</name>
+  <bandwidth><inbound average='1000' peak='5000' burst='5120'/><outbound average='500'/></bandwidth>
+  <ip address='192.168.122.1' netmask='255.255.255.0'>
+    <dhcp>
+      <host mac='52:54:00:00:00:01' name='web' ip='192.168.122.5'/>
+      <host mac='52:54:00:00:00:02' ip='192.168.122.6'/>
+    </dhcp>
+  </ip>
+</network>
+";
+
+fn domain(name: &str, mac: &str, bandwidth: &str) -> String {
+    format!(
+        "<domain type='kvm'>\n  <name>{name}</name>\n  <devices>\n    <interface type='network'>\n      <mac address='{mac}'/>\n      <source network='default'/>\n      <bandwidth>{bandwidth}</bandwidth>\n    </interface>\n  </devices>\n</domain>\n"
+    )
+}
+
+fn class(link: &LinkFile, name: &str) -> (Option<u64>, Option<u64>) {
+    let config = link.tree.config(link.names.id(name).unwrap());
+    let guarantee = match config.share {
+        Some(Share::Guarantee(rate)) => Some(rate.bps()),
+        _ => None,
+    };
+    (guarantee, config.ceiling.map(|rate| rate.bps()))
+}
+
+#[test]
+fn averages_are_ceilings_floors_guarantees_and_the_network_gives_rate_and_addresses() {
+    let web = domain(
+        "web",
+        "52:54:00:00:00:01",
+        "<inbound average='400' peak='800' floor='200' burst='64'/><outbound average='128'/>",
+    );
+    let db = domain("db", "52:54:00:00:00:02", "<inbound floor='100'/>");
+    let lost = domain("lost", "52:54:00:00:00:99", "<inbound average='1'/>");
+    let options = Options { directions: vec![Direction::Down, Direction::Up], ..Options::default() };
+    let texts = [("web.xml", web.as_str()), ("db.xml", &db), ("lost.xml", &lost), ("net.xml", NETWORK)];
+    let imported = import(&texts, &options).unwrap_or_else(|errors| panic!("{}", errors.lines()));
+    let [down, up] = &imported.links[..] else { panic!("two links") };
+    // Kilobytes per second.
+    assert_eq!(down.link.tree.link().rate.bps(), 8_000_000);
+    assert_eq!(up.link.tree.link().rate.bps(), 4_000_000);
+    assert_eq!(class(&down.link, "web"), (Some(1_600_000), Some(3_200_000)));
+    assert_eq!(class(&down.link, "db"), (Some(800_000), None));
+    assert_eq!(class(&up.link, "web"), (None, Some(1_024_000)));
+    assert_eq!(down.link.matches[0].1.to_string(), "dst net 192.168.122.5/32");
+    // HTB where there are floors; outbound there are none.
+    assert!(down.link_before.is_some() && up.before.is_none());
+    let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|note| note.contains("52:54:00:00:00:99 of lost has no address")), "{said:#?}");
+    assert!(said.iter().any(|note| note.starts_with("2 peaks")), "{said:#?}");
+    let lost = imported.notes.iter().find(|note| note.to_string().contains("lost")).unwrap();
+    assert_eq!((lost.location().file.as_str(), lost.location().line), ("lost.xml", 4));
+}
+
+#[test]
+fn what_is_no_domain_and_no_network_is_refused_at_its_place() {
+    let refused = |texts: &[(&str, &str)]| import(texts, &Options::default()).expect_err("wrong").lines();
+    assert!(refused(&[("a.xml", "<domain>\n <x>\n</domain>")]).starts_with("a.xml:3:1: error: this is not XML"));
+    assert!(refused(&[("a.xml", "\n<pool/>")]).contains("a.xml:2:1: error: this is a <pool>"));
+    assert!(refused(&[("a.xml", NETWORK), ("b.xml", NETWORK)]).contains("b.xml:1:1: error: this is a second network"));
+    assert!(refused(&[("a.xml", NETWORK)]).contains("no interface with an address is left to import"));
+    let wrong = domain("web", "52:54:00:00:00:01", "<inbound average='fast'/>");
+    assert!(
+        refused(&[("a.xml", NETWORK), ("web.xml", &wrong)])
+            .contains("web.xml:7:18: error: \"average\" of <inbound> is \"fast\"")
+    );
+    let web = domain("web", "52:54:00:00:00:01", "<inbound average='10'/>");
+    let bare = NETWORK.replace("<inbound average='1000' peak='5000' burst='5120'/>", "");
+    assert!(refused(&[("a.xml", &bare), ("web.xml", &web)]).contains("nothing says what the link carries down"));
+}

@@ -1,0 +1,487 @@
+//! MikroTik RouterOS: `/queue tree` and `/queue simple` of an export, with the packet marks of `/ip firewall mangle`.
+//!
+//! Source: RouterOS' documentation (queues, hierarchical token bucket, burst, mangle) and exports that people have published.
+//!
+//! | there | here |
+//! | --- | --- |
+//! | `limit-at`, the committed rate | guarantee; 0 is none |
+//! | `max-limit` | ceiling; 0 is none |
+//! | `priority` 1 to 8 | HTB's priority, where HTB is kept |
+//! | `parent` that is no queue: an interface, `global` | a link |
+//! | `target`, `dst`, packet marks | matches |
+//!
+//! A simple queue has a pair of each rate: what the target sends, and what it receives. What quanta RouterOS' HTB has is not documented: one frame for every
+//! queue is taken here.
+
+mod link;
+mod mangle;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use fairlink_core::Rate;
+
+use self::words::{Command, commands};
+use super::notes::{Notes, Tally, wrong, wrong_also};
+use super::{Direction, Imported, file_stem, sound};
+use crate::problem::{Log, Problems, Source, SourceText, Span};
+use crate::reader;
+use crate::units::show_bps;
+
+/// The two kinds of queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queues {
+    /// `/queue tree`
+    Tree,
+    /// `/queue simple`
+    Simple,
+}
+
+/// What the export leaves open.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What each link carries; without it what the queues at the top may send together.
+    pub rate: Option<Rate>,
+    /// Which queues; the only ones that there are when absent.
+    pub queues: Option<Queues>,
+    /// Of a tree, the queues below this alone: an interface, `global`, or a queue, which then is the link. All of them, a link for each that
+    /// is no queue, when absent.
+    pub parent: Option<String>,
+    /// Of simple queues, which directions; down alone when empty.
+    pub directions: Vec<Direction>,
+    /// Whether to keep HTB, with its priorities.
+    pub as_is: bool,
+}
+
+/// A frame with its Ethernet header, in bytes.
+const FRAME: u64 = 1514;
+/// What HTB assures a queue without `limit-at`, in bit/s: next to nothing.
+const UNASSURED: u64 = 1000;
+const HTB: &str = "RouterOS' HTB";
+
+/// Reads a file.
+///
+/// # Errors
+/// Everything that is wrong with it, at its place.
+pub fn import_file(path: &Path, options: &Options) -> Result<Imported, Problems> {
+    read(&reader::open(path)?, options)
+}
+
+/// Reads a text; `name` is what errors call it.
+///
+/// # Errors
+/// As [`import_file`].
+pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
+    read(&SourceText::new(name, text.into()), options)
+}
+
+fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+    let mut log = Log::new(source);
+    let commands = commands(source.inner(), &mut log);
+    let mut reading = Reading {
+        source,
+        options,
+        commands: &commands,
+        log,
+        notes: Notes::default(),
+        tallies: Tallies::default(),
+        kinds: kinds(&commands),
+    };
+    let links = reading.links();
+    if reading.log.has_errors() {
+        return Err(reading.log.into_errors());
+    }
+    reading.tell();
+    let queues: usize = links.iter().map(|link| link.text.matches("\n[[class]]").count().saturating_sub(1)).sum();
+    let kept = vec![format!(
+        "{queues} queues with their rates and parents, in {} link{}",
+        links.len(),
+        if links.len() == 1 { "" } else { "s" }
+    )];
+    sound(links, kept, reading.notes.all)
+}
+
+/// By name: what keeps the queues of that type.
+fn kinds(commands: &[Command]) -> HashMap<String, String> {
+    let own = [
+        ("wireless-default", "sfq"),
+        ("hotspot-default", "sfq"),
+        ("synchronous-default", "red"),
+        ("pcq-upload-default", "pcq"),
+        ("pcq-download-default", "pcq"),
+    ];
+    let own = own.into_iter().map(|(name, kind)| (name.to_owned(), kind.to_owned()));
+    let made = commands.iter().filter(|command| command.section == "queue type" && command.verb == "add");
+    own.chain(made.map(|made| (made.get("name").to_owned(), made.get("kind").to_owned()))).collect()
+}
+
+/// A queue that is not disabled.
+struct Queue<'c> {
+    command: &'c Command,
+    name: &'c str,
+    /// `none`, the name of another queue, or where a tree hangs.
+    parent: &'c str,
+    limit_at: Option<u64>,
+    max_limit: Option<u64>,
+    /// 1 to 8.
+    priority: u8,
+    kind: &'static str,
+}
+
+/// What is the same of many queues.
+#[derive(Debug, Default)]
+struct Tallies {
+    bursts: Tally,
+    disabled: Tally,
+    totals: Tally,
+    times: Tally,
+    pcq: Tally,
+    red: Tally,
+    sfq: Tally,
+    cake: Tally,
+    set: Tally,
+    silent: Tally,
+    priorities: Vec<u8>,
+}
+
+struct Reading<'a> {
+    source: &'a Source,
+    options: &'a Options,
+    commands: &'a [Command],
+    log: Log,
+    notes: Notes,
+    tallies: Tallies,
+    kinds: HashMap<String, String>,
+}
+
+impl<'a> Reading<'a> {
+    fn wrong(&mut self, at: &Span, what: impl Into<String>, help: &str) {
+        wrong(at.clone(), what, help, &mut self.log);
+    }
+
+    fn links(&mut self) -> Vec<super::Draft> {
+        let there = |section: &str| {
+            self.commands
+                .iter()
+                .any(|command| command.section == section && command.verb == "add" && !command.is_on("disabled"))
+        };
+        let queues = match (there("queue tree"), there("queue simple"), self.options.queues) {
+            (_, _, Some(asked)) => asked,
+            (true, true, None) => {
+                let help = "choose with --queues tree or --queues simple";
+                self.wrong(
+                    &(0..0),
+                    "there are queue trees and simple queues, and a packet goes through one after the other",
+                    help,
+                );
+                return Vec::new();
+            }
+            (_, true, None) => Queues::Simple,
+            (_, false, None) => Queues::Tree,
+        };
+        let directions = match (&self.options.directions[..], queues) {
+            // What a tree sees is what leaves by an interface.
+            (_, Queues::Tree) | ([], _) => vec![Direction::Down],
+            (asked, _) => asked.to_vec(),
+        };
+        let mut links = Vec::new();
+        for direction in directions {
+            let section = if queues == Queues::Tree { "queue tree" } else { "queue simple" };
+            let all = self.queues(section, direction);
+            if all.is_empty() && !self.log.has_errors() {
+                let what = format!("there is no queue in /{section}");
+                self.wrong(&(0..0), what, "give what /export prints, with the queues in it");
+            }
+            if self.log.has_errors() {
+                return links;
+            }
+            match queues {
+                Queues::Simple => {
+                    let roots: Vec<&Queue<'_>> = all.iter().collect();
+                    links.extend(self.link((direction.as_str(), "", None), &roots, direction, true));
+                }
+                Queues::Tree => {
+                    let tops = tops(&all, self.options.parent.as_deref());
+                    for root in self.roots(&tops) {
+                        let below = all.iter().zip(&tops).filter(|(queue, top)| **top == root && queue.name != root);
+                        let below: Vec<&Queue<'_>> = below.map(|(queue, _)| queue).collect();
+                        let limit = all.iter().find(|queue| queue.name == root).and_then(|queue| queue.max_limit);
+                        links.extend(self.link((&file_stem(root), root, limit), &below, direction, false));
+                    }
+                }
+            }
+        }
+        links
+    }
+
+    /// Where the queues of a tree hang, in the order of the file.
+    fn roots(&mut self, tops: &[&'a str]) -> Vec<&'a str> {
+        let mut seen = HashSet::new();
+        let mut roots: Vec<&str> = tops.iter().copied().filter(|top| seen.insert(*top)).collect();
+        match &self.options.parent {
+            Some(asked) => {
+                if !roots.contains(&asked.as_str()) {
+                    let what = format!("no queue hangs below \"{asked}\"");
+                    wrong(0..0, what, format!("queues hang below: {}", roots.join(", ")), &mut self.log);
+                }
+                roots.retain(|root| root == asked);
+                roots
+            }
+            None => roots,
+        }
+    }
+
+    /// The queues of a section, whose parents are sound.
+    fn queues(&mut self, section: &str, direction: Direction) -> Vec<Queue<'a>> {
+        let mut all: Vec<Queue<'a>> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut off: HashMap<&str, &Command> = HashMap::new();
+        for command in self.commands.iter().filter(|command| command.section == section) {
+            if command.verb != "add" {
+                self.tallies.set.add(&command.at);
+                continue;
+            }
+            let name = command.get("name");
+            if name.is_empty() {
+                self.wrong(&command.at, "this queue has no name", "write name=... as an export does");
+                continue;
+            }
+            if command.is_on("disabled") {
+                self.tallies.disabled.add(&command.at);
+                off.insert(name, command);
+                continue;
+            }
+            if let Some(&first) = places.get(name) {
+                let what = format!("there are two queues named \"{name}\"");
+                let first = all[first].command.at.clone();
+                wrong_also(command.at.clone(), what, "rename one of them", first, "first here", &mut self.log);
+                continue;
+            }
+            if let Some(queue) = self.queue(command, section == "queue simple", direction) {
+                places.insert(name, all.len());
+                all.push(queue);
+            }
+        }
+        // Parents that are not there, and circles.
+        for queue in &all {
+            if section == "queue simple" && queue.parent != "none" && !places.contains_key(queue.parent) {
+                let is_off = off.contains_key(queue.parent);
+                let what = format!(
+                    "the parent \"{}\" of \"{}\" {}",
+                    queue.parent,
+                    queue.name,
+                    if is_off { "is disabled" } else { "is no queue" }
+                );
+                let help = "name a queue of /queue simple, or none";
+                wrong(queue.command.at.clone(), what, help, &mut self.log);
+            }
+            let path = std::iter::successors(Some(queue), |queue| places.get(queue.parent).map(|&at| &all[at]));
+            if path.take(MAX_LEVELS + 1).count() > MAX_LEVELS {
+                let what = format!("\"{}\" has more than {MAX_LEVELS} queues above it, or itself", queue.name);
+                wrong(queue.command.at.clone(), what, "let it hang below another one", &mut self.log);
+            }
+        }
+        all
+    }
+
+    fn queue(&mut self, command: &'a Command, simple: bool, direction: Direction) -> Option<Queue<'a>> {
+        // Of a pair, the first is what the target sends.
+        let side = |text: &'a str| match text.split_once('/') {
+            Some((up, down)) if simple => {
+                if direction == Direction::Up {
+                    up
+                } else {
+                    down
+                }
+            }
+            _ => text,
+        };
+        let known = [
+            "name",
+            "parent",
+            "packet-mark",
+            "packet-marks",
+            "flow",
+            "limit-at",
+            "max-limit",
+            "priority",
+            "queue",
+            "target",
+            "target-address",
+            "target-addresses",
+            "dst",
+            "dst-address",
+            "burst-limit",
+            "burst-threshold",
+            "burst-time",
+            "bucket-size",
+            "comment",
+            "disabled",
+            "time",
+            "total-queue",
+            "interface",
+            "direction",
+        ];
+        for property in &command.properties {
+            let name = property.name.as_str();
+            if name.starts_with("total-") {
+                if !["", "0", "default", "default-small", "0s"].contains(&property.value.as_str()) {
+                    self.tallies.totals.add(&property.at);
+                }
+            } else if !known.contains(&name) || ["interface", "direction"].contains(&name) {
+                let what = format!("\"{name}\" of the queue \"{}\"", command.get("name"));
+                self.notes.left_out(self.source, Some(property.at.clone()), what);
+            }
+        }
+        let mut rates = [None; 2];
+        for (name, found) in ["limit-at", "max-limit"].into_iter().zip(&mut rates) {
+            let Some(property) = command.find(name) else { continue };
+            // Also the half that is not used now.
+            let sound = !simple || property.value.split('/').all(|half| rate(half).is_some());
+            match rate(side(&property.value)).filter(|_| sound) {
+                Some(bps) => *found = Some(bps).filter(|&bps| bps > 0),
+                None => {
+                    let help = if simple {
+                        "write rates such as 2M/10M, 512k/0"
+                    } else {
+                        "write a rate such as 10M, 512k or 0"
+                    };
+                    let at = property.at.clone();
+                    self.wrong(&at, format!("\"{name}\" is \"{}\"", property.value), help);
+                    return None;
+                }
+            }
+        }
+        let [limit_at, max_limit] = rates;
+        if let (Some(least), Some(most)) = (limit_at, max_limit)
+            && least > most
+        {
+            let what = format!("limit-at of {} is above max-limit of {}", show_bps(least), show_bps(most));
+            self.wrong(&command.at, what, "lower the one or raise the other");
+            return None;
+        }
+        let priority = match side(command.get("priority")) {
+            "" => 8,
+            text => match text.parse().ok().filter(|priority| (1..=8u8).contains(priority)) {
+                Some(priority) => priority,
+                None => {
+                    let what = format!("\"priority\" is \"{}\"", command.get("priority"));
+                    self.wrong(&command.at, what, "write a number from 1 to 8");
+                    return None;
+                }
+            },
+        };
+        if rate(side(command.get("burst-limit"))).is_some_and(|bps| bps > 0) {
+            self.tallies.bursts.add(&command.at);
+        }
+        if !command.get("time").is_empty() {
+            self.tallies.times.add(&command.at);
+        }
+        let kind = self.kind(side(command.get("queue")), &command.at);
+        let parent = match command.get("parent") {
+            "" => "none",
+            parent => parent,
+        };
+        Some(Queue { command, name: command.get("name"), parent, limit_at, max_limit, priority, kind })
+    }
+
+    /// `queue` of a link file for a type of RouterOS.
+    fn kind(&mut self, name: &str, at: &Span) -> &'static str {
+        let tallies = &mut self.tallies;
+        match self.kinds.get(name).map_or("", String::as_str) {
+            "fq-codel" | "fq_codel" => "fq_codel",
+            "codel" => "codel",
+            "pcq" => {
+                tallies.pcq.add(at);
+                "fq_codel"
+            }
+            "cake" => {
+                tallies.cake.add(at);
+                "fq_codel"
+            }
+            "sfq" => {
+                tallies.sfq.add(at);
+                "fq_codel"
+            }
+            "red" => {
+                tallies.red.add(at);
+                "fifo"
+            }
+            _ => "fifo",
+        }
+    }
+
+    /// What is the same of many queues, said once.
+    fn tell(&mut self) {
+        let Tallies { bursts, disabled, totals, times, pcq, red, sfq, cake, set, silent, mut priorities } =
+            std::mem::take(&mut self.tallies);
+        let mut say = |tally: &Tally, change: bool, what: &str| {
+            if let Some(queues) = tally.some("queue", "queues") {
+                let note = if change { Notes::changed } else { Notes::left_out };
+                note(&mut self.notes, self.source, tally.first.clone(), format!("{queues} {what}"));
+            }
+        };
+        say(
+            &pcq,
+            true,
+            "of pcq: fq_codel instead, which has no rate for each address and shares among flows, not among addresses",
+        );
+        say(&sfq, true, "of sfq: fq_codel instead");
+        say(&cake, true, "of cake: fq_codel instead, which has no tins for code points");
+        say(&red, true, "of red: a fifo of 1000 packets instead");
+        say(&times, true, "with a time: the class is there always");
+        say(&bursts, false, "with a burst: a ceiling here is max-limit at all times");
+        say(&totals, false, "with limits of both directions together");
+        say(&disabled, false, "that are disabled");
+        say(
+            &silent,
+            false,
+            "with others below, whose target the others share: what none of them takes belongs to the default class",
+        );
+        if let Some(commands) = set.some("command", "commands") {
+            self.notes.left_out(self.source, set.first.clone(), format!("{commands} other than add"));
+        }
+        priorities.sort_unstable();
+        priorities.dedup();
+        if !self.options.as_is {
+            if let [first, .., last] = priorities[..] {
+                let what = format!(
+                    "priorities {first} to {last}: hls has none; a class that should not wait can have latency_critical = true"
+                );
+                self.notes.left_out(self.source, None, what);
+            }
+            let what = "what is left over: RouterOS gives it to the queues of the smallest priority, in turns, up to max-limit; here it is shared among siblings in proportion to their guarantees, max-min fair";
+            self.notes.changed(self.source, None, what.to_owned());
+        }
+    }
+}
+
+/// Deepest tree that is read.
+const MAX_LEVELS: usize = 60;
+
+/// What the tree of each queue hangs below, no further up than `asked`.
+fn tops<'c>(all: &[Queue<'c>], asked: Option<&str>) -> Vec<&'c str> {
+    let parents: HashMap<&str, &'c str> = all.iter().map(|queue| (queue.name, queue.parent)).collect();
+    let above = |&at: &&'c str| parents.get(at).copied().filter(|_| asked != Some(at));
+    // Circles were refused.
+    let top = |queue: &Queue<'c>| std::iter::successors(Some(queue.parent), above).take(MAX_LEVELS).last();
+    all.iter().map(|queue| top(queue).unwrap_or(queue.parent)).collect()
+}
+
+/// A rate in bit/s: `10M`, `512k`, `1.5G`, `0`.
+fn rate(text: &str) -> Option<u64> {
+    let (number, factor) = match text.char_indices().last()? {
+        (at, 'k' | 'K') => (&text[..at], 1e3),
+        (at, 'M') => (&text[..at], 1e6),
+        (at, 'G') => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let bps = number.parse::<f64>().ok()? * factor;
+    (bps <= 1e12).then_some(bps.round() as u64)
+}

@@ -1,0 +1,230 @@
+use fairlink_core::{ClassId, Share};
+
+use super::*;
+use crate::link::LinkFile;
+use crate::problem::ProblemKind;
+
+/// An export with the oddities of those that are published: a section twice, lines that go on within words, quotes, a script in a value, types of queues,
+/// a queue that is disabled.
+const SIMPLE: &str = "# jan/02/2024 10:00:00 by RouterOS 7.12\r\n# software id = ABCD-EFGH\r\n#\r\n\
+    /ip dhcp-server\r\nadd interface=bridge lease-script=\":if (\\$leaseBound=1) do={\\r\\\r\n    \\n /queue simple add name=x}\" name=dhcp\r\n\
+    /queue type\r\nadd kind=pcq name=pcq-home pcq-classifier=dst-address pcq-rate=2M\r\n\
+    /queue simple\r\n\
+    add comment=\"all of the house\" max-limit=5M/20M name=house target=192.168.88.0/24\r\n\
+    add limit-at=1M/4M max-limit=2M/8M name=\"PC 1, upstairs\" parent=house priority=1/2 target=\\\r\n    192.168.88.10/32\r\n\
+    add burst-limit=0/9M burst-threshold=0/1M burst-time=0s/8s limit-at=512k/1M max-limit=2M/8M name=phones pa\\\r\n    rent=house queue=default-small/pcq-home target=192.168.88.16/28,2001:db8::/64\r\n\
+    add disabled=yes max-limit=1M/1M name=old target=192.168.88.99/32\r\n\
+    /queue simple\r\nadd max-limit=5M/5M name=guests target=192.168.89.0/24\r\n";
+
+const TREE: &str = "/ip firewall mangle
+add action=mark-packet chain=forward dst-port=80,443 new-packet-mark=web protocol=tcp
+add action=mark-packet chain=forward dscp=46 new-packet-mark=voice passthrough=no
+add action=mark-packet chain=forward connection-mark=games new-packet-mark=games passthrough=no
+add action=mark-packet chain=forward new-packet-mark=bulk out-interface=wan src-address=10.0.9.0/24
+add action=accept chain=forward
+/queue tree
+add limit-at=1M max-limit=5M name=voice packet-mark=voice parent=up priority=1
+add limit-at=2M max-limit=20M name=up parent=wan
+add limit-at=2M max-limit=20M name=web packet-mark=web,bulk parent=up priority=4 queue=fq
+add max-limit=10M name=games packet-mark=games parent=up
+add max-limit=50M name=down packet-mark=all parent=lan
+/queue type add name=fq kind=fq-codel
+";
+
+fn made(text: &str, options: &Options) -> Imported {
+    import("export.rsc", text, options).unwrap_or_else(|errors| panic!("{}", errors.lines()))
+}
+
+fn refused(text: &str, options: &Options) -> String {
+    import("export.rsc", text, options).expect_err("this is wrong").lines()
+}
+
+/// Of a class: parent, guarantee, ceiling.
+fn class(link: &LinkFile, name: &str) -> (String, Option<u64>, Option<u64>) {
+    let id = link.names.id(name).unwrap_or_else(|| panic!("no class {name}"));
+    let parent = link.tree.parent(id).unwrap_or(ClassId::ROOT);
+    let guarantee = match link.tree.config(id).share {
+        Some(Share::Guarantee(rate)) => Some(rate.bps()),
+        _ => None,
+    };
+    (link.names.name(parent).to_owned(), guarantee, link.tree.config(id).ceiling.map(|rate| rate.bps()))
+}
+
+fn matches(link: &LinkFile, name: &str) -> Vec<String> {
+    let id = link.names.id(name).unwrap();
+    link.matches.iter().filter(|(class, _)| *class == id).map(|(_, made)| made.to_string()).collect()
+}
+
+fn said(imported: &Imported, change: bool) -> Vec<String> {
+    let all = imported.notes.iter().filter(|note| matches!(note.kind(), ProblemKind::Changed { .. }) == change);
+    all.map(ToString::to_string).collect()
+}
+
+const M: u64 = 1_000_000;
+
+#[test]
+fn simple_queues_have_their_rates_of_each_direction() {
+    let options = Options { directions: vec![Direction::Down, Direction::Up], ..Options::default() };
+    let imported = made(SIMPLE, &options);
+    let [down, up] = &imported.links[..] else { panic!("two links") };
+    assert_eq!(down.link.tree.link().rate.bps(), 25 * M);
+    assert_eq!(up.link.tree.link().rate.bps(), 10 * M);
+    let (down, up) = (&down.link, &up.link);
+    assert_eq!(class(down, "PC 1 upstairs"), ("house".into(), Some(4 * M), Some(8 * M)));
+    assert_eq!(class(up, "PC 1 upstairs"), ("house".into(), Some(M), Some(2 * M)));
+    assert_eq!(class(down, "phones"), ("house".into(), Some(M), Some(8 * M)));
+    assert_eq!(class(up, "phones").1, Some(512_000));
+    assert_eq!(class(down, "house"), ("link".into(), Some(5 * M), Some(20 * M)));
+    // Nothing is said of its least: an equal part of what the others leave.
+    assert_eq!(class(down, "guests").1, Some(5 * M));
+    assert_eq!(matches(down, "phones"), ["dst net 192.168.88.16/28", "dst net 2001:db8::/64"]);
+    assert_eq!(matches(up, "PC 1 upstairs"), ["src net 192.168.88.10/32"]);
+    assert_eq!(down.names.id("old"), None);
+    assert!(imported.links[0].text.contains("queue = \"fq_codel\"\nmatch = [\"dst net 192.168.88.16/28\""));
+    let (changed, left_out) = (said(&imported, true), said(&imported, false));
+    assert!(changed.iter().any(|note| note.starts_with("1 queue of pcq")), "{changed:#?}");
+    for expected in ["1 queue with a burst", "that are disabled", "priorities 1 to 8"] {
+        assert!(left_out.iter().any(|note| note.contains(expected)), "{expected}: {left_out:#?}");
+    }
+}
+
+#[test]
+fn a_tree_hangs_off_its_interface_and_takes_what_its_marks_say() {
+    let options = Options { parent: Some("wan".to_owned()), ..Options::default() };
+    let imported = made(TREE, &options);
+    let link = &imported.links[0];
+    assert_eq!((imported.links.len(), link.name.as_str()), (1, "wan"));
+    let down = &link.link;
+    assert_eq!(down.tree.link().rate.bps(), 20 * M);
+    // Children before their parent, as exports have them where names say so.
+    assert_eq!(class(down, "up"), ("link".into(), Some(3 * M + 1000), Some(20 * M)));
+    assert_eq!(class(down, "voice").0, "up");
+    assert_eq!(matches(down, "voice"), ["dscp ef"]);
+    // A rule that lets packets go on comes behind those that follow it: the later mark counts.
+    assert_eq!(matches(down, "web"), ["src net 10.0.9.0/24", "tcp dst port 80", "tcp dst port 443"]);
+    let order: Vec<&str> = down.matches.iter().map(|(class, _)| down.names.name(*class)).collect();
+    assert_eq!(order, ["voice", "web", "web", "web"]);
+    let left_out = said(&imported, false);
+    assert!(
+        left_out
+            .iter()
+            .any(|note| note.contains("\"games\": the match language has nothing like connection-mark=games")),
+        "{left_out:#?}"
+    );
+    assert!(
+        left_out.iter().any(|note| note.contains("what the queue \"games\" takes: no match was found")),
+        "{left_out:#?}"
+    );
+    // HTB's priorities count from 0.
+    let before = link.before.as_ref().unwrap();
+    assert!(before.contains("name = \"voice\"\nparent = \"up\"\nguarantee = \"1Mbit\"\nceiling = \"5Mbit\"\npriority = 0\nquantum = \"1514B\""), "{before}");
+    // All trees, a link for each; or a queue as the link.
+    let names: Vec<String> = made(TREE, &Options::default()).links.into_iter().map(|link| link.name).collect();
+    assert_eq!(names, ["wan", "lan"]);
+    let below = made(TREE, &Options { parent: Some("up".to_owned()), ..Options::default() });
+    assert_eq!(below.links[0].link.tree.link().rate.bps(), 20 * M);
+    assert_eq!(class(&below.links[0].link, "web").0, "link");
+}
+
+/// Every packet of a small world goes through RouterOS' rules and through the matches, with every order of rules and every passthrough.
+#[test]
+fn the_first_match_is_the_mark_that_routeros_gives() {
+    let conditions =
+        ["", "protocol=udp", "dst-address=10.0.0.0/9", "protocol=udp dst-port=5", "dst-address=10.0.0.0/8"];
+    let holds = |rule: usize, udp: bool, port: u16, address: u32| match rule {
+        0 => true,
+        1 => udp,
+        2 => address >> 23 == 20,
+        3 => udp && port == 5,
+        _ => address >> 24 == 10,
+    };
+    let mut state = 3u32;
+    let mut next = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % below
+    };
+    for _ in 0..300 {
+        let rules: Vec<(usize, bool, usize)> =
+            (0..1 + next(4)).map(|_| (next(5) as usize, next(2) == 0, next(2) as usize)).collect();
+        let mut text = String::from("/ip firewall mangle\n");
+        for (at, (rule, goes_on, chain)) in rules.iter().enumerate() {
+            let chain = ["prerouting", "forward"][*chain];
+            let pass = if *goes_on { "" } else { "passthrough=no" };
+            text +=
+                &format!("add action=mark-packet chain={chain} new-packet-mark=m{at} {} {pass}\n", conditions[*rule]);
+        }
+        let mut log = Log::new(&SourceText::new("a.rsc", text.clone()));
+        let (marked, untold) = mangle::read(&commands(&text, &mut log), "wan");
+        assert!(untold.is_empty() && !log.has_errors(), "{text}");
+        for (udp, port, address) in [
+            (true, 5, 0x0a00_0001),
+            (true, 6, 0x0a80_0001),
+            (false, 5, 0x0a00_0001),
+            (true, 5, 0x0b00_0001),
+            (false, 5, 0x0b00_0001),
+        ] {
+            let mut mark = None;
+            for chain in 0..2 {
+                for (at, (rule, goes_on, _)) in rules.iter().enumerate().filter(|(_, rule)| rule.2 == chain) {
+                    if holds(*rule, udp, port, address) {
+                        mark = Some(format!("m{at}"));
+                        if !goes_on {
+                            break;
+                        }
+                    }
+                }
+            }
+            let rule_of = |mark: &str| rules[mark[1..].parse::<usize>().unwrap()].0;
+            let first = marked.iter().find(|marked| holds(rule_of(&marked.mark), udp, port, address));
+            assert_eq!(first.map(|marked| marked.mark.clone()), mark, "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_at_its_line() {
+    let simple = |line: &str| format!("/queue simple\nadd name=a target=10.0.0.1/32 max-limit=1M/1M\n{line}\n");
+    for (line, said) in [
+        ("add name=b max-limit=1X/2M target=10.0.0.2", "\"max-limit\" is \"1X/2M\""),
+        (
+            "add name=b max-limit=1M/2M limit-at=0/3M target=10.0.0.2",
+            "limit-at of 3 Mbit/s is above max-limit of 2 Mbit/s",
+        ),
+        ("add name=b max-limit=1M/2M priority=9/9", "\"priority\" is \"9/9\""),
+        ("add max-limit=1M/2M", "this queue has no name"),
+        ("add name=a max-limit=1M/2M", "there are two queues named \"a\""),
+        ("add name=b parent=c max-limit=1M/2M", "the parent \"c\" of \"b\" is no queue"),
+        ("add name=b parent=b max-limit=1M/2M", "has more than 60 queues above it, or itself"),
+        ("limit name=b", "/queue simple has no command \"limit\""),
+    ] {
+        let errors = refused(&simple(line), &Options::default());
+        assert!(errors.starts_with("export.rsc:3:1") && errors.contains(said), "{line}: {errors}");
+    }
+    for (text, options, said) in [
+        ("", Options::default(), "there is no queue in /queue tree"),
+        ("/queue tree\nadd name=a parent=wan\n", Options::default(), "nothing says what wan carries"),
+        (
+            TREE,
+            Options { parent: Some("dmz".to_owned()), ..Options::default() },
+            "no queue hangs below \"dmz\"; queues hang below: wan, lan",
+        ),
+        (&format!("{SIMPLE}{TREE}"), Options::default(), "choose with --queues tree or --queues simple"),
+    ] {
+        let errors = refused(text, &options);
+        assert!(errors.contains(said), "{errors}");
+    }
+    assert_eq!(
+        made(&format!("{SIMPLE}{TREE}"), &Options { queues: Some(Queues::Tree), ..Options::default() }).links.len(),
+        2
+    );
+}
+
+#[test]
+fn rates_are_read_as_routeros_writes_them() {
+    for (text, bps) in [("10M", 10_000_000), ("512k", 512_000), ("1.5G", 1_500_000_000), ("0", 0), ("64000", 64_000)] {
+        assert_eq!(rate(text), Some(bps), "{text}");
+    }
+    for wrong in ["", "M", "-1", "10MM", "1e6", "9999G", "10Mbit"] {
+        assert_eq!(rate(wrong), None, "{wrong}");
+    }
+}

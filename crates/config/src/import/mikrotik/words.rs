@@ -1,0 +1,307 @@
+//! An export of RouterOS as commands: sections, properties, quotes, and lines that go on behind a backslash.
+//!
+//! Source: RouterOS' documentation (configuration management, scripting) and exports that people have published, of versions 6 and 7.
+//! No scripts are read: an export has values where a script has variables and loops.
+
+use super::super::notes::wrong;
+use crate::problem::{Log, Span};
+
+/// `add` or another command, with its section.
+#[derive(Debug)]
+pub(super) struct Command {
+    /// Such as `queue tree`.
+    pub(super) section: String,
+    pub(super) verb: String,
+    pub(super) properties: Vec<Property>,
+    /// Words that are no properties, in what is not `add`.
+    pub(super) at: Span,
+}
+
+/// `name=value`.
+#[derive(Debug)]
+pub(super) struct Property {
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) at: Span,
+}
+
+impl Command {
+    /// The value of a property; empty where it is not there.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.find(name).map_or("", |property| &property.value)
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&Property> {
+        self.properties.iter().find(|property| property.name == name)
+    }
+
+    pub(super) fn is_on(&self, name: &str) -> bool {
+        ["yes", "true"].contains(&self.get(name))
+    }
+}
+
+/// Sections whose commands are looked at. What stands in others is passed over.
+const SECTIONS: [&str; 4] = ["queue tree", "queue simple", "queue type", "ip firewall mangle"];
+
+const VERBS: [&str; 10] = ["add", "set", "remove", "print", "export", "disable", "enable", "move", "unset", "edit"];
+
+/// A word of a line.
+struct Word {
+    text: String,
+    at: Span,
+    /// Where the value begins in `text`, behind the first = that is not quoted.
+    value: Option<usize>,
+    /// Whether a $ or a bracket stands outside of quotes, which only scripts have.
+    script: bool,
+}
+
+/// All commands of the sections that are looked at.
+pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
+    let mut commands = Vec::new();
+    let mut section = String::new();
+    let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    while at < text.len() {
+        let (words, end) = line(text, at, log);
+        at = end;
+        let Some(first) = words.first() else { continue };
+        if first.text.starts_with(':') {
+            let what = format!("\"{}\" is a command of a script", first.text);
+            wrong(first.at.clone(), what, "give what /export prints on the router, which has values instead", log);
+            continue;
+        }
+        let mut rest = &words[..];
+        if first.text.starts_with('/') {
+            let is_path = |word: &&Word| word.value.is_none() && !word.text.starts_with('[');
+            let path: Vec<&str> = rest.iter().take_while(is_path).flat_map(|word| word.text.split('/')).collect();
+            let mut path: Vec<&str> = path.into_iter().filter(|part| !part.is_empty()).collect();
+            let verb = path.iter().position(|part| VERBS.contains(part));
+            let words_of_path = match verb {
+                // What stands behind the verb belongs to the command.
+                Some(verb) => {
+                    let with =
+                        rest.iter().position(|word| word.text.split('/').any(|part| part == path[verb])).unwrap_or(0);
+                    path.truncate(verb + 1);
+                    with
+                }
+                None => rest.iter().take_while(is_path).count(),
+            };
+            section = path[..verb.unwrap_or(path.len())].join(" ");
+            match verb {
+                None => {
+                    if let Some(word) = rest.get(words_of_path).filter(|_| SECTIONS.contains(&section.as_str())) {
+                        let what = format!("\"{}\" stands where a command should, such as add", word.text);
+                        wrong(word.at.clone(), what, "write /queue tree add name=...", log);
+                    }
+                    continue;
+                }
+                Some(verb) => {
+                    let verb = path[verb].to_owned();
+                    rest = &rest[words_of_path + 1..];
+                    commands.extend(command(&section, verb, rest, whole(&words), log));
+                    continue;
+                }
+            }
+        }
+        if section.is_empty() {
+            let what = format!("this line begins with \"{}\", and no section has begun", first.text);
+            wrong(
+                first.at.clone(),
+                what,
+                "an export has sections such as /queue tree, and add name=... below them",
+                log,
+            );
+            continue;
+        }
+        if !SECTIONS.contains(&section.as_str()) {
+            continue;
+        }
+        if !VERBS.contains(&first.text.as_str()) {
+            let what = format!("/{section} has no command \"{}\"", first.text);
+            wrong(first.at.clone(), what, "write add name=... as an export does", log);
+            continue;
+        }
+        rest = &rest[1..];
+        commands.extend(command(&section, first.text.clone(), rest, whole(&words), log));
+    }
+    commands
+}
+
+fn whole(words: &[Word]) -> Span {
+    match (words.first(), words.last()) {
+        (Some(first), Some(last)) => first.at.start..last.at.end,
+        _ => 0..0,
+    }
+}
+
+fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log) -> Option<Command> {
+    if !SECTIONS.contains(&section) {
+        return None;
+    }
+    let mut command = Command { section: section.to_owned(), verb, properties: Vec::new(), at };
+    for word in words {
+        if word.script && command.verb == "add" {
+            let what = format!("\"{}\" is of a script: its value is not known here", word.text);
+            wrong(word.at.clone(), what, "give what /export prints on the router, which has values instead", log);
+            return None;
+        }
+        match word.value {
+            Some(value) => command.properties.push(Property {
+                name: word.text[..value - 1].to_owned(),
+                value: word.text[value..].to_owned(),
+                at: word.at.clone(),
+            }),
+            None if command.verb == "add" => {
+                let what = format!("\"{}\" is no property", word.text);
+                wrong(word.at.clone(), what, "write name=value", log);
+                return None;
+            }
+            None => {}
+        }
+    }
+    Some(command)
+}
+
+/// Reads the words of the line at `start`, with the lines that it goes on in. Gives the place behind it.
+fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
+    let mut words: Vec<Word> = Vec::new();
+    let mut word: Option<Word> = None;
+    let mut quote = None;
+    let mut comment = false;
+    let mut characters = text[start..].char_indices().peekable();
+    while let Some((offset, character)) = characters.next() {
+        let at = start + offset;
+        let end = at + character.len_utf8();
+        if comment && character != '\n' {
+            continue;
+        }
+        let new = || Word { text: String::new(), at: at..end, value: None, script: false };
+        match character {
+            '\\' if quote.is_some() || !text[end..].trim_start_matches('\r').is_empty() => {
+                let next = characters.next().map(|(_, next)| next);
+                let goes_on = match next {
+                    Some('\r') => characters.next_if(|&(_, c)| c == '\n').is_some(),
+                    other => other == Some('\n'),
+                };
+                if goes_on {
+                    // What the next line is set in by is not a part of the word.
+                    while characters.next_if(|&(_, c)| c == ' ' || c == '\t').is_some() {}
+                    continue;
+                }
+                let word = word.get_or_insert_with(new);
+                match next {
+                    Some('n') => word.text.push('\n'),
+                    Some('r') => word.text.push('\r'),
+                    Some('t') => word.text.push('\t'),
+                    Some('_') => word.text.push(' '),
+                    Some(first) if first.is_ascii_hexdigit() && !first.is_ascii_lowercase() => {
+                        // A byte as two digits, of which text beyond ASCII has several; people see them as they are.
+                        let second = characters.next_if(|&(_, c)| c.is_ascii_hexdigit()).map_or('0', |(_, c)| c);
+                        let byte = u8::from_str_radix(&format!("{first}{second}"), 16).unwrap_or(b'?');
+                        word.text.push(if byte.is_ascii() { char::from(byte) } else { '?' });
+                    }
+                    Some(other) => word.text.push(other),
+                    None => {}
+                }
+                word.at.end = end;
+            }
+            '\n' if quote.is_none() => {
+                words.extend(word);
+                return (words, end);
+            }
+            '"' => {
+                let word = word.get_or_insert_with(new);
+                quote = if quote.is_some() { None } else { Some(at) };
+                word.at.end = end;
+            }
+            '#' if word.is_none() && words.is_empty() && quote.is_none() => comment = true,
+            character if quote.is_none() && character.is_whitespace() => words.extend(word.take()),
+            ';' if quote.is_none() => words.extend(word.take()),
+            character => {
+                let word = word.get_or_insert_with(new);
+                if quote.is_none() && ['$', '(', ')', '[', ']', '{', '}'].contains(&character) {
+                    word.script = true;
+                }
+                word.text.push(character);
+                if character == '=' && quote.is_none() && word.value.is_none() {
+                    word.value = Some(word.text.len());
+                }
+                word.at.end = end;
+            }
+        }
+    }
+    if let Some(quote) = quote {
+        let begin = text[..quote].rfind('\n').map_or(0, |at| at + 1);
+        wrong(begin.max(start)..quote + 1, "this quote has no end", "end it", log);
+        return (Vec::new(), text.len());
+    }
+    words.extend(word);
+    (words, text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::SourceText;
+
+    fn read(text: &str) -> (Vec<Command>, String) {
+        let mut log = Log::new(&SourceText::new("a.rsc", text));
+        let commands = commands(text, &mut log);
+        (commands, if log.has_errors() { log.into_errors().lines() } else { String::new() })
+    }
+
+    fn properties(command: &Command) -> Vec<(&str, &str)> {
+        command.properties.iter().map(|property| (property.name.as_str(), property.value.as_str())).collect()
+    }
+
+    #[test]
+    fn sections_full_paths_and_both_kinds_of_slashes_are_the_same() {
+        let (commands, errors) = read(
+            "# a comment\r\n/queue simple\r\nadd name=a target=10.0.0.1/32\r\n/queue simple add name=b\n/queue/tree/add name=c\n/ip address\nadd address=1.2.3.4/24 interface=\"x y\"\nset [ find default-name=ether1 ] name=wan\n/queue tree add name=d; \n",
+        );
+        assert_eq!(errors, "");
+        let found: Vec<(&str, &str, &str)> = commands
+            .iter()
+            .map(|command| (command.section.as_str(), command.verb.as_str(), command.get("name")))
+            .collect();
+        let expected = [
+            ("queue simple", "add", "a"),
+            ("queue simple", "add", "b"),
+            ("queue tree", "add", "c"),
+            ("queue tree", "add", "d"),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn lines_go_on_behind_a_backslash_also_within_words_and_quotes() {
+        let (commands, errors) = read(
+            "/queue simple\nadd comment=\"of 5 \\\"big\\\" \\\n    ones = \\E9\" max-limit=5M/20M name=\"PC 1\" pare\\\n    nt=all target=\\\r\n    10.0.0.1/32\n",
+        );
+        assert_eq!(errors, "");
+        let expected = [
+            ("comment", "of 5 \"big\" ones = ?"),
+            ("max-limit", "5M/20M"),
+            ("name", "PC 1"),
+            ("parent", "all"),
+            ("target", "10.0.0.1/32"),
+        ];
+        assert_eq!(properties(&commands[0]), expected);
+    }
+
+    #[test]
+    fn scripts_and_what_is_no_command_are_refused_at_their_line() {
+        for (text, line, said) in [
+            (":local rate 10M\n", 1, "is a command of a script"),
+            ("/queue tree\nadd name=a max-limit=$rate\n", 2, "is of a script"),
+            ("/queue tree\n\nadd name=( \"a\" . $i )\n", 3, "is of a script"),
+            ("add name=a\n", 1, "no section has begun"),
+            ("/queue tree\nlimit name=a\n", 2, "/queue tree has no command \"limit\""),
+            ("/queue tree name=a\n", 1, "stands where a command should"),
+            ("/queue tree\nadd name=a fast\n", 2, "\"fast\" is no property"),
+            ("/queue tree\nadd name=\"a\nadd name=b\n", 2, "this quote has no end"),
+        ] {
+            let (_, errors) = read(text);
+            assert!(errors.starts_with(&format!("a.rsc:{line}:")) && errors.contains(said), "{text}: {errors}");
+        }
+    }
+}

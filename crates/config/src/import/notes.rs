@@ -1,0 +1,72 @@
+//! What is told of an import: what changed its meaning and what was left out, at its place.
+
+use miette::Severity;
+
+use crate::problem::{Log, Problem, ProblemKind, Source, Span};
+
+/// Most notes that are kept; the readers sum up what may be said of many rows.
+const MAX_NOTES: usize = 10_000;
+
+/// What a reader says of what it read.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) all: Vec<Problem>,
+}
+
+impl Notes {
+    /// It is there, and means something else.
+    pub(super) fn changed(&mut self, source: &Source, at: Option<Span>, what: String) {
+        self.add(source, at, ProblemKind::Changed { what });
+    }
+
+    /// It is not there.
+    pub(super) fn left_out(&mut self, source: &Source, at: Option<Span>, what: String) {
+        self.add(source, at, ProblemKind::LeftOut { what });
+    }
+
+    fn add(&mut self, source: &Source, at: Option<Span>, kind: ProblemKind) {
+        if self.all.len() < MAX_NOTES {
+            self.all.push(Problem::new(Severity::Warning, source, at, kind));
+        }
+    }
+}
+
+/// Reports an error.
+pub(super) fn wrong(at: Span, what: impl Into<String>, help: impl Into<String>, log: &mut Log) {
+    log.error(at, ProblemKind::Import { what: what.into(), help: help.into() });
+}
+
+/// Reports an error that has to do with a second place.
+pub(super) fn wrong_also(
+    at: Span,
+    what: impl Into<String>,
+    help: impl Into<String>,
+    also: Span,
+    label: &'static str,
+    log: &mut Log,
+) {
+    log.error_also(at, ProblemKind::Import { what: what.into(), help: help.into() }, also, label);
+}
+
+/// Counts what is the same of many places, and remembers the first.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) count: usize,
+    pub(super) first: Option<Span>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, at: &Span) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| at.clone());
+    }
+
+    /// `of` for none, else what it says of the number in words: `1 row`, `3 rows`.
+    pub(super) fn some(&self, one: &str, many: &str) -> Option<String> {
+        match self.count {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            count => Some(format!("{count} {many}")),
+        }
+    }
+}

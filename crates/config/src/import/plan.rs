@@ -1,0 +1,114 @@
+//! What the readers make of other tools' configurations: a link and its classes, as asked for and as the tool itself lends.
+
+use std::collections::HashMap;
+
+use crate::names::{MAX_NAME, refusal};
+
+/// A link as some tool's configuration has it.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The stem of its files.
+    pub(super) name: String,
+    /// What the link carries, in bit/s, and how that is known.
+    pub(super) rate: u64,
+    pub(super) rate_why: String,
+    /// Longest frame, in bytes.
+    pub(super) mtu: u32,
+    /// Parents before their children; otherwise in the order in which matches count.
+    pub(super) classes: Vec<Class>,
+    /// The position of the class of frames that no match takes.
+    pub(super) default: usize,
+    /// What `Class::before` stands for, in words; `None` where the tool has no rule of its own.
+    pub(super) lending: Option<&'static str>,
+}
+
+/// A class. Rates are in bit/s.
+#[derive(Debug, Default)]
+pub(super) struct Class {
+    pub(super) name: String,
+    /// Its position.
+    pub(super) parent: Option<usize>,
+    /// What it is called there, or where it stands, for people.
+    pub(super) remark: String,
+    /// The least that it is to get; `None` where nothing is said.
+    pub(super) floor: Option<u64>,
+    pub(super) ceiling: Option<u64>,
+    /// `queue` of a link file.
+    pub(super) queue: Option<&'static str>,
+    pub(super) matches: Vec<String>,
+    pub(super) before: Before,
+}
+
+/// The same class of HTB as the tool sets it up. Rates are in bit/s, the others in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    pub(super) floor: Option<u64>,
+    pub(super) ceiling: Option<u64>,
+    pub(super) quantum: Option<u64>,
+    pub(super) priority: u8,
+    pub(super) burst: Option<u64>,
+    pub(super) ceiling_burst: Option<u64>,
+}
+
+impl Plan {
+    /// Which classes have others below them.
+    pub(super) fn inner(&self) -> Vec<bool> {
+        let mut inner = vec![false; self.classes.len()];
+        self.classes.iter().filter_map(|class| class.parent).for_each(|parent| inner[parent] = true);
+        inner
+    }
+}
+
+/// Makes names that classes may have out of those of another tool, each once.
+#[derive(Debug, Default)]
+pub(super) struct ClassNames {
+    /// By name: the number to try next.
+    taken: HashMap<String, usize>,
+}
+
+/// Room for a number behind a name.
+const LONGEST: usize = MAX_NAME - 12;
+
+impl ClassNames {
+    /// The name for `wanted`: without what names cannot hold, and with a number behind it where it is taken.
+    pub(super) fn make(&mut self, wanted: &str) -> String {
+        let plain = |c: char| if c.is_control() || ['=', ',', '"', '{', '}', ';'].contains(&c) { ' ' } else { c };
+        let mut name: String =
+            wanted.chars().map(plain).collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+        while name.len() > LONGEST {
+            name.pop();
+        }
+        let mut name = name.trim_end().to_owned();
+        if name.starts_with('#') || refusal(&name).is_some() {
+            name = format!("class {name}").trim_end().to_owned();
+        }
+        let Some(next) = self.taken.get(&name).copied() else {
+            self.taken.insert(name.clone(), 2);
+            return name;
+        };
+        let numbered = (next..).map(|number| (number, format!("{name} ({number})")));
+        let (number, free) =
+            numbered.into_iter().find(|(_, free)| !self.taken.contains_key(free)).expect("numbers do not end");
+        self.taken.insert(name, number + 1);
+        self.taken.insert(free.clone(), 2);
+        free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_can_be_one_of_a_class_and_none_is_made_twice() {
+        let mut names = ClassNames::default();
+        let wanted = ["a", "a", "a (2)", "", "", "link", "x=1,\"2\"", "#5", " b\t c ", &"ü".repeat(300), "a"];
+        let made: Vec<String> = wanted.iter().map(|name| names.make(name)).collect();
+        assert_eq!(made[..5], ["a", "a (2)", "a (2) (2)", "class", "class (2)"]);
+        assert_eq!(made[5..9], ["class link", "x 1 2", "class #5", "b c"]);
+        assert_eq!(made[10], "a (3)");
+        for name in &made {
+            assert_eq!(refusal(name), None, "{name}");
+        }
+    }
+}

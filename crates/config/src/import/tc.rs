@@ -1,0 +1,72 @@
+//! tc: a script of commands, input of `tc -batch`, or what tc shows of a running system.
+//!
+//! The reader is that of [`crate::tc`], and `docs/tc.md` says what it understands. Here rates that do not fit below each other are scaled down, frames
+//! that tc sends past all classes get a class, and `hls` takes the place of HTB or CBQ, unless those are to be kept.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use fairlink_core::Rate;
+
+use super::{Draft, Imported, file_stem, sound};
+use crate::problem::{Log, Problem, Problems, Source, SourceText};
+use crate::reader;
+use crate::tc::ImportOptions;
+use crate::tc::import::{Lending, read_as};
+
+/// What the commands leave open.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The rate of the link. Without it that of CBQ's `bandwidth`; under HTB what the classes of the root may send together.
+    pub rate: Option<Rate>,
+    /// The only device to import; without it all of them, a link for each. It is also the name of one that is shown without.
+    pub device: Option<String>,
+    /// Whether to keep HTB or CBQ, with its quanta, bursts and priorities.
+    pub as_is: bool,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// Everything that is wrong with it, at its place.
+pub fn import_file(path: &Path, options: &Options) -> Result<Imported, Problems> {
+    read(&reader::open(path)?, options)
+}
+
+/// Reads a text; `name` is what errors call it.
+///
+/// # Errors
+/// As [`import_file`].
+pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
+    read(&SourceText::new(name, text.into()), options)
+}
+
+fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+    let of = |device: Option<String>| ImportOptions { rate: options.rate, device };
+    let all = read_as(source, &of(options.device.clone()), Lending::Fitted)?;
+    if all.pooled {
+        let mut log = Log::new(source);
+        let help = "use fairlink tc import for the slots of HTB's first version: a simulation can have several links that share a pool";
+        super::notes::wrong(0..0, "classes of several devices share a slot", help, &mut log);
+        return Err(log.into_errors());
+    }
+    let (mut links, mut kept, mut notes) = (Vec::new(), Vec::new(), Vec::<Problem>::new());
+    for device in &all.devices {
+        let before = read_as(source, &of(Some(device.clone())), Lending::Fitted)?;
+        let lending = if options.as_is { Lending::Fitted } else { Lending::Fair };
+        let after = read_as(source, &of(Some(device.clone())), lending)?;
+        // What is the same for all devices is said once.
+        let known: Vec<_> = notes.iter().map(|note| (note.span(), note.to_string())).collect();
+        notes.extend(after.notes.into_iter().filter(|note| !known.contains(&(note.span(), note.to_string()))));
+        let [classes, matches] = ["\n[[class]]", "\nmatch = ["].map(|what| after.text.matches(what).count());
+        kept.push(format!(
+            "{device}: {classes} classes with their rates and ceilings, the filters of {matches} of them"
+        ));
+        let idle = if after.text.contains("name = \"others\"") { vec!["others".to_owned()] } else { Vec::new() };
+        let before = Some(before.text);
+        links.push(Draft { name: file_stem(device), text: after.text, tabled: None, before, idle });
+    }
+    sound(links, kept, notes)
+}

@@ -1,0 +1,125 @@
+use fairlink_core::{ClassId, Share};
+
+use super::*;
+use crate::link::LinkFile;
+use crate::problem::ProblemKind;
+
+const SCRIPT: &str = "#!/bin/sh
+tc qdisc del dev eth0 root 2>/dev/null || true
+tc qdisc add dev eth0 root handle 1: htb default 30 r2q 5
+tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit ceil 120mbit
+tc class add dev eth0 parent 1:1 classid 1:10 htb rate 80mbit ceil 100mbit prio 0 burst 15k
+tc class add dev eth0 parent 1:1 classid 1:20 htb rate 120mbit ceil 100mbit prio 1
+tc class add dev eth0 parent 1:1 classid 1:30 htb rate 40mbit ceil 100mbit prio 2 quantum 3000
+tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.1.0.0/16 flowid 1:10
+tc filter add dev eth0 parent 1: protocol ip prio 2 handle 6 fw flowid 1:20
+";
+
+fn made(text: &str, options: &Options) -> Imported {
+    import("a.tc", text, options).unwrap_or_else(|errors| panic!("{}", errors.lines()))
+}
+
+fn guarantee(link: &LinkFile, name: &str) -> u64 {
+    match link.tree.config(link.names.id(name).unwrap()).share {
+        Some(Share::Guarantee(rate)) => rate.bps(),
+        _ => 0,
+    }
+}
+
+fn ceiling(link: &LinkFile, name: &str) -> Option<u64> {
+    link.tree.config(link.names.id(name).unwrap()).ceiling.map(|rate| rate.bps())
+}
+
+const M: u64 = 1_000_000;
+
+#[test]
+fn rates_that_do_not_fit_are_scaled_down_under_hls_and_under_htb() {
+    let imported = made(SCRIPT, &Options::default());
+    let link = &imported.links[0];
+    // 80, 100 (its ceil) and 40 of 100.
+    let before = link.link_before.as_ref().unwrap();
+    for file in [&link.link, before] {
+        assert_eq!(file.tree.link().rate.bps(), 100 * M);
+        assert_eq!(
+            ["1:1", "1:10", "1:20", "1:30"].map(|name| guarantee(file, name)),
+            [100 * M, 36_363_636, 45_454_545, 18_181_818]
+        );
+        assert_eq!(ceiling(file, "1:10"), Some(100 * M));
+        // A class of the root borrows from nobody.
+        assert_eq!(ceiling(file, "1:1"), Some(100 * M));
+        assert_eq!(file.names.name(file.default_class.unwrap()), "1:30");
+    }
+    assert_eq!((link.link.scheduler.as_str(), before.scheduler.as_str()), ("hls", "htb"));
+    // Quanta are those of the rates as written, whatever is guaranteed now.
+    let quantum = |name: &str| before.tree.config(before.names.id(name).unwrap()).quantum;
+    assert_eq!([quantum("1:10"), quantum("1:30")], [Some(200_000), Some(3000)]);
+    let said = |change: bool| -> Vec<(usize, String)> {
+        let all = imported.notes.iter().filter(|note| matches!(note.kind(), ProblemKind::Changed { .. }) == change);
+        all.map(|note| (note.location().line, note.to_string())).collect()
+    };
+    let (changed, left_out) = (said(true), said(false));
+    let has = |all: &[(usize, String)], line: usize, text: &str| {
+        all.iter().any(|(at, note)| *at == line && note.contains(text))
+    };
+    assert!(has(&changed, 4, "rates of 220 Mbit/s together, and there are 100 Mbit/s"), "{changed:#?}");
+    assert!(has(&changed, 4, "its ceil of 120 Mbit/s is its rate of 100 Mbit/s"), "{changed:#?}");
+    assert!(has(&changed, 3, "quanta: htb shares what is lent"), "{changed:#?}");
+    assert!(has(&left_out, 3, "priorities 0 to 2 are left out"), "{left_out:#?}");
+    assert!(has(&left_out, 3, "bursts are left out"), "{left_out:#?}");
+    assert!(has(&left_out, 9, "a filter to 1:20 is left out"), "{left_out:#?}");
+    // Nothing of it is said where HTB is kept.
+    let kept = made(SCRIPT, &Options { as_is: true, ..Options::default() });
+    assert_eq!(kept.links[0].link.scheduler, "htb");
+    assert!(!kept.notes.iter().any(|note| note.to_string().contains("quanta")));
+}
+
+#[test]
+fn frames_that_tc_sends_past_all_classes_get_a_class() {
+    let text = SCRIPT.replace("default 30 ", "");
+    let imported = made(&text, &Options::default());
+    let link = &imported.links[0];
+    assert_eq!(link.link.names.name(link.link.default_class.unwrap()), "others");
+    assert_eq!(link.idle, ["others"]);
+    // 1 of 101 parts, and the tree below the link has the rest.
+    assert_eq!(guarantee(&link.link, "others"), 990_099);
+    assert_eq!(guarantee(&link.link, "1:1"), 99_009_900);
+    assert_eq!(ceiling(&link.link, "1:1"), Some(100 * M));
+}
+
+#[test]
+fn each_device_is_a_link_of_its_own_and_cbq_is_imported_as_well() {
+    let other = SCRIPT.replace("eth0", "ppp/../0").replace("htb default 30 r2q 5", "cbq bandwidth 100mbit avpkt 1000");
+    let other = other
+        .replace(" htb rate", " cbq rate")
+        .replace(" ceil 100mbit", "")
+        .replace(" ceil 120mbit", "")
+        .replace(" burst 15k", " bounded")
+        .replace(" quantum 3000", "");
+    let imported = made(&format!("{SCRIPT}{other}"), &Options::default());
+    let [first, second] = &imported.links[..] else { panic!("two links") };
+    // A name that is one of a file, here.
+    assert_eq!((first.name.as_str(), second.name.as_str()), ("eth0", "ppp____0"));
+    assert_eq!(second.link_before.as_ref().unwrap().scheduler, "cbq-top-level");
+    assert_eq!(second.link.scheduler, "hls");
+    let bounded = ceiling(&second.link, "1:10").unwrap();
+    assert_eq!(bounded, guarantee(&second.link, "1:10"));
+    assert_eq!(ceiling(&second.link, "1:20"), None);
+    let alone = made(&format!("{SCRIPT}{other}"), &Options { device: Some("eth0".to_owned()), ..Options::default() });
+    assert_eq!(alone.links.len(), 1);
+    let one = |link: &LinkFile| {
+        (1..link.tree.len()).map(|id| guarantee(link, link.names.name(ClassId(id as u32)))).collect::<Vec<_>>()
+    };
+    assert_eq!(one(&alone.links[0].link), one(&first.link));
+}
+
+#[test]
+fn commands_that_are_not_tcs_and_pools_are_refused() {
+    let refused = |text: &str| import("a.tc", text, &Options::default()).expect_err("wrong").lines();
+    assert!(
+        refused(&format!("{SCRIPT}ip link set eth0 up\n"))
+            .starts_with("a.tc:10:1: error: this is no tc command: \"ip\"")
+    );
+    assert!(refused("").contains("this sets up no device"));
+    let slots = include_str!("../../../../../scenarios/htb/slots.tc");
+    assert!(refused(slots).contains("classes of several devices share a slot"));
+}

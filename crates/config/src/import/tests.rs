@@ -1,0 +1,91 @@
+//! Whatever bytes a file holds, it is read or refused.
+
+use fairlink_core::Rate;
+use proptest::prelude::*;
+
+use super::*;
+use crate::problem::Problems;
+
+const DEVICES: &str = "Circuit ID,Circuit Name,Parent Node,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment,sqm\n\
+    1,\"a, b\",AP,\"10.0.0.1, 10.0.0.2/31\",2001:db8::/56,1,1,5.5,2,,cake/\n2,c,AP,10.0.0.0/24,,1,1,5,2,x, y,none\n";
+const NETWORK: &str = "{\"S\": {\"downloadBandwidthMbps\": 9, \"uploadBandwidthMbps\": 9, \"children\": {\"AP\": {\"virtual\": true, \"children\": {}}}}}";
+const EXPORT: &str = "/ip firewall mangle\nadd action=mark-packet chain=forward new-packet-mark=m protocol=udp dst-port=5,7-9\n/queue tree\n\
+    add name=a parent=wan max-limit=10M\nadd name=\"b c\" parent=a limit-at=1M max-li\\\n    mit=2M packet-mark=m priority=2\n/queue simple add name=s target=10.0.0.1/32 max-limit=1M/2M\n";
+const SHOWN: &str = "qdisc htb 1: dev e root r2q 10 default 0x2\nclass htb 1:2 dev e root prio 1 rate 1Mbit ceil 2Mbit burst 15k\n\
+    filter dev e parent 1: protocol ipv6 pref 1 u32 chain 0 flowid 1:2\n  match 20010db8/ffffffff at 24\n\
+    [{\"kind\":\"pfifo\",\"handle\":\"2:\",\"parent\":\"1:2\",\"options\":{\"limit\":5}}]\n";
+const PODS: &str = r#"{"kind": "List", "items": [{"metadata": {"name": "a", "annotations": {"kubernetes.io/ingress-bandwidth": "1M"}}, "status": {"podIP": "10.0.0.1"}}]}"#;
+const XML: &str = "<domain><name>a</name><devices><interface><mac address='1'/><ip address='10.0.0.1'/><bandwidth><inbound average='10' floor='5'/></bandwidth></interface></devices></domain>";
+
+type Read = fn(&str) -> Result<Imported, Problems>;
+
+/// Each reader with a text of its kind.
+fn readers() -> Vec<(&'static str, Read)> {
+    vec![
+        (DEVICES, |text| libreqos::import(("a.csv", text), Some(("n.json", NETWORK)), &libreqos::Options::default())),
+        (NETWORK, |text| libreqos::import(("a.csv", DEVICES), Some(("n.json", text)), &libreqos::Options::default())),
+        (EXPORT, |text| {
+            mikrotik::import(
+                "a.rsc",
+                text,
+                &mikrotik::Options { queues: Some(mikrotik::Queues::Tree), ..Default::default() },
+            )
+        }),
+        (EXPORT, |text| {
+            mikrotik::import(
+                "a.rsc",
+                text,
+                &mikrotik::Options { queues: Some(mikrotik::Queues::Simple), as_is: true, ..Default::default() },
+            )
+        }),
+        (SHOWN, |text| tc::import("a.tc", text, &tc::Options::default())),
+        (PODS, |text| {
+            k8s::import("a.json", text, &k8s::Options { rate: Rate::MAX, node: None, directions: Vec::new() })
+        }),
+        (XML, |text| {
+            libvirt::import(
+                &[("a.xml", text)],
+                &libvirt::Options { rate: Rate::from_bps(1_000_000).ok(), ..Default::default() },
+            )
+        }),
+    ]
+}
+
+/// What was imported is a link file; what was refused says so.
+fn read_or_refused(read: Read, text: &str) {
+    match read(text) {
+        Ok(imported) => assert!(!imported.links.is_empty()),
+        Err(errors) => assert!(errors.lines().contains("error: "), "{}", errors.lines()),
+    }
+}
+
+#[test]
+fn the_texts_that_are_damaged_below_are_sound() {
+    for (text, read) in readers() {
+        assert!(read(text).is_ok(), "{}", read(text).unwrap_err().lines());
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_imported_or_refused(text in "(?s).{0,200}") {
+        for (_, read) in readers() {
+            read_or_refused(read, &text);
+        }
+    }
+
+    #[test]
+    fn a_damaged_text_is_imported_or_refused(
+        reader in 0..7usize,
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..6usize, "[ -~\\n\\\\\"{}\\[\\]/,=ü]{0,4}"), 1..4),
+    ) {
+        let (text, read) = readers().swap_remove(reader);
+        let mut text: Vec<char> = text.chars().collect();
+        for (at, removed, put_in) in cuts {
+            let at = at.index(text.len().max(1)).min(text.len());
+            let end = (at + removed).min(text.len());
+            text.splice(at..end, put_in.chars());
+        }
+        read_or_refused(read, &text.into_iter().collect::<String>());
+    }
+}

@@ -1,0 +1,260 @@
+//! What classes get before and after an import: under the other tool's own lending, simulated, and in the fluid ideal of what takes its place.
+//!
+//! Two cases are compared. In the first every class is busy. In the second one branch pauses, so that what it leaves is lent: the one for which the two
+//! differ most, among the branches below the first class that has several.
+
+use fairlink_config::LinkFile;
+use fairlink_core::schedulers::htb::Plan;
+use fairlink_core::{ClassId, Leniency, NANOS_PER_SEC, Nanos, Overhead};
+use fairlink_sim::{Options, Scenario, SimError, compare};
+use fairlink_theory::fast::Solver;
+use fairlink_theory::htb_fluid::HtbFluid;
+use fairlink_theory::request::{Demand, Request};
+use fairlink_theory::to_f64;
+use fairlink_traffic::{Model, PacketSize, SourceSpec};
+use serde::Serialize;
+
+/// Who is busy, and what everyone gets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Case {
+    /// The class below which nobody sends; `None` where everyone does.
+    pub pauses: Option<String>,
+    /// Packets of the simulation; 0 where there was none.
+    pub packets: u64,
+    /// The busy leaves, in the order of the link file.
+    pub classes: Vec<Share>,
+}
+
+/// A leaf.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Share {
+    /// Its name.
+    pub name: String,
+    /// Its rate under the other tool; `None` where that has no rule.
+    pub before_bps: Option<f64>,
+    /// Its rate under what takes its place.
+    pub after_bps: f64,
+}
+
+/// Most branches that are tried to find the second case.
+const MAX_BRANCHES: usize = 16;
+/// Most classes of a tree for which HTB is computed as a fluid: it takes the square of their number.
+const FLUID_CLASSES: usize = 150;
+/// Rounds of the quanta of all leaves that a simulation lasts at least, and the packets that it has at least and at most.
+const ROUNDS: u64 = 30;
+const PACKETS: [u64; 2] = [20_000, 1_000_000];
+/// What is left out of averages from the start: a part in so many.
+const WARMUP: u64 = 4;
+
+/// Compares `before`, which HTB or CBQ shares, with `after`, class by class of the same name. Classes named in `idle` do not send.
+///
+/// # Errors
+/// [`SimError`] where the simulation cannot be: for want of memory, for example.
+pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) -> Result<Vec<Case>, SimError> {
+    let busy: Vec<ClassId> = after
+        .tree
+        .leaves()
+        .iter()
+        .copied()
+        .filter(|&leaf| !idle.iter().any(|name| name == after.names.name(leaf)))
+        .collect();
+    let branches = branches(after, &busy);
+    let mut cases = vec![case(before, after, &busy, None)?];
+    let without = |branch: ClassId| -> Vec<ClassId> {
+        busy.iter().copied().filter(|&leaf| !path(after, leaf).any(|class| class == branch)).collect()
+    };
+    let chosen = match before {
+        Some(before) if before.tree.len() <= FLUID_CLASSES && branches.len() > 1 => {
+            let mut best: Option<(f64, ClassId)> = None;
+            for &branch in &branches {
+                let difference = fluid_difference(before, after, &without(branch));
+                if best.is_none_or(|(largest, _)| difference > largest) {
+                    best = Some((difference, branch));
+                }
+            }
+            best.map(|(_, branch)| branch)
+        }
+        _ => branches.iter().copied().max_by_key(|&branch| after.tree.weight(branch)),
+    };
+    if let Some(branch) = chosen {
+        let left = without(branch);
+        if !left.is_empty() {
+            cases.push(case(before, after, &left, Some(branch))?);
+        }
+    }
+    Ok(cases)
+}
+
+/// From `class` up to the link, which is left out.
+fn path(link: &LinkFile, class: ClassId) -> impl Iterator<Item = ClassId> {
+    std::iter::successors(Some(class), |&class| link.tree.parent(class)).take_while(|&class| class != ClassId::ROOT)
+}
+
+/// The children with busy leaves of the first class from the link down that has several such; none where there is no such class.
+fn branches(link: &LinkFile, busy: &[ClassId]) -> Vec<ClassId> {
+    let mut used = vec![false; link.tree.len()];
+    for &leaf in busy {
+        path(link, leaf).for_each(|class| used[class.index()] = true);
+    }
+    let mut at = ClassId::ROOT;
+    loop {
+        let mut children: Vec<ClassId> =
+            link.tree.children(at).iter().copied().filter(|child| used[child.index()]).collect();
+        match children[..] {
+            [] => return Vec::new(),
+            [only] => at = only,
+            _ => {
+                children.sort_by_key(|&child| (std::cmp::Reverse(link.tree.weight(child)), child));
+                children.truncate(MAX_BRANCHES);
+                return children;
+            }
+        }
+    }
+}
+
+fn demand(link: &LinkFile, busy: &[ClassId]) -> Demand {
+    let all = busy.iter().map(|&leaf| (leaf, Request::Unlimited));
+    Demand::new(&link.tree, all).expect("leaves of this tree, each once")
+}
+
+fn ideal(link: &LinkFile, busy: &[ClassId]) -> Vec<f64> {
+    let mut solver = Solver::new(&link.tree);
+    let rates = solver.solve(link.tree.link().rate, &demand(link, busy));
+    busy.iter().map(|leaf| rates[leaf.index()] as f64).collect()
+}
+
+/// The same leaves of `before`; those that it does not have are left out.
+fn counterparts(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> Vec<Option<ClassId>> {
+    let leaf = |&leaf: &ClassId| before.names.id(after.names.name(leaf)).filter(|&class| before.tree.is_leaf(class));
+    busy.iter().map(leaf).collect()
+}
+
+/// How far the fluids of both are apart, in bit/s.
+fn fluid_difference(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> f64 {
+    let there = counterparts(before, after, busy);
+    let known: Vec<ClassId> = there.iter().copied().flatten().collect();
+    let Ok(htb) = HtbFluid::solve(&before.tree, &demand(before, &known)) else { return 0.0 };
+    let rates = there.iter().map(|leaf| leaf.map_or(0.0, |leaf| to_f64(htb.rate(leaf))));
+    ideal(after, busy).iter().zip(rates).map(|(after, before)| (after - before).abs()).sum()
+}
+
+fn case(
+    before: Option<&LinkFile>,
+    after: &LinkFile,
+    busy: &[ClassId],
+    pauses: Option<ClassId>,
+) -> Result<Case, SimError> {
+    let (packets, measured) = match before {
+        Some(before) => simulated(before, &counterparts(before, after, busy))?,
+        None => (0, vec![None; busy.len()]),
+    };
+    let share = |((&leaf, after_bps), before_bps): ((&ClassId, f64), Option<f64>)| Share {
+        name: after.names.name(leaf).to_owned(),
+        before_bps,
+        after_bps,
+    };
+    let classes = busy.iter().zip(ideal(after, busy)).zip(measured).map(share).collect();
+    Ok(Case { pauses: pauses.map(|class| after.names.name(class).to_owned()), packets, classes })
+}
+
+/// Rates of leaves that always have packets of the greatest length, under the link's own scheduler; and how many packets that took.
+fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(u64, Vec<Option<f64>>), SimError> {
+    let sources: Vec<SourceSpec> = busy
+        .iter()
+        .flatten()
+        .map(|&class| SourceSpec {
+            class,
+            model: Model::Greedy,
+            packet: PacketSize::Fixed(link.mtu),
+            active: Vec::new(),
+        })
+        .collect();
+    if sources.is_empty() {
+        return Ok((0, vec![None; busy.len()]));
+    }
+    let quanta: u64 =
+        Plan::of(&link.tree).map_or(0, |plan| sources.iter().map(|source| plan.quanta[source.class.index()]).sum());
+    let packets = (ROUNDS * quanta / u64::from(link.mtu)).clamp(PACKETS[0], PACKETS[1]);
+    let bits = u128::from(packets) * u128::from(link.mtu) * 8;
+    let nanos = bits * u128::from(NANOS_PER_SEC) / u128::from(link.tree.link().rate.bps());
+    let duration = Nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 2));
+    let scenario = Scenario {
+        tree: link.tree.clone(),
+        names: link.names.iter().map(str::to_owned).collect(),
+        overhead: Overhead::NONE,
+        propagation: Nanos::ZERO,
+        sources,
+        duration,
+        warmup: Nanos(duration.0 / WARMUP),
+        seed: 1,
+        changes: Vec::new(),
+    };
+    let report = compare(&scenario, &[link.info()], Leniency::Ignore, 1, &Options::default(), &mut ())?;
+    let mut rates = vec![None; link.tree.len()];
+    for class in &report.runs[0].classes {
+        if let Some(id) = link.names.id(&class.name) {
+            rates[id.index()] = Some(class.rate_bps);
+        }
+    }
+    Ok((packets, busy.iter().map(|leaf| leaf.and_then(|leaf| rates[leaf.index()])).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlink_config::ReadOptions;
+
+    use super::*;
+
+    fn link(text: &str) -> LinkFile {
+        LinkFile::parse("test.toml", text, &ReadOptions::default()).unwrap_or_else(|error| panic!("{}", error.lines()))
+    }
+
+    fn tree(scheduler: &str, htb: bool) -> LinkFile {
+        // Experiment 2 of the HLS paper, where HTB lends by the quanta of leaves.
+        let mut text = format!("[link]\nrate = \"100mbit\"\nscheduler = \"{scheduler}\"\n");
+        let mut class = |name: &str, parent: &str, mbit: u32, quantum: u32| {
+            text += &format!("[[class]]\nname = \"{name}\"\nguarantee = \"{mbit}mbit\"\n");
+            if !parent.is_empty() {
+                text += &format!("parent = \"{parent}\"\n");
+            }
+            if htb && quantum > 0 {
+                text += &format!("quantum = \"{quantum}B\"\n");
+            }
+        };
+        class("A", "", 30, 0);
+        class("A1", "A", 6, 2000);
+        class("B", "", 30, 0);
+        class("B2", "B", 24, 8000);
+        class("C", "", 40, 12000);
+        link(&text)
+    }
+
+    #[test]
+    fn where_nothing_is_lent_both_agree_and_where_a_branch_pauses_the_quanta_show() {
+        let cases = compared(Some(&tree("htb", true)), &tree("hls", false), &[]).unwrap();
+        assert_eq!(cases[0].pauses, None);
+        for share in &cases[0].classes {
+            let before = share.before_bps.unwrap();
+            assert!((before - share.after_bps).abs() < 0.01 * share.after_bps, "{share:?}");
+        }
+        // C pauses, which is where they differ; A and B should share evenly.
+        assert_eq!(cases[1].pauses.as_deref(), Some("C"));
+        let names: Vec<&str> = cases[1].classes.iter().map(|share| share.name.as_str()).collect();
+        assert_eq!(names, ["A1", "B2"]);
+        assert_eq!(cases[1].classes[0].after_bps, 50e6);
+        // 30 + 40 / 5: by the quanta of 2000 and 8000.
+        let before = cases[1].classes[0].before_bps.unwrap();
+        assert!((before - 38e6).abs() < 1e6, "{before}");
+    }
+
+    #[test]
+    fn classes_that_do_not_send_are_not_compared_and_without_a_rule_there_is_nothing_before() {
+        let after = tree("hls", false);
+        let cases = compared(None, &after, &["C".to_owned()]).unwrap();
+        assert!(cases[0].classes.iter().all(|share| share.before_bps.is_none() && share.name != "C"));
+        assert_eq!(cases[0].packets, 0);
+        // Of A and B one can pause.
+        assert_eq!(cases[1].classes.len(), 1);
+        assert_eq!(cases[1].classes[0].after_bps, 100e6);
+    }
+}
