@@ -1,8 +1,15 @@
 # One boot of a kernel for each test: an initramfs with the test, the tools and the modules, and a console that is read afterwards.
 # Sourced by scripts/kernel-lab; uses $cache and $root.
 
-# Two nanoseconds of the machine's time for each instruction of it, and no waiting: a run is the same each time.
-ICOUNT=shift=1,sleep=off
+# machine SERIES: the machine that a kernel is booted on. Two nanoseconds of its time for each instruction, and no waiting: a run is the
+# same each time. The debugging kernel takes many instructions for what it watches, so it has the faster machine, and two
+# processors, which take turns.
+machine() {
+    case $1 in
+        debug) echo "-m 1024 -smp 2 -icount shift=0,sleep=off" ;;
+        *) echo "-m 512 -smp 1 -icount shift=1,sleep=off" ;;
+    esac
+}
 
 build_once() {
     mkdir -p "$cache/build"
@@ -16,14 +23,42 @@ build_once() {
     source "$root/kernel/lab/files.sh"
 }
 
-# The module for a kernel, of the C sources and of the core that is the same for all. A warning of the compiler or of objtool is an error.
+# make_flags SERIES: an older compiler than the kernel's own, where that is not here, does not know the newest way to align functions.
+make_flags() {
+    local compiler
+    compiler=$(sed -nE 's/^CC = .*\)(gcc-[0-9]+)$/\1/p' "$(kernel_headers "$1")/.kernelvariables" 2>/dev/null)
+    [ -z "$compiler" ] || command -v "$compiler" >/dev/null || echo "CC=gcc CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT="
+}
+
+# make_module SERIES DIR: a warning of the compiler or of objtool is an error.
+make_module() {
+    local headers how
+    headers=$(kernel_headers "$1")
+    how=(-C "$headers" M="$2" modules)
+    [ ! -e "$2/Makefile" ] || how=(-C "$2" KDIR="$headers")
+    MAKEFLAGS=$(make_flags "$1") with_build_tools make "${how[@]}" >"$2/log" 2>&1 || { tail -20 "$2/log"; return 1; }
+    if grep -i warning "$2/log" | grep -v "the compiler differs\|pahole version differs"; then return 1; fi
+}
+
+# The module for a kernel, of the C sources and of the core that is the same for all. For the debugging kernel, the core's accesses to
+# memory are watched as well, and the module with faults on purpose is built beside it.
 build_module() {
     local dir=$cache/build/$1
     rm -rf "$dir"
     mkdir -p "$dir"
     cp -r "$root/kernel/module/." "$dir/"
-    make -C "$dir" KDIR="$(kernel_headers "$1")" >"$dir/log" 2>&1 || { tail -20 "$dir/log"; return 1; }
-    if grep -i warning "$dir/log" | grep -v "the compiler differs"; then return 1; fi
+    if [ "$1" = debug ]; then
+        "$root/kernel/build-core" --debug "$dir/core.o_shipped"
+        cp -r "$root/kernel/lab/debug/faulty" "$dir/"
+        make_module "$1" "$dir/faulty" || return 1
+    fi
+    make_module "$1" "$dir"
+}
+
+# Where the script of a test is.
+test_script() {
+    local script
+    for script in "$root/kernel/lab"/{guest,debug}/"$1.sh"; do [ ! -e "$script" ] || echo "$script"; done
 }
 
 # initramfs SERIES TEST OUT
@@ -46,10 +81,10 @@ initramfs() {
         cp "$base"/lib/modules/*/kernel/"$module".ko* "$dir/mod/" 2>/dev/null || true
     done
     xz -dq "$dir"/mod/*.xz 2>/dev/null || true
-    [ -e "$cache/build/$series/sch_fairlink.ko" ] && cp "$cache/build/$series/sch_fairlink.ko" "$dir/mod/"
+    for module in "$cache/build/$series"/{sch_fairlink,by-dkms,faulty/faulty}.ko; do [ ! -e "$module" ] || cp "$module" "$dir/mod/"; done
     cp -r "$cache/build/files/." "$dir/lab/"
     cp "$cache/build/traffic" "$dir/sbin/"
-    if grep -q '^# needs fairlink' "$root/kernel/lab/guest/$test.sh"; then
+    if grep -q '^# needs fairlink' "$(test_script "$test")"; then
         strip -o "$dir/sbin/fairlink" "$fairlink"
         ldd "$fairlink" | grep -oE '/[^ ]+' | while read -r library; do
             mkdir -p "$dir$(dirname "$library")"
@@ -57,7 +92,8 @@ initramfs() {
         done
     fi
     cp "$root/kernel/lab/init" "$dir/init"
-    cp "$root/kernel/lab/guest/$test.sh" "$dir/test.sh"
+    cp "$root/kernel/lab/complaints" "$dir/complaints"
+    cp "$(test_script "$test")" "$dir/test.sh"
     chmod +x "$dir/init"
     (cd "$dir" && find . | "$cache/tools/bin/cpio" -o -H newc --quiet) > "$out"
     rm -rf "$dir"
@@ -68,9 +104,9 @@ boot() {
     local tools=$cache/tools
     LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/lib/x86_64-linux-gnu timeout --foreground "$3" \
         "$tools/usr/bin/qemu-system-x86_64" -L "$tools/usr/share/qemu" -L "$tools/usr/share/seabios" \
-        -M pc -cpu max -m 512 -smp 1 -icount $ICOUNT -display none -nodefaults -no-reboot -serial stdio -net none \
+        -M pc -cpu max $(machine "$1") -display none -nodefaults -no-reboot -serial stdio -net none \
         -kernel "$cache"/kernels/"$1"/boot/vmlinuz-* -initrd "$2" \
-        -append "console=ttyS0 quiet panic=-1 oops=panic tsc=reliable" </dev/null 2>/dev/null || echo "LAB fail the machine did not power off"
+        -append "console=ttyS0 quiet panic=-1 oops=panic tsc=reliable kasan_multi_shot log_buf_len=2M" </dev/null 2>/dev/null || echo "LAB fail the machine did not power off"
 }
 
 # run_one SERIES TEST LOG: boots one test; what it found goes to LOG/TEST.found, and 0 or 1 to LOG/TEST.status.
@@ -78,7 +114,7 @@ run_one() {
     local series=$1 test=$2 log=$3 image=$3/$2.cpio start=$SECONDS status=0
     {
         initramfs "$series" "$test" "$image"
-        boot "$series" "$image" 300 | tr -d '\r' > "$log/$test.txt"
+        boot "$series" "$image" "$([ "$series" = debug ] && echo 1800 || echo 300)" | tr -d '\r' > "$log/$test.txt"
         rm -f "$image"
         grep -E '^LAB ' "$log/$test.txt" | sed "s/^LAB /$series $test: /" || true
         if ! grep -q '^LAB done' "$log/$test.txt" || grep -q '^LAB fail' "$log/$test.txt"; then
@@ -97,6 +133,12 @@ run_tests() {
     local series=$1 test status=0 log start=$SECONDS
     build_module "$series" || { echo "$series: the module does not build without warnings"; return 1; }
     log=$(mktemp -d "$cache/log.XXXXXX")
+    for test in ${2//,/ }; do
+        grep -q '^# needs dkms' "$(test_script "$test")" || continue
+        build_by_dkms "$series" && continue
+        # What cannot be had is left out; what does not build fails in the machine, where it is missing.
+        [ $? = 77 ] && set -- "$1" "$(echo ",$2," | sed "s/,$test,/,/; s/^,//; s/,$//")" "$3"
+    done
     for test in ${2//,/ }; do
         while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
         run_one "$series" "$test" "$log" &

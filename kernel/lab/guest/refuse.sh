@@ -44,4 +44,3 @@ tc -s qdisc show dev v0 | grep -q 'fairlink 1:' && say "ok what was there stays"
 tc qdisc del dev v0 root
 [ "$(cat $allocations)" = 0 ] || fail "left: $(cat $allocations)"
 rmmod sch_fairlink || fail rmmod
-dmesg | grep -E "BUG|WARN|Oops|Call Trace" && fail "the kernel complains"

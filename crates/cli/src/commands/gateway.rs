@@ -2,6 +2,7 @@
 
 mod life;
 mod links;
+mod unit;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -97,6 +98,10 @@ pub(crate) struct Args {
     /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
+    /// Start nothing: print a unit for systemd that runs this command line. Without a link file, print the unit of which each link is an
+    /// instance: fairlink-gateway@.service.
+    #[arg(long, conflicts_with = "close")]
+    print_unit: bool,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -188,6 +193,13 @@ impl Planner for OwnFiles {
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
+    }
+    if args.print_unit {
+        // A unit that cannot work is none.
+        if !args.links.files.is_empty() {
+            args.arrange(args.links.read(&args.read_options())?, &Pools::default())?;
+        }
+        return unit::print(&args.links.files, out);
     }
     HugePages::ask();
     let access = args.access()?;

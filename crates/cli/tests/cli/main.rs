@@ -46,6 +46,8 @@ mod tables;
 mod tc;
 mod trace;
 mod traffic;
+#[cfg(target_os = "linux")]
+mod unit;
 
 use std::fs;
 use std::path::{Path, PathBuf};

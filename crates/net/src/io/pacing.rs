@@ -132,7 +132,8 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
     let mut fds =
         readable.map(|fd| libc::pollfd { fd: fd.map_or(-1, |fd| fd.as_raw_fd()), events: libc::POLLIN, revents: 0 });
     let timeout = libc::timespec {
-        tv_sec: (span.0 / 1_000_000_000) as libc::time_t,
+        // Its type depends on the C library.
+        tv_sec: (span.0 / 1_000_000_000) as _,
         tv_nsec: (span.0 % 1_000_000_000) as libc::c_long,
     };
     // SAFETY: `fds` holds two valid entries and `timeout` is a valid time, both alive for the whole call; no mask is given.

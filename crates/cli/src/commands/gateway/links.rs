@@ -12,8 +12,8 @@ use crate::link::{share_warning, warn};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LinkArgs {
     /// The link files. A file may hold several links, each with its interfaces.
-    #[arg(required_unless_present = "close", value_name = "LINK")]
-    files: Vec<PathBuf>,
+    #[arg(required_unless_present_any = ["close", "print_unit"], value_name = "LINK")]
+    pub(super) files: Vec<PathBuf>,
     /// Interface that the shared direction comes from [default: the one that the file names].
     #[arg(long = "in", value_name = "IF", requires = "output")]
     input: Option<String>,

@@ -1,0 +1,249 @@
+//! `fairlink gateway --print-unit`: a unit for systemd that runs the gateway of a command line.
+//!
+//! Its text is that of the instance unit, which packages install; only what depends on the command line is another.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, Command, ValueHint};
+use serde::Serialize;
+
+use super::Args;
+use crate::failure::Failure;
+use crate::out::{Out, note};
+
+/// The instance unit: a link for each instance, with its file and its options below /etc/fairlink.
+const INSTANCE: &str = include_str!("../../../../../packaging/systemd/fairlink-gateway@.service");
+/// Where the unit shows other files than there are, or none.
+const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    unit: &'a str,
+}
+
+/// Prints the unit of this process's own command line; without a link file, the instance unit.
+pub(super) fn print(files: &[PathBuf], out: &mut Out) -> Result<(), Failure> {
+    let unit = if files.is_empty() {
+        INSTANCE.to_owned()
+    } else {
+        let dir = std::env::current_dir().map_err(Failure::failed)?;
+        let program = std::env::current_exe().map_err(Failure::failed)?;
+        let known = <Args as clap::Args>::augment_args(Command::new("gateway"));
+        let line = CommandLine::new(&known, std::env::args_os().skip(1), &dir)?;
+        unit(&text(program.into())?, &files[0], &line)
+    };
+    if out.json { out.document(&Document { unit: &unit }) } else { out.raw(unit.as_bytes()) }
+}
+
+/// The options and files of a gateway, with paths that hold wherever it is started.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CommandLine {
+    words: Vec<String>,
+    /// Those that are paths.
+    paths: Vec<String>,
+    /// Where the control socket is.
+    control: Option<String>,
+}
+
+impl CommandLine {
+    /// What `args` are to the command `known`, without what is not for the service. `args` were taken already.
+    fn new(known: &Command, args: impl Iterator<Item = OsString>, dir: &Path) -> Result<Self, Failure> {
+        let mut line = Self::default();
+        let mut args = args.skip_while(|arg| arg != "gateway").skip(1);
+        let mut files_only = false;
+        while let Some(arg) = args.next() {
+            let arg = text(arg)?;
+            let name = arg.strip_prefix("--").filter(|_| !files_only);
+            match name {
+                Some("") => {
+                    files_only = true;
+                    line.words.push(arg);
+                }
+                Some("print-unit" | "json") => {}
+                Some(name) => {
+                    let (name, given) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
+                    line.words.push(format!("--{name}"));
+                    let Some(option) = known.get_arguments().find(|option| option.get_long() == Some(name)) else {
+                        continue;
+                    };
+                    if matches!(option.get_action(), ArgAction::Set | ArgAction::Append) {
+                        let value = given.map(str::to_owned).map(Ok).or_else(|| args.next().map(text)).transpose()?;
+                        line.value(option, value.unwrap_or_default(), dir);
+                    }
+                }
+                None => line.path(&arg, dir),
+            }
+        }
+        Ok(line)
+    }
+
+    fn value(&mut self, option: &Arg, value: String, dir: &Path) {
+        if option.get_value_hint() != ValueHint::AnyPath {
+            self.words.push(value);
+            return;
+        }
+        self.path(&value, dir);
+        if option.get_long() == Some("control") {
+            self.control = self.words.last().cloned();
+        }
+    }
+
+    fn path(&mut self, path: &str, dir: &Path) {
+        let path = dir.join(path).to_string_lossy().into_owned();
+        self.words.push(path.clone());
+        self.paths.push(path);
+    }
+}
+
+/// What can stand in a unit: text in one line.
+fn text(word: OsString) -> Result<String, Failure> {
+    let wrong = |word: &str| {
+        Failure::wrong(format!(
+            "{word:?} cannot stand in a unit of systemd, which is lines of UTF-8; name it otherwise"
+        ))
+    };
+    let word = word.into_string().map_err(|word| wrong(&word.to_string_lossy()))?;
+    if word.chars().any(char::is_control) { Err(wrong(&word)) } else { Ok(word) }
+}
+
+/// The instance unit, with `program` and its command line in the place of the instance's.
+fn unit(program: &str, file: &Path, line: &CommandLine) -> String {
+    let lies_in = |places: &[&str]| {
+        line.paths
+            .iter()
+            .map(String::as_str)
+            .chain([program])
+            .find(|path| places.iter().any(|place| Path::new(path).starts_with(place)))
+    };
+    let (in_home, in_scratch) = (lies_in(&HOMES), lies_in(&SCRATCH));
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let mut unit = format!(
+        "# A gateway as a service. Write this to /etc/systemd/system/fairlink-{name}.service, and start it with\n\
+         # `systemctl daemon-reload` and `systemctl enable --now fairlink-{name}`.\n",
+    );
+    for text in INSTANCE.lines().skip_while(|line| line.starts_with('#')) {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let text = match (key, value) {
+            ("EnvironmentFile", _) => continue,
+            ("Description", _) => format!("Description=fairlink gateway for {}", name.replace('%', "%%")),
+            ("ExecStart", _) => {
+                let own = ["--wait-for-interface".to_owned()];
+                let own = own.iter().filter(|own| !line.words.contains(own));
+                let words: Vec<String> = [program.to_owned(), "gateway".to_owned()]
+                    .iter()
+                    .chain(own)
+                    .chain(&line.words)
+                    .map(|word| quoted(word))
+                    .collect();
+                format!("ExecStart={}", words.join(" "))
+            }
+            ("ProtectHome", _) if in_home.is_some() => "ProtectHome=read-only".to_owned(),
+            ("PrivateTmp", _) if in_scratch.is_some() => "PrivateTmp=no".to_owned(),
+            ("ReadWritePaths", _) => {
+                let dir = line.control.as_deref().and_then(|path| Path::new(path).parent());
+                let dir = dir.filter(|dir| !dir.starts_with("/run")).map(|dir| setting(&dir.to_string_lossy()));
+                dir.map_or(text.to_owned(), |dir| format!("{text} {dir}"))
+            }
+            _ => text.to_owned(),
+        };
+        unit.push_str(&text);
+        unit.push('\n');
+    }
+    if let Some(path) = in_home {
+        note(format!(
+            "note: {path} lies where people have their files, so the service may read these (ProtectHome=read-only)"
+        ));
+    }
+    if let Some(path) = in_scratch {
+        note(format!(
+            "note: {path} lies where files are removed by themselves, and the service sees others' there (PrivateTmp=no)"
+        ));
+    }
+    unit
+}
+
+/// A word of a command as systemd reads it: specifiers and variables are doubled.
+fn quoted(word: &str) -> String {
+    setting(&word.replace('$', "$$"))
+}
+
+/// A word of another setting: specifiers are doubled, and what else has a meaning stands in quotes.
+fn setting(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "_@+=:,./-%$".contains(letter);
+    let doubled = word.replace('%', "%%");
+    if !word.is_empty() && word.chars().all(plain) {
+        return doubled;
+    }
+    format!("\"{}\"", doubled.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(words: &[&str]) -> CommandLine {
+        let known = <Args as clap::Args>::augment_args(Command::new("gateway"));
+        CommandLine::new(&known, words.iter().map(OsString::from), Path::new("/srv/links")).expect("UTF-8")
+    }
+
+    fn exec(unit: &str) -> &str {
+        unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command")
+    }
+
+    #[test]
+    fn the_unit_differs_from_the_packaged_one_in_what_the_command_line_says_and_nothing_else() {
+        let line = line(&["gateway", "office.toml", "--print-unit", "--in", "lan0", "--out=wan0"]);
+        let unit = unit("/usr/bin/fairlink", Path::new("office.toml"), &line);
+        assert_eq!(
+            exec(&unit),
+            "/usr/bin/fairlink gateway --wait-for-interface /srv/links/office.toml --in lan0 --out wan0"
+        );
+        let rest = |text: &str| -> Vec<String> {
+            let own = ["#", "Description=", "EnvironmentFile=", "ExecStart="];
+            text.lines().filter(|line| !own.iter().any(|own| line.starts_with(own))).map(str::to_owned).collect()
+        };
+        let packaged: Vec<String> = rest(INSTANCE);
+        assert_eq!(rest(&unit), packaged);
+        assert!(unit.contains("\nDescription=fairlink gateway for office\n"), "{unit}");
+        assert!(!unit.contains("%i") && !unit.contains("EnvironmentFile"), "{unit}");
+    }
+
+    #[test]
+    fn paths_hold_wherever_the_service_is_started_and_values_stay_as_they_are() {
+        let words =
+            ["--json", "gateway", "--reverse", "up.toml", "--in", "up.toml", "--control=run/c.sock", "--", "down.toml"];
+        let line = line(&words);
+        let paths = ["/srv/links/up.toml", "/srv/links/run/c.sock", "/srv/links/down.toml"];
+        assert_eq!(line.paths, paths);
+        assert_eq!(line.words, ["--reverse", paths[0], "--in", "up.toml", "--control", paths[1], "--", paths[2]]);
+        let unit = unit("/usr/bin/fairlink", Path::new("down.toml"), &line);
+        assert!(unit.contains("\nReadWritePaths=/run /srv/links/run\n"), "{unit}");
+    }
+
+    #[test]
+    fn words_that_systemd_would_read_otherwise_are_quoted() {
+        assert_eq!(quoted("/srv/a b/100%.toml"), "\"/srv/a b/100%%.toml\"");
+        assert_eq!(quoted("$HOME/l.toml"), "$$HOME/l.toml");
+        assert_eq!(quoted("a\"b\\c"), "\"a\\\"b\\\\c\"");
+        assert_eq!(quoted(";"), "\";\"");
+        assert_eq!(quoted(""), "\"\"");
+    }
+
+    #[test]
+    fn a_name_that_would_begin_a_line_of_its_own_is_refused() {
+        let known = <Args as clap::Args>::augment_args(Command::new("gateway"));
+        let words = ["gateway", "a\nExecStartPre=/bin/evil.toml"].map(OsString::from);
+        assert!(CommandLine::new(&known, words.into_iter(), Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn a_program_at_home_can_be_started_by_its_unit() {
+        let unit_of = |program| unit(program, Path::new("a.toml"), &line(&["gateway", "a.toml"]));
+        assert!(unit_of("/root/.cargo/bin/fairlink").contains("\nProtectHome=read-only\n"));
+        assert!(unit_of("/tmp/fairlink").contains("\nPrivateTmp=no\n"));
+        let elsewhere = unit_of("/usr/local/bin/fairlink");
+        assert!(elsewhere.contains("\nProtectHome=yes\n") && elsewhere.contains("\nPrivateTmp=yes\n"), "{elsewhere}");
+    }
+}
