@@ -2,6 +2,8 @@
 
 use alloc::format;
 use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, LeakyBucket, LeakyBuckets, Leniency,
@@ -10,7 +12,10 @@ use fairlink_core::{
 };
 use proptest::prelude::*;
 
-use crate::{Config, LabelError, Labels, MAX_CATCH_UP, ReadError, WriteError};
+use crate::{
+    Config, LabelError, Labels, MAX_ATTRIBUTE, MAX_BYTES, MAX_CATCH_UP, MAX_MINOR, MAX_NAME, MAX_RECORD, ReadError,
+    WriteError, assemble,
+};
 
 fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
@@ -198,16 +203,78 @@ fn classes_are_found_by_number_and_by_name() {
 }
 
 #[test]
-fn what_does_not_fit_into_a_message_is_refused_with_the_number_of_classes() {
+fn as_many_classes_as_tc_has_numbers_for_are_written_and_read() {
+    let classes = u32::from(MAX_MINOR);
     let mut tree = Hierarchy::builder(LinkConfig::new(rate(100_000_000)));
-    let mut labels = Labels::new(6000).unwrap();
-    for class in 1..=6000u16 {
+    let mut labels = Labels::new(classes as usize).unwrap();
+    for class in 1..=MAX_MINOR {
         tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
-        labels.add(class, b"").unwrap();
+        labels.add(class, format!("subscriber {class}").as_bytes()).unwrap();
     }
     let tree = tree.build().unwrap();
     let config = Config { tree, labels: labels.sorted().unwrap(), ..config(|_| ClassConfig::default()) };
-    assert_eq!(config.write(), Err(WriteError::TooLong { classes: 6000 }));
+    let bytes = config.write().unwrap();
+    assert!(bytes.len() > MAX_ATTRIBUTE, "{}", bytes.len());
+    let read = Config::read(&bytes).unwrap();
+    assert_eq!((read.tree.len(), read.labels.name(ClassId(classes))), (65_535, &b"subscriber 65534"[..]));
     let too_few = Config { labels: Labels::new(0).unwrap(), ..config };
-    assert_eq!(too_few.write(), Err(WriteError::Labels { classes: 6001, labels: 1 }));
+    assert_eq!(too_few.write(), Err(WriteError::Labels { classes: 65_535, labels: 1 }));
+}
+
+#[test]
+fn records_make_the_configuration_again_and_no_longer_one_than_is_taken() {
+    let config = config(|id| ClassConfig { priority: Some(id as u8), ..ClassConfig::default() });
+    let record = |class: u32| {
+        let mut place = [0; MAX_RECORD];
+        let len = config.write_record(ClassId(class), &mut place).unwrap();
+        place[..len].to_vec()
+    };
+    let records: Vec<_> = (0..5).map(record).collect();
+    let classes = || records[1..].iter().map(Vec::as_slice);
+    assert_eq!(assemble(&records[0], classes()), config.write());
+    for room in 0..records[2].len() {
+        assert_eq!(config.write_record(ClassId(2), &mut [0; MAX_RECORD][..room]), Err(WriteError::NoRoom { room }));
+    }
+    assert!(config.write_record(ClassId(5), &mut [0; MAX_RECORD]).is_err());
+    // Whatever the records are, they are read as any configuration.
+    let one_less = assemble(&records[0], records[2..].iter().map(Vec::as_slice)).unwrap();
+    assert!(Config::read(&one_less).is_err());
+    let long = [0; MAX_RECORD + 1];
+    assert_eq!(assemble(&long, classes()), Err(WriteError::NoRoom { room: MAX_RECORD }));
+    let most = vec![&long[1..]; MAX_BYTES / MAX_RECORD];
+    let too_long = assemble(&records[0], most.iter().copied()).unwrap_err();
+    assert_eq!(too_long, WriteError::TooLong { classes: 65_536 });
+    assert!(too_long.to_string().contains("33554432 bytes"), "{too_long}");
+}
+
+#[test]
+fn the_longest_record_fits_into_the_room_that_is_kept_for_one() {
+    let curve = ServiceCurve { m1: Some(Rate::MAX), d: Nanos(1), m2: Some(Rate::MAX) };
+    let bucket = LeakyBucket { burst: 1, peak: Rate::MAX, rate: Rate::MAX };
+    let class = ClassConfig {
+        share: Some(Share::Weight(1)),
+        ceiling: Some(Rate::MAX),
+        burst: Some(1),
+        ceiling_burst: Some(1),
+        priority: Some(1),
+        quantum: Some(1),
+        contract: Some(Contract { bytes: 1, every: Nanos(1) }),
+        real_time: Some(curve),
+        link_share: Some(curve),
+        upper_limit: Some(curve),
+        max_delay: Some(Nanos(1)),
+        leaky_buckets: LeakyBuckets::new(&[bucket; 4]).unwrap(),
+        limits: QueueLimits { packets: 1, bytes: 1 },
+        queue: QueueKind::FqCoDel,
+        ecn: true,
+        ..ClassConfig::default()
+    };
+    let mut labels = Labels::new(1).unwrap();
+    labels.add(1, &[b'x'; MAX_NAME]).unwrap();
+    let mut tree = Hierarchy::builder(LinkConfig::new(rate(100_000_000)));
+    tree.add(ClassId::ROOT, class).unwrap();
+    let labels = labels.sorted().unwrap();
+    let config = Config { tree: tree.build().unwrap(), labels, default: None, ..config(|_| ClassConfig::default()) };
+    let len = config.write_record(ClassId(1), &mut [0; MAX_RECORD]).unwrap();
+    assert!((480..=MAX_RECORD).contains(&len), "{len}");
 }

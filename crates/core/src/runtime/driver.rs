@@ -70,6 +70,11 @@ impl Pacer {
         self.rate = rate;
     }
 
+    /// How much lost time may be caught up on from now on.
+    pub const fn set_catch_up(&mut self, catch_up: Nanos) {
+        self.catch_up = catch_up;
+    }
+
     /// Time in which there was something to send and the link was free, and that is not made up for: what lateness went
     /// beyond `catch_up`, since the pacer was made.
     #[must_use]
@@ -258,6 +263,16 @@ impl<S: Scheduler> Driver<S> {
     /// The link has another rate from now on; see [`Pacer::set_rate`].
     pub fn set_rate(&mut self, rate: Rate) {
         self.pacer.set_rate(rate);
+    }
+
+    /// Lateness is made up for to so much from now on; see [`Pacer::set_catch_up`].
+    pub fn set_catch_up(&mut self, catch_up: Nanos) {
+        self.pacer.set_catch_up(catch_up);
+    }
+
+    /// Nothing was queued until `now`. A caller that knows this need not have asked for a packet: time until then is not made up for.
+    pub fn rested(&mut self, now: Nanos) {
+        self.rested_until = self.rested_until.max(now);
     }
 
     /// The pacing.

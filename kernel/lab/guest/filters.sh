@@ -1,0 +1,59 @@
+# needs fairlink
+# The matches of a link file as filters of tc: each frame is counted for the class that the gateway's classifier says (a test of crates/net
+# reads the same file with it). Filters are replaced without a frame in the default class, and those of others stay.
+cable
+load llc stp garp mrp 8021q sch_fairlink cls_u32
+for pair in v0:5 v0:6 v0.5:7 v0.5:8; do
+    ip link add link ${pair%:*} name ${pair%:*}.${pair#*:} type vlan id ${pair#*:}
+    ip link set ${pair%:*}.${pair#*:} up
+done
+fairlink qdisc add /lab/filters/link.toml --dev v0 > /tmp/told 2>&1 && fail "added without classifiers"
+grep -q "modprobe -a cls_flower" /tmp/told && say "ok without the classifiers it says what to load" || fail "no classifiers: $(cat /tmp/told)"
+tc qdisc show dev v0 | grep -q fairlink && fail "half of it is there"
+load cls_flower cls_matchall
+fairlink qdisc add /lab/filters/link.toml --dev v0 --json > /tmp/told || fail "add"
+say "$(grep '"filters"' /tmp/told) in $(tc filter show dev v0 parent 1: | grep -o 'pref [0-9]*' | sort -u | wc -l) priorities"
+
+# Packets that each class got, in the order of the classes.
+got() { tc -s class show dev v0 | awk '$2 == "fairlink" { class = $3; getline; print class, $4 }'; }
+wrong=0 frames=0
+got > /tmp/before
+while read -r device class hex; do
+    traffic frame $device $hex || fail "send"
+    got > /tmp/after
+    found=$(paste -d' ' /tmp/before /tmp/after 2>/dev/null | awk '$4 != $2 { printf "%s%s+%d", sep, $1, $4 - $2; sep = " " }')
+    frames=$((frames + 1))
+    [ "$found" = "$class+1" ] || { wrong=$((wrong + 1)); fail "$device $hex: class $class, not ${found:-none}"; }
+    mv /tmp/after /tmp/before
+done < /lab/filters/frames
+[ $wrong = 0 ] && say "ok $frames frames in the classes of the gateway"
+
+# 0x88b5 is of one class by one file and of another by the other; the default has none of it.
+tc filter add dev v0 parent 1: protocol ip pref 9 u32 match ip dport 9 0xffff flowid 1:6 || fail "a filter of our own"
+before=$(got | awk '$1 == "1:8" { print $2 }')
+traffic rates v0 v1 4000 4000 A:0:300:8000000:0-4000 > /tmp/out &
+load_process=$!
+for round in $(seq 12); do
+    [ $((round % 2)) = 1 ] && file=moved || file=link
+    fairlink qdisc change /lab/filters/$file.toml --dev v0 || fail "change $round"
+done
+wait $load_process
+after=$(got | awk '$1 == "1:8" { print $2 }')
+sent=$(awk '/^SENT A/ { print $3 }' /tmp/out)
+[ "$before" = "$after" ] && say "ok none of $sent packets in the default class while filters were replaced 12 times" || fail "$((after - before)) of $sent packets in the default class"
+tc filter show dev v0 parent 1: > /tmp/filters
+grep -q 'pref 9 u32' /tmp/filters && say "ok a filter of our own stays" || fail "a filter of our own is gone"
+one=$(grep -c 'pref .* flower .*handle' /tmp/filters)
+told=$(grep -o '"filters": *[0-9]*' /tmp/told | grep -o '[0-9]*$')
+[ "$one" = "$told" ] && say "ok $one filters, as in the beginning" || fail "$one filters, $told in the beginning"
+fairlink qdisc change /lab/filters/moved.toml --dev v0 --no-filters 2> /tmp/note || fail "change without filters"
+tc filter show dev v0 parent 1: | cmp -s - /tmp/filters && say "ok --no-filters leaves them" || fail "--no-filters changed them"
+sed 's/"icmp"/"ethertype 0x8864"/' /lab/filters/link.toml > /tmp/unspoken.toml
+fairlink qdisc change /tmp/unspoken.toml --dev v0 2> /tmp/note && fail "a match that is no filter was taken"
+grep -q 'class "kinds": the match "ethertype 0x8864" cannot be a filter' /tmp/note && say "ok $(head -1 /tmp/note)" || fail "$(cat /tmp/note)"
+tc filter show dev v0 parent 1: | cmp -s - /tmp/filters || fail "what was refused changed filters"
+fairlink qdisc change /tmp/unspoken.toml --dev v0 --lenient 2> /tmp/note || fail "--lenient"
+grep -q 'cannot be a filter' /tmp/note || fail "--lenient says nothing"
+fairlink qdisc del --dev v0 || fail del
+rmmod sch_fairlink || fail rmmod
+dmesg | grep -E "BUG|WARN|Oops|Call Trace" && fail "the kernel complains"
