@@ -6,9 +6,11 @@ use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{Amount, ClassId, Nanos};
 use fairlink_qdisc::{Config, MAX_RECORD};
 
+use proptest::prelude::*;
+
 use crate::io::netlink::{NETLINK_HEADER, attribute_of, nested, push_attribute};
 use crate::qdisc::messages::{Class, Discipline, Handed, Sampled};
-use crate::qdisc::{QdiscState, messages, plan};
+use crate::qdisc::{QdiscState, filters, messages, plan};
 
 const FILE: &str = "
 [link]
@@ -230,5 +232,34 @@ fn a_class_is_read_from_where_the_module_writes_it() {
     assert_eq!(messages::class(&class_body(b"fairlink\0", 1), 3, 1), None, "of another version");
     for len in 0..body.len() {
         assert_eq!(messages::class(&body[..len], 3, 1), None, "cut to {len}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_kernel_says_is_read_or_left_out(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..8),
+        records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 1..6),
+        generations in proptest::collection::vec(0u64..2, 5),
+    ) {
+        let mut body = class_body(b"fairlink\0", 2);
+        for (at, value) in changes {
+            let at = at.index(body.len());
+            body[at] = value;
+        }
+        let _ = messages::class(&body, 3, 1);
+        let _ = messages::discipline(&body, 3);
+        let _ = filters::present(&body, 3, 1);
+        let link = file(FILE);
+        let mut classes = raw_classes(&link);
+        for ((class, record), generation) in classes.iter_mut().zip(records).zip(generations) {
+            (class.record, class.generation) = (record, generation);
+        }
+        if let Some(mut state) = QdiscState::read(raw_link(&link), classes, Instant::now()) {
+            prop_assert_eq!(state.classes.len(), 3);
+            let earlier = state.clone();
+            prop_assert!(state.measure_since(&earlier) == 0.0);
+            prop_assert!(state.classes.iter().all(|class| class.rates.is_none()), "no time has passed");
+        }
     }
 }
