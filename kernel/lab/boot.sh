@@ -43,7 +43,7 @@ initramfs() {
         done
     done
     for module in net/sched/{sch_htb,sch_hfsc,cls_u32,cls_fw,cls_matchall,cls_flower,cls_basic,act_skbedit} drivers/net/{veth,dummy} net/core/pktgen \
-        net/{llc/llc,802/stp,802/garp,802/mrp,8021q/8021q}; do
+        net/{llc/llc,802/stp,802/garp,802/mrp,8021q/8021q,bridge/bridge}; do
         cp "$base"/lib/modules/*/kernel/"$module".ko* "$dir/mod/" 2>/dev/null || true
     done
     xz -dq "$dir"/mod/*.xz 2>/dev/null || true

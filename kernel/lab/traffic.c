@@ -8,7 +8,7 @@
  *   traffic frame  OUT HEX                         one frame, without the tags that OUT's name ends with (v0.5.7: two)
  *   traffic tell   IF add|change FILE [BY]         the bytes of FILE to the kernel as fairlink's configuration
  *
- * BY is how: `message` as an attribute, `memory` in a file in memory, which are what is right; and what is wrong: `file` the file itself,
+ * BY is how: `message` as an attribute, `memory` in a file in memory, which are what is right; and what is wrong: `file` one of /proc,
  * `directory`, `pipe`, `closed`, `writing` a file in memory that cannot be read, `empty`, `large` one of 40 MiB, `both`, `short` a descriptor of two
  * bytes.
  *
@@ -284,12 +284,12 @@ static int one_frame(char **argv)
 }
 
 /* The descriptor of what holds a configuration, or does not. */
-static int handed(const char *by, const char *name, const char *config, size_t len)
+static int handed(const char *by, const char *config, size_t len)
 {
 	int fd, ends[2];
 
 	if (!strcmp(by, "file"))
-		return open(name, O_RDONLY);
+		return open("/proc/kallsyms", O_RDONLY);
 	if (!strcmp(by, "directory"))
 		return open("/dev", O_RDONLY);
 	if (!strcmp(by, "pipe"))
@@ -339,7 +339,7 @@ static int tell(int argc, char **argv)
 	if (in_message)
 		attribute(message, 1, config, len);
 	if (strcmp(by, "message")) {
-		int fd = handed(by, argv[4], config, len);
+		int fd = handed(by, config, len);
 
 		if (fd < 0)
 			die(by);

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use fairlink_core::Nanos;
-use fairlink_qdisc::{LabelError, MAX_ATTRIBUTE, WriteError};
+use fairlink_qdisc::{LabelError, MAX_ATTRIBUTE, MAX_MINOR, WriteError};
 use thiserror::Error;
 
 use crate::io::{netlink, sys};
@@ -126,6 +126,14 @@ pub enum QdiscError {
     /// The configuration does not fit.
     #[error("{0}; give the classes shorter names, share the link by fewer of them, or use the gateway")]
     Write(#[from] WriteError),
+    /// More classes than there are numbers.
+    #[error(
+        "the link has {classes} classes, and tc has numbers for {MAX_MINOR}: share it by fewer of them, or use the gateway"
+    )]
+    Classes {
+        /// How many there are.
+        classes: usize,
+    },
     /// Numbers of classes.
     #[error("{0}")]
     Label(#[from] LabelError),

@@ -23,7 +23,7 @@ for file in averages interval; do
     near "$file: ideal of B2" "$(field /tmp/$file B2 ideal_bps)" 8 5
     near "$file: B, which has B2 alone" "$(field /tmp/$file B rate_bps)" 8 5
 done
-near "A1 by tc" "$(awk '$3 == "1:11" { getline; getline; sub(/Mbit/, "", $2); print $2 }' /tmp/classes)" 12 5
+near "A1 by tc" "$(awk '$3 == "1:11" { getline; getline; print ($2 ~ /Kbit/) ? $2 / 1000 : $2 + 0 }' /tmp/classes)" 12 5
 # Of some 11 seconds at 12 and 8 Mbit/s all but 2 and 4 are borrowed.
 ratio=$(echo "$(field /tmp/averages A1 borrowed_bytes) $(field /tmp/averages B2 borrowed_bytes)" | awk '{ print $1 / $2 }')
 near "borrowed by A1 to B2" "$ratio" 2.5 8
