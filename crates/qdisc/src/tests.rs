@@ -182,12 +182,26 @@ fn errors_say_what_is_wrong_and_the_limit() {
         changed(a1 + 2 + 3, &[0x80]).to_string(),
         format!("class 2: fields of {} is outside 0 .. 524287", 1u32 << 31)
     );
+    // Bytes behind the last class that the header counts.
+    let mut longer = sound.clone();
+    longer.extend([0; 20]);
+    let len = longer.len() as u64;
+    longer[12..16].copy_from_slice(&(len as u32).to_le_bytes());
+    assert_eq!(Config::read(&longer).unwrap_err(), ReadError::Length { said: len - 20, got: len });
+    let contract = Some(Contract { bytes: 0x5a5a, every: Nanos(0x7777) });
+    let mut never = config(|_| ClassConfig { contract, ..ClassConfig::default() }).write().unwrap();
+    let every = never.windows(2).position(|two| two == [0x77, 0x77]).unwrap();
+    never[every..every + 2].fill(0);
+    let error = Config::read(&never).unwrap_err().to_string();
+    assert_eq!(error, format!("class 1: interval of the contract of 0 is outside 1 .. {}", u64::MAX));
     let link_default = 22 + 8 + 8 + 2 + 5 + 5 + 1;
     assert_eq!(changed(link_default, &[1]), ReadError::Default { class: ClassId(1) });
 }
 
 #[test]
 fn classes_are_found_by_number_and_by_name() {
+    let long = Labels::new(1).unwrap().add(1, &[b'x'; MAX_NAME + 1]).unwrap_err();
+    assert_eq!(long, LabelError::Name { class: ClassId(1), len: 256 });
     let labels = config(|_| ClassConfig::default()).labels;
     assert_eq!((labels.class(0x20), labels.class(0x21), labels.class(0)), (Some(ClassId(2)), None, None));
     assert_eq!(
@@ -198,8 +212,11 @@ fn classes_are_found_by_number_and_by_name() {
     let mut new = Labels::new(2).unwrap();
     new.add(0x40, b"B").unwrap();
     new.add(0x20, b"A1").unwrap();
-    let survivors = labels.survivors(&new.sorted().unwrap(), |_, _| true).unwrap();
+    let new = new.sorted().unwrap();
+    let survivors = labels.survivors(&new, |_, _| true).unwrap();
     assert_eq!(*survivors, [None, None, Some(ClassId(2)), None, Some(ClassId(1))]);
+    let kept = labels.survivors(&new, |_, new| new == ClassId(1)).unwrap();
+    assert_eq!(*kept, [None, None, None, None, Some(ClassId(1))], "those that are to be kept");
 }
 
 #[test]
