@@ -196,6 +196,10 @@ fn errors_say_what_is_wrong_and_the_limit() {
     assert_eq!(error, format!("class 1: interval of the contract of 0 is outside 1 .. {}", u64::MAX));
     let link_default = 22 + 8 + 8 + 2 + 5 + 5 + 1;
     assert_eq!(changed(link_default, &[1]), ReadError::Default { class: ClassId(1) });
+    for (at, what) in [(4, "catch_up"), (12, "slack")] {
+        let late = changed(link_default + at, &(MAX_CATCH_UP.0 + 1).to_le_bytes()).to_string();
+        assert_eq!(late, format!("class 0: {what} of 1000000001 is outside 0 .. 1000000000"));
+    }
 }
 
 #[test]
