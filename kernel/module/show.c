@@ -7,6 +7,10 @@
 
 #include "sched.h"
 
+/* Where crates/net/src/qdisc/messages.rs looks. */
+static_assert(offsetof(struct fl_xstats, sampled) == 32 && offsetof(struct fl_xstats, record) == 208);
+static_assert(offsetof(struct fl_class_xstats, sampled) == 120 && offsetof(struct fl_class_xstats, record) == 176);
+
 /* Calls with a lock held, so that packets wait for none of them for long. */
 static long fl_locked(struct Qdisc *sch, long (*function)(void *), void *args)
 {
