@@ -100,7 +100,7 @@ fn a_class_keeps_its_number_and_others_get_the_first_free_one() {
     // What the file says comes first.
     let said = FILE.replace("name = \"A1\"", "name = \"A1\"\nclassid = \"3:9\"");
     let changed = plan(&file(&said), Some(&running), Nanos(5), Nanos(6)).unwrap();
-    assert_eq!(changed.minors, [0, 2, 9, 1]);
+    assert_eq!((changed.major, &changed.minors[..]), (7, &[0, 2, 9, 1][..]), "the number of what is there stays");
     assert_eq!(plan(&file(&said), None, Nanos(5), Nanos(6)).unwrap().major, 3);
 }
 
@@ -183,6 +183,9 @@ fn a_queueing_discipline_is_read_from_where_the_module_writes_it() {
     assert_eq!(messages::discipline(&body(b"fairlink-broken\0", 1, b"record"), 3), Some(broken));
     assert_eq!(messages::discipline(&body(b"htb\0", 0, b"record"), 3), None);
     assert_eq!(messages::discipline(&sound, 4), None, "of another interface");
+    let mut below = sound.clone();
+    below[12..16].copy_from_slice(&0x2_0001u32.to_ne_bytes());
+    assert_eq!(messages::discipline(&below, 3), None, "not the root");
     assert_eq!(messages::discipline(&body(b"fairlink\0", 0, b"recor"), 3), None, "a record that is cut");
     for len in 0..sound.len() - 2 {
         assert_eq!(messages::discipline(&sound[..len], 3), None, "cut to {len}");
@@ -226,6 +229,10 @@ fn a_class_is_read_from_where_the_module_writes_it() {
     };
     let body = class_body(b"fairlink\0", 2);
     assert_eq!(messages::class(&body, 3, 1), Some(expected));
+    let mut uncounted = body.clone();
+    let lent = uncounted.windows(8).position(|eight| *eight == 23u64.to_ne_bytes()).unwrap();
+    uncounted[lent..lent + 8].fill(255);
+    assert_eq!(messages::class(&uncounted, 3, 1).unwrap().lent_bytes, None);
     assert_eq!(messages::class(&body, 4, 1), None, "of another interface");
     assert_eq!(messages::class(&body, 3, 2), None, "of another queueing discipline");
     assert_eq!(messages::class(&class_body(b"htb\0", 2), 3, 1), None);
