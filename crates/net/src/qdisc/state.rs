@@ -247,6 +247,13 @@ guarantee = \"40mbit\"
         );
         assert_eq!(ideals(&state), [70e6, 60e6, 10e6, 30e6].map(Some));
         assert_eq!(state.classes[1].rates.unwrap().rate_bps, 8000.0);
+        let mut first = raw_classes(&link);
+        first[1].sampled = Sampled { samples: 1, ..Sampled::default() };
+        let state = QdiscState::read(raw_link(&link), first, Instant::now()).unwrap();
+        assert!(
+            state.rates.is_none() && state.classes.iter().all(|class| class.rates.is_none()),
+            "known from the second on"
+        );
     }
 
     #[test]
