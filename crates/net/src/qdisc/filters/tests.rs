@@ -69,40 +69,44 @@ fn found(priorities: &[Vec<(Filter, u16)>], frame: &Frame) -> Option<u16> {
     })
 }
 
+/// Conditions of which a match has up to four: few, so that matches are of the same kinds and overlap.
+const CONDITIONS: [&str; 26] = [
+    "vlan 1",
+    "vlan 2",
+    "inner vlan 1",
+    "ip",
+    "ip6",
+    "ethertype 0x0806",
+    "ethertype 0x0800",
+    "tcp",
+    "udp",
+    "icmp",
+    "dscp ef",
+    "src net 10.0.0.0/8",
+    "src net 10.1.0.0/16",
+    "src host 10.1.0.1",
+    "src host 10.1.0.2",
+    "dst host 10.1.0.1",
+    "dst net 10.1.0.0/16",
+    "dst net 2001:db8::/32",
+    "dst net 0.0.0.0/0",
+    "src port 5",
+    "src port 6",
+    "src port 4-6",
+    "dst port 5",
+    "dst port 6",
+    "dst port 1-9",
+    "dst port 0-65535",
+];
+
 fn matches() -> impl Strategy<Value = Match> {
-    let net = |side: &'static str| {
-        proptest::sample::select(vec![
-            "",
-            "net 10.0.0.0/8",
-            "net 10.1.0.0/16",
-            "host 10.1.0.1",
-            "net 2001:db8::/32",
-            "net 0.0.0.0/0",
-        ])
-        .prop_map(move |net| if net.is_empty() { String::new() } else { format!("{side} {net}") })
-    };
-    let port = |side: &'static str| {
-        proptest::sample::select(vec!["", "", "5", "6", "4-6", "1-9", "0-65535"])
-            .prop_map(move |port| if port.is_empty() { String::new() } else { format!("{side} port {port}") })
-    };
-    let select = |words: &[&'static str]| proptest::sample::select(words.to_vec());
-    (
-        select(&["", "", "vlan 1", "vlan 2"]),
-        select(&["", "", "", "inner vlan 1"]),
-        select(&["", "", "ip", "ip6", "ethertype 0x0806", "ethertype 0x0800"]),
-        select(&["", "", "tcp", "udp", "icmp"]),
-        net("src"),
-        net("dst"),
-        port("src"),
-        port("dst"),
-        select(&["", "", "dscp ef"]),
+    proptest::collection::vec(proptest::sample::select(CONDITIONS.to_vec()), 0..5).prop_filter_map(
+        "no frame meets it",
+        |conditions| {
+            let text = conditions.join(" ");
+            Match::parse(if text.is_empty() { "any" } else { &text }).ok()
+        },
     )
-        .prop_map(|(vlan, inner, version, proto, src, dst, sport, dport, dscp)| {
-            [vlan, inner, version, proto, &src, &dst, &sport, &dport, dscp].join(" ")
-        })
-        .prop_filter_map("no frame meets it", |text| {
-            Match::parse(if text.trim().is_empty() { "any" } else { &text }).ok()
-        })
 }
 
 fn frames() -> impl Strategy<Value = Frame> {
@@ -187,6 +191,37 @@ fn what_the_kernel_looks_through_is_no_filter_and_is_named() {
     assert_eq!((made.left_out.len(), made.left_out[0].class, made.left_out[0].made), (1, ClassId(2), rules[1].1));
     assert_eq!((made.len(), made.priorities.len()), (4, 1), "the others are there");
     assert!(made.left_out[0].why.to_string().contains("0x8864"));
+}
+
+#[test]
+fn a_match_of_any_frame_is_a_filter_unless_it_is_of_the_default_class() {
+    let made = |default: &str| {
+        let text = format!(
+            "[link]\nrate = \"1mbit\"\n{default}[[class]]\nname = \"A\"\nmatch = \"udp\"\n[[class]]\nname = \"B\"\n[[class]]\nname = \"C\"\nmatch = \"any\"\n"
+        );
+        let link = LinkFile::parse("link.toml", text, &ReadOptions::default()).unwrap();
+        filters(&link, &plan(&link, None, Nanos(1), Nanos(1)).unwrap())
+    };
+    let priorities = made("default = \"B\"\n").priorities;
+    assert_eq!((priorities.len(), &priorities[1]), (2, &vec![(Filter::All, 3)]));
+    assert_eq!(made("default = \"C\"\n").priorities.len(), 1);
+    assert_eq!(made("").priorities.len(), 1, "of a match any the default is made");
+}
+
+#[test]
+fn a_range_beside_a_port_is_bits_under_masks_since_not_every_kernel_looks_at_both() {
+    let ports = |text| -> Vec<_> {
+        let fields = |filter| match filter {
+            Filter::Flower(Fields { sport, dport, .. }) => (sport, dport),
+            Filter::All => (None, None),
+        };
+        of_match(&parse(text)).unwrap().into_iter().map(fields).collect()
+    };
+    let exact = Some(Port::Masked(53, u16::MAX));
+    let blocks = [(5, u16::MAX), (6, 0xfffe)].map(|(value, mask)| (Some(Port::Masked(value, mask)), exact));
+    assert_eq!(ports("ip udp src port 5-7 dst port 53"), blocks);
+    let ranges = [(Some(Port::Range(5, 7)), Some(Port::Range(8, 9)))];
+    assert_eq!(ports("ip udp src port 5-7 dst port 8-9"), ranges);
 }
 
 #[test]
