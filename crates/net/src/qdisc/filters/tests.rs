@@ -237,6 +237,10 @@ fn addresses_share_a_priority_and_what_could_overtake_gets_its_own() {
     // Of one class the order does not matter.
     let same: Vec<_> = turns.iter().map(|(_, made)| (ClassId(1), *made)).collect();
     assert_eq!(of_matches(&same, |_| 1).priorities.len(), 1);
+    // Nor behind a kind that one class ends and another began.
+    let ports = [(1, "src port 5"), (2, "dst port 5"), (3, "dst port 6"), (3, "src port 6")];
+    let ports = ports.map(|(class, text)| (ClassId(class), parse(text)));
+    assert_eq!(of_matches(&ports, |_| 1).priorities.len(), 2);
     let many: Vec<_> = (0..2 * MOST_PRIORITIES as u32 + 10).map(turn).collect();
     let made = of_matches(&many, |_| 1);
     assert_eq!(made.priorities.len(), MOST_PRIORITIES);
