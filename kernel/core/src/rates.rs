@@ -11,9 +11,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use fairlink_core::{
-    Amount, ClassId, DropReason, Hierarchy, Metered, Nanos, OutOfMemory, Rate, Scheduler, Share,
-};
+use fairlink_core::{Amount, ClassId, DropReason, Hierarchy, Metered, Nanos, OutOfMemory, Rate, Scheduler, Share};
 
 /// Classes that are sampled in one call, which the C side makes with a lock held.
 const AT_ONCE: usize = 256;

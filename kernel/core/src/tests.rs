@@ -89,7 +89,17 @@ fn make(config: &[u8], message: &mut [u8], link: *mut Link) -> Make {
 }
 
 fn call(link: *mut Link) -> Call {
-    Call { link, owner: ptr::null_mut(), now: 0, handle: 0, len: 1000, class: 1, empty: 0, wake: 0, change: ptr::null_mut() }
+    Call {
+        link,
+        owner: ptr::null_mut(),
+        now: 0,
+        handle: 0,
+        len: 1000,
+        class: 1,
+        empty: 0,
+        wake: 0,
+        change: ptr::null_mut(),
+    }
 }
 
 fn about(link: *const Link, class: u32, room: &mut [u8]) -> About {
@@ -331,6 +341,18 @@ fn rates_and_what_goes_beyond_the_guarantee_are_those_of_the_samples() {
     assert_eq!(unsafe { fl_prepare(&mut making) }, 0);
     assert_eq!(unsafe { fl_commit(&mut Call { change: making.change, ..call(link) }) }, 0);
     assert_eq!((sampled(1), told(link, 1).0.generation), (before, 1));
+    // What the third class sent is still the link's.
+    assert_eq!(told(link, 0).0.stats.sent, [320, 320_000]);
+    // The guarantee is the new one, and what is too long for the link is not asked for.
+    let now = now + 2_000_000;
+    for (handle, len) in (0..21).zip([60_000].into_iter().chain([1000; 20])) {
+        assert_eq!(unsafe { fl_enqueue(&mut Call { now, handle, len, ..call(link) }) }, 0);
+    }
+    drain(link, now, now + 2_000_000);
+    sample(link, now + 2_000_000);
+    assert_eq!(sampled(1).borrowed - before.borrowed, 20_000 - 33_333_333 * 2 / 8000);
+    assert_eq!(sampled(1).demand, before.demand - before.demand / 4 + 2_500_000);
+    assert_eq!((told(link, 1).0.stats.too_long, told(link, 1).0.stats.dropped), (60_000, [1, 60_000]));
     assert_eq!(unsafe { fl_release(&mut Call { change: making.change, ..call(link) }) }, 0);
 }
 
