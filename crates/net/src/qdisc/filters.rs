@@ -24,8 +24,8 @@ use std::fmt;
 use fairlink_config::matching::ethernet::{IPV4, IPV6, PPPOE_SESSION, PROVIDER_VLAN, VLAN};
 use fairlink_config::matching::{IpVersion, Match, PortRange, Prefix, TCP, UDP};
 
-pub(crate) use messages::{Present, add, delete, dump, present};
-pub(crate) use place::{FIRST, LAST, place};
+pub(crate) use messages::{add, delete, dump, present};
+pub(crate) use place::{FIRST, LAST, Present, place};
 pub use plan::{LeftOut, QdiscFilters, filters};
 
 /// Types of frames whose inside the kernel's dissector takes for the frame's own, beside PPPoE: batman-adv, PRP and HSR.

@@ -2,7 +2,8 @@
 
 use fairlink_config::matching::{IpVersion, Prefix, TCP};
 
-use super::{FIRST, Fields, Filter, LAST, Port};
+use super::place::{FIRST, LAST, Present};
+use super::{Fields, Filter, Port};
 use crate::io::netlink::{address, attribute_of, nested, number32, push_attribute};
 use crate::qdisc::messages::{NESTED, TC_HEADER, TCA_KIND, TCA_OPTIONS, header, text};
 
@@ -32,13 +33,6 @@ const PORT_DST_MIN: u16 = 89;
 
 /// All protocols, in the order of the network: `ETH_P_ALL`.
 const ALL_PROTOCOLS: u16 = 0x0003u16.to_be();
-
-/// Filters of a priority that are there, ours by their place and their classifier.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Present {
-    pub(crate) priority: u16,
-    pub(crate) kind: &'static str,
-}
 
 const KINDS: [&str; 2] = ["flower", "matchall"];
 
