@@ -1,9 +1,9 @@
-//! Configurations for the kernel module, of any bytes: nothing panics, what is read can be written and is read the same, and the scheduler
-//! is built or refused.
+//! Configurations for the kernel module, of any bytes: nothing panics, what is read can be written and is read the same, whole and as records,
+//! and the scheduler is built or refused. Records of any bytes, as a kernel may tell them: they are read or refused.
 #![no_main]
 
-use fairlink_core::Members;
-use fairlink_qdisc::{Config, MAGIC, VERSION};
+use fairlink_core::{ClassId, Members};
+use fairlink_qdisc::{Config, MAGIC, MAX_RECORD, VERSION, assemble};
 use libfuzzer_sys::fuzz_target;
 
 /// What a module would allow a small link.
@@ -11,6 +11,7 @@ const MEMORY: u64 = 1 << 20;
 
 fuzz_target!(|data: &[u8]| {
     let _ = Config::read(data);
+    told(data);
     // With a header that fits, most of the bytes are looked at.
     let Some((&classes, records)) = data.split_first() else { return };
     let mut bytes = Vec::from(MAGIC);
@@ -24,7 +25,31 @@ fuzz_target!(|data: &[u8]| {
     let again = Config::read(&written).expect("it was written");
     assert_eq!(again.write(), Ok(written));
     assert_eq!(again.labels, config.labels);
+    let records: Vec<Vec<u8>> = (0..config.tree.len() as u32).map(|class| record(&config, ClassId(class))).collect();
+    assert_eq!(assemble(&records[0], records[1..].iter().map(Vec::as_slice)), again.write());
     if config.scheduler.memory_for(&config.tree) <= MEMORY {
         let _ = config.scheduler.build(&config.tree, config.leniency, Members::new());
     }
 });
+
+/// A record as the kernel writes it, into the room that it has for one.
+fn record(config: &Config, class: ClassId) -> Vec<u8> {
+    let mut place = [0; MAX_RECORD];
+    let len = config.write_record(class, &mut place).expect("there is room for any");
+    assert!(config.write_record(class, &mut place[..len - 1]).is_err());
+    place[..len].to_vec()
+}
+
+/// Records of lengths and bytes that are in `data`.
+fn told(mut data: &[u8]) {
+    let mut records = Vec::new();
+    while let Some((&len, rest)) = data.split_first() {
+        let (record, rest) = rest.split_at(usize::from(len).min(rest.len()));
+        records.push(record);
+        data = rest;
+    }
+    if let Some((link, classes)) = records.split_first() {
+        let bytes = assemble(link, classes.iter().copied()).expect("records of 255 bytes at most");
+        let _ = Config::read(&bytes);
+    }
+}

@@ -77,7 +77,8 @@ initramfs() {
             cp -Ln "$library" "$dir$library"
         done
     done
-    for module in net/sched/{sch_htb,sch_hfsc,cls_u32,cls_fw,cls_matchall,cls_basic,act_skbedit} drivers/net/{veth,dummy} net/core/pktgen; do
+    for module in net/sched/{sch_htb,sch_hfsc,cls_u32,cls_fw,cls_matchall,cls_flower,cls_basic,act_skbedit} drivers/net/{veth,dummy} net/core/pktgen \
+        net/{llc/llc,802/stp,802/garp,802/mrp,8021q/8021q,bridge/bridge}; do
         cp "$base"/lib/modules/*/kernel/"$module".ko* "$dir/mod/" 2>/dev/null || true
     done
     xz -dq "$dir"/mod/*.xz 2>/dev/null || true
@@ -115,6 +116,7 @@ run_one() {
     {
         initramfs "$series" "$test" "$image"
         boot "$series" "$image" "$([ "$series" = debug ] && echo 1800 || echo 300)" | tr -d '\r' > "$log/$test.txt"
+        boot "$series" "$image" 600 | tr -d '\r' > "$log/$test.txt"
         rm -f "$image"
         grep -E '^LAB ' "$log/$test.txt" | sed "s/^LAB /$series $test: /" || true
         if ! grep -q '^LAB done' "$log/$test.txt" || grep -q '^LAB fail' "$log/$test.txt"; then

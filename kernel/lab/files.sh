@@ -127,3 +127,33 @@ make_tcp() {
     printf '[link]\nrate = "50mbit"\nmtu = "1514B"\nscheduler = "htb"\ndefault = "rest"\n[[class]]\nname = "new"\nguarantee = "10mbit"\n[[class]]\nname = "rest"\nguarantee = "10mbit"\n[[class]]\nname = "one"\nguarantee = "30mbit"\n' > "$out/tcp-other.toml"
 }
 make_tcp
+
+# Matches of every kind with frames for them, and the same with one match moved to another class.
+make_filters() {
+    local out=$cache/build/files/filters
+    mkdir -p "$out"
+    cp "$root/kernel/lab/filters/link.toml" "$out/"
+    sed 's/"ethertype 0x88b5", //; s/^match = \["src net/match = ["ethertype 0x88b5", "src net/' "$out/link.toml" > "$out/moved.toml"
+    grep -v '^#' "$root/kernel/lab/filters/frames" > "$out/frames"
+}
+make_filters
+
+# As many leaves as tc has numbers for, less three classes that hold them, and five thousand.
+# subscribers NAME LEAVES
+subscribers() {
+    local out=$cache/build/files/many
+    mkdir -p "$out"
+    {
+        printf '[link]\nrate = "10gbit"\nbuffer = "1000p"\n'
+        for part in a b c; do printf '[[class]]\nname = "%s"\n' $part; done
+        printf '[[classes]]\nfrom = "%s.csv"\nbuffer = "100p"\n' "$1"
+    } > "$out/$1.toml"
+    { echo name,parent; awk -v leaves="$2" 'BEGIN { for (i = 1; i <= leaves; i++) printf "s%d,%s\n", i, substr("abc", 1 + i % 3, 1) }'; } > "$out/$1.csv"
+    "$fairlink" qdisc add "$out/$1.toml" --out "$out/$1"
+}
+subscribers most 65531
+subscribers other 65531
+subscribers some 5000
+sed -i 's/"10gbit"/"5gbit"/' "$cache/build/files/many/other.toml"
+"$fairlink" qdisc add "$cache/build/files/many/other.toml" --out "$cache/build/files/many/other"
+rm "$cache"/build/files/many/{most,other}.{toml,csv}

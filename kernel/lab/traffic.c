@@ -5,7 +5,12 @@
  *   traffic rates  OUT IN MS PHASE_MS SPEC...      SPEC = NAME:PRIORITY:BYTES:BIT/S:FROM_MS-TO_MS[,FROM_MS-TO_MS]
  *   traffic order  OUT IN FILE WAIT_MS             FILE has lines "PRIORITY BYTES"; all are sent at once
  *   traffic flood  OUT COUNT PRIORITY BYTES        as fast as it goes; m0x10002 as PRIORITY is SO_MARK
- *   traffic tell   IF add|change FILE              the bytes of FILE to the kernel as fairlink's configuration
+ *   traffic frame  OUT HEX                         one frame, without the tags that OUT's name ends with (v0.5.7: two)
+ *   traffic tell   IF add|change FILE [BY]         the bytes of FILE to the kernel as fairlink's configuration
+ *
+ * BY is how: `message` as an attribute, `memory` in a file in memory, which are what is right; and what is wrong: `file` one of /proc,
+ * `directory`, `pipe`, `closed`, `writing` a file in memory that cannot be read, `empty`, `large` one of 40 MiB, `both`, `short` a descriptor of two
+ * bytes.
  *
  * PRIORITY is what SO_PRIORITY is set to (0x10002 for class 1:2). A frame has the length BYTES from its destination address on.
  * `rates` prints "PHASE n NAME bytes" and, at the end, "SENT NAME frames" and "GOT NAME frames".
@@ -13,6 +18,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -21,8 +27,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 #include <arpa/inet.h>
 #include <linux/netlink.h>
 #include <linux/pkt_sched.h>
@@ -254,13 +262,60 @@ static struct nlattr *attribute(char *message, unsigned short kind, const void *
 	return at;
 }
 
-/* Prints "TOLD 0", or "TOLD error-number text". */
-static int tell(char **argv)
+static int one_frame(char **argv)
 {
-	static char message[1 << 17], config[65536];
+	static unsigned char frame[4096];
+	size_t bytes = strlen(argv[3]) / 2, cut = 0;
+	int s = open_socket(argv[2], 0, 0);
+
+	if (bytes > sizeof(frame))
+		return 2;
+	for (size_t at = 0; at < bytes; at++) {
+		char two[3] = { argv[3][2 * at], argv[3][2 * at + 1], 0 };
+
+		frame[at] = (unsigned char)strtoul(two, NULL, 16);
+	}
+	for (const char *dot = argv[2]; (dot = strchr(dot, '.')); dot++)
+		cut += 4;
+	memmove(frame + 12, frame + 12 + cut, bytes - 12 - cut);
+	if (send(s, frame, bytes - cut, 0) != (ssize_t)(bytes - cut))
+		die("send");
+	return 0;
+}
+
+/* The descriptor of what holds a configuration, or does not. */
+static int handed(const char *by, const char *config, size_t len)
+{
+	int fd, ends[2];
+
+	if (!strcmp(by, "file"))
+		return open("/proc/kallsyms", O_RDONLY);
+	if (!strcmp(by, "directory"))
+		return open("/dev", O_RDONLY);
+	if (!strcmp(by, "pipe"))
+		return pipe(ends) ? -1 : ends[0];
+	if (!strcmp(by, "closed"))
+		return 999;
+	fd = memfd_create("config", 0);
+	if (!strcmp(by, "large") ? ftruncate(fd, 40 << 20) : strcmp(by, "empty") && write(fd, config, len) != (ssize_t)len)
+		die("memfd");
+	if (!strcmp(by, "writing")) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		return open(path, O_WRONLY);
+	}
+	return fd;
+}
+
+/* Prints "TOLD 0", or "TOLD error-number text". */
+static int tell(int argc, char **argv)
+{
+	static char message[1 << 17], config[32 << 20];
+	const char *by = argc > 5 ? argv[5] : "message";
 	struct nlmsghdr *header = (struct nlmsghdr *)message;
 	struct tcmsg *tc = NLMSG_DATA(header);
-	int s = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE), on = 1;
+	int s = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE), on = 1, in_message = !strcmp(by, "message") || !strcmp(by, "both");
 	FILE *file = fopen(argv[4], "r");
 	struct nlattr *options;
 	size_t len;
@@ -270,7 +325,7 @@ static int tell(char **argv)
 		die(argv[4]);
 	setsockopt(s, SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
 	setsockopt(s, SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on));
-	len = fread(config, 1, 65500, file);
+	len = fread(config, 1, in_message ? 65500 : sizeof(config), file);
 	header->nlmsg_len = NLMSG_LENGTH(sizeof(*tc));
 	header->nlmsg_type = RTM_NEWQDISC;
 	header->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
@@ -281,8 +336,16 @@ static int tell(char **argv)
 	tc->tcm_parent = TC_H_ROOT;
 	attribute(message, TCA_KIND, "fairlink", 9);
 	options = attribute(message, TCA_OPTIONS | NLA_F_NESTED, NULL, 0);
-	attribute(message, 1, config, len);
-	options->nla_len = (unsigned short)(NLA_HDRLEN + NLA_HDRLEN + len);
+	if (in_message)
+		attribute(message, 1, config, len);
+	if (strcmp(by, "message")) {
+		int fd = handed(by, config, len);
+
+		if (fd < 0)
+			die(by);
+		attribute(message, 2, &fd, !strcmp(by, "short") ? 2 : 4);
+	}
+	options->nla_len = (unsigned short)(message + header->nlmsg_len - (char *)options);
 	if (send(s, message, header->nlmsg_len, 0) < 0)
 		die("send");
 	if (recv(s, message, sizeof(message), 0) < 0)
@@ -307,8 +370,10 @@ int main(int argc, char **argv)
 		return order(argv);
 	if (argc == 6 && !strcmp(argv[1], "flood"))
 		return flood(argv);
-	if (argc == 5 && !strcmp(argv[1], "tell"))
-		return tell(argv);
+	if (argc == 4 && !strcmp(argv[1], "frame"))
+		return one_frame(argv);
+	if ((argc == 5 || argc == 6) && !strcmp(argv[1], "tell"))
+		return tell(argc, argv);
 	fprintf(stderr, "usage: see the head of traffic.c\n");
 	return 2;
 }

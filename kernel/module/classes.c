@@ -47,7 +47,9 @@ static void fl_walk(struct Qdisc *sch, struct qdisc_walker *walker)
 
 	if (walker->stop)
 		return;
-	for (class = 1; class < q->table.facts.classes; class++)
+	/* What was shown in the messages before is not gone through again. */
+	walker->count = max(walker->count, walker->skip);
+	for (class = 1 + walker->count; class < q->table.facts.classes; class++)
 		if (!tc_qdisc_stats_dump(sch, q->table.minor_of[class], walker))
 			break;
 }
@@ -55,11 +57,9 @@ static void fl_walk(struct Qdisc *sch, struct qdisc_walker *walker)
 static int fl_dump_class(struct Qdisc *sch, unsigned long minor, struct sk_buff *skb, struct tcmsg *tcm)
 {
 	struct fl_sched *q = qdisc_priv(sch);
-	struct fl_about about = { .class = fl_class_of(&q->table, minor) & ~FL_INNER };
+	u32 parent = q->table.parent_of[fl_class_of(&q->table, minor) & ~FL_INNER];
 
-	if (fl_ask(sch, &about))
-		about.parent_minor = 0;
-	tcm->tcm_parent = about.parent_minor ? TC_H_MAKE(sch->handle, about.parent_minor) : TC_H_ROOT;
+	tcm->tcm_parent = parent ? TC_H_MAKE(sch->handle, parent) : TC_H_ROOT;
 	tcm->tcm_handle = TC_H_MAKE(sch->handle, minor);
 	return 0;
 }
@@ -68,15 +68,12 @@ static int fl_dump_class_stats(struct Qdisc *sch, unsigned long minor, struct gn
 {
 	struct fl_sched *q = qdisc_priv(sch);
 	struct fl_about about = { .class = fl_class_of(&q->table, minor) & ~FL_INNER };
-	struct fl_class_xstats app = { .version = 1 };
+	struct fl_class_xstats app = { .version = 2, .index = about.class };
 	struct gnet_stats_basic_sync basic;
 	struct gnet_stats_queue queue = {};
-	long known;
 
-	/* The name lies in the other side's memory, which a change frees; changes and dumps both have the RTNL lock. */
-	known = fl_ask(sch, &about);
 	gnet_stats_basic_sync_init(&basic);
-	if (!known) {
+	if (!fl_ask(sch, &about, app.record)) {
 		const struct fl_stats *stats = &about.stats;
 
 		_bstats_update(&basic, stats->sent[1], stats->sent[0]);
@@ -84,21 +81,25 @@ static int fl_dump_class_stats(struct Qdisc *sch, unsigned long minor, struct gn
 		queue.backlog = stats->queued[1];
 		queue.drops = stats->dropped[0];
 		app.leaf = about.leaf;
-		app.rate = stats->rate;
+		app.generation = about.generation;
+		app.guarantee = stats->guarantee;
 		memcpy(app.received, stats->received, sizeof(app.received));
 		memcpy(app.sent, stats->sent, sizeof(app.sent));
 		memcpy(app.dropped, stats->dropped, sizeof(app.dropped));
 		memcpy(app.marked, stats->marked, sizeof(app.marked));
 		memcpy(app.queued, stats->queued, sizeof(app.queued));
+		app.too_long = stats->too_long;
 		app.lent_bytes = stats->lent_bytes;
+		app.sampled = about.sampled;
 		app.parent_minor = about.parent_minor;
-		app.name_len = min_t(u32, about.name_len, sizeof(app.name));
-		memcpy(app.name, about.name, app.name_len);
+		app.record_len = about.record_len;
+		if (fl_put_rate(dump, &about.sampled))
+			return -1;
 	}
 	if (gnet_stats_copy_basic(dump, NULL, &basic, false) < 0 ||
 	    gnet_stats_copy_queue(dump, NULL, &queue, queue.qlen) < 0)
 		return -1;
-	return gnet_stats_copy_app(dump, &app, sizeof(app));
+	return gnet_stats_copy_app(dump, &app, offsetof(struct fl_class_xstats, record) + app.record_len);
 }
 
 const struct Qdisc_class_ops fl_class_ops = {

@@ -43,14 +43,31 @@ struct fl_call {
 	u64 handle;
 	u32 len;
 	u32 class;
+	u64 empty;
 	u64 wake;
 	struct fl_change *change;
 };
 
+struct fl_numbers {
+	const struct fl_link *link;
+	const struct fl_change *change;
+	u16 *minors;
+	u16 *parents;
+	size_t minors_len;
+	u32 *classes;
+	size_t classes_len;
+	u32 inner;
+};
+
+/* How fast a class is; kernel/core/src/rates.rs says what is measured. */
+struct fl_sampled {
+	u64 samples, bytes, packets, demand, borrowed;
+};
+
 struct fl_stats {
-	u64 rate;
+	u64 guarantee;
 	u64 received[2], sent[2], dropped[2], marked[2], queued[2]; /* packets, bytes */
-	u64 lent_bytes;
+	u64 too_long, lent_bytes; /* bytes */
 };
 
 struct fl_about {
@@ -59,11 +76,12 @@ struct fl_about {
 	u32 minor;
 	u32 parent_minor;
 	u32 leaf;
+	u64 generation;
 	struct fl_stats stats;
-	const u8 *name;
-	u32 name_len;
-	u32 scheduler_len;
-	const u8 *scheduler;
+	struct fl_sampled sampled;
+	u8 *record;
+	u32 record_len;
+	u32 next;
 };
 
 long fl_create(void *make);
@@ -73,8 +91,9 @@ long fl_dequeue(void *call);
 long fl_reset(void *call);
 long fl_commit(void *call);
 long fl_release(void *call);
-long fl_find(void *about);
 long fl_about(void *about);
+long fl_sample(void *call);
+long fl_numbers(void *numbers);
 long fl_break(void *call);
 
 #define FL_ECN_CAPABLE (1ull << 63)

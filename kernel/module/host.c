@@ -43,23 +43,15 @@ static struct fl_frame **fl_place(void)
 	return softirq_count() ? this_cpu_ptr(&fl_running) : &fl_controlling;
 }
 
-static long fl_framed(long (*function)(void *), void *args, struct fl_frame *frame)
-{
-	struct fl_frame **place = fl_place();
-	long result;
-
-	frame->outer = *place;
-	*place = frame;
-	result = fl_guard(function, args, frame);
-	*place = frame->outer;
-	return result;
-}
-
 long fl_call(long (*function)(void *), void *args, char *why, size_t why_len)
 {
-	struct fl_frame frame = { .why = why, .why_len = why_len };
+	struct fl_frame frame = { .why = why, .why_len = why_len, .outer = __this_cpu_read(fl_running) };
+	long result;
 
-	return fl_framed(function, args, &frame);
+	__this_cpu_write(fl_running, &frame);
+	result = fl_guard(function, args, &frame);
+	__this_cpu_write(fl_running, frame.outer);
+	return result;
 }
 
 long fl_control(long (*function)(void *), void *args, struct list_head *memory, char *why, size_t why_len)
@@ -68,7 +60,9 @@ long fl_control(long (*function)(void *), void *args, struct list_head *memory, 
 	long result;
 
 	mutex_lock(&fl_control_lock);
-	result = fl_framed(function, args, &frame);
+	fl_controlling = &frame;
+	result = fl_guard(function, args, &frame);
+	fl_controlling = NULL;
 	mutex_unlock(&fl_control_lock);
 	return result;
 }

@@ -22,32 +22,11 @@
 
 #include "sched.h"
 
-static unsigned long memory_limit = 256ul << 20;
-module_param(memory_limit, ulong, 0644);
-MODULE_PARM_DESC(memory_limit, "most bytes that one link may take");
-
 static bool break_next;
 module_param(break_next, bool, 0600);
 MODULE_PARM_DESC(break_next, "for tests: the next packet panics");
 
 static struct Qdisc_ops fl_broken_ops;
-
-/* The error in words: newer kernels copy it, older ones want a text that stays. */
-static void fl_tell(struct netlink_ext_ack *extack, const char *text)
-{
-#ifdef NL_SET_ERR_MSG_FMT
-	NL_SET_ERR_MSG_FMT(extack, "fairlink: %.69s", text);
-#else
-	/* Under the RTNL lock. The text is read soon after that is given back; a later one can take its place, never tear it. */
-	static char texts[8][FL_WHY_LEN + 16];
-	static unsigned int turn;
-	char *place = texts[turn++ % ARRAY_SIZE(texts)];
-
-	snprintf(place, sizeof(texts[0]), "fairlink: %s", text);
-	if (extack)
-		extack->_msg = place;
-#endif
-}
 
 /* The table */
 
@@ -55,6 +34,7 @@ static void fl_table_free(struct fl_table *table)
 {
 	kvfree(table->class_of);
 	kvfree(table->minor_of);
+	kvfree(table->parent_of);
 	kvfree(table->packets);
 	kvfree(table->next_free);
 	memset(table, 0, sizeof(*table));
@@ -176,7 +156,7 @@ static int fl_earlier(void *unused, const struct list_head *a, const struct list
 }
 
 /* The other side panicked: what is queued goes into a FIFO, in the order of arrival, and nothing is called there again. */
-static void fl_break_down(struct Qdisc *sch)
+void fl_break_down(struct Qdisc *sch)
 {
 	struct fl_sched *q = qdisc_priv(sch);
 	struct sk_buff *skb, *next;
@@ -282,7 +262,13 @@ static int fl_fifo_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buf
 static int fl_queue(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk_buff **to_free)
 {
 	struct fl_sched *q = qdisc_priv(sch);
-	struct fl_call call = { .link = q->link, .owner = sch, .now = ktime_get_ns(), .class = class };
+	struct fl_call call = {
+		.link = q->link,
+		.owner = sch,
+		.now = ktime_get_ns(),
+		.class = class,
+		.empty = !sch->q.qlen,
+	};
 	u32 slot;
 	long result;
 
@@ -373,6 +359,9 @@ static struct sk_buff *fl_qdisc_dequeue(struct Qdisc *sch)
 
 	if (unlikely(q->broken))
 		return qdisc_dequeue_head(sch);
+	/* The next packet says that there was none. */
+	if (!sch->q.qlen)
+		return NULL;
 	call.now = ktime_get_ns();
 	result = fl_call(fl_dequeue, &call, q->why, sizeof(q->why));
 	if (unlikely(result == FL_PANICKED)) {
@@ -419,50 +408,6 @@ static void fl_qdisc_reset(struct Qdisc *sch)
 
 /* Configuration */
 
-static const struct nla_policy fl_policy[TCA_FAIRLINK_MAX + 1] = {
-	[TCA_FAIRLINK_CONFIG] = { .type = NLA_BINARY },
-};
-
-static int fl_options(struct nlattr *options, struct fl_make *make, char *why, struct netlink_ext_ack *extack)
-{
-	struct nlattr *all[TCA_FAIRLINK_MAX + 1];
-	int error;
-
-	if (!options) {
-		fl_tell(extack, "no configuration; use `fairlink qdisc add`");
-		return -EINVAL;
-	}
-	error = nla_parse_nested(all, TCA_FAIRLINK_MAX, options, fl_policy, extack);
-	if (error)
-		return error;
-	if (!all[TCA_FAIRLINK_CONFIG]) {
-		fl_tell(extack, "no configuration; use `fairlink qdisc add`");
-		return -EINVAL;
-	}
-	make->config = nla_data(all[TCA_FAIRLINK_CONFIG]);
-	make->config_len = nla_len(all[TCA_FAIRLINK_CONFIG]);
-	make->memory_limit = READ_ONCE(memory_limit);
-	make->message = why;
-	make->message_len = FL_WHY_LEN;
-	return 0;
-}
-
-/* Makes a link, or a change to one, out of options. What it allocates is on the list; on an error there is nothing. */
-static int fl_made(struct nlattr *options, struct fl_make *make, struct list_head *memory, struct netlink_ext_ack *extack)
-{
-	char why[FL_WHY_LEN] = "";
-	long result = fl_options(options, make, why, extack);
-
-	if (result)
-		return result;
-	result = fl_control(make->link ? fl_prepare : fl_create, make, memory, why, sizeof(why));
-	if (!result)
-		return 0;
-	fl_tell(extack, why);
-	fl_free_all(memory);
-	return result == FL_PANICKED ? -EINVAL : result;
-}
-
 /* Fills a table for a link that is made, or for one that a change makes; slots at least `least`. */
 static int fl_table_make(struct fl_table *table, const struct fl_facts *facts, u32 least)
 {
@@ -471,26 +416,31 @@ static int fl_table_make(struct fl_table *table, const struct fl_facts *facts, u
 	table->minors = 1u << 16;
 	table->class_of = kvcalloc(table->minors, sizeof(*table->class_of), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	table->minor_of = kvcalloc(facts->classes, sizeof(*table->minor_of), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!table->class_of || !table->minor_of || fl_table_slots(table, max(facts->packets, least))) {
+	table->parent_of = kvcalloc(facts->classes, sizeof(*table->parent_of), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!table->class_of || !table->minor_of || !table->parent_of || fl_table_slots(table, max(facts->packets, least))) {
 		fl_table_free(table);
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-/* Numbers of the classes of the link. Nothing else calls it meanwhile, or the lock is held. */
-static void fl_table_number(struct fl_table *table, const struct fl_link *link, char *why)
+/* Numbers of the classes of the link, or of a change to it. */
+static int fl_table_number(struct fl_table *table, const struct fl_link *link, const struct fl_change *change)
 {
-	struct fl_about about = { .link = link };
-	u32 class;
+	struct fl_numbers numbers = {
+		.link = link,
+		.change = change,
+		.minors = table->minor_of,
+		.parents = table->parent_of,
+		.minors_len = table->facts.classes,
+		.classes = table->class_of,
+		.classes_len = table->minors,
+		.inner = FL_INNER,
+	};
+	char why[FL_WHY_LEN];
+	LIST_HEAD(memory);
 
-	for (class = 1; class < table->facts.classes; class++) {
-		about.class = class;
-		if (fl_call(fl_about, &about, why, FL_WHY_LEN))
-			continue;
-		table->class_of[about.minor] = class | (about.leaf ? 0 : FL_INNER);
-		table->minor_of[class] = about.minor;
-	}
+	return fl_control(fl_numbers, &numbers, &memory, why, sizeof(why)) ? -EINVAL : 0;
 }
 
 static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
@@ -502,6 +452,7 @@ static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netli
 	/* The kernel calls destroy after a failed init, too. */
 	qdisc_watchdog_init(&q->watchdog, sch);
 	INIT_LIST_HEAD(&q->memory);
+	fl_sampling_init(sch);
 	q->free = FL_NO_SLOT;
 	q->arriving = FL_NO_SLOT;
 	error = tcf_block_get(&q->block, &q->filters, sch, extack);
@@ -516,10 +467,11 @@ static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netli
 		fl_tell(extack, "there is no memory for the table of packets");
 		return error;
 	}
+	error = fl_table_number(&q->table, q->link, NULL);
+	if (error)
+		return error;
 	fl_slots_free(q, 0);
-	local_bh_disable();
-	fl_table_number(&q->table, q->link, q->why);
-	local_bh_enable();
+	fl_sampling_start(sch);
 	return 0;
 }
 
@@ -544,8 +496,12 @@ static int fl_qdisc_change(struct Qdisc *sch, struct nlattr *options, struct net
 	call.change = make.change;
 	slots = q->table.slots;
 	error = fl_table_make(&table, &make.facts, slots);
-	if (error) {
+	if (error)
 		fl_tell(extack, "there is no memory for the table of packets");
+	else
+		error = fl_table_number(&table, q->link, make.change);
+	if (error) {
+		fl_table_free(&table);
 		call.link = NULL;
 		fl_control(fl_release, &call, &memory, q->why, sizeof(q->why));
 		return error;
@@ -564,8 +520,6 @@ static int fl_qdisc_change(struct Qdisc *sch, struct nlattr *options, struct net
 		if (fl_call(fl_commit, &call, q->why, sizeof(q->why)) == FL_PANICKED) {
 			fl_break_down(sch);
 			failed = true;
-		} else {
-			fl_table_number(&q->table, q->link, q->why);
 		}
 		fl_tell_parents(sch);
 	}
@@ -590,6 +544,7 @@ static void fl_qdisc_destroy(struct Qdisc *sch)
 	struct fl_call call = { .link = q->link };
 
 	qdisc_watchdog_cancel(&q->watchdog);
+	cancel_delayed_work_sync(&q->sampling);
 	tcf_block_put(q->block);
 	if (q->link && !q->broken)
 		fl_control(fl_release, &call, &q->memory, q->why, sizeof(q->why));
@@ -597,47 +552,6 @@ static void fl_qdisc_destroy(struct Qdisc *sch)
 	/* Nothing is left but after a panic. */
 	fl_free_all(&q->memory);
 	fl_table_free(&q->table);
-}
-
-/* What is shown */
-
-long fl_ask(struct Qdisc *sch, struct fl_about *about)
-{
-	struct fl_sched *q = qdisc_priv(sch);
-	long result = -ENOENT;
-
-	sch_tree_lock(sch);
-	about->link = q->link;
-	if (!q->broken)
-		result = fl_call(fl_about, about, q->why, sizeof(q->why));
-	if (result == FL_PANICKED)
-		fl_break_down(sch);
-	sch_tree_unlock(sch);
-	return result;
-}
-
-static int fl_qdisc_dump_stats(struct Qdisc *sch, struct gnet_dump *dump)
-{
-	struct fl_sched *q = qdisc_priv(sch);
-	struct fl_about about = {};
-	struct fl_xstats app = {
-		.version = 1,
-		.classes = q->table.facts.classes,
-	};
-	u32 class = q->table.facts.default_class;
-
-	if (!fl_ask(sch, &about)) {
-		app.rate = about.stats.rate;
-		memcpy(app.scheduler, about.scheduler, min_t(u32, about.scheduler_len, sizeof(app.scheduler) - 1));
-	}
-	app.broken = q->broken;
-	app.super_frames = READ_ONCE(q->super_frames);
-	app.allocations = READ_ONCE(fl_allocations);
-	if (q->broken)
-		strscpy(app.why, q->why, sizeof(app.why));
-	if (class && class < q->table.facts.classes)
-		app.default_minor = q->table.minor_of[class];
-	return gnet_stats_copy_app(dump, &app, sizeof(app));
 }
 
 static struct Qdisc_ops fl_ops __read_mostly = {

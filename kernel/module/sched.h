@@ -4,6 +4,7 @@
 #define FAIRLINK_SCHED_H
 
 #include <linux/skbuff.h>
+#include <linux/workqueue.h>
 #include <net/pkt_cls.h>
 #include <net/pkt_sched.h>
 #include <net/sch_generic.h>
@@ -12,36 +13,50 @@
 
 #define FL_WHY_LEN 128
 
-/* Attributes of TCA_OPTIONS. */
+/* Attributes of TCA_OPTIONS: one of them. */
 enum {
 	TCA_FAIRLINK_UNSPEC,
 	TCA_FAIRLINK_CONFIG, /* bytes of crates/qdisc */
+	TCA_FAIRLINK_FILE, /* __u32: a descriptor of the sender's, of a file in memory that holds them */
 	__TCA_FAIRLINK_MAX,
 };
 #define TCA_FAIRLINK_MAX (__TCA_FAIRLINK_MAX - 1)
 
-/* Application statistics of the queueing discipline, and of a class. Numbers are the machine's. */
+/* Most bytes of a configuration. */
+#define FL_CONFIG_MAX (32u << 20)
+/* Most bytes of a record of crates/qdisc. */
+#define FL_RECORD_MAX 512
+
+/*
+ * Application statistics of the queueing discipline, and of a class. Numbers are the machine's. The record is as long as record_len says, and the
+ * last in the attribute. Records of one generation are of one configuration.
+ */
 struct fl_xstats {
-	__u32 version; /* 1 */
+	__u32 version; /* 2 */
 	__u32 broken;
-	__u64 rate;
+	__u64 generation; /* how often it was changed */
 	__u64 allocations;
-	__u32 classes;
-	__u32 default_minor;
-	char scheduler[32];
-	char why[FL_WHY_LEN];
 	__u64 super_frames; /* queued as the packets that they stand for */
+	struct fl_sampled sampled;
+	__u32 classes; /* with the link */
+	__u32 record_len;
+	char why[FL_WHY_LEN];
+	__u8 record[FL_RECORD_MAX]; /* the link's */
 };
 
 struct fl_class_xstats {
-	__u32 version; /* 1 */
+	__u32 version; /* 2 */
 	__u32 leaf;
-	__u64 rate;
+	__u64 generation;
+	__u64 guarantee; /* bit/s */
 	__u64 received[2], sent[2], dropped[2], marked[2], queued[2];
-	__u64 lent_bytes;
+	__u64 too_long, lent_bytes; /* bytes */
+	struct fl_sampled sampled;
+	__u32 index; /* among the records, from 1 */
 	__u32 parent_minor;
-	__u32 name_len;
-	char name[256];
+	__u32 record_len;
+	__u32 reserved;
+	__u8 record[FL_RECORD_MAX];
 };
 
 /* What is known of the classes without asking Rust, for one configuration. */
@@ -50,6 +65,7 @@ struct fl_table {
 	u32 minors; /* one above the largest */
 	u32 *class_of; /* by minor number: index of the class, 0 for none; the highest bit for inner classes */
 	u16 *minor_of; /* by index */
+	u16 *parent_of; /* by index: the minor number of the parent, 0 for the link */
 	/* Slots of packets; the other side knows a packet by its slot. */
 	u32 slots;
 	struct sk_buff **packets;
@@ -73,6 +89,8 @@ struct fl_sched {
 	struct tcf_proto __rcu *filters;
 	struct tcf_block *block;
 	struct qdisc_watchdog watchdog;
+	struct delayed_work sampling;
+	struct Qdisc *sch;
 	struct list_head memory;
 	char why[FL_WHY_LEN];
 };
@@ -85,7 +103,25 @@ static inline u32 fl_class_of(const struct fl_table *table, u32 minor)
 	return minor < table->minors ? table->class_of[minor] : 0;
 }
 
-/* Asks about a class under the lock; -ENOENT after a panic. */
-long fl_ask(struct Qdisc *sch, struct fl_about *about);
+/* The error in words. */
+void fl_tell(struct netlink_ext_ack *extack, const char *text);
+
+/* Makes a link, or a change to one, out of options. What it allocates is on the list; on an error there is nothing. */
+int fl_made(struct nlattr *options, struct fl_make *make, struct list_head *memory, struct netlink_ext_ack *extack);
+
+/* The other side panicked: what is queued goes into a FIFO, and nothing is called there again. With the lock held. */
+void fl_break_down(struct Qdisc *sch);
+
+/* Samples the counters of classes each second, from the start on. */
+void fl_sampling_init(struct Qdisc *sch);
+void fl_sampling_start(struct Qdisc *sch);
+
+/* Asks about a class, under the lock; -ENOENT after a panic. The record goes to FL_RECORD_MAX bytes. */
+long fl_ask(struct Qdisc *sch, struct fl_about *about, u8 *record);
+
+/* Puts the rate of a class or of the link where tc looks for it. */
+int fl_put_rate(struct gnet_dump *dump, const struct fl_sampled *sampled);
+
+int fl_qdisc_dump_stats(struct Qdisc *sch, struct gnet_dump *dump);
 
 #endif

@@ -173,7 +173,11 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
         "qdisc",
         &[
             ("fairlink qdisc add scenarios/fig1.toml --dev eth0", "Share what eth0 sends, in the kernel."),
-            ("fairlink qdisc show --dev eth0", "What each class has sent, lost and queued."),
+            (
+                "fairlink qdisc show --dev eth0",
+                "How fast each class is beside its ideal, and what it has sent, lost and queued.",
+            ),
+            ("fairlink qdisc watch --dev eth0", "The same of each second, until Ctrl-C."),
             ("fairlink qdisc change new.toml --dev eth0", "Other classes or rates, while packets are queued."),
         ],
     ),

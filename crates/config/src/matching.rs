@@ -122,6 +122,18 @@ impl Prefix {
         self.len
     }
 
+    /// Whether every address of its version lies in it.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.len == if self.version == IpVersion::V4 { 96 } else { 0 }
+    }
+
+    /// The prefix of the same length whose address is zero.
+    #[must_use]
+    pub fn without_address(&self) -> Self {
+        Self { bits: 0, ..*self }
+    }
+
     /// Whether `address` of `version` lies in it.
     #[must_use]
     pub fn contains(&self, version: IpVersion, address: [u8; 16]) -> bool {
@@ -178,6 +190,23 @@ impl PortRange {
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.first == self.last
+    }
+
+    /// The same as ports under masks, at most thirty, in their order: for those who compare bits.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<(u16, u16)> {
+        let mut blocks = Vec::new();
+        let (mut at, end) = (u32::from(self.first), u32::from(self.last));
+        while at <= end {
+            // The largest block that begins here and does not go beyond the end.
+            let mut size = if at == 0 { 1 << 16 } else { 1 << at.trailing_zeros().min(16) };
+            while at + size - 1 > end {
+                size >>= 1;
+            }
+            blocks.push((at as u16, !((size - 1) as u16)));
+            at += size;
+        }
+        blocks
     }
 }
 

@@ -54,7 +54,8 @@ pub use {
     io::pacing::Pacing,
     io::port::BackendKind,
     qdisc::{
-        QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscError, QdiscPlan, QdiscRoot, QdiscState, plan as qdisc_plan,
+        LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscError, QdiscFilters, QdiscPlan, QdiscRates, QdiscRoot,
+        QdiscState, Unspoken, filters as qdisc_filters, plan as qdisc_plan,
     },
     testbed::addressing::{AddressingError, FrameChoice, MAX_FLOWS, default_matches, flow_headers, headers_for},
     testbed::bench::{GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, gateway_bench},

@@ -1,21 +1,28 @@
 //! The queueing discipline of the kernel module, told by netlink what a link file says and asked what has passed. No other program is
 //! needed. The messages are those of rtnetlink(7), `linux/pkt_sched.h`, and `kernel/module/sched.h` for what is ours.
 
+mod filters;
 mod labels;
 mod messages;
+mod state;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Instant;
 
-use fairlink_core::{Amount, Nanos};
-use fairlink_qdisc::{LabelError, WriteError};
+use fairlink_core::Nanos;
+use fairlink_qdisc::{LabelError, MAX_ATTRIBUTE, MAX_MINOR, WriteError};
 use thiserror::Error;
 
 use crate::io::{netlink, sys};
+use filters::Present;
+use messages::{Discipline, Handed};
 
+pub use filters::{LeftOut, QdiscFilters, Unspoken, filters};
 pub use labels::{QdiscPlan, plan};
+pub use state::{QdiscClass, QdiscRates, QdiscState};
 
 /// What the module is called in tc.
 pub(crate) const QDISC: &str = "fairlink";
@@ -25,6 +32,9 @@ pub(crate) const BROKEN: &str = "fairlink-broken";
 pub const QDISC_CATCH_UP: Nanos = Nanos(1_000_000);
 /// By how much its timer may be late where nobody says otherwise.
 pub const QDISC_SLACK: Nanos = Nanos(10_000);
+
+/// How often classes are read that change meanwhile.
+const READINGS: usize = 5;
 
 /// Why the kernel has no queueing discipline now, or still the old one.
 #[derive(Debug, Error)]
@@ -74,67 +84,59 @@ pub enum QdiscError {
         /// The interface.
         interface: String,
     },
+    /// A filter.
+    #[error("the kernel refuses {what} on {interface}: {said} ({source}); with --no-filters none is made")]
+    Filter {
+        /// The interface.
+        interface: String,
+        /// Which one.
+        what: String,
+        /// What the kernel said.
+        said: String,
+        /// The error number.
+        source: io::Error,
+    },
+    /// The kernel does not know the classifiers.
+    #[error(
+        "the kernel on {interface} has no classifier for the file's matches: load it with `modprobe -a cls_flower cls_matchall`, or make no filters with --no-filters"
+    )]
+    NoClassifier {
+        /// The interface.
+        interface: String,
+    },
+    /// There are filters left over at both ends.
+    #[error(
+        "the priorities {} to {} of {interface} are taken by filters at both ends; take them away with `tc filter del dev {interface}`",
+        filters::FIRST,
+        filters::LAST
+    )]
+    Priorities {
+        /// The interface.
+        interface: String,
+    },
+    /// Its classes changed each time that they were read.
+    #[error("the classes of {interface} changed {READINGS} times while they were read; try again")]
+    Changing {
+        /// The interface.
+        interface: String,
+    },
     /// Another failure.
     #[error("cannot ask the kernel: {0}")]
     Io(#[from] io::Error),
     /// The configuration does not fit.
-    #[error("{0}; share the link by fewer classes, or with the gateway")]
+    #[error("{0}; give the classes shorter names, share the link by fewer of them, or use the gateway")]
     Write(#[from] WriteError),
+    /// More classes than there are numbers.
+    #[error(
+        "the link has {classes} classes, and tc has numbers for {MAX_MINOR}: share it by fewer of them, or use the gateway"
+    )]
+    Classes {
+        /// How many there are.
+        classes: usize,
+    },
     /// Numbers of classes.
     #[error("{0}")]
     Label(#[from] LabelError),
-}
-
-/// What the kernel says of a class.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QdiscClass {
-    /// Its minor number.
-    pub minor: u16,
-    /// That of its parent, 0 for the link.
-    pub parent: u16,
-    /// As in the link file.
-    pub name: String,
-    /// Whether it is a leaf.
-    pub leaf: bool,
-    /// What it has if all classes have something to send, in bit/s.
-    pub rate_bps: u64,
-    /// What came.
-    pub received: Amount,
-    /// What was sent.
-    pub sent: Amount,
-    /// What was dropped.
-    pub dropped: Amount,
-    /// What was marked as having met congestion.
-    pub marked: Amount,
-    /// What waits.
-    pub queued: Amount,
-    /// Bytes borrowed from above (a leaf) or lent to those below, where the scheduler counts them.
-    pub lent_bytes: Option<u64>,
-}
-
-/// What the kernel says of a queueing discipline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QdiscState {
-    /// Its major number.
-    pub major: u16,
-    /// The scheduler.
-    pub scheduler: String,
-    /// Why packets pass through a FIFO instead, if they do.
-    pub broken: Option<String>,
-    /// The link's rate in bit/s.
-    pub rate_bps: u64,
-    /// The minor number of the default class.
-    pub default: Option<u16>,
-    /// What was sent.
-    pub sent: Amount,
-    /// Packets dropped.
-    pub dropped: u64,
-    /// What waits.
-    pub queued: Amount,
-    /// Super-frames that were longer than the link's longest packet and were queued as the packets that they stand for.
-    pub super_frames: u64,
-    /// The classes, parents before children.
-    pub classes: Vec<QdiscClass>,
 }
 
 /// The root of an interface.
@@ -161,21 +163,84 @@ impl QdiscRoot {
         Ok(Self { interface: interface.to_owned(), index, socket })
     }
 
-    /// Puts a link there.
+    /// Puts a link there, with filters if any are given.
     ///
     /// # Errors
     /// [`QdiscError`]; what was there before stays.
-    pub fn add(&self, plan: &QdiscPlan) -> Result<(), QdiscError> {
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        self.ask(messages::set(self.index, plan.major, Some(&plan.bytes), flags))
+    pub fn add(&self, plan: &QdiscPlan, filters: Option<&QdiscFilters>) -> Result<(), QdiscError> {
+        self.set(plan, libc::NLM_F_CREATE | libc::NLM_F_EXCL)?;
+        let Some(filters) = filters else { return Ok(()) };
+        self.install(plan.major, filters::FIRST, filters).inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = self.ask(messages::delete(self.index, plan.major));
+        })
     }
 
-    /// Changes the link that is there, while packets are queued. Classes of the same number keep theirs.
+    /// Changes the link that is there, while packets are queued. Classes of the same number keep theirs. Where filters are given, they take the
+    /// place of those that are there: the new ones are added behind the old, and the old taken away from the last to the first, so that each packet
+    /// goes by the old or by the new ones.
     ///
     /// # Errors
     /// [`QdiscError`]; what was there before stays.
-    pub fn change(&self, plan: &QdiscPlan) -> Result<(), QdiscError> {
-        self.ask(messages::set(self.index, plan.major, Some(&plan.bytes), 0))
+    pub fn change(&self, plan: &QdiscPlan, filters: Option<&QdiscFilters>) -> Result<(), QdiscError> {
+        let Some(filters) = filters else { return self.set(plan, 0) };
+        let mut old = Vec::new();
+        for body in netlink::dump(&filters::dump(self.index, plan.major))? {
+            old.extend(filters::present(&body, self.index, plan.major));
+        }
+        old.sort_by_key(|present| std::cmp::Reverse(present.priority));
+        old.dedup();
+        let first = filters::place(&old, filters.priorities.len())
+            .ok_or_else(|| QdiscError::Priorities { interface: self.interface.clone() })?;
+        self.install(plan.major, first, filters)?;
+        self.set(plan, 0).inspect_err(|_| self.withdraw(plan.major, first, filters))?;
+        for present in &old {
+            self.ask_filter(filters::delete(self.index, plan.major, present), "the old filters")?;
+        }
+        Ok(())
+    }
+
+    /// Adds filters from this priority on: all of them, or none.
+    fn install(&self, major: u16, first: u16, filters: &QdiscFilters) -> Result<(), QdiscError> {
+        for (priority, group) in (first..).zip(&filters.priorities) {
+            for (filter, minor) in group {
+                let message = filters::add(self.index, major, priority, filter, *minor);
+                self.ask_filter(message, &format!("a filter for class {major:x}:{minor:x}"))
+                    .inspect_err(|_| self.withdraw(major, first, filters))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what was added of these, where something else has failed. That is the error to tell.
+    fn withdraw(&self, major: u16, first: u16, filters: &QdiscFilters) {
+        for (priority, group) in (first..).zip(&filters.priorities).collect::<Vec<_>>().into_iter().rev() {
+            let kind = group.first().map_or("", |(filter, _)| filter.classifier());
+            let message = filters::delete(self.index, major, &Present { priority, kind });
+            let _ = self.ask_filter(message, "a filter");
+        }
+    }
+
+    fn ask_filter(&self, message: Vec<u8>, what: &str) -> Result<(), QdiscError> {
+        netlink::send(&self.socket, &message)?;
+        let answer = netlink::receive(&self.socket)?;
+        let Err(source) = netlink::acknowledgement(&answer) else { return Ok(()) };
+        let (interface, said) = (self.interface.clone(), messages::said(&answer));
+        Err(match said {
+            _ if source.raw_os_error() == Some(libc::EPERM) => QdiscError::Permission { interface },
+            Some(said) if said.contains("classifier not found") => QdiscError::NoClassifier { interface },
+            said => QdiscError::Filter { interface, what: what.to_owned(), said: said.unwrap_or_default(), source },
+        })
+    }
+
+    fn set(&self, plan: &QdiscPlan, flags: libc::c_int) -> Result<(), QdiscError> {
+        if plan.bytes.len() <= MAX_ATTRIBUTE {
+            return self.ask(messages::set(self.index, plan.major, Handed::Bytes(&plan.bytes), flags));
+        }
+        // The kernel reads it while it answers.
+        let mut file = sys::memory_file(c"fairlink-qdisc")?;
+        file.write_all(&plan.bytes)?;
+        self.ask(messages::set(self.index, plan.major, Handed::File(file.as_raw_fd()), flags))
     }
 
     /// Takes the link away; the interface has its default again. What waits is dropped.
@@ -190,17 +255,24 @@ impl QdiscRoot {
     /// What the kernel says of it.
     ///
     /// # Errors
-    /// [`QdiscError::NotThere`] where there is another queueing discipline or none.
+    /// [`QdiscError::NotThere`] where there is another queueing discipline or none; [`QdiscError::Changing`].
     pub fn show(&self) -> Result<QdiscState, QdiscError> {
-        let mut state = self.own()?;
-        for body in netlink::dump(&messages::classes(self.index))? {
-            state.classes.extend(messages::class(&body, self.index, state.major));
+        for _ in 0..READINGS {
+            let link = self.own()?;
+            let at = Instant::now();
+            let mut classes = Vec::new();
+            for body in netlink::dump(&messages::classes(self.index))? {
+                classes.extend(messages::class(&body, self.index, link.major));
+            }
+            if let Some(state) = QdiscState::read(link, classes, at) {
+                return Ok(state);
+            }
         }
-        Ok(state)
+        Err(QdiscError::Changing { interface: self.interface.clone() })
     }
 
     /// The queueing discipline without its classes.
-    fn own(&self) -> Result<QdiscState, QdiscError> {
+    fn own(&self) -> Result<Discipline, QdiscError> {
         let all = netlink::dump(&messages::disciplines(self.index))?;
         let mut ours = all.iter().filter_map(|body| messages::discipline(body, self.index));
         ours.next().ok_or_else(|| QdiscError::NotThere { interface: self.interface.clone() })

@@ -49,14 +49,19 @@ use fairlink_core::{ClassId, Hierarchy, Leniency, Nanos, Overhead, SchedulerInfo
 
 pub use labels::{LabelError, Labels, MAX_MINOR, MAX_NAME};
 pub use read::ReadError;
-pub use write::WriteError;
+pub use write::{WriteError, assemble};
 
 /// What the bytes begin with.
 pub const MAGIC: [u8; 4] = *b"FLNK";
 /// The version that is written and read.
 pub const VERSION: u16 = 1;
-/// Most bytes of a configuration: what one attribute of a netlink message can carry beside its header.
-pub const MAX_BYTES: usize = 65_000;
+/// Most bytes of a configuration: 32 MiB, which is 512 for each class that tc has a number for.
+pub const MAX_BYTES: usize = 32 << 20;
+/// Most bytes that fit into one attribute of a netlink message, whose length has 16 bits, with a margin for what is around it. What is longer is
+/// handed over in a file in memory.
+pub const MAX_ATTRIBUTE: usize = 65_000;
+/// Most bytes of a record, without its length.
+pub const MAX_RECORD: usize = 512;
 /// Longest time that a link may make up for, and largest slack of its timer: one second.
 pub const MAX_CATCH_UP: Nanos = Nanos(1_000_000_000);
 

@@ -2,6 +2,8 @@
 
 use alloc::format;
 use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, LeakyBucket, LeakyBuckets, Leniency,
@@ -10,7 +12,10 @@ use fairlink_core::{
 };
 use proptest::prelude::*;
 
-use crate::{Config, LabelError, Labels, MAX_CATCH_UP, ReadError, WriteError};
+use crate::{
+    Config, LabelError, Labels, MAX_ATTRIBUTE, MAX_BYTES, MAX_CATCH_UP, MAX_MINOR, MAX_NAME, MAX_RECORD, ReadError,
+    WriteError, assemble,
+};
 
 fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
@@ -177,12 +182,30 @@ fn errors_say_what_is_wrong_and_the_limit() {
         changed(a1 + 2 + 3, &[0x80]).to_string(),
         format!("class 2: fields of {} is outside 0 .. 524287", 1u32 << 31)
     );
+    // Bytes behind the last class that the header counts.
+    let mut longer = sound.clone();
+    longer.extend([0; 20]);
+    let len = longer.len() as u64;
+    longer[12..16].copy_from_slice(&(len as u32).to_le_bytes());
+    assert_eq!(Config::read(&longer).unwrap_err(), ReadError::Length { said: len - 20, got: len });
+    let contract = Some(Contract { bytes: 0x5a5a, every: Nanos(0x7777) });
+    let mut never = config(|_| ClassConfig { contract, ..ClassConfig::default() }).write().unwrap();
+    let every = never.windows(2).position(|two| two == [0x77, 0x77]).unwrap();
+    never[every..every + 2].fill(0);
+    let error = Config::read(&never).unwrap_err().to_string();
+    assert_eq!(error, format!("class 1: interval of the contract of 0 is outside 1 .. {}", u64::MAX));
     let link_default = 22 + 8 + 8 + 2 + 5 + 5 + 1;
     assert_eq!(changed(link_default, &[1]), ReadError::Default { class: ClassId(1) });
+    for (at, what) in [(4, "catch_up"), (12, "slack")] {
+        let late = changed(link_default + at, &(MAX_CATCH_UP.0 + 1).to_le_bytes()).to_string();
+        assert_eq!(late, format!("class 0: {what} of 1000000001 is outside 0 .. 1000000000"));
+    }
 }
 
 #[test]
 fn classes_are_found_by_number_and_by_name() {
+    let long = Labels::new(1).unwrap().add(1, &[b'x'; MAX_NAME + 1]).unwrap_err();
+    assert_eq!(long, LabelError::Name { class: ClassId(1), len: 256 });
     let labels = config(|_| ClassConfig::default()).labels;
     assert_eq!((labels.class(0x20), labels.class(0x21), labels.class(0)), (Some(ClassId(2)), None, None));
     assert_eq!(
@@ -193,21 +216,86 @@ fn classes_are_found_by_number_and_by_name() {
     let mut new = Labels::new(2).unwrap();
     new.add(0x40, b"B").unwrap();
     new.add(0x20, b"A1").unwrap();
-    let survivors = labels.survivors(&new.sorted().unwrap(), |_, _| true).unwrap();
+    let new = new.sorted().unwrap();
+    let survivors = labels.survivors(&new, |_, _| true).unwrap();
     assert_eq!(*survivors, [None, None, Some(ClassId(2)), None, Some(ClassId(1))]);
+    let kept = labels.survivors(&new, |_, new| new == ClassId(1)).unwrap();
+    assert_eq!(*kept, [None, None, None, None, Some(ClassId(1))], "those that are to be kept");
 }
 
 #[test]
-fn what_does_not_fit_into_a_message_is_refused_with_the_number_of_classes() {
+fn as_many_classes_as_tc_has_numbers_for_are_written_and_read() {
+    let classes = u32::from(MAX_MINOR);
     let mut tree = Hierarchy::builder(LinkConfig::new(rate(100_000_000)));
-    let mut labels = Labels::new(6000).unwrap();
-    for class in 1..=6000u16 {
+    let mut labels = Labels::new(classes as usize).unwrap();
+    for class in 1..=MAX_MINOR {
         tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
-        labels.add(class, b"").unwrap();
+        labels.add(class, format!("subscriber {class}").as_bytes()).unwrap();
     }
     let tree = tree.build().unwrap();
     let config = Config { tree, labels: labels.sorted().unwrap(), ..config(|_| ClassConfig::default()) };
-    assert_eq!(config.write(), Err(WriteError::TooLong { classes: 6000 }));
+    let bytes = config.write().unwrap();
+    assert!(bytes.len() > MAX_ATTRIBUTE, "{}", bytes.len());
+    let read = Config::read(&bytes).unwrap();
+    assert_eq!((read.tree.len(), read.labels.name(ClassId(classes))), (65_535, &b"subscriber 65534"[..]));
     let too_few = Config { labels: Labels::new(0).unwrap(), ..config };
-    assert_eq!(too_few.write(), Err(WriteError::Labels { classes: 6001, labels: 1 }));
+    assert_eq!(too_few.write(), Err(WriteError::Labels { classes: 65_535, labels: 1 }));
+}
+
+#[test]
+fn records_make_the_configuration_again_and_no_longer_one_than_is_taken() {
+    let config = config(|id| ClassConfig { priority: Some(id as u8), ..ClassConfig::default() });
+    let record = |class: u32| {
+        let mut place = [0; MAX_RECORD];
+        let len = config.write_record(ClassId(class), &mut place).unwrap();
+        place[..len].to_vec()
+    };
+    let records: Vec<_> = (0..5).map(record).collect();
+    let classes = || records[1..].iter().map(Vec::as_slice);
+    assert_eq!(assemble(&records[0], classes()), config.write());
+    for room in 0..records[2].len() {
+        assert_eq!(config.write_record(ClassId(2), &mut [0; MAX_RECORD][..room]), Err(WriteError::NoRoom { room }));
+    }
+    assert!(config.write_record(ClassId(5), &mut [0; MAX_RECORD]).is_err());
+    // Whatever the records are, they are read as any configuration.
+    let one_less = assemble(&records[0], records[2..].iter().map(Vec::as_slice)).unwrap();
+    assert!(Config::read(&one_less).is_err());
+    let long = [0; MAX_RECORD + 1];
+    assert_eq!(assemble(&long, classes()), Err(WriteError::NoRoom { room: MAX_RECORD }));
+    let most = vec![&long[1..]; MAX_BYTES / MAX_RECORD];
+    let too_long = assemble(&records[0], most.iter().copied()).unwrap_err();
+    assert_eq!(too_long, WriteError::TooLong { classes: 65_536 });
+    assert!(too_long.to_string().contains("33554432 bytes"), "{too_long}");
+}
+
+#[test]
+fn the_longest_record_fits_into_the_room_that_is_kept_for_one() {
+    let curve = ServiceCurve { m1: Some(Rate::MAX), d: Nanos(1), m2: Some(Rate::MAX) };
+    let bucket = LeakyBucket { burst: 1, peak: Rate::MAX, rate: Rate::MAX };
+    let class = ClassConfig {
+        share: Some(Share::Weight(1)),
+        ceiling: Some(Rate::MAX),
+        burst: Some(1),
+        ceiling_burst: Some(1),
+        priority: Some(1),
+        quantum: Some(1),
+        contract: Some(Contract { bytes: 1, every: Nanos(1) }),
+        real_time: Some(curve),
+        link_share: Some(curve),
+        upper_limit: Some(curve),
+        max_delay: Some(Nanos(1)),
+        leaky_buckets: LeakyBuckets::new(&[bucket; 4]).unwrap(),
+        limits: QueueLimits { packets: 1, bytes: 1 },
+        queue: QueueKind::FqCoDel,
+        ecn: true,
+        ..ClassConfig::default()
+    };
+    let mut labels = Labels::new(1).unwrap();
+    labels.add(1, &[b'x'; MAX_NAME]).unwrap();
+    let mut tree = Hierarchy::builder(LinkConfig::new(rate(100_000_000)));
+    tree.add(ClassId::ROOT, class).unwrap();
+    let labels = labels.sorted().unwrap();
+    let config = Config { tree: tree.build().unwrap(), labels, default: None, ..config(|_| ClassConfig::default()) };
+    let len = config.write_record(ClassId(1), &mut [0; MAX_RECORD]).unwrap();
+    assert!((480..=MAX_RECORD).contains(&len), "{len}");
 }

@@ -9,7 +9,7 @@ use fairlink_core::{
 };
 
 use crate::labels::room;
-use crate::{Config, HEADER, MAGIC, MAX_BYTES, VERSION, bit};
+use crate::{Config, HEADER, MAGIC, MAX_BYTES, MAX_RECORD, VERSION, bit};
 
 /// Why a configuration was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,11 @@ pub enum WriteError {
         /// Of the labels.
         labels: usize,
     },
+    /// A record does not fit.
+    NoRoom {
+        /// Bytes that there is room for.
+        room: usize,
+    },
     /// There is no memory for it.
     OutOfMemory(OutOfMemory),
 }
@@ -35,9 +40,10 @@ impl fmt::Display for WriteError {
         match *self {
             Self::TooLong { classes } => write!(
                 f,
-                "the link with its {classes} classes takes more than the {MAX_BYTES} bytes of a netlink message"
+                "the link with its {classes} classes takes more than the {MAX_BYTES} bytes that a configuration may have"
             ),
             Self::Labels { classes, labels } => write!(f, "{classes} classes have {labels} numbers"),
+            Self::NoRoom { room } => write!(f, "a record takes more than {room} bytes"),
             Self::OutOfMemory(error) => error.fmt(f),
         }
     }
@@ -45,14 +51,42 @@ impl fmt::Display for WriteError {
 
 impl core::error::Error for WriteError {}
 
-/// Bytes that grow as far as there is memory.
-struct Writer(Vec<u8>);
+/// Where bytes go.
+trait Sink {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError>;
+}
 
-impl Writer {
+/// Bytes that grow as far as there is memory.
+impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        room(&mut self.0, bytes.len()).map_err(WriteError::OutOfMemory)?;
-        self.0.extend_from_slice(bytes);
+        room(self, bytes.len()).map_err(WriteError::OutOfMemory)?;
+        self.extend_from_slice(bytes);
         Ok(())
+    }
+}
+
+/// Room that does not grow, and how much of it is written.
+struct Fixed<'a> {
+    place: &'a mut [u8],
+    len: usize,
+}
+
+impl Sink for Fixed<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        let end = self.len.saturating_add(bytes.len());
+        let room = self.place.len();
+        self.place.get_mut(self.len..end).ok_or(WriteError::NoRoom { room })?.copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// Writes numbers and texts.
+struct Writer<S>(S);
+
+impl<S: Sink> Writer<S> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.0.put(bytes)
     }
 
     fn u8(&mut self, value: u8) -> Result<(), WriteError> {
@@ -82,13 +116,15 @@ impl Writer {
         self.u64(curve.d.0)?;
         self.u64(curve.m2.map_or(0, Rate::bps))
     }
+}
 
+impl Writer<Vec<u8>> {
     /// Writes a record, whose length stands before it.
     fn record(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), WriteError>) -> Result<(), WriteError> {
         let start = self.0.len();
         self.u16(0)?;
         fill(self)?;
-        // A class has at most 768 bytes.
+        // At most MAX_RECORD.
         let len = (self.0.len() - start - 2) as u16;
         if let Some(place) = self.0.get_mut(start..start + 2) {
             place.copy_from_slice(&len.to_le_bytes());
@@ -120,14 +156,28 @@ impl Config {
                 return Err(WriteError::TooLong { classes });
             }
         }
-        let len = out.0.len() as u32;
-        if let Some(place) = out.0.get_mut(HEADER - 4..HEADER) {
-            place.copy_from_slice(&len.to_le_bytes());
-        }
-        Ok(out.0)
+        Ok(sealed(out.0))
     }
 
-    fn write_link(&self, out: &mut Writer) -> Result<(), WriteError> {
+    /// Writes the record of `class`, or that of the link for [`ClassId::ROOT`], into `place` and returns its length: at most
+    /// [`MAX_RECORD`](crate::MAX_RECORD). Allocates nothing. [`assemble`] makes a configuration of records again.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`], and [`WriteError::Labels`] for a class that does not exist.
+    pub fn write_record(&self, class: ClassId, place: &mut [u8]) -> Result<usize, WriteError> {
+        if class.index() >= self.tree.len() {
+            return Err(WriteError::Labels { classes: self.tree.len(), labels: self.labels.len() });
+        }
+        let mut out = Writer(Fixed { place, len: 0 });
+        if class == ClassId::ROOT {
+            self.write_link(&mut out)?
+        } else {
+            self.write_class(class, &mut out)?
+        }
+        Ok(out.0.len)
+    }
+
+    fn write_link<S: Sink>(&self, out: &mut Writer<S>) -> Result<(), WriteError> {
         let link = self.tree.link();
         out.text(self.scheduler.name.as_bytes())?;
         out.u64(link.rate.bps())?;
@@ -150,7 +200,7 @@ impl Config {
         out.u64(self.slack.0)
     }
 
-    fn write_class(&self, class: ClassId, out: &mut Writer) -> Result<(), WriteError> {
+    fn write_class<S: Sink>(&self, class: ClassId, out: &mut Writer<S>) -> Result<(), WriteError> {
         let config = self.tree.config(class);
         out.u32(self.tree.parent(class).map_or(0, |parent| parent.0))?;
         out.u16(self.labels.minor(class))?;
@@ -192,6 +242,42 @@ impl Config {
             QueueKind::FqCoDel => out.u8(2),
         }
     }
+}
+
+/// Says how long everything is.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let len = bytes.len() as u32;
+    if let Some(place) = bytes.get_mut(HEADER - 4..HEADER) {
+        place.copy_from_slice(&len.to_le_bytes());
+    }
+    bytes
+}
+
+/// The bytes of a configuration out of the records of [`Config::write_record`]: the link's, and those of the classes in their order. What
+/// they hold is not looked at; [`Config::read`] does that.
+///
+/// # Errors
+/// [`WriteError::TooLong`], [`WriteError::OutOfMemory`]; [`WriteError::NoRoom`] for a record above
+/// [`MAX_RECORD`](crate::MAX_RECORD).
+pub fn assemble<'a>(link: &'a [u8], classes: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<Vec<u8>, WriteError> {
+    let count = classes.len();
+    let mut out = Writer(Vec::new());
+    out.put(&MAGIC)?;
+    out.u16(VERSION)?;
+    out.u16(0)?;
+    out.u32(count as u32)?;
+    out.u32(0)?;
+    for record in core::iter::once(link).chain(classes) {
+        if record.len() > MAX_RECORD {
+            return Err(WriteError::NoRoom { room: MAX_RECORD });
+        }
+        out.u16(record.len() as u16)?;
+        out.put(record)?;
+        if out.0.len() > MAX_BYTES {
+            return Err(WriteError::TooLong { classes: count });
+        }
+    }
+    Ok(sealed(out.0))
 }
 
 /// Which fields of a class are written.

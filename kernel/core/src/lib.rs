@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod link;
 mod platform;
+mod rates;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use fairlink_core::{ClassId, Nanos};
 
 pub use link::{Change, Link};
 use link::{Failure, Sink};
+pub use rates::Sampled;
 
 /// `-EINVAL`.
 const INVALID: i64 = -22;
@@ -168,6 +170,8 @@ pub struct Call {
     pub len: u32,
     /// Its class.
     pub class: u32,
+    /// In, of [`fl_enqueue`]: whether nothing is queued, so that the time until now is not made up for.
+    pub empty: u64,
     /// Out, where there is no packet now: when to ask again, `u64::MAX` where only an arrival makes a difference.
     pub wake: u64,
     /// Of [`fl_commit`]: the change, and what it leaves to be freed.
@@ -184,6 +188,9 @@ pub unsafe extern "C" fn fl_enqueue(args: *mut Call) -> i64 {
     let args = unsafe { &mut *args };
     // SAFETY: the caller's promise.
     let link = unsafe { &mut *args.link };
+    if args.empty != 0 {
+        link.rested(Nanos(args.now));
+    }
     link.enqueue(Nanos(args.now), args.handle, args.len, ClassId(args.class), &mut Sink(args.owner));
     0
 }
@@ -259,6 +266,62 @@ pub unsafe extern "C" fn fl_release(args: *mut Call) -> i64 {
     0
 }
 
+/// Samples the counters of some classes, for their rates: 1 where there are more in this pass, else 0.
+///
+/// # Safety
+/// `args` points to a [`Call`] with a link of [`fl_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_sample(args: *mut Call) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let link = unsafe { &mut *args.link };
+    link.sample(Nanos(args.now)).into()
+}
+
+/// Where numbers of classes go.
+#[repr(C)]
+pub struct Numbers {
+    /// The link.
+    pub link: *const Link,
+    /// What it is to change to, whose classes are meant then; may be null.
+    pub change: *const Change,
+    /// By class: its minor number.
+    pub minors: *mut u16,
+    /// By class: that of its parent, 0 for the link.
+    pub parents: *mut u16,
+    /// Room in both.
+    pub minors_len: usize,
+    /// By minor number: the class. What is not written stays.
+    pub classes: *mut u32,
+    /// Room there.
+    pub classes_len: usize,
+    /// What is added to classes that are no leaves.
+    pub inner: u32,
+}
+
+/// Writes the numbers of all classes of a link, or of a change.
+///
+/// # Safety
+/// `args` points to a [`Numbers`] whose pointers are valid for their lengths.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_numbers(args: *mut Numbers) -> i64 {
+    // SAFETY: the caller's promise.
+    let args = unsafe { &mut *args };
+    // SAFETY: the caller's promise.
+    let (minors, parents, classes) = unsafe {
+        (
+            slice::from_raw_parts_mut(args.minors, args.minors_len),
+            slice::from_raw_parts_mut(args.parents, args.minors_len),
+            slice::from_raw_parts_mut(args.classes, args.classes_len),
+        )
+    };
+    // SAFETY: the caller's promise. Only what no call changes is read of the link.
+    let numbers = unsafe { args.change.as_ref().map_or_else(|| (*args.link).numbers(), Change::numbers) };
+    numbers.write(minors, parents, classes, args.inner);
+    0
+}
+
 /// What is asked and known of a class.
 #[repr(C)]
 pub struct About {
@@ -266,30 +329,32 @@ pub struct About {
     pub link: *const Link,
     /// The class; 0 is the link.
     pub class: u32,
-    /// In of [`fl_find`], out of [`fl_about`]: its minor number.
+    /// Its minor number.
     pub minor: u32,
     /// Its parent's minor number, 0 for the link.
     pub parent_minor: u32,
     /// Whether it is a leaf.
     pub leaf: u32,
-    /// What the numbers are of.
+    /// How often the link was changed.
+    pub generation: u64,
+    /// What the numbers are of; added to.
     pub stats: Stats,
-    /// Its name, not closed by a zero, and its length.
-    pub name: *const u8,
-    /// Length of the name.
-    pub name_len: u32,
-    /// Of the link: the scheduler's name likewise.
-    pub scheduler_len: u32,
-    /// The scheduler's name.
-    pub scheduler: *const u8,
+    /// How fast it is.
+    pub sampled: Sampled,
+    /// Where its record goes, as crates/qdisc writes it.
+    pub record: *mut u8,
+    /// Room there, and what was written.
+    pub record_len: u32,
+    /// The class to go on with, 0 in the beginning.
+    pub next: u32,
 }
 
-/// What has passed a class.
+/// What has passed a class, or all leaves below it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What it is guaranteed, in bit/s: what it would have if all classes had something to send.
-    pub rate: u64,
+    /// What it is guaranteed, in bit/s: what its configuration says, else what it has if all classes have something to send.
+    pub guarantee: u64,
     /// Packets and accounted bytes that arrived.
     pub received: [u64; 2],
     /// Sent.
@@ -300,33 +365,16 @@ pub struct Stats {
     pub marked: [u64; 2],
     /// Queued.
     pub queued: [u64; 2],
+    /// Bytes dropped because the packet was too long for the link.
+    pub too_long: u64,
     /// Bytes borrowed from above, or lent below, where the scheduler counts them; else `u64::MAX`.
     pub lent_bytes: u64,
 }
 
-/// Finds a class by its minor number.
+/// Tells of a class: 0, or 1 where there are more leaves below it to be added up by another call.
 ///
 /// # Safety
-/// `args` points to an [`About`] with a link of [`fl_create`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fl_find(args: *mut About) -> i64 {
-    // SAFETY: the caller's promise.
-    let args = unsafe { &mut *args };
-    // SAFETY: the caller's promise.
-    let link = unsafe { &*args.link };
-    match u16::try_from(args.minor).ok().and_then(|minor| link.find(minor)) {
-        Some(class) => {
-            args.class = class.0;
-            0
-        }
-        None => NO_ENTRY,
-    }
-}
-
-/// Tells of a class.
-///
-/// # Safety
-/// `args` points to an [`About`] with a link of [`fl_create`].
+/// `args` points to an [`About`] with a link of [`fl_create`], and with room for a record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_about(args: *mut About) -> i64 {
     // SAFETY: the caller's promise.
@@ -334,12 +382,21 @@ pub unsafe extern "C" fn fl_about(args: *mut About) -> i64 {
     // SAFETY: the caller's promise.
     let link = unsafe { &*args.link };
     let class = ClassId(args.class);
-    let Some(known) = link.about(class) else { return NO_ENTRY };
-    (args.minor, args.parent_minor, args.leaf) = (known.minor.into(), known.parent_minor.into(), known.leaf.into());
-    args.stats = known.stats;
-    (args.name, args.name_len) = (known.name.as_ptr(), known.name.len() as u32);
-    (args.scheduler, args.scheduler_len) = (known.scheduler.as_ptr(), known.scheduler.len() as u32);
-    0
+    if args.next == 0 {
+        // SAFETY: the caller's promise.
+        let place = unsafe { slice::from_raw_parts_mut(args.record, args.record_len as usize) };
+        let Some(known) = link.about(class, place) else { return NO_ENTRY };
+        (args.minor, args.parent_minor, args.leaf) = (known.minor.into(), known.parent_minor.into(), known.leaf.into());
+        (args.sampled, args.record_len) = (known.sampled, known.record as u32);
+        (args.generation, args.next) = (link.generation(), args.class);
+    }
+    match link.add_up(class, ClassId(args.next), &mut args.stats) {
+        Some(next) => {
+            args.next = next.0;
+            1
+        }
+        None => 0,
+    }
 }
 
 /// Panics, so that a test can see where a panic ends.

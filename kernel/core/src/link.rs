@@ -6,11 +6,12 @@ use core::ffi::c_void;
 use core::fmt;
 
 use fairlink_core::{
-    BuildError, ClassId, Counters, Driver, DropReason, DropSink, Framing, Members, Metered, MeteredChange,
-    MeteredRetired, Nanos, Next, OutOfMemory, Pacer, Packet, ReconfigureError, Scheduler, Wake,
+    Amount, BuildError, ClassId, Counters, Driver, DropReason, DropSink, Framing, Hierarchy, Members, Metered,
+    MeteredChange, MeteredRetired, Nanos, Next, OutOfMemory, Pacer, Packet, ReconfigureError, Scheduler, Wake,
 };
 use fairlink_qdisc::{Config, Labels, ReadError};
 
+use crate::rates::{Rates, Sampled, guarantee};
 use crate::{Facts, Stats, platform};
 
 /// Bytes of a slot of the C side's table of packets.
@@ -95,8 +96,8 @@ fn boxed<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
 fn read(bytes: &[u8], memory_limit: u64) -> Result<Config, Failure> {
     let config = Config::read(bytes).map_err(Failure::Read)?;
     let slots = SLOT.saturating_mul(packets(&config).into());
-    let needs =
-        config.scheduler.memory_for(&config.tree).saturating_add(Counters::memory(&config.tree)).saturating_add(slots);
+    let counters = Counters::memory(&config.tree).saturating_add(Rates::memory(config.tree.len()));
+    let needs = config.scheduler.memory_for(&config.tree).saturating_add(counters).saturating_add(slots);
     // What a scheduler says that could not even be planned for want of memory: more than any machine has.
     if needs > 1 << 62 {
         return Err(OutOfMemory { bytes: needs }.into());
@@ -133,20 +134,26 @@ fn facts(config: &Config) -> Facts {
     }
 }
 
-/// What the C side is told of a class.
-pub(crate) struct Known<'a> {
+/// Classes whose counters are added up in one call.
+const ADDED_AT_ONCE: usize = 1024;
+
+/// What is known of a class beside its counters.
+pub(crate) struct Known {
     pub(crate) minor: u16,
     pub(crate) parent_minor: u16,
     pub(crate) leaf: bool,
-    pub(crate) stats: Stats,
-    pub(crate) name: &'a [u8],
-    pub(crate) scheduler: &'static str,
+    pub(crate) sampled: Sampled,
+    /// Bytes of the record that was written.
+    pub(crate) record: usize,
 }
 
 /// A link that is shared.
 pub struct Link {
     driver: Driver<Metered<Box<dyn Scheduler>>>,
     config: Config,
+    rates: Rates,
+    /// How often it was changed.
+    generation: u64,
 }
 
 impl Link {
@@ -159,12 +166,18 @@ impl Link {
         let scheduler =
             config.scheduler.build(&config.tree, config.leniency, Members::new()).map_err(Failure::Build)?;
         let metered = Metered::new(scheduler, &config.tree)?;
+        let rates = Rates::new(&config.tree)?;
         let driver = Driver::new(metered, Pacer::new(config.tree.link().rate, config.catch_up))?;
-        Ok(boxed(Self { driver, config })?)
+        Ok(boxed(Self { driver, config, rates, generation: 0 })?)
     }
 
     pub(crate) fn facts(&self) -> Facts {
         facts(&self.config)
+    }
+
+    /// Nothing was queued until now, whether the C side has asked for packets or not.
+    pub(crate) fn rested(&mut self, now: Nanos) {
+        self.driver.rested(now);
     }
 
     pub(crate) fn enqueue(&mut self, now: Nanos, handle: u64, len: u32, class: ClassId, sink: &mut Sink) {
@@ -188,45 +201,119 @@ impl Link {
         let Some(ready) = change.ready.take() else { return };
         change.retired = Some(self.driver.scheduler_mut().commit(ready, now, sink));
         core::mem::swap(&mut self.config, &mut change.config);
-        // DIFFERENCE: the catch-up stays what it was made with; a pacer has no other way.
+        core::mem::swap(&mut self.rates, &mut change.rates);
+        self.rates.inherit(&change.rates, &change.went);
+        self.generation += 1;
         self.driver.set_rate(self.config.tree.link().rate);
+        self.driver.set_catch_up(self.config.catch_up);
     }
 
-    pub(crate) fn find(&self, minor: u16) -> Option<ClassId> {
-        self.config.labels.class(minor)
+    /// Samples the counters of some classes. Whether there are more.
+    pub(crate) fn sample(&mut self, now: Nanos) -> bool {
+        self.rates.sample(now, &self.config.tree, self.driver.scheduler())
     }
 
-    pub(crate) fn about(&self, class: ClassId) -> Option<Known<'_>> {
-        let Config { tree, labels, scheduler, .. } = &self.config;
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers<'_> {
+        Numbers(&self.config)
+    }
+
+    /// What is known of `class`; its record goes to `place`.
+    pub(crate) fn about(&self, class: ClassId, place: &mut [u8]) -> Option<Known> {
+        let Config { tree, labels, .. } = &self.config;
         if class.index() >= tree.len() {
             return None;
         }
-        let metered = self.driver.scheduler();
-        let counters = if class == ClassId::ROOT { metered.total() } else { metered.counters(class) };
-        let queued = if class == ClassId::ROOT { metered.backlog() } else { metered.class_backlog(class) };
-        let mut lent_bytes = u64::MAX;
-        metered.for_each_counter(class.index()..class.index() + 1, &mut |of, what, value| {
-            if of == class && matches!(what, "borrowed_bytes" | "lent_bytes") {
-                lent_bytes = value;
-            }
-        });
-        let pair = |amount: fairlink_core::Amount| [amount.packets, amount.bytes];
         Some(Known {
             minor: labels.minor(class),
             parent_minor: tree.parent(class).map_or(0, |parent| labels.minor(parent)),
             leaf: tree.is_leaf(class),
-            stats: Stats {
-                rate: tree.rate_all_busy(class),
-                received: pair(counters.received),
-                sent: pair(counters.sent),
-                dropped: pair(counters.dropped_total()),
-                marked: pair(counters.marked),
-                queued: pair(queued),
-                lent_bytes,
-            },
-            name: labels.name(class),
-            scheduler: scheduler.name,
+            sampled: self.rates.told(class),
+            record: self.config.write_record(class, place).unwrap_or(0),
         })
+    }
+
+    /// Adds up what has passed the leaves at and below `class`, from the class `from` on, some at a time. Returns the class to go on
+    /// with.
+    pub(crate) fn add_up(&self, class: ClassId, from: ClassId, stats: &mut Stats) -> Option<ClassId> {
+        let tree = &self.config.tree;
+        let metered = self.driver.scheduler();
+        stats.guarantee = guarantee(tree, class).bps();
+        stats.lent_bytes = u64::MAX;
+        metered.for_each_counter(class.index()..class.index() + 1, &mut |of, what, value| {
+            if of == class && matches!(what, "borrowed_bytes" | "lent_bytes") {
+                stats.lent_bytes = value;
+            }
+        });
+        if class == ClassId::ROOT {
+            // With classes that are gone.
+            stats.add(&metered.total(), metered.backlog());
+            return None;
+        }
+        let mut at = from;
+        for _ in 0..ADDED_AT_ONCE {
+            if tree.is_leaf(at) {
+                stats.add(&metered.counters(at), metered.class_backlog(at));
+            }
+            at = after(tree, class, at)?;
+        }
+        Some(at)
+    }
+}
+
+/// The class behind `at` of those at and below `top`, parents before children.
+fn after(tree: &Hierarchy, top: ClassId, mut at: ClassId) -> Option<ClassId> {
+    if let Some(&first) = tree.children(at).first() {
+        return Some(first);
+    }
+    while at != top {
+        let parent = tree.parent(at)?;
+        // In the order of their numbers.
+        let siblings = tree.children(parent);
+        let next = siblings.binary_search(&at).map_or(siblings.len(), |place| place + 1);
+        if let Some(&next) = siblings.get(next) {
+            return Some(next);
+        }
+        at = parent;
+    }
+    None
+}
+
+/// Numbers of the classes, for the C side's tables.
+pub(crate) struct Numbers<'a>(&'a Config);
+
+impl Numbers<'_> {
+    /// Writes the minor number of each class to `minors`, that of its parent to `parents`, and to `classes` at that number the class, with
+    /// `inner` added where it is no leaf.
+    pub(crate) fn write(&self, minors: &mut [u16], parents: &mut [u16], classes: &mut [u32], inner: u32) {
+        let Config { tree, labels, .. } = self.0;
+        for ((class, own), parents) in tree.classes().zip(minors.iter_mut().skip(1)).zip(parents.iter_mut().skip(1)) {
+            *own = labels.minor(class);
+            *parents = tree.parent(class).map_or(0, |parent| labels.minor(parent));
+            if let Some(of) = classes.get_mut(usize::from(*own)) {
+                *of = class.0 | if tree.is_leaf(class) { 0 } else { inner };
+            }
+        }
+    }
+}
+
+impl Stats {
+    fn add(&mut self, counters: &Counters, queued: Amount) {
+        let amounts = [
+            (&mut self.received, counters.received),
+            (&mut self.sent, counters.sent),
+            (&mut self.dropped, counters.dropped_total()),
+            (&mut self.marked, counters.marked),
+            (&mut self.queued, queued),
+        ];
+        for ([packets, bytes], amount) in amounts {
+            *packets += amount.packets;
+            *bytes += amount.bytes;
+        }
+        self.too_long += counters.dropped_for(DropReason::TooLong).bytes;
     }
 }
 
@@ -235,6 +322,9 @@ pub struct Change {
     ready: Option<MeteredChange>,
     retired: Option<MeteredRetired>,
     config: Config,
+    rates: Rates,
+    /// By old class, where it goes on.
+    went: Box<[Option<ClassId>]>,
 }
 
 impl Change {
@@ -253,7 +343,14 @@ impl Change {
             survivors: &survivors,
         };
         let ready = MeteredChange::prepare(&change, Members::new()).map_err(Failure::Change)?;
-        Ok(boxed(Self { ready: Some(ready), retired: None, config })?)
+        let rates = Rates::new(&config.tree)?;
+        let alike = |old, new| link.config.tree.is_leaf(old) == config.tree.is_leaf(new);
+        let went = labels.survivors(&config.labels, alike)?;
+        Ok(boxed(Self { ready: Some(ready), retired: None, config, rates, went })?)
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers<'_> {
+        Numbers(&self.config)
     }
 
     pub(crate) fn facts(&self) -> Facts {

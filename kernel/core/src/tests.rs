@@ -8,7 +8,7 @@ use std::ptr;
 use fairlink_core::{
     ClassConfig, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, Share, registry,
 };
-use fairlink_qdisc::{Config, Labels};
+use fairlink_qdisc::{Config, Labels, MAX_RECORD, assemble};
 
 use crate::*;
 
@@ -89,7 +89,47 @@ fn make(config: &[u8], message: &mut [u8], link: *mut Link) -> Make {
 }
 
 fn call(link: *mut Link) -> Call {
-    Call { link, owner: ptr::null_mut(), now: 0, handle: 0, len: 1000, class: 1, wake: 0, change: ptr::null_mut() }
+    Call {
+        link,
+        owner: ptr::null_mut(),
+        now: 0,
+        handle: 0,
+        len: 1000,
+        class: 1,
+        empty: 0,
+        wake: 0,
+        change: ptr::null_mut(),
+    }
+}
+
+fn about(link: *const Link, class: u32, room: &mut [u8]) -> About {
+    About {
+        link,
+        class,
+        minor: 0,
+        parent_minor: 9,
+        leaf: 0,
+        generation: 0,
+        stats: Stats::default(),
+        sampled: Sampled::default(),
+        record: room.as_mut_ptr(),
+        record_len: room.len() as u32,
+        next: 0,
+    }
+}
+
+/// What is told of a class, and its record.
+fn told(link: *const Link, class: u32) -> (About, Vec<u8>) {
+    let mut room = [0; MAX_RECORD];
+    let mut about = about(link, class, &mut room);
+    let mut calls = 1;
+    // SAFETY: as in all calls.
+    while unsafe { fl_about(&mut about) } == 1 {
+        calls += 1;
+        assert!(calls < 100, "no end");
+    }
+    let record = room[..about.record_len as usize].to_vec();
+    (about, record)
 }
 
 fn text(message: &[u8]) -> &str {
@@ -126,27 +166,13 @@ fn a_link_queues_paces_and_tells() {
     assert_eq!(sent, [0, 10, 20, 30]);
     // 59 packets of 80 us, less the catch-up that the start of the link is worth: none.
     assert_eq!(now, 59 * 80_000);
-    let mut about = About {
-        link,
-        class: 0,
-        minor: 3,
-        parent_minor: 9,
-        leaf: 0,
-        stats: Stats::default(),
-        name: ptr::null(),
-        name_len: 0,
-        scheduler_len: 0,
-        scheduler: ptr::null(),
-    };
-    assert_eq!(unsafe { fl_find(&mut about) }, 0);
+    let mut room = [0; MAX_RECORD];
+    let mut about = about(link, 3, &mut room);
     assert_eq!(unsafe { fl_about(&mut about) }, 0);
     assert_eq!((about.class, about.minor, about.parent_minor, about.leaf), (3, 3, 0, 1));
-    assert_eq!((about.stats.rate, about.stats.sent, about.stats.queued), (50_000_000, [30, 30_000], [70, 70_000]));
-    assert_eq!(unsafe { std::slice::from_raw_parts(about.name, about.name_len as usize) }, b"c3");
-    assert_eq!(unsafe { std::slice::from_raw_parts(about.scheduler, about.scheduler_len as usize) }, b"hls");
-    about.minor = 4;
-    assert_eq!(unsafe { fl_find(&mut about) }, -2);
-    about.class = 4;
+    assert_eq!((about.stats.guarantee, about.stats.sent, about.stats.queued), (50_000_000, [30, 30_000], [70, 70_000]));
+    assert!(room[..about.record_len as usize].windows(2).any(|two| two == b"c3"));
+    (about.class, about.next) = (4, 0);
     assert_eq!(unsafe { fl_about(&mut about) }, -2);
     DROPPED.take();
     assert_eq!(unsafe { fl_reset(&mut call(link)) }, 0);
@@ -252,4 +278,199 @@ fn what_is_wrong_is_said_and_cut_where_there_is_no_room() {
     assert_eq!(unsafe { fl_create(&mut make(&config[1..], &mut short, ptr::null_mut())) }, -22);
     assert_eq!(text(&short), "this is");
     assert_eq!(unsafe { fl_create(&mut make(&[], &mut [], ptr::null_mut())) }, -22);
+}
+
+/// Takes what is due until `until` and returns when to ask again.
+fn drain(link: *mut Link, from: u64, until: u64) -> u64 {
+    let mut call = Call { now: from, ..call(link) };
+    while call.now < until {
+        // SAFETY: as in all calls.
+        if unsafe { fl_dequeue(&mut call) } == 0 {
+            if call.wake == u64::MAX {
+                return until;
+            }
+            call.now = call.wake;
+        }
+    }
+    call.now
+}
+
+/// Samples all classes.
+fn sample(link: *mut Link, now: u64) -> u32 {
+    let mut calls = 1;
+    // SAFETY: as in all calls.
+    while unsafe { fl_sample(&mut Call { now, ..call(link) }) } == 1 {
+        calls += 1;
+    }
+    calls
+}
+
+#[test]
+fn rates_and_what_goes_beyond_the_guarantee_are_those_of_the_samples() {
+    // 100 packets of 1000 B for each of three classes of 1/6, 2/6 and 3/6 of 100 Mbit/s: 80 us each.
+    let link = filled("hls", 3);
+    let second = 1_000_000_000;
+    assert_eq!(sample(link, second), 1);
+    assert_eq!(told(link, 1).0.sampled, Sampled { samples: 1, ..Sampled::default() });
+    // A tenth of a second: 125 packets of 300 would be 10 ms; all are sent within 24 ms.
+    drain(link, second, second + second / 10);
+    sample(link, second + second / 10);
+    let sampled = |class| told(link, class).0.sampled;
+    // 100 kB in 100 ms; guaranteed were 16,666,666 bit/s, which is 208,333 B.
+    assert_eq!(sampled(1), Sampled { samples: 2, bytes: 1_000_000, packets: 1000, demand: 1_000_000, borrowed: 0 });
+    // 1 ms later nothing was sent: a quarter of the average is gone.
+    sample(link, second + second / 10 + 1_000_000);
+    assert_eq!((sampled(1).bytes, sampled(1).packets, sampled(1).demand), (750_000, 750, 750_000));
+    // 20 packets at once, within 2 ms: 20,000 B, and the guarantee is 4,166.
+    let now = second + second / 10 + 1_000_000;
+    for handle in 0..20 {
+        assert_eq!(unsafe { fl_enqueue(&mut Call { now, handle, ..call(link) }) }, 0);
+    }
+    drain(link, now, now + 2_000_000);
+    sample(link, now + 2_000_000);
+    let guaranteed = 16_666_666 * 2 / 8000;
+    assert_eq!(sampled(1).borrowed, 20_000 - guaranteed);
+    // A quarter of 10 MB/s, and three of what was.
+    assert_eq!(sampled(1).bytes, 750_000 - 187_500 + 2_500_000);
+    // The link has the sums.
+    assert_eq!(sampled(0).bytes, sampled(1).bytes + sampled(2).bytes + sampled(3).bytes);
+    // A class that goes on after a change goes on here.
+    let before = sampled(1);
+    let config = bytes("drr", 2, 1000);
+    let mut making = make(&config, &mut [0; 160], link);
+    assert_eq!(unsafe { fl_prepare(&mut making) }, 0);
+    assert_eq!(unsafe { fl_commit(&mut Call { change: making.change, ..call(link) }) }, 0);
+    assert_eq!((sampled(1), told(link, 1).0.generation), (before, 1));
+    // What the third class sent is still the link's.
+    assert_eq!(told(link, 0).0.stats.sent, [320, 320_000]);
+    // The guarantee is the new one, and what is too long for the link is not asked for.
+    let now = now + 2_000_000;
+    for (handle, len) in (0..21).zip([60_000].into_iter().chain([1000; 20])) {
+        assert_eq!(unsafe { fl_enqueue(&mut Call { now, handle, len, ..call(link) }) }, 0);
+    }
+    drain(link, now, now + 2_000_000);
+    sample(link, now + 2_000_000);
+    assert_eq!(sampled(1).borrowed - before.borrowed, 20_000 - 33_333_333 * 2 / 8000);
+    assert_eq!(sampled(1).demand, before.demand - before.demand / 4 + 2_500_000);
+    assert_eq!((told(link, 1).0.stats.too_long, told(link, 1).0.stats.dropped), (60_000, [1, 60_000]));
+    assert_eq!(unsafe { fl_release(&mut Call { change: making.change, ..call(link) }) }, 0);
+}
+
+/// A link with two inner classes of 700 leaves each.
+fn wide(scheduler: &str) -> Vec<u8> {
+    let rate = Rate::from_bps(100_000_000).unwrap();
+    let mut tree = Hierarchy::builder(LinkConfig { max_queued: 1000, ..LinkConfig::new(rate) });
+    let mut labels = Labels::new(1402).unwrap();
+    for class in 1..=1402u16 {
+        // A, B, then leaves of A and B in turn.
+        let parent = if class <= 2 { ClassId::ROOT } else { ClassId(2 - u32::from(class % 2)) };
+        tree.add(parent, ClassConfig::default()).unwrap();
+        labels.add(2000 - class, format!("c{class}").as_bytes()).unwrap();
+    }
+    let config = Config {
+        scheduler: registry::find(scheduler).unwrap(),
+        tree: tree.build().unwrap(),
+        overhead: Overhead::NONE,
+        leniency: Leniency::Refuse,
+        default: None,
+        catch_up: Nanos::ZERO,
+        slack: Nanos::ZERO,
+        labels: labels.sorted().unwrap(),
+    };
+    config.write().unwrap()
+}
+
+#[test]
+fn an_inner_class_tells_the_sums_of_its_leaves_and_records_make_the_configuration_again() {
+    let config = wide("hls");
+    let mut making = make(&config, &mut [0; 160], ptr::null_mut());
+    assert_eq!(unsafe { fl_create(&mut making) }, 0);
+    let link = making.link;
+    assert_eq!(sample(link, 1_000_000_000), 6, "calls for 1403 classes");
+    for (handle, class) in [3, 5, 4, 1402, 1401, 5].into_iter().enumerate() {
+        assert_eq!(unsafe { fl_enqueue(&mut Call { handle: handle as u64, class, ..call(link) }) }, 0);
+    }
+    // 3, 5, 1401 are of A = 1, and 4 and 1402 of B.
+    assert_eq!(told(link, 1).0.stats.queued, [4, 4000]);
+    assert_eq!(told(link, 2).0.stats.queued, [2, 2000]);
+    assert_eq!(told(link, 0).0.stats.queued, [6, 6000]);
+    assert_eq!((told(link, 1).0.leaf, told(link, 5).0.stats.queued), (0, [2, 2000]));
+    drain(link, 1_000_000_000, 1_900_000_000);
+    sample(link, 2_000_000_000);
+    assert_eq!([0, 1, 2, 5].map(|class| told(link, class).0.sampled.packets), [6, 4, 2, 2]);
+    assert_eq!(told(link, 1).0.stats.sent, [4, 4000]);
+
+    let records: Vec<_> = (0..=1402).map(|class| told(link, class).1).collect();
+    let classes = records[1..].iter().map(Vec::as_slice);
+    assert_eq!(assemble(&records[0], classes).unwrap(), config);
+
+    let (mut minors, mut parents, mut classes) = ([0u16; 1403], [0u16; 1403], vec![0u32; 1 << 16]);
+    let mut numbers = Numbers {
+        link,
+        change: ptr::null(),
+        minors: minors.as_mut_ptr(),
+        parents: parents.as_mut_ptr(),
+        minors_len: minors.len(),
+        classes: classes.as_mut_ptr(),
+        classes_len: classes.len(),
+        inner: 1 << 31,
+    };
+    assert_eq!(unsafe { fl_numbers(&mut numbers) }, 0);
+    assert_eq!((minors[0], minors[1], minors[1402]), (0, 1999, 598));
+    assert_eq!((parents[1], parents[3], parents[1402]), (0, 1999, 1998));
+    assert_eq!((classes[1999], classes[1997], classes[598], classes[7]), (1 | 1 << 31, 3, 1402, 0));
+    assert_eq!(unsafe { fl_release(&mut call(link)) }, 0);
+}
+
+#[test]
+fn time_without_packets_is_not_made_up_for_whether_the_link_was_asked_or_not() {
+    for asked in [true, false] {
+        let config = bytes("hls", 1, 100);
+        let mut making = make(&config, &mut [0; 160], ptr::null_mut());
+        assert_eq!(unsafe { fl_create(&mut making) }, 0);
+        let link = making.link;
+        let mut now = 10_000_000;
+        let mut sent = Vec::new();
+        for round in 0..2u64 {
+            for handle in 0..3 {
+                let empty = u64::from(handle == 0);
+                assert_eq!(unsafe { fl_enqueue(&mut Call { now, handle, empty, ..call(link) }) }, 0);
+            }
+            let mut call = Call { now, ..call(link) };
+            for _ in 0..3 {
+                while unsafe { fl_dequeue(&mut call) } == 0 {
+                    call.now = call.wake;
+                }
+                sent.push(call.now - 10_000_000 - round * 5_000_000);
+            }
+            if asked {
+                call.now += 80_000;
+                assert_eq!((unsafe { fl_dequeue(&mut call) }, call.wake), (0, u64::MAX));
+            }
+            now += 5_000_000;
+        }
+        assert_eq!(sent, [0, 80_000, 160_000, 0, 80_000, 160_000], "asked: {asked}");
+        assert_eq!(unsafe { fl_release(&mut call(link)) }, 0);
+    }
+}
+
+#[test]
+fn a_change_of_the_catch_up_counts_from_then_on() {
+    let link = filled("hls", 1);
+    let mut config = Config::read(&bytes("hls", 1, 1000)).unwrap();
+    config.catch_up = Nanos::ZERO;
+    let config = config.write().unwrap();
+    // With 1 ms, 12 packets of 80 us are due at once after 1 ms and more without a call; with none, one.
+    let due = |now| {
+        let mut call = Call { now, ..call(link) };
+        (0..50).take_while(|_| unsafe { fl_dequeue(&mut call) } == 1).count()
+    };
+    assert_eq!(due(10_000_000), 13);
+    assert_eq!(due(20_000_000), 13);
+    let mut making = make(&config, &mut [0; 160], link);
+    assert_eq!(unsafe { fl_prepare(&mut making) }, 0);
+    assert_eq!(unsafe { fl_commit(&mut Call { change: making.change, now: 20_000_000, ..call(link) }) }, 0);
+    assert_eq!(due(30_000_000), 1);
+    unsafe { fl_reset(&mut call(link)) };
+    assert_eq!(unsafe { fl_release(&mut Call { change: making.change, ..call(link) }) }, 0);
 }

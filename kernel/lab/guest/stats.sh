@@ -8,7 +8,7 @@ tc -s class show dev v0 > /tmp/classes
 tc -s qdisc show dev v0 > /tmp/qdisc
 number() { # class, field: packets sent, dropped, or queued
     awk -v class="$1" -v field="$2" '$2 == "fairlink" && $3 == class { getline
-        gsub(/[(),]/, ""); sent = $4; dropped = $7; getline; sub(/p$/, "", $3)
+        gsub(/[(),]/, ""); sent = $4; dropped = $7; getline; if ($1 == "rate") getline; sub(/p$/, "", $3)
         print field == "sent" ? sent : field == "dropped" ? dropped : $3 }' "$3"
 }
 all=0

@@ -2,7 +2,7 @@
 
 pub(crate) mod change;
 mod rates;
-mod stats;
+pub(crate) mod stats;
 mod trace;
 mod watch;
 

@@ -1,14 +1,17 @@
 //! `fairlink qdisc`: the kernel module, told what a link file says, and asked what has passed.
 
+mod show;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use fairlink_config::problem::ProblemKind;
-use fairlink_config::units::show_bps;
 use fairlink_config::{LinkFile, Problem, ReadOptions};
-use fairlink_core::{Amount, Leniency, Members, Nanos};
-use fairlink_net::{QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscError, QdiscPlan, QdiscRoot, QdiscState, qdisc_plan};
+use fairlink_core::{Leniency, Members, Nanos};
+use fairlink_net::{
+    LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscError, QdiscFilters, QdiscPlan, QdiscRoot, qdisc_filters, qdisc_plan,
+};
 use serde::Serialize;
 
 use crate::args::time;
@@ -29,18 +32,21 @@ enum What {
     Add(SetArgs),
     /// Change the classes, the scheduler or the rate while packets are queued. Classes of the same name keep theirs.
     Change(SetArgs),
-    /// Show what has passed the link and its classes.
-    Show(AtArgs),
+    /// Show what has passed the link and its classes, how fast, and what the fluid ideal is.
+    Show(show::Args),
+    /// Rate, fluid ideal, share of the guarantee, drops and backlog of each class, again and again until Ctrl-C.
+    Watch(show::WatchArgs),
     /// Take the link away: the interface has its default queueing discipline again, and what waits is dropped.
     Del(AtArgs),
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("where").args(["dev", "out"]).required(true))]
 struct SetArgs {
     /// The link file.
     link: PathBuf,
     /// The interface that sends.
-    #[arg(long, value_name = "IF", required_unless_present = "out")]
+    #[arg(long, value_name = "IF")]
     dev: Option<String>,
     /// Lateness that the link makes up for, to 1 s.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = short_time)]
@@ -48,8 +54,14 @@ struct SetArgs {
     /// By how much its timer may be late, to 1 s. More saves interrupts.
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = short_time)]
     slack: Nanos,
+    /// Make no filters of the file's matches. Those that are there stay.
+    #[arg(long)]
+    no_filters: bool,
+    /// Leave out matches that the kernel's classifiers cannot say, with a note, instead of refusing the file.
+    #[arg(long)]
+    lenient: bool,
     /// Write what the kernel would be told into this file instead.
-    #[arg(long, value_name = "FILE", conflicts_with = "dev")]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
@@ -79,7 +91,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     match &args.what {
         What::Add(args) => set(args, false, out),
         What::Change(args) => set(args, true, out),
-        What::Show(args) => show(&args.dev, out),
+        What::Show(args) => show::run(args, out),
+        What::Watch(args) => show::watch(args, out),
         What::Del(args) => Ok(QdiscRoot::of(&args.dev)?.delete()?),
     }
 }
@@ -111,18 +124,42 @@ fn set(args: &SetArgs, change: bool, out: &mut Out) -> Result<(), Failure> {
     let root = QdiscRoot::of(interface)?;
     let running = if change { Some(root.show()?) } else { None };
     let plan = qdisc_plan(&link, running.as_ref(), args.catch_up, args.slack)?;
+    let filters = if args.no_filters { None } else { Some(filters(&link, &plan, args.lenient)?) };
     if change {
-        root.change(&plan)?
+        root.change(&plan, filters.as_ref())?
     } else {
-        root.add(&plan)?
+        root.add(&plan, filters.as_ref())?
     }
-    told(&link, &plan, interface, out)
+    told(&link, &plan, filters.as_ref(), interface, out)
+}
+
+/// The matches as filters; those that cannot be are an error, or a note each.
+fn filters(link: &LinkFile, plan: &QdiscPlan, lenient: bool) -> Result<QdiscFilters, Failure> {
+    let filters = qdisc_filters(link, plan);
+    let texts: Vec<_> = filters.left_out.iter().map(|left| left_out(link, left)).collect();
+    if !lenient && !texts.is_empty() {
+        return Err(Failure::wrong(format!(
+            "{}; --lenient leaves such a match out, and --no-filters all of them",
+            texts.join("\n")
+        )));
+    }
+    texts.into_iter().for_each(note);
+    Ok(filters)
+}
+
+fn left_out(link: &LinkFile, left: &LeftOut) -> String {
+    let LeftOut { class, made, why } = left;
+    format!("class \"{}\": the match \"{made}\" cannot be a filter of the kernel: {why}", link.names.name(*class))
 }
 
 #[derive(Serialize)]
 struct Told<'a> {
     interface: &'a str,
     handle: String,
+    /// Filters made of the file's matches; absent with --no-filters.
+    filters: Option<usize>,
+    /// Matches that are none.
+    left_out: Vec<String>,
     classes: Vec<Numbered<'a>>,
 }
 
@@ -135,7 +172,13 @@ struct Numbered<'a> {
 }
 
 /// Says how packets get into their classes.
-fn told(link: &LinkFile, plan: &QdiscPlan, interface: &str, out: &mut Out) -> Result<(), Failure> {
+fn told(
+    link: &LinkFile,
+    plan: &QdiscPlan,
+    filters: Option<&QdiscFilters>,
+    interface: &str,
+    out: &mut Out,
+) -> Result<(), Failure> {
     let major = plan.major;
     let numbered = |class: &fairlink_core::ClassId| {
         let minor = plan.minors[class.index()];
@@ -144,10 +187,17 @@ fn told(link: &LinkFile, plan: &QdiscPlan, interface: &str, out: &mut Out) -> Re
     };
     let classes: Vec<_> = link.tree.leaves().iter().map(numbered).collect();
     if out.json {
-        return out.document(&Told { interface, handle: format!("{major:x}:"), classes });
+        let left_out = filters.iter().flat_map(|filters| &filters.left_out).map(|left| left_out(link, left));
+        return out.document(&Told {
+            interface,
+            handle: format!("{major:x}:"),
+            filters: filters.map(QdiscFilters::len),
+            left_out: left_out.collect(),
+            classes,
+        });
     }
     let ignored = link.matches.iter().filter(|(class, _)| Some(*class) != link.default_class).count();
-    if ignored > 0 {
+    if ignored > 0 && filters.is_none() {
         note(format!(
             "{ignored} matches of the file are not looked at: in the kernel, tc filters say which packets are whose. For each, e.g.\n  tc filter add dev {interface} parent {major:x}: protocol ip u32 match ip dport 5001 0xffff flowid {}",
             classes.first().map_or("1:1", |class| &class.classid)
@@ -157,95 +207,4 @@ fn told(link: &LinkFile, plan: &QdiscPlan, interface: &str, out: &mut Out) -> Re
         note("packets that no filter takes are dropped; name a `default` class in [link] to keep them");
     }
     Ok(())
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    interface: &'a str,
-    handle: String,
-    scheduler: &'a str,
-    broken: Option<&'a str>,
-    rate_bps: u64,
-    sent: Amount,
-    dropped_packets: u64,
-    queued: Amount,
-    super_frames: u64,
-    classes: Vec<ShownClass<'a>>,
-}
-
-#[derive(Serialize)]
-struct ShownClass<'a> {
-    name: &'a str,
-    classid: String,
-    parent: Option<String>,
-    leaf: bool,
-    rate_bps: u64,
-    received: Amount,
-    sent: Amount,
-    dropped: Amount,
-    marked: Amount,
-    queued: Amount,
-    lent_bytes: Option<u64>,
-}
-
-fn show(interface: &str, out: &mut Out) -> Result<(), Failure> {
-    let state = QdiscRoot::of(interface)?.show()?;
-    let number = |minor: u16| format!("{:x}:{minor:x}", state.major);
-    if out.json {
-        let class = |class: &'_ QdiscClass| (class.clone(), number(class.minor), number(class.parent));
-        let numbered: Vec<_> = state.classes.iter().map(class).collect();
-        let classes = numbered.iter().map(|(class, classid, parent)| ShownClass {
-            name: &class.name,
-            classid: classid.clone(),
-            parent: (class.parent != 0).then(|| parent.clone()),
-            leaf: class.leaf,
-            rate_bps: class.rate_bps,
-            received: class.received,
-            sent: class.sent,
-            dropped: class.dropped,
-            marked: class.marked,
-            queued: class.queued,
-            lent_bytes: class.lent_bytes,
-        });
-        return out.document(&Shown {
-            interface,
-            handle: format!("{:x}:", state.major),
-            scheduler: &state.scheduler,
-            broken: state.broken.as_deref(),
-            rate_bps: state.rate_bps,
-            sent: state.sent,
-            dropped_packets: state.dropped,
-            queued: state.queued,
-            super_frames: state.super_frames,
-            classes: classes.collect(),
-        });
-    }
-    let QdiscState { scheduler, rate_bps, sent, dropped, queued, .. } = &state;
-    match &state.broken {
-        Some(why) => out.line(format!(
-            "{interface}: broken, {why}. Packets pass through a FIFO; `fairlink qdisc del` and `add` begin anew."
-        ))?,
-        None => out.line(format!("{interface}: {scheduler} shares {}", show_bps(*rate_bps)))?,
-    }
-    out.line(format!(
-        "sent {} packets of {} B, dropped {dropped}, queued {} of {} B",
-        sent.packets, sent.bytes, queued.packets, queued.bytes
-    ))?;
-    if state.classes.is_empty() {
-        return Ok(());
-    }
-    let head = ["class", "classid", "all busy", "sent", "sent bytes", "dropped", "queued", "lent bytes"];
-    let rows = state.classes.iter().map(|class| {
-        vec![
-            class.name.clone(),
-            number(class.minor),
-            show_bps(class.rate_bps),
-            class.sent.packets.to_string(),
-            class.sent.bytes.to_string(),
-            class.dropped.packets.to_string(),
-            class.queued.packets.to_string(),
-            class.lent_bytes.map_or("-".to_owned(), |bytes| bytes.to_string()),
-        ]
-    });
-    out.table(&head, rows.collect(), 2..8)
 }

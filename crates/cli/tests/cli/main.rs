@@ -34,6 +34,8 @@ mod pools;
 #[cfg(target_os = "linux")]
 mod privileges;
 #[cfg(target_os = "linux")]
+mod qdisc;
+#[cfg(target_os = "linux")]
 mod reload;
 mod reproduce;
 mod rows;

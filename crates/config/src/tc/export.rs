@@ -428,19 +428,7 @@ fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
     Ok(lines)
 }
 
-/// A range of ports as ports under masks, at most thirty; nothing where there is no range.
+/// A range of ports as ports under masks; nothing where there is no range.
 fn blocks(range: Option<PortRange>) -> Vec<Option<(u16, u16)>> {
-    let Some(PortRange { first, last }) = range else { return vec![None] };
-    let mut blocks = Vec::new();
-    let (mut at, end) = (u32::from(first), u32::from(last));
-    while at <= end {
-        // The largest block that begins here and does not go beyond the end.
-        let mut size = if at == 0 { 1 << 16 } else { 1 << at.trailing_zeros().min(16) };
-        while at + size - 1 > end {
-            size >>= 1;
-        }
-        blocks.push(Some((at as u16, !((size - 1) as u16))));
-        at += size;
-    }
-    blocks
+    range.map_or(vec![None], |range| range.blocks().into_iter().map(Some).collect())
 }

@@ -70,6 +70,11 @@ impl Pacer {
         self.rate = rate;
     }
 
+    /// How much lost time may be caught up on from now on.
+    pub const fn set_catch_up(&mut self, catch_up: Nanos) {
+        self.catch_up = catch_up;
+    }
+
     /// Time in which there was something to send and the link was free, and that is not made up for: what lateness went
     /// beyond `catch_up`, since the pacer was made.
     #[must_use]
@@ -260,6 +265,16 @@ impl<S: Scheduler> Driver<S> {
         self.pacer.set_rate(rate);
     }
 
+    /// Lateness is made up for to so much from now on; see [`Pacer::set_catch_up`].
+    pub fn set_catch_up(&mut self, catch_up: Nanos) {
+        self.pacer.set_catch_up(catch_up);
+    }
+
+    /// Nothing was queued until `now`. A caller that knows this need not have asked for a packet: time until then is not made up for.
+    pub fn rested(&mut self, now: Nanos) {
+        self.rested_until = self.rested_until.max(now);
+    }
+
     /// The pacing.
     pub fn pacer(&self) -> &Pacer {
         &self.pacer
@@ -388,6 +403,45 @@ mod tests {
         pacer.set_rate(gbps(1));
         assert_eq!(pacer.free_at(), Nanos(2_667));
         assert_eq!(pacer.charge(Nanos(2_667), 1000), Nanos(10_667));
+    }
+
+    #[test]
+    fn another_catch_up_counts_from_the_next_packet_on() {
+        let mut pacer = Pacer::new(gbps(1), Nanos(10_000));
+        assert_eq!(pacer.charge(Nanos(100_000), 1000), Nanos(98_000));
+        pacer.set_catch_up(Nanos::ZERO);
+        assert_eq!(pacer.due(Nanos(200_000)), 1);
+        assert_eq!(pacer.charge(Nanos(200_000), 1000), Nanos(208_000));
+    }
+
+    #[test]
+    fn a_caller_that_knows_of_no_packets_need_not_ask() {
+        use crate::contract::{ClassConfig, Hierarchy, LinkConfig};
+        let mut tree = Hierarchy::builder(LinkConfig::new(gbps(1)));
+        tree.add(crate::contract::ClassId::ROOT, ClassConfig::default()).unwrap();
+        let fifo = crate::schedulers::fifo::Fifo::new(&tree.build().unwrap()).unwrap();
+        let mut driver = Driver::new(fifo, Pacer::new(gbps(1), Nanos(20_000))).unwrap();
+        let mut never = |_: Nanos, packet: Packet, _| panic!("{packet:?} dropped");
+        let packet = || Packet { handle: 0, len: 1000, class: crate::contract::ClassId(1) };
+        for (start, told) in [(Nanos(0), true), (Nanos(100_000), true), (Nanos(200_000), false)] {
+            if told {
+                driver.rested(start);
+            }
+            let mut done = Vec::new();
+            for _ in 0..2 {
+                driver.enqueue(start, packet(), &mut never);
+            }
+            while let Next::Packet { done: at, .. } = driver.next(start, &mut never) {
+                done.push(at.saturating_sub(start));
+            }
+            // Without a word the time since 108 us is made up for.
+            let expected = if told { &[Nanos(8_000)][..] } else { &[Nanos::ZERO; 2][..] };
+            assert_eq!(done, expected, "{start}");
+            // The second one, where the first took the link.
+            while told && driver.scheduler().backlog().packets > 0 {
+                let _ = driver.next(start.saturating_add(Nanos(8_000)), &mut never);
+            }
+        }
     }
 
     #[test]

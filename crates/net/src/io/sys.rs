@@ -21,6 +21,14 @@ pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_i
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// A file that is in memory alone and gone when it is closed. `name` is for those who look into /proc.
+pub(crate) fn memory_file(name: &std::ffi::CStr) -> io::Result<std::fs::File> {
+    // SAFETY: the name ends with a zero.
+    let fd = check(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the kernel has just made it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
+
 /// Sets a socket option whose value is `value`.
 pub(crate) fn set_option<T: Copy>(
     socket: &OwnedFd,

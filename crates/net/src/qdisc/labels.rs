@@ -30,6 +30,10 @@ pub fn plan(
     catch_up: Nanos,
     slack: Nanos,
 ) -> Result<QdiscPlan, QdiscError> {
+    let classes = link.tree.len() - 1;
+    if classes > usize::from(MAX_MINOR) {
+        return Err(QdiscError::Classes { classes });
+    }
     let said: HashMap<_, _> = link.classids.iter().map(|&(number, class)| (class, number.minor())).collect();
     let kept: HashMap<_, _> =
         running.iter().flat_map(|state| &state.classes).map(|class| (class.name.as_str(), class.minor)).collect();
@@ -42,7 +46,7 @@ pub fn plan(
         }
     }
     let mut free = (1..=MAX_MINOR).filter(|minor| !taken.contains(minor));
-    let mut labels = Labels::new(link.tree.len() - 1)?;
+    let mut labels = Labels::new(classes)?;
     for class in link.tree.classes() {
         let minor = &mut minors[class.index()];
         if *minor == 0 {

@@ -38,7 +38,7 @@ const LONGEST: Nanos = Nanos::from_millis(3_600_000);
 const NAP: Duration = Duration::from_millis(50);
 
 /// A time between two statistics.
-pub(super) fn interval(text: &str) -> Result<Nanos, String> {
+pub(crate) fn interval(text: &str) -> Result<Nanos, String> {
     let time = args::time(text)?;
     if (SHORTEST..=LONGEST).contains(&time) {
         Ok(time)
@@ -48,7 +48,7 @@ pub(super) fn interval(text: &str) -> Result<Nanos, String> {
 }
 
 /// Waits, unless `stop` is set before. Returns whether it is.
-pub(super) fn pause(span: Duration, stop: &AtomicBool) -> bool {
+pub(crate) fn pause(span: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + span;
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -1,0 +1,211 @@
+//! `fairlink qdisc show` and `watch`: the kernel's counters and rates, with the ideals beside them.
+
+use std::time::Duration;
+
+use fairlink_core::{Amount, Nanos};
+use fairlink_lab::table::lines as table;
+use fairlink_net::{QdiscClass, QdiscRates, QdiscRoot, QdiscState};
+use serde::Serialize;
+
+use crate::commands::ctl::stats::{interval, pause};
+use crate::failure::Failure;
+use crate::human;
+use crate::interrupt::stop_flag;
+use crate::out::Out;
+
+/// Of what, and since when.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The interface.
+    #[arg(long, value_name = "IF")]
+    dev: String,
+    /// Rates and ideals of this time from now on, such as 1s; without it they are the kernel's averages of some seconds.
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    interval: Option<Nanos>,
+}
+
+/// Of what, how often, and how many times.
+#[derive(Debug, clap::Args)]
+pub(super) struct WatchArgs {
+    /// The interface.
+    #[arg(long, value_name = "IF")]
+    dev: String,
+    /// The time between two tables, which is what they are about.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Nanos,
+    /// End after so many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+/// Reads once, or twice with an interval between, and prints.
+pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let root = QdiscRoot::of(&args.dev)?;
+    let mut state = root.show()?;
+    let mut interval_s = None;
+    if let Some(span) = args.interval {
+        // Ctrl-C ends the interval, and what there is until then is shown.
+        pause(Duration::from_nanos(span.0), &*stop_flag()?);
+        let earlier = std::mem::replace(&mut state, root.show()?);
+        interval_s = Some(state.measure_since(&earlier));
+    }
+    if out.json {
+        return out.document(&Shown::of(&args.dev, &state, interval_s));
+    }
+    lines(&args.dev, &state, interval_s).iter().try_for_each(|line| out.line(line))
+}
+
+/// Reads again and again, and prints each interval.
+pub(super) fn watch(args: &WatchArgs, out: &mut Out) -> Result<(), Failure> {
+    let root = QdiscRoot::of(&args.dev)?;
+    let stop = stop_flag()?;
+    let mut earlier = root.show()?;
+    for _ in 0..args.count.unwrap_or(u64::MAX) {
+        if pause(Duration::from_nanos(args.interval.0), &stop) {
+            break;
+        }
+        let now = root.show()?;
+        let mut told = now.clone();
+        let interval_s = Some(told.measure_since(&earlier));
+        earlier = now;
+        if out.json {
+            out.json_line(&Shown::of(&args.dev, &told, interval_s))?;
+        } else if out.is_terminal() {
+            out.redraw(&lines(&args.dev, &told, interval_s))?;
+        } else {
+            lines(&args.dev, &told, interval_s).iter().try_for_each(|line| out.line(line))?;
+            out.line("")?;
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    interface: &'a str,
+    handle: String,
+    scheduler: Option<&'a str>,
+    broken: Option<&'a str>,
+    link_bps: Option<u64>,
+    /// Of the rates; without one they are the kernel's averages.
+    interval_s: Option<f64>,
+    #[serde(flatten)]
+    rates: Rates,
+    sent: Amount,
+    dropped_packets: u64,
+    queued: Amount,
+    super_frames: u64,
+    classes: Vec<ShownClass<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownClass<'a> {
+    name: &'a str,
+    classid: String,
+    parent: Option<String>,
+    leaf: bool,
+    guarantee_bps: u64,
+    #[serde(flatten)]
+    rates: Rates,
+    received: Amount,
+    sent: Amount,
+    dropped: Amount,
+    marked: Amount,
+    queued: Amount,
+    borrowed_bytes: u64,
+    lent_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Rates {
+    rate_bps: Option<f64>,
+    demand_bps: Option<f64>,
+    ideal_bps: Option<f64>,
+}
+
+impl From<Option<QdiscRates>> for Rates {
+    fn from(rates: Option<QdiscRates>) -> Self {
+        Self {
+            rate_bps: rates.map(|rates| rates.rate_bps),
+            demand_bps: rates.map(|rates| rates.demand_bps),
+            ideal_bps: rates.and_then(|rates| rates.ideal_bps),
+        }
+    }
+}
+
+impl<'a> Shown<'a> {
+    fn of(interface: &'a str, state: &'a QdiscState, interval_s: Option<f64>) -> Self {
+        let number = |minor: u16| format!("{:x}:{minor:x}", state.major);
+        let class = |class: &'a QdiscClass| ShownClass {
+            name: &class.name,
+            classid: number(class.minor),
+            parent: (class.parent != 0).then(|| number(class.parent)),
+            leaf: class.leaf,
+            guarantee_bps: class.guarantee_bps,
+            rates: class.rates.into(),
+            received: class.received,
+            sent: class.sent,
+            dropped: class.dropped,
+            marked: class.marked,
+            queued: class.queued,
+            borrowed_bytes: class.borrowed_bytes,
+            lent_bytes: class.lent_bytes,
+        };
+        Self {
+            interface,
+            handle: format!("{:x}:", state.major),
+            scheduler: state.scheduler,
+            broken: state.broken.as_deref(),
+            link_bps: state.rate_bps,
+            interval_s,
+            rates: state.rates.into(),
+            sent: state.sent,
+            dropped_packets: state.dropped,
+            queued: state.queued,
+            super_frames: state.super_frames,
+            classes: state.classes.iter().map(class).collect(),
+        }
+    }
+}
+
+/// The same to be read by people.
+fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>) -> Vec<String> {
+    let QdiscState { sent, dropped, queued, .. } = state;
+    let head = match (&state.broken, state.scheduler, state.rate_bps) {
+        (Some(why), ..) => format!(
+            "{interface}: broken, {why}. Packets pass through a FIFO; `fairlink qdisc del` and `add` begin anew."
+        ),
+        (None, Some(scheduler), Some(bps)) => format!("{interface}: {scheduler} shares {}", human::rate(bps as f64)),
+        (None, ..) => format!("{interface}: the kernel does not tell what it shares; its module is of another version"),
+    };
+    let span = interval_s.map_or_else(String::new, |seconds| format!("; rates of the last {}", human::time(seconds)));
+    let mut lines = vec![format!("{head}{span}")];
+    let rate = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), human::rate);
+    let all = state.rates.map_or_else(String::new, |rates| format!(", {} now", human::rate(rates.rate_bps)));
+    lines.push(format!(
+        "sent {} packets of {} B{all}, dropped {dropped}, queued {} of {} B",
+        sent.packets, sent.bytes, queued.packets, queued.bytes
+    ));
+    if state.classes.is_empty() {
+        return lines;
+    }
+    let head =
+        ["class", "classid", "rate", "ideal", "guarantee", "sent", "sent bytes", "borrowed", "dropped", "queued"];
+    let row = |class: &QdiscClass| {
+        vec![
+            class.name.clone(),
+            format!("{:x}:{:x}", state.major, class.minor),
+            rate(class.rates.map(|rates| rates.rate_bps)),
+            rate(class.rates.and_then(|rates| rates.ideal_bps)),
+            rate(Some(class.guarantee_bps as f64)),
+            class.sent.packets.to_string(),
+            class.sent.bytes.to_string(),
+            class.borrowed_bytes.to_string(),
+            class.dropped.packets.to_string(),
+            class.queued.packets.to_string(),
+        ]
+    };
+    lines.extend(table(&head, state.classes.iter().map(row).collect(), 2..10));
+    lines
+}

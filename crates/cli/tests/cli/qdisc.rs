@@ -1,0 +1,38 @@
+//! `fairlink qdisc` where no kernel is asked: what it would be told, and what is refused before.
+
+use std::fs;
+
+use crate::{Scratch, fairlink};
+
+#[test]
+fn add_and_change_ask_for_an_interface_or_a_file_and_name_both() {
+    for what in ["add", "change"] {
+        let none = fairlink(&["qdisc", what, "link.toml"]);
+        assert_eq!(none.code, 2, "{}", none.stderr);
+        assert!(none.stderr.contains("--dev <IF>|--out <FILE>"), "{}", none.stderr);
+        let both = fairlink(&["qdisc", what, "link.toml", "--dev", "lo", "--out", "file"]);
+        assert_eq!(both.code, 2, "{}", both.stderr);
+        assert!(both.stderr.contains("cannot be used with"), "{}", both.stderr);
+    }
+}
+
+#[test]
+fn more_classes_than_a_message_holds_are_written_and_more_than_tc_has_numbers_for_are_refused() {
+    let scratch = Scratch::new();
+    let config = |classes: usize| {
+        let rows: String = (1..=classes).map(|number| format!("s{number}\n")).collect();
+        scratch.write("many.csv", &format!("name\n{rows}"));
+        let link =
+            "[link]\nrate = \"10gbit\"\nbuffer = \"1000p\"\n[[classes]]\nfrom = \"many.csv\"\nbuffer = \"10p\"\n";
+        let link = scratch.write("many.toml", link);
+        let out = scratch.path("many");
+        let run = fairlink(&["qdisc", "add", &link, "--out", &out]);
+        (run, out)
+    };
+    let (run, out) = config(6000);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert!(fs::metadata(out).unwrap().len() > 65_535, "it is longer than an attribute");
+    let (run, _) = config(65_535);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("65534"), "{}", run.stderr);
+}

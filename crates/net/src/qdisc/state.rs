@@ -1,0 +1,309 @@
+//! What the kernel's counters and records come to: names, rates, and the fluid ideal beside them.
+//!
+//! The ideal is the hierarchical max-min fair allocation for what the leaves asked for, as that of a gateway
+//! (`gateway/account/interval.rs`): what waited at the beginning and what arrived since, of packets that a link can send at all. The
+//! kernel's own rates are averages of such intervals of a second each, and so is their demand.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use fairlink_core::{Amount, ClassId, Hierarchy};
+use fairlink_qdisc::{Config, assemble};
+use fairlink_theory::pooled;
+use fairlink_theory::request::{Demand, Request};
+
+use super::messages::{Class, Discipline, Sampled};
+
+/// How fast a class is, or the link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QdiscRates {
+    /// What was sent, in bit/s.
+    pub rate_bps: f64,
+    /// What was asked for, in bit/s: what waited and what arrived, of packets that fit the link.
+    pub demand_bps: f64,
+    /// What the class would get of a link of fluid for what all classes asked for, in bit/s. Unknown where the kernel's classes changed
+    /// while they were read.
+    pub ideal_bps: Option<f64>,
+}
+
+/// What the kernel says of a class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QdiscClass {
+    /// Its minor number.
+    pub minor: u16,
+    /// That of its parent, 0 for the link.
+    pub parent: u16,
+    /// As in the link file; empty where the kernel does not tell it.
+    pub name: String,
+    /// Whether it is a leaf.
+    pub leaf: bool,
+    /// What it is guaranteed in bit/s: what the file says, else what it has if all classes have something to send.
+    pub guarantee_bps: u64,
+    /// What came. An inner class has the sums of its leaves.
+    pub received: Amount,
+    /// What was sent.
+    pub sent: Amount,
+    /// What was dropped.
+    pub dropped: Amount,
+    /// What was marked as having met congestion.
+    pub marked: Amount,
+    /// What waits.
+    pub queued: Amount,
+    /// Bytes sent beyond the guarantee: of each interval of about a second, in which the kernel takes them.
+    pub borrowed_bytes: u64,
+    /// Bytes borrowed from above (a leaf) or lent to those below, where the scheduler counts them.
+    pub lent_bytes: Option<u64>,
+    /// The kernel's averages, or those of an interval; none in the first second or two.
+    pub rates: Option<QdiscRates>,
+    /// Bytes dropped because the packet was too long for the link.
+    too_long_bytes: u64,
+}
+
+/// What the kernel says of a queueing discipline.
+#[derive(Clone, Debug)]
+pub struct QdiscState {
+    /// Its major number.
+    pub major: u16,
+    /// The scheduler; unknown after a panic.
+    pub scheduler: Option<&'static str>,
+    /// Why packets pass through a FIFO instead, if they do.
+    pub broken: Option<String>,
+    /// The link's rate in bit/s; unknown after a panic.
+    pub rate_bps: Option<u64>,
+    /// What was sent.
+    pub sent: Amount,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// What waits.
+    pub queued: Amount,
+    /// Super-frames that were longer than the link's longest packet and were queued as the packets that they stand for.
+    pub super_frames: u64,
+    /// All classes together.
+    pub rates: Option<QdiscRates>,
+    /// The classes, parents before children.
+    pub classes: Vec<QdiscClass>,
+    /// The link's tree, with the same classes, where all was read of one configuration.
+    tree: Option<Hierarchy>,
+    at: Instant,
+}
+
+impl QdiscState {
+    /// Of what was read at `at`. `None` where the classes were changed in between.
+    pub(crate) fn read(link: Discipline, mut classes: Vec<Class>, at: Instant) -> Option<Self> {
+        classes.sort_by_key(|class| class.index);
+        let one = classes.iter().all(|class| class.generation == link.generation);
+        let dense = classes.iter().zip(1..).all(|(class, index)| class.index == index);
+        if link.broken.is_none() && !(one && dense && !classes.is_empty()) {
+            return None;
+        }
+        // Whatever the kernel says is read as any configuration is.
+        let records = classes.iter().map(|class| class.record.as_slice());
+        let config = assemble(&link.record, records).ok().and_then(|bytes| Config::read(&bytes).ok());
+        let name = |index: usize| {
+            let name = config.as_ref().map(|config| config.labels.name(ClassId(index as u32 + 1)));
+            String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+        };
+        let mut state = Self {
+            major: link.major,
+            scheduler: config.as_ref().map(|config| config.scheduler.name),
+            rate_bps: config.as_ref().map(|config| config.tree.link().rate.bps()),
+            broken: link.broken,
+            sent: link.sent,
+            dropped: link.dropped,
+            queued: link.queued,
+            super_frames: link.super_frames,
+            rates: averages(&link.sampled),
+            classes: classes.iter().enumerate().map(|(index, class)| QdiscClass::of(class, name(index))).collect(),
+            tree: config.map(|config| config.tree),
+            at,
+        };
+        state.find_ideals();
+        Some(state)
+    }
+
+    /// Replaces the kernel's averages by what happened since `earlier`. Returns how long that is, in seconds. Classes that were not there,
+    /// or have begun anew, have no rates.
+    pub fn measure_since(&mut self, earlier: &Self) -> f64 {
+        let seconds = self.at.saturating_duration_since(earlier.at).as_secs_f64();
+        let before: HashMap<_, _> =
+            earlier.classes.iter().map(|class| ((class.minor, class.name.as_str(), class.leaf), class)).collect();
+        for class in &mut self.classes {
+            let earlier = before.get(&(class.minor, class.name.as_str(), class.leaf));
+            class.rates = earlier.and_then(|earlier| class.since(earlier, seconds));
+        }
+        // A class that is gone has had something as well.
+        let top = self.classes.iter().filter(|class| class.parent == 0);
+        let demand_bps = top.filter_map(|class| Some(class.rates?.demand_bps)).sum();
+        let sent = self.sent.bytes.checked_sub(earlier.sent.bytes).filter(|_| seconds > 0.0);
+        self.rates = sent.map(|sent| QdiscRates { rate_bps: sent as f64 * 8.0 / seconds, demand_bps, ideal_bps: None });
+        self.find_ideals();
+        seconds
+    }
+
+    /// The ideals for what the leaves ask for.
+    fn find_ideals(&mut self) {
+        let Some(tree) = &self.tree else { return };
+        let asked = tree.leaves().iter().filter_map(|&leaf| {
+            let rates = self.classes.get(leaf.index() - 1)?.rates?;
+            Some((leaf, Request::Rate(rates.demand_bps as u64)))
+        });
+        let Ok(demand) = Demand::new(tree, asked) else { return };
+        let ideals = pooled::solve(&[(tree, &demand)], &[]);
+        let Some((link, classes)) = ideals.first().and_then(|ideals| ideals.split_first()) else { return };
+        for (class, &ideal) in self.classes.iter_mut().zip(classes) {
+            if let Some(rates) = &mut class.rates {
+                rates.ideal_bps = Some(ideal as f64);
+            }
+        }
+        if let Some(rates) = &mut self.rates {
+            rates.ideal_bps = Some(*link as f64);
+        }
+    }
+}
+
+/// The kernel's averages, from the second sample on.
+fn averages(sampled: &Sampled) -> Option<QdiscRates> {
+    let bps = |bytes: u64| bytes as f64 * 8.0;
+    let rates = QdiscRates { rate_bps: bps(sampled.bytes), demand_bps: bps(sampled.demand), ideal_bps: None };
+    (sampled.samples >= 2).then_some(rates)
+}
+
+impl QdiscClass {
+    fn of(class: &Class, name: String) -> Self {
+        Self {
+            minor: class.minor,
+            parent: class.parent,
+            name,
+            leaf: class.leaf,
+            guarantee_bps: class.guarantee_bps,
+            received: class.received,
+            sent: class.sent,
+            dropped: class.dropped,
+            marked: class.marked,
+            queued: class.queued,
+            borrowed_bytes: class.sampled.borrowed,
+            lent_bytes: class.lent_bytes,
+            rates: averages(&class.sampled),
+            too_long_bytes: class.too_long_bytes,
+        }
+    }
+
+    fn since(&self, earlier: &Self, seconds: f64) -> Option<QdiscRates> {
+        let sent = self.sent.checked_sub(earlier.sent)?;
+        let received = self.received.checked_sub(earlier.received)?;
+        let unfit = self.too_long_bytes.checked_sub(earlier.too_long_bytes)?;
+        let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        let demand_bps = bps((earlier.queued.bytes + received.bytes).saturating_sub(unfit));
+        (seconds > 0.0).then(|| QdiscRates { rate_bps: bps(sent.bytes), demand_bps, ideal_bps: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qdisc::tests::{file, raw_classes, raw_link};
+
+    /// A with A1 and A2 of 60 of 100 Mbit/s, and B.
+    const FILE: &str = "
+[link]
+rate = \"100mbit\"
+default = \"B\"
+[[class]]
+name = \"A\"
+guarantee = \"60mbit\"
+[[class]]
+name = \"A1\"
+parent = \"A\"
+guarantee = \"20mbit\"
+[[class]]
+name = \"A2\"
+parent = \"A\"
+guarantee = \"40mbit\"
+[[class]]
+name = \"B\"
+guarantee = \"40mbit\"
+";
+
+    fn bytes(bytes: u64) -> Amount {
+        Amount { packets: bytes / 1000, bytes }
+    }
+
+    fn ideals(state: &QdiscState) -> Vec<Option<f64>> {
+        state.classes.iter().map(|class| class.rates.and_then(|rates| rates.ideal_bps)).collect()
+    }
+
+    #[test]
+    fn ideals_are_those_of_the_demand_that_the_kernel_averages() {
+        let link = file(FILE);
+        let mut classes = raw_classes(&link);
+        // In bytes a second: A1 asks for more than all, A2 for 10 Mbit/s, B for 30.
+        for (class, demand) in classes.iter_mut().zip([30_000_000, 20_000_000, 1_250_000, 3_750_000]) {
+            class.sampled = Sampled { samples: 2, bytes: 1000, demand, ..Sampled::default() };
+        }
+        let state = QdiscState::read(raw_link(&link), classes, Instant::now()).unwrap();
+        assert_eq!(
+            (state.scheduler, state.rate_bps, state.classes[2].name.as_str()),
+            (Some("hls"), Some(100_000_000), "A2")
+        );
+        assert_eq!(ideals(&state), [70e6, 60e6, 10e6, 30e6].map(Some));
+        assert_eq!(state.classes[1].rates.unwrap().rate_bps, 8000.0);
+        let mut first = raw_classes(&link);
+        first[1].sampled = Sampled { samples: 1, ..Sampled::default() };
+        let state = QdiscState::read(raw_link(&link), first, Instant::now()).unwrap();
+        assert!(
+            state.rates.is_none() && state.classes.iter().all(|class| class.rates.is_none()),
+            "known from the second on"
+        );
+    }
+
+    #[test]
+    fn an_interval_counts_what_waited_and_what_came() {
+        let link = file(FILE);
+        let start = Instant::now();
+        let mut before = raw_classes(&link);
+        before[1].queued = bytes(500_000);
+        before[1].received = bytes(500_000);
+        let mut after = raw_classes(&link);
+        for (class, (received, sent)) in
+            after.iter_mut().zip([(0, 0), (1_500_000, 750_000), (125_000, 125_000), (0, 0)])
+        {
+            (class.received, class.sent) = (bytes(received), bytes(sent));
+        }
+        // 125 kB of A2's were too long, which it did not ask for.
+        after[2].received.bytes += 125_000;
+        after[2].too_long_bytes = 125_000;
+        let earlier = QdiscState::read(raw_link(&link), before, start).unwrap();
+        let end = start + std::time::Duration::from_millis(100);
+        let mut later = QdiscState::read(raw_link(&link), after, end).unwrap();
+        assert_eq!(later.measure_since(&earlier), 0.1);
+        let rates: Vec<_> = later.classes.iter().map(|class| class.rates.unwrap()).collect();
+        // A1: 0.5 MB waited, 1 MB came, 0.75 MB were sent, in a tenth of a second.
+        assert_eq!((rates[1].demand_bps, rates[1].rate_bps), (120e6, 60e6));
+        assert_eq!((rates[2].demand_bps, rates[2].rate_bps), (10e6, 10e6));
+        assert_eq!(ideals(&later), [100e6, 90e6, 10e6, 0.0].map(Some));
+    }
+
+    #[test]
+    fn what_was_read_while_it_changed_is_not_taken_for_one_configuration() {
+        let link = file(FILE);
+        let read = |change: fn(&mut Vec<Class>)| {
+            let mut classes = raw_classes(&link);
+            change(&mut classes);
+            QdiscState::read(raw_link(&link), classes, Instant::now())
+        };
+        assert!(read(|classes| classes.reverse()).is_some(), "their order is their numbers'");
+        assert!(read(|classes| classes[2].generation = 1).is_none());
+        assert!(read(|classes| drop(classes.remove(1))).is_none());
+        assert!(read(Vec::clear).is_none());
+        // A record that is none: no names and no ideals, but the counters.
+        let damaged = read(|classes| classes[2].record.truncate(9)).unwrap();
+        assert_eq!((damaged.scheduler, damaged.classes.len(), damaged.classes[1].name.as_str()), (None, 4, ""));
+        assert_eq!(ideals(&damaged), [None; 4]);
+        // After a panic the kernel tells of no classes.
+        let mut broken = raw_link(&link);
+        (broken.broken, broken.record) = (Some("panicked".to_owned()), Vec::new());
+        let mut classes = raw_classes(&link);
+        classes.iter_mut().for_each(|class| class.record.clear());
+        assert_eq!(QdiscState::read(broken, classes, Instant::now()).unwrap().broken.as_deref(), Some("panicked"));
+    }
+}
