@@ -115,8 +115,7 @@ run_one() {
     local series=$1 test=$2 log=$3 image=$3/$2.cpio start=$SECONDS status=0
     {
         initramfs "$series" "$test" "$image"
-        boot "$series" "$image" "$([ "$series" = debug ] && echo 1800 || echo 300)" | tr -d '\r' > "$log/$test.txt"
-        boot "$series" "$image" 600 | tr -d '\r' > "$log/$test.txt"
+        boot "$series" "$image" "$([ "$series" = debug ] && echo 1800 || echo 600)" | tr -d '\r' > "$log/$test.txt"
         rm -f "$image"
         grep -E '^LAB ' "$log/$test.txt" | sed "s/^LAB /$series $test: /" || true
         if ! grep -q '^LAB done' "$log/$test.txt" || grep -q '^LAB fail' "$log/$test.txt"; then

@@ -242,6 +242,13 @@ fn a_class_is_read_from_where_the_module_writes_it() {
     }
 }
 
+#[test]
+fn a_class_whose_hosts_share_it_is_refused_and_not_left_as_one_queue() {
+    let text = "link.rate = '1mbit'\n[[class]]\nname = 'guests'\nper = 'dst-ip'\n[[class]]\nname = 'rest'";
+    let refused = plan(&file(text), None, Nanos::ZERO, Nanos::ZERO).unwrap_err();
+    assert!(matches!(&refused, QdiscError::Hosts { class } if class == "guests"), "{refused}");
+}
+
 proptest! {
     #[test]
     fn whatever_the_kernel_says_is_read_or_left_out(
