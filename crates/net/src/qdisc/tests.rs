@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::io::netlink::{NETLINK_HEADER, attribute_of, nested, push_attribute};
 use crate::qdisc::messages::{Class, Discipline, Handed, Sampled};
-use crate::qdisc::{QdiscState, filters, messages, plan};
+use crate::qdisc::{QdiscError, QdiscState, filters, messages, plan};
 
 const FILE: &str = "
 [link]
