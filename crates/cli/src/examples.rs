@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Of each command: what to type, and what it does.
-const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
+const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "fairlink",
         &[
