@@ -315,3 +315,21 @@ fn many_circuits_become_tables_that_say_the_same() {
         assert_eq!(read.names.name(read.default_class.unwrap()), "others");
     }
 }
+
+#[test]
+fn a_hundred_thousand_rows_are_imported() {
+    let mut devices = with_row("");
+    for at in 0..100_000u32 {
+        let [_, a, b, c] = at.to_be_bytes();
+        devices += &format!(
+            "c{at},\"House {at}, Street\",{at},d,{},,10.{a}.{b}.{c},,0.0001,0.0001,20,5,\n",
+            ["Tower", "Hut"][at as usize % 2]
+        );
+    }
+    let begun = std::time::Instant::now();
+    // The first row of the file above has an address of these.
+    let imported = made(&devices.replace("10.0.0.1,,1,1,2,2", "11.0.0.1,,1,1,2,2"), Some(NETWORK), &Options::default());
+    println!("100,000 rows took {:.1} s", begun.elapsed().as_secs_f64());
+    assert_eq!(imported.links[0].link.tree.leaves().len(), 100_002);
+    assert_eq!(matches(&imported.links[0].link, "c99999"), ["dst net 10.1.134.159/32"]);
+}
