@@ -189,6 +189,11 @@ pub(crate) fn report(report: &miette::Report) {
     let _ = writeln!(io::stderr().lock(), "{report:?}");
 }
 
+/// Writes a file that the user named.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::wrapped;
@@ -201,9 +206,4 @@ mod tests {
         assert_eq!(wrapped("  a  much-too-long-word b", 8, 4), ["  a ", "    much-too-long-word", "    b"]);
         assert_eq!(wrapped("", 8, 4), [""]);
     }
-}
-
-/// Writes a file that the user named.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display())))
 }

@@ -115,7 +115,9 @@ pub enum QdiscError {
         interface: String,
     },
     /// Hosts share a class, which the module cannot tell apart.
-    #[error("class {class:?} has per: the kernel module does not tell hosts apart yet; leave it out, or use `fairlink gateway`")]
+    #[error(
+        "class {class:?} has per: the kernel module does not tell hosts apart yet; leave it out, or use `fairlink gateway`"
+    )]
     Hosts {
         /// The class.
         class: String,

@@ -98,6 +98,7 @@ fn classes() -> impl Strategy<Value = ClassConfig> {
                 leaky_buckets: LeakyBuckets::new(&buckets).unwrap(),
                 limits: QueueLimits { packets, bytes },
                 queue: [QueueKind::Fifo, QueueKind::CoDel, QueueKind::FqCoDel][usize::from(queue)],
+                hosts: None,
                 ecn,
             }
         },
@@ -238,6 +239,14 @@ fn as_many_classes_as_tc_has_numbers_for_are_written_and_read() {
     assert!(bytes.len() > MAX_ATTRIBUTE, "{}", bytes.len());
     let read = Config::read(&bytes).unwrap();
     assert_eq!((read.tree.len(), read.labels.name(ClassId(classes))), (65_535, &b"subscriber 65534"[..]));
+    let mut shared = Hierarchy::builder(LinkConfig::new(rate(1)));
+    let hosts = core::num::NonZeroU16::new(9);
+    shared.add(ClassId::ROOT, ClassConfig { hosts, ..ClassConfig::default() }).unwrap();
+    let mut one = Labels::new(1).unwrap();
+    one.add(1, b"guests").unwrap();
+    let tree = shared.build().unwrap();
+    let guests = Config { tree, labels: one.sorted().unwrap(), default: None, ..config.clone() };
+    assert_eq!(guests.write(), Err(WriteError::Hosts { class: ClassId(1) }));
     let too_few = Config { labels: Labels::new(0).unwrap(), ..config };
     assert_eq!(too_few.write(), Err(WriteError::Labels { classes: 65_535, labels: 1 }));
 }

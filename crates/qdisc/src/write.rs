@@ -26,6 +26,11 @@ pub enum WriteError {
         /// Of the labels.
         labels: usize,
     },
+    /// Hosts share a class, which the kernel does not tell apart.
+    Hosts {
+        /// The class.
+        class: ClassId,
+    },
     /// A record does not fit.
     NoRoom {
         /// Bytes that there is room for.
@@ -43,6 +48,9 @@ impl fmt::Display for WriteError {
                 "the link with its {classes} classes takes more than the {MAX_BYTES} bytes that a configuration may have"
             ),
             Self::Labels { classes, labels } => write!(f, "{classes} classes have {labels} numbers"),
+            Self::Hosts { class } => {
+                write!(f, "hosts share class {}, and the kernel does not tell them apart", class.0)
+            }
             Self::NoRoom { room } => write!(f, "a record takes more than {room} bytes"),
             Self::OutOfMemory(error) => error.fmt(f),
         }
@@ -202,6 +210,9 @@ impl Config {
 
     fn write_class<S: Sink>(&self, class: ClassId, out: &mut Writer<S>) -> Result<(), WriteError> {
         let config = self.tree.config(class);
+        if config.hosts.is_some() {
+            return Err(WriteError::Hosts { class });
+        }
         out.u32(self.tree.parent(class).map_or(0, |parent| parent.0))?;
         out.u16(self.labels.minor(class))?;
         out.text(self.labels.name(class))?;
