@@ -306,9 +306,18 @@ mod tests {
         // What stands for something else there, or is cut short.
         let abridged = |command: &str| command.contains("...") || command.contains('[') || command.contains('\\');
         for (page, command) in shown.iter().filter(|(_, command)| !abridged(command)) {
-            // No word has quotes but those that hold it together.
-            let words = command.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
-            if let Err(error) = Cli::try_parse_from(std::iter::once("fairlink").chain(words)) {
+            // Blanks between quotes do not part words.
+            let (mut words, mut quoted) = (vec![String::new()], false);
+            for c in command.chars() {
+                match (c, words.last_mut()) {
+                    ('"', _) => quoted = !quoted,
+                    (' ', _) if !quoted => words.push(String::new()),
+                    (c, Some(word)) => word.push(c),
+                    _ => {}
+                }
+            }
+            words.retain(|word| !word.is_empty());
+            if let Err(error) = Cli::try_parse_from(std::iter::once("fairlink").chain(words.iter().map(String::as_str))) {
                 let asked = matches!(
                     error.kind(),
                     clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion

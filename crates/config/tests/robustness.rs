@@ -44,6 +44,8 @@ leaky_bucket = [{ burst = "10kB", peak = "2mbit", rate = "1mbit" }, { burst = "4
 buffer = "50ms"
 queue = "codel"
 ecn = true
+per = "dst-ip"
+hosts = 300
 match = ["udp dst port 5001", "dscp ef and src net 10.1.0.0/16"]
 [[class]]
 name = "b"

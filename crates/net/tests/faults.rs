@@ -167,6 +167,17 @@ fn limit(process: u32, bytes: u64) {
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// Bytes of addresses that this program's own file takes in a process.
+fn addresses_of_program() -> u64 {
+    let program = std::env::current_exe().unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let bounds = |line: &str| {
+        let (first, last) = line.split_whitespace().next()?.split_once('-')?;
+        Some(u64::from_str_radix(last, 16).ok()? - u64::from_str_radix(first, 16).ok()?)
+    };
+    maps.lines().filter(|line| line.ends_with(&program.display().to_string())).filter_map(bounds).sum()
+}
+
 /// Bytes of addresses that a process has.
 fn addresses(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -182,8 +193,11 @@ fn a_start_with_too_little_memory(_: &PrivateNamespace) {
     let ends = Ends::start(["gen", "sink"]);
     ends.wait_for(200);
     let mut refused = 0;
-    // From what not even the buffers fit into, up to what is enough.
-    for megabytes in [6, 8, 10, 12, 14, 16, 18, 20, 40, 200] {
+    // From what not even the buffers fit into, up to what is enough. Where the program itself does not fit, the kernel kills it before it
+    // begins.
+    let least = addresses_of_program().div_ceil(1 << 20) + 1;
+    for more in [0, 2, 4, 6, 8, 10, 12, 14, 34, 194] {
+        let megabytes = least + more;
         let script = format!("ulimit -v {}; exec \"$0\"", megabytes * 1024);
         let mut command = Command::new("sh");
         command.args(["-c", &script]).arg(std::env::current_exe().unwrap()).env(ROLE, "require");

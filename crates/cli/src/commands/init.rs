@@ -97,7 +97,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         Ports::Egress(name) => vec![name],
         Ports::Between(input, output) => vec![input, output],
     };
-    for name in names.into_iter().filter(|name| !Path::new("/sys/class/net").join(name).exists()) {
+    // Those of this network namespace; a line for each, which begins with its name.
+    let known = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let is_known = |name: &str| known.lines().any(|line| line.trim_start().split(':').next() == Some(name));
+    for name in names.into_iter().filter(|name| !known.is_empty() && !is_known(name)) {
         note(format!("note: this machine has no interface {name} now"));
     }
     if out.json {

@@ -78,6 +78,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = ANSWER.saturating_add(PATIENCE);
 /// How long a change may take: a large file is read and built first.
 const CHANGE: Duration = Duration::from_secs(30);
+/// How long a socket may be there before somebody listens at it: a gateway that starts makes it first, and who waits for the file may be
+/// as quick.
+const STARTING: Duration = Duration::from_millis(100);
 /// How often a client tries again to connect to a gateway that many others wait for.
 const NAP: Duration = Duration::from_millis(20);
 /// Longest answer in bytes: some 500,000 classes.
@@ -445,14 +448,23 @@ struct Connection {
 impl Connection {
     /// Connects. Each answer may take as long as is `waited`, the first with the time for connecting.
     fn open(path: &Path, waited: Duration) -> Result<Self, ControlError> {
-        let until = Instant::now() + waited;
+        let begun = Instant::now();
+        let until = begun + waited;
         let opened = loop {
-            match connect(path) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
-                    std::thread::sleep(NAP);
-                }
-                connected => break connected,
+            let error = match connect(path) {
+                Ok(stream) => break Ok(stream),
+                Err(error) => error,
+            };
+            let now = Instant::now();
+            let again = match error.kind() {
+                io::ErrorKind::WouldBlock => now < until,
+                io::ErrorKind::ConnectionRefused => now < begun + STARTING,
+                _ => false,
+            };
+            if !again {
+                break Err(error);
             }
+            std::thread::sleep(NAP);
         };
         let stream = opened.and_then(|stream| stream.set_nonblocking(false).map(|()| stream));
         let stream = stream.map_err(|error| failed(path, error, waited))?;
