@@ -317,7 +317,8 @@ mod tests {
                 }
             }
             words.retain(|word| !word.is_empty());
-            if let Err(error) = Cli::try_parse_from(std::iter::once("fairlink").chain(words.iter().map(String::as_str))) {
+            if let Err(error) = Cli::try_parse_from(std::iter::once("fairlink").chain(words.iter().map(String::as_str)))
+            {
                 let asked = matches!(
                     error.kind(),
                     clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion
