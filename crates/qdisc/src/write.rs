@@ -168,7 +168,7 @@ impl Config {
     }
 
     /// Writes the record of `class`, or that of the link for [`ClassId::ROOT`], into `place` and returns its length: at most
-    /// [`MAX_RECORD`](crate::MAX_RECORD). Allocates nothing. [`assemble`] makes a configuration of records again.
+    /// [`MAX_RECORD`]. Allocates nothing. [`assemble`] makes a configuration of records again.
     ///
     /// # Errors
     /// [`WriteError::NoRoom`], and [`WriteError::Labels`] for a class that does not exist.
@@ -269,7 +269,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 ///
 /// # Errors
 /// [`WriteError::TooLong`], [`WriteError::OutOfMemory`]; [`WriteError::NoRoom`] for a record above
-/// [`MAX_RECORD`](crate::MAX_RECORD).
+/// [`MAX_RECORD`].
 pub fn assemble<'a>(link: &'a [u8], classes: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<Vec<u8>, WriteError> {
     let count = classes.len();
     let mut out = Writer(Vec::new());
