@@ -207,6 +207,7 @@ impl Made<'_> {
                 floor: Some(floor),
                 ceiling: Some(ceiling),
                 queue: Some(circuit.queue(self.direction)),
+                per: None,
                 matches: circuit.prefixes.iter().map(|prefix| format!("{}{prefix}", self.direction.net())).collect(),
                 before: Before {
                     floor: Some(minimum.min(most)),

@@ -104,18 +104,31 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     sound(links, kept, reading.notes.all)
 }
 
-/// By name: what keeps the queues of that type.
-fn kinds(commands: &[Command]) -> HashMap<String, String> {
+/// What keeps the queues of a type, and which addresses share such a queue.
+type Kind = (String, Option<&'static str>);
+
+/// By name: the types of queues.
+fn kinds(commands: &[Command]) -> HashMap<String, Kind> {
     let own = [
-        ("wireless-default", "sfq"),
-        ("hotspot-default", "sfq"),
-        ("synchronous-default", "red"),
-        ("pcq-upload-default", "pcq"),
-        ("pcq-download-default", "pcq"),
+        ("wireless-default", "sfq", None),
+        ("hotspot-default", "sfq", None),
+        ("synchronous-default", "red", None),
+        ("pcq-upload-default", "pcq", Some("src-ip")),
+        ("pcq-download-default", "pcq", Some("dst-ip")),
     ];
-    let own = own.into_iter().map(|(name, kind)| (name.to_owned(), kind.to_owned()));
+    let own = own.into_iter().map(|(name, kind, per)| (name.to_owned(), (kind.to_owned(), per)));
     let made = commands.iter().filter(|command| command.section == "queue type" && command.verb == "add");
-    own.chain(made.map(|made| (made.get("name").to_owned(), made.get("kind").to_owned()))).collect()
+    let kind = |made: &Command| {
+        // Ports among them part flows, as fq_codel does.
+        let by = |what: &str| made.get("pcq-classifier").split(',').any(|word| word.trim() == what);
+        let per = match (by("src-address"), by("dst-address")) {
+            (true, false) => Some("src-ip"),
+            (false, true) => Some("dst-ip"),
+            _ => None,
+        };
+        (made.get("name").to_owned(), (made.get("kind").to_owned(), per))
+    };
+    own.chain(made.map(kind)).collect()
 }
 
 /// A queue that is not disabled.
@@ -129,6 +142,7 @@ struct Queue<'c> {
     /// 1 to 8.
     priority: u8,
     kind: &'static str,
+    per: Option<&'static str>,
 }
 
 /// What is the same of many queues.
@@ -154,7 +168,7 @@ struct Reading<'a> {
     log: Log,
     notes: Notes,
     tallies: Tallies,
-    kinds: HashMap<String, String>,
+    kinds: HashMap<String, Kind>,
 }
 
 impl<'a> Reading<'a> {
@@ -380,18 +394,19 @@ impl<'a> Reading<'a> {
         if !command.get("time").is_empty() {
             self.tallies.times.add(&command.at);
         }
-        let kind = self.kind(side(command.get("queue")), &command.at);
+        let (kind, per) = self.kind(side(command.get("queue")), &command.at);
         let parent = match command.get("parent") {
             "" => "none",
             parent => parent,
         };
-        Some(Queue { command, name: command.get("name"), parent, limit_at, max_limit, priority, kind })
+        Some(Queue { command, name: command.get("name"), parent, limit_at, max_limit, priority, kind, per })
     }
 
-    /// `queue` of a link file for a type of RouterOS.
-    fn kind(&mut self, name: &str, at: &Span) -> &'static str {
+    /// `queue` and `per` of a link file for a type of RouterOS.
+    fn kind(&mut self, name: &str, at: &Span) -> (&'static str, Option<&'static str>) {
         let tallies = &mut self.tallies;
-        match self.kinds.get(name).map_or("", String::as_str) {
+        let (kind, per) = self.kinds.get(name).map_or(("", None), |(kind, per)| (kind.as_str(), *per));
+        let queue = match kind {
             "fq-codel" | "fq_codel" => "fq_codel",
             "codel" => "codel",
             "pcq" => {
@@ -411,7 +426,8 @@ impl<'a> Reading<'a> {
                 "fifo"
             }
             _ => "fifo",
-        }
+        };
+        (queue, per.filter(|_| kind == "pcq"))
     }
 
     /// What is the same of many queues, said once.
@@ -427,7 +443,7 @@ impl<'a> Reading<'a> {
         say(
             &pcq,
             true,
-            "of pcq: fq_codel instead, which has no rate for each address and shares among flows, not among addresses",
+            "of pcq: per = \"src-ip\" or \"dst-ip\" as its classifier says, and fq_codel for each address; without a rate for each address (pcq-rate)",
         );
         say(&sfq, true, "of sfq: fq_codel instead");
         say(&cake, true, "of cake: fq_codel instead, which has no tins for code points");

@@ -35,6 +35,8 @@ pub(super) struct Class {
     pub(super) ceiling: Option<u64>,
     /// `queue` of a link file.
     pub(super) queue: Option<&'static str>,
+    /// `per` of a link file.
+    pub(super) per: Option<&'static str>,
     pub(super) matches: Vec<String>,
     pub(super) before: Before,
 }

@@ -75,6 +75,9 @@ impl Writer<'_> {
         if let Some(queue) = class.queue {
             line(text, "queue", queue);
         }
+        if let Some(per) = class.per {
+            line(text, "per", per);
+        }
         matches(&class.matches, text);
     }
 
@@ -128,7 +131,12 @@ impl Writer<'_> {
         };
         let queues = rows.iter().any(|&at| self.plan.classes[at].queue.is_some());
         let columns = ["name", "parent", "guarantee", "ceiling"].into_iter();
-        let columns = columns.chain(queues.then_some("queue")).chain(of_matches).chain(["what it was"]);
+        let hosts = rows.iter().any(|&at| self.plan.classes[at].per.is_some());
+        let columns = columns
+            .chain(queues.then_some("queue"))
+            .chain(hosts.then_some("per"))
+            .chain(of_matches)
+            .chain(["what it was"]);
         writer.write_record(columns).expect(WRITING);
         for &at in rows {
             let class = &self.plan.classes[at];
@@ -138,6 +146,9 @@ impl Writer<'_> {
             fields.push(class.ceiling.map(rate_key).unwrap_or_default());
             if queues {
                 fields.push(class.queue.unwrap_or("fifo").to_owned());
+            }
+            if hosts {
+                fields.push(class.per.unwrap_or_default().to_owned());
             }
             if of_matches.is_some() {
                 let parts: Vec<&str> = class.matches.iter().map(|text| &text[common.len()..]).collect();

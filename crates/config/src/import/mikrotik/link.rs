@@ -82,6 +82,7 @@ impl<'a> Reading<'a> {
                 floor: queue.limit_at,
                 ceiling: queue.max_limit,
                 queue: (!inner[at]).then_some(queue.kind),
+                per: queue.per.filter(|_| !inner[at]),
                 matches,
                 before: Before {
                     floor: Some(queue.limit_at.unwrap_or(if inner[at] { 0 } else { UNASSURED })),

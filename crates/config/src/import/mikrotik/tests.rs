@@ -80,7 +80,13 @@ fn simple_queues_have_their_rates_of_each_direction() {
     assert_eq!(matches(down, "phones"), ["dst net 192.168.88.16/28", "dst net 2001:db8::/64"]);
     assert_eq!(matches(up, "PC 1 upstairs"), ["src net 192.168.88.10/32"]);
     assert_eq!(down.names.id("old"), None);
-    assert!(imported.links[0].text.contains("queue = \"fq_codel\"\nmatch = [\"dst net 192.168.88.16/28\""));
+    assert!(
+        imported.links[0]
+            .text
+            .contains("queue = \"fq_codel\"\nper = \"dst-ip\"\nmatch = [\"dst net 192.168.88.16/28\"")
+    );
+    assert_eq!(down.hosts, [(down.names.id("phones").unwrap(), crate::HostKey::DestinationIp)]);
+    assert_eq!(up.hosts, [], "default-small is a fifo");
     let (changed, left_out) = (said(&imported, true), said(&imported, false));
     assert!(changed.iter().any(|note| note.starts_with("1 queue of pcq")), "{changed:#?}");
     for expected in ["1 queue with a burst", "that are disabled", "priorities 1 to 8"] {
