@@ -84,6 +84,28 @@ fn the_tutorial_of_a_laboratory_works_as_it_stands() {
 }
 
 #[test]
+fn every_link_between_the_documents_leads_somewhere() {
+    let mut links = 0;
+    for folder in ["", "tutorials", "schedulers"] {
+        for entry in fs::read_dir(docs().join(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).expect("a page");
+            for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+                let file = link.split('#').next().unwrap_or_default();
+                if !file.is_empty() && !file.contains("://") {
+                    assert!(path.with_file_name(file).exists(), "{}: {link}", path.display());
+                    links += 1;
+                }
+            }
+        }
+    }
+    assert!(links > 50, "{links}");
+}
+
+#[test]
 fn every_page_of_the_book_is_there_and_every_page_there_is_in_the_book() {
     let summary = fs::read_to_string(docs().join("SUMMARY.md")).expect("the list of pages");
     let listed: Vec<&str> =
