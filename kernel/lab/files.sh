@@ -74,21 +74,37 @@ make_refused() {
     } > "$out/too-deep"
 }
 
+# in_order SCHEDULER DIR: DIR/SCHEDULER as the kernel takes it, and DIR/SCHEDULER.order with the numbers of the packets, from 0, in which the
+# simulator sends those of DIR/SCHEDULER-scenario.toml.
+in_order() {
+    "$fairlink" qdisc add "$2/$1.toml" --out "$2/$1" || { rm -f "$2/$1"; return; }
+    "$fairlink" sim "$2/$1-scenario.toml" --trace "$2/$1.csv" >/dev/null
+    tail -n +2 "$2/$1.csv" | sort -t, -k4,4g | awk -F, '{ printf "ORDER %d\n", $3 * 1e6 + 0.5 }' > "$2/$1.order"
+}
+
+# drawn: a number from 0 to 32767, of a sequence that is the same each time.
+drawn() { seed=$(((seed * 1103515245 + 12345) & 0x7fffffff)); number=$((seed >> 16)); }
+
+# What the simulator reads arrivals from.
+arrivals_head="packet,class,arrival_s,start_s,departure_s,bytes,accounted_bytes,queueing_delay_s,dropped_s,dropped"
+# arrives NUMBER SOURCE BYTES: a line of it.
+arrives() { printf '%d,%s,0.%09d,,,%d,%d,,,\n' $(($1 + 1)) "$2" $(($1 * 1000)) "$3" "$3"; }
+
 # 300 packets of five classes, and the order in which the simulator sends them. The link is so slow that all have arrived before the
 # second one leaves.
 make_order() {
-    local dir=$cache/build/files/order scheduler seed=7 number class classid bytes
+    local dir=$cache/build/files/order scheduler seed=7 at number class classid bytes
     mkdir -p "$dir"
     : > "$dir/packets"
-    echo "packet,class,arrival_s,start_s,departure_s,bytes,accounted_bytes,queueing_delay_s,dropped_s,dropped" > "$dir/arrivals.csv"
-    for number in $(seq 0 299); do
-        seed=$(((seed * 1103515245 + 12345) & 0x7fffffff))
-        case $(((seed >> 16) % 5)) in 0) class=A1 classid=11 ;; 1) class=A2 classid=12 ;; 2) class=B1 classid=21 ;; 3) class=B2 classid=22 ;; *) class=C classid=3 ;; esac
-        seed=$(((seed * 1103515245 + 12345) & 0x7fffffff))
-        bytes=$((64 + (seed >> 16) % 1400))
-        [ "$number" = 0 ] && bytes=1500
-        printf '0x100%02d %d\n' "$classid" "$bytes" | sed 's/0x1003 /0x10003 /' >> "$dir/packets"
-        printf '%d,%s,0.%09d,,,%d,%d,,,\n' $((number + 1)) $class $((number * 1000)) "$bytes" "$bytes" >> "$dir/arrivals.csv"
+    echo "$arrivals_head" > "$dir/arrivals.csv"
+    for at in $(seq 0 299); do
+        drawn
+        case $((number % 5)) in 0) class=A1 classid=11 ;; 1) class=A2 classid=12 ;; 2) class=B1 classid=21 ;; 3) class=B2 classid=22 ;; *) class=C classid=03 ;; esac
+        drawn
+        bytes=$((64 + number % 1400))
+        [ "$at" = 0 ] && bytes=1500
+        echo "0x100$classid $bytes -" >> "$dir/packets"
+        arrives "$at" $class "$bytes" >> "$dir/arrivals.csv"
     done
     for scheduler in hls hdrr hpfq htb hfsc; do
         QUEUE= hls_tree $scheduler 100 200 200 > "$dir/$scheduler.toml"
@@ -99,15 +115,77 @@ make_order() {
                 printf '[[source]]\nclass = "%s"\nmodel = "trace"\nfile = "arrivals.csv"\nof_class = "%s"\n' $class $class
             done
         } > "$dir/$scheduler-scenario.toml"
-        "$fairlink" qdisc add "$dir/$scheduler.toml" --out "$dir/$scheduler" || { rm -f "$dir/$scheduler"; continue; }
-        "$fairlink" sim "$dir/$scheduler-scenario.toml" --trace "$dir/$scheduler.csv" >/dev/null
-        # In the order of departure: the numbers of the packets, from 0.
-        tail -n +2 "$dir/$scheduler.csv" | sort -t, -k4,4g | awk -F, '{ printf "ORDER %d\n", $3 * 1e6 + 0.5 }' > "$dir/$scheduler.order"
+        in_order $scheduler "$dir"
+    done
+}
+
+# The same of hosts that share classes, by addresses of each kind, with tags and without. A host is a source of the simulator.
+make_hosts() {
+    local dir=$cache/build/files/hosts scheduler seed=11 at number class classid host bytes tag head per
+    mkdir -p "$dir"
+    : > "$dir/packets"
+    echo "$arrivals_head" > "$dir/arrivals.csv"
+    for at in $(seq 0 299); do
+        drawn
+        case $((number % 5)) in 0) class=senders classid=1 ;; 1) class=receivers classid=2 ;; 2) class=stations classid=3 ;; 3) class=ports classid=4 ;; *) class=rest classid=5 ;; esac
+        drawn
+        # The first host of a class sends half of what it gets.
+        host=$((number % 8 < 4 ? 0 : number % 4))
+        drawn
+        bytes=$((100 + number % 1400))
+        [ "$at" = 0 ] && bytes=1500
+        drawn
+        tag=$([ $((number % 2)) = 0 ] || printf '8100%04x' $((number % 4000)))
+        # Both addresses of a kind of its own, of which one is the host's; the ports are anything.
+        case $class in
+            stations) head=$(printf '02000000%04x0200000000%02x%s88b5' $((number % 999)) $host "$tag") ;;
+            ports) head=$(printf '0200000000%02x02000000%04x%s88b5' $host $((number % 999)) "$tag") ;;
+            *)
+                if [ $host = 3 ]; then
+                    head=$(printf '0200000000aa0200000000bb%s86dd600000000000%02x40' "$tag" 17)
+                    case $class in
+                        receivers) head+=$(printf '20010db8%020x%04x20010db8%020x%04x' 0 $((number % 999)) 0 3) ;;
+                        *) head+=$(printf '20010db8%020x%04x20010db8%020x%04x' 0 3 0 $((number % 999))) ;;
+                    esac
+                else
+                    head=$(printf '0200000000aa0200000000bb%s08004500%04x0000000040110000' "$tag" 400)
+                    case $class in
+                        receivers) head+=$(printf '0a01%04x0a0000%02x' $((number % 999)) $host) ;;
+                        *) head+=$(printf '0a0000%02x0a01%04x' $host $((number % 999))) ;;
+                    esac
+                fi
+                head+=$(printf '%04x%04x' $((number % 5000)) $((number % 3000)))
+                ;;
+        esac
+        echo "0x1000$classid $bytes $head" >> "$dir/packets"
+        arrives "$at" $class-$host "$bytes" >> "$dir/arrivals.csv"
+    done
+    for scheduler in hls htb hfsc drr; do
+        {
+            printf '[link]\nrate = "200kbit"\nscheduler = "%s"\nbuffer = "2000p"\ndefault = "rest"\n' $scheduler
+            classid=0
+            for class in senders=src-ip receivers=dst-ip stations=src-mac ports=dst-mac rest; do
+                classid=$((classid + 1)) per=${class#*=}
+                printf '[[class]]\nname = "%s"\nclassid = "1:%d"\nguarantee = "40kbit"\n' "${class%=*}" $classid
+                [ "$per" = rest ] || printf 'per = "%s"\nhosts = 64\n' "$per"
+            done
+        } > "$dir/$scheduler.toml"
+        {
+            echo 'duration = "30s"'
+            cat "$dir/$scheduler.toml"
+            for class in senders receivers stations ports rest; do
+                for host in 0 1 2 3; do
+                    printf '[[source]]\nclass = "%s"\nmodel = "trace"\nfile = "arrivals.csv"\nof_class = "%s"\n' $class $class-$host
+                done
+            done
+        } > "$dir/$scheduler-scenario.toml"
+        in_order $scheduler "$dir"
     done
 }
 
 make_refused
 make_order
+make_hosts
 
 # The same tree on 1 Tbit/s, which no packet waits for.
 make_fast() {

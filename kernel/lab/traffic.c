@@ -3,7 +3,8 @@
  * The laboratory's source and sink in one process: frames into one interface, counted at another.
  *
  *   traffic rates  OUT IN MS PHASE_MS SPEC...      SPEC = NAME:PRIORITY:BYTES:BIT/S:FROM_MS-TO_MS[,FROM_MS-TO_MS]
- *   traffic order  OUT IN FILE WAIT_MS             FILE has lines "PRIORITY BYTES"; all are sent at once
+ *   traffic order  OUT IN FILE WAIT_MS             FILE has lines "PRIORITY BYTES HEX"; all are sent at once. HEX is what the frame
+ *                                                  begins with, or - for a broadcast of a type for local experiments
  *   traffic flood  OUT COUNT PRIORITY BYTES        as fast as it goes; m0x10002 as PRIORITY is SO_MARK
  *   traffic frame  OUT HEX                         one frame, without the tags that OUT's name ends with (v0.5.7: two)
  *   traffic tell   IF add|change FILE [BY]         the bytes of FILE to the kernel as fairlink's configuration
@@ -190,19 +191,37 @@ static int rates(int argc, char **argv)
 	return 0;
 }
 
+/* Bytes of a text in hexadecimal, at most `room` of them; how many. */
+static size_t bytes_of(const char *hex, unsigned char *to, size_t room)
+{
+	size_t bytes = strlen(hex) / 2;
+
+	if (bytes > room)
+		return 0;
+	for (size_t at = 0; at < bytes; at++) {
+		char two[3] = { hex[2 * at], hex[2 * at + 1], 0 };
+
+		to[at] = (unsigned char)strtoul(two, NULL, 16);
+	}
+	return bytes;
+}
+
+/* A frame ends with this and its number. */
+#define LAST 0x6e69666bu
+
 static int order(char **argv)
 {
-	static struct { unsigned int priority, bytes; } lines[65536];
+	static struct { unsigned int priority, bytes; char head[160]; } lines[65536];
 	static int sockets[65536];
 	static unsigned int by_priority[65536];
 	unsigned int used = 0, total = 0, arrived = 0;
-	int in = open_socket(argv[3], ETHERTYPE, 0);
+	int in = open_socket(argv[3], ETH_P_ALL, 0);
 	FILE *file = fopen(argv[4], "r");
 	uint64_t end;
 
 	if (!file)
 		die(argv[4]);
-	while (total < 65536 && fscanf(file, "%x %u", &lines[total].priority, &lines[total].bytes) == 2)
+	while (total < 65536 && fscanf(file, "%x %u %159s", &lines[total].priority, &lines[total].bytes, lines[total].head) == 3)
 		total++;
 	for (unsigned int i = 0; i < total; i++) {
 		unsigned int at = 0;
@@ -211,23 +230,38 @@ static int order(char **argv)
 			at++;
 		if (at == used) {
 			by_priority[used] = lines[i].priority;
-			sockets[used++] = open_socket(argv[2], ETHERTYPE, lines[i].priority);
+			/* No protocol: it is the frame's. */
+			sockets[used++] = open_socket(argv[2], 0, lines[i].priority);
 		}
 		lines[i].priority = at;
 	}
-	for (unsigned int i = 0; i < total; i++)
-		if (send_frame(sockets[lines[i].priority], lines[i].bytes, 0, i))
+	for (uint32_t i = 0; i < total; i++) {
+		static unsigned char frame[65536];
+		const uint32_t last[2] = { LAST, i };
+		ssize_t bytes = (ssize_t)lines[i].bytes;
+
+		memset(frame, 0, sizeof(frame));
+		bytes_of(strcmp(lines[i].head, "-") ? lines[i].head : "ffffffffffff02000000000188b5", frame, sizeof(frame));
+		memcpy(frame + bytes - sizeof(last), last, sizeof(last));
+		if (send(sockets[lines[i].priority], frame, (size_t)bytes, MSG_DONTWAIT) != bytes)
 			printf("REFUSED %u\n", i);
+	}
 	end = now_ns() + strtoull(argv[5], NULL, 0) * 1000000ull;
 	while (arrived < total && now_ns() < end) {
 		struct pollfd wait = { .fd = in, .events = POLLIN };
 		unsigned char frame[65536];
-		uint32_t number;
+		uint32_t last[2];
+		ssize_t got;
 
-		if (poll(&wait, 1, 50) <= 0 || recv(in, frame, sizeof(frame), MSG_DONTWAIT) < 22)
+		if (poll(&wait, 1, 50) <= 0)
 			continue;
-		memcpy(&number, frame + 18, 4);
-		printf("ORDER %u\n", number);
+		got = recv(in, frame, sizeof(frame), MSG_DONTWAIT);
+		if (got < 22)
+			continue;
+		memcpy(last, frame + got - sizeof(last), sizeof(last));
+		if (last[0] != LAST)
+			continue;
+		printf("ORDER %u\n", last[1]);
 		arrived++;
 	}
 	return 0;
@@ -265,16 +299,11 @@ static struct nlattr *attribute(char *message, unsigned short kind, const void *
 static int one_frame(char **argv)
 {
 	static unsigned char frame[4096];
-	size_t bytes = strlen(argv[3]) / 2, cut = 0;
+	size_t bytes = bytes_of(argv[3], frame, sizeof(frame)), cut = 0;
 	int s = open_socket(argv[2], 0, 0);
 
-	if (bytes > sizeof(frame))
+	if (!bytes)
 		return 2;
-	for (size_t at = 0; at < bytes; at++) {
-		char two[3] = { argv[3][2 * at], argv[3][2 * at + 1], 0 };
-
-		frame[at] = (unsigned char)strtoul(two, NULL, 16);
-	}
 	for (const char *dot = argv[2]; (dot = strchr(dot, '.')); dot++)
 		cut += 4;
 	memmove(frame + 12, frame + 12 + cut, bytes - 12 - cut);

@@ -21,7 +21,7 @@ struct fl_facts {
 	u16 overhead_bytes;
 	u16 overhead_min;
 	u32 framing;
-	u32 reserved;
+	u32 hosts;
 	u64 slack;
 };
 
@@ -43,6 +43,8 @@ struct fl_call {
 	u64 handle;
 	u32 len;
 	u32 class;
+	u8 host[16];
+	u64 host_hash;
 	u64 empty;
 	u64 wake;
 	struct fl_change *change;
@@ -53,6 +55,7 @@ struct fl_numbers {
 	const struct fl_change *change;
 	u16 *minors;
 	u16 *parents;
+	u8 *hosts;
 	size_t minors_len;
 	u32 *classes;
 	size_t classes_len;
@@ -124,6 +127,8 @@ void fl_free_all(struct list_head *memory);
 /* Drops and marks, called from within. */
 void fl_host_dropped(void *owner, u64 handle, u32 len, u32 class, u32 reason);
 void fl_host_marked(void *owner, u64 handle);
+/* Says of a packet what the queue of its class asks for. */
+void fl_host_moved(void *owner, struct fl_call *call);
 void *fl_host_alloc(size_t size, size_t align);
 void fl_host_free(void *memory);
 void fl_host_panic(const char *file, size_t file_len, u32 line);

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * fairlink as a queueing discipline: packets go into a table of slots, the schedulers know them by slot, and a timer asks again when
+ * fairlink as a queueing discipline: packets go into a table of slots (table.c), the schedulers know them by slot, and a timer asks again when
  * nothing is due. A panic on the other side breaks the discipline, not the machine: from then on packets pass through a FIFO, and
  * its name in `tc qdisc show` is fairlink-broken.
  */
 #include <linux/errno.h>
 #include <linux/hrtimer.h>
-#include <linux/if_vlan.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
 #include <linux/ktime.h>
-#include <linux/list_sort.h>
-#include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/random.h>
 #include <linux/version.h>
-#include <net/dsfield.h>
-#include <net/inet_ecn.h>
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
 #include <net/gso.h>
 #endif
@@ -28,102 +22,6 @@ MODULE_PARM_DESC(break_next, "for tests: the next packet panics");
 
 static struct Qdisc_ops fl_broken_ops;
 
-/* The table */
-
-static void fl_table_free(struct fl_table *table)
-{
-	kvfree(table->class_of);
-	kvfree(table->minor_of);
-	kvfree(table->parent_of);
-	kvfree(table->packets);
-	kvfree(table->next_free);
-	memset(table, 0, sizeof(*table));
-}
-
-static int fl_table_slots(struct fl_table *table, u32 slots)
-{
-	table->slots = slots;
-	table->packets = kvcalloc(slots, sizeof(*table->packets), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	table->next_free = kvcalloc(slots, sizeof(*table->next_free), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	return table->packets && table->next_free ? 0 : -ENOMEM;
-}
-
-static u32 fl_slot_take(struct fl_sched *q, struct sk_buff *skb)
-{
-	u32 slot = q->free;
-
-	if (likely(slot != FL_NO_SLOT)) {
-		q->free = q->table.next_free[slot];
-		q->table.packets[slot] = skb;
-	}
-	return slot;
-}
-
-static struct sk_buff *fl_slot_give(struct fl_sched *q, u32 slot)
-{
-	struct sk_buff *skb;
-
-	if (unlikely(slot >= q->table.slots))
-		return NULL;
-	skb = q->table.packets[slot];
-	if (likely(skb)) {
-		q->table.packets[slot] = NULL;
-		q->table.next_free[slot] = q->free;
-		q->free = slot;
-	}
-	return skb;
-}
-
-/* All slots are free from `first` on. */
-static void fl_slots_free(struct fl_sched *q, u32 first)
-{
-	u32 slot;
-
-	for (slot = q->table.slots; slot-- > first;) {
-		q->table.next_free[slot] = q->free;
-		q->free = slot;
-	}
-}
-
-/* Packets out of the table */
-
-static void fl_uncount(struct Qdisc *sch, const struct sk_buff *skb)
-{
-	sch->q.qlen--;
-	sch->qstats.backlog -= qdisc_pkt_len(skb);
-}
-
-void fl_host_dropped(void *owner, u64 handle, u32 len, u32 class, u32 reason)
-{
-	struct Qdisc *sch = owner;
-	struct fl_sched *q = qdisc_priv(sch);
-	struct sk_buff *skb = fl_slot_give(q, (u32)handle);
-
-	if (unlikely(!skb))
-		return;
-	fl_uncount(sch, skb);
-	qdisc_qstats_drop(sch);
-	if ((u32)handle == q->arriving) {
-		q->arrival_dropped = true;
-	} else {
-		q->others_dropped++;
-		q->others_len += qdisc_pkt_len(skb);
-	}
-	if (q->to_free)
-		__qdisc_drop(skb, q->to_free);
-	else
-		kfree_skb(skb);
-}
-
-void fl_host_marked(void *owner, u64 handle)
-{
-	struct Qdisc *sch = owner;
-	struct fl_sched *q = qdisc_priv(sch);
-
-	if ((u32)handle < q->table.slots && q->table.packets[(u32)handle])
-		INET_ECN_set_ce(q->table.packets[(u32)handle]);
-}
-
 /* Our parents are told of packets that were dropped behind their backs. */
 static void fl_tell_parents(struct Qdisc *sch)
 {
@@ -134,50 +32,6 @@ static void fl_tell_parents(struct Qdisc *sch)
 		q->others_dropped = 0;
 		q->others_len = 0;
 	}
-}
-
-/* When a packet came, for the order in a FIFO after a panic. */
-struct fl_cb {
-	u64 arrived;
-};
-
-static struct fl_cb *fl_cb(const struct sk_buff *skb)
-{
-	qdisc_cb_private_validate(skb, sizeof(struct fl_cb));
-	return (struct fl_cb *)qdisc_skb_cb(skb)->data;
-}
-
-static int fl_earlier(void *unused, const struct list_head *a, const struct list_head *b)
-{
-	u64 one = fl_cb(list_entry(a, struct sk_buff, list))->arrived;
-	u64 other = fl_cb(list_entry(b, struct sk_buff, list))->arrived;
-
-	return one < other ? -1 : one > other;
-}
-
-/* The other side panicked: what is queued goes into a FIFO, in the order of arrival, and nothing is called there again. */
-void fl_break_down(struct Qdisc *sch)
-{
-	struct fl_sched *q = qdisc_priv(sch);
-	struct sk_buff *skb, *next;
-	LIST_HEAD(all);
-	u32 slot;
-
-	q->broken = true;
-	pr_err("fairlink: %x: %s; packets pass through a FIFO from now on\n", sch->handle >> 16, q->why);
-	for (slot = 0; slot < q->table.slots; slot++) {
-		skb = q->table.packets[slot];
-		q->table.packets[slot] = NULL;
-		if (skb)
-			list_add_tail(&skb->list, &all);
-	}
-	list_sort(NULL, &all, fl_earlier);
-	sch->q.qlen = 0;
-	list_for_each_entry_safe(skb, next, &all, list) {
-		skb_list_del_init(skb);
-		__qdisc_enqueue_tail(skb, &sch->q);
-	}
-	WRITE_ONCE(sch->ops, &fl_broken_ops);
 }
 
 /* The data path */
@@ -232,25 +86,6 @@ static u32 fl_classify(struct sk_buff *skb, struct Qdisc *sch, int *result)
 	return class && !(class & FL_INNER) ? class : q->table.facts.default_class;
 }
 
-static u64 fl_flow(struct sk_buff *skb)
-{
-	u64 bits = FL_FLOW(skb_get_hash(skb));
-
-	switch (skb_protocol(skb, true)) {
-	case htons(ETH_P_IP):
-		if (pskb_network_may_pull(skb, sizeof(struct iphdr)) &&
-		    !INET_ECN_is_not_ect(ipv4_get_dsfield(ip_hdr(skb))))
-			bits |= FL_ECN_CAPABLE;
-		break;
-	case htons(ETH_P_IPV6):
-		if (pskb_network_may_pull(skb, sizeof(struct ipv6hdr)) &&
-		    !INET_ECN_is_not_ect(ipv6_get_dsfield(ipv6_hdr(skb))))
-			bits |= FL_ECN_CAPABLE;
-		break;
-	}
-	return bits;
-}
-
 static int fl_fifo_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
 {
 	if (likely(sch->q.qlen < 1000))
@@ -277,8 +112,8 @@ static int fl_queue(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk
 	if (unlikely(slot == FL_NO_SLOT))
 		return qdisc_drop(skb, sch, to_free);
 	call.handle = slot;
-	if (q->table.facts.active_queues)
-		call.handle |= fl_flow(skb);
+	if (q->table.facts.active_queues || q->table.facts.hosts)
+		fl_label(q, skb, &call);
 	fl_cb(skb)->arrived = call.now;
 	/* Counted beforehand, so that a drop can take it back. */
 	sch->q.qlen++;
@@ -408,41 +243,6 @@ static void fl_qdisc_reset(struct Qdisc *sch)
 
 /* Configuration */
 
-/* Fills a table for a link that is made, or for one that a change makes; slots at least `least`. */
-static int fl_table_make(struct fl_table *table, const struct fl_facts *facts, u32 least)
-{
-	memset(table, 0, sizeof(*table));
-	table->facts = *facts;
-	table->minors = 1u << 16;
-	table->class_of = kvcalloc(table->minors, sizeof(*table->class_of), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	table->minor_of = kvcalloc(facts->classes, sizeof(*table->minor_of), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	table->parent_of = kvcalloc(facts->classes, sizeof(*table->parent_of), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!table->class_of || !table->minor_of || !table->parent_of || fl_table_slots(table, max(facts->packets, least))) {
-		fl_table_free(table);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
-/* Numbers of the classes of the link, or of a change to it. */
-static int fl_table_number(struct fl_table *table, const struct fl_link *link, const struct fl_change *change)
-{
-	struct fl_numbers numbers = {
-		.link = link,
-		.change = change,
-		.minors = table->minor_of,
-		.parents = table->parent_of,
-		.minors_len = table->facts.classes,
-		.classes = table->class_of,
-		.classes_len = table->minors,
-		.inner = FL_INNER,
-	};
-	char why[FL_WHY_LEN];
-	LIST_HEAD(memory);
-
-	return fl_control(fl_numbers, &numbers, &memory, why, sizeof(why)) ? -EINVAL : 0;
-}
-
 static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
 {
 	struct fl_sched *q = qdisc_priv(sch);
@@ -455,6 +255,8 @@ static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netli
 	fl_sampling_init(sch);
 	q->free = FL_NO_SLOT;
 	q->arriving = FL_NO_SLOT;
+	q->broken_ops = &fl_broken_ops;
+	get_random_bytes(&q->key, sizeof(q->key));
 	error = tcf_block_get(&q->block, &q->filters, sch, extack);
 	if (error)
 		return error;

@@ -3,6 +3,7 @@
 #ifndef FAIRLINK_SCHED_H
 #define FAIRLINK_SCHED_H
 
+#include <linux/siphash.h>
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
 #include <net/pkt_cls.h>
@@ -66,6 +67,7 @@ struct fl_table {
 	u32 *class_of; /* by minor number: index of the class, 0 for none; the highest bit for inner classes */
 	u16 *minor_of; /* by index */
 	u16 *parent_of; /* by index: the minor number of the parent, 0 for the link */
+	u8 *hosts_of; /* by index: what tells the hosts apart that share a class, 0 where none do */
 	/* Slots of packets; the other side knows a packet by its slot. */
 	u32 slots;
 	struct sk_buff **packets;
@@ -85,6 +87,7 @@ struct fl_sched {
 	bool arrival_dropped;
 	unsigned int others_dropped, others_len;
 	u64 super_frames;
+	siphash_key_t key; /* of hosts */
 
 	struct tcf_proto __rcu *filters;
 	struct tcf_block *block;
@@ -92,6 +95,7 @@ struct fl_sched {
 	struct delayed_work sampling;
 	struct Qdisc *sch;
 	struct list_head memory;
+	struct Qdisc_ops *broken_ops; /* what it has after a panic */
 	char why[FL_WHY_LEN];
 };
 
@@ -103,13 +107,72 @@ static inline u32 fl_class_of(const struct fl_table *table, u32 minor)
 	return minor < table->minors ? table->class_of[minor] : 0;
 }
 
+/* Takes a slot for a packet; FL_NO_SLOT where there is none. */
+static inline u32 fl_slot_take(struct fl_sched *q, struct sk_buff *skb)
+{
+	u32 slot = q->free;
+
+	if (likely(slot != FL_NO_SLOT)) {
+		q->free = q->table.next_free[slot];
+		q->table.packets[slot] = skb;
+	}
+	return slot;
+}
+
+/* The packet of a slot, which is free then; NULL where there is none. */
+static inline struct sk_buff *fl_slot_give(struct fl_sched *q, u32 slot)
+{
+	struct sk_buff *skb;
+
+	if (unlikely(slot >= q->table.slots))
+		return NULL;
+	skb = q->table.packets[slot];
+	if (likely(skb)) {
+		q->table.packets[slot] = NULL;
+		q->table.next_free[slot] = q->free;
+		q->free = slot;
+	}
+	return skb;
+}
+
+static inline void fl_uncount(struct Qdisc *sch, const struct sk_buff *skb)
+{
+	sch->q.qlen--;
+	sch->qstats.backlog -= qdisc_pkt_len(skb);
+}
+
+/* When a packet came, for the order in a FIFO after a panic. */
+struct fl_cb {
+	u64 arrived;
+};
+
+static inline struct fl_cb *fl_cb(const struct sk_buff *skb)
+{
+	qdisc_cb_private_validate(skb, sizeof(struct fl_cb));
+	return (struct fl_cb *)qdisc_skb_cb(skb)->data;
+}
+
+/* Fills a table for a link that is made, or for one that a change makes; slots at least `least`. */
+int fl_table_make(struct fl_table *table, const struct fl_facts *facts, u32 least);
+/* Numbers of the classes of the link, or of a change to it. */
+int fl_table_number(struct fl_table *table, const struct fl_link *link, const struct fl_change *change);
+void fl_table_free(struct fl_table *table);
+/* All slots are free from `first` on. */
+void fl_slots_free(struct fl_sched *q, u32 first);
+
+/* What tells hosts apart; kernel/core/src/lib.rs, Numbers. */
+enum { FL_BY_NOTHING, FL_BY_SOURCE_IP, FL_BY_DESTINATION_IP, FL_BY_SOURCE_MAC, FL_BY_DESTINATION_MAC };
+
+/* Puts into a call what the queue of its class asks of the packet: flow, ECN, host. */
+void fl_label(const struct fl_sched *q, struct sk_buff *skb, struct fl_call *call);
+
 /* The error in words. */
 void fl_tell(struct netlink_ext_ack *extack, const char *text);
 
 /* Makes a link, or a change to one, out of options. What it allocates is on the list; on an error there is nothing. */
 int fl_made(struct nlattr *options, struct fl_make *make, struct list_head *memory, struct netlink_ext_ack *extack);
 
-/* The other side panicked: what is queued goes into a FIFO, and nothing is called there again. With the lock held. */
+/* The other side panicked: what is queued goes into a FIFO, in the order of arrival, and nothing is called there again. With the lock held. */
 void fl_break_down(struct Qdisc *sch);
 
 /* Samples the counters of classes each second, from the start on. */

@@ -1,14 +1,12 @@
 //! One `[[class]]` of a link file.
 
-use std::num::NonZeroU16;
-
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Feature, LeakyBucket, LeakyBuckets, MAX_LEAKY_BUCKETS, MAX_WEIGHT, Nanos,
+    ClassConfig, ClassId, Contract, Feature, Hosts, LeakyBucket, LeakyBuckets, MAX_LEAKY_BUCKETS, MAX_WEIGHT, Nanos,
     QueueKind, QueueLimits, Rate, ServiceCurve, Share,
 };
 
 use crate::classid::Classid;
-use crate::hosts::HostKey;
+use crate::hosts::WORDS;
 use crate::matching::Match;
 use crate::names::{Names, refusal};
 use crate::problem::{Log, ProblemKind, Span};
@@ -130,8 +128,6 @@ pub(crate) struct RawClasses {
     pub(crate) leaf_only: Vec<(u32, &'static str, Place)>,
     /// By position, in file order.
     pub(crate) matches: Vec<(u32, Match, Place)>,
-    /// By position: what tells the hosts apart that share a class.
-    pub(crate) hosts: Vec<(u32, HostKey)>,
     pub(crate) pools: Vec<(u32, String, Place)>,
     /// By position, in file order.
     pub(crate) classids: Vec<(u32, Classid, Place)>,
@@ -147,7 +143,6 @@ impl RawClasses {
             features: Vec::new(),
             leaf_only: Vec::new(),
             matches: Vec::new(),
-            hosts: Vec::new(),
             pools: Vec::new(),
             classids: Vec::new(),
         }
@@ -224,9 +219,6 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     let leaf_only =
         LEAF_KEYS.iter().filter(|_| !usual).find_map(|&key| Some((position, key, table.get(key)?.span().into())));
     classes.leaf_only.extend(leaf_only);
-    if !usual && let Some(value) = table.get("per") {
-        classes.hosts.extend(value.word("way to tell hosts apart", &HostKey::WORDS, log).map(|key| (position, key)));
-    }
     classes.matches.extend(matches.into_iter().map(|(made, span)| (position, made, span.into())));
     let parent = parent.map(|(name, place)| (classes.keep_parent(name), place));
     if let Err(other) = classes.names.push(text) {
@@ -310,8 +302,8 @@ fn ecn(table: &Table<'_, '_>, log: &mut Log) -> bool {
     value.boolean(log).unwrap_or(false)
 }
 
-/// How many hosts share a leaf that has `per`.
-fn hosts(table: &Table<'_, '_>, log: &mut Log) -> Option<NonZeroU16> {
+/// The hosts that share a leaf that has `per`.
+fn hosts(table: &Table<'_, '_>, log: &mut Log) -> Option<Hosts> {
     let written = table.get("hosts").and_then(|value| {
         if table.get("per").is_none() {
             let why = "says how many hosts share a class, and the class does not say what tells them apart".to_owned();
@@ -320,8 +312,8 @@ fn hosts(table: &Table<'_, '_>, log: &mut Log) -> Option<NonZeroU16> {
         }
         value.integer(2, u64::from(u16::MAX), log)
     });
-    table.get("per")?;
-    NonZeroU16::new(written.map_or(DEFAULT_HOSTS, |hosts| hosts as u16))
+    let by = table.get("per")?.word("way to tell hosts apart", &WORDS, log)?;
+    Hosts::new(written.map_or(DEFAULT_HOSTS, |hosts| hosts as u16), by)
 }
 
 fn contract(table: &Table<'_, '_>, log: &mut Log) -> Option<Contract> {

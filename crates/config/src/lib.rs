@@ -42,7 +42,7 @@ pub mod units;
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;
 pub use expand::written_out;
-pub use hosts::HostKey;
+pub use hosts::host_of;
 pub use link::pools::PoolSpec;
 pub use link::{LinkFile, ReadOptions};
 pub use peers::Peer;

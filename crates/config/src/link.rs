@@ -20,7 +20,6 @@ use miette::Severity;
 use crate::class::{self, LinkFacts, Place, RawClasses};
 use crate::classid::Classid;
 use crate::document;
-use crate::hosts::HostKey;
 use crate::link::head::Head;
 use crate::matching::{Match, Reach};
 use crate::names::Names;
@@ -90,8 +89,6 @@ pub struct LinkFile {
     pub memory_limit: u64,
     /// Which frames belong to which leaf; the first that matches counts.
     pub matches: Vec<(ClassId, Match)>,
-    /// Leaves whose hosts share them equally, and what tells these apart.
-    pub hosts: Vec<(ClassId, HostKey)>,
     /// The leaf of frames that match nothing: the one named by `default`, else the leaf of a match `any`, else the only leaf
     /// without a match. See [`LinkFile::require_default`].
     pub default_class: Option<ClassId>,
@@ -348,7 +345,6 @@ impl LinkFile {
             overhead: head.overhead,
             memory_limit: head.memory_limit,
             matches,
-            hosts: classes.hosts.iter().map(|&(position, key)| (id(position), key)).collect(),
             default_class: None,
             pools,
             shared: Arc::default(),

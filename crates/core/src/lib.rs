@@ -58,6 +58,7 @@
 //! | make a scheduler | [`SchedulerInfo::build`], or its own `INFO`, such as [`schedulers::hls::INFO`] |
 //! | move packets | [`Scheduler`] at your own pace; [`Driver::next`] or [`Driver::turn`] at the link's |
 //! | count what passes | [`Metered`] |
+//! | number the hosts that share a leaf | [`HostTables`], [`with_host`] |
 //! | change classes or scheduler while packets are queued | [`prepare`], [`Prepared::commit`] |
 //!
 //! # What this crate does not do
@@ -100,6 +101,7 @@ mod test_link;
 
 pub use contract::*;
 pub use runtime::driver::{Driver, Next, Pacer, Port, Wake};
+pub use runtime::hosts::{HostTable, HostTables};
 pub use runtime::metered::{Counters, Metered, MeteredChange, MeteredRetired};
 pub use runtime::pool::{Member, Pool, PoolError, PoolRule};
 pub use runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};

@@ -4,9 +4,9 @@
 //! It holds the head packet itself; only the packets behind the head are in the [`PacketSlab`]. A queue of one packet, which
 //! is what most active classes of a large tree have, never touches the slab.
 //!
-//! Behind the head there may be an active queue instead of a FIFO: CoDel or FQ-CoDel, or queues of hosts that share the leaf. It decides what becomes the head,
-//! so the head is a promise all the same. What an active queue needs beyond that is in a table, which exists only where
-//! a class asks for one. A scheduler that hands over time and drops ([`LeafQueue::enqueue`], [`LeafQueue::dequeue`])
+//! Behind the head there may be an active queue instead of a FIFO: CoDel or FQ-CoDel, or queues of hosts that share the leaf.
+//! It decides what becomes the head, so the head is a promise all the same. What an active queue needs beyond that is in a
+//! table, which exists only where a class asks for one. A scheduler that hands over time and drops ([`LeafQueue::enqueue`], [`LeafQueue::dequeue`])
 //! need not know which kind of queue it is.
 
 mod aqm;

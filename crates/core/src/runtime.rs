@@ -1,8 +1,9 @@
 //! What runs schedulers: the list of them all, the loop that drives one, counters around one, changes while packets are
-//! queued, and pools that several links share.
+//! queued, pools that several links share, and numbers for hosts that share a leaf.
 
 mod build;
 pub(crate) mod driver;
+pub(crate) mod hosts;
 pub(crate) mod metered;
 pub mod pool;
 pub(crate) mod reconfigure;

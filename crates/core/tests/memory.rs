@@ -2,14 +2,13 @@
 //! allocator that refuses, at every point, construction ends with an error and never with the process.
 
 use std::alloc::System;
-use std::num::NonZeroU16;
 
 use cap::Cap;
 use fairlink_core::registry::SCHEDULERS;
 use fairlink_core::{
-    BuildError, ClassConfig, ClassId, Contract, Feature, Hierarchy, HierarchyError, LeakyBucket, LeakyBuckets,
-    Leniency, LinkConfig, Members, Nanos, QueueKind, QueueLimits, Rate, SchedulerInfo, ServiceCurve, Share,
-    TransmitQueue, WhenFull,
+    BuildError, ClassConfig, ClassId, Contract, Feature, Hierarchy, HierarchyError, HostKey, Hosts, LeakyBucket,
+    LeakyBuckets, Leniency, LinkConfig, Members, Nanos, QueueKind, QueueLimits, Rate, SchedulerInfo, ServiceCurve,
+    Share, TransmitQueue, WhenFull,
 };
 
 #[global_allocator]
@@ -63,7 +62,7 @@ fn config(info: &SchedulerInfo, random: &mut Random, classes: u64) -> ClassConfi
     };
     if info.supports(Feature::ActiveQueue) && random.one_in(4) {
         config.queue = if random.one_in(2) { QueueKind::CoDel } else { QueueKind::FqCoDel };
-        config.hosts = NonZeroU16::new(random.below(40) as u16).filter(|_| random.one_in(2));
+        config.hosts = Hosts::new(random.below(40) as u16, HostKey::SourceIp).filter(|_| random.one_in(2));
         config.limits = QueueLimits { packets: 1 + random.below(200) as u32, ..QueueLimits::default() };
     }
     config

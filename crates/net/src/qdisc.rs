@@ -114,14 +114,6 @@ pub enum QdiscError {
         /// The interface.
         interface: String,
     },
-    /// Hosts share a class, which the module cannot tell apart.
-    #[error(
-        "class {class:?} has per: the kernel module does not tell hosts apart yet; leave it out, or use `fairlink gateway`"
-    )]
-    Hosts {
-        /// The class.
-        class: String,
-    },
     /// Its classes changed each time that they were read.
     #[error("the classes of {interface} changed {READINGS} times while they were read; try again")]
     Changing {

@@ -4,7 +4,6 @@
 pub(crate) mod checksum;
 pub(crate) mod classify;
 pub(crate) mod frame;
-pub(crate) mod hosts;
 pub(crate) mod labels;
 pub(crate) mod segments;
 pub(crate) mod unfinished;

@@ -34,6 +34,7 @@
 //! | leaky buckets: how many; burst, peak, rate of each | 1; 8, 8, 8 each |
 //! | limits of the queue: packets, bytes | 4, 4 |
 //! | queue: 0 FIFO, 1 CoDel, 2 FQ-CoDel | 1 |
+//! | hosts that share it: how many at once; told apart by 0 source IP, 1 destination IP, 2 source MAC, 3 destination MAC | 2, 1 |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -110,5 +111,6 @@ mod bit {
     pub(crate) const LEAKY_BUCKETS: u32 = 1 << 16;
     pub(crate) const LIMITS: u32 = 1 << 17;
     pub(crate) const QUEUE: u32 = 1 << 18;
-    pub(crate) const ALL: u32 = (1 << 19) - 1;
+    pub(crate) const HOSTS: u32 = 1 << 19;
+    pub(crate) const ALL: u32 = (1 << 20) - 1;
 }

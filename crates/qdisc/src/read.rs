@@ -3,8 +3,8 @@
 use core::fmt;
 
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, LeakyBucket, LeakyBuckets, Leniency,
-    LinkConfig, MAX_LEAKY_BUCKETS, Nanos, Overhead, QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo,
+    ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, HostKey, Hosts, LeakyBucket, LeakyBuckets,
+    Leniency, LinkConfig, MAX_LEAKY_BUCKETS, Nanos, Overhead, QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo,
     ServiceCurve, Share, TransmitQueue, WhenFull, registry,
 };
 
@@ -296,6 +296,17 @@ fn class(record: &mut Record<'_>) -> Result<ClassConfig, ReadError> {
     }
     if has(bit::QUEUE) {
         config.queue = if record.choice("queue", 2)? == 2 { QueueKind::FqCoDel } else { QueueKind::CoDel };
+    }
+    if has(bit::HOSTS) {
+        let most = record.u16()?;
+        record.within("hosts", most.into(), 1, u16::MAX.into())?;
+        let by = match record.choice("per", 3)? {
+            0 => HostKey::SourceIp,
+            1 => HostKey::DestinationIp,
+            2 => HostKey::SourceMac,
+            _ => HostKey::DestinationMac,
+        };
+        config.hosts = Hosts::new(most, by);
     }
     record.end()?;
     Ok(config)

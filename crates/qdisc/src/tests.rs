@@ -6,9 +6,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, LeakyBucket, LeakyBuckets, Leniency,
-    LinkConfig, Nanos, Overhead, QueueKind, QueueLimits, Rate, RoundLength, ServiceCurve, Share, TransmitQueue,
-    WhenFull, registry,
+    ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, HostKey, Hosts, LeakyBucket, LeakyBuckets,
+    Leniency, LinkConfig, Nanos, Overhead, QueueKind, QueueLimits, Rate, RoundLength, ServiceCurve, Share,
+    TransmitQueue, WhenFull, registry,
 };
 use proptest::prelude::*;
 
@@ -77,8 +77,17 @@ fn classes() -> impl Strategy<Value = ClassConfig> {
     let buckets = proptest::collection::vec(bucket, 0..=4);
     let flags = any::<[bool; 4]>();
     let queue = (1..=u32::MAX, 1..=u32::MAX, 0u8..3);
-    (1u64..=1000, numbers, buckets, flags, queue, (curves(), curves(), curves())).prop_map(
-        |(weight, numbers, buckets, [bounded, isolated, latency_critical, ecn], (packets, bytes, queue), curves)| {
+    let keys = [HostKey::SourceIp, HostKey::DestinationIp, HostKey::SourceMac, HostKey::DestinationMac];
+    let hosts = (any::<u16>(), proptest::sample::select(&keys)).prop_map(|(most, by)| Hosts::new(most, by));
+    (1u64..=1000, numbers, buckets, flags, (queue, hosts), (curves(), curves(), curves())).prop_map(
+        |(
+            weight,
+            numbers,
+            buckets,
+            [bounded, isolated, latency_critical, ecn],
+            ((packets, bytes, queue), hosts),
+            curves,
+        )| {
             let (burst, ceiling_burst, priority, quantum, ceiling, contract, max_delay) = numbers;
             ClassConfig {
                 share: Some(Share::Weight(weight)),
@@ -98,7 +107,7 @@ fn classes() -> impl Strategy<Value = ClassConfig> {
                 leaky_buckets: LeakyBuckets::new(&buckets).unwrap(),
                 limits: QueueLimits { packets, bytes },
                 queue: [QueueKind::Fifo, QueueKind::CoDel, QueueKind::FqCoDel][usize::from(queue)],
-                hosts: None,
+                hosts,
                 ecn,
             }
         },
@@ -181,7 +190,7 @@ fn errors_say_what_is_wrong_and_the_limit() {
     assert_eq!(parent, ReadError::Hierarchy(HierarchyError::UnknownParent { parent: ClassId(2) }));
     assert_eq!(
         changed(a1 + 2 + 3, &[0x80]).to_string(),
-        format!("class 2: fields of {} is outside 0 .. 524287", 1u32 << 31)
+        format!("class 2: fields of {} is outside 0 .. 1048575", 1u32 << 31)
     );
     // Bytes behind the last class that the header counts.
     let mut longer = sound.clone();
@@ -239,14 +248,6 @@ fn as_many_classes_as_tc_has_numbers_for_are_written_and_read() {
     assert!(bytes.len() > MAX_ATTRIBUTE, "{}", bytes.len());
     let read = Config::read(&bytes).unwrap();
     assert_eq!((read.tree.len(), read.labels.name(ClassId(classes))), (65_535, &b"subscriber 65534"[..]));
-    let mut shared = Hierarchy::builder(LinkConfig::new(rate(1)));
-    let hosts = core::num::NonZeroU16::new(9);
-    shared.add(ClassId::ROOT, ClassConfig { hosts, ..ClassConfig::default() }).unwrap();
-    let mut one = Labels::new(1).unwrap();
-    one.add(1, b"guests").unwrap();
-    let tree = shared.build().unwrap();
-    let guests = Config { tree, labels: one.sorted().unwrap(), default: None, ..config.clone() };
-    assert_eq!(guests.write(), Err(WriteError::Hosts { class: ClassId(1) }));
     let too_few = Config { labels: Labels::new(0).unwrap(), ..config };
     assert_eq!(too_few.write(), Err(WriteError::Labels { classes: 65_535, labels: 1 }));
 }
@@ -296,6 +297,7 @@ fn the_longest_record_fits_into_the_room_that_is_kept_for_one() {
         leaky_buckets: LeakyBuckets::new(&[bucket; 4]).unwrap(),
         limits: QueueLimits { packets: 1, bytes: 1 },
         queue: QueueKind::FqCoDel,
+        hosts: Hosts::new(9, HostKey::SourceIp),
         ecn: true,
         ..ClassConfig::default()
     };

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use fairlink_core::{
-    ClassConfig, ClassId, Framing, Leniency, OutOfMemory, QueueKind, QueueLimits, Rate, RoundLength, ServiceCurve,
-    Share, WhenFull,
+    ClassConfig, ClassId, Framing, HostKey, Hosts, Leniency, OutOfMemory, QueueKind, QueueLimits, Rate, RoundLength,
+    ServiceCurve, Share, WhenFull,
 };
 
 use crate::labels::room;
@@ -26,11 +26,6 @@ pub enum WriteError {
         /// Of the labels.
         labels: usize,
     },
-    /// Hosts share a class, which the kernel does not tell apart.
-    Hosts {
-        /// The class.
-        class: ClassId,
-    },
     /// A record does not fit.
     NoRoom {
         /// Bytes that there is room for.
@@ -48,9 +43,6 @@ impl fmt::Display for WriteError {
                 "the link with its {classes} classes takes more than the {MAX_BYTES} bytes that a configuration may have"
             ),
             Self::Labels { classes, labels } => write!(f, "{classes} classes have {labels} numbers"),
-            Self::Hosts { class } => {
-                write!(f, "hosts share class {}, and the kernel does not tell them apart", class.0)
-            }
             Self::NoRoom { room } => write!(f, "a record takes more than {room} bytes"),
             Self::OutOfMemory(error) => error.fmt(f),
         }
@@ -210,9 +202,6 @@ impl Config {
 
     fn write_class<S: Sink>(&self, class: ClassId, out: &mut Writer<S>) -> Result<(), WriteError> {
         let config = self.tree.config(class);
-        if config.hosts.is_some() {
-            return Err(WriteError::Hosts { class });
-        }
         out.u32(self.tree.parent(class).map_or(0, |parent| parent.0))?;
         out.u16(self.labels.minor(class))?;
         out.text(self.labels.name(class))?;
@@ -248,10 +237,20 @@ impl Config {
             out.u32(config.limits.bytes)?;
         }
         match config.queue {
-            QueueKind::Fifo => Ok(()),
-            QueueKind::CoDel => out.u8(1),
-            QueueKind::FqCoDel => out.u8(2),
+            QueueKind::Fifo => {}
+            QueueKind::CoDel => out.u8(1)?,
+            QueueKind::FqCoDel => out.u8(2)?,
         }
+        if let Some(Hosts { most, by }) = config.hosts {
+            out.u16(most.get())?;
+            out.u8(match by {
+                HostKey::SourceIp => 0,
+                HostKey::DestinationIp => 1,
+                HostKey::SourceMac => 2,
+                HostKey::DestinationMac => 3,
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -313,6 +312,7 @@ fn present(config: &ClassConfig) -> u32 {
         (!config.leaky_buckets.is_empty(), bit::LEAKY_BUCKETS),
         (config.limits != QueueLimits::default(), bit::LIMITS),
         (config.queue != QueueKind::Fifo, bit::QUEUE),
+        (config.hosts.is_some(), bit::HOSTS),
     ];
     fields.iter().filter(|(there, _)| *there).fold(0, |all, (_, bit)| all | bit)
 }

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
-use fairlink_core::{ClassId, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Nanos, Overhead, Packet, Port, host_bits};
+use fairlink_core::{
+    ClassId, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Nanos, Overhead, Packet, Port, flow_bits, with_host,
+};
 use fairlink_traffic::{ClosedReport, Interval, Model, SourceSpec, TrafficMix, What};
 
 use crate::change::Stage;
@@ -608,7 +610,7 @@ impl Port for LinkPort<'_> {
 /// What active queues are told of a packet: a source is a flow and a host. All sources understand ECN, so that it is the class that
 /// decides.
 const fn label(source: u32) -> u64 {
-    host_bits(source as u16, source) | ECN_CAPABLE
+    with_host(flow_bits(source), source as u16) | ECN_CAPABLE
 }
 
 /// Borders of the spans from which every average of the report is made.

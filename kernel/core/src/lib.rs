@@ -23,7 +23,7 @@ mod tests;
 use core::fmt::{self, Write};
 use core::{ptr, slice};
 
-use fairlink_core::{ClassId, Nanos};
+use fairlink_core::{ClassId, Nanos, Packet};
 
 pub use link::{Change, Link};
 use link::{Failure, Sink};
@@ -109,8 +109,8 @@ pub struct Facts {
     pub overhead_min: u16,
     /// 0 plain, 1 PTM, 2 ATM.
     pub framing: u32,
-    /// How the link is cut; unused, for alignment.
-    pub reserved: u32,
+    /// Whether hosts share a leaf.
+    pub hosts: u32,
     /// By how much the timer may be late, in ns.
     pub slack: u64,
 }
@@ -170,12 +170,35 @@ pub struct Call {
     pub len: u32,
     /// Its class.
     pub class: u32,
+    /// Its host, in where the class's are told apart.
+    pub host: [u8; 16],
+    /// A hash of that which strangers cannot foresee.
+    pub host_hash: u64,
     /// In, of [`fl_enqueue`]: whether nothing is queued, so that the time until now is not made up for.
     pub empty: u64,
     /// Out, where there is no packet now: when to ask again, `u64::MAX` where only an arrival makes a difference.
     pub wake: u64,
     /// Of [`fl_commit`]: the change, and what it leaves to be freed.
     pub change: *mut Change,
+}
+
+impl Call {
+    /// About a packet of a class.
+    const fn of(handle: u64, class: ClassId) -> Self {
+        Self {
+            link: ptr::null_mut(),
+            owner: ptr::null_mut(),
+            now: 0,
+            handle,
+            len: 0,
+            class: class.0,
+            host: [0; 16],
+            host_hash: 0,
+            empty: 0,
+            wake: 0,
+            change: ptr::null_mut(),
+        }
+    }
 }
 
 /// Queues a packet, or drops it or another.
@@ -191,7 +214,8 @@ pub unsafe extern "C" fn fl_enqueue(args: *mut Call) -> i64 {
     if args.empty != 0 {
         link.rested(Nanos(args.now));
     }
-    link.enqueue(Nanos(args.now), args.handle, args.len, ClassId(args.class), &mut Sink(args.owner));
+    let packet = Packet { handle: args.handle, len: args.len, class: ClassId(args.class) };
+    link.enqueue(Nanos(args.now), packet, (args.host, args.host_hash), &mut Sink(args.owner));
     0
 }
 
@@ -290,7 +314,9 @@ pub struct Numbers {
     pub minors: *mut u16,
     /// By class: that of its parent, 0 for the link.
     pub parents: *mut u16,
-    /// Room in both.
+    /// By class: what tells its hosts apart: 0 nothing, 1 source IP, 2 destination IP, 3 source MAC, 4 destination MAC.
+    pub hosts: *mut u8,
+    /// Room in each of the three.
     pub minors_len: usize,
     /// By minor number: the class. What is not written stays.
     pub classes: *mut u32,
@@ -309,16 +335,17 @@ pub unsafe extern "C" fn fl_numbers(args: *mut Numbers) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
     // SAFETY: the caller's promise.
-    let (minors, parents, classes) = unsafe {
+    let (minors, parents, hosts, classes) = unsafe {
         (
             slice::from_raw_parts_mut(args.minors, args.minors_len),
             slice::from_raw_parts_mut(args.parents, args.minors_len),
+            slice::from_raw_parts_mut(args.hosts, args.minors_len),
             slice::from_raw_parts_mut(args.classes, args.classes_len),
         )
     };
     // SAFETY: the caller's promise. Only what no call changes is read of the link.
     let numbers = unsafe { args.change.as_ref().map_or_else(|| (*args.link).numbers(), Change::numbers) };
-    numbers.write(minors, parents, classes, args.inner);
+    numbers.write(minors, parents, hosts, classes, args.inner);
     0
 }
 

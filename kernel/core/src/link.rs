@@ -6,13 +6,14 @@ use core::ffi::c_void;
 use core::fmt;
 
 use fairlink_core::{
-    Amount, BuildError, ClassId, Counters, Driver, DropReason, DropSink, Framing, Hierarchy, Members, Metered,
-    MeteredChange, MeteredRetired, Nanos, Next, OutOfMemory, Pacer, Packet, ReconfigureError, Scheduler, Wake,
+    Amount, BuildError, ClassConfig, ClassId, Counters, Driver, DropReason, DropSink, Framing, Hierarchy, HostKey,
+    HostTables, Members, Metered, MeteredChange, MeteredRetired, Nanos, Next, OutOfMemory, Pacer, Packet,
+    ReconfigureError, Scheduler, Wake, with_host,
 };
 use fairlink_qdisc::{Config, Labels, ReadError};
 
 use crate::rates::{Rates, Sampled, guarantee};
-use crate::{Facts, Stats, platform};
+use crate::{Call, Facts, Stats, platform};
 
 /// Bytes of a slot of the C side's table of packets.
 const SLOT: u64 = 12;
@@ -83,6 +84,36 @@ impl DropSink for Sink {
     }
 }
 
+/// Hands them over while packets move to other queues, which may ask for what the queues before did not.
+struct Moving<'a> {
+    sink: &'a mut Sink,
+    hosts: &'a mut HostTables,
+}
+
+impl DropSink for Moving<'_> {
+    fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
+        self.sink.dropped(now, packet, reason);
+    }
+
+    fn marked(&mut self, now: Nanos, packet: &Packet) {
+        self.sink.marked(now, packet);
+    }
+
+    fn moved(&mut self, packet: &mut Packet) {
+        let mut call = Call::of(u64::from(packet.handle as u32), packet.class);
+        platform::moved(self.sink.0, &mut call);
+        packet.handle = labelled(call.handle, packet.class, (call.host, call.host_hash), self.hosts);
+    }
+}
+
+/// The handle of a packet of `class`, with the place of its host where the class's share it.
+fn labelled(handle: u64, class: ClassId, (host, hash): ([u8; 16], u64), hosts: &mut HostTables) -> u64 {
+    match hosts.of(class) {
+        Some(table) => with_host(handle, table.place(host, hash)),
+        None => handle,
+    }
+}
+
 /// A box that may be refused.
 fn boxed<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
     let refused = || OutOfMemory { bytes: size_of::<T>() as u64 };
@@ -97,7 +128,8 @@ fn read(bytes: &[u8], memory_limit: u64) -> Result<Config, Failure> {
     let config = Config::read(bytes).map_err(Failure::Read)?;
     let slots = SLOT.saturating_mul(packets(&config).into());
     let counters = Counters::memory(&config.tree).saturating_add(Rates::memory(config.tree.len()));
-    let needs = config.scheduler.memory_for(&config.tree).saturating_add(counters).saturating_add(slots);
+    let known = counters.saturating_add(HostTables::memory(&config.tree));
+    let needs = config.scheduler.memory_for(&config.tree).saturating_add(known).saturating_add(slots);
     // What a scheduler says that could not even be planned for want of memory: more than any machine has.
     if needs > 1 << 62 {
         return Err(OutOfMemory { bytes: needs }.into());
@@ -115,13 +147,13 @@ fn packets(config: &Config) -> u32 {
 }
 
 fn facts(config: &Config) -> Facts {
-    let any_active = config.tree.leaves().iter().any(|&leaf| config.tree.config(leaf).queue.is_active());
+    let any = |is: fn(&ClassConfig) -> bool| config.tree.leaves().iter().any(|&leaf| is(config.tree.config(leaf)));
     Facts {
         packets: packets(config),
         classes: config.tree.len() as u32,
         max_packet: config.tree.link().max_packet,
         default_class: config.default.map_or(0, |class| class.0),
-        active_queues: any_active.into(),
+        active_queues: any(|leaf| leaf.queue.is_active()).into(),
         overhead_bytes: config.overhead.bytes,
         overhead_min: config.overhead.min,
         framing: match config.overhead.framing {
@@ -129,7 +161,7 @@ fn facts(config: &Config) -> Facts {
             Framing::Ptm => 1,
             Framing::Atm => 2,
         },
-        reserved: 0,
+        hosts: any(|leaf| leaf.hosts.is_some()).into(),
         slack: config.slack.0,
     }
 }
@@ -152,6 +184,7 @@ pub struct Link {
     driver: Driver<Metered<Box<dyn Scheduler>>>,
     config: Config,
     rates: Rates,
+    hosts: HostTables,
     /// How often it was changed.
     generation: u64,
 }
@@ -167,8 +200,9 @@ impl Link {
             config.scheduler.build(&config.tree, config.leniency, Members::new()).map_err(Failure::Build)?;
         let metered = Metered::new(scheduler, &config.tree)?;
         let rates = Rates::new(&config.tree)?;
+        let hosts = HostTables::new(&config.tree)?;
         let driver = Driver::new(metered, Pacer::new(config.tree.link().rate, config.catch_up))?;
-        Ok(boxed(Self { driver, config, rates, generation: 0 })?)
+        Ok(boxed(Self { driver, config, rates, hosts, generation: 0 })?)
     }
 
     pub(crate) fn facts(&self) -> Facts {
@@ -180,7 +214,15 @@ impl Link {
         self.driver.rested(now);
     }
 
-    pub(crate) fn enqueue(&mut self, now: Nanos, handle: u64, len: u32, class: ClassId, sink: &mut Sink) {
+    /// Queues a packet. `host` is its host, of a class whose hosts share it, and a hash of that.
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Nanos,
+        Packet { handle, len, class }: Packet,
+        host: ([u8; 16], u64),
+        sink: &mut Sink,
+    ) {
+        let handle = labelled(handle, class, host, &mut self.hosts);
         self.driver.enqueue(now, Packet { handle, len, class }, sink);
     }
 
@@ -199,7 +241,10 @@ impl Link {
 
     pub(crate) fn commit(&mut self, change: &mut Change, now: Nanos, sink: &mut Sink) {
         let Some(ready) = change.ready.take() else { return };
-        change.retired = Some(self.driver.scheduler_mut().commit(ready, now, sink));
+        core::mem::swap(&mut self.hosts, &mut change.hosts);
+        self.hosts.inherit(&mut change.hosts, &change.went);
+        let mut moving = Moving { sink, hosts: &mut self.hosts };
+        change.retired = Some(self.driver.scheduler_mut().commit(ready, now, &mut moving));
         core::mem::swap(&mut self.config, &mut change.config);
         core::mem::swap(&mut self.rates, &mut change.rates);
         self.rates.inherit(&change.rates, &change.went);
@@ -286,17 +331,37 @@ fn after(tree: &Hierarchy, top: ClassId, mut at: ClassId) -> Option<ClassId> {
 pub(crate) struct Numbers<'a>(&'a Config);
 
 impl Numbers<'_> {
-    /// Writes the minor number of each class to `minors`, that of its parent to `parents`, and to `classes` at that number the class, with
-    /// `inner` added where it is no leaf.
-    pub(crate) fn write(&self, minors: &mut [u16], parents: &mut [u16], classes: &mut [u32], inner: u32) {
+    /// Writes the minor number of each class to `minors`, that of its parent to `parents`, what tells its hosts apart to `hosts`, and to `classes` at
+    /// that number the class, with `inner` added where it is no leaf.
+    pub(crate) fn write(
+        &self,
+        minors: &mut [u16],
+        parents: &mut [u16],
+        hosts: &mut [u8],
+        classes: &mut [u32],
+        inner: u32,
+    ) {
         let Config { tree, labels, .. } = self.0;
-        for ((class, own), parents) in tree.classes().zip(minors.iter_mut().skip(1)).zip(parents.iter_mut().skip(1)) {
+        let places = minors.iter_mut().zip(parents).zip(hosts).skip(1);
+        for (class, ((own, parent), hosts)) in tree.classes().zip(places) {
             *own = labels.minor(class);
-            *parents = tree.parent(class).map_or(0, |parent| labels.minor(parent));
+            *parent = tree.parent(class).map_or(0, |parent| labels.minor(parent));
+            *hosts = told_apart_by(tree, class);
             if let Some(of) = classes.get_mut(usize::from(*own)) {
                 *of = class.0 | if tree.is_leaf(class) { 0 } else { inner };
             }
         }
+    }
+}
+
+/// What tells the hosts of a class apart, as the C side knows it; 0 where they do not share it.
+fn told_apart_by(tree: &Hierarchy, class: ClassId) -> u8 {
+    match tree.config(class).hosts.filter(|_| tree.is_leaf(class)).map(|hosts| hosts.by) {
+        None => 0,
+        Some(HostKey::SourceIp) => 1,
+        Some(HostKey::DestinationIp) => 2,
+        Some(HostKey::SourceMac) => 3,
+        Some(HostKey::DestinationMac) => 4,
     }
 }
 
@@ -323,6 +388,7 @@ pub struct Change {
     retired: Option<MeteredRetired>,
     config: Config,
     rates: Rates,
+    hosts: HostTables,
     /// By old class, where it goes on.
     went: Box<[Option<ClassId>]>,
 }
@@ -344,9 +410,10 @@ impl Change {
         };
         let ready = MeteredChange::prepare(&change, Members::new()).map_err(Failure::Change)?;
         let rates = Rates::new(&config.tree)?;
+        let hosts = HostTables::new(&config.tree)?;
         let alike = |old, new| link.config.tree.is_leaf(old) == config.tree.is_leaf(new);
         let went = labels.survivors(&config.labels, alike)?;
-        Ok(boxed(Self { ready: Some(ready), retired: None, config, rates, went })?)
+        Ok(boxed(Self { ready: Some(ready), retired: None, config, rates, hosts, went })?)
     }
 
     pub(crate) fn numbers(&self) -> Numbers<'_> {

@@ -1,6 +1,8 @@
 //! What the C side does for Rust: memory, drops and marks, and what follows a panic.
 
 use core::ffi::c_void;
+#[cfg(not(test))]
+use core::ptr;
 
 #[cfg(not(test))]
 unsafe extern "C" {
@@ -14,6 +16,8 @@ unsafe extern "C" {
     fn fl_host_dropped(owner: *mut c_void, handle: u64, len: u32, class: u32, reason: u32);
     /// Marks a packet as having met congestion.
     fn fl_host_marked(owner: *mut c_void, handle: u64);
+    /// Says of a packet what the queue of its class asks for, as for [`crate::fl_enqueue`].
+    fn fl_host_moved(owner: *mut c_void, call: *mut c_void);
 }
 
 /// A packet was dropped.
@@ -36,6 +40,17 @@ pub(crate) fn marked(owner: *mut c_void, handle: u64) {
     }
     #[cfg(test)]
     let _ = (owner, handle);
+}
+
+/// What its new queue asks of the packet in `call`.
+pub(crate) fn moved(owner: *mut c_void, call: &mut crate::Call) {
+    #[cfg(not(test))]
+    // SAFETY: `owner` is what the C side called with.
+    unsafe {
+        fl_host_moved(owner, ptr::from_mut(call).cast());
+    }
+    #[cfg(test)]
+    crate::tests::moved(owner, call);
 }
 
 #[cfg(not(test))]

@@ -6,7 +6,8 @@ use std::ffi::c_void;
 use std::ptr;
 
 use fairlink_core::{
-    ClassConfig, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, Share, registry,
+    ClassConfig, ClassId, Feature, Hierarchy, HostKey, Hosts, Leniency, LinkConfig, Nanos, Overhead, Rate, Share,
+    registry,
 };
 use fairlink_qdisc::{Config, Labels, MAX_RECORD, assemble};
 
@@ -52,14 +53,26 @@ pub(crate) fn dropped(_: *mut c_void, handle: u64, _: u32, _: u32, reason: u32) 
     DROPPED.with_borrow_mut(|all| all.push((handle, reason)));
 }
 
-/// A link of 100 Mbit/s with the classes 1:1, 1:2, ... below it, with weights of 1, 2, ...
+/// The host of a packet is ten more than its number's remainder by three.
+pub(crate) fn moved(_: *mut c_void, call: &mut Call) {
+    let host = 10 + (call.handle % 3) as u8;
+    (call.host, call.host_hash) = ([host; 16], u64::from(host) % 2);
+}
+
+/// A link of 100 Mbit/s with the classes 1:1, 1:2, ... below it, with weights of 1, 2, ...; three hosts share the second.
 fn bytes(scheduler: &str, classes: u16, max_queued: u32) -> Vec<u8> {
+    sharing(scheduler, classes, max_queued, 2)
+}
+
+/// The same with three hosts in another class.
+fn sharing(scheduler: &str, classes: u16, max_queued: u32, shared: u16) -> Vec<u8> {
     let rate = Rate::from_bps(100_000_000).unwrap();
     let mut tree = Hierarchy::builder(LinkConfig { max_queued, ..LinkConfig::new(rate) });
     let mut labels = Labels::new(classes.into()).unwrap();
     for class in 1..=classes {
         let share = Some(Share::Weight(class.into()));
-        tree.add(ClassId::ROOT, ClassConfig { share, ..ClassConfig::default() }).unwrap();
+        let hosts = Hosts::new(3, HostKey::DestinationMac).filter(|_| class == shared);
+        tree.add(ClassId::ROOT, ClassConfig { share, hosts, ..ClassConfig::default() }).unwrap();
         labels.add(class, format!("c{class}").as_bytes()).unwrap();
     }
     let config = Config {
@@ -89,17 +102,7 @@ fn make(config: &[u8], message: &mut [u8], link: *mut Link) -> Make {
 }
 
 fn call(link: *mut Link) -> Call {
-    Call {
-        link,
-        owner: ptr::null_mut(),
-        now: 0,
-        handle: 0,
-        len: 1000,
-        class: 1,
-        empty: 0,
-        wake: 0,
-        change: ptr::null_mut(),
-    }
+    Call { link, len: 1000, ..Call::of(0, ClassId(1)) }
 }
 
 fn about(link: *const Link, class: u32, room: &mut [u8]) -> About {
@@ -364,7 +367,9 @@ fn wide(scheduler: &str) -> Vec<u8> {
     for class in 1..=1402u16 {
         // A, B, then leaves of A and B in turn.
         let parent = if class <= 2 { ClassId::ROOT } else { ClassId(2 - u32::from(class % 2)) };
-        tree.add(parent, ClassConfig::default()).unwrap();
+        // What an inner class says of hosts is nothing.
+        let hosts = Hosts::new(2, HostKey::DestinationMac).filter(|_| matches!(class, 1 | 5));
+        tree.add(parent, ClassConfig { hosts, ..ClassConfig::default() }).unwrap();
         labels.add(2000 - class, format!("c{class}").as_bytes()).unwrap();
     }
     let config = Config {
@@ -404,12 +409,14 @@ fn an_inner_class_tells_the_sums_of_its_leaves_and_records_make_the_configuratio
     let classes = records[1..].iter().map(Vec::as_slice);
     assert_eq!(assemble(&records[0], classes).unwrap(), config);
 
-    let (mut minors, mut parents, mut classes) = ([0u16; 1403], [0u16; 1403], vec![0u32; 1 << 16]);
+    let (mut minors, mut parents, mut hosts) = ([0u16; 1403], [0u16; 1403], [9u8; 1403]);
+    let mut classes = vec![0u32; 1 << 16];
     let mut numbers = Numbers {
         link,
         change: ptr::null(),
         minors: minors.as_mut_ptr(),
         parents: parents.as_mut_ptr(),
+        hosts: hosts.as_mut_ptr(),
         minors_len: minors.len(),
         classes: classes.as_mut_ptr(),
         classes_len: classes.len(),
@@ -417,8 +424,63 @@ fn an_inner_class_tells_the_sums_of_its_leaves_and_records_make_the_configuratio
     };
     assert_eq!(unsafe { fl_numbers(&mut numbers) }, 0);
     assert_eq!((minors[0], minors[1], minors[1402]), (0, 1999, 598));
+    assert_eq!((hosts[1], hosts[3], hosts[5], hosts[1402]), (0, 0, 4, 0));
     assert_eq!((parents[1], parents[3], parents[1402]), (0, 1999, 1998));
     assert_eq!((classes[1999], classes[1997], classes[598], classes[7]), (1 | 1 << 31, 3, 1402, 0));
+    assert_eq!(unsafe { fl_release(&mut call(link)) }, 0);
+}
+
+#[test]
+fn hosts_take_turns_in_a_class_that_they_share_and_keep_their_places_through_a_change() {
+    let config = bytes("hls", 2, 100);
+    let mut making = make(&config, &mut [0; 160], ptr::null_mut());
+    assert_eq!(unsafe { fl_create(&mut making) }, 0);
+    let link = making.link;
+    assert_eq!(making.facts.hosts, 1);
+    let put = |handle: u64, class, host: u8| {
+        let host_hash = u64::from(host) % 2;
+        let mut call = Call { handle, len: making.facts.max_packet, class, host: [host; 16], host_hash, ..call(link) };
+        assert_eq!(unsafe { fl_enqueue(&mut call) }, 0);
+    };
+    let mut now = 0;
+    let mut order = |handles: &[u64]| {
+        for &handle in handles {
+            now += 1_000_000;
+            let mut call = Call { now, ..call(link) };
+            assert_eq!(unsafe { fl_dequeue(&mut call) }, 1);
+            assert_eq!(call.handle as u32 as u64, handle);
+        }
+    };
+    // One host has sent four packets before others send one each. Two have one hash.
+    (0..4).for_each(|handle| put(handle, 2, 10));
+    (4..6).for_each(|handle| put(handle, 2, 12));
+    put(6, 2, 11);
+    order(&[0, 4, 6, 1, 5, 2, 3]);
+    // The other class has one queue, whoever sends.
+    (0..4).for_each(|handle| put(handle, 1, 10 + handle as u8 % 2));
+    order(&[0, 1, 2, 3]);
+
+    // After the change, a host goes on in its own queue, whoever sends first.
+    (0..3).for_each(|handle| put(handle, 2, 11));
+    let mut change = make(&config, &mut [0; 160], link);
+    assert_eq!(unsafe { fl_prepare(&mut change) }, 0);
+    assert_eq!(unsafe { fl_commit(&mut Call { change: change.change, ..call(link) }) }, 0);
+    for (handle, host) in [(3, 12), (4, 11), (5, 10), (6, 11)] {
+        put(handle, 2, host);
+    }
+    order(&[0, 3, 5, 1, 2, 4, 6]);
+    assert_eq!(unsafe { fl_release(&mut Call { change: change.change, ..call(ptr::null_mut()) }) }, 0);
+
+    // Packets of a class whose hosts did not share it move into queues of their hosts, and go on there.
+    (0..6).for_each(|handle| put(handle, 1, 99));
+    let first = sharing("hls", 2, 100, 1);
+    let mut change = make(&first, &mut [0; 160], link);
+    assert_eq!(unsafe { fl_prepare(&mut change) }, 0);
+    assert_eq!(unsafe { fl_commit(&mut Call { change: change.change, ..call(link) }) }, 0);
+    put(6, 1, 10);
+    put(7, 1, 11);
+    order(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(unsafe { fl_release(&mut Call { change: change.change, ..call(ptr::null_mut()) }) }, 0);
     assert_eq!(unsafe { fl_release(&mut call(link)) }, 0);
 }
 

@@ -117,6 +117,37 @@ impl From<LeakyBucket> for LeakyBuckets {
     }
 }
 
+/// The part of a packet that says of which host it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostKey {
+    /// The source address of the IP packet.
+    SourceIp,
+    /// The destination address of the IP packet.
+    DestinationIp,
+    /// The source address of the Ethernet frame.
+    SourceMac,
+    /// The destination address of the Ethernet frame.
+    DestinationMac,
+}
+
+/// Hosts that share a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hosts {
+    /// How many are kept apart at once.
+    pub most: NonZeroU16,
+    /// What tells them apart. No scheduler looks at it: it is for who reads packets, and names their hosts by
+    /// [`HostTables`](crate::HostTables).
+    pub by: HostKey,
+}
+
+impl Hosts {
+    /// At most `most` hosts, told apart by `by`; `None` for zero.
+    #[must_use]
+    pub fn new(most: u16, by: HostKey) -> Option<Self> {
+        NonZeroU16::new(most).map(|most| Self { most, by })
+    }
+}
+
 /// What a user says of one class. Each scheduler honours some of it and refuses the rest ([`Feature`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassConfig {
@@ -156,8 +187,8 @@ pub struct ClassConfig {
     /// Discipline of a leaf's queue; ignored at inner classes.
     pub queue: QueueKind,
     /// Hosts of a leaf that its queue keeps apart, each with an equal part of what the leaf gets while it has packets;
-    /// [`host_bits`](super::packet::host_bits) says whose a packet is. None where nobody asks.
-    pub hosts: Option<NonZeroU16>,
+    /// [`with_host`](super::packet::with_host) says whose a packet is. None where nobody asks.
+    pub hosts: Option<Hosts>,
     /// Whether an active queue marks packets instead of dropping them, where the packets allow it. Without effect on a
     /// FIFO.
     pub ecn: bool,

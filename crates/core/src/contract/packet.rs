@@ -28,14 +28,14 @@ pub const fn flow_bits(flow: u32) -> u64 {
     ((flow & 0x7fff_ffff) as u64) << 32
 }
 
-/// The part of a handle that says of which host a packet is, for leaves whose hosts share ([`ClassConfig::hosts`]), and to which
-/// of its flows it belongs: all bits of `host` and 15 of `flow`, which is as for [`flow_bits`]. A leaf that has fewer hosts
-/// than `host` says takes the remainder.
+/// A handle that says of which host a packet is as well, for leaves whose hosts share ([`ClassConfig::hosts`]). It keeps 15 bits of the flow
+/// in `handle`. A leaf that has fewer hosts than `host` says takes the remainder.
 ///
 /// [`ClassConfig::hosts`]: crate::contract::ClassConfig::hosts
 #[must_use]
-pub const fn host_bits(host: u16, flow: u32) -> u64 {
-    flow_bits((host as u32) << HOST_SHIFT | flow & ((1 << HOST_SHIFT) - 1))
+pub const fn with_host(handle: u64, host: u16) -> u64 {
+    let host_bits = flow_bits((u16::MAX as u32) << HOST_SHIFT);
+    handle & !host_bits | flow_bits((host as u32) << HOST_SHIFT)
 }
 
 /// Bits of the flow behind those of the host.

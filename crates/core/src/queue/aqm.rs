@@ -38,13 +38,15 @@ use super::codel::{Codel, Verdict};
 use super::rota::{Member, Rota, Turn};
 use super::slab::{Node, Slab};
 use crate::contract::{
-    ClassConfig, ClassId, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, QueueKind, flow_of, host_of,
+    ClassConfig, ClassId, DropReason, DropSink, Hierarchy, HostKey, Nanos, OutOfMemory, Packet, QueueKind, flow_of,
+    host_of,
 };
 use crate::parts::memory::{Stack, bytes_of};
 
 /// Flows that FQ-CoDel keeps apart in a leaf.
 pub(super) const FLOWS: u32 = 1024;
-/// Flows in all leaves together: where there are more than 1024 leaves with FQ-CoDel, each keeps fewer apart, a power of two.
+/// Flows of FQ-CoDel in all leaves that have no hosts together, and as many in those of all hosts: where there are more than 1024 such leaves, each
+/// keeps fewer apart, a power of two, and so do hosts. A leaf or a host has at least one flow, so that many hosts may have more together.
 pub(super) const MAX_FLOWS: u32 = 1 << 20;
 /// So many flows for each packet that fits into a leaf are enough to keep most of them apart.
 const FLOWS_PER_PACKET: u32 = 4;
@@ -107,12 +109,14 @@ struct Shape {
     codel: bool,
     /// Whether the longest flow gives way when the queue is full.
     evicts: bool,
+    /// What its hosts are told apart by: packets have to move where that changes.
+    by: Option<HostKey>,
 }
 
 impl Shape {
     /// What `config` asks for, where there are `limits` to the flows.
     fn of(config: &ClassConfig, limits: FlowLimits) -> Self {
-        let (hosts, shared) = config.hosts.map_or((1, false), |hosts| (u32::from(hosts.get()), true));
+        let (hosts, shared) = config.hosts.map_or((1, false), |hosts| (u32::from(hosts.most.get()), true));
         let flows = match config.queue {
             QueueKind::Fifo => u32::from(shared),
             QueueKind::CoDel => 1,
@@ -122,7 +126,7 @@ impl Shape {
             }
         };
         let evicts = shared || config.queue == QueueKind::FqCoDel;
-        Self { hosts, flows, codel: config.queue.is_active(), evicts }
+        Self { hosts, flows, codel: config.queue.is_active(), evicts, by: config.hosts.map(|hosts| hosts.by) }
     }
 }
 
@@ -170,7 +174,7 @@ impl Size {
         let fair = || configs().filter(|config| config.queue == QueueKind::FqCoDel);
         // There are at most 10^6 leaves, and each has fewer than 2^16 hosts.
         let leaves = fair().filter(|config| config.hosts.is_none()).count() as u64;
-        let hosts: u64 = fair().filter_map(|config| config.hosts).map(|hosts| u64::from(hosts.get())).sum();
+        let hosts: u64 = fair().filter_map(|config| config.hosts).map(|hosts| u64::from(hosts.most.get())).sum();
         let part = |count: u64, most: u32| {
             let part = (u64::from(MAX_FLOWS) / count.max(1)).clamp(1, u64::from(most));
             1 << part.ilog2()

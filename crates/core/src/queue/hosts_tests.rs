@@ -1,7 +1,5 @@
 //! Hosts that share a leaf: each gets an equal part, whatever flows and lengths of packets it has.
 
-use core::num::NonZeroU16;
-
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -9,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::contract::{
-    ClassConfig, ClassId, DropReason, DropSink, Hierarchy, LinkConfig, Nanos, Packet, QueueKind, QueueLimits, Rate,
-    host_bits,
+    ClassConfig, ClassId, DropReason, DropSink, Hierarchy, HostKey, Hosts, LinkConfig, Nanos, Packet, QueueKind,
+    QueueLimits, Rate, flow_bits, with_host,
 };
 
 const L_MAX: u32 = 1500;
@@ -36,7 +34,7 @@ fn leaf(queue: QueueKind, hosts: u16, packets: u32) -> Leaf {
     let link = LinkConfig { max_packet: L_MAX, ..LinkConfig::new(Rate::from_bps(1_000_000_000).unwrap()) };
     let mut tree = Hierarchy::builder(link);
     let limits = QueueLimits { packets, ..QueueLimits::default() };
-    let config = ClassConfig { queue, limits, hosts: NonZeroU16::new(hosts), ..ClassConfig::default() };
+    let config = ClassConfig { queue, limits, hosts: Hosts::new(hosts, HostKey::SourceIp), ..ClassConfig::default() };
     tree.add(ClassId::ROOT, config).unwrap();
     let tree = tree.build().unwrap();
     let mut slab = PacketSlab::for_tree(&tree).unwrap();
@@ -46,7 +44,7 @@ fn leaf(queue: QueueKind, hosts: u16, packets: u32) -> Leaf {
 
 impl Leaf {
     fn put(&mut self, number: u64, host: u16, flow: u32, len: u32) -> bool {
-        let packet = Packet { handle: number | host_bits(host, flow), len, class: LEAF };
+        let packet = Packet { handle: with_host(number | flow_bits(flow), host), len, class: LEAF };
         self.queue.enqueue(&mut self.slab, Nanos::ZERO, packet, &mut self.dropped)
     }
 

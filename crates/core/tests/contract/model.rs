@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fairlink_core::{
     Amount, BatchEnd, Change, ClassId, Dequeued, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Leniency, Members,
-    Nanos, Packet, QueueKind, Scheduler, SchedulerInfo, WorkConserving, host_bits, prepare,
+    Nanos, Packet, QueueKind, Scheduler, SchedulerInfo, WorkConserving, flow_bits, prepare, with_host,
 };
 
 use crate::trees::{Survivors, TreeSpec};
@@ -38,7 +38,8 @@ impl DropSink for Drops {
 
 /// The handle of packet `number`: it is of one of four hosts and belongs to one of five flows, and every third understands ECN.
 pub(crate) fn handle(number: u64) -> u64 {
-    number | host_bits(number as u16 % 4, number as u32 % 5) | if number.is_multiple_of(3) { ECN_CAPABLE } else { 0 }
+    with_host(number | flow_bits(number as u32 % 5), number as u16 % 4)
+        | if number.is_multiple_of(3) { ECN_CAPABLE } else { 0 }
 }
 
 fn flow(handle: u64) -> u64 {

@@ -1,15 +1,13 @@
 //! Random hierarchies, as plain data that can be changed and built again.
 
-use std::num::NonZeroU16;
-
 use fairlink_core::{
-    ClassConfig, ClassId, Feature, Hierarchy, LinkConfig, QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo,
-    Share, TransmitQueue, WhenFull,
+    ClassConfig, ClassId, Feature, Hierarchy, HostKey, Hosts, LinkConfig, QueueKind, QueueLimits, Rate, RoundLength,
+    SchedulerInfo, Share, TransmitQueue, WhenFull,
 };
 use proptest::prelude::*;
 
 /// A queue that every scheduler takes.
-const FIFO: (QueueKind, bool, Option<NonZeroU16>) = (QueueKind::Fifo, false, None);
+const FIFO: (QueueKind, bool, Option<Hosts>) = (QueueKind::Fifo, false, None);
 
 /// One class below the root.
 #[derive(Clone, Debug)]
@@ -24,9 +22,8 @@ pub(crate) struct ClassSpec {
     pub(crate) bursts: [Option<u64>; 2],
     pub(crate) priority: Option<u8>,
     pub(crate) latency_critical: bool,
-    /// What keeps its queue, and whether that marks.
-    /// Its kind, whether it marks, and its hosts.
-    pub(crate) queue: (QueueKind, bool, Option<NonZeroU16>),
+    /// Of its queue: the kind, whether it marks, and its hosts.
+    pub(crate) queue: (QueueKind, bool, Option<Hosts>),
 }
 
 impl ClassSpec {
@@ -221,7 +218,7 @@ pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
         .prop_map(move |(one_in, priority)| (may(Feature::Priority) && one_in == 0).then_some(priority));
     let latency_critical = (0u32..4).prop_map(move |one_in| may(Feature::LatencyCritical) && one_in == 0);
     let kind = prop_oneof![2 => Just(QueueKind::Fifo), 1 => Just(QueueKind::CoDel), 1 => Just(QueueKind::FqCoDel)];
-    let hosts = (0u16..6).prop_map(NonZeroU16::new);
+    let hosts = (0u16..6).prop_map(|most| Hosts::new(most, HostKey::SourceIp));
     let queue = (kind, any::<bool>(), prop_oneof![2 => Just(None), 1 => hosts])
         .prop_map(move |queue| if may(Feature::ActiveQueue) { queue } else { FIFO });
     let extras = (ceiling, quantum, burst(), burst(), priority, latency_critical, queue);

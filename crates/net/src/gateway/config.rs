@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use fairlink_config::HostKey;
 use fairlink_config::link::{DEFAULT_MEMORY, LinkFile};
 use fairlink_config::matching::Match;
 use fairlink_config::problem::Problems;
@@ -107,8 +106,6 @@ pub struct GatewayConfig {
     pub leniency: Leniency,
     /// Which frames belong to which class; the first match counts.
     pub matches: Vec<(ClassId, Match)>,
-    /// Leaves whose hosts share them equally, and what tells these apart.
-    pub hosts: Vec<(ClassId, HostKey)>,
     /// The class of all other frames; a leaf.
     pub default_class: ClassId,
     /// What a frame counts on the link.
@@ -178,7 +175,6 @@ impl GatewayConfig {
             scheduler,
             leniency: Leniency::Refuse,
             matches: Vec::new(),
-            hosts: Vec::new(),
             default_class,
             overhead: Overhead::NONE,
             memory_limit: DEFAULT_MEMORY,
@@ -245,7 +241,6 @@ impl GatewayConfig {
         self.tree = link.tree.clone();
         self.names = link.names.iter().map(str::to_owned).collect();
         self.matches.clone_from(&link.matches);
-        self.hosts.clone_from(&link.hosts);
         self.overhead = link.overhead;
         self.memory_limit = link.memory_limit;
         self.link = Some(Arc::clone(link));

@@ -221,6 +221,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let Parts { classifier, labels, overhead, counters, queues, growth } = parts;
         counters.inherit(&self.counters, heirs);
         queues.inherit(&self.queues, heirs);
+        labels.inherit(&mut self.labels, heirs);
         std::mem::swap(&mut self.classifier, classifier);
         std::mem::swap(&mut self.labels, labels);
         std::mem::swap(&mut self.overhead, overhead);

@@ -56,7 +56,7 @@ impl Gateway {
             ));
         }
         let counted = counters.memory_bytes() + queues.memory_bytes();
-        let labels = Labels::new(&config.tree, &config.hosts);
+        let labels = Labels::new(&config.tree)?;
         let memory = MemoryBound {
             classifier_bytes: (classifier.memory_bytes() + labels.memory_bytes()) as u64,
             split_bytes: (from.memory_bytes() + to.memory_bytes()) as u64,

@@ -16,6 +16,7 @@
 //! classes are guaranteed, all guarantees shrink in the same proportion, and grow back with the link.
 
 use std::collections::BTreeMap;
+use std::hash::RandomState;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,7 @@ use crate::gateway::account::Passage;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, Parts};
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
+use crate::gateway::open_error::OpenError;
 use crate::gateway::pools::Tuned;
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote_error::RemoteError;
@@ -90,7 +92,8 @@ pub(super) struct Present {
     /// Frames that the packet pool has, and those that it may have.
     frames: u32,
     room: u32,
-    labels: Labels,
+    /// Of the labels of frames.
+    salt: RandomState,
     passage: Arc<Passage>,
     /// What the data thread goes by.
     clock: MonotonicClock,
@@ -159,7 +162,7 @@ impl Present {
             frame_bytes: pool.frame_bytes() as u32,
             frames: pool.frames() as u32,
             room: pool.room(),
-            labels: labels.clone(),
+            salt: labels.salt(),
             passage,
             clock,
         }
@@ -260,7 +263,7 @@ impl Present {
         let delays = self.passage.delays.after(&config.tree, before);
         let parts = Parts {
             classifier: Classifier::new(&config.matches, config.default_class),
-            labels: self.labels.for_tree(&config.tree, &config.hosts),
+            labels: Labels::salted(&config.tree, self.salt.clone()).map_err(OpenError::from)?,
             overhead: config.overhead,
             counters: EdgeCounters::new(delays.clone()),
             queues: QueueLengths::new(&config.tree),

@@ -34,9 +34,6 @@ pub fn plan(
     if classes > usize::from(MAX_MINOR) {
         return Err(QdiscError::Classes { classes });
     }
-    if let Some(&(class, _)) = link.hosts.first() {
-        return Err(QdiscError::Hosts { class: link.names.name(class).to_owned() });
-    }
     let said: HashMap<_, _> = link.classids.iter().map(|&(number, class)| (class, number.minor())).collect();
     let kept: HashMap<_, _> =
         running.iter().flat_map(|state| &state.classes).map(|class| (class.name.as_str(), class.minor)).collect();

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use fairlink_config::{LinkFile, ReadOptions};
-use fairlink_core::{Amount, ClassId, Nanos};
+use fairlink_core::{Amount, ClassId, HostKey, Hosts, Nanos};
 use fairlink_qdisc::{Config, MAX_RECORD};
 
 use proptest::prelude::*;
 
 use crate::io::netlink::{NETLINK_HEADER, attribute_of, nested, push_attribute};
 use crate::qdisc::messages::{Class, Discipline, Handed, Sampled};
-use crate::qdisc::{QdiscError, QdiscState, filters, messages, plan};
+use crate::qdisc::{QdiscState, filters, messages, plan};
 
 const FILE: &str = "
 [link]
@@ -243,10 +243,12 @@ fn a_class_is_read_from_where_the_module_writes_it() {
 }
 
 #[test]
-fn a_class_whose_hosts_share_it_is_refused_and_not_left_as_one_queue() {
-    let text = "link.rate = '1mbit'\n[[class]]\nname = 'guests'\nper = 'dst-ip'\n[[class]]\nname = 'rest'";
-    let refused = plan(&file(text), None, Nanos::ZERO, Nanos::ZERO).unwrap_err();
-    assert!(matches!(&refused, QdiscError::Hosts { class } if class == "guests"), "{refused}");
+fn hosts_that_share_a_class_are_told_to_the_kernel() {
+    let text = "link.rate = '1mbit'\n[[class]]\nname = 'guests'\nper = 'dst-ip'\nhosts = 77\n[[class]]\nname = 'rest'";
+    let bytes = plan(&file(text), None, Nanos::ZERO, Nanos::ZERO).unwrap().bytes;
+    let read = fairlink_qdisc::Config::read(&bytes).unwrap();
+    assert_eq!(read.tree.config(ClassId(1)).hosts, Hosts::new(77, HostKey::DestinationIp));
+    assert_eq!(read.tree.config(ClassId(2)).hosts, None);
 }
 
 proptest! {

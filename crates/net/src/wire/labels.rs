@@ -10,75 +10,76 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use fairlink_config::HostKey;
+use fairlink_config::host_of;
 use fairlink_config::matching::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
 use fairlink_config::matching::{FrameKey, MAX_TAGS};
-use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, QueueKind, flow_bits, host_bits};
+use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, HostTables, OutOfMemory, QueueKind, flow_bits, with_host};
 
 use crate::wire::checksum;
-use crate::wire::hosts::Hosts;
 
 /// The code point of a packet that has met congestion.
 const CE: u8 = 3;
 
-/// No hosts.
-const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Wants {
     flow: bool,
     ecn: bool,
-    /// Its entry in [`Labels::hosts`], or [`NONE`].
-    hosts: u32,
+    hosts: bool,
 }
 
 /// Labels frames for active queues, in the upper half of their handles.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Labels {
     /// By class; empty where no class wants labels.
     wants: Vec<Wants>,
-    /// Of leaves whose hosts share.
-    hosts: Vec<(HostKey, Hosts)>,
+    hosts: HostTables,
+    host_bytes: u64,
     salt: RandomState,
 }
 
 impl Labels {
-    /// Labels as the leaves of `tree` want them, of which some have hosts that share, told apart as `keys` say.
-    #[must_use]
-    pub(crate) fn new(tree: &Hierarchy, keys: &[(ClassId, HostKey)]) -> Self {
-        Self::salted(tree, keys, RandomState::new())
+    /// Labels as the leaves of `tree` want them.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        Self::salted(tree, RandomState::new())
     }
 
-    /// Labels as the leaves of `tree` want them, which tell flows apart as these do.
-    #[must_use]
-    pub(crate) fn for_tree(&self, tree: &Hierarchy, keys: &[(ClassId, HostKey)]) -> Self {
-        Self::salted(tree, keys, self.salt.clone())
-    }
-
-    fn salted(tree: &Hierarchy, keys: &[(ClassId, HostKey)], salt: RandomState) -> Self {
-        let mut wants = vec![Wants { flow: false, ecn: false, hosts: NONE }; tree.len()];
+    /// Labels as the leaves of `tree` want them. They tell flows apart as those do whose [`Labels::salt`] this is.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub(crate) fn salted(tree: &Hierarchy, salt: RandomState) -> Result<Self, OutOfMemory> {
+        let mut wants = vec![Wants::default(); tree.len()];
         for &leaf in tree.leaves() {
             let config = tree.config(leaf);
-            wants[leaf.index()].flow = config.queue == QueueKind::FqCoDel;
-            wants[leaf.index()].ecn = config.queue.is_active() && config.ecn;
+            wants[leaf.index()] = Wants {
+                flow: config.queue == QueueKind::FqCoDel,
+                ecn: config.queue.is_active() && config.ecn,
+                hosts: config.hosts.is_some(),
+            };
         }
-        let mut hosts = Vec::new();
-        for &(leaf, key) in keys {
-            if let (Some(most), Some(wants)) = (tree.config(leaf).hosts, wants.get_mut(leaf.index())) {
-                wants.hosts = hosts.len() as u32;
-                hosts.push((key, Hosts::new(most.get(), salt.clone())));
-            }
-        }
-        if !wants.iter().any(|wants| wants.flow || wants.ecn || wants.hosts != NONE) {
+        if !wants.iter().any(|wants| wants.flow || wants.ecn || wants.hosts) {
             wants.clear();
         }
-        Self { wants, hosts, salt }
+        let host_bytes = HostTables::memory(tree);
+        Ok(Self { wants, hosts: HostTables::new(tree)?, host_bytes, salt })
+    }
+
+    /// What nobody outside knows, and flows are told apart by.
+    pub(crate) fn salt(&self) -> RandomState {
+        self.salt.clone()
+    }
+
+    /// Goes on with the hosts of `old` at the leaves that go on, as `heirs` says by old class.
+    pub(crate) fn inherit(&mut self, old: &mut Self, heirs: &[Option<ClassId>]) {
+        self.hosts.inherit(&mut old.hosts, heirs);
     }
 
     /// Bytes that they take at most.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let hosts: usize = self.hosts.iter().map(|(_, hosts)| hosts.memory_bytes()).sum();
-        size_of_val(&self.wants[..]) + size_of_val(&self.hosts[..]) + hosts
+        size_of_val(&self.wants[..]) + self.host_bytes as usize
     }
 
     /// The upper half of the handle of the frame in `bytes`, of `class`, whose key is `key`.
@@ -92,10 +93,11 @@ impl Labels {
         } else {
             0
         };
-        let label = match self.hosts.get_mut(hosts as usize) {
-            Some((by, hosts)) => host_bits(hosts.place(by.of(key, bytes)), flow),
-            None => flow_bits(flow),
-        };
+        let mut label = flow_bits(flow);
+        if hosts && let Some(table) = self.hosts.of(class) {
+            let host = host_of(table.by(), key, bytes);
+            label = with_host(label, table.place(host, self.salt.hash_one(host)));
+        }
         if ecn && is_ecn_capable(bytes) { label | ECN_CAPABLE } else { label }
     }
 }
@@ -164,12 +166,10 @@ pub fn mark_congestion(bytes: &mut [u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU16;
-
     use super::*;
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
     use fairlink_config::matching::frame_key;
-    use fairlink_core::{ClassConfig, LinkConfig, Rate};
+    use fairlink_core::{ClassConfig, HostKey, Hosts, LinkConfig, Rate};
     use proptest::prelude::*;
 
     fn frame(v6: bool, tags: usize, ecn: u8, dscp: u8, port: u16) -> Vec<u8> {
@@ -238,7 +238,7 @@ mod tests {
     fn labels(queue: QueueKind, ecn: bool) -> Labels {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1).unwrap()));
         tree.add(ClassId::ROOT, ClassConfig { queue, ecn, ..ClassConfig::default() }).unwrap();
-        Labels::new(&tree.build().unwrap(), &[])
+        Labels::new(&tree.build().unwrap()).unwrap()
     }
 
     #[test]
@@ -271,12 +271,11 @@ mod tests {
     #[test]
     fn frames_of_a_host_have_its_place_and_those_of_its_flows_differ() {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1).unwrap()));
-        let config = |queue| ClassConfig { queue, hosts: NonZeroU16::new(9), ..ClassConfig::default() };
-        let fair = tree.add(ClassId::ROOT, config(QueueKind::FqCoDel)).unwrap();
-        let plain = tree.add(ClassId::ROOT, config(QueueKind::Fifo)).unwrap();
-        let nets = tree.add(ClassId::ROOT, config(QueueKind::Fifo)).unwrap();
-        let keys = [(fair, HostKey::SourceIp), (plain, HostKey::DestinationIp), (nets, HostKey::SourceMac)];
-        let mut labels = Labels::new(&tree.build().unwrap(), &keys);
+        let config = |queue, by| ClassConfig { queue, hosts: Hosts::new(9, by), ..ClassConfig::default() };
+        let fair = tree.add(ClassId::ROOT, config(QueueKind::FqCoDel, HostKey::SourceIp)).unwrap();
+        let plain = tree.add(ClassId::ROOT, config(QueueKind::Fifo, HostKey::DestinationIp)).unwrap();
+        let nets = tree.add(ClassId::ROOT, config(QueueKind::Fifo, HostKey::SourceMac)).unwrap();
+        let mut labels = Labels::new(&tree.build().unwrap()).unwrap();
         let mut of = |class, src: u8, dst: u8, port: u16| {
             let mut bytes = frame(false, 0, 0, 0, port);
             (bytes[29], bytes[33]) = (src, dst);

@@ -9,8 +9,8 @@ mod watch;
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo, host_bits,
-    registry::SCHEDULERS,
+    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo, flow_bits,
+    registry::SCHEDULERS, with_host,
 };
 use fairlink_theory::promises::promised;
 use rand_chacha::ChaCha8Rng;
@@ -161,7 +161,7 @@ impl Run<'_> {
                     break;
                 }
                 // Packets of a class are of several hosts and flows.
-                let handle = self.sent | host_bits(pick(random, 3) as u16, pick(random, 6) as u32);
+                let handle = with_host(self.sent | flow_bits(pick(random, 6) as u32), pick(random, 3) as u16);
                 let mut lost = None;
                 let mut sink = |_: Nanos, packet: Packet, reason: DropReason| lost = Some((packet.handle, reason));
                 self.scheduler.enqueue(now, Packet { handle, len, class: leaf }, &mut sink);

@@ -1,10 +1,8 @@
 //! Random trees with whatever features a scheduler supports.
 
-use std::num::NonZeroU16;
-
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Feature, Hierarchy, LeakyBucket, LeakyBuckets, LinkConfig, Nanos, QueueKind,
-    QueueLimits, Rate, RoundLength, SchedulerInfo, ServiceCurve, Share, TransmitQueue,
+    ClassConfig, ClassId, Contract, Feature, Hierarchy, HostKey, Hosts, LeakyBucket, LeakyBuckets, LinkConfig, Nanos,
+    QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo, ServiceCurve, Share, TransmitQueue,
 };
 use rand_chacha::ChaCha8Rng;
 
@@ -82,7 +80,7 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
                 1 => QueueKind::FqCoDel,
                 _ => QueueKind::Fifo,
             };
-            config.hosts = NonZeroU16::new(pick(random, 5) as u16).filter(|_| one_in(random, 6));
+            config.hosts = Hosts::new(pick(random, 5) as u16, HostKey::SourceIp).filter(|_| one_in(random, 6));
         }
         if may(Feature::ServiceCurves) && curves {
             let (one, other, d) = (bps(random), bps(random), Nanos::from_millis(1 + pick(random, 50)));

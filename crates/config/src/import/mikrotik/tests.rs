@@ -1,4 +1,4 @@
-use fairlink_core::{ClassId, Share};
+use fairlink_core::{ClassId, HostKey, Share};
 
 use super::*;
 use crate::link::LinkFile;
@@ -85,8 +85,10 @@ fn simple_queues_have_their_rates_of_each_direction() {
             .text
             .contains("queue = \"fq_codel\"\nper = \"dst-ip\"\nmatch = [\"dst net 192.168.88.16/28\"")
     );
-    assert_eq!(down.hosts, [(down.names.id("phones").unwrap(), crate::HostKey::DestinationIp)]);
-    assert_eq!(up.hosts, [], "default-small is a fifo");
+    let by = |link: &LinkFile, name| link.tree.config(link.names.id(name).unwrap()).hosts.map(|hosts| hosts.by);
+    assert_eq!(by(down, "phones"), Some(HostKey::DestinationIp));
+    assert!(down.tree.leaves().iter().filter(|&&leaf| down.tree.config(leaf).hosts.is_some()).count() == 1);
+    assert!(up.tree.leaves().iter().all(|&leaf| up.tree.config(leaf).hosts.is_none()), "default-small is a fifo");
     let (changed, left_out) = (said(&imported, true), said(&imported, false));
     assert!(changed.iter().any(|note| note.starts_with("1 queue of pcq")), "{changed:#?}");
     for expected in ["1 queue with a burst", "that are disabled", "priorities 1 to 8"] {

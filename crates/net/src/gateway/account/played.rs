@@ -76,7 +76,7 @@ impl Played {
             VirtualLink::default(),
             hands.clone(),
             Classifier::new(&matches, tree.leaves()[0]),
-            Labels::new(&tree, &[]),
+            Labels::new(&tree).unwrap(),
             Overhead::NONE,
             EdgeCounters::new(passage.delays.clone()),
             QueueLengths::new(&tree),

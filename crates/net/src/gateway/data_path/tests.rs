@@ -7,16 +7,14 @@ use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::checksum::{self, Unfinished};
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
-use fairlink_config::HostKey;
 use fairlink_config::matching::{Match, PortRange, UDP};
 use fairlink_core::{
-    Amount, ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind, QueueLimits,
-    Rate, registry,
+    Amount, ClassConfig, ClassId, Hierarchy, HostKey, Hosts, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind,
+    QueueLimits, Rate, registry,
 };
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::num::NonZeroU16;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -65,7 +63,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         VirtualLink::default(),
         hands.clone(),
         Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
-        Labels::new(&tree, &[(a, HostKey::SourceIp), (b, HostKey::SourceIp)]),
+        Labels::new(&tree).unwrap(),
         Overhead::NONE,
         EdgeCounters::new(passage.delays.clone()),
         QueueLengths::new(&tree),
@@ -296,7 +294,7 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
 #[test]
 fn hosts_of_a_class_share_it_equally_whatever_they_send() {
     for (scheduler, queue) in [("hls", QueueKind::Fifo), ("htb", QueueKind::FqCoDel), ("drr", QueueKind::CoDel)] {
-        let config = ClassConfig { queue, hosts: NonZeroU16::new(10), ..ClassConfig::default() };
+        let config = ClassConfig { queue, hosts: Hosts::new(10, HostKey::SourceIp), ..ClassConfig::default() };
         let mut bench = bench_of(scheduler, false, config);
         let from = |host: u8, sequence| {
             let mut bytes = frame(5001, sequence, 1000);

@@ -38,6 +38,8 @@ struct Class {
     weight: u32,
     buffer: u32,
     queue: u8,
+    /// Its hosts share it, told apart by one of two keys.
+    hosts: Option<(bool, u8)>,
     ceiling: bool,
 }
 
@@ -75,6 +77,9 @@ impl File {
             if !is_parent(place) {
                 let queue = ["fifo", "fifo", "codel", "fq_codel"][usize::from(class.queue)];
                 let _ = writeln!(text, "buffer = \"{}p\"\nqueue = \"{queue}\"", class.buffer);
+                if let Some((by_source, most)) = class.hosts {
+                    let _ = writeln!(text, "per = \"{}\"\nhosts = {most}", if by_source { "src-ip" } else { "dst-ip" });
+                }
                 let _ = writeln!(text, "match = [\"udp dst port {}\"]", Self::port(name));
             }
         }
@@ -88,20 +93,23 @@ fn file() -> impl Strategy<Value = File> {
         prop::option::of(any::<prop::sample::Index>()),
         1..9u32,
         1..40u32,
-        0..4u8,
+        (0..4u8, prop::option::weighted(0.3, (any::<bool>(), 3..6u8))),
         any::<bool>(),
     );
     let names = Just((0..NAMES.len()).collect::<Vec<_>>()).prop_shuffle();
     (names, prop::collection::vec(class, 1..NAMES.len()), 1..20u32, 0..SCHEDULERS.len(), prop::option::of(1..60u32))
         .prop_map(|(names, classes, mbit, scheduler, buffer)| {
             let made =
-                classes.into_iter().enumerate().map(|(place, (_, parent, weight, buffer, queue, ceiling))| Class {
-                    name: names[place],
-                    parent: parent.filter(|_| place > 0).map(|parent| parent.index(place)),
-                    weight,
-                    buffer,
-                    queue,
-                    ceiling,
+                classes.into_iter().enumerate().map(|(place, (_, parent, weight, buffer, (queue, hosts), ceiling))| {
+                    Class {
+                        name: names[place],
+                        parent: parent.filter(|_| place > 0).map(|parent| parent.index(place)),
+                        weight,
+                        buffer,
+                        queue,
+                        hosts,
+                        ceiling,
+                    }
                 });
             File { mbit, scheduler, buffer, classes: made.collect() }
         })
@@ -193,7 +201,7 @@ impl World {
         config.leniency = Leniency::Ignore;
         let hands = Hands::default();
         let pool = FramePool::with_room(POOL, ROOM, 1600).unwrap();
-        let labels = Labels::new(&config.tree, &config.hosts);
+        let labels = Labels::new(&config.tree).unwrap();
         let input = Interface {
             name: "in".to_owned(),
             index: 1,
@@ -257,8 +265,9 @@ impl World {
         let class = ClassId((u32::from(port) & 7) << 21 | u32::from(flow) << 19 | epoch & 0x7_ffff);
         let stamp = Stamp { run: 0, class, sequence: *sequence, monotonic_ns: 0, realtime_us: 0 };
         FrameTemplate::new(&Headers::udp(port)).write(&mut frame, &stamp);
-        // The source port tells flows apart.
+        // The source port tells flows apart, and addresses their hosts.
         frame[35] = flow;
+        (frame[29], frame[33]) = (flow, 10 + flow);
         *sequence += 1;
         self.arrived += 1;
         self.data_path.input.incoming.push_back(frame);
@@ -482,7 +491,7 @@ fn world(text: &str) -> World {
         mbit: 1,
         scheduler: 0,
         buffer: None,
-        classes: vec![Class { name: 0, parent: None, weight: 1, buffer: 1, queue: 0, ceiling: false }],
+        classes: vec![Class { name: 0, parent: None, weight: 1, buffer: 1, queue: 0, hosts: None, ceiling: false }],
     };
     let mut world = World::new(&file);
     world
