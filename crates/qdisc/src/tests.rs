@@ -78,7 +78,7 @@ fn classes() -> impl Strategy<Value = ClassConfig> {
     let flags = any::<[bool; 4]>();
     let queue = (1..=u32::MAX, 1..=u32::MAX, 0u8..3);
     let keys = [HostKey::SourceIp, HostKey::DestinationIp, HostKey::SourceMac, HostKey::DestinationMac];
-    let hosts = (any::<u16>(), proptest::sample::select(&keys)).prop_map(|(most, by)| Hosts::new(most, by));
+    let hosts = (any::<u16>(), proptest::sample::select(keys.to_vec())).prop_map(|(most, by)| Hosts::new(most, by));
     (1u64..=1000, numbers, buckets, flags, (queue, hosts), (curves(), curves(), curves())).prop_map(
         |(
             weight,
