@@ -107,7 +107,8 @@ void fl_host_marked(void *owner, u64 handle)
 
 void fl_host_moved(void *owner, struct fl_call *call)
 {
-	struct fl_sched *q = qdisc_priv((struct Qdisc *)owner);
+	struct Qdisc *sch = owner;
+	struct fl_sched *q = qdisc_priv(sch);
 
 	if (call->handle < q->table.slots && q->table.packets[call->handle])
 		fl_label(q, q->table.packets[call->handle], call);

@@ -24,6 +24,9 @@ pub struct Node<'a> {
 /// ```
 /// assert_eq!(fairlink_lab::figures::tree::branches(&[1, 2, 2, 1]), ["├─ ", "│  ├─ ", "│  └─ ", "└─ "]);
 /// ```
+///
+/// # Panics
+/// Where a depth is zero.
 #[must_use]
 pub fn branches(depths: &[usize]) -> Vec<String> {
     // From the last class up: whether there is another one further down at each level, before a level above it ends.
@@ -60,7 +63,7 @@ const GUARANTEE: &str = "#e69f00";
 /// to its ceiling; a mark is what it is guaranteed.
 ///
 /// # Panics
-/// Where a depth is zero or there is no class.
+/// Where a depth is zero.
 #[must_use]
 pub fn svg(title: &str, link_bps: f64, nodes: &[Node<'_>]) -> String {
     let depths: Vec<usize> = nodes.iter().map(|node| node.depth).collect();
