@@ -36,6 +36,12 @@ struct fl_make {
 	struct fl_facts facts;
 };
 
+/* Of which host a packet is. */
+struct fl_host {
+	u8 address[16];
+	u64 hash;
+};
+
 struct fl_call {
 	struct fl_link *link;
 	void *owner;
@@ -43,8 +49,7 @@ struct fl_call {
 	u64 handle;
 	u32 len;
 	u32 class;
-	u8 host[16];
-	u64 host_hash;
+	const struct fl_host *host;
 	u64 empty;
 	u64 wake;
 	struct fl_change *change;
@@ -128,7 +133,7 @@ void fl_free_all(struct list_head *memory);
 void fl_host_dropped(void *owner, u64 handle, u32 len, u32 class, u32 reason);
 void fl_host_marked(void *owner, u64 handle);
 /* Says of a packet what the queue of its class asks for. */
-void fl_host_moved(void *owner, struct fl_call *call);
+void fl_host_moved(void *owner, struct fl_call *call, struct fl_host *host);
 void *fl_host_alloc(size_t size, size_t align);
 void fl_host_free(void *memory);
 void fl_host_panic(const char *file, size_t file_len, u32 line);

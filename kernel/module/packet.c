@@ -100,19 +100,20 @@ static void fl_read_ip(const struct sk_buff *skb, struct fl_ip *ip)
 	ip->at = at;
 }
 
-static void fl_host_mac(const struct sk_buff *skb, bool source, u8 *host)
+static void fl_host_mac(const struct sk_buff *skb, bool source, u8 *address)
 {
 	const struct ethhdr *header;
 	struct ethhdr copy;
 
+	memset(address, 0, sizeof_field(struct fl_host, address));
 	if (skb->dev->type != ARPHRD_ETHER || !skb_mac_header_was_set(skb))
 		return;
 	header = skb_header_pointer(skb, skb_mac_offset(skb), sizeof(copy), &copy);
 	if (header)
-		memcpy(host + 10, source ? header->h_source : header->h_dest, ETH_ALEN);
+		memcpy(address + 10, source ? header->h_source : header->h_dest, ETH_ALEN);
 }
 
-void fl_label(const struct fl_sched *q, struct sk_buff *skb, struct fl_call *call)
+void fl_label(const struct fl_sched *q, struct sk_buff *skb, struct fl_call *call, struct fl_host *host)
 {
 	u8 by = q->table.facts.hosts ? q->table.hosts_of[call->class] : FL_BY_NOTHING;
 	bool active = q->table.facts.active_queues;
@@ -131,14 +132,15 @@ void fl_label(const struct fl_sched *q, struct sk_buff *skb, struct fl_call *cal
 	case FL_BY_NOTHING:
 		return;
 	case FL_BY_SOURCE_IP:
-		memcpy(call->host, &ip.source, sizeof(call->host));
+		memcpy(host->address, &ip.source, sizeof(host->address));
 		break;
 	case FL_BY_DESTINATION_IP:
-		memcpy(call->host, &ip.destination, sizeof(call->host));
+		memcpy(host->address, &ip.destination, sizeof(host->address));
 		break;
 	default:
-		fl_host_mac(skb, by == FL_BY_SOURCE_MAC, call->host);
+		fl_host_mac(skb, by == FL_BY_SOURCE_MAC, host->address);
 	}
-	memcpy(halves, call->host, sizeof(halves));
-	call->host_hash = siphash_2u64(halves[0], halves[1], &q->key);
+	memcpy(halves, host->address, sizeof(halves));
+	host->hash = siphash_2u64(halves[0], halves[1], &q->key);
+	call->host = host;
 }

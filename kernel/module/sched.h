@@ -163,8 +163,8 @@ void fl_slots_free(struct fl_sched *q, u32 first);
 /* What tells hosts apart; kernel/core/src/lib.rs, Numbers. */
 enum { FL_BY_NOTHING, FL_BY_SOURCE_IP, FL_BY_DESTINATION_IP, FL_BY_SOURCE_MAC, FL_BY_DESTINATION_MAC };
 
-/* Puts into a call what the queue of its class asks of the packet: flow, ECN, host. */
-void fl_label(const struct fl_sched *q, struct sk_buff *skb, struct fl_call *call);
+/* Puts into a call what the queue of its class asks of the packet: flow, ECN, and the host, for which there is room in `host`. */
+void fl_label(const struct fl_sched *q, struct sk_buff *skb, struct fl_call *call, struct fl_host *host);
 
 /* The error in words. */
 void fl_tell(struct netlink_ext_ack *extack, const char *text);

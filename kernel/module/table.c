@@ -105,13 +105,13 @@ void fl_host_marked(void *owner, u64 handle)
 		INET_ECN_set_ce(q->table.packets[(u32)handle]);
 }
 
-void fl_host_moved(void *owner, struct fl_call *call)
+void fl_host_moved(void *owner, struct fl_call *call, struct fl_host *host)
 {
 	struct Qdisc *sch = owner;
 	struct fl_sched *q = qdisc_priv(sch);
 
 	if (call->handle < q->table.slots && q->table.packets[call->handle])
-		fl_label(q, q->table.packets[call->handle], call);
+		fl_label(q, q->table.packets[call->handle], call, host);
 }
 
 static int fl_earlier(void *unused, const struct list_head *a, const struct list_head *b)

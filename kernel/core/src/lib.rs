@@ -155,6 +155,16 @@ pub unsafe extern "C" fn fl_prepare(args: *mut Make) -> i64 {
     }
 }
 
+/// Of which host a packet is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host {
+    /// What tells it apart from others.
+    pub address: [u8; 16],
+    /// A hash of that which strangers cannot foresee.
+    pub hash: u64,
+}
+
 /// A call with a packet, or for one.
 #[repr(C)]
 pub struct Call {
@@ -170,10 +180,8 @@ pub struct Call {
     pub len: u32,
     /// Its class.
     pub class: u32,
-    /// Its host, in where the class's are told apart.
-    pub host: [u8; 16],
-    /// A hash of that which strangers cannot foresee.
-    pub host_hash: u64,
+    /// Its host, where the class's are told apart; else null.
+    pub host: *const Host,
     /// In, of [`fl_enqueue`]: whether nothing is queued, so that the time until now is not made up for.
     pub empty: u64,
     /// Out, where there is no packet now: when to ask again, `u64::MAX` where only an arrival makes a difference.
@@ -192,8 +200,7 @@ impl Call {
             handle,
             len: 0,
             class: class.0,
-            host: [0; 16],
-            host_hash: 0,
+            host: ptr::null(),
             empty: 0,
             wake: 0,
             change: ptr::null_mut(),
@@ -214,8 +221,10 @@ pub unsafe extern "C" fn fl_enqueue(args: *mut Call) -> i64 {
     if args.empty != 0 {
         link.rested(Nanos(args.now));
     }
+    // SAFETY: the caller's promise.
+    let host = unsafe { args.host.as_ref() };
     let packet = Packet { handle: args.handle, len: args.len, class: ClassId(args.class) };
-    link.enqueue(Nanos(args.now), packet, (args.host, args.host_hash), &mut Sink(args.owner));
+    link.enqueue(Nanos(args.now), packet, host, &mut Sink(args.owner));
     0
 }
 

@@ -13,7 +13,7 @@ use fairlink_core::{
 use fairlink_qdisc::{Config, Labels, ReadError};
 
 use crate::rates::{Rates, Sampled, guarantee};
-use crate::{Call, Facts, Stats, platform};
+use crate::{Call, Facts, Host, Stats, platform};
 
 /// Bytes of a slot of the C side's table of packets.
 const SLOT: u64 = 12;
@@ -101,15 +101,16 @@ impl DropSink for Moving<'_> {
 
     fn moved(&mut self, packet: &mut Packet) {
         let mut call = Call::of(u64::from(packet.handle as u32), packet.class);
-        platform::moved(self.sink.0, &mut call);
-        packet.handle = labelled(call.handle, packet.class, (call.host, call.host_hash), self.hosts);
+        let mut host = Host::default();
+        let has_host = platform::moved(self.sink.0, &mut call, &mut host);
+        packet.handle = labelled(call.handle, packet.class, has_host.then_some(&host), self.hosts);
     }
 }
 
 /// The handle of a packet of `class`, with the place of its host where the class's share it.
-fn labelled(handle: u64, class: ClassId, (host, hash): ([u8; 16], u64), hosts: &mut HostTables) -> u64 {
-    match hosts.of(class) {
-        Some(table) => with_host(handle, table.place(host, hash)),
+fn labelled(handle: u64, class: ClassId, host: Option<&Host>, hosts: &mut HostTables) -> u64 {
+    match host.and_then(|host| Some((host, hosts.of(class)?))) {
+        Some((host, table)) => with_host(handle, table.place(host.address, host.hash)),
         None => handle,
     }
 }
@@ -214,12 +215,12 @@ impl Link {
         self.driver.rested(now);
     }
 
-    /// Queues a packet. `host` is its host, of a class whose hosts share it, and a hash of that.
+    /// Queues a packet, which is of `host` where hosts share its class.
     pub(crate) fn enqueue(
         &mut self,
         now: Nanos,
         Packet { handle, len, class }: Packet,
-        host: ([u8; 16], u64),
+        host: Option<&Host>,
         sink: &mut Sink,
     ) {
         let handle = labelled(handle, class, host, &mut self.hosts);

@@ -17,7 +17,7 @@ unsafe extern "C" {
     /// Marks a packet as having met congestion.
     fn fl_host_marked(owner: *mut c_void, handle: u64);
     /// Says of a packet what the queue of its class asks for, as for [`crate::fl_enqueue`].
-    fn fl_host_moved(owner: *mut c_void, call: *mut c_void);
+    fn fl_host_moved(owner: *mut c_void, call: *mut c_void, host: *mut crate::Host);
 }
 
 /// A packet was dropped.
@@ -42,15 +42,16 @@ pub(crate) fn marked(owner: *mut c_void, handle: u64) {
     let _ = (owner, handle);
 }
 
-/// What its new queue asks of the packet in `call`.
-pub(crate) fn moved(owner: *mut c_void, call: &mut crate::Call) {
+/// What its new queue asks of the packet in `call`. Whether its host is in `host`.
+pub(crate) fn moved(owner: *mut c_void, call: &mut crate::Call, host: &mut crate::Host) -> bool {
     #[cfg(not(test))]
     // SAFETY: `owner` is what the C side called with.
     unsafe {
-        fl_host_moved(owner, ptr::from_mut(call).cast());
+        fl_host_moved(owner, ptr::from_mut(call).cast(), host);
     }
     #[cfg(test)]
-    crate::tests::moved(owner, call);
+    crate::tests::moved(owner, call, host);
+    !call.host.is_null()
 }
 
 #[cfg(not(test))]

@@ -54,9 +54,14 @@ pub(crate) fn dropped(_: *mut c_void, handle: u64, _: u32, _: u32, reason: u32) 
 }
 
 /// The host of a packet is ten more than its number's remainder by three.
-pub(crate) fn moved(_: *mut c_void, call: &mut Call) {
-    let host = 10 + (call.handle % 3) as u8;
-    (call.host, call.host_hash) = ([host; 16], u64::from(host) % 2);
+pub(crate) fn moved(_: *mut c_void, call: &mut Call, room: &mut Host) {
+    *room = host(10 + (call.handle % 3) as u8);
+    call.host = room;
+}
+
+/// Of two hosts each, one hash.
+fn host(number: u8) -> Host {
+    Host { address: [number; 16], hash: u64::from(number) % 2 }
 }
 
 /// A link of 100 Mbit/s with the classes 1:1, 1:2, ... below it, with weights of 1, 2, ...; three hosts share the second.
@@ -437,9 +442,9 @@ fn hosts_take_turns_in_a_class_that_they_share_and_keep_their_places_through_a_c
     assert_eq!(unsafe { fl_create(&mut making) }, 0);
     let link = making.link;
     assert_eq!(making.facts.hosts, 1);
-    let put = |handle: u64, class, host: u8| {
-        let host_hash = u64::from(host) % 2;
-        let mut call = Call { handle, len: making.facts.max_packet, class, host: [host; 16], host_hash, ..call(link) };
+    let put = |handle: u64, class, number: u8| {
+        let host = host(number);
+        let mut call = Call { handle, len: making.facts.max_packet, class, host: &host, ..call(link) };
         assert_eq!(unsafe { fl_enqueue(&mut call) }, 0);
     };
     let mut now = 0;
