@@ -12,7 +12,7 @@ mod ranges;
 mod reach;
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use frame::{MAX_TAGS, frame_key, packet_key};
 pub use parse::{MatchError, MatchErrorKind};
@@ -78,7 +78,7 @@ pub const fn v4_mapped(address: [u8; 4]) -> [u8; 16] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
 }
 
-/// An address prefix. Host bits are zero.
+/// An address prefix. Host bits are zero. In order, IPv4 comes before IPv6, and a prefix before those within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     version: IpVersion,
@@ -98,6 +98,15 @@ impl Prefix {
     #[must_use]
     pub fn v6(address: Ipv6Addr, len: u8) -> Self {
         Self::new(IpVersion::V6, u128::from(address), len.min(128))
+    }
+
+    /// The first `len` bits of an address, at most all of them, and whether there was a one among those behind.
+    pub(crate) fn cut(address: IpAddr, len: u8) -> (Self, bool) {
+        let (prefix, whole) = match address {
+            IpAddr::V4(address) => (Self::v4(address, len), Self::v4(address, 32)),
+            IpAddr::V6(address) => (Self::v6(address, len), Self::v6(address, 128)),
+        };
+        (prefix, prefix.bits != whole.bits)
     }
 
     fn new(version: IpVersion, bits: u128, len: u8) -> Self {

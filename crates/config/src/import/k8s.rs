@@ -14,9 +14,10 @@ use fairlink_core::Rate;
 
 use super::notes::{Notes, Tally, wrong};
 use super::plan::{Class, ClassNames, Plan};
-use super::prefixes::{Conflict, Prefix, minimal, order};
+use super::prefixes::{self, Conflict, minimal, order};
 use super::{Direction, Imported, sound, write};
 use crate::json::{Json, parse};
+use crate::matching::Prefix;
 use crate::problem::{Log, Problems, Source, SourceText};
 use crate::reader;
 use crate::units::show_bps;
@@ -149,7 +150,7 @@ fn pods(document: &Json, options: &Options, source: &Source, notes: &mut Notes, 
         let several = status.and_then(|status| status.get("podIPs")).map(Json::items).unwrap_or_default();
         let several = several.iter().filter_map(|one| one.get("ip")?.text());
         let one = status.and_then(|status| status.get("podIP")?.text());
-        let prefixes: Vec<Prefix> = several.chain(one).filter_map(|text| Some(Prefix::parse(text)?.0)).collect();
+        let prefixes: Vec<Prefix> = several.chain(one).filter_map(|text| Some(prefixes::parse(text)?.0)).collect();
         if prefixes.is_empty() {
             no_address.add(&(0..0));
             continue;

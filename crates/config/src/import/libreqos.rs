@@ -28,9 +28,10 @@ use self::devices::Circuit;
 use self::network::{Network, Node};
 use super::notes::{Notes, wrong, wrong_also};
 use super::plan::{Before, Class, ClassNames, Plan};
-use super::prefixes::{Conflict, Prefix, minimal, order};
+use super::prefixes::{Conflict, minimal, order};
 use super::{Direction, Imported, sound, write};
 use crate::fit::Over;
+use crate::matching::{IpVersion, Prefix};
 use crate::problem::{Log, Problems, Source, SourceText};
 use crate::reader;
 use crate::units::show_bps;
@@ -129,7 +130,7 @@ fn once_each(source: &Source, circuits: &mut Vec<Circuit>, notes: &mut Notes, lo
                 continue;
             }
             let (here, first) = (circuits[at].at.clone(), circuits[owner].at.clone());
-            if prefix.is_v6() {
+            if prefix.version() == IpVersion::V6 {
                 let what = format!("{prefix} belongs to two circuits");
                 wrong_also(here, what, "take it out of one of them", first, "and here", log);
             } else {

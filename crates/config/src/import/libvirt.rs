@@ -23,8 +23,9 @@ use roxmltree::{Document, Node};
 
 use super::notes::{Notes, wrong};
 use super::plan::{Before, Class, ClassNames, Plan};
-use super::prefixes::{Conflict, Prefix, minimal, order};
+use super::prefixes::{self, Conflict, minimal, order};
 use super::{Direction, Imported, sound, write};
+use crate::matching::Prefix;
 use crate::problem::{Log, Problems, Source, SourceText, Span};
 use crate::reader;
 use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
@@ -197,7 +198,7 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut
                     prefixes: interface
                         .children()
                         .filter(|child| child.has_tag_name("ip"))
-                        .filter_map(|ip| Some(Prefix::parse(ip.attribute("address")?)?.0))
+                        .filter_map(|ip| Some(prefixes::parse(ip.attribute("address")?)?.0))
                         .collect(),
                     limits: bandwidth(interface, log),
                 });
@@ -208,7 +209,7 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut
             found.network = bandwidth(root, log);
             for host in root.descendants().filter(|node| node.has_tag_name("host") && node.has_attribute("mac")) {
                 let Some(ip) = host.attribute("ip") else { continue };
-                match Prefix::parse(ip) {
+                match prefixes::parse(ip) {
                     Some((prefix, _)) => {
                         let mac = host.attribute("mac").unwrap_or_default().to_lowercase();
                         found.addresses.entry(mac).or_default().push(prefix);

@@ -406,27 +406,18 @@ impl<'a> Reading<'a> {
     fn kind(&mut self, name: &str, at: &Span) -> (&'static str, Option<&'static str>) {
         let tallies = &mut self.tallies;
         let (kind, per) = self.kinds.get(name).map_or(("", None), |(kind, per)| (kind.as_str(), *per));
-        let queue = match kind {
-            "fq-codel" | "fq_codel" => "fq_codel",
-            "codel" => "codel",
-            "pcq" => {
-                tallies.pcq.add(at);
-                "fq_codel"
-            }
-            "cake" => {
-                tallies.cake.add(at);
-                "fq_codel"
-            }
-            "sfq" => {
-                tallies.sfq.add(at);
-                "fq_codel"
-            }
-            "red" => {
-                tallies.red.add(at);
-                "fifo"
-            }
-            _ => "fifo",
+        let (queue, changed) = match kind {
+            "fq-codel" | "fq_codel" => ("fq_codel", None),
+            "codel" => ("codel", None),
+            "pcq" => ("fq_codel", Some(&mut tallies.pcq)),
+            "cake" => ("fq_codel", Some(&mut tallies.cake)),
+            "sfq" => ("fq_codel", Some(&mut tallies.sfq)),
+            "red" => ("fifo", Some(&mut tallies.red)),
+            _ => ("fifo", None),
         };
+        if let Some(tally) = changed {
+            tally.add(at);
+        }
         (queue, per.filter(|_| kind == "pcq"))
     }
 

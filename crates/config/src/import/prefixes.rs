@@ -3,72 +3,31 @@
 //! Other tools take the longest prefix that an address has; a link file takes the first match in the file. So a class with a longer prefix has to
 //! stand before one whose prefix contains it.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-/// An address or a range of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Prefix {
-    /// In the order of a walk: IPv4 before IPv6, then by address, and a prefix before those that it contains.
-    v6: bool,
-    /// From the top of 128 bits.
-    bits: u128,
-    len: u8,
-}
+use crate::matching::Prefix;
 
-impl Prefix {
-    /// `10.0.0.0/8`, `2001:db8::1`; host bits are cleared, and the second value says whether there were some.
-    pub(super) fn parse(text: &str) -> Option<(Self, bool)> {
-        let (address, len) = match text.split_once('/') {
-            Some((address, len)) => (address, Some(len)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().ok()?;
-        let (v6, bits, longest) = match address {
-            IpAddr::V4(address) => (false, u128::from(u32::from(address)) << 96, 32),
-            IpAddr::V6(address) => (true, u128::from(address), 128),
-        };
-        let len: u8 = match len {
-            None => longest,
-            // What "+5" would say is not what anyone writes.
-            Some(len) if len.bytes().all(|byte| byte.is_ascii_digit()) => {
-                len.parse().ok().filter(|&len| len <= longest)?
-            }
-            Some(_) => return None,
-        };
-        let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-        Some((Self { v6, bits: bits & mask, len }, bits & !mask != 0))
-    }
-
-    pub(super) fn is_v6(self) -> bool {
-        self.v6
-    }
-
-    /// Whether it holds every address of its kind.
-    pub(super) fn is_everything(self) -> bool {
-        self.len == 0
-    }
-
-    fn contains(self, other: Self) -> bool {
-        let mask = u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or(0);
-        self.v6 == other.v6 && self.len <= other.len && other.bits & mask == self.bits
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.v6 {
-            write!(f, "{}/{}", Ipv6Addr::from(self.bits), self.len)
-        } else {
-            write!(f, "{}/{}", Ipv4Addr::from((self.bits >> 96) as u32), self.len)
-        }
-    }
+/// `10.0.0.0/8`, `2001:db8::1`; host bits are cleared, and the second value says whether there were some.
+pub(super) fn parse(text: &str) -> Option<(Prefix, bool)> {
+    let (address, len) = match text.split_once('/') {
+        Some((address, len)) => (address, Some(len)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let len: u8 = match len {
+        None => longest,
+        // What "+5" would say is not what anyone writes.
+        Some(len) if len.bytes().all(|byte| byte.is_ascii_digit()) => len.parse().ok().filter(|&len| len <= longest)?,
+        Some(_) => return None,
+    };
+    Some(Prefix::cut(address, len))
 }
 
 /// Takes out what lies within another prefix of the list, and sorts it.
 pub(super) fn minimal(prefixes: &mut Vec<Prefix>) {
     prefixes.sort_unstable();
-    prefixes.dedup_by(|next, kept| kept.contains(*next));
+    prefixes.dedup_by(|next, kept| kept.covers(next));
 }
 
 /// Why classes cannot be put in order: positions of classes and prefixes.
@@ -96,7 +55,7 @@ pub(super) fn order(classes: &[Vec<Prefix>]) -> Result<Vec<usize>, Conflict> {
     let mut before: Vec<Vec<(usize, Prefix)>> = vec![Vec::new(); classes.len()];
     let mut around: Vec<(Prefix, usize)> = Vec::new();
     for &(prefix, class) in &all {
-        while around.last().is_some_and(|(outer, _)| !outer.contains(prefix)) {
+        while around.last().is_some_and(|(outer, _)| !outer.covers(&prefix)) {
             around.pop();
         }
         for &(outer, other) in around.iter().filter(|&&(_, other)| other != class) {
@@ -150,7 +109,7 @@ mod tests {
     use super::*;
 
     fn prefixes(text: &str) -> Vec<Prefix> {
-        text.split_whitespace().map(|text| Prefix::parse(text).unwrap().0).collect()
+        text.split_whitespace().map(|text| parse(text).unwrap().0).collect()
     }
 
     #[test]
@@ -162,11 +121,11 @@ mod tests {
             ("fdd7:b724:0:100::/56", "fdd7:b724:0:100::/56", false),
             ("::1", "::1/128", false),
         ] {
-            let (prefix, had) = Prefix::parse(text).unwrap();
+            let (prefix, had) = parse(text).unwrap();
             assert_eq!((prefix.to_string().as_str(), had), (shown, host_bits));
         }
         for wrong in ["", "10.0.0", "10.0.0.1/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "10.0.0.0/8/8", "x"] {
-            assert_eq!(Prefix::parse(wrong), None, "{wrong}");
+            assert_eq!(parse(wrong), None, "{wrong}");
         }
     }
 
@@ -205,16 +164,16 @@ mod tests {
         for _ in 0..500 {
             let classes: Vec<Vec<Prefix>> = (0..1 + next(5))
                 .map(|_| {
-                    let one = |text: String| Prefix::parse(&text).unwrap().0;
+                    let one = |text: String| parse(&text).unwrap().0;
                     (0..1 + next(2)).map(|_| one(format!("10.0.0.{}/{}", next(16), 28 + next(5)))).collect()
                 })
                 .collect();
             let Ok(order) = order(&classes) else { continue };
             ordered += 1;
             for host in 0..16 {
-                let address = Prefix::parse(&format!("10.0.0.{host}")).unwrap().0;
+                let address = parse(&format!("10.0.0.{host}")).unwrap().0;
                 let longest = |class: &[Prefix]| {
-                    class.iter().filter(|prefix| prefix.contains(address)).map(|prefix| prefix.len).max()
+                    class.iter().filter(|prefix| prefix.covers(&address)).map(Prefix::mapped_len).max()
                 };
                 let first = order.iter().find_map(|&class| longest(&classes[class]));
                 assert_eq!(first, classes.iter().filter_map(|class| longest(class)).max(), "{classes:?} {order:?}");

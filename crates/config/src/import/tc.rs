@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use fairlink_core::Rate;
@@ -53,13 +54,13 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         return Err(log.into_errors());
     }
     let (mut links, mut kept, mut notes) = (Vec::new(), Vec::new(), Vec::<Problem>::new());
+    let mut known = HashSet::new();
     for device in &all.devices {
         let before = read_as(source, &of(Some(device.clone())), Lending::Fitted)?;
         let lending = if options.as_is { Lending::Fitted } else { Lending::Fair };
         let after = read_as(source, &of(Some(device.clone())), lending)?;
         // What is the same for all devices is said once.
-        let known: Vec<_> = notes.iter().map(|note| (note.span(), note.to_string())).collect();
-        notes.extend(after.notes.into_iter().filter(|note| !known.contains(&(note.span(), note.to_string()))));
+        notes.extend(after.notes.into_iter().filter(|note| known.insert((note.span(), note.to_string()))));
         let [classes, matches] = ["\n[[class]]", "\nmatch = ["].map(|what| after.text.matches(what).count());
         kept.push(format!(
             "{device}: {classes} classes with their rates and ceilings, the filters of {matches} of them"

@@ -372,17 +372,8 @@ impl<'a> Parser<'a> {
             Some(len) => self.number("prefix length", len, 0, max)? as u8,
             None => max as u8,
         };
-        let (prefix, same) = match address {
-            IpAddr::V4(v4) => {
-                let prefix = Prefix::v4(v4, len);
-                (prefix, prefix.bits as u32 == u32::from(v4))
-            }
-            IpAddr::V6(v6) => {
-                let prefix = Prefix::v6(v6, len);
-                (prefix, prefix.bits == u128::from(v6))
-            }
-        };
-        if !same {
+        let (prefix, host_bits) = Prefix::cut(address, len);
+        if host_bits {
             let kind = Kind::HostBits { written: word.to_owned(), len, prefix: prefix.to_string() };
             return Err(self.error(kind, self.next - 1));
         }

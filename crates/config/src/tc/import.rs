@@ -1,6 +1,6 @@
 //! Text of tc commands to the text of a link file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -8,6 +8,7 @@ use fairlink_core::{PoolRule, Rate};
 
 use crate::classid::Classid;
 use crate::fit::{Asked, fit};
+use crate::matching::Reach;
 use crate::problem::{Log, Problem, Problems, Source, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
@@ -87,7 +88,8 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
         wrong(&(0..0), why, Some("write tc qdisc add dev eth0 root handle 1: htb, and classes below it"), &mut log);
     }
     let pools = pools(&mut devices, &mut log);
-    let mut writer = Writer { source, log, notes, pools, rate: options.rate, lending };
+    let line_ends = source.inner().match_indices('\n').map(|(at, _)| at).collect();
+    let mut writer = Writer { source, line_ends, log, notes, pools, rate: options.rate, lending };
     if lending != Lending::Kept {
         devices.iter_mut().for_each(|device| writer.fit(device));
     }
@@ -116,6 +118,7 @@ struct Slot {
 fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
     let mut pools = BTreeMap::new();
     for device in devices.iter_mut() {
+        let mut gone = HashSet::new();
         let owners: Vec<(Classid, u64)> =
             device.classes.iter().filter_map(|class| Some((class.id, class.set.slot?))).collect();
         for (owner, slot) in owners {
@@ -130,14 +133,14 @@ fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
             if pools.insert(slot, found).is_some() {
                 wrong(&at, format!("slot {slot} has an owner already"), Some("give it one owner"), log);
             }
-            for child in device.classes.iter_mut().filter(|class| class.parent == Some(owner)) {
-                child.parent = None;
-                child.set.pslot = Some(slot);
-            }
-            device.classes.retain(|class| class.id != owner);
+            device.classes.move_to_root(owner, |set| set.pslot = Some(slot));
+            gone.insert(owner);
+        }
+        if !gone.is_empty() {
+            device.classes.remove(&gone);
         }
     }
-    for class in devices.iter().flat_map(|device| &device.classes) {
+    for class in devices.iter().flat_map(|device| device.classes.iter()) {
         let Some(slot) = class.set.pslot else { continue };
         if !pools.contains_key(&slot) {
             wrong(&class.at, format!("slot {slot} has no owner"), Some("write slot at a class of another device"), log);
@@ -155,6 +158,8 @@ fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
 
 struct Writer<'s> {
     source: &'s Source,
+    /// Where each of its lines ends.
+    line_ends: Vec<usize>,
     log: Log,
     notes: Vec<Problem>,
     pools: BTreeMap<u64, Slot>,
@@ -197,7 +202,7 @@ impl Writer<'_> {
             wrong(&at, why, Some("add it: tc qdisc add dev eth0 root handle 1: htb"), &mut self.log);
             return;
         };
-        if device.classes.is_empty() {
+        if device.classes.len() == 0 {
             let why = format!("{} has no class", device.name);
             wrong(
                 &root.at,
@@ -245,11 +250,13 @@ impl Writer<'_> {
             RootKind::Cbq { .. } => None,
         };
         self.default(device, default, text);
+        let leaves = device.classes.iter().filter(|class| device.is_leaf(class.id));
+        let least_weight = leaves.filter_map(|class| class.set.weight).min();
         for (class_of, filters) in self.in_order(device) {
             text.push('\n');
-            let line_number = self.source.inner()[..class_of.at.start].matches('\n').count() + 1;
+            let line_number = self.line_ends.partition_point(|&end| end < class_of.at.start) + 1;
             writeln!(text, "{class:<26}# line {line_number}").expect("as above");
-            self.class(device, class_of, &filters, text);
+            self.class(device, class_of, &filters, least_weight, text);
         }
         if let Some(guarantee) = device.others {
             writeln!(text, "\n{class:<26}# what tc sends past all classes").expect("as above");
@@ -293,13 +300,12 @@ impl Writer<'_> {
         let at = root.at.clone();
         let link = self.rate.map(Rate::bps).or(root.kind.bandwidth()).unwrap_or_else(|| needed(device));
         device.needed = Some(needed(device));
-        let place = |id: Classid| device.classes.iter().position(|class| class.id == id);
         let limits = matches!(root.kind, RootKind::Htb { .. });
         let mut asked: Vec<Asked> = device
             .classes
             .iter()
             .map(|class| Asked {
-                parent: class.parent.and_then(place),
+                parent: class.parent.and_then(|parent| device.classes.place(parent)),
                 floor: class.set.rate,
                 // A class of the root borrows from nobody.
                 ceiling: match class.parent {
@@ -317,7 +323,7 @@ impl Writer<'_> {
             let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
             let (at, whose) = match over.parent {
                 None => (at.clone(), "of the root"),
-                Some(parent) => (device.classes[parent].at.clone(), "below this one"),
+                Some(parent) => (device.classes.at(parent).at.clone(), "below this one"),
             };
             let why = format!(
                 "the classes {whose} have rates of {asked} together, and there are {}: they are guaranteed as much in proportion",
@@ -366,6 +372,8 @@ impl Writer<'_> {
     /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together, so that a
     /// filter may come to stand before another's.
     fn in_order<'d>(&mut self, device: &'d Device) -> Vec<(&'d Class, Vec<&'d Filter>)> {
+        // What was tried before, in the order of the filters, and which of it is left.
+        let (mut reach, mut tried): (_, Vec<&Filter>) = (Reach::default(), Vec::new());
         let mut useful: Vec<&Filter> = Vec::new();
         for filter in &device.filters {
             if device.class(filter.class).is_none() {
@@ -375,31 +383,41 @@ impl Writer<'_> {
                     &filter.at,
                     format!("a filter to {}, which has classes below it, is left out", filter.class),
                 );
-            } else if let Some(earlier) = useful.iter().find(|earlier| earlier.made.covers(&filter.made)) {
-                let why =
-                    format!("an earlier filter to {} takes all of this filter's frames; it is left out", earlier.class);
-                self.left_out(&filter.at, why);
             } else {
-                useful.push(filter);
+                tried.push(filter);
+                match reach.add(&filter.made) {
+                    Some(earlier) => {
+                        let class = tried[earlier].class;
+                        let why =
+                            format!("an earlier filter to {class} takes all of this filter's frames; it is left out");
+                        self.left_out(&filter.at, why);
+                    }
+                    None => useful.push(filter),
+                }
             }
         }
-        let first = |class: &Class| useful.iter().position(|filter| filter.class == class.id).unwrap_or(0);
+        // By class: positions of its filters among those that are left.
+        let mut places: HashMap<Classid, Vec<usize>> = HashMap::new();
+        for (place, filter) in useful.iter().enumerate() {
+            places.entry(filter.class).or_default().push(place);
+        }
         let mut classes: Vec<_> = device.classes.iter().collect();
         // Stable: those without a filter stay first, in file order.
-        classes.sort_by_key(|class| {
-            let has = useful.iter().any(|filter| filter.class == class.id);
-            (has, first(class))
-        });
-        let in_order: Vec<(&Class, Vec<&Filter>)> = classes
-            .into_iter()
-            .map(|class| (class, useful.iter().copied().filter(|filter| filter.class == class.id).collect()))
+        classes.sort_by_key(|class| places.get(&class.id).map(|places| places[0]));
+        let of = |class: &Class| places.get(&class.id).into_iter().flatten().copied();
+        let written: Vec<usize> = classes.iter().flat_map(|class| of(class)).collect();
+        // By position in what is written: the last of all filters up to there. It grows, so that the first that overtakes another is found by halves.
+        let last: Vec<usize> = written
+            .iter()
+            .scan(0, |last, &place| {
+                *last = place.max(*last);
+                Some(*last)
+            })
             .collect();
-        let written: Vec<&Filter> = in_order.iter().flat_map(|(_, filters)| filters.iter().copied()).collect();
-        let place = |wanted: &Filter| useful.iter().position(|filter| std::ptr::eq(*filter, wanted));
-        for (index, filter) in written.iter().enumerate() {
-            let overtaken =
-                written[..index].iter().find(|earlier| place(earlier) > place(filter) && earlier.class != filter.class);
-            if let Some(by) = overtaken {
+        for (index, &place) in written.iter().enumerate() {
+            let overtakes = last.partition_point(|&last| last <= place);
+            if overtakes < index {
+                let (by, filter) = (useful[written[overtakes]], useful[place]);
                 let why = format!(
                     "\"{}\" of {} comes before this filter now; a frame that both take goes to {} instead of {}",
                     by.made, by.class, by.class, filter.class
@@ -407,7 +425,7 @@ impl Writer<'_> {
                 self.changed(&filter.at, why);
             }
         }
-        in_order
+        classes.into_iter().map(|class| (class, of(class).map(|place| useful[place]).collect())).collect()
     }
 
     fn overhead(&mut self, device: &Device, text: &mut String) {
@@ -456,7 +474,15 @@ impl Writer<'_> {
         }
     }
 
-    fn class(&mut self, device: &Device, class: &Class, filters: &[&Filter], text: &mut String) {
+    /// `least_weight` is the smallest weight of a leaf.
+    fn class(
+        &mut self,
+        device: &Device,
+        class: &Class,
+        filters: &[&Filter],
+        least_weight: Option<u64>,
+        text: &mut String,
+    ) {
         let root = device.root.as_ref().expect("checked by the caller");
         let set = &class.set;
         let rate = set.rate.expect("checked when it was read");
@@ -468,12 +494,12 @@ impl Writer<'_> {
         line(text, "guarantee", &rate_key(rate));
         match root.kind {
             RootKind::Htb { r2q, .. } => self.htb_class(device, class, rate, r2q, text),
-            RootKind::Cbq { avpkt, .. } => self.cbq_class(device, class, avpkt, text),
+            RootKind::Cbq { avpkt, .. } => self.cbq_class(device, class, avpkt, least_weight, text),
         }
         if let Some(slot) = set.pslot {
             line(text, "pool", &pool_name(slot));
         }
-        if let Some(queue) = device.queues.iter().find(|queue| queue.parent == class.id) {
+        if let Some(queue) = &class.queue {
             self.queue(device, class, queue, text);
         }
         let matches: Vec<String> = filters.iter().map(|filter| quoted(&filter.made.to_string())).collect();
@@ -514,7 +540,7 @@ impl Writer<'_> {
         writeln!(text, "{:<26}{why}", format!("quantum = {}", quoted(&size_key(quantum)))).expect("as above");
     }
 
-    fn cbq_class(&mut self, device: &Device, class: &Class, avpkt: u64, text: &mut String) {
+    fn cbq_class(&mut self, device: &Device, class: &Class, avpkt: u64, least_weight: Option<u64>, text: &mut String) {
         let set = &class.set;
         let avpkt = set.avpkt.unwrap_or(avpkt);
         if self.lending == Lending::Fair {
@@ -539,10 +565,8 @@ impl Writer<'_> {
             writeln!(text, "priority = {}", priority.min(255)).expect("writing to a string does not fail");
         }
         // Weights have no unit: the smallest is worth an average packet.
-        let smallest =
-            device.classes.iter().filter(|class| device.is_leaf(class.id)).filter_map(|class| class.set.weight).min();
-        if let (Some(weight), Some(smallest), true) = (set.weight, smallest, device.is_leaf(class.id)) {
-            let quantum = u128::from(avpkt) * u128::from(weight) / u128::from(smallest.max(1));
+        if let (Some(weight), Some(least), true) = (set.weight, least_weight, device.is_leaf(class.id)) {
+            let quantum = u128::from(avpkt) * u128::from(weight) / u128::from(least.max(1));
             let quantum = u64::try_from(quantum).unwrap_or(u64::MAX).clamp(1, u64::from(u32::MAX));
             let quantum = format!("quantum = {}", quoted(&size_key(quantum)));
             writeln!(text, "{quantum:<26}# by its weight").expect("writing to a string does not fail");
@@ -567,8 +591,8 @@ impl Writer<'_> {
 
     /// Whether rates fit below each other, which tc does not ask.
     fn check_sums(&mut self, device: &Device) {
-        for parent in &device.classes {
-            let children = device.classes.iter().filter(|class| class.parent == Some(parent.id));
+        for parent in device.classes.iter() {
+            let children = device.classes.children(parent.id);
             let sum: u128 = children.filter_map(|class| class.set.rate).map(u128::from).sum();
             let rate = parent.set.rate.unwrap_or(0);
             if sum > u128::from(rate) {

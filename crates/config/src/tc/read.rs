@@ -4,7 +4,7 @@ use crate::classid::{Classid, hex};
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{left_out, wrong};
 use crate::tc::options::{self, Words};
-use crate::tc::setup::{Class, Device, LeafQueue, Root};
+use crate::tc::setup::{Class, Classes, Device, LeafQueue, Root};
 use crate::tc::words::{self, Word};
 use crate::tc::{filter, show, words::Command};
 
@@ -158,8 +158,7 @@ fn device<'d>(place: &Place<'_>, whole: &Span, devices: &'d mut Vec<Device>, log
         devices.push(Device {
             name,
             root: None,
-            classes: Vec::new(),
-            queues: Vec::new(),
+            classes: Classes::default(),
             filters: Vec::new(),
             needed: None,
             others: None,
@@ -218,18 +217,17 @@ fn qdisc(
             };
             device.root = Some(Root { at: whole, major, kind });
             device.classes.clear();
-            device.queues.clear();
             device.filters.clear();
         }
         Some(Parent::Class(parent)) => {
-            if device.class(parent).is_none() {
+            let Some(class) = device.classes.get_mut(parent) else {
                 let why = format!("there is no class {parent} on {} by now", device.name);
                 wrong(&whole, why, Some("add the class above"), log);
                 return None;
-            }
-            device.queues.retain(|queue| queue.parent != parent);
+            };
+            class.queue = None;
             let (queue, buffer, ecn) = options::queue(kind, words, log, notes)?;
-            device.queues.push(LeafQueue { at: whole, parent, queue, buffer, ecn });
+            class.queue = Some(LeafQueue { at: whole, queue, buffer, ecn });
         }
         Some(Parent::Discipline(_)) | None => {
             let why = "a queueing discipline stands at the root or below a class".to_owned();
@@ -288,7 +286,7 @@ fn class(
     if set.rate.is_none() && !log.has_errors() {
         wrong(&whole, format!("the class {id} has no \"rate\""), Some("write rate 1mbit into it"), log);
     }
-    match device.classes.iter_mut().find(|class| class.id == id) {
+    match device.classes.get_mut(id) {
         Some(_) if verb.text == "add" => {
             let why = format!("there is a class {id} on {} already", device.name);
             wrong(&whole, why, Some("give it another number, or write change instead of add"), log);
@@ -298,7 +296,7 @@ fn class(
             class.set = set;
             class.at = whole;
         }
-        None => device.classes.push(Class { at: whole, id, parent, set }),
+        None => device.classes.push(Class { at: whole, id, parent, set, queue: None }),
     }
     Some(())
 }

@@ -1,5 +1,7 @@
 //! What tc commands set up, before it becomes a link file.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::Span;
@@ -9,10 +11,7 @@ use crate::problem::Span;
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) root: Option<Root>,
-    /// In file order.
-    pub(super) classes: Vec<Class>,
-    /// By the class that they are below; the last one given for a class.
-    pub(super) queues: Vec<LeafQueue>,
+    pub(super) classes: Classes,
     /// In the order in which the kernel tries them.
     pub(super) filters: Vec<Filter>,
     /// What the classes of the root may send together as written, in bit/s, where rates are no longer as written.
@@ -23,11 +22,83 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn class(&self, id: Classid) -> Option<&Class> {
-        self.classes.iter().find(|class| class.id == id)
+        self.classes.place(id).map(|at| &self.classes.all[at])
     }
 
     pub(super) fn is_leaf(&self, id: Classid) -> bool {
-        self.classes.iter().all(|class| class.parent != Some(id))
+        !self.classes.children.contains_key(&id)
+    }
+}
+
+/// The classes of a device in file order, each found by its number: there may be as many as there are numbers.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    all: Vec<Class>,
+    /// By number, positions.
+    places: HashMap<Classid, usize>,
+    /// By the number of the parent, positions in file order; no entry is empty.
+    children: HashMap<Classid, Vec<usize>>,
+}
+
+impl Classes {
+    /// Adds a class whose number is new.
+    pub(super) fn push(&mut self, class: Class) {
+        let at = self.all.len();
+        self.places.insert(class.id, at);
+        if let Some(parent) = class.parent {
+            self.children.entry(parent).or_default().push(at);
+        }
+        self.all.push(class);
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Class> {
+        self.all.iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The position of a class.
+    pub(super) fn place(&self, id: Classid) -> Option<usize> {
+        self.places.get(&id).copied()
+    }
+
+    pub(super) fn children(&self, id: Classid) -> impl Iterator<Item = &Class> {
+        self.children.get(&id).into_iter().flatten().map(|&at| &self.all[at])
+    }
+
+    /// The class at a position.
+    pub(super) fn at(&self, place: usize) -> &Class {
+        &self.all[place]
+    }
+
+    /// A class, whose number and parent stay as they are.
+    pub(super) fn get_mut(&mut self, id: Classid) -> Option<&mut Class> {
+        self.place(id).map(|at| &mut self.all[at])
+    }
+
+    /// All classes, whose numbers and parents stay as they are.
+    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Class> {
+        self.all.iter_mut()
+    }
+
+    /// Moves the classes below one to the root, and gives what they set to `change`.
+    pub(super) fn move_to_root(&mut self, parent: Classid, mut change: impl FnMut(&mut Settings)) {
+        for at in self.children.remove(&parent).unwrap_or_default() {
+            self.all[at].parent = None;
+            change(&mut self.all[at].set);
+        }
+    }
+
+    /// Takes out classes with none below them.
+    pub(super) fn remove(&mut self, gone: &HashSet<Classid>) {
+        let all = std::mem::take(self).all;
+        all.into_iter().filter(|class| !gone.contains(&class.id)).for_each(|class| self.push(class));
     }
 }
 
@@ -74,6 +145,8 @@ pub(super) struct Class {
     /// `None` for a class directly below the queueing discipline.
     pub(super) parent: Option<Classid>,
     pub(super) set: Settings,
+    /// The last one that was given.
+    pub(super) queue: Option<LeafQueue>,
 }
 
 /// What a class of HTB or CBQ sets. Rates are in bit/s, the others in bytes.
@@ -102,7 +175,6 @@ pub(super) struct Settings {
 #[derive(Debug)]
 pub(super) struct LeafQueue {
     pub(super) at: Span,
-    pub(super) parent: Classid,
     /// The words of a link file: `fifo`, `codel`, `fq_codel`.
     pub(super) queue: &'static str,
     /// As a link file has it.

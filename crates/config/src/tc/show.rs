@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::{HashMap, HashSet};
+
 use crate::json::Json;
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{left_out, wrong};
@@ -327,29 +329,31 @@ fn class(shown: &Shown, device: &str) -> Option<ClassLine> {
     Some((id.clone(), parts.parent.map(str::to_owned), command(&shown.at, words)))
 }
 
-/// The kernel shows classes in any order.
+/// The kernel shows classes in any order. Level by level, each in the order in which it is shown.
 fn parents_first(classes: Vec<ClassLine>) -> Vec<Command> {
-    let mut waiting = classes;
-    let mut done: Vec<Command> = Vec::with_capacity(waiting.len());
-    let mut known: std::collections::HashSet<String> = std::collections::HashSet::new();
-    loop {
-        let before = done.len();
-        let ids: std::collections::HashSet<String> = waiting.iter().map(|(id, ..)| id.clone()).collect();
-        let ready = |parent: &Option<String>| {
-            parent.as_ref().is_none_or(|parent| known.contains(parent) || !ids.contains(parent))
-        };
-        let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, parent, _)| ready(parent));
-        for (id, _, command) in now {
-            known.insert(id);
-            done.push(command);
-        }
-        waiting = later;
-        if done.len() == before {
-            // What is left hangs below itself, which whoever reads it will say.
-            done.extend(waiting.into_iter().map(|(_, _, command)| command));
-            return done;
+    let ids: HashSet<&str> = classes.iter().map(|(id, ..)| id.as_str()).collect();
+    let mut level = Vec::new();
+    let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, (_, parent, _)) in classes.iter().enumerate() {
+        match parent.as_deref().filter(|parent| ids.contains(parent)) {
+            Some(parent) => below.entry(parent).or_default().push(at),
+            None => level.push(at),
         }
     }
+    let mut order = Vec::with_capacity(classes.len());
+    while !level.is_empty() {
+        let mut next: Vec<usize> =
+            level.iter().flat_map(|&at| below.remove(classes[at].0.as_str())).flatten().collect();
+        next.sort_unstable();
+        order.append(&mut level);
+        level = next;
+    }
+    // What is left hangs below itself, which whoever reads it will say.
+    let mut rest: Vec<usize> = below.into_values().flatten().collect();
+    rest.sort_unstable();
+    order.extend(rest);
+    let mut commands: Vec<Option<Command>> = classes.into_iter().map(|(_, _, command)| Some(command)).collect();
+    order.into_iter().filter_map(|at| commands[at].take()).collect()
 }
 
 /// A filter; `None` for the line that only announces those of its preference.

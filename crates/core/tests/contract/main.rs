@@ -20,9 +20,7 @@ use trees::Shape;
 const SIZES: [(usize, u32); 2] = [(12, 48), (200, 4)];
 
 fn holds(info: &'static SchedulerInfo, name: &str, check: Check) {
-    let times: u32 = std::env::var("TIMES").map_or(1, |t| t.parse().unwrap());
     for (classes, cases_of_it) in SIZES {
-        let cases_of_it = cases_of_it * times;
         let mut runner = TestRunner::new(Config { cases: cases_of_it, failure_persistence: None, ..Config::default() });
         let result = runner.run(&cases(Shape::of(info, classes)), |(spec, case)| {
             check(info, &spec, &case).map_err(|error| TestCaseError::fail(format!("{}: {name}: {error}", info.name)))

@@ -201,28 +201,7 @@ impl QdiscClass {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qdisc::tests::{file, raw_classes, raw_link};
-
-    /// A with A1 and A2 of 60 of 100 Mbit/s, and B.
-    const FILE: &str = "
-[link]
-rate = \"100mbit\"
-default = \"B\"
-[[class]]
-name = \"A\"
-guarantee = \"60mbit\"
-[[class]]
-name = \"A1\"
-parent = \"A\"
-guarantee = \"20mbit\"
-[[class]]
-name = \"A2\"
-parent = \"A\"
-guarantee = \"40mbit\"
-[[class]]
-name = \"B\"
-guarantee = \"40mbit\"
-";
+    use crate::qdisc::tests::{FILE, file, raw_classes, raw_link};
 
     fn bytes(bytes: u64) -> Amount {
         Amount { packets: bytes / 1000, bytes }

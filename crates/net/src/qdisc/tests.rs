@@ -12,19 +12,22 @@ use crate::io::netlink::{NETLINK_HEADER, attribute_of, nested, push_attribute};
 use crate::qdisc::messages::{Class, Discipline, Handed, Sampled};
 use crate::qdisc::{QdiscState, filters, messages, plan};
 
-const FILE: &str = "
+/// A with A1 and A2 of 60 of 100 Mbit/s, and B.
+pub(crate) const FILE: &str = "
 [link]
 rate = \"100mbit\"
 default = \"B\"
-
 [[class]]
 name = \"A\"
 guarantee = \"60mbit\"
-
 [[class]]
 name = \"A1\"
 parent = \"A\"
-
+guarantee = \"20mbit\"
+[[class]]
+name = \"A2\"
+parent = \"A\"
+guarantee = \"40mbit\"
 [[class]]
 name = \"B\"
 guarantee = \"40mbit\"
@@ -93,14 +96,14 @@ fn running(numbers: &[(u16, &str)]) -> QdiscState {
 #[test]
 fn a_class_keeps_its_number_and_others_get_the_first_free_one() {
     let fresh = plan(&file(FILE), None, Nanos(5), Nanos(6)).unwrap();
-    assert_eq!((fresh.major, &fresh.minors[..]), (1, &[0, 1, 2, 3][..]));
+    assert_eq!((fresh.major, &fresh.minors[..]), (1, &[0, 1, 2, 3, 4][..]));
     let running = running(&[(2, "A"), (1, "gone"), (9, "B")]);
     let changed = plan(&file(FILE), Some(&running), Nanos(5), Nanos(6)).unwrap();
-    assert_eq!((changed.major, &changed.minors[..]), (7, &[0, 2, 1, 9][..]));
+    assert_eq!((changed.major, &changed.minors[..]), (7, &[0, 2, 1, 3, 9][..]));
     // What the file says comes first.
     let said = FILE.replace("name = \"A1\"", "name = \"A1\"\nclassid = \"3:9\"");
     let changed = plan(&file(&said), Some(&running), Nanos(5), Nanos(6)).unwrap();
-    assert_eq!((changed.major, &changed.minors[..]), (7, &[0, 2, 9, 1][..]), "the number of what is there stays");
+    assert_eq!((changed.major, &changed.minors[..]), (7, &[0, 2, 9, 1, 3][..]), "the number of what is there stays");
     assert_eq!(plan(&file(&said), None, Nanos(5), Nanos(6)).unwrap().major, 3);
 }
 
@@ -108,7 +111,7 @@ fn a_class_keeps_its_number_and_others_get_the_first_free_one() {
 fn the_kernel_is_told_what_the_file_says() {
     let link = file(FILE);
     let config = Config::read(&plan(&link, None, Nanos(5), Nanos(6)).unwrap().bytes).unwrap();
-    assert_eq!((config.scheduler.name, config.default), ("hls", Some(ClassId(3))));
+    assert_eq!((config.scheduler.name, config.default), ("hls", Some(ClassId(4))));
     assert_eq!((config.catch_up, config.slack), (Nanos(5), Nanos(6)));
     assert_eq!(config.tree.link(), link.tree.link());
     for class in link.tree.classes() {
@@ -272,7 +275,7 @@ proptest! {
             (class.record, class.generation) = (record, generation);
         }
         if let Some(mut state) = QdiscState::read(raw_link(&link), classes, Instant::now()) {
-            prop_assert_eq!(state.classes.len(), 3);
+            prop_assert_eq!(state.classes.len(), 4);
             let earlier = state.clone();
             prop_assert!(state.measure_since(&earlier) == 0.0);
             prop_assert!(state.classes.iter().all(|class| class.rates.is_none()), "no time has passed");

@@ -6,9 +6,10 @@ use csv::{ReaderBuilder, StringRecord, Trim};
 
 use super::super::Direction;
 use super::super::notes::{Notes, Tally, wrong, wrong_also};
-use super::super::prefixes::Prefix;
+use super::super::prefixes;
 use super::network::Network;
 use crate::expand::row_span;
+use crate::matching::{IpVersion, Prefix};
 use crate::problem::{Log, ProblemKind, Source, Span};
 use crate::reader::closest;
 
@@ -362,7 +363,7 @@ impl Reading<'_> {
     fn addresses(&mut self, field: &str, v6: bool, at: &Span, all: &mut Vec<Prefix>, log: &mut Log) -> Option<()> {
         let kind = if v6 { "IPv6" } else { "IPv4" };
         for text in field.split([',', ';', ' ']).filter(|text| !text.is_empty()) {
-            match Prefix::parse(text).filter(|(prefix, _)| prefix.is_v6() == v6) {
+            match prefixes::parse(text).filter(|(prefix, _)| (prefix.version() == IpVersion::V6) == v6) {
                 Some((prefix, host_bits)) => {
                     if host_bits {
                         self.tallies.host_bits.add(at);

@@ -8,8 +8,7 @@ use super::mangle::{self, Marked};
 use super::words::{Command, Property};
 use super::{FRAME, HTB, MAX_LEVELS, Queue, Reading, UNASSURED};
 use crate::import::plan::{Before, Class, ClassNames, Plan};
-use crate::import::prefixes::Prefix;
-use crate::import::{Direction, Draft, write};
+use crate::import::{Direction, Draft, prefixes, write};
 use crate::matching::{Match, Reach};
 use crate::units::show_bps;
 
@@ -229,8 +228,8 @@ impl<'a> Reading<'a> {
     fn nets(&mut self, property: &Property, side: &str) -> Option<Vec<String>> {
         let mut all = Vec::new();
         for part in property.value.split(',') {
-            match Prefix::parse(part.trim()) {
-                Some((prefix, _)) if prefix.is_everything() => all.push("any".to_owned()),
+            match prefixes::parse(part.trim()) {
+                Some((prefix, _)) if prefix.is_all() => all.push("any".to_owned()),
                 Some((prefix, _)) => all.push(format!("{side} net {prefix}")),
                 None => {
                     let what = format!(

@@ -3,7 +3,7 @@
 //! A packet goes through the rules in order. One that marks it lets it go on, so that a later one may mark it again, unless it says
 //! `passthrough=no`. In a link file the first match counts. So rules that let packets go on are put in reverse order, behind what follows them.
 
-use super::super::prefixes::Prefix;
+use super::super::prefixes;
 use super::words::Command;
 use crate::matching::Match;
 use crate::problem::Span;
@@ -82,7 +82,7 @@ fn matches(rule: &Command, interface: &str) -> Result<Vec<String>, String> {
                 });
             }
             "src-address" | "dst-address" => {
-                let (prefix, _) = Prefix::parse(value).ok_or_else(said)?;
+                let (prefix, _) = prefixes::parse(value).ok_or_else(said)?;
                 conditions.push(format!("{} net {prefix}", &property.name[..3]));
             }
             "src-port" | "dst-port" => {

@@ -236,3 +236,43 @@ fn rates_are_read_as_routeros_writes_them() {
         assert_eq!(rate(wrong), None, "{wrong}");
     }
 }
+
+#[test]
+fn every_type_of_queue_has_its_counterpart_and_a_note_where_that_is_another() {
+    const RED: &str = "1 queue of red: a fifo";
+    const CAKE: &str = "1 queue of cake: fq_codel";
+    let queues = [
+        ("kind=fq-codel", "fq_codel", None, None),
+        ("kind=codel", "codel", None, None),
+        ("kind=pcq pcq-classifier=src-address,src-port", "fq_codel", Some("src-ip"), Some("1 queue of pcq: per")),
+        ("kind=pcq pcq-classifier=src-address,dst-address", "fq_codel", None, Some("1 queue of pcq: per")),
+        ("kind=cake", "fq_codel", None, Some(CAKE)),
+        ("kind=sfq", "fq_codel", None, Some("1 queue of sfq: fq_codel instead")),
+        ("kind=red", "fifo", None, Some(RED)),
+        // Only of pcq a classifier says anything.
+        ("kind=red pcq-classifier=src-address", "fifo", None, Some(RED)),
+        ("kind=pfifo", "fifo", None, None),
+    ];
+    for (made_of, queue, per, note) in queues {
+        let text = format!(
+            "/queue type\nadd name=t {made_of}\n/queue simple\nadd name=a target=10.0.0.1 max-limit=1M/2M queue=t/t\n"
+        );
+        let imported = made(&text, &Options::default());
+        let line = |key: &str| {
+            let text = &imported.links[0].text;
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("{key} = ")))?;
+            Some(line.trim_matches('"').to_owned())
+        };
+        assert_eq!(line("queue").unwrap_or_else(|| "fifo".to_owned()), queue, "{made_of}");
+        assert_eq!(line("per").as_deref(), per, "{made_of}");
+        let notes: Vec<String> = said(&imported, true).into_iter().filter(|note| note.contains("queue of")).collect();
+        assert_eq!(notes.len(), usize::from(note.is_some()), "{made_of}: {notes:?}");
+        assert!(note.is_none_or(|note| notes[0].starts_with(note)), "{made_of}: {notes:?}");
+    }
+    let own = [("wireless-default", "sfq"), ("hotspot-default", "sfq"), ("synchronous-default", "red")];
+    for (name, kind) in own {
+        let text = format!("/queue simple\nadd name=a target=10.0.0.1 max-limit=1M/2M queue=default/{name}\n");
+        let notes = said(&made(&text, &Options::default()), true);
+        assert!(notes.iter().any(|note| note.starts_with(&format!("1 queue of {kind}"))), "{name}: {notes:?}");
+    }
+}
