@@ -2,8 +2,7 @@
 
 mod kinds;
 
-use std::fs::OpenOptions;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -15,7 +14,7 @@ use serde::Serialize;
 use crate::args::{choice, rate};
 use crate::commands::tc::device;
 use crate::failure::Failure;
-use crate::out::{Out, note};
+use crate::out::{Out, note, write_all_new};
 use kinds::{KINDS, Kind};
 
 /// For which link. What is not said is asked for, where somebody sits at the terminal.
@@ -109,13 +108,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         out.raw(text.as_bytes())?;
     }
     let Some(path) = &args.file else { return Ok(()) };
-    let cannot = |error: io::Error| {
-        let help =
-            if error.kind() == io::ErrorKind::AlreadyExists { "; choose another name, or remove it" } else { "" };
-        Failure::wrong(format!("--file: cannot write {}: {error}{help}", path.display()))
-    };
-    let mut made = OpenOptions::new().write(true).create_new(true).open(path).map_err(cannot)?;
-    made.write_all(text.as_bytes()).map_err(cannot)?;
+    write_all_new("--file", &[(path.clone(), text.as_str())])?;
     note(format!("{} is written. Next: fairlink check {0}; fairlink gateway {0}", path.display()));
     Ok(())
 }
