@@ -140,7 +140,7 @@ impl Out {
 }
 
 /// Lines of at most `width` columns, all but the first set in by `hang`, broken between words. A word that is longer stays whole.
-fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];
     let mut empty = true;
