@@ -34,14 +34,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "init",
         &[
-            ("fairlink init", "Asks for interface, rate and kind of use."),
+            ("fairlink init", "Asks for interfaces, rates and kind of use."),
             (
-                "fairlink init --kind home --egress eth0 --rate 40mbit --file home.toml",
-                "The same without questions: a file for what this machine sends by eth0.",
+                "fairlink init --kind home --in lan0 --out wan0 --down 100mbit --up 20mbit --file home.toml",
+                "The same without questions, for a machine between lan0 and wan0: home-down.toml and home-up.toml.",
             ),
             (
-                "fairlink init --kind office --in lan0 --out wan0 --rate 100mbit",
-                "For a machine between lan0 and wan0, on standard output.",
+                "fairlink init --kind office --egress eth0 --rate 40mbit",
+                "For what this machine itself sends by eth0, on standard output.",
             ),
         ],
     ),

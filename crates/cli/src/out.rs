@@ -2,9 +2,10 @@
 
 pub(crate) mod picture;
 
+use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use console::{Term, measure_text_width};
 use fairlink_lab::table::lines;
@@ -139,7 +140,7 @@ impl Out {
 }
 
 /// Lines of at most `width` columns, all but the first set in by `hang`, broken between words. A word that is longer stays whole.
-fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];
     let mut empty = true;
@@ -166,7 +167,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
         let path = path.display();
         return Err(Failure::wrong(format!("--out {path}: this is a file; name a directory, or one to be made")));
     }
-    std::fs::create_dir_all(path)
+    fs::create_dir_all(path)
         .map_err(|error| Failure::wrong(format!("--out {}: the directory cannot be made: {error}", path.display())))
 }
 
@@ -189,14 +190,55 @@ pub(crate) fn report(report: &miette::Report) {
     let _ = writeln!(io::stderr().lock(), "{report:?}");
 }
 
+/// Writes a file that is not there yet. Where it cannot be written whole, nothing of it stays.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::AlreadyExists`] where there is something of this name, which is left alone.
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes).inspect_err(|_| {
+        // Nothing better can be done.
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// Writes all of these files by [`write_new`], or none. An error says of `flag` which file it was, and what helps.
+pub(crate) fn write_all_new(flag: &str, files: &[(PathBuf, &str)]) -> Result<(), Failure> {
+    for (place, (path, text)) in files.iter().enumerate() {
+        if let Err(error) = write_new(path, text.as_bytes()) {
+            for (path, _) in &files[..place] {
+                let _ = fs::remove_file(path);
+            }
+            let path = path.display();
+            return Err(Failure::wrong(match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    format!("{flag}: {path} is there already and is kept; choose another name, or remove it")
+                }
+                _ => format!("{flag}: {path} cannot be written: {error}; nothing is written"),
+            }));
+        }
+    }
+    Ok(())
+}
+
 /// Writes a file that the user named.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display())))
+    fs::write(path, bytes).map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display())))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::wrapped;
+    use super::{wrapped, write_new};
+    use std::io::ErrorKind;
+
+    #[test]
+    fn a_file_that_is_there_already_is_kept() {
+        let path = std::env::temp_dir().join(format!("fairlink-kept-{}", std::process::id()));
+        write_new(&path, b"first").unwrap();
+        assert_eq!(write_new(&path, b"second").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn text_is_broken_between_words_and_spaces_inside_it_stay() {

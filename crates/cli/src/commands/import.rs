@@ -2,7 +2,6 @@
 
 mod report;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
@@ -12,7 +11,7 @@ use fairlink_lab::import::{Case, compared};
 
 use crate::args;
 use crate::failure::Failure;
-use crate::out::{Out, make_directory};
+use crate::out::{Out, make_directory, write_all_new};
 
 /// From which tool.
 #[derive(Debug, clap::Args)]
@@ -252,29 +251,9 @@ fn files(links: &[Compared], tables: bool) -> Vec<Made> {
     all
 }
 
-/// Writes all files or none: what was written before one that could not be is taken away. Files that are there already are not overwritten.
+/// Writes all files or none. Files that are there already are not overwritten.
 fn write(dir: &Path, files: &[Made]) -> Result<(), Failure> {
     make_directory(dir)?;
-    let mut written: Vec<PathBuf> = Vec::new();
-    for (name, text) in files {
-        let path = dir.join(name);
-        let made = std::fs::File::create_new(&path).and_then(|mut file| {
-            written.push(path.clone());
-            file.write_all(text.as_bytes())
-        });
-        if let Err(error) = made {
-            for path in &written {
-                // Nothing better can be done.
-                let _ = std::fs::remove_file(path);
-            }
-            let path = path.display();
-            return Err(match error.kind() {
-                std::io::ErrorKind::AlreadyExists => {
-                    Failure::wrong(format!("--out: {path} is there already; name another directory, or remove it"))
-                }
-                _ => Failure::wrong(format!("--out: {path} cannot be written: {error}")),
-            });
-        }
-    }
-    Ok(())
+    let files: Vec<(PathBuf, &str)> = files.iter().map(|(name, text)| (dir.join(name), text.as_str())).collect();
+    write_all_new("--out", &files)
 }

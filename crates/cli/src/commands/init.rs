@@ -1,12 +1,12 @@
 //! `fairlink init`: a commented link file to begin with.
 
 mod kinds;
+mod questions;
 
-use std::fs::OpenOptions;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use console::Term;
 use fairlink_config::units::show_rate;
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Rate;
@@ -15,8 +15,9 @@ use serde::Serialize;
 use crate::args::{choice, rate};
 use crate::commands::tc::device;
 use crate::failure::Failure;
-use crate::out::{Out, note};
+use crate::out::{Out, note, write_all_new};
 use kinds::{KINDS, Kind};
+use questions::{Person, Questions};
 
 /// For which link. What is not said is asked for, where somebody sits at the terminal.
 #[derive(Debug, clap::Args)]
@@ -24,23 +25,31 @@ pub(crate) struct Args {
     /// What the link is used for: home, office, provider, tenants, lab.
     #[arg(long, value_name = "KIND", value_parser = kind)]
     kind: Option<&'static Kind>,
-    /// What the link carries, such as 40mbit. Say what was measured or promised; the file takes 95 % of it, so that packets queue here and
-    /// not in the modem.
+    /// What the line carries down, from the internet to the users, such as 100mbit. Say what was measured or promised; the file takes 95 %
+    /// of it, so that packets queue here and not at the provider's.
     #[arg(long, value_name = "RATE", value_parser = rate)]
+    down: Option<Rate>,
+    /// What the line carries up, from the users to the internet. With --down there are two files, and --in is the users' side and --out
+    /// that of the internet for both of them.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    up: Option<Rate>,
+    /// What the link carries in the direction that --toward says, for a link of which one direction is to be shared.
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["down", "up"])]
     rate: Option<Rate>,
     /// The interface by which this machine itself sends, whose traffic is to be shared.
     #[arg(long, value_name = "IF", value_parser = device, conflicts_with_all = ["input", "output"])]
     egress: Option<String>,
-    /// Where packets come from, on a machine between two networks.
+    /// Where packets come from, on a machine between two networks; with --down or --up the interface at the users.
     #[arg(long = "in", value_name = "IF", value_parser = device)]
     input: Option<String>,
-    /// Where they go to: the link that is shared.
+    /// Where they go to: the link that is shared; with --down or --up the interface at the internet.
     #[arg(long = "out", value_name = "IF", value_parser = device)]
     output: Option<String>,
-    /// Which way the packets go: to the internet, or to the users. It says which addresses and ports are those of users.
-    #[arg(long, value_name = "WAY", default_value = "internet", value_parser = toward)]
-    toward: Toward,
-    /// Write the file here instead of to standard output. A file that is there is kept.
+    /// Which way the packets of --rate go, internet or users: which addresses and ports are those of users [default: internet].
+    #[arg(long, value_name = "WAY", value_parser = toward, conflicts_with_all = ["down", "up"])]
+    toward: Option<Toward>,
+    /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for NAME.toml. A file that
+    /// is there is kept.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -52,17 +61,43 @@ pub(crate) enum Toward {
     Users,
 }
 
+impl Toward {
+    /// What the link of this direction is called beside that of the other.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Internet => "up",
+            Self::Users => "down",
+        }
+    }
+}
+
 /// Between which interfaces.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Ports {
     Egress(String),
     Between(String, String),
 }
 
+/// A direction that is shared.
+#[derive(Debug, PartialEq, Eq)]
+struct Way {
+    toward: Toward,
+    ports: Ports,
+    rate: Rate,
+}
+
+/// A file and its text.
+#[derive(Serialize)]
+struct Made {
+    /// Where it is written, or would be.
+    file: PathBuf,
+    text: String,
+}
+
 #[derive(Serialize)]
 struct Document<'a> {
     kind: &'a str,
-    text: &'a str,
+    files: &'a [Made],
 }
 
 fn kind(text: &str) -> Result<&'static Kind, String> {
@@ -77,50 +112,101 @@ fn toward(text: &str) -> Result<Toward, String> {
     }
 }
 
-/// Writes the file.
+/// Writes the file, or one for each direction.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let (mut input, mut output) = (io::stdin().lock(), io::stderr());
+    let is_person = input.is_terminal();
+    let width = usize::from(Term::stderr().size().1);
+    let person = is_person.then_some(Person { input: &mut input, output: &mut output, width });
+    // A file is asked for as well, unless the text is wanted by a program or a shell.
+    let to_terminal = out.is_terminal() && !out.json;
+    let (made, file) = make(args, Questions::new(person), to_terminal)?;
+    if out.json {
+        out.document(&Document { kind: made.kind.name, files: &made.files })?;
+    } else if file.is_none() {
+        made.files.iter().try_for_each(|made| out.raw(made.text.as_bytes()))?;
+    }
+    if file.is_none() {
+        return Ok(());
+    }
+    let files: Vec<_> = made.files.iter().map(|made| (made.file.clone(), made.text.as_str())).collect();
+    write_all_new("--file", &files)?;
+    note(written(&files.iter().map(|(path, _)| path.as_path()).collect::<Vec<_>>()));
+    Ok(())
+}
+
+/// What to say of files that are written.
+fn written(files: &[&Path]) -> String {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let is = if names.len() > 1 { "are" } else { "is" };
+    let checks: Vec<String> = names.iter().map(|name| format!("  fairlink check {name} --gateway\n")).collect();
+    let gateway = names.join(" ");
+    format!("{} {is} written. Next:\n{}  fairlink gateway {gateway}", names.join(" and "), checks.concat())
+}
+
+/// All that is to be written.
+struct Plan {
+    kind: &'static Kind,
+    files: Vec<Made>,
+}
+
+/// What the arguments and the answers amount to, and the file that is to be written, if any. Nothing is written here.
+fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<(Plan, Option<PathBuf>), Failure> {
+    let known = interfaces();
     let kind = match args.kind {
         Some(kind) => kind,
-        None => ask_kind()?,
+        None => questions.kind()?,
     };
-    let ports = ports(args)?;
-    let rate = match args.rate {
-        Some(rate) => rate,
-        None => ask("What does the link carry? [100mbit]", "--rate 100mbit", "100mbit", rate)?,
-    };
-    let file = args.file.as_ref().map_or_else(|| Path::new("link.toml"), PathBuf::as_path).display().to_string();
-    let text = text(kind, &ports, rate, args.toward, &file);
-    // What is written must be what a gateway takes.
-    let link = LinkFile::parse(&file, &text, &ReadOptions::default()).map_err(Failure::from)?;
-    link.require_default().map_err(Failure::from)?;
+    let ports = ports(args, &known, &mut questions)?;
     let names = match &ports {
         Ports::Egress(name) => vec![name],
         Ports::Between(input, output) => vec![input, output],
     };
-    // Those of this network namespace; a line for each, which begins with its name.
-    let known = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
-    let is_known = |name: &str| known.lines().any(|line| line.trim_start().split(':').next() == Some(name));
-    for name in names.into_iter().filter(|name| !known.is_empty() && !is_known(name)) {
+    for name in names.into_iter().filter(|name| !known.is_empty() && !known.contains(name)) {
         note(format!("note: this machine has no interface {name} now"));
     }
-    if out.json {
-        out.document(&Document { kind: kind.name, text: &text })?;
-    } else if args.file.is_none() {
-        out.raw(text.as_bytes())?;
-    }
-    let Some(path) = &args.file else { return Ok(()) };
-    let cannot = |error: io::Error| {
-        let help =
-            if error.kind() == io::ErrorKind::AlreadyExists { "; choose another name, or remove it" } else { "" };
-        Failure::wrong(format!("--file: cannot write {}: {error}{help}", path.display()))
+    let ways = ways(args, &ports, &mut questions)?;
+    let both = ways.len() > 1;
+    let file = match &args.file {
+        Some(file) => Some(file.clone()),
+        None if to_terminal && questions.has_person() && (questions.asked || both) => {
+            Some(PathBuf::from(questions.file(&format!("{}.toml", kind.name), both)?))
+        }
+        None => None,
     };
-    let mut made = OpenOptions::new().write(true).create_new(true).open(path).map_err(cannot)?;
-    made.write_all(text.as_bytes()).map_err(cannot)?;
-    note(format!("{} is written. Next: fairlink check {0}; fairlink gateway {0}", path.display()));
-    Ok(())
+    if file.is_none() && both && to_terminal {
+        return Err(Failure::wrong("both directions are two files; say where: --file home.toml"));
+    }
+    let base = file.clone().unwrap_or_else(|| PathBuf::from("link.toml"));
+    let paths: Vec<PathBuf> =
+        ways.iter().map(|way| if both { named(&base, way.toward.name()) } else { base.clone() }).collect();
+    let made = |(way, file): (&Way, &PathBuf)| -> Result<Made, Failure> {
+        let text = text(kind, way, file, &paths);
+        // What is written must be what a gateway takes.
+        let link = LinkFile::parse(&file.display().to_string(), &text, &ReadOptions::default())?;
+        link.require_default()?;
+        Ok(Made { file: file.clone(), text })
+    };
+    let files = ways.iter().zip(&paths).map(made).collect::<Result<Vec<_>, _>>()?;
+    Ok((Plan { kind, files }, file))
 }
 
-fn ports(args: &Args) -> Result<Ports, Failure> {
+/// The name with `-up` or the like before its end.
+fn named(file: &Path, way: &str) -> PathBuf {
+    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let end = file.extension().map_or_else(String::new, |end| format!(".{}", end.to_string_lossy()));
+    file.with_file_name(format!("{}-{way}{end}", part(file.file_stem())))
+}
+
+/// The interfaces of this network namespace, without the loopback; empty where they are not known.
+fn interfaces() -> Vec<String> {
+    // A line for each, which begins with its name, behind two lines of titles.
+    let known = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let names = known.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned());
+    names.filter(|name| name != "lo").collect()
+}
+
+fn ports(args: &Args, known: &[String], questions: &mut Questions<'_>) -> Result<Ports, Failure> {
     if let Some(egress) = &args.egress {
         return Ok(Ports::Egress(egress.clone()));
     }
@@ -131,11 +217,38 @@ fn ports(args: &Args) -> Result<Ports, Failure> {
         (Some(input), Some(output)) => Ok(Ports::Between(input.clone(), output.clone())),
         (Some(_), None) => Err(Failure::wrong("--in needs --out: the link that is shared")),
         (None, Some(_)) => Err(Failure::wrong("--out needs --in: where packets come from")),
-        (None, None) => {
-            let question = "Which interface? One (eth0) for what this machine itself sends, two (lan0 wan0) for what it passes on:";
-            ask(question, "--egress eth0, or --in lan0 --out wan0", "", two_or_one)
-        }
+        (None, None) => questions.ports(known),
     }
+}
+
+/// Which directions are shared.
+fn ways(args: &Args, ports: &Ports, questions: &mut Questions<'_>) -> Result<Vec<Way>, Failure> {
+    let one = |rate| vec![Way { toward: args.toward.unwrap_or(Toward::Internet), ports: ports.clone(), rate }];
+    let rates = match (args.rate, args.up, args.down, ports) {
+        (Some(rate), ..) => return Ok(one(rate)),
+        (None, Some(_), Some(_), Ports::Egress(name)) => {
+            return Err(Failure::wrong(format!(
+                "--egress {name} with --up and --down: what this machine receives by {name} is left alone; share the way down where it \
+                 leaves toward the users: --in and --out on a bridge, or on a router a file of its own, --egress lan0 --down RATE"
+            )));
+        }
+        (None, None, None, Ports::Egress(_)) => return questions.rate().map(one),
+        (None, None, None, Ports::Between(..)) if args.toward.is_some() => return questions.rate().map(one),
+        (None, None, None, Ports::Between(..)) => questions.rates()?,
+        (None, up, down, _) => {
+            let ways = [(Toward::Internet, up), (Toward::Users, down)];
+            ways.into_iter().filter_map(|(toward, rate)| Some((toward, rate?))).collect()
+        }
+    };
+    let way = |(toward, rate)| {
+        let ports = match (ports, toward) {
+            // The first is the one at the users.
+            (Ports::Between(users, internet), Toward::Users) => Ports::Between(internet.clone(), users.clone()),
+            _ => ports.clone(),
+        };
+        Way { toward, ports, rate }
+    };
+    Ok(rates.into_iter().map(way).collect())
 }
 
 fn two_or_one(text: &str) -> Result<Ports, String> {
@@ -147,56 +260,53 @@ fn two_or_one(text: &str) -> Result<Ports, String> {
     }
 }
 
-fn ask_kind() -> Result<&'static Kind, Failure> {
-    if io::stdin().is_terminal() {
-        KINDS.iter().for_each(|kind| note(format!("  {:9} {}", kind.name, kind.what)));
-    }
-    ask("What is it used for? [home]", "--kind home", "home", kind)
-}
-
-/// Asks until the answer is understood; an empty answer is `usual`. Where nobody can answer, `flag` is what is missing.
-fn ask<T>(question: &str, flag: &str, usual: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, Failure> {
-    let input = io::stdin();
-    if !input.is_terminal() {
-        return Err(Failure::wrong(format!("say it on the command line, as nobody can be asked here: {flag}")));
-    }
-    loop {
-        note(question);
-        let mut line = String::new();
-        if input.lock().read_line(&mut line).map_err(|error| Failure::Failed(error.into()))? == 0 {
-            return Err(Failure::Failed(anyhow!("no answer; nothing is written")));
+/// The whole file; `all` are the files of all directions.
+fn text(kind: &Kind, way: &Way, file: &Path, all: &[PathBuf]) -> String {
+    let Way { toward, ports, rate } = way;
+    let taken = Rate::from_bps((u128::from(rate.bps()) * 95 / 100).max(1) as u64).unwrap_or(*rate);
+    let (ends, what) = match (ports, toward) {
+        (Ports::Egress(name), Toward::Internet) => {
+            (format!("egress = \"{name}\"\n"), format!("what this machine itself sends by {name}"))
         }
-        let answer = line.trim();
-        match parse(if answer.is_empty() { usual } else { answer }) {
-            Ok(value) => return Ok(value),
-            Err(why) => note(why),
+        (Ports::Egress(name), Toward::Users) => {
+            (format!("egress = \"{name}\"\n"), format!("what this machine sends and routes to users by {name}"))
         }
-    }
-}
-
-/// The whole file.
-fn text(kind: &Kind, ports: &Ports, rate: Rate, toward: Toward, file: &str) -> String {
-    let taken = Rate::from_bps((u128::from(rate.bps()) * 95 / 100).max(1) as u64).unwrap_or(rate);
-    let (ends, way) = match ports {
-        Ports::Egress(name) => (format!("egress = \"{name}\"\n"), format!("what this machine itself sends by {name}")),
-        Ports::Between(input, output) => {
+        (Ports::Between(input, output), _) => {
             (format!("in = \"{input}\"\nout = \"{output}\"\n"), format!("what goes from {input} to {output}"))
         }
     };
-    let own = matches!(ports, Ports::Egress(_));
-    let classes = kind.text(toward, own);
+    let (name, gateway) = match all.len() {
+        0 | 1 => (String::new(), "share the link, as root, until Ctrl-C"),
+        _ => (format!("name = \"{}\"\n", toward.name()), "share both directions, as root, until Ctrl-C"),
+    };
+    let queue = match toward {
+        Toward::Internet => "here and not behind this machine",
+        Toward::Users => "here and not before this machine",
+    };
+    // All packets are of one machine; to users, it is a router that sends.
+    let own = matches!((ports, toward), (Ports::Egress(_), Toward::Internet));
+    let classes = kind.text(*toward, own);
+    let files: Vec<String> = all.iter().map(|file| file.display().to_string()).collect();
+    let commands = [
+        (
+            format!("fairlink check {} --gateway", file.display()),
+            "is it sound; what does each class get, and how long does it wait?",
+        ),
+        (format!("fairlink gateway {}", files.join(" ")), gateway),
+        ("fairlink ctl watch".to_owned(), "what each class gets now"),
+    ];
+    let width = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
+    let commands = commands.map(|(command, what)| format!("#   {command:width$}     # {what}\n")).concat();
     aligned(&format!(
-        "# {}: {way}.\n#\n#   fairlink check {file} --gateway     # is it sound; what does each class get, and how long does it wait?\n\
-         #   fairlink gateway {file}             # share the link, as root, until Ctrl-C\n\
-         #   fairlink ctl watch                  # what each class gets now\n#\n\
+        "# {}: {what}.\n#\n{commands}#\n\
          # A class may use the whole link while the others are quiet. When all are busy, each gets its guarantee.\n\n\
-         [link]\n{ends}\
-         rate = \"{}\"          # 95 % of {}, so that packets queue here and not behind this machine\n\
+         [link]\n{name}{ends}\
+         rate = \"{}\"          # 95 % of {}, so that packets queue {queue}\n\
          mtu = \"1522B\"             # a frame of an interface with an mtu of 1500, with two VLAN tags\n\
          {classes}",
         kind.title,
         shown(taken),
-        show_rate(rate)
+        show_rate(*rate)
     ))
 }
 
@@ -228,11 +338,16 @@ mod tests {
     fn every_kind_of_file_is_one_that_a_gateway_takes_without_a_warning() {
         let ends =
             || [Ports::Egress("eth0".to_owned()), Ports::Between("lan0".to_owned(), "wan0".to_owned())].into_iter();
+        let alone = [PathBuf::from("x.toml")];
+        let both = ["x-up.toml", "x-down.toml"].map(PathBuf::from);
         for kind in &KINDS {
             for ports in ends() {
-                for toward in [Toward::Internet, Toward::Users] {
+                for (toward, all) in
+                    [Toward::Internet, Toward::Users].into_iter().flat_map(|way| [(way, &alone[..]), (way, &both[..])])
+                {
                     for bps in [1_000_000, 39_999_999, 1_000_000_000_000] {
-                        let text = text(kind, &ports, Rate::from_bps(bps).unwrap(), toward, "x.toml");
+                        let way = Way { toward, ports: ports.clone(), rate: Rate::from_bps(bps).unwrap() };
+                        let text = text(kind, &way, &all[0], all);
                         let link = LinkFile::parse("x.toml", &text, &ReadOptions::default());
                         let link =
                             link.unwrap_or_else(|problems| panic!("{}: {}\n{text}", kind.name, problems.lines()));
@@ -240,6 +355,7 @@ mod tests {
                         assert!(link.require_default().is_ok(), "{}", kind.name);
                         assert_eq!(link.tree.link().rate.bps(), bps * 95 / 100, "{text}");
                         assert_eq!(link.egress.is_some(), link.ports[0].is_none());
+                        assert_eq!(link.name.as_deref(), (all.len() > 1).then_some(toward.name()));
                         let promised = promised(link.info(), &link.tree).unwrap();
                         let critical = link.tree.leaves().iter().find(|&&leaf| link.tree.config(leaf).latency_critical);
                         assert!(critical.is_none_or(|leaf| promised.delays[leaf.index()].is_some()), "{}", kind.name);
@@ -257,5 +373,14 @@ mod tests {
         assert!(two_or_one("").unwrap_err().contains("one name or two"));
         assert!(two_or_one("a/b").unwrap_err().contains("no name of a device"));
         assert!(kind("hoem").unwrap_err().contains("home, office"));
+    }
+
+    #[test]
+    fn the_files_of_both_directions_are_told_apart_by_their_names() {
+        for (file, up) in
+            [("home.toml", "home-up.toml"), ("links/my.home.toml", "links/my.home-up.toml"), ("home", "home-up")]
+        {
+            assert_eq!(named(Path::new(file), "up"), Path::new(up));
+        }
     }
 }

@@ -20,6 +20,8 @@ mod endpoints;
 mod fail_open;
 mod fluid;
 mod import;
+#[cfg(unix)]
+mod init;
 #[cfg(target_os = "linux")]
 mod link_changes;
 mod link_queues;
@@ -88,12 +90,23 @@ pub(crate) fn command(args: &[&str]) -> Command {
 
 /// Runs it to its end.
 pub(crate) fn fairlink(args: &[&str]) -> Run {
-    let Output { status, stdout, stderr } = command(args).output().expect("the binary starts");
+    run(&mut command(args))
+}
+
+fn run(command: &mut Command) -> Run {
+    let Output { status, stdout, stderr } = command.output().expect("the binary starts");
     Run {
         code: status.code().expect("it exits by itself"),
         stdout: String::from_utf8(stdout).expect("text"),
         stderr: String::from_utf8(stderr).expect("text"),
     }
+}
+
+/// Runs it where no file can grow above a block or two, which is half a kilobyte or one by the shell, as on a disk that is full.
+#[cfg(unix)]
+pub(crate) fn fairlink_on_a_full_disk(args: &[&str]) -> Run {
+    let limited = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
+    run(Command::new("sh").args(["-c", limited, env!("CARGO_BIN_EXE_fairlink")]).args(args).stdin(Stdio::null()))
 }
 
 /// The path of a file that the project ships.

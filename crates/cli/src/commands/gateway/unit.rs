@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_program_at_home_can_be_started_by_its_unit() {
         let unit_of = |program| unit(program, Path::new("a.toml"), &line(&["gateway", "a.toml"]));
-        assert!(unit_of("/root/.cargo/bin/fairlink").contains("\nProtectHome=read-only\n"));
+        assert!(unit_of("/home/ada/.cargo/bin/fairlink").contains("\nProtectHome=read-only\n"));
         assert!(unit_of("/tmp/fairlink").contains("\nPrivateTmp=no\n"));
         let elsewhere = unit_of("/usr/local/bin/fairlink");
         assert!(elsewhere.contains("\nProtectHome=yes\n") && elsewhere.contains("\nPrivateTmp=yes\n"), "{elsewhere}");

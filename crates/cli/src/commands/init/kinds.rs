@@ -34,7 +34,7 @@ impl Kind {
 pub(crate) const KINDS: [Kind; 5] = [
     Kind {
         name: "home",
-        what: "calls and games first, every device its part, downloads in what is left",
+        what: "calls and games first, each device its part, bulk in what is left",
         title: "The link of a home",
         classes: HOME,
     },
@@ -53,7 +53,7 @@ pub(crate) const KINDS: [Kind; 5] = [
     },
     Kind {
         name: "lab",
-        what: "two groups of two classes by UDP port, as in Experiment 2 of the HLS paper",
+        what: "classes by UDP port, as in Experiment 2 of the HLS paper",
         title: "A link to experiment with",
         classes: LAB,
     },

@@ -1,0 +1,193 @@
+//! What `fairlink init` asks, of whom and how.
+
+use std::io::{self, BufRead, Write};
+
+use anyhow::anyhow;
+use fairlink_core::Rate;
+
+use super::kinds::{KINDS, Kind};
+use super::{Ports, Toward, kind, two_or_one};
+use crate::args::rate;
+use crate::failure::Failure;
+use crate::out::wrapped;
+
+/// Somebody who can be asked.
+pub(super) struct Person<'a> {
+    /// Where the answers come from, a line each.
+    pub(super) input: &'a mut dyn BufRead,
+    /// Where the questions go.
+    pub(super) output: &'a mut dyn Write,
+    /// Columns of a line.
+    pub(super) width: usize,
+}
+
+/// Asks a person, where there is one. A question tells the flag that answers it, for those who cannot be asked.
+pub(super) struct Questions<'a> {
+    person: Option<Person<'a>>,
+    /// Whether anything was asked.
+    pub(super) asked: bool,
+}
+
+impl<'a> Questions<'a> {
+    pub(super) fn new(person: Option<Person<'a>>) -> Self {
+        Self { person, asked: false }
+    }
+
+    /// Whether somebody answers.
+    pub(super) fn has_person(&self) -> bool {
+        self.person.is_some()
+    }
+
+    /// What the link is used for.
+    pub(super) fn kind(&mut self) -> Result<&'static Kind, Failure> {
+        let kinds = KINDS.iter().map(|kind| format!("  {:9} {}", kind.name, kind.what));
+        self.ask("What is the link used for? [home] ", &kinds.collect::<Vec<_>>(), "--kind home", Some("home"), kind)
+    }
+
+    /// Which interface, or which two; `known` are those of this machine.
+    pub(super) fn ports(&mut self, known: &[String]) -> Result<Ports, Failure> {
+        let mut before = vec![
+            "One interface (eth0): share what this machine itself sends by it.".to_owned(),
+            "Two (lan0 wan0), the users' side first: stand between users and the line.".to_owned(),
+        ];
+        if !known.is_empty() {
+            before.push(format!("This machine has: {}", known.join(" ")));
+        }
+        self.ask("Which interface, or which two? ", &before, "--egress eth0, or --in lan0 --out wan0", None, two_or_one)
+    }
+
+    /// What the link carries, in the one direction that it is about.
+    pub(super) fn rate(&mut self) -> Result<Rate, Failure> {
+        self.ask("What does the link carry, such as 40mbit? ", &[], "--rate 40mbit", None, rate)
+    }
+
+    /// What the line carries in each direction; at least one is shared.
+    pub(super) fn rates(&mut self) -> Result<Vec<(Toward, Rate)>, Failure> {
+        let optional = |text: &str| if text == "no" { Ok(None) } else { rate(text).map(Some) };
+        let flags = "--down 100mbit --up 20mbit, or --rate for one direction";
+        let before = ["What was measured or promised; `no` leaves a direction as it is.".to_owned()];
+        loop {
+            let down = self.ask(
+                "What does the line carry down, to the users, such as 100mbit? ",
+                &before,
+                flags,
+                None,
+                optional,
+            )?;
+            let up = self.ask("And up, to the internet, such as 20mbit? ", &[], flags, None, optional)?;
+            let ways = [(Toward::Internet, up), (Toward::Users, down)];
+            let rates: Vec<_> = ways.into_iter().filter_map(|(way, rate)| Some((way, rate?))).collect();
+            if !rates.is_empty() {
+                return Ok(rates);
+            }
+            if let Some(person) = &mut self.person {
+                person.tell("one of both is to be shared").map_err(failed)?;
+            }
+        }
+    }
+
+    /// The name of the file, or what both names begin with.
+    pub(super) fn file(&mut self, usual: &str, both: bool) -> Result<String, Failure> {
+        let question = match both {
+            true => format!("Which file, with -up and -down in its name? [{usual}] "),
+            false => format!("Which file? [{usual}] "),
+        };
+        self.ask(&question, &[], "--file home.toml", Some(usual), |text| Ok(text.to_owned()))
+    }
+
+    /// Asks until the answer is understood; an empty answer is `usual`. Where nobody can answer, `flag` is what is missing.
+    fn ask<T>(
+        &mut self,
+        question: &str,
+        before: &[String],
+        flag: &str,
+        usual: Option<&str>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, Failure> {
+        let Some(person) = &mut self.person else {
+            return Err(Failure::wrong(format!("say it on the command line, as nobody can be asked here: {flag}")));
+        };
+        if self.asked && !before.is_empty() {
+            writeln!(person.output).map_err(failed)?;
+        }
+        self.asked = true;
+        before.iter().try_for_each(|line| writeln!(person.output, "{line}")).map_err(failed)?;
+        loop {
+            person.output.write_all(question.as_bytes()).and_then(|()| person.output.flush()).map_err(failed)?;
+            let mut line = String::new();
+            if person.input.read_line(&mut line).map_err(failed)? == 0 {
+                // The cursor still stands behind the question.
+                writeln!(person.output).map_err(failed)?;
+                return Err(Failure::failed(anyhow!("no answer; nothing is written")));
+            }
+            let parsed = match (line.trim(), usual) {
+                ("", Some(usual)) => parse(usual),
+                ("", None) => Err("there is no usual answer; Ctrl-C ends this".to_owned()),
+                (answer, _) => parse(answer),
+            };
+            match parsed {
+                Ok(value) => return Ok(value),
+                Err(why) => person.tell(&why).map_err(failed)?,
+            }
+        }
+    }
+}
+
+impl Person<'_> {
+    /// Says what is wrong with an answer.
+    fn tell(&mut self, text: &str) -> io::Result<()> {
+        wrapped(&format!("  {text}"), self.width, 2).iter().try_for_each(|line| writeln!(self.output, "{line}"))
+    }
+}
+
+/// A terminal that can neither be read nor written is nobody's mistake on the command line.
+fn failed(error: io::Error) -> Failure {
+    Failure::failed(anyhow!(error).context("the terminal cannot be used"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said to somebody who types these lines, and what is made of them.
+    fn talk<T>(lines: &str, with: impl Fn(&mut Questions<'_>) -> Result<T, Failure>) -> (Result<T, Failure>, String) {
+        let (mut input, mut output) = (lines.as_bytes(), Vec::new());
+        let mut questions = Questions::new(Some(Person { input: &mut input, output: &mut output, width: 80 }));
+        let made = with(&mut questions);
+        (made, String::from_utf8(output).unwrap())
+    }
+
+    #[test]
+    fn an_answer_that_is_not_understood_is_asked_for_again() {
+        let (kind, said) = talk("hoem\noffice\n", |questions| questions.kind());
+        assert_eq!(kind.unwrap().name, "office");
+        assert_eq!(said.matches("What is the link used for?").count(), 2, "{said}");
+        assert!(said.contains("  there are: home, office"), "{said}");
+        assert_eq!(talk("\n", |questions| questions.kind()).0.unwrap().name, "home");
+    }
+
+    #[test]
+    fn a_rate_is_never_guessed_and_a_direction_may_be_left_as_it_is() {
+        let mbit = |mbit: u64| Rate::from_bps(mbit * 1_000_000).unwrap();
+        let (rates, said) = talk("\n100mbit\n20mbit\n", |questions| questions.rates());
+        assert_eq!(rates.unwrap(), [(Toward::Internet, mbit(20)), (Toward::Users, mbit(100))]);
+        assert!(said.contains("there is no usual answer"), "{said}");
+        let (rates, said) = talk("no\nno\n100mbit\nno\n", |questions| questions.rates());
+        assert_eq!(rates.unwrap(), [(Toward::Users, mbit(100))]);
+        assert!(said.contains("one of both is to be shared"), "{said}");
+    }
+
+    #[test]
+    fn without_an_answer_or_a_person_nothing_is_made() {
+        let (none, said) = talk("", |questions| questions.ports(&["lo".to_owned()]));
+        assert!(matches!(none, Err(Failure::Failed(error)) if error.to_string().contains("nothing is written")));
+        assert!(
+            said.ends_with("Which interface, or which two? \n") && said.lines().all(|line| line.len() <= 80),
+            "{said}"
+        );
+        let nobody = Questions::new(None).rates();
+        assert!(
+            matches!(nobody, Err(Failure::Wrong(error)) if error.to_string().contains("--down 100mbit --up 20mbit"))
+        );
+    }
+}
