@@ -18,6 +18,7 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
     static MADE: Cell<u64> = const { Cell::new(0) };
     static LIVE: Cell<i64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
     static DROPPED: RefCell<Vec<(u64, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -35,12 +36,14 @@ unsafe impl GlobalAlloc for Refusing {
         }
         MADE.set(MADE.get() + 1);
         LIVE.set(LIVE.get() + 1);
+        LIVE_BYTES.set(LIVE_BYTES.get() + layout.size() as i64);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         LIVE.set(LIVE.get() - 1);
+        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size() as i64);
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -66,17 +69,17 @@ fn host(number: u8) -> Host {
 
 /// A link of 100 Mbit/s with the classes 1:1, 1:2, ... below it, with weights of 1, 2, ...; three hosts share the second.
 fn bytes(scheduler: &str, classes: u16, max_queued: u32) -> Vec<u8> {
-    sharing(scheduler, classes, max_queued, 2)
+    sharing(scheduler, classes, max_queued, 2, 3)
 }
 
-/// The same with three hosts in another class.
-fn sharing(scheduler: &str, classes: u16, max_queued: u32, shared: u16) -> Vec<u8> {
+/// The same with so many hosts in a class.
+fn sharing(scheduler: &str, classes: u16, max_queued: u32, shared: u16, most: u16) -> Vec<u8> {
     let rate = Rate::from_bps(100_000_000).unwrap();
     let mut tree = Hierarchy::builder(LinkConfig { max_queued, ..LinkConfig::new(rate) });
     let mut labels = Labels::new(classes.into()).unwrap();
     for class in 1..=classes {
         let share = Some(Share::Weight(class.into()));
-        let hosts = Hosts::new(3, HostKey::DestinationMac).filter(|_| class == shared);
+        let hosts = Hosts::new(most, HostKey::DestinationMac).filter(|_| class == shared);
         tree.add(ClassId::ROOT, ClassConfig { share, hosts, ..ClassConfig::default() }).unwrap();
         labels.add(class, format!("c{class}").as_bytes()).unwrap();
     }
@@ -478,7 +481,7 @@ fn hosts_take_turns_in_a_class_that_they_share_and_keep_their_places_through_a_c
 
     // Packets of a class whose hosts did not share it move into queues of their hosts, and go on there.
     (0..6).for_each(|handle| put(handle, 1, 99));
-    let first = sharing("hls", 2, 100, 1);
+    let first = sharing("hls", 2, 100, 1, 3);
     let mut change = make(&first, &mut [0; 160], link);
     assert_eq!(unsafe { fl_prepare(&mut change) }, 0);
     assert_eq!(unsafe { fl_commit(&mut Call { change: change.change, ..call(link) }) }, 0);
@@ -487,6 +490,23 @@ fn hosts_take_turns_in_a_class_that_they_share_and_keep_their_places_through_a_c
     order(&[0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(unsafe { fl_release(&mut Call { change: change.change, ..call(ptr::null_mut()) }) }, 0);
     assert_eq!(unsafe { fl_release(&mut call(link)) }, 0);
+}
+
+#[test]
+fn what_a_link_is_said_to_need_is_no_less_than_what_it_takes() {
+    for hosts in [2, u16::MAX] {
+        let config = sharing("hls", 2, 1000, 2, hosts);
+        let mut message = [0; 160];
+        let mut making = Make { memory_limit: 1, ..make(&config, &mut message, ptr::null_mut()) };
+        assert_eq!(unsafe { fl_create(&mut making) }, -22);
+        let needs = text(&message).split(' ').nth(1).unwrap().parse::<i64>().unwrap();
+        let before = LIVE_BYTES.get();
+        let mut making = make(&config, &mut [0; 160], ptr::null_mut());
+        assert_eq!(unsafe { fl_create(&mut making) }, 0);
+        let takes = LIVE_BYTES.get() - before;
+        assert!(takes <= needs && needs < takes + 30_000, "{hosts} hosts: takes {takes}, needs {needs}");
+        assert_eq!(unsafe { fl_release(&mut call(making.link)) }, 0);
+    }
 }
 
 #[test]
