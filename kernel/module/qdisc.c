@@ -104,7 +104,6 @@ static int fl_queue(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk
 		.class = class,
 		.empty = !sch->q.qlen,
 	};
-	struct fl_host host;
 	u32 slot;
 	long result;
 
@@ -114,7 +113,7 @@ static int fl_queue(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk
 		return qdisc_drop(skb, sch, to_free);
 	call.handle = slot;
 	if (q->table.facts.active_queues || q->table.facts.hosts)
-		fl_label(q, skb, &call, &host);
+		fl_label(q, skb, &call, &q->host);
 	fl_cb(skb)->arrived = call.now;
 	/* Counted beforehand, so that a drop can take it back. */
 	sch->q.qlen++;

@@ -86,6 +86,7 @@ struct fl_sched {
 	u32 arriving;
 	bool arrival_dropped;
 	unsigned int others_dropped, others_len;
+	struct fl_host host;
 	u64 super_frames;
 	siphash_key_t key; /* of hosts */
 
