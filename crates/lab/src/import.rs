@@ -257,4 +257,38 @@ mod tests {
         assert_eq!(cases[1].classes.len(), 1);
         assert_eq!(cases[1].classes[0].after_bps, 100e6);
     }
+
+    /// Siblings below the link: name, guarantee in Mbit/s, and under HTB quantum and burst in bytes.
+    fn siblings(scheduler: &str, classes: &[(&str, u32, u32, u32)]) -> LinkFile {
+        let mut text = format!("[link]\nrate = \"100mbit\"\nscheduler = \"{scheduler}\"\n");
+        for (name, mbit, quantum, burst) in classes {
+            text += &format!("[[class]]\nname = \"{name}\"\nguarantee = \"{mbit}mbit\"\n");
+            if scheduler == "htb" {
+                text += &format!("quantum = \"{quantum}B\"\nburst = \"{burst}B\"\n");
+            }
+        }
+        link(&text)
+    }
+
+    #[test]
+    fn the_branch_that_pauses_is_the_one_that_tells_most_or_the_largest_without_a_rule() {
+        // B and C have quanta as their guarantees are, so that A's pause shows nothing, although A is the largest.
+        let classes = [("A", 50, 20_000, 2000), ("B", 30, 3000, 2000), ("C", 20, 2000, 2000)];
+        let after = siblings("hls", &classes);
+        let cases = compared(Some(&siblings("htb", &classes)), &after, &[]).unwrap();
+        assert_eq!(cases[1].pauses.as_deref(), Some("B"));
+        assert_eq!(compared(None, &after, &[]).unwrap()[1].pauses.as_deref(), Some("A"));
+        // One class alone has nobody to pause for.
+        assert_eq!(compared(None, &siblings("hls", &[("A", 50, 0, 0)]), &[]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_a_burst_brings_at_the_start_is_left_out_of_the_rates() {
+        // Of 80 Mbit/s in the beginning, by its quantum, A has 30 out of its burst, which lasts for 0.4 s; the warm-up for 0.6 s.
+        let classes = [("A", 50, 40_000, 1_500_000), ("B", 50, 10_000, 2000)];
+        let cases = compared(Some(&siblings("htb", &classes)), &siblings("hls", &classes), &[]).unwrap();
+        for share in &cases[0].classes {
+            assert!((share.before_bps.unwrap() - 50e6).abs() < 0.2e6, "{share:?}");
+        }
+    }
 }

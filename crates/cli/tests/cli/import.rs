@@ -172,6 +172,84 @@ fn what_is_wrong_ends_with_2_and_nothing_is_written() {
     assert!(run.stderr.contains("several links (down, up): write them with --out DIR"), "{}", run.stderr);
 }
 
+/// Name, rate in Mbit/s, scheduler.
+type OneLink<'a> = (&'a str, u64, &'a str);
+
+#[test]
+fn every_option_of_a_tool_reaches_its_reader() {
+    let dir = Scratch::new();
+    let device = |name: &str| {
+        format!(
+            "tc qdisc add dev {name} root handle 1: htb default 1\ntc class add dev {name} parent 1: classid 1:1 htb rate 8mbit\n"
+        )
+    };
+    let script = dir.write("a.tc", &(device("eth0") + &device("eth1")));
+    let tree = "/queue tree\nadd name=a parent=wan max-limit=1M\nadd name=b parent=lan max-limit=2M\n";
+    let export = dir.write("a.rsc", &format!("{tree}/queue simple\nadd name=s target=10.0.0.1 max-limit=3M/4M\n"));
+    let pod = |name: &str, node: usize| {
+        format!(
+            r#"{{"metadata": {{"name": "{name}"}}, "spec": {{"nodeName": "n{node}"}}, "status": {{"podIP": "10.0.0.{node}"}}}}"#
+        )
+    };
+    let pods = dir.write("a.json", &format!(r#"{{"kind": "List", "items": [{}, {}]}}"#, pod("a", 1), pod("b", 2)));
+    let file = |name: &str| scenario(&format!("import/{name}"));
+    let (devices, network) = (file("ShapedDevices.csv"), file("network.json"));
+    let (machine, machines) = (file("machine.xml"), file("network.xml"));
+    // With the one link that there is, and a class that only this choice has.
+    let cases: [(&[&str], OneLink<'_>, &str); 11] = [
+        (&["tc", &script, "--dev", "eth1"], ("eth1", 8, "hls"), "1:1"),
+        (&["tc", &script, "--dev", "eth0", "--rate", "50mbit"], ("eth0", 50, "hls"), "1:1"),
+        (&["tc", &script, "--dev", "eth0", "--as-is"], ("eth0", 8, "htb"), "1:1"),
+        (&["mikrotik", &export, "--queues", "tree", "--parent", "lan"], ("lan", 2, "hls"), "b"),
+        (&["mikrotik", &export, "--queues", "tree", "--parent", "wan", "--rate", "9mbit"], ("wan", 9, "hls"), "a"),
+        (&["mikrotik", &export, "--queues", "simple", "--direction", "up"], ("up", 3, "hls"), "s"),
+        (&["mikrotik", &export, "--queues", "simple", "--as-is"], ("down", 4, "htb"), "s"),
+        (&["k8s", &pods, "--rate", "5mbit", "--node", "n2", "--direction", "up"], ("up", 5, "hls"), "b"),
+        (&["libreqos", &devices, "--network", &network, "--rate", "77mbit", "--as-is"], ("down", 77, "htb"), "others"),
+        (&["libvirt", &machine, &machines, "--rate", "96mbit", "--as-is"], ("down", 96, "htb"), "web"),
+        (&["libvirt", &machine, &machines, "--direction", "up"], ("up", 48, "hls"), "web"),
+    ];
+    for (args, (name, mbit, scheduler), class) in cases {
+        let all: Vec<&str> = ["import"].iter().chain(args).copied().chain(["--json", "--no-compare"]).collect();
+        let report = fairlink(&all).quiet().json();
+        assert_eq!(report["tool"], args[0]);
+        let [link] = &report["links"].as_array().unwrap()[..] else { panic!("{args:?}: one link: {report}") };
+        assert_eq!(
+            (link["name"].as_str(), link["rate_bps"].as_u64()),
+            (Some(name), Some(mbit * 1_000_000)),
+            "{args:?}"
+        );
+        assert_eq!(link["scheduler"], scheduler, "{args:?}");
+        let [file] = &report["files"].as_array().unwrap()[..] else { panic!("{args:?}: one file: {report}") };
+        assert_eq!(file["name"], format!("{name}.toml"));
+        assert!(file["text"].as_str().unwrap().contains(&format!("name = \"{class}\"")), "{args:?}: {file}");
+    }
+}
+
+#[test]
+fn of_several_files_all_are_written_or_none() {
+    let dir = Scratch::new();
+    let out = dir.path("made");
+    fs::create_dir(&out).unwrap();
+    let there = dir.write("made/up.toml", "mine");
+    let (devices, network) = (scenario("import/ShapedDevices.csv"), scenario("import/network.json"));
+    let run = fairlink(&["import", "libreqos", &devices, "--network", &network, "--direction", "both", "--out", &out]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("up.toml is there already; name another directory, or remove it"), "{}", run.stderr);
+    assert_eq!(fs::read_to_string(there).unwrap(), "mine");
+    assert!(fs::metadata(format!("{out}/down.toml")).is_err(), "down.toml was written before");
+}
+
+#[test]
+fn classes_of_traffic_that_the_tool_does_not_share_out_are_not_compared() {
+    let (devices, network) = (scenario("import/ShapedDevices.csv"), scenario("import/network.json"));
+    let report = fairlink(&["import", "libreqos", &devices, "--network", &network, "--json"]).quiet().json();
+    assert!(report["files"][0]["text"].as_str().unwrap().contains("name = \"others\""));
+    for case in report["links"][0]["cases"].as_array().unwrap() {
+        assert!(case["classes"].as_array().unwrap().iter().all(|class| class["name"] != "others"), "{case}");
+    }
+}
+
 #[test]
 fn keys_of_tc_are_refused_with_ours() {
     let dir = Scratch::new();

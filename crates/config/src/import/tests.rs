@@ -66,6 +66,30 @@ fn the_texts_that_are_damaged_below_are_sound() {
     }
 }
 
+#[test]
+fn names_of_files_are_in_no_other_directory_and_never_empty() {
+    for (name, stem) in [("eth0.5", "eth0_5"), ("../a b", "___a_b"), ("wg-0@x_", "wg-0@x_"), ("", "link"), ("ü", "_")]
+    {
+        assert_eq!(file_stem(name), stem);
+    }
+    assert_eq!(file_stem(&"a".repeat(100)).len(), 60);
+}
+
+/// What is handed out has a class for every frame.
+#[test]
+fn a_link_without_a_default_class_is_no_import() {
+    let draft = |default: &str| Draft {
+        name: "wan".to_owned(),
+        text: format!("[link]\nrate = \"1mbit\"\n{default}[[class]]\nname = \"a\"\nmatch = [\"udp\"]\n"),
+        tabled: None,
+        before: None,
+        idle: Vec::new(),
+    };
+    let refused = sound(vec![draft("")], Vec::new(), Vec::new()).expect_err("frames have no class").lines();
+    assert!(refused.starts_with("wan as imported"), "{refused}");
+    assert_eq!(sound(vec![draft("default = \"a\"\n")], Vec::new(), Vec::new()).unwrap().links.len(), 1);
+}
+
 proptest! {
     #[test]
     fn any_text_is_imported_or_refused(text in "(?s).{0,200}") {

@@ -69,12 +69,32 @@ fn what_is_no_list_of_running_pods_of_one_node_is_refused() {
 
 #[test]
 fn quantities_are_those_of_kubernetes() {
-    for (text, bps) in
-        [("10M", 10_000_000), ("1.5G", 1_500_000_000), ("64Ki", 65_536), ("5e5", 500_000), ("800", 800), ("2500m", 2)]
-    {
+    for (text, bps) in [
+        ("10M", 10_000_000),
+        ("1.5G", 1_500_000_000),
+        ("64Ki", 65_536),
+        ("3Mi", 3_145_728),
+        ("2Gi", 2_147_483_648),
+        ("5e5", 500_000),
+        ("800", 800),
+        ("2500m", 2),
+    ] {
         assert_eq!(quantity(text), Some(bps), "{text}");
     }
     for wrong in ["", "M", "-1M", "1Mbit", "5T5", "0", "2T", "10 M"] {
         assert_eq!(quantity(wrong), None, "{wrong}");
     }
+}
+
+#[test]
+fn pods_without_an_address_are_left_out_and_one_has_to_be_left() {
+    let bare = pods().replace(r#""podIP": "10.244.0.6""#, "");
+    let imported = import("pods.json", bare.as_str(), &options(Some("node-1"))).unwrap();
+    assert_eq!(imported.links[0].link.names.id("shop/db"), None);
+    assert_eq!(imported.kept, ["1 pods with their addresses, 1 of them with limits"]);
+    let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(said[0], "1 pod without an address, which do not run");
+    let none = bare.replace(r#""podIP": "10.244.0.5", "podIPs": [{"ip": "10.244.0.5"}, {"ip": "fd00::5"}]"#, "");
+    let refused = import("pods.json", none, &options(Some("node-1"))).expect_err("nothing is left").lines();
+    assert!(refused.contains("no pod is left to import"), "{refused}");
 }

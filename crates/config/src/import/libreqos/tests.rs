@@ -333,3 +333,9 @@ fn a_hundred_thousand_rows_are_imported() {
     assert_eq!(imported.links[0].link.tree.leaves().len(), 100_002);
     assert_eq!(matches(&imported.links[0].link, "c99999"), ["dst net 10.1.134.159/32"]);
 }
+
+#[test]
+fn circuits_of_a_virtual_node_hang_below_the_one_above_it() {
+    let imported = made(&with_row("2,c,2,d,Group,,10.0.0.2,,1,1,2,2,"), Some(NETWORK), &Options::default());
+    assert_eq!(class(&imported.links[0].link, "2").0, "Mast");
+}

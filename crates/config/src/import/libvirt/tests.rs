@@ -75,3 +75,49 @@ fn what_is_no_domain_and_no_network_is_refused_at_its_place() {
     let bare = NETWORK.replace("<inbound average='1000' peak='5000' burst='5120'/>", "");
     assert!(refused(&[("a.xml", &bare), ("web.xml", &web)]).contains("nothing says what the link carries down"));
 }
+
+#[test]
+fn averages_above_the_link_and_floors_above_their_average_are_cut() {
+    let web = domain("web", "52:54:00:00:00:01", "<inbound average='4000' floor='2000'/>");
+    let db = domain("db", "52:54:00:00:00:02", "<inbound average='100' floor='300'/>");
+    let imported = import(&[("web.xml", &web), ("db.xml", &db), ("net.xml", NETWORK)], &Options::default());
+    let imported = imported.unwrap_or_else(|errors| panic!("{}", errors.lines()));
+    let link = &imported.links[0];
+    assert_eq!(class(&link.link, "web").1, Some(8_000_000));
+    // Floors of 8 and 0.8 Mbit/s in 8, and 1 kbit/s for what is no machine's.
+    assert_eq!(class(&link.link, "db"), (Some(727_190), Some(800_000)));
+    // HTB's quantum, too, is that of what is left of the floor.
+    let before = link.link_before.as_ref().unwrap();
+    assert_eq!(class(before, "db").1, Some(800_000));
+    assert_eq!(before.tree.config(before.names.id("db").unwrap()).quantum, Some(10_000));
+    let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|note| note.starts_with("the floors are 8.8 Mbit/s together")), "{said:#?}");
+}
+
+#[test]
+fn hosts_are_found_by_their_mac_in_capitals_too_and_groups_of_ports_are_left_out() {
+    let network = NETWORK
+        .replace("52:54:00:00:00:01", "52:54:00:00:00:AB")
+        .replace("</network>", "<portgroup name='a'/><portgroup name='b'/></network>");
+    let web = domain("web", "52:54:00:00:00:aB", "<inbound average='10'/>");
+    let imported = import(&[("web.xml", &web), ("net.xml", &network)], &Options::default());
+    let imported = imported.unwrap_or_else(|errors| panic!("{}", errors.lines()));
+    assert_eq!(imported.links[0].link.matches[0].1.to_string(), "dst net 192.168.122.5/32");
+    let note = imported.notes.iter().find(|note| note.to_string().contains("port groups")).unwrap();
+    assert_eq!((note.to_string().as_str(), note.location().file.as_str()), ("2 port groups", "net.xml"));
+}
+
+#[test]
+fn rates_of_zero_and_a_lending_that_is_not_there_are_refused() {
+    let web = domain("web", "52:54:00:00:00:01", "<inbound average='0'/>");
+    let options = Options::default();
+    let refused = |web: &str, options: &Options| {
+        import(&[("net.xml", NETWORK), ("web.xml", web)], options).expect_err("wrong").lines()
+    };
+    assert!(refused(&web, &options).contains("\"average\" of <inbound> is \"0\""));
+    let as_is = Options { as_is: true, ..Options::default() };
+    let web = domain("web", "52:54:00:00:00:01", "<inbound average='10'/>");
+    let errors = refused(&web, &as_is);
+    assert!(errors.contains("no interface has a floor down, so that libvirt lends nothing"), "{errors}");
+    assert!(errors.contains("leave --as-is out"), "{errors}");
+}

@@ -276,3 +276,76 @@ fn every_type_of_queue_has_its_counterpart_and_a_note_where_that_is_another() {
         assert!(notes.iter().any(|note| note.starts_with(&format!("1 queue of {kind}"))), "{name}: {notes:?}");
     }
 }
+
+#[test]
+fn what_a_queue_has_beside_its_rates_is_said_to_be_left_out() {
+    let text = "/queue simple\nadd name=a target=10.0.0.1 max-limit=1M/2M time=8h-20h,mon total-max-limit=2M total-priority=0\n";
+    let imported = made(text, &Options::default());
+    let (changed, left_out) = (said(&imported, true), said(&imported, false));
+    assert!(changed.contains(&"1 queue with a time: the class is there always".to_owned()), "{changed:#?}");
+    assert!(left_out.contains(&"1 queue with limits of both directions together".to_owned()), "{left_out:#?}");
+}
+
+#[test]
+fn queues_without_limit_at_have_next_to_nothing_under_htb_and_others_a_hundredth() {
+    let text = "/queue type add name=p kind=pcq pcq-classifier=dst-address\n/queue simple\n\
+        add name=house target=10.0.0.0/8 max-limit=5M/20M queue=p/p\n\
+        add name=a parent=house target=10.0.0.1 max-limit=5M/20M\nadd name=b parent=house target=10.0.0.2 max-limit=5M/20M limit-at=1M/2M\n";
+    let imported = made(text, &Options::default());
+    let link = &imported.links[0];
+    let before = link.link_before.as_ref().unwrap();
+    assert_eq!(["a", "b", "others"].map(|name| class(before, name).1), [Some(1000), Some(2 * M), Some(200_000)]);
+    assert_eq!(class(&link.link, "others").1, Some(200_000));
+    // The queue of a class with others below it is not used, nor is what it says of hosts.
+    assert_eq!(link.link.hosts, []);
+}
+
+#[test]
+fn what_an_earlier_queue_takes_all_of_is_left_out_of_a_later_one() {
+    let text = "/queue simple\nadd name=all target=10.0.0.0/8 max-limit=5M/20M\nadd name=one target=10.0.0.1,11.0.0.1 max-limit=5M/20M\n";
+    let imported = made(text, &Options::default());
+    assert_eq!(matches(&imported.links[0].link, "one"), ["dst net 11.0.0.1/32"]);
+    let left_out = said(&imported, false);
+    let note = "\"dst net 10.0.0.1/32\" of the queue \"one\": an earlier queue takes all of it";
+    assert!(left_out.contains(&note.to_owned()), "{left_out:#?}");
+}
+
+#[test]
+fn rules_have_their_protocol_and_one_that_excludes_something_is_left_out() {
+    for (condition, found) in [
+        ("protocol=gre", Some("proto 47")),
+        ("protocol=ipsec-esp", Some("proto 50")),
+        ("protocol=ipsec-ah", Some("proto 51")),
+        ("protocol=icmpv6", Some("icmp6")),
+        ("protocol=89", Some("proto 89")),
+        ("dscp=!46", None),
+        ("src-address=!10.0.0.0/8", None),
+    ] {
+        let text = format!(
+            "/ip firewall mangle\nadd action=mark-packet chain=forward new-packet-mark=m {condition}\n\
+             /queue tree\nadd name=a parent=wan max-limit=1M packet-mark=m\n"
+        );
+        let imported = made(&text, &Options::default());
+        let link = &imported.links[0].link;
+        assert_eq!(
+            matches(link, "a"),
+            found.map(|text| crate::matching::Match::parse(text).unwrap().to_string()).as_slice(),
+            "{condition}"
+        );
+        let noted = said(&imported, false).iter().any(|note| note.contains(&format!("nothing like {condition}")));
+        assert_eq!(noted, found.is_none(), "{condition}: {:#?}", said(&imported, false));
+    }
+}
+
+#[test]
+fn few_queues_are_no_table_and_what_is_kept_has_its_comments() {
+    let few = |queues: usize| {
+        let rows =
+            (0..queues).map(|at| format!("add name=q{at} target=10.0.0.{at} max-limit=1M/1M comment=\"flat {at}\"\n"));
+        format!("/queue simple\n{}", rows.collect::<String>())
+    };
+    let tabled = |queues: usize| made(&few(queues), &Options::default()).links.remove(0).tabled.is_some();
+    assert_eq!([tabled(29), tabled(30)], [false, true]);
+    let kept = made(&few(2), &Options { as_is: true, ..Options::default() }).links.remove(0).text;
+    assert!(kept.contains("scheduler = \"htb\"") && kept.contains("# flat 1\nname = \"q1\""), "{kept}");
+}

@@ -154,3 +154,18 @@ fn sixty_thousand_classes_are_imported() {
     let covered = "an earlier filter to 1:ca takes all of this filter's frames; it is left out";
     assert!(notes.iter().any(|note| note == covered), "{notes:#?}");
 }
+
+#[test]
+fn what_is_the_same_of_several_devices_is_said_once() {
+    let script = format!("{SCRIPT}tc filter add dev eth1 parent 1: protocol ip prio 2 handle 6 fw flowid 1:20\n");
+    let other = SCRIPT.replace("eth0", "eth1").replace("#!/bin/sh\n", "");
+    let imported = made(&format!("{other}{script}"), &Options::default());
+    assert_eq!(imported.links.len(), 2);
+    let all: Vec<(Option<crate::problem::Span>, String)> =
+        imported.notes.iter().map(|note| (note.span(), note.to_string())).collect();
+    for (at, note) in all.iter().enumerate() {
+        assert!(!all[..at].contains(note), "{note:?}");
+    }
+    let filters = all.iter().filter(|(_, note)| note.contains("a filter to 1:20 is left out"));
+    assert_eq!(filters.count(), 3);
+}
