@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-/// Of each command: what to type, and what it does.
+/// Of each command, and of those below it by both their names: what to type, and what it does.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "fairlink",
@@ -142,7 +142,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "import",
         &[
             (
-                "fairlink import libreqos scenarios/import/ShapedDevices.csv --network scenarios/import/network.json --direction both --out isp",
+                "fairlink import libreqos ShapedDevices.csv --network network.json --direction both --out isp",
                 "A provider's circuits as tables, a link for each direction, and what changes for whom.",
             ),
             (
@@ -235,6 +235,90 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("man -l man/fairlink-check.1", "Read one of them."),
         ],
     ),
+    ("ctl stats", &[("fairlink ctl stats --interval 1s", "Counters, and the rate of each class in the next second.")]),
+    (
+        "ctl watch",
+        &[
+            ("fairlink ctl watch", "Rates beside their ideals each second, drawn in place."),
+            ("fairlink ctl watch --class office --interval 5s", "One class, with those above and below it."),
+        ],
+    ),
+    (
+        "ctl trace",
+        &[("fairlink ctl trace t.pcapng --duration 10s --snap 64B", "Ten seconds, of each packet the first 64 bytes.")],
+    ),
+    (
+        "ctl reload",
+        &[
+            ("fairlink ctl reload home.toml --dry-run", "What would change?"),
+            ("fairlink ctl reload home.toml", "Change it, between two packets."),
+        ],
+    ),
+    (
+        "ctl rate",
+        &[
+            ("fairlink ctl rate link 35mbit", "The line carries less than the file says."),
+            ("fairlink ctl rate office 20mbit", "Another guarantee, until the next file."),
+        ],
+    ),
+    ("ctl scheduler", &[("fairlink ctl scheduler htb", "The same classes under HTB, until the next file.")]),
+    (
+        "import libreqos",
+        &[(
+            "fairlink import libreqos ShapedDevices.csv --network network.json --direction both --out isp",
+            "A link for each direction, and tables of circuits, into isp/.",
+        )],
+    ),
+    (
+        "import tc",
+        &[
+            ("fairlink import tc scenarios/import/eth0.show", "What `tc -d` shows of a running system."),
+            ("fairlink import tc scenarios/htb/htb.tc --rate 10mbit > htb.toml", "A script of tc commands."),
+        ],
+    ),
+    (
+        "import mikrotik",
+        &[("fairlink import mikrotik scenarios/import/export.rsc", "What `/export` of RouterOS writes.")],
+    ),
+    (
+        "import k8s",
+        &[(
+            "fairlink import k8s scenarios/import/pods.json --rate 1gbit",
+            "What goes to the pods that `kubectl get pods -A -o json` lists.",
+        )],
+    ),
+    (
+        "import libvirt",
+        &[(
+            "fairlink import libvirt scenarios/import/machine.xml scenarios/import/network.xml",
+            "What `virsh dumpxml` and `virsh net-dumpxml` write.",
+        )],
+    ),
+    (
+        "tc import",
+        &[("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "The link file that these commands amount to.")],
+    ),
+    (
+        "tc export",
+        &[("fairlink tc export scenarios/simple.toml --dev eth1", "The commands that set this link up in the kernel.")],
+    ),
+    (
+        "qdisc add",
+        &[(
+            "fairlink qdisc add scenarios/fig1.toml --dev eth0",
+            "Share what eth0 sends, with filters for the file's matches.",
+        )],
+    ),
+    (
+        "qdisc change",
+        &[("fairlink qdisc change new.toml --dev eth0", "Other classes or rates, while packets are queued.")],
+    ),
+    (
+        "qdisc show",
+        &[("fairlink qdisc show --dev eth0 --interval 1s", "Counters, and the rate of each class in the next second.")],
+    ),
+    ("qdisc watch", &[("fairlink qdisc watch --dev eth0", "The same of each second, until Ctrl-C.")]),
+    ("qdisc del", &[("fairlink qdisc del --dev eth0", "eth0 has its default queueing discipline again.")]),
 ];
 
 fn of(command: &str) -> &'static [(&'static str, &'static str)] {
@@ -243,14 +327,23 @@ fn of(command: &str) -> &'static [(&'static str, &'static str)] {
 
 /// The command line with examples at the end of each help text.
 pub(crate) fn in_help(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    below(command, &name, "")
+}
+
+/// The same for a command that is called so, below `fairlink` with these names before its own.
+fn below(command: Command, name: &str, above: &str) -> Command {
     let mut text = String::from("Examples:");
-    for (line, what) in of(command.get_name()) {
+    for (line, what) in of(name) {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {line}\n      {what}");
     }
     let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-    let command = if of(command.get_name()).is_empty() { command } else { command.after_help(text) };
-    names.iter().fold(command, |command, name| command.mut_subcommand(name, in_help))
+    let command = if of(name).is_empty() { command } else { command.after_help(text) };
+    names.iter().fold(command, |command, own| {
+        let path = format!("{above}{own}");
+        command.mut_subcommand(own, |command| below(command, &path, &format!("{path} ")))
+    })
 }
 
 /// The section of a manual page.
@@ -299,6 +392,21 @@ mod tests {
         all
     }
 
+    /// The words of a line; blanks between quotes do not part them.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut quoted) = (vec![String::new()], false);
+        for c in line.chars() {
+            match (c, words.last_mut()) {
+                ('"', _) => quoted = !quoted,
+                (' ', _) if !quoted => words.push(String::new()),
+                (c, Some(word)) => word.push(c),
+                _ => {}
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
     #[test]
     fn every_command_in_the_documents_is_one_that_is_understood() {
         let shown = shown();
@@ -306,17 +414,7 @@ mod tests {
         // What stands for something else there, or is cut short.
         let abridged = |command: &str| command.contains("...") || command.contains('[') || command.contains('\\');
         for (page, command) in shown.iter().filter(|(_, command)| !abridged(command)) {
-            // Blanks between quotes do not part words.
-            let (mut words, mut quoted) = (vec![String::new()], false);
-            for c in command.chars() {
-                match (c, words.last_mut()) {
-                    ('"', _) => quoted = !quoted,
-                    (' ', _) if !quoted => words.push(String::new()),
-                    (c, Some(word)) => word.push(c),
-                    _ => {}
-                }
-            }
-            words.retain(|word| !word.is_empty());
+            let words = words(command);
             if let Err(error) = Cli::try_parse_from(std::iter::once("fairlink").chain(words.iter().map(String::as_str)))
             {
                 let asked = matches!(
@@ -328,18 +426,40 @@ mod tests {
         }
     }
 
+    /// All commands and those below them, as they are typed behind `fairlink`, with their help.
+    fn all(command: &mut Command, above: &str, found: &mut Vec<(String, String)>) {
+        for below in command.get_subcommands_mut().filter(|below| below.get_name() != "help") {
+            let name = format!("{above}{}", below.get_name());
+            found.push((name.clone(), below.render_long_help().to_string()));
+            all(below, &format!("{name} "), found);
+        }
+    }
+
     #[test]
-    fn every_command_has_examples_that_it_understands_and_files_that_are_there() {
-        let command = Cli::command();
-        let names = command.get_subcommands().map(|below| below.get_name()).chain([command.get_name()]);
-        for name in names {
-            assert!(!of(name).is_empty(), "{name} has no examples");
-            for (line, _) in of(name) {
-                let words: Vec<&str> = line.split_whitespace().take_while(|&word| word != ">").collect();
+    fn every_help_has_examples_that_the_command_understands_and_files_that_are_there() {
+        let mut command = in_help(Cli::command());
+        let mut commands = vec![("fairlink".to_owned(), command.render_long_help().to_string())];
+        all(&mut command, "", &mut commands);
+        assert!(commands.len() > 35, "{}", commands.len());
+        for (name, _) in EXAMPLES {
+            assert!(commands.iter().any(|(known, _)| known == name), "there is no command {name}");
+        }
+        for (name, help) in commands {
+            let lines: Vec<&str> = help.lines().skip_while(|line| *line != "Examples:").skip(1).collect();
+            let typed = lines.iter().filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+            let typed: Vec<&str> = typed.collect();
+            assert!(!typed.is_empty(), "fairlink {name} --help has no examples");
+            for line in typed {
+                let mut words = words(line);
+                words.truncate(words.iter().position(|word| word == ">").unwrap_or(words.len()));
                 if words[0] != "fairlink" {
                     continue;
                 }
-                assert!(name == "fairlink" || words.get(1) == Some(&name), "{line} is under {name}");
+                let begins = words[1..].join(" ");
+                assert!(
+                    name == "fairlink" || format!("{begins} ").starts_with(&format!("{name} ")),
+                    "{line} is under {name}"
+                );
                 let parsed = Cli::try_parse_from(&words);
                 assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());
                 for file in words.iter().filter(|word| word.starts_with("scenarios/")) {

@@ -49,14 +49,17 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
     if out.json {
         return out.document(stats);
     }
-    out.line(format!(
-        "{} to {} at {} by {}, up {}",
-        stats.input,
-        stats.output,
-        human::rate(stats.link_bps as f64),
-        stats.scheduler,
-        human::time(stats.uptime_s)
-    ))?;
+    out.paragraph(
+        &format!(
+            "{} to {} at {} by {}, up {}",
+            stats.input,
+            stats.output,
+            human::rate(stats.link_bps as f64),
+            stats.scheduler,
+            human::time(stats.uptime_s)
+        ),
+        2,
+    )?;
     let head = ["class", "received", "sent", "dropped", "queued", "sent bytes", "delay p50", "p99", "max"];
     let mut path: Vec<&str> = Vec::new();
     let shown = classes.of(stats);
@@ -75,16 +78,16 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
     });
     out.table(&head, rows.collect(), 1..head.len())?;
     if shown.len() < stats.classes.len() {
-        out.line(format!(
+        out.paragraph(&format!(
             "{} of {} classes: those that received most bytes, and those above them; `fairlink ctl stats --all` shows all, --json too",
             shown.len(),
             stats.classes.len()
-        ))?;
+        ), 2)?;
     }
     for class in shown.iter().filter(|class| class.leaf && !class.dropped_by_reason.is_empty()) {
         let reasons = class.dropped_by_reason.iter();
         let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
-        out.line(format!("{} dropped: {}", class.name, reasons.join(", ")))?;
+        out.paragraph(&format!("{} dropped: {}", class.name, reasons.join(", ")), 2)?;
     }
     if let Some(delay) = stats.delay_s {
         let more = match stats.leaves_without_delays {
@@ -92,18 +95,21 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             leaves => format!(" ({leaves} of the classes count only here: one by one, the first 1024 are measured)"),
         };
         let [p50, p99, max] = [delay.p50, delay.p99, delay.max].map(human::time);
-        out.line(format!("delay of all: p50 {p50}, p99 {p99}, max {max}{more}"))?;
+        out.paragraph(&format!("delay of all: p50 {p50}, p99 {p99}, max {max}{more}"), 2)?;
     }
     if let Some(reverse) = stats.reverse {
-        out.line(format!(
-            "other direction: received {} = sent {} + dropped {} + waiting {}",
-            reverse.received.packets, reverse.sent.packets, reverse.dropped.packets, reverse.waiting.packets
-        ))?;
+        out.paragraph(
+            &format!(
+                "other direction: received {} = sent {} + dropped {} + waiting {}",
+                reverse.received.packets, reverse.sent.packets, reverse.dropped.packets, reverse.waiting.packets
+            ),
+            2,
+        )?;
     }
     let time = stats.time;
     let work = 1.0 - time.idle - time.spinning;
     if work > 0.0 && time.sampled_turns > 0 {
-        out.line(format!(
+        out.paragraph(&format!(
             "data thread: {} of a processor; {} of its time at work, {} awake with nothing to do, {} asleep; of the work the \
              scheduler {}, classifying {}",
             human::percent(time.processor),
@@ -112,7 +118,7 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             human::percent(time.idle),
             human::percent(time.scheduler / work),
             human::percent(time.classify / work)
-        ))?;
+        ), 2)?;
     }
     if let Some(profile) = &stats.profile {
         let stages = profile.stages();
@@ -124,10 +130,13 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             vec![stage.to_owned(), share, human::time(ns as f64 / 1e9), each.unwrap_or_else(|| "-".to_owned())]
         });
         out.table(&["stage", "of the work", "time", "ns per packet"], rows.collect(), 1..4)?;
-        out.line(format!(
-            "{} packets came and {} went in {} turns",
-            profile.received_packets, profile.sent_packets, profile.turns
-        ))?;
+        out.paragraph(
+            &format!(
+                "{} packets came and {} went in {} turns",
+                profile.received_packets, profile.sent_packets, profile.turns
+            ),
+            2,
+        )?;
     }
-    out.line(stats.to_string())
+    stats.to_string().lines().try_for_each(|line| out.paragraph(line, 2))
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use console::{Term, measure_text_width};
-use fairlink_lab::table::lines;
+use fairlink_lab::table::{self, Layout};
 use serde::Serialize;
 use supports_unicode::Stream;
 
@@ -50,12 +50,12 @@ impl Out {
         Ok(())
     }
 
-    /// A sentence or more. On a terminal that is too narrow for it, it goes on in the next line, set in by `hang`.
+    /// A sentence or more. Where lines are too narrow for it, it goes on in the next line, set in by `hang`.
     pub(crate) fn paragraph(&mut self, text: &str, hang: usize) -> Result<(), Failure> {
-        if !self.is_terminal() {
-            return self.line(text);
+        match self.width() {
+            Some(width) => wrapped(text, width, hang).iter().try_for_each(|line| self.line(line)),
+            None => self.line(text),
         }
-        wrapped(text, self.canvas().width, hang).iter().try_for_each(|line| self.line(line))
     }
 
     /// A table; the columns `right` are numbers and stand to the right.
@@ -65,7 +65,7 @@ impl Out {
         rows: Vec<Vec<String>>,
         right: Range<usize>,
     ) -> Result<(), Failure> {
-        lines(head, rows, right).iter().try_for_each(|line| self.line(line))
+        table::fitted(head, &rows, right, self.width()).iter().try_for_each(|line| self.line(&line.text))
     }
 
     /// A table of rows that are made twice, once to see how wide the columns are: there may be millions of them. Its head and cells
@@ -77,24 +77,30 @@ impl Out {
         row: impl Fn(usize) -> Vec<String>,
         right: Range<usize>,
     ) -> Result<(), Failure> {
-        let mut widths: Vec<usize> = head.iter().map(|title| measure_text_width(title.as_ref())).collect();
-        for cells in (0..count).map(&row) {
-            widths.iter_mut().zip(&cells).for_each(|(width, cell)| *width = (*width).max(measure_text_width(cell)));
-        }
-        let mut text = String::new();
         let head: Vec<String> = head.iter().map(|title| title.as_ref().to_owned()).collect();
-        for cells in std::iter::once(head).chain((0..count).map(row)) {
-            text.clear();
-            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-                let blanks = width - measure_text_width(cell);
-                let before = if right.contains(&column) { blanks } else { 0 };
-                text.extend(std::iter::repeat_n(' ', before));
-                text.push_str(cell);
-                text.extend(std::iter::repeat_n(' ', blanks - before + 2));
+        let mut widths = table::widths(&head);
+        (0..count).for_each(|place| table::widen(&mut widths, &row(place)));
+        let layout = Layout::new(widths, right, self.width());
+        for (place, block) in layout.blocks.iter().enumerate() {
+            if place > 0 {
+                self.line("")?;
             }
-            self.line(text.trim_end())?;
+            for cells in std::iter::once(head.clone()).chain((0..count).map(&row)) {
+                let mut told = Ok(());
+                layout.row(&cells, block, |line| {
+                    if told.is_ok() {
+                        told = self.line(line);
+                    }
+                });
+                told?;
+            }
         }
         Ok(())
+    }
+
+    /// Columns of a line, where something is too wide for it; `None` where nobody's eyes have to find a line again.
+    pub(crate) fn width(&self) -> Option<usize> {
+        columns(&Term::stdout())
     }
 
     /// Whether to colour text.
@@ -109,9 +115,7 @@ impl Out {
 
     /// What pictures can be drawn with and on.
     pub(crate) fn canvas(&self) -> Canvas {
-        let term = Term::stdout();
-        // Without a terminal nothing wraps, and nobody's eyes have to find the line again.
-        let width = if term.is_term() { usize::from(term.size().1) } else { 100 };
+        let width = self.width().unwrap_or(100);
         Canvas { width, blocks: supports_unicode::on(Stream::Stdout), colour: self.colour() }
     }
 
@@ -161,6 +165,16 @@ pub(crate) fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
     lines
 }
 
+/// Columns of a line: what `COLUMNS` says, else what the terminal has.
+pub(crate) fn columns(term: &Term) -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let seen = || term.is_term().then(|| usize::from(term.size().1));
+    said.or_else(seen).map(|columns| columns.max(NARROWEST))
+}
+
+/// A terminal that says to be narrower, or to have no width, is not believed.
+const NARROWEST: usize = 40;
+
 /// Makes a directory to write into, where there is none.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
     if path.exists() && !path.is_dir() {
@@ -178,10 +192,9 @@ pub(crate) fn note(text: impl AsRef<str>) {
 
 /// A sentence or more to standard error. On a terminal that is too narrow for it, it goes on in the next line, set in by `hang`.
 pub(crate) fn note_paragraph(text: &str, hang: usize) {
-    let term = Term::stderr();
-    match term.is_term() {
-        true => wrapped(text, usize::from(term.size().1), hang).iter().for_each(note),
-        false => note(text),
+    match columns(&Term::stderr()) {
+        Some(width) => wrapped(text, width, hang).iter().for_each(note),
+        None => note(text),
     }
 }
 

@@ -114,7 +114,7 @@ pub(crate) fn summary(
     let tree = &link.tree;
     let left_out = human::count(rows.classes - rows.len(), "class is", "classes are");
     out.line("")?;
-    out.line(format!("{left_out} not shown; --all shows all, --class NAME one. By level:"))?;
+    out.paragraph(&format!("{left_out} not shown; --all shows all, --class NAME one. By level:"), 2)?;
     out.line("")?;
     let mut levels = vec![(0usize, 0usize, u64::MAX, 0u64); tree.levels()];
     for class in tree.classes() {

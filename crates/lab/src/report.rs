@@ -10,7 +10,7 @@ use fairlink_sim::{ClosedRun, Delay, Phase, Report, Run, Setting};
 
 use crate::measure::{deviations, relative, worst};
 use crate::rate_unit::RateUnit;
-use crate::table::lines;
+use crate::table::{Line, fitted};
 
 /// How a table looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,26 +19,26 @@ pub struct Style {
     pub colour: bool,
     /// The deviation relative to the ideal that is within the claim, such as 0.02.
     pub tolerance: f64,
+    /// How wide lines may be, as in [`fitted`].
+    pub width: Option<usize>,
 }
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const RESET: &str = "\x1b[0m";
 
-/// A text of `lines`, those below the head each in green or red where colour is asked for.
-fn join(lines: Vec<String>, within: &[bool], style: Style) -> String {
-    let mut text = String::new();
-    let mut lines = lines.into_iter();
-    let head = lines.next();
-    let body = lines.zip(within).map(|(line, &within)| match style.colour {
-        true => format!("{}{line}{RESET}", if within { GREEN } else { RED }),
-        false => line,
-    });
-    for line in head.into_iter().chain(body) {
-        text.push_str(&line);
-        text.push('\n');
-    }
-    text
+/// A text of `lines`, those of rows each in green or red where colour is asked for.
+fn join(lines: &[Line], within: &[bool], style: Style) -> String {
+    let line = |Line { row, text }: &Line| match row.filter(|_| style.colour) {
+        Some(row) => format!("{}{text}{RESET}\n", if within[row] { GREEN } else { RED }),
+        None => format!("{text}\n"),
+    };
+    lines.iter().map(line).collect()
+}
+
+/// The same without colour.
+fn plain(lines: &[Line]) -> String {
+    lines.iter().map(|line| format!("{}\n", line.text)).collect()
 }
 
 /// A phase from its start to its end, both in seconds.
@@ -72,7 +72,7 @@ pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> 
             within.push(off <= style.tolerance);
         }
     }
-    join(lines(&head, rows, 2..head.len()), &within, style)
+    join(&fitted(&head, &rows, 2..head.len(), style.width), &within, style)
 }
 
 /// Several runs of one scenario side by side: the ideal, and what each got. A line is within the tolerance when all are.
@@ -109,13 +109,13 @@ pub fn side_by_side(report: &Report, style: Style) -> String {
             rows.push(row);
         }
     }
-    join(lines(&head, rows, 2..head.len()), &within, style)
+    join(&fitted(&head, &rows, 2..head.len(), style.width), &within, style)
 }
 
 /// What the schedulers of `runs` have counted of themselves: a line for the link and one for each class where that is not nothing. Each
 /// line begins with the settings of a sweep, if there was one. `None` where nothing was counted.
 #[must_use]
-pub fn counters(runs: &[Run]) -> Option<String> {
+pub fn counters(runs: &[Run], width: Option<usize>) -> Option<String> {
     type Line<'a> = (&'a Run, &'a str, &'a BTreeMap<String, u64>);
     type Counted = (String, BTreeMap<String, u64>);
     let of_run = |run: &'_ Run| -> Vec<Counted> {
@@ -153,14 +153,14 @@ pub fn counters(runs: &[Run]) -> Option<String> {
         row
     };
     let right = head.len() - names.len();
-    let table = lines(&head, all.iter().map(row).collect(), right..head.len());
-    Some(table.iter().map(|line| format!("{line}\n")).collect())
+    let rows: Vec<_> = all.iter().map(row).collect();
+    Some(plain(&fitted(&head, &rows, right..head.len(), width)))
 }
 
 /// What each leaf sent, lost and waited in one run. Where its lines would be longer than `width` columns, quantiles of the delay
-/// are left out: first p99.9, then p50, then p99.
+/// are left out: first p99.9, then p50, then p99. What is still too wide goes on below.
 #[must_use]
-pub fn classes(run: &Run, width: usize) -> String {
+pub fn classes(run: &Run, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(run.link_bps);
     let head = ["class", "offered", "sent", "dropped", "queued", unit.name, "mean delay", "p50", "p99", "p99.9", "max"];
     let mut head = head.map(str::to_owned).to_vec();
@@ -179,7 +179,7 @@ pub fn classes(run: &Run, width: usize) -> String {
             let cells = rows.iter().map(|row| row[column].chars().count());
             cells.chain([head[column].chars().count()]).max().unwrap_or(0)
         });
-        if columns.sum::<usize>() + 2 * (head.len() - 1) <= width {
+        if width.is_none_or(|width| columns.sum::<usize>() + 2 * (head.len() - 1) <= width) {
             break;
         }
         if let Some(column) = head.iter().position(|title| title == quantile) {
@@ -187,14 +187,12 @@ pub fn classes(run: &Run, width: usize) -> String {
             rows.iter_mut().for_each(|row| drop(row.remove(column)));
         }
     }
-    let plain = Style { colour: false, tolerance: 0.0 };
-    let within = vec![true; rows.len()];
-    join(lines(&head, rows, 1..head.len()), &within, plain)
+    plain(&fitted(&head, &rows, 1..head.len(), width))
 }
 
 /// What the sources did that hear of their packets: one table for those with a window, one for those with requests.
 #[must_use]
-pub fn closed(run: &Run) -> String {
+pub fn closed(run: &Run, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(run.link_bps);
     let (mut windows, mut requests) = (Vec::new(), Vec::new());
     for closed in &run.closed {
@@ -223,25 +221,22 @@ pub fn closed(run: &Run) -> String {
             }
         }
     }
-    let plain = Style { colour: false, tolerance: 0.0 };
     let mut tables = Vec::new();
     if !windows.is_empty() {
         let goodput = format!("goodput {}", unit.name);
         let head = ["window source", &goodput, "sent", "lost", "marked", "timeouts", "mean rtt", "max"];
-        let within = vec![true; windows.len()];
-        tables.push(join(lines(&head, windows, 1..head.len()), &within, plain));
+        tables.push(plain(&fitted(&head, &windows, 1..head.len(), width)));
     }
     if !requests.is_empty() {
         let head = ["requests", "answered", "per second", "sent again", "mean time", "max"];
-        let within = vec![true; requests.len()];
-        tables.push(join(lines(&head, requests, 1..head.len()), &within, plain));
+        tables.push(plain(&fitted(&head, &requests, 1..head.len(), width)));
     }
     tables.join("\n")
 }
 
 /// What became of the packets of each source that goes over several links: on its whole way, and at each link.
 #[must_use]
-pub fn routes(run: &Run) -> String {
+pub fn routes(run: &Run, width: Option<usize>) -> String {
     let head = ["way", "offered", "arrived", "dropped", "mean delay", "p50", "p99", "p99.9", "max"];
     let row = |name: String, [offered, arrived, dropped]: [u64; 3], delay: Delay| {
         let mut row = vec![name, offered.to_string(), arrived.to_string(), dropped.to_string()];
@@ -257,9 +252,7 @@ pub fn routes(run: &Run) -> String {
             row(format!("  at {}", hop.class), counts, hop.delay_s)
         }));
     }
-    let plain = Style { colour: false, tolerance: 0.0 };
-    let within = vec![true; rows.len()];
-    join(lines(&head, rows, 1..head.len()), &within, plain)
+    plain(&fitted(&head, &rows, 1..head.len(), width))
 }
 
 /// A time in seconds with three digits and a unit; a dash for none.
@@ -312,7 +305,7 @@ mod tests {
     use fairlink_core::{Leniency, Nanos, Rate, registry::find};
     use fairlink_sim::compare;
 
-    const PLAIN: Style = Style { colour: false, tolerance: TOLERANCE };
+    const PLAIN: Style = Style { colour: false, tolerance: TOLERANCE, width: None };
 
     fn report(schedulers: &[&str]) -> Report {
         let rate = Rate::from_bps(10_000_000).unwrap();
@@ -345,7 +338,7 @@ mod tests {
             "            C                 4.00          4.00  0.00 %",
         ];
         assert_eq!(table.lines().collect::<Vec<_>>(), expected);
-        let colour = Style { colour: true, tolerance: 0.001 };
+        let colour = Style { colour: true, tolerance: 0.001, width: None };
         let coloured = measured_against_ideal(&run.phases, run.link_bps, colour);
         assert_eq!(coloured.replace(GREEN, "").replace(RED, "").replace(RESET, ""), table);
         assert!(coloured.contains(GREEN) && coloured.contains(RED));
@@ -387,26 +380,26 @@ mod tests {
             "B2        3648  3640        0       8    3.88     16.5 ms  19.2 ms  19.2 ms  19.2 ms  19.2 ms",
             "C         2096  2088        0       8    2.23     19.2 ms  19.2 ms  19.2 ms  19.2 ms  19.2 ms",
         ];
-        assert_eq!(classes(&report(&["fifo"]).runs[0], usize::MAX).lines().collect::<Vec<_>>(), expected);
+        assert_eq!(classes(&report(&["fifo"]).runs[0], None).lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn a_table_of_classes_that_would_not_fit_leaves_quantiles_out() {
         let run = &report(&["fifo"]).runs[0];
-        let head = |width| classes(run, width).lines().next().unwrap_or_default().to_owned();
+        let head = |width| classes(run, Some(width)).lines().next().unwrap_or_default().to_owned();
         assert_eq!(
             head(93),
             "class  offered  sent  dropped  queued  Mbit/s  mean delay      p50      p99    p99.9      max"
         );
         assert_eq!(head(92), "class  offered  sent  dropped  queued  Mbit/s  mean delay      p50      p99      max");
         assert_eq!(head(80), "class  offered  sent  dropped  queued  Mbit/s  mean delay      p99      max");
-        assert_eq!(head(10), "class  offered  sent  dropped  queued  Mbit/s  mean delay      max");
+        assert_eq!(head(66), "class  offered  sent  dropped  queued  Mbit/s  mean delay      max");
     }
 
     #[test]
-    fn no_line_of_a_table_of_classes_is_longer_than_the_terminal_where_that_can_be() {
-        for width in [66, 75, 80, 84, 92] {
-            let text = classes(&report(&["fifo"]).runs[0], width);
+    fn no_line_of_a_table_of_classes_is_longer_than_the_terminal() {
+        for width in [40, 66, 75, 80, 84, 92] {
+            let text = classes(&report(&["fifo"]).runs[0], Some(width));
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
         }
     }

@@ -165,7 +165,7 @@ fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
         Calls::Batches => format!("in batches of {BATCH}"),
         Calls::Single => "a packet a call".to_owned(),
     };
-    out.line(format!("Nanoseconds per packet: one enqueue and one dequeue, {calls}, less the"))?;
+    out.paragraph(&format!("Nanoseconds per packet: one enqueue and one dequeue, {calls}, less the"), 2)?;
     out.line("harness, on a clock of 2.5 GHz; no classification. Arrivals are in random order.")?;
     if plan.ceilings {
         out.line("Every class has a ceiling, twice what it gets.")?;
@@ -173,11 +173,11 @@ fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
     if plan.record {
         out.line("A record of 64 B is touched for each packet.")?;
     }
-    out.line(format!("Machine: {}, at {:.2} GHz.", report.machine, calibration.clock_ghz))?;
+    out.paragraph(&format!("Machine: {}, at {:.2} GHz.", report.machine, calibration.clock_ghz), 2)?;
     let load = |load: &Load| format!("{:.1} ns in {}", load.ns, human::size(load.bytes as f64));
     let loads: Vec<String> = calibration.loads.iter().map(load).collect();
     out.line("A load that waits for the one before it, at random over some memory:")?;
-    out.line(format!("{}.", loads.join(", ")))?;
+    out.paragraph(&format!("{}.", loads.join(", ")), 2)?;
     if cfg!(debug_assertions) {
         out.line("A debug build; `cargo run --release -- bench` tells what it really costs.")?;
     }
@@ -186,7 +186,7 @@ fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
     for &packet_bytes in &plan.packet_bytes {
         for pattern in &plan.patterns {
             out.line("")?;
-            out.line(format!("{}, packets of {packet_bytes} B:", in_words(*pattern)))?;
+            out.paragraph(&format!("{}, packets of {packet_bytes} B:", in_words(*pattern)), 2)?;
             let of = |cost: &&Cost| cost.point.pattern == pattern.name() && cost.point.packet_bytes == packet_bytes;
             let costs: Vec<&Cost> = report.baselines.iter().chain(&report.results).filter(of).collect();
             out.table(&head, rows(plan, &costs), 1..head.len())?;
@@ -287,12 +287,12 @@ mod real {
     }
 
     fn text(machine: &str, bench: &GatewayBench, out: &mut Out) -> Result<(), Failure> {
-        out.line(format!(
+        out.paragraph(&format!(
             "The gateway on one processor, {} with {}, pacing {}; sender and receiver on the same machine. Machine: {machine}.",
             bench.scheduler,
             human::count(bench.classes as usize, "class", "classes"),
             bench.pacing
-        ))?;
+        ), 2)?;
         out.line("")?;
         let head = [
             "frame",
@@ -319,10 +319,11 @@ mod real {
         });
         out.table(&head, rows.collect(), 2..head.len())?;
         for why in &bench.skipped {
-            out.line(format!("SKIPPED: {why}"))?;
+            out.paragraph(&format!("SKIPPED: {why}"), 2)?;
         }
         out.line("")?;
-        out.line("forwarded/s is with the sender as fast as it can; scheduler and classifier are shares of the time at work;")?;
-        out.line("added is the delay through the gateway on an idle link, less that over a bare cable.")
+        out.line("forwarded/s is with the sender as fast as it can;")?;
+        out.line("scheduler and classifier are shares of the time at work;")?;
+        out.paragraph("added is the delay through the gateway on an idle link, less that over a bare cable.", 2)
     }
 }

@@ -234,12 +234,15 @@ pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), Failure>
 }
 
 fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(), Failure> {
-    out.line(format!("{} packets; ± is half of a 95 % interval", document.packets))?;
+    out.paragraph(&format!("{} packets; ± is half of a 95 % interval", document.packets), 2)?;
     out.line("")?;
     tables(&document.clock, out)?;
     if let Some(offset) = document.offset_s {
         let within = offset.ci95.map_or_else(|| "?".to_owned(), human::time);
-        out.line(format!("offset of the receiver's clock at the first packet: {:.6} s ± {within}", offset.value))?;
+        out.paragraph(
+            &format!("offset of the receiver's clock at the first packet: {:.6} s ± {within}", offset.value),
+            2,
+        )?;
     }
     out.line("")?;
     let row = |name: &str, delays: Option<SampledDelays>| {
@@ -252,10 +255,10 @@ fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(),
     let rows = vec![row("by the stamps", document.raw_delay_s), row(name, document.corrected_delay_s)];
     out.table(&["delay", "min", "mean", "p50", "p99", "max"], rows, 1..6)?;
     if let Some(within) = document.clock.correction_ci95_s {
-        out.line(format!("corrected delays are within {} for the clocks", human::time(within)))?;
+        out.paragraph(&format!("corrected delays are within {} for the clocks", human::time(within)), 2)?;
     }
     if let Some(delays) = document.corrected_delay_s.filter(|delays| delays.sampled_packets < document.packets) {
-        out.line(format!("delays are those of {} packets, chosen at random", delays.sampled_packets))?;
+        out.paragraph(&format!("delays are those of {} packets, chosen at random", delays.sampled_packets), 2)?;
     }
     Ok(())
 }

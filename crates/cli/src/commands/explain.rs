@@ -78,7 +78,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     text += &changes.text();
     text += &strategy.as_ref().map(strategy::Entry::text).unwrap_or_default();
     if !out.json {
-        return out.raw(text.as_bytes());
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        return text.lines().try_for_each(|line| out.paragraph(line, indent(line) + 4));
     }
     out.document(&Document {
         class: &args.class,

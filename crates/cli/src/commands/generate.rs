@@ -181,7 +181,7 @@ fn script(path: &Path, args: &Args, out: &mut Out) -> Result<(), Failure> {
         return out.document(&ScriptReport { interfaces });
     }
     for InterfaceReport { interface, report } in &interfaces {
-        out.line(format!("{interface}:"))?;
+        out.paragraph(&format!("{interface}:"), 2)?;
         text(report, args, out)?;
     }
     Ok(())
@@ -205,12 +205,15 @@ fn show(bar: &ProgressBar, progress: &GeneratorProgress) {
 }
 
 fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), Failure> {
-    out.line(format!("sent for {}", human::time(report.duration_s)))?;
+    out.paragraph(&format!("sent for {}", human::time(report.duration_s)), 2)?;
     if report.unreached_s > 0.0 {
-        out.line(format!(
-            "this machine fell behind: the last {} of the sources' time were not reached",
-            human::time(report.unreached_s)
-        ))?;
+        out.paragraph(
+            &format!(
+                "this machine fell behind: the last {} of the sources' time were not reached",
+                human::time(report.unreached_s)
+            ),
+            2,
+        )?;
     }
     let head = ["class", "offered", "sent", "refused by the kernel", "too late", "rate"];
     let rows = report.classes.iter().map(|class| {
@@ -227,21 +230,24 @@ fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), Fail
         format!("p50 {p50}, p99 {p99}, p99.9 {p999}, longest {max}")
     };
     if let Some(after) = &report.departure_after_due_s {
-        out.line(format!("frames left after their time by: {}", times(after)))?;
+        out.paragraph(&format!("frames left after their time by: {}", times(after)), 2)?;
     }
     match &report.driver_after_stamp_s {
-        Some(after) => out.line(format!("the driver had them after that by: {}", times(after)))?,
+        Some(after) => out.paragraph(&format!("the driver had them after that by: {}", times(after)), 2)?,
         None if args.kernel_stamps => out.line("the kernel has no stamps of when this interface's driver had them")?,
         None => {}
     }
     for class in &report.classes {
         if class.lost_at_source_packets > 0 {
             let packets = human::count(class.lost_at_source_packets as usize, "packet", "packets");
-            out.line(format!("{}: {packets} were lost by the sources' own shapers", class.name))?;
+            out.paragraph(&format!("{}: {packets} were lost by the sources' own shapers", class.name), 2)?;
         }
         if class.padded_packets > 0 {
             let packets = human::count(class.padded_packets as usize, "packet", "packets");
-            out.line(format!("{}: {packets} were padded to the shortest frame with headers and stamp", class.name))?;
+            out.paragraph(
+                &format!("{}: {packets} were padded to the shortest frame with headers and stamp", class.name),
+                2,
+            )?;
         }
     }
     for class in report.classes.iter().filter(|class| class.blocked_sends > 0) {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::args::{choice, rate};
 use crate::commands::tc::device;
 use crate::failure::Failure;
-use crate::out::{Out, note, write_all_new};
+use crate::out::{Out, columns, note, write_all_new};
 use kinds::{KINDS, Kind};
 use questions::{Person, Questions};
 
@@ -116,7 +116,7 @@ fn toward(text: &str) -> Result<Toward, String> {
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let (mut input, mut output) = (io::stdin().lock(), io::stderr());
     let is_person = input.is_terminal();
-    let width = usize::from(Term::stderr().size().1);
+    let width = columns(&Term::stderr()).unwrap_or(80);
     let person = is_person.then_some(Person { input: &mut input, output: &mut output, width });
     // A file is asked for as well, unless the text is wanted by a program or a shell.
     let to_terminal = out.is_terminal() && !out.json;

@@ -138,7 +138,7 @@ fn script(path: &Path) -> Result<Script, Failure> {
 }
 
 fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
-    out.line(format!("received for {}", human::time(report.duration_s)))?;
+    out.paragraph(&format!("received for {}", human::time(report.duration_s)), 2)?;
     let head = ["class", "frames", "rate", "lost", "twice", "out of order", "delay min", "mean", "p50", "p99", "max"];
     let rows = report.classes.iter().map(|class| {
         let mut row = vec![class.name.clone(), class.received_packets.to_string(), human::rate(class.rate_bps)];
@@ -164,7 +164,7 @@ fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
     }
     for sender in &report.clocks {
         out.line("")?;
-        out.line(format!("this machine's clock against that of the sender of run {}", sender.run))?;
+        out.paragraph(&format!("this machine's clock against that of the sender of run {}", sender.run), 2)?;
         super::clock::tables(&sender.clock, out)?;
     }
     if !report.flows.is_empty() {
@@ -181,29 +181,35 @@ fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
         out.table(&head, rows.collect(), 1..head.len())?;
     }
     if report.beyond_flow_packets > 0 {
-        out.line(format!("{} frames were of flows beyond the first 65,536", report.beyond_flow_packets))?;
+        out.paragraph(&format!("{} frames were of flows beyond the first 65,536", report.beyond_flow_packets), 2)?;
     }
     if report.foreign_packets > 0 {
-        out.line(format!("{} frames were not from a generator", report.foreign_packets))?;
+        out.paragraph(&format!("{} frames were not from a generator", report.foreign_packets), 2)?;
     }
     if report.beyond_packets > 0 {
-        out.line(format!(
-            "{} frames were of classes that are not measured: not in the link file, or beyond the first 65,536",
-            report.beyond_packets
-        ))?;
+        out.paragraph(
+            &format!(
+                "{} frames were of classes that are not measured: not in the link file, or beyond the first 65,536",
+                report.beyond_packets
+            ),
+            2,
+        )?;
     }
     if report.classes_without_delays > 0 {
-        out.line(format!(
-            "{} classes are counted without delays: the first 512 have them",
-            report.classes_without_delays
-        ))?;
+        out.paragraph(
+            &format!("{} classes are counted without delays: the first 512 have them", report.classes_without_delays),
+            2,
+        )?;
     }
     if report.socket_drops > 0 {
-        out.line(format!("{} frames came too fast for this receiver; they are part of the lost", report.socket_drops))?;
+        out.paragraph(
+            &format!("{} frames came too fast for this receiver; they are part of the lost", report.socket_drops),
+            2,
+        )?;
     }
     let early: u64 = report.classes.iter().map(|class| class.negative_delays).sum();
     if early > 0 && report.clocks.is_empty() {
-        out.line(format!("{early} frames seem to have come before they were sent: the clocks disagree"))?;
+        out.paragraph(&format!("{early} frames seem to have come before they were sent: the clocks disagree"), 2)?;
     }
     Ok(())
 }

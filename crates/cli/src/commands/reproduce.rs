@@ -251,7 +251,7 @@ impl Rows {
             Some(row) => (row.show_paper(), row.show_ours()),
             None => (outcome.claim.says.to_owned(), "-".to_owned()),
         };
-        out.line(format!("{mark} {id:<width$}  {paper:<24} {ours}", width = self.id))?;
+        out.paragraph(&format!("{mark} {id:<width$}  {paper:<24} {ours}", width = self.id), self.id + 12)?;
         if all {
             out.paragraph(&format!("  {} ({})", outcome.claim.about, outcome.claim.place), 2)?;
             let rows = outcome.rows().iter();
@@ -261,7 +261,7 @@ impl Rows {
             if let Ok(finding) = &outcome.found {
                 for table in &finding.tables {
                     out.line("")?;
-                    out.line(format!("  {}", table.title))?;
+                    out.paragraph(&format!("  {}", table.title), 2)?;
                     let head: Vec<String> = indented(table.head.clone());
                     let rows = table.rows.iter().cloned().map(indented).collect();
                     out.table(&head, rows, 1..table.head.len())?;

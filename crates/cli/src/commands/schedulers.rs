@@ -167,9 +167,9 @@ fn answer(needs: &[&'static Need], out: &mut Out) -> Result<(), Failure> {
         return if none { Err(Failure::Failed(anyhow!("no scheduler has all of this"))) } else { Ok(()) };
     }
     if fit.is_empty() {
-        out.line(format!("No scheduler has all of {}. Nearest:", wanted.join(", ")))?;
+        out.paragraph(&format!("No scheduler has all of {}. Nearest:", wanted.join(", ")), 2)?;
         for Nearest { name, lacks } in nearest {
-            out.line(format!("  {name}: all but {}", lacks.join(", ")))?;
+            out.paragraph(&format!("  {name}: all but {}", lacks.join(", ")), 2)?;
         }
         out.flush()?;
         return Err(Failure::Failed(anyhow!("no scheduler has all of this")));
@@ -181,7 +181,7 @@ fn answer(needs: &[&'static Need], out: &mut Out) -> Result<(), Failure> {
     out.table(&["name", "bounds", "cost of a packet"], rows.collect(), 0..0)?;
     out.line("")?;
     out.paragraph(&format!("{}: {}", fit[0].name, fit[0].summary), 4)?;
-    out.line(format!("Set it in [link]: scheduler = \"{}\".", fit[0].name))
+    out.paragraph(&format!("Set it in [link]: scheduler = \"{}\".", fit[0].name), 2)
 }
 
 /// What most people choose by; a column each.

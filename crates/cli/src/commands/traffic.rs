@@ -296,7 +296,10 @@ fn rates(file: &Scenario, spec: &SourceSpec, asked: &[Rho]) -> Vec<u64> {
 fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> Result<(), Failure> {
     let runs = human::count(args.runs as usize, "run", "runs");
     let time = |time: Nanos| human::time(seconds(time));
-    out.line(format!("{runs} of {}, seeds from {}; windows of {}", time(file.duration), file.seed, time(args.window)))?;
+    out.paragraph(
+        &format!("{runs} of {}, seeds from {}; windows of {}", time(file.duration), file.seed, time(args.window)),
+        2,
+    )?;
     out.line("")?;
     let name = |entry: &Entry<'_>| vec![entry.source.to_string(), entry.class.to_owned()];
     let number = |value: Option<Estimate>, show: &dyn Fn(f64) -> String| match value {
@@ -337,14 +340,16 @@ fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> R
     out.table(&head, rows, 2..head.len())?;
     out.line("")?;
     for line in [
-        "deviation: standard deviation of the rate in a window. dispersion: variance over mean of the packets in a window, 1 for Poisson",
-        "arrivals. lag 1: correlation of a window's bytes with the next one's. Hurst: 0.5 without long-range dependence. lost: by the source's",
-        "own shaper or policer. sigma: the most that ever comes in any time beyond the rate.",
+        "deviation: standard deviation of the rate in a window. dispersion: variance over mean of the packets in a window, 1 for Poisson arrivals.",
+        "lag 1: correlation of a window's bytes with the next one's. Hurst: 0.5 without long-range dependence.",
+        "lost: by the source's own shaper or policer. sigma: the most that ever comes in any time beyond the rate.",
     ] {
-        out.line(line)?;
+        out.paragraph(line, 2)?;
     }
     if sources.iter().any(|entry| entry.packets.is_none()) {
-        out.line("What a greedy, tcp or request_response source sends is up to the link; `fairlink sim` shows it.")?;
+        let left_out =
+            "What a greedy, tcp or request_response source sends is up to the link; `fairlink sim` shows it.";
+        out.paragraph(left_out, 2)?;
     }
     Ok(())
 }

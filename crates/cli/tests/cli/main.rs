@@ -52,6 +52,7 @@ mod trace;
 mod traffic;
 #[cfg(target_os = "linux")]
 mod unit;
+mod width;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +85,7 @@ impl Run {
 /// The binary with these arguments, without colour or terminal.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairlink"));
-    command.args(args).stdin(Stdio::null()).env_remove("CLICOLOR_FORCE");
+    command.args(args).stdin(Stdio::null()).env_remove("CLICOLOR_FORCE").env_remove("COLUMNS");
     command
 }
 
@@ -93,7 +94,8 @@ pub(crate) fn fairlink(args: &[&str]) -> Run {
     run(&mut command(args))
 }
 
-fn run(command: &mut Command) -> Run {
+/// Runs this to its end.
+pub(crate) fn run(command: &mut Command) -> Run {
     let Output { status, stdout, stderr } = command.output().expect("the binary starts");
     Run {
         code: status.code().expect("it exits by itself"),

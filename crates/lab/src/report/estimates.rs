@@ -3,10 +3,10 @@
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::statistics::summary::{ClassSummary, Difference, Paired, Summary};
 
-use super::{span, time_unit};
+use super::{plain, span, time_unit};
 use crate::figures::sweep::{Key, Quantity, shown};
 use crate::rate_unit::RateUnit;
-use crate::table::lines;
+use crate::table::fitted;
 
 /// A mean and half of its 95 % interval, both with so many decimals: `12.34 ± 0.05`.
 fn plus_minus(estimate: Estimate, size: f64, decimals: usize) -> String {
@@ -38,23 +38,23 @@ fn measures(class: &ClassSummary, unit: RateUnit) -> [String; 4] {
     [rate(*rate_bps, unit), delay(delay_s.mean), delay(delay_s.p99), lost(*share)]
 }
 
-fn text(head: &[String], rows: Vec<Vec<String>>, first_number: usize) -> String {
-    lines(head, rows, first_number..head.len()).into_iter().map(|line| line + "\n").collect()
+fn text(head: &[String], rows: &[Vec<String>], first_number: usize, width: Option<usize>) -> String {
+    plain(&fitted(head, rows, first_number..head.len(), width))
 }
 
 /// What each leaf sent, waited and lost, the mean of all runs.
 #[must_use]
-pub fn classes(summary: &Summary, link_bps: f64) -> String {
+pub fn classes(summary: &Summary, link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
     let head = ["class", unit.name, "mean delay", "p99", "lost"].map(str::to_owned);
     let row = |class: &ClassSummary| [vec![class.name.clone()], measures(class, unit).to_vec()].concat();
-    text(&head, summary.classes.iter().map(row).collect(), 1)
+    text(&head, &summary.classes.iter().map(row).collect::<Vec<_>>(), 1, width)
 }
 
 /// Rates by phase after settling, schedulers side by side beside the ideal, and Jain's index of each phase. Leaves that should get
 /// nothing and got nothing are left out.
 #[must_use]
-pub fn phases(summaries: &[Summary], link_bps: f64) -> String {
+pub fn phases(summaries: &[Summary], link_bps: f64, width: Option<usize>) -> String {
     let Some(first) = summaries.first() else { return String::new() };
     let unit = RateUnit::for_link(link_bps);
     let mut head = vec!["phase".into(), "class".into(), format!("ideal {}", unit.name)];
@@ -80,7 +80,7 @@ pub fn phases(summaries: &[Summary], link_bps: f64) -> String {
         row.extend(summaries.iter().map(index));
         rows.push(row);
     }
-    text(&head, rows, 2)
+    text(&head, &rows, 2, width)
 }
 
 /// A difference, with a star where it is one: where the interval leaves out zero.
@@ -92,7 +92,7 @@ fn paired(difference: Option<Paired>, show: impl Fn(Estimate) -> String) -> Stri
 
 /// A scheduler less another, leaf by leaf. A star says that the interval leaves out zero.
 #[must_use]
-pub fn differences(difference: &Difference, link_bps: f64) -> String {
+pub fn differences(difference: &Difference, link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
     let head = ["class", unit.name, "mean delay", "p99", "lost"].map(|title| match title {
         "class" => title.to_owned(),
@@ -107,12 +107,12 @@ pub fn differences(difference: &Difference, link_bps: f64) -> String {
         ];
         [vec![class.name.clone()], cells.to_vec()].concat()
     };
-    text(&head, difference.classes.iter().map(row).collect(), 1)
+    text(&head, &difference.classes.iter().map(row).collect::<Vec<_>>(), 1, width)
 }
 
 /// One line for each setting, scheduler and class. Values of keys that have not changed since the line before are left out.
 #[must_use]
-pub fn sweep(keys: &[Key], summaries: &[Summary], link_bps: f64) -> String {
+pub fn sweep(keys: &[Key], summaries: &[Summary], link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
     let mut head: Vec<String> = keys.iter().map(|key| key.name.clone()).collect();
     head.extend(["scheduler", "class", unit.name, "mean delay", "p99", "lost"].map(str::to_owned));
@@ -132,7 +132,7 @@ pub fn sweep(keys: &[Key], summaries: &[Summary], link_bps: f64) -> String {
             rows.push(row);
         }
     }
-    text(&head, rows, keys.len() + 2)
+    text(&head, &rows, keys.len() + 2, width)
 }
 
 /// A setting with its unit.
@@ -195,13 +195,13 @@ mod tests {
             "A      3.20 ± 0.05  12.30 ± 0.40 ms  1.50 ± 0.25 s  25.00 ± 1.00 %",
             "B      3.20 ± 0.05  12.30 ± 0.40 ms  1.50 ± 0.25 s  25.00 ± 1.00 %",
         ];
-        assert_eq!(classes(&summary(0.0), 1e7).lines().collect::<Vec<_>>(), expected);
+        assert_eq!(classes(&summary(0.0), 1e7, None).lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn a_sweep_says_each_setting_once() {
         let keys = [Key { name: "link.rate".into(), quantity: Quantity::Rate }];
-        let table = sweep(&keys, &[summary(1e7), summary(2e7)], 1e7);
+        let table = sweep(&keys, &[summary(1e7), summary(2e7)], 1e7, None);
         let first: Vec<&str> = table.lines().map(|line| &line[..27]).collect();
         assert_eq!(
             first,
@@ -229,7 +229,7 @@ mod tests {
         };
         let (scheduler, against, sweep) = ("drr".into(), "hls".into(), BTreeMap::new());
         let difference = Difference { scheduler, against, sweep, runs: 5, classes: vec![class] };
-        let table = differences(&difference, 1e7);
+        let table = differences(&difference, 1e7, None);
         let words: Vec<&str> =
             table.lines().nth(1).unwrap().split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
         assert_eq!(words, ["A", "0.00 ± 0.00", "-5.00 ± 1.00 ms *", "-", "0.00 ± 0.00 %"]);

@@ -4,7 +4,7 @@ use fairlink_sim::{ClassMetrics, Measured, Run};
 
 use super::{RED, RESET, time};
 use crate::rate_unit::RateUnit;
-use crate::table::lines;
+use crate::table::{Line, fitted};
 
 /// The worst of all runs of one scheduler, class by class.
 #[must_use]
@@ -44,7 +44,7 @@ fn merge(class: &mut ClassMetrics, other: &ClassMetrics) {
 /// A table of `classes`: what was measured, its bound, and how much of the bound was not used. A bound that was exceeded is marked, in red
 /// where `colour` is set.
 #[must_use]
-pub fn metrics(classes: &[ClassMetrics], link_bps: f64, colour: bool) -> String {
+pub fn metrics(classes: &[ClassMetrics], link_bps: f64, colour: bool, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
     let head = ["class", "what", "measured", "bound", "not used"];
     let (mut rows, mut exceeded) = (Vec::new(), Vec::new());
@@ -76,8 +76,8 @@ pub fn metrics(classes: &[ClassMetrics], link_bps: f64, colour: bool) -> String 
         row("delay".to_owned(), class.delay_s, seconds, true);
     }
     let mut text = String::new();
-    for (n, line) in lines(&head, rows, 2..head.len()).into_iter().enumerate() {
-        let red = colour && n > 0 && exceeded[n - 1];
+    for Line { row, text: line } in fitted(&head, &rows, 2..head.len(), width) {
+        let red = colour && row.is_some_and(|row| exceeded[row]);
         text += &if red { format!("{RED}{line}{RESET}\n") } else { format!("{line}\n") };
     }
     text

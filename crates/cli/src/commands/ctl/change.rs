@@ -113,10 +113,10 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &m
         _ if out.json => out.document(&reloaded),
         links => {
             for link in links {
-                out.line(format!("link {}", link.link))?;
+                out.paragraph(&format!("link {}", link.link), 2)?;
                 show(&link.reloaded, out)?;
             }
-            comings(&reloaded).iter().try_for_each(|line| out.line(line))?;
+            comings(&reloaded).iter().try_for_each(|line| out.paragraph(line, 2))?;
             if links.is_empty() && !reloaded.committed {
                 out.line("nothing was changed: this is what would")?;
             }
@@ -214,17 +214,20 @@ pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), Failure> {
     reloaded.notes.iter().for_each(note);
     let [before, after] = &reloaded.scheduler;
     if before != after {
-        out.line(format!("scheduler: {before} -> {after}"))?;
+        out.paragraph(&format!("scheduler: {before} -> {after}"), 2)?;
     }
     let [before, after] = reloaded.link_bps.map(|bps| human::rate(bps as f64));
     if before != after {
-        out.line(format!("link: {before} -> {after}"))?;
+        out.paragraph(&format!("link: {before} -> {after}"), 2)?;
     }
     if reloaded.guarantees_scaled_by < 1.0 {
-        out.line(format!(
-            "the link has less than is guaranteed: all guarantees are multiplied by {:.4}, until it has more",
-            reloaded.guarantees_scaled_by
-        ))?;
+        out.paragraph(
+            &format!(
+                "the link has less than is guaranteed: all guarantees are multiplied by {:.4}, until it has more",
+                reloaded.guarantees_scaled_by
+            ),
+            2,
+        )?;
     }
     let changed: Vec<&ClassChange> =
         reloaded.classes.iter().filter(|class| class.fate != Fate::Kept || class.before != class.after).collect();
@@ -234,9 +237,9 @@ pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), Failure> {
     }
     let same = reloaded.classes.len() - changed.len();
     if same > 0 {
-        out.line(format!("{} as before", human::count(same, "class", "classes")))?;
+        out.paragraph(&format!("{} as before", human::count(same, "class", "classes")), 2)?;
     }
-    out.line(match &reloaded.committed {
+    let what = match &reloaded.committed {
         None => "nothing was changed: this is what would".to_owned(),
         Some(done) => format!(
             "change {}: {} queued and kept, {} dropped with their classes, {} that no longer fit; the data thread was held up for {}",
@@ -246,7 +249,8 @@ pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), Failure> {
             done.dropped_packets,
             human::time(done.took_s)
         ),
-    })
+    };
+    out.paragraph(&what, 2)
 }
 
 fn row(class: &ClassChange) -> Vec<String> {

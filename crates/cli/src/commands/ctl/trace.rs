@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut
         });
     }
     let count = human::count(packets as usize, "packet", "packets");
-    out.line(format!("{place}: {count}, {dropped} of them dropped, {}", human::size(bytes as f64)))
+    out.paragraph(&format!("{place}: {count}, {dropped} of them dropped, {}", human::size(bytes as f64)), 2)
 }
 
 /// What is not as one would expect.

@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         });
     }
     if !out.is_terminal() {
-        let view = View { class: args.class.clone(), width: 100, lines: None };
+        let view = View { class: args.class.clone(), width: out.width().unwrap_or(100), lines: None };
         return tell(args, &from, &stop, |links| {
             for stats in links {
                 rates::lines(stats, &view).iter().try_for_each(|line| out.line(line))?;

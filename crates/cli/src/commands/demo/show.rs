@@ -84,7 +84,7 @@ pub(super) fn drawing(outcome: &DemoOutcome) -> String {
 pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
     for phase in &run.phases {
         if out.is_terminal() {
-            out.line(format!("{}   {}", title(&run.scheduler), span(phase.start_s, phase.end_s)))?;
+            out.paragraph(&format!("{}   {}", title(&run.scheduler), span(phase.start_s, phase.end_s)), 2)?;
             let bars = phase.classes.iter().filter(|rate| counts(rate, run.link_bps));
             let bars: Vec<_> = bars
                 .map(|rate| Bar { name: &rate.name, measured_bps: rate.rate_bps, ideal_bps: rate.ideal_bps })
@@ -97,12 +97,15 @@ pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
                     format!("{} {:.2} (ideal {:.2})", rate.name, rate.rate_bps / 1e6, rate.ideal_bps / 1e6)
                 });
             let rates: Vec<_> = rates.collect();
-            out.line(format!(
-                "{}, {}: {} Mbit/s",
-                title(&run.scheduler),
-                span(phase.start_s, phase.end_s),
-                rates.join(", ")
-            ))?;
+            out.paragraph(
+                &format!(
+                    "{}, {}: {} Mbit/s",
+                    title(&run.scheduler),
+                    span(phase.start_s, phase.end_s),
+                    rates.join(", ")
+                ),
+                2,
+            )?;
         }
     }
     if !out.is_terminal() {
@@ -115,7 +118,7 @@ pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
 pub(super) fn outcome(outcome: &DemoOutcome, settle_s: f64, out: &mut Out) -> Result<(), Failure> {
     let runs = &outcome.experiments;
     if runs.iter().any(|run| !run.phases.is_empty()) {
-        out.line(format!("Mbit/s, the first {settle_s} s of each phase left out:"))?;
+        out.paragraph(&format!("Mbit/s, the first {settle_s} s of each phase left out:"), 2)?;
         side_by_side(runs, out)?;
         out.line("")?;
     }

@@ -79,7 +79,7 @@ pub(super) fn run(to: SocketAddr, args: &Generate, out: &mut Out) -> Result<(), 
 }
 
 fn text(report: &TcpClientReport, out: &mut Out) -> Result<(), Failure> {
-    out.line(format!("TCP for {}: {}", human::time(report.duration_s), human::rate(report.goodput_bps)))?;
+    out.paragraph(&format!("TCP for {}: {}", human::time(report.duration_s), human::rate(report.goodput_bps)), 2)?;
     let exchanges = report.connections.iter().any(|connection| connection.exchanges.is_some());
     let mut head = vec!["connection", "goodput", "control", "sent again", "RTT p50", "p99", "max"];
     if exchanges {
@@ -106,7 +106,7 @@ fn text(report: &TcpClientReport, out: &mut Out) -> Result<(), Failure> {
     out.table(&head, rows.collect(), 1..head.len())?;
     for connection in &report.connections {
         if let Some(why) = &connection.ended_early {
-            out.line(format!("{} ended before its time: {why}", connection.from))?;
+            out.paragraph(&format!("{} ended before its time: {why}", connection.from), 2)?;
         }
     }
     Ok(())

@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
+use console::Term;
 use fairlink_config::Problem;
 use fairlink_config::problem::ProblemKind;
 use fairlink_lab::human;
 use fairlink_lab::import::{Case, Share};
-use fairlink_lab::table::lines;
+use fairlink_lab::table::fitted;
 use serde::Serialize;
 
 use super::{Compared, Made};
 use crate::failure::Failure;
 use crate::link::Finding;
-use crate::out::{Out, note, note_paragraph};
+use crate::out::{Out, columns, note, note_paragraph};
 
 /// Most lines of a table, and of what changed or was left out.
 const MOST: usize = 20;
@@ -119,7 +120,7 @@ impl Report<'_> {
         }
         if self.out.is_some() {
             let names: Vec<String> = self.files.iter().map(|(name, _)| self.place(name)).collect();
-            note(format!("Written: {}", names.join(", ")));
+            note_paragraph(&format!("Written: {}", names.join(", ")), 2);
         }
     }
 
@@ -138,7 +139,7 @@ impl Report<'_> {
             (true, true) => format!(" (the {MOST} largest differences of {}; --json has all)", shares.len()),
             (true, false) => format!(" ({MOST} of {}; --json has all)", shares.len()),
         };
-        note(format!("{which}What classes get while {who}{order}:"));
+        note_paragraph(&format!("{which}What classes get while {who}{order}:"), 2);
         let before = match link.before() {
             Some(scheduler) if scheduler == link.scheduler() => format!("as imported ({scheduler})"),
             Some(scheduler) => format!("before ({scheduler})"),
@@ -155,8 +156,10 @@ impl Report<'_> {
             let change = change.map_or_else(|| "-".to_owned(), |change| format!("{:+.1} %", change * 100.0));
             vec![share.name.clone(), before, human::rate(share.after_bps), change]
         };
-        let rows = shares[..shown].iter().map(row).collect();
-        lines(&head, rows, 1..4).iter().for_each(|line| note(format!("  {line}")));
+        let rows: Vec<_> = shares[..shown].iter().map(row).collect();
+        // They are set in by two blanks.
+        let width = columns(&Term::stderr()).map(|width| width - 2);
+        fitted(&head, &rows, 1..4, width).iter().for_each(|line| note(format!("  {}", line.text).trim_end()));
     }
 }
 

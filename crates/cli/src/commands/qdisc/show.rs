@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairlink_core::{Amount, Nanos};
-use fairlink_lab::table::lines as table;
+use fairlink_lab::table::fitted;
 use fairlink_net::{QdiscClass, QdiscRates, QdiscRoot, QdiscState};
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::commands::ctl::stats::{interval, pause};
 use crate::failure::Failure;
 use crate::human;
 use crate::interrupt::stop_flag;
-use crate::out::Out;
+use crate::out::{Out, wrapped};
 
 /// Of what, and since when.
 #[derive(Debug, clap::Args)]
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if out.json {
         return out.document(&Shown::of(&args.dev, &state, interval_s));
     }
-    lines(&args.dev, &state, interval_s).iter().try_for_each(|line| out.line(line))
+    lines(&args.dev, &state, interval_s, out.width()).iter().try_for_each(|line| out.line(line))
 }
 
 /// Reads again and again, and prints each interval.
@@ -71,9 +71,9 @@ pub(super) fn watch(args: &WatchArgs, out: &mut Out) -> Result<(), Failure> {
         if out.json {
             out.json_line(&Shown::of(&args.dev, &told, interval_s))?;
         } else if out.is_terminal() {
-            out.redraw(&lines(&args.dev, &told, interval_s))?;
+            out.redraw(&lines(&args.dev, &told, interval_s, out.width()))?;
         } else {
-            lines(&args.dev, &told, interval_s).iter().try_for_each(|line| out.line(line))?;
+            lines(&args.dev, &told, interval_s, out.width()).iter().try_for_each(|line| out.line(line))?;
             out.line("")?;
         }
         out.flush()?;
@@ -170,7 +170,7 @@ impl<'a> Shown<'a> {
 }
 
 /// The same to be read by people.
-fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>) -> Vec<String> {
+fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>, width: Option<usize>) -> Vec<String> {
     let QdiscState { sent, dropped, queued, .. } = state;
     let head = match (&state.broken, state.scheduler, state.rate_bps) {
         (Some(why), ..) => format!(
@@ -180,13 +180,14 @@ fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>) -> Vec<St
         (None, ..) => format!("{interface}: the kernel does not tell what it shares; its module is of another version"),
     };
     let span = interval_s.map_or_else(String::new, |seconds| format!("; rates of the last {}", human::time(seconds)));
-    let mut lines = vec![format!("{head}{span}")];
+    let paragraph = |text: String| width.map_or_else(|| vec![text.clone()], |width| wrapped(&text, width, 2));
+    let mut lines = paragraph(format!("{head}{span}"));
     let rate = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), human::rate);
     let all = state.rates.map_or_else(String::new, |rates| format!(", {} now", human::rate(rates.rate_bps)));
-    lines.push(format!(
+    lines.extend(paragraph(format!(
         "sent {} packets of {} B{all}, dropped {dropped}, queued {} of {} B",
         sent.packets, sent.bytes, queued.packets, queued.bytes
-    ));
+    )));
     if state.classes.is_empty() {
         return lines;
     }
@@ -206,6 +207,7 @@ fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>) -> Vec<St
             class.queued.packets.to_string(),
         ]
     };
-    lines.extend(table(&head, state.classes.iter().map(row).collect(), 2..10));
+    let rows: Vec<_> = state.classes.iter().map(row).collect();
+    lines.extend(fitted(&head, &rows, 2..10, width).into_iter().map(|line| line.text));
     lines
 }

@@ -23,7 +23,7 @@ pub(super) fn run(port: u16, duration: Option<Nanos>, out: &mut Out) -> Result<(
 }
 
 fn text(report: &TcpServerReport, out: &mut Out) -> Result<(), Failure> {
-    out.line(format!("listened for {}", human::time(report.duration_s)))?;
+    out.paragraph(&format!("listened for {}", human::time(report.duration_s)), 2)?;
     let head = ["connection", "bytes", "goodput", "requests"];
     let rows = report.connections.iter().map(|connection| {
         vec![
@@ -35,13 +35,16 @@ fn text(report: &TcpServerReport, out: &mut Out) -> Result<(), Failure> {
     });
     out.table(&head, rows.collect(), 1..head.len())?;
     if report.refused_connections > 0 {
-        out.line(format!(
-            "{} were not from `fairlink generate --tcp`, or more than 256 at once",
-            human::count(report.refused_connections as usize, "connection", "connections")
-        ))?;
+        out.paragraph(
+            &format!(
+                "{} were not from `fairlink generate --tcp`, or more than 256 at once",
+                human::count(report.refused_connections as usize, "connection", "connections")
+            ),
+            2,
+        )?;
     }
     if report.beyond_connections > 0 {
-        out.line(format!("{} connections beyond the first 4096 are not listed", report.beyond_connections))?;
+        out.paragraph(&format!("{} connections beyond the first 4096 are not listed", report.beyond_connections), 2)?;
     }
     Ok(())
 }

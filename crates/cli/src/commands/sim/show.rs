@@ -18,23 +18,22 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
     let deviations = report::runs(&report);
     let left_out = shorten(&mut report, rows);
     let report = &report;
-    let style = Style { colour: out.colour(), tolerance: TOLERANCE };
+    let style = Style { colour: out.colour(), tolerance: TOLERANCE, width: out.width() };
     for run in &report.runs {
-        out.line(format!("{}, seed {}", run.scheduler, run.seed))?;
+        out.paragraph(&format!("{}, seed {}", run.scheduler, run.seed), 2)?;
         notes(run, out)?;
         out.line("")?;
-        let width = if out.is_terminal() { out.canvas().width } else { usize::MAX };
-        out.raw(report::classes(run, width).as_bytes())?;
+        out.raw(report::classes(run, out.width()).as_bytes())?;
         out.line("")?;
         if !run.closed.is_empty() {
-            out.raw(report::closed(run).as_bytes())?;
+            out.raw(report::closed(run, out.width()).as_bytes())?;
             out.line("")?;
         }
         if !run.metrics.is_empty() {
             promises(&run.metrics, run.link_bps, rows, out)?;
         }
         if !run.routes.is_empty() {
-            out.raw(report::routes(run).as_bytes())?;
+            out.raw(report::routes(run, out.width()).as_bytes())?;
             out.line("")?;
         }
         counters(std::slice::from_ref(run), out)?;
@@ -53,7 +52,7 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
 fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
     let most = if rows.shows(classes.len()) { classes.len() } else { MOST_ROWS };
     let shown = &classes[..most.min(classes.len())];
-    out.raw(metrics::metrics(shown, link_bps, out.colour()).as_bytes())?;
+    out.raw(metrics::metrics(shown, link_bps, out.colour(), out.width()).as_bytes())?;
     out.line("")?;
     let beyond: Vec<&str> =
         shown.iter().filter(|class| class.conforms == Some(false)).map(|class| class.name.as_str()).collect();
@@ -79,7 +78,7 @@ fn notes(run: &Run, out: &mut Out) -> Result<(), Failure> {
 
 /// What schedulers have counted of themselves, if anything.
 fn counters(runs: &[Run], out: &mut Out) -> Result<(), Failure> {
-    let Some(counted) = report::counters(runs) else { return Ok(()) };
+    let Some(counted) = report::counters(runs, out.width()) else { return Ok(()) };
     out.paragraph("Counted by the scheduler (docs/papers.md says what)", 2)?;
     out.raw(counted.as_bytes())?;
     out.line("")
@@ -108,11 +107,14 @@ pub(super) fn summaries(
     let Some(first) = runs.first() else { return Ok(()) };
     let left_out = shorten_summaries(summaries, differences, rows);
     for summary in summaries.iter() {
-        out.line(format!("{}, mean of {} runs, seeds {} and up", summary.scheduler, summary.runs, first.seed))?;
+        out.paragraph(
+            &format!("{}, mean of {} runs, seeds {} and up", summary.scheduler, summary.runs, first.seed),
+            2,
+        )?;
         let own = |run: &&Run| run.scheduler == summary.scheduler;
         runs.iter().find(own).map_or(Ok(()), |run| notes(run, out))?;
         out.line("")?;
-        out.raw(estimates::classes(summary, first.link_bps).as_bytes())?;
+        out.raw(estimates::classes(summary, first.link_bps, out.width()).as_bytes())?;
         out.line("")?;
         let worst = metrics::worst_of(runs.iter().filter(own));
         if !worst.is_empty() {
@@ -122,13 +124,13 @@ pub(super) fn summaries(
         }
     }
     phases_follow(first.link_bps, out)?;
-    out.raw(estimates::phases(summaries, first.link_bps).as_bytes())?;
+    out.raw(estimates::phases(summaries, first.link_bps, out.width()).as_bytes())?;
     out.line("")?;
     for difference in differences.iter() {
         let Difference { scheduler, against, .. } = difference;
         out.paragraph(&format!("{scheduler} less {against}, run by run on the same arrivals"), 2)?;
         out.line("")?;
-        out.raw(estimates::differences(difference, first.link_bps).as_bytes())?;
+        out.raw(estimates::differences(difference, first.link_bps, out.width()).as_bytes())?;
         out.line("")?;
     }
     out.paragraph(INTERVALS, 2)?;
@@ -173,7 +175,7 @@ pub(super) fn sweep(
             }
         }
     }
-    out.raw(estimates::sweep(keys, shown, first.link_bps).as_bytes())?;
+    out.raw(estimates::sweep(keys, shown, first.link_bps, out.width()).as_bytes())?;
     out.line("")?;
     if rows.shows(each * runs.len()) {
         counters(runs, out)?;
