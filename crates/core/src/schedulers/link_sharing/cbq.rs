@@ -31,7 +31,8 @@
 //! leaf sends ahead of its turn counts up to `MOST_AHEAD` quanta and packets. That is far more than leaves send between two packets
 //! that are borrowed, unless guarantees fill more than 98 % of the link. If it were less, all would reach it, and all that is left would go to
 //! the one of the largest quantum. More is its guarantee, which it owes nobody.
-//! A burst after a pause counts, too: the leaf borrows so much less afterwards.
+//! A burst after a pause counts, too: the leaf borrows so much less afterwards. Under Top-Level, whose limit is a guess, a leaf may be
+//! underlimit while others borrow. Then it sends a packet in its turn whatever counts against it: it owes nobody what is its guarantee.
 //!
 //! **Which leaves may send** follows from the level of their *lender*. The lender of a leaf is the nearest underlimit
 //! class on the way up, the leaf included, if no bounded class was passed before it. A guideline is the highest level
@@ -401,6 +402,8 @@ impl Cbq {
     fn pick(&mut self, priority: u8, highest: u8) -> Option<u32> {
         let limit = self.limit(highest);
         let turns = self.turns(priority, limit);
+        // Else none that is underlimit is there, or all may send.
+        let is_guess = self.guideline == Guideline::TopLevel && limit > 0;
         loop {
             let (leaf, begins) = self.borrowing.next_in_turn(priority, highest, &mut self.turns[turns.clone()])?;
             let index = self.classes[leaf as usize].leaf as usize;
@@ -408,7 +411,7 @@ impl Cbq {
             if begins && *allocation <= 0 {
                 *allocation += self.leaves[index].quantum;
             }
-            if *allocation > 0 {
+            if *allocation > 0 || is_guess && self.borrowing.standing(leaf) == Standing::Lends {
                 return Some(leaf);
             }
             self.borrowing.end_turn(leaf, &mut self.turns[turns.clone()]);

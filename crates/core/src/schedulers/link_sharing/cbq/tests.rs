@@ -339,6 +339,29 @@ fn what_a_leaf_has_borrowed_is_not_held_against_its_guarantee() {
 }
 
 #[test]
+fn what_a_leaf_has_sent_ahead_of_its_turns_is_not_held_against_its_guarantee() {
+    for guideline in GUIDELINES {
+        let mut tree = builder(100 * MBIT);
+        let limits = QueueLimits { packets: 1000, bytes: u32::MAX };
+        let a = tree.add(ClassId::ROOT, ClassConfig { limits, ..class(10 * MBIT) }).unwrap();
+        let b = tree.add(ClassId::ROOT, class(40 * MBIT)).unwrap();
+        let mut link = Link::new(&tree.build().unwrap(), guideline);
+        let packet = || Packet { handle: 0, len: 1000, class: a };
+        // A packet now and then, half of what A is guaranteed, each ahead of what B borrows.
+        for _ in 0..200 {
+            link.cbq.enqueue(link.now, packet(), &mut never);
+            link.run(Nanos::from_micros(1600), &[1000], &[b]);
+        }
+        // Then no arrival says that A is within its guarantee.
+        (0..500).for_each(|_| link.cbq.enqueue(link.now, packet(), &mut never));
+        for window in 0..10 {
+            let rates = link.run(Nanos::from_millis(20), &[1000], &[b]);
+            assert!(rates[a.index()] >= 9 * MBIT, "{guideline:?}, {window}: {rates:?}");
+        }
+    }
+}
+
+#[test]
 fn a_burst_is_what_may_be_sent_back_to_back_after_a_pause() {
     for packets in [1, 4, 40, 1 << 50] {
         let mut tree = builder(100 * MBIT);
