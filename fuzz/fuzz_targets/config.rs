@@ -12,7 +12,9 @@ use libfuzzer_sys::fuzz_target;
 fn play(scenario: &Scenario) {
     for source in &scenario.sources {
         let _ = source.mean_rate(|len| len);
-        assert!(source.lengths().is_some_and(|(shortest, longest)| shortest <= longest && longest <= scenario.link.mtu));
+        assert!(
+            source.lengths().is_some_and(|(shortest, longest)| shortest <= longest && longest <= scenario.link.mtu)
+        );
     }
     let mut mix = TrafficMix::new(&scenario.sources, scenario.seed, scenario.duration).expect("the scenario is sound");
     let mut last = Nanos::ZERO;

@@ -10,27 +10,36 @@ use libfuzzer_sys::fuzz_target;
 const MEMORY: u64 = 1 << 20;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = Config::read(data);
     told(data);
-    // With a header that fits, most of the bytes are looked at.
-    let Some((&classes, records)) = data.split_first() else { return };
+    // As they are, and with a header that fits, so that most of the bytes are looked at.
+    for config in [Config::read(data).ok(), framed(data)].into_iter().flatten() {
+        is_written_as_it_was_read(&config);
+        if config.scheduler.memory_for(&config.tree) <= MEMORY {
+            let _ = config.scheduler.build(&config.tree, config.leniency, Members::new());
+        }
+    }
+});
+
+/// What the bytes behind the first one hold, as records of so many classes as that says.
+fn framed(data: &[u8]) -> Option<Config> {
+    let (&classes, records) = data.split_first()?;
     let mut bytes = Vec::from(MAGIC);
     bytes.extend(VERSION.to_le_bytes());
     bytes.extend([0; 2]);
     bytes.extend(u32::from(classes % 16).to_le_bytes());
     bytes.extend((16 + records.len() as u32).to_le_bytes());
     bytes.extend(records);
-    let Ok(config) = Config::read(&bytes) else { return };
+    Config::read(&bytes).ok()
+}
+
+fn is_written_as_it_was_read(config: &Config) {
     let written = config.write().expect("as many labels as classes");
     let again = Config::read(&written).expect("it was written");
     assert_eq!(again.write(), Ok(written));
     assert_eq!(again.labels, config.labels);
-    let records: Vec<Vec<u8>> = (0..config.tree.len() as u32).map(|class| record(&config, ClassId(class))).collect();
+    let records: Vec<Vec<u8>> = (0..config.tree.len() as u32).map(|class| record(config, ClassId(class))).collect();
     assert_eq!(assemble(&records[0], records[1..].iter().map(Vec::as_slice)), again.write());
-    if config.scheduler.memory_for(&config.tree) <= MEMORY {
-        let _ = config.scheduler.build(&config.tree, config.leniency, Members::new());
-    }
-});
+}
 
 /// A record as the kernel writes it, into the room that it has for one.
 fn record(config: &Config, class: ClassId) -> Vec<u8> {

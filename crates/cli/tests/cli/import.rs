@@ -235,7 +235,11 @@ fn of_several_files_all_are_written_or_none() {
     let (devices, network) = (scenario("import/ShapedDevices.csv"), scenario("import/network.json"));
     let run = fairlink(&["import", "libreqos", &devices, "--network", &network, "--direction", "both", "--out", &out]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-    assert!(run.stderr.contains("up.toml is there already; name another directory, or remove it"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("up.toml is there already and is kept; choose another name, or remove it"),
+        "{}",
+        run.stderr
+    );
     assert_eq!(fs::read_to_string(there).unwrap(), "mine");
     assert!(fs::metadata(format!("{out}/down.toml")).is_err(), "down.toml was written before");
 }
