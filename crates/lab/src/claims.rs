@@ -45,6 +45,9 @@ pub struct Claim {
     pub about: &'static str,
     /// The paper's value or ordering in a few words, such as `103.5 B`.
     pub says: &'static str,
+    /// The sentence that is judged, quoted from the paper; of a figure that the text lacks, the sentence about it. A row that judges another
+    /// sentence says so ([`Row::judging`]).
+    pub sentence: &'static str,
     /// The tests that hold it besides the golden table: a file from the root of the project, two colons, and the name.
     pub tests: &'static [&'static str],
     /// Whether what is measured are times on this machine, which no golden table can have.

@@ -53,30 +53,33 @@ fn escaped(text: &str) -> String {
 
 /// The word, and a sign that is told apart without colour.
 fn said(verdict: Verdict) -> (&'static str, &'static str) {
-    match verdict {
-        Verdict::Agrees => ("agrees", "✓"),
-        Verdict::Explained => ("explained", "≈"),
-        Verdict::Shown => ("shown", "·"),
-        Verdict::Disagrees => ("disagrees", "✗"),
-    }
+    let sign = match verdict {
+        Verdict::Agrees => "✓",
+        Verdict::Explained => "≈",
+        Verdict::WeakerThanText => "<",
+        Verdict::Shown => "·",
+        Verdict::Disagrees => "✗",
+    };
+    (verdict.as_str(), sign)
 }
 
 fn badge(verdict: Verdict) -> String {
     let (word, sign) = said(verdict);
-    format!("<span class=\"badge {word}\">{sign} {word}</span>")
+    format!("<span class=\"badge {word}\">{} {word}</span>", escaped(sign))
 }
 
 fn count(outcomes: &[&Outcome], verdict: Verdict) -> usize {
     outcomes.iter().filter(|outcome| outcome.verdict() == verdict).count()
 }
 
-/// How many agree, in words.
-fn tally(outcomes: &[&Outcome]) -> String {
+/// The number of claims with each verdict, in words.
+#[must_use]
+pub fn tally(outcomes: &[&Outcome]) -> String {
     let mut text = format!("{} of {} agree", count(outcomes, Verdict::Agrees), outcomes.len());
-    for (verdict, words) in [(Verdict::Explained, "with a reason for what differs"), (Verdict::Disagrees, "do not")] {
+    for verdict in [Verdict::Explained, Verdict::WeakerThanText, Verdict::Disagrees] {
         let number = count(outcomes, verdict);
         if number > 0 {
-            let _ = write!(text, ", {number} {words}");
+            let _ = write!(text, ", {}", verdict.counted(number));
         }
     }
     text
@@ -119,6 +122,7 @@ pub fn html(outcomes: &[Outcome], facts: &Facts) -> String {
             let (word, sign) = said(outcome.verdict());
             let (id, about) = (outcome.claim.id, escaped(outcome.claim.about));
             let short = id.split_once('.').map_or(id, |(_, short)| short);
+            let sign = escaped(sign);
             let _ = write!(page, "<a class=\"tile {word}\" href=\"#{id}\" title=\"{about}\">{sign} {short}</a>");
         }
         page += "</div></section>\n";
@@ -193,16 +197,19 @@ fn quantities(outcome: &Outcome, page: &mut String) {
     page.push_str(
         "<div class=\"scroll\"><table>\n<tr><th>quantity</th><th>paper</th><th>ours</th><th class=\"word\"></th></tr>\n",
     );
-    for row in outcome.rows() {
-        let verdict = row.verdict();
-        let badge = if verdict == Verdict::Shown { String::new() } else { badge(verdict) };
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"word\">{badge}</td></tr>",
-            escaped(&row.what),
-            escaped(&row.show_paper()),
-            escaped(&row.show_ours())
-        );
+    for (sentence, rows) in outcome.by_sentence() {
+        let _ = writeln!(page, "<tr class=\"sentence\"><td colspan=\"4\">{}</td></tr>", escaped(sentence));
+        for row in rows {
+            let verdict = row.verdict();
+            let badge = if verdict == Verdict::Shown { String::new() } else { badge(verdict) };
+            let _ = writeln!(
+                page,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"word\">{badge}</td></tr>",
+                escaped(&row.what),
+                escaped(&row.show_paper()),
+                escaped(&row.show_ours())
+            );
+        }
     }
     page.push_str("</table></div>\n");
 }
@@ -241,7 +248,7 @@ pub fn markdown(outcomes: &[Outcome], facts: &Facts) -> String {
     for (paper, outcomes) in by_paper(outcomes) {
         let _ = write!(
             text,
-            "\n## {}\n\n{}: *{}*. {}.\n\n| claim | place | paper | ours | |\n| --- | --- | --- | --- | --- |\n",
+            "\n## {}\n\n{}: *{}*. {}.\n\n| claim | place | sentence | ours | |\n| --- | --- | --- | --- | --- |\n",
             paper.key,
             paper.authors,
             paper.title,
@@ -259,7 +266,8 @@ pub fn markdown(outcomes: &[Outcome], facts: &Facts) -> String {
                 },
             );
             let (word, _) = said(outcome.verdict());
-            let cells = [outcome.claim.id, outcome.claim.place, outcome.claim.says, &ours, word];
+            let sentence = outcome.headline().map_or(outcome.claim.sentence, |row| outcome.sentence(row));
+            let cells = [outcome.claim.id, outcome.claim.place, sentence, &ours, word];
             let _ = writeln!(text, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
         for outcome in outcomes.iter().filter(|outcome| outcome.verdict() != Verdict::Agrees) {
@@ -312,7 +320,7 @@ mod tests {
             page.contains("<article id=\"hls.alpha\">") && page.contains("✓ agrees") && page.contains("✗ disagrees")
         );
         assert!(page.contains("a &lt; b") && page.contains("&lt;weights&gt; &amp; packets"));
-        assert!(page.contains("1 of 2 agree, 1 do not") && page.contains("fairlink sim a.toml"));
+        assert!(page.contains("1 of 2 agree, 1 not as the text says") && page.contains("fairlink sim a.toml"));
         assert_eq!(page.matches("<svg ").count(), 2, "one for wide screens and one for narrow ones");
         for tag in ["article", "section", "table", "figure", "details", "div"] {
             let (open, close) = (page.matches(&format!("<{tag}")).count(), page.matches(&format!("</{tag}>")).count());
@@ -323,7 +331,9 @@ mod tests {
     #[test]
     fn the_page_in_markdown_has_a_row_for_each_claim_and_notes_where_one_does_not_agree() {
         let text = markdown(&outcomes(), &facts());
-        assert!(text.contains("| hls.alpha | Theorem 3, Figure 1 | 103.5 B | 0 | agrees |"), "{text}");
+        let outcome = &outcomes()[0];
+        let sentence = outcome.sentence(&outcome.rows()[0]);
+        assert!(text.contains(&format!("| hls.alpha | Theorem 3, Figure 1 | {sentence} | 0 | agrees |")), "{text}");
         assert!(text.contains("**hls.alpha.hdrr**") && text.contains("2026-11-22"));
     }
 }

@@ -254,10 +254,14 @@ impl Rows {
         out.paragraph(&format!("{mark} {id:<width$}  {paper:<24} {ours}", width = self.id), self.id + 12)?;
         if all {
             out.paragraph(&format!("  {} ({})", outcome.claim.about, outcome.claim.place), 2)?;
-            let rows = outcome.rows().iter();
-            let rows = rows
-                .map(|row| vec![row.what.clone(), row.show_paper(), row.show_ours(), word(row.verdict()).to_owned()]);
-            out.table(&["  quantity", "paper", "ours", "verdict"], rows.map(indented).collect(), 1..3)?;
+            for (sentence, rows) in outcome.by_sentence() {
+                out.paragraph(&format!("  {sentence}"), 2)?;
+                let rows = rows.iter();
+                let rows = rows.map(|row| {
+                    vec![row.what.clone(), row.show_paper(), row.show_ours(), word(row.verdict()).to_owned()]
+                });
+                out.table(&["  quantity", "paper", "ours", "verdict"], rows.map(indented).collect(), 1..3)?;
+            }
             if let Ok(finding) = &outcome.found {
                 for table in &finding.tables {
                     out.line("")?;
@@ -291,10 +295,8 @@ fn indented(mut cells: Vec<String>) -> Vec<String> {
 
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Shown => "shown",
-        Verdict::Agrees => "agrees",
-        Verdict::Explained => "explained",
         Verdict::Disagrees => "DISAGREES",
+        other => other.as_str(),
     }
 }
 
@@ -305,21 +307,14 @@ fn mark(verdict: Verdict, colour: bool) -> String {
     }
     let style = match verdict {
         Verdict::Agrees => console::Style::new().green(),
-        Verdict::Explained | Verdict::Shown => console::Style::new().yellow(),
+        Verdict::Explained | Verdict::WeakerThanText | Verdict::Shown => console::Style::new().yellow(),
         Verdict::Disagrees => console::Style::new().red().bold(),
     };
     style.apply_to(text).to_string()
 }
 
 fn summary(outcomes: &[Outcome], quick: bool, out: &mut Out) -> Result<(), Failure> {
-    let count = |verdict| outcomes.iter().filter(|outcome| outcome.verdict() == verdict).count();
-    let mut text = format!("{} of {} claims agree", count(Verdict::Agrees), outcomes.len());
-    if count(Verdict::Explained) > 0 {
-        text += &format!(", {} with a reason for what differs", count(Verdict::Explained));
-    }
-    if count(Verdict::Disagrees) > 0 {
-        text += &format!(", {} do not", count(Verdict::Disagrees));
-    }
+    let mut text = fairlink_lab::page::tally(&outcomes.iter().collect::<Vec<_>>());
     if quick {
         text += ". Quick: fewer and shorter runs than without --quick, and wider intervals";
     }

@@ -14,7 +14,7 @@ fn a_claim_has_a_row_with_the_papers_value_ours_and_a_verdict() {
     let lines: Vec<&str> = run.stdout.lines().collect();
     assert!(lines[1].starts_with("agrees    hls.alpha  103.5 B "), "{}", run.stdout);
     assert!(lines[2].starts_with("agrees    hls.gap    146 us"), "{}", run.stdout);
-    assert_eq!(*lines.last().expect("lines"), "2 of 2 claims agree.");
+    assert_eq!(*lines.last().expect("lines"), "2 of 2 agree.");
     let alone = fairlink(&["reproduce", "hls.gap"]).quiet().stdout;
     assert!(alone.contains("longest round, as Table II counts") && alone.contains("alone: fairlink check"), "{alone}");
 }

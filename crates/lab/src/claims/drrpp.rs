@@ -26,6 +26,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 3.1.2, Table 3.5",
         about: "DRR++ of MW00 credits n Q_LC once for n best-effort flows, the modified form Q_LC before each of them.",
         says: "the sequences of Table 3.5",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/round_robin/drr_plus_plus/tests.rs::table_3_5_credits_q_lc_before_each_best_effort_class",
             "crates/core/src/schedulers/round_robin/drr_plus_plus_mw00/tests.rs::table_3_5_credits_n_q_lc_once_per_n_best_effort_classes",
@@ -38,6 +39,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.1, Table 5.1",
         about: "Rates and burstiness of the exponential traffic.",
         says: "1850 to 7400 B/s; sigma 3576 to 12141 B",
+        sentence: "",
         tests: &[
             "crates/cli/tests/cli/traffic.rs::exponential_traffic_has_the_rates_of_table_5_1_and_sigma_of_its_order",
         ],
@@ -50,6 +52,7 @@ const CLAIMS: &[Claim] = &[
         about: "Under DRR++ the mean delay of a latency-critical flow grows to an asymptote as the best-effort load grows, by about a \
                 best-effort quantum on the wire; theirs rises sharply near saturation.",
         says: "15.5 ms alone, 106 ms at 20 packets/s",
+        sentence: "",
         tests: &[
             "crates/cli/tests/cli/counters.rs::figure_5_1_the_delay_grows_by_about_half_a_quantum_and_with_transmit_queues_by_no_more_than_1_1",
         ],
@@ -61,6 +64,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.1.1, Figure 5.2",
         about: "Under DRR+ the latency-critical flow's delay rises as the best-effort flows' does, once it has broken its contract.",
         says: "as the best-effort flows",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/round_robin/drr_plus/tests.rs::a_class_that_breaks_its_contract_takes_its_packets_along_and_goes_last",
         ],
@@ -72,6 +76,7 @@ const CLAIMS: &[Claim] = &[
         place: "Table 5.2",
         about: "The delay's 95 % confidence interval over five seeds is small and flat under DRR++, and grows by orders of magnitude under DRR+.",
         says: "DRR+ 0.67 ms to 1744 ms, DRR++ 0.77 ms to 4.4 ms",
+        sentence: "",
         tests: &[],
         timed: false,
         run: load::table52,
@@ -81,6 +86,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.1.1, Figures 5.1 and 5.2",
         about: "The three best-effort flows see the same delay under both schedulers, at all loads.",
         says: "very similar delays",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/round_robin/drr_plus_plus/tests.rs::latency_critical_classes_send_a_quantum_each_between_best_effort_visits_and_pairs_of_those_stay_fair",
         ],
@@ -92,6 +98,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.1.2, Figure 5.3",
         about: "At low utilisation the delay is lower under DRR++ than under DRR+ with every quantum, and depends far less on it.",
         says: "DRR++ below and flatter",
+        sentence: "",
         tests: &[
             "crates/cli/tests/cli/counters.rs::figure_5_4_rounds_are_flat_under_drr_plus_plus_and_fall_with_the_quantum_under_drr_plus",
         ],
@@ -103,6 +110,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.1.2, Figures 5.4 and 5.5",
         about: "At low utilisation TotalRounds is flat under DRR++ and falls with the quantum under DRR+; LCService is above it under DRR++ only; LCBacklog under DRR++ is about half of that under DRR+.",
         says: "orderings; LCBacklog 1 : 2",
+        sentence: "",
         tests: &[
             "crates/cli/tests/cli/counters.rs::figure_5_4_rounds_are_flat_under_drr_plus_plus_and_fall_with_the_quantum_under_drr_plus",
         ],
@@ -114,6 +122,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.1.3, Figures 5.6 and 5.7",
         about: "At high utilisation the delay under DRR+ is about a hundred times that under DRR++ with small quanta.",
         says: "about 100 times",
+        sentence: "",
         tests: &["crates/cli/tests/cli/counters.rs::figure_5_8_shows_the_same_on_a_busy_link"],
         timed: false,
         run: quantum::fig56,
@@ -123,6 +132,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.1.3, Figures 5.8 and 5.9",
         about: "At high utilisation LCBacklog is a little smaller under DRR++ with small quanta, and falls to about 100 with 1200 B in one scheme and 2000 B in the other.",
         says: "100 at 1200 B and at 2000 B",
+        sentence: "",
         tests: &["crates/cli/tests/cli/counters.rs::figure_5_8_shows_the_same_on_a_busy_link"],
         timed: false,
         run: quantum::fig58,
@@ -132,6 +142,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.2.1, Figures 5.10 and 5.11",
         about: "Under DRR++ the delay of MPEG video reaches an asymptote while best-effort delays climb past 13 packets/s; under DRR+ the video is slower than the best-effort flows, over a hundred times as slow as under DRR++.",
         says: "asymptote; over 100 times",
+        sentence: "",
         tests: &[],
         timed: false,
         run: video::fig510,
@@ -141,6 +152,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.2.2, Figure 5.12",
         about: "At the lower utilisation the delay of MPEG video hardly depends on its quantum, and is lower under DRR++ than under DRR+.",
         says: "DRR++ below, both flat",
+        sentence: "",
         tests: &[],
         timed: false,
         run: video::fig512,
@@ -150,6 +162,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.2.3, Figure 5.13",
         about: "At the higher utilisation the delay of MPEG video is low and flat from a quantum of 9000 B on under DRR++, and needs about 21000 B under DRR+.",
         says: "9000 B and 21000 B",
+        sentence: "",
         tests: &[],
         timed: false,
         run: video::fig513,
@@ -159,6 +172,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.2.3, Figure 5.14",
         about: "The best-effort flows beside it: under DRR++ their delay is small with 3000 B and rises steeply towards 9000 B; under DRR+ it falls from 21000 B on.",
         says: "3000 B, 9000 B, 21000 B",
+        sentence: "",
         tests: &[],
         timed: false,
         run: video::fig514,
@@ -168,6 +182,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 2.4.2",
         about: "Under hierarchical round robin the spacing of a class's packets and their delay do not depend on the load of others.",
         says: "independent of load",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/round_robin/hrr/tests.rs::delay_is_within_two_frames_and_a_slot_whatever_the_others_do",
             "crates/core/src/schedulers/round_robin/hrr/tests.rs::a_class_sends_its_slots_in_each_frame_and_never_more",
@@ -180,6 +195,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 3.3, Theorem 1",
         about: "The mean delay 0.5 Q / (BNBW - Q lambda / nu) is a good estimate where both classes stay backlogged, and an over-estimate at low load.",
         says: "over-estimate at low load",
+        sentence: "",
         tests: &[],
         timed: false,
         run: mean_delay::theorem1,
@@ -189,6 +205,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 3.4, Theorem 2",
         about: "A (sigma, rho) flow's delay is at most sigma/rho + (Q_LC + 3 Q_BE)/BNBW under DRR++, whatever the number of best-effort flows; under DRR+ it grows with their number.",
         says: "never exceeded",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/round_robin/drr_plus_plus/tests.rs::delay_never_exceeds_theorem_2_where_best_effort_classes_carry_nothing_over",
             "crates/core/src/schedulers/round_robin/drr_plus_plus/tests.rs::several_best_effort_classes_that_carry_deficits_exceed_theorem_2",
@@ -202,6 +219,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5.2",
         about: "The burstiness of the MPEG source, frame by frame and group by group.",
         says: "45560 B and 31436 B",
+        sentence: "",
         tests: &[
             "crates/cli/tests/cli/traffic.rs::mpeg_traffic_has_the_burstiness_of_the_thesis_frame_by_frame_and_group_by_group",
         ],
@@ -213,6 +231,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 2.3.3, Figure 2.1",
         about: "Virtual Clock makes packet 901 of a connection that used an idle link wait for some 450 packets of the other; SCFQ and WFQ alternate.",
         says: "450 packets",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/fair_queueing/virtual_clock/tests.rs::figure_2_1_packet_901_waits_for_450_packets_of_the_other_connection",
             "crates/core/src/schedulers/fair_queueing/wfq/tests.rs::connections_alternate_in_the_example_of_figure_2_1",
@@ -225,6 +244,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 4.5, Figures 4.4 to 4.6",
         about: "Offset, skew, drift and jumps of two clocks that are not synchronised are found from one-way delays.",
         says: "all four occur",
+        sentence: "",
         tests: &[
             "crates/traffic/src/clocks/tests.rs::offset_and_skew_are_recovered_within_the_stated_uncertainty",
             "crates/traffic/src/clocks/tests.rs::jumps_are_recovered_in_size_and_time_beside_skew_and_drift",

@@ -150,15 +150,48 @@ pub enum Verdict {
     Agrees,
     /// Not as the paper says, for a reason that the row gives, and as far from it as that reason predicts.
     Explained,
+    /// The direction is the paper's, the size is less than its sentence says.
+    #[serde(rename = "weaker")]
+    WeakerThanText,
     /// Not as the paper says.
     Disagrees,
 }
 
-/// A reason why ours is not as the paper says, and what it must be for the reason to be right.
+impl Verdict {
+    /// All verdicts, the mildest first.
+    pub const ALL: [Self; 5] = [Self::Shown, Self::Agrees, Self::Explained, Self::WeakerThanText, Self::Disagrees];
+
+    /// The verdict as users read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shown => "shown",
+            Self::Agrees => "agrees",
+            Self::Explained => "explained",
+            Self::WeakerThanText => "weaker",
+            Self::Disagrees => "disagrees",
+        }
+    }
+
+    /// A number of claims with this verdict, in words.
+    #[must_use]
+    pub fn counted(self, claims: usize) -> String {
+        match self {
+            Self::Shown => format!("{claims} not judged"),
+            Self::Agrees => format!("{claims} as the text says"),
+            Self::Explained => format!("{claims} with a reason for what differs"),
+            Self::WeakerThanText => format!("{claims} weaker than the text"),
+            Self::Disagrees => format!("{claims} not as the text says"),
+        }
+    }
+}
+
+/// How ours may be other than the paper says without disagreeing: between which values, with which verdict, and why.
 #[derive(Clone, Debug, PartialEq)]
 struct Departure {
     least: f64,
     most: f64,
+    verdict: Verdict,
     reason: String,
 }
 
@@ -173,6 +206,8 @@ pub struct Row {
     pub paper: Expected,
     /// What we found.
     pub ours: Value,
+    /// The sentence of the paper that is judged, where it is another than the claim's.
+    pub sentence: Option<&'static str>,
     departure: Option<Departure>,
 }
 
@@ -180,7 +215,7 @@ impl Row {
     /// Ours beside the paper's.
     #[must_use]
     pub fn new(what: impl Into<String>, unit: Unit, paper: Expected, ours: impl Into<Value>) -> Self {
-        Self { what: what.into(), unit, paper, ours: ours.into(), departure: None }
+        Self { what: what.into(), unit, paper, ours: ours.into(), sentence: None, departure: None }
     }
 
     /// Something that must hold; ours is how often it did not.
@@ -199,26 +234,43 @@ impl Row {
     /// [`Verdict::Disagrees`] elsewhere, so that a reason does not excuse what it does not explain.
     #[must_use]
     pub fn departing(self, least: f64, most: f64, reason: impl Into<String>) -> Self {
-        Self { departure: Some(Departure { least, most, reason: reason.into() }), ..self }
+        Self { departure: Some(Departure { least, most, verdict: Verdict::Explained, reason: reason.into() }), ..self }
+    }
+
+    /// The direction of the paper's sentence without its size: the verdict is [`Verdict::WeakerThanText`] while ours is from `least` to `most`,
+    /// and [`Verdict::Disagrees`] beyond. `reason` is what is known of the cause.
+    #[must_use]
+    pub fn or_weaker(self, least: f64, most: f64, reason: impl Into<String>) -> Self {
+        let verdict = Verdict::WeakerThanText;
+        Self { departure: Some(Departure { least, most, verdict, reason: reason.into() }), ..self }
+    }
+
+    /// Judges this sentence of the paper instead of the claim's: a quotation, with its place where that is another than the claim's.
+    #[must_use]
+    pub fn judging(self, sentence: &'static str) -> Self {
+        Self { sentence: Some(sentence), ..self }
     }
 
     /// What becomes of it.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let explained = |departure: &Departure| (departure.least..=departure.most).contains(&self.ours.mean);
         match self.paper.accepts(self.ours.mean) {
             None => Verdict::Shown,
             Some(true) => Verdict::Agrees,
-            Some(false) if self.departure.as_ref().is_some_and(explained) => Verdict::Explained,
-            Some(false) => Verdict::Disagrees,
+            Some(false) => self.departed().map_or(Verdict::Disagrees, |departure| departure.verdict),
         }
     }
 
-    /// The reason for a departure, where it explains ours.
+    /// The departure that holds for ours, where ours is not as the paper says.
+    fn departed(&self) -> Option<&Departure> {
+        let within = |departure: &&Departure| (departure.least..=departure.most).contains(&self.ours.mean);
+        self.departure.as_ref().filter(within).filter(|_| self.paper.accepts(self.ours.mean) == Some(false))
+    }
+
+    /// The reason for a departure, where it holds for ours.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
-        let departure = self.departure.as_ref().filter(|_| self.verdict() == Verdict::Explained);
-        departure.map(|departure| departure.reason.as_str())
+        self.departed().map(|departure| departure.reason.as_str())
     }
 
     /// The paper's, in words.
@@ -354,7 +406,18 @@ mod tests {
             [Verdict::Agrees, Verdict::Explained, Verdict::Disagrees, Verdict::Disagrees]
         );
         assert_eq!(row(0.5).reason(), Some("the residual of a visit"));
-        assert_eq!(row(1.1).reason(), None);
+        assert_eq!([row(1.1).reason(), row(0.3).reason()], [None; 2]);
+    }
+
+    #[test]
+    fn what_has_the_direction_without_the_size_is_weaker_than_the_text() {
+        let row = |ours: f64| Row::new("ratio", Unit::Times, Expected::AtLeast(100.0), ours).or_weaker(2.0, 100.0, "");
+        assert_eq!(
+            [120.0, 71.0, 1.5].map(|ours| row(ours).verdict()),
+            [Verdict::Agrees, Verdict::WeakerThanText, Verdict::Disagrees]
+        );
+        let explained = Row::never("late", 1).departing(1.0, 1.0, "a reason");
+        assert_eq!(Finding::new("", vec![explained, row(71.0)]).verdict(), Verdict::WeakerThanText);
     }
 
     #[test]

@@ -26,6 +26,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 2.1, Figure 2",
         about: "A line couples the delay of a video to its rate; a curve of two pieces gives it 10 ms with the same rate.",
         says: "about 26 ms, and at most 10 ms and a packet",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/service_curve/sced/tests.rs::figure_2_a_lines_couple_delay_and_rate",
             "crates/core/src/schedulers/service_curve/sced/tests.rs::figure_2_b_a_concave_curve_brings_the_delay_of_video_to_10_ms",
@@ -38,6 +39,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 2.2, Figure 3, equations (5), (6)",
         about: "SCED starves a session that was served more before; fair virtual times alone break a curve; H-FSC does neither.",
         says: "session 1 starves until t1 under SCED alone; H-FSC keeps both curves",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::figure_3_sced_starves_session_1_and_h_fsc_does_not_and_keeps_both_curves",
         ],
@@ -49,6 +51,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 2.3, Figure 4",
         about: "Curves of inner classes cannot all be met; H-FSC meets every leaf's.",
         says: "no leaf misses a deadline by more than a packet; an inner class lacks",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::figure_4_every_leaf_keeps_its_curve_where_the_inner_classes_cannot",
             "crates/theory/tests/claims/hfsc.rs::in_figure_4_the_inner_class_falls_short_by_what_was_computed",
@@ -61,6 +64,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 4, Figure 8",
         about: "A burst, a delay and a rate become a curve of two pieces: concave where the burst in the delay is above the rate, else flat at first.",
         says: "exact",
+        sentence: "",
         tests: &[
             "crates/config/src/class.rs::a_burst_faster_than_the_rate_gives_a_concave_curve_and_a_slower_one_a_convex_curve",
         ],
@@ -72,6 +76,7 @@ const CLAIMS: &[Claim] = &[
         place: "Sections 2.1, 6.1",
         about: "The curves of Figure 10 fit the link; with a shorter delay of FTP they do not.",
         says: "admitted with 16.25 ms",
+        sentence: "",
         tests: &[
             "crates/theory/src/curves.rs::figure_10_is_admitted_and_a_shorter_delay_names_when_it_fails",
             "crates/theory/src/curves.rs::the_schedulers_refuse_exactly_what_exceeds_the_link_and_name_the_same_time",
@@ -84,6 +89,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5, Theorem 2",
         about: "No deadline is missed by more than a largest packet, however deep the tree.",
         says: "never",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::no_deadline_is_missed_by_more_than_one_packet_whatever_the_depth",
             "crates/core/src/schedulers/service_curve/sced/tests.rs::curves_that_fit_the_link_are_kept_within_one_packet",
@@ -96,6 +102,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5, Theorem 3",
         about: "Virtual times of siblings that are active together differ by no more than a constant.",
         says: "bounded",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::virtual_times_of_active_siblings_differ_by_one_packet_of_the_slowest_at_most",
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::virtual_times_stay_together_under_both_criteria",
@@ -109,6 +116,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 6.1, Figures 10 and 11",
         about: "Delays of audio and video under H-FSC lie below those under H-WF2Q+, and hardly rise with an on-off source.",
         says: "well below, most of all audio; less than 20 % more competing packets",
+        sentence: "",
         tests: &[
             "crates/theory/src/latency/tests.rs::the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for",
         ],
@@ -120,6 +128,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 6.2, Figure 12",
         about: "While an on-off session is off its share goes to its siblings in proportion; while it is on all get what they reserved.",
         says: "reserved rates, and twice them",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::figure_12_an_idle_class_gives_its_share_to_its_siblings",
         ],
@@ -131,6 +140,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 6.3, Figure 13",
         about: "What a packet costs grows about logarithmically with the sessions and linearly with the levels.",
         says: "8.79 us flat, 11.54 us in three levels, in 1997",
+        sentence: "",
         tests: &[
             "crates/lab/src/claims/hfsc/cost.rs::sources_of_two_states_offer_their_part_of_the_link_and_both_criteria_choose",
         ],
@@ -142,6 +152,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 7, Figure 1",
         about: "Many streams of one agency harm the other under CBQ with priorities, and not under H-FSC.",
         says: "delays of U. Pitt suffer under CBQ; under H-FSC they keep to the curves",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::no_deadline_is_missed_by_more_than_one_packet_whatever_the_depth",
         ],
@@ -153,6 +164,7 @@ const CLAIMS: &[Claim] = &[
         place: "Sections 2.2, 3.3",
         about: "With lines the virtual time is w / r and H-FSC shares as packet fair queueing does; SCED is Virtual Clock.",
         says: "the same order",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::with_lines_virtual_time_is_w_over_r_and_the_order_that_of_packet_fair_queueing",
             "crates/core/src/schedulers/service_curve/sced/tests.rs::with_lines_the_order_is_that_of_virtual_clock",

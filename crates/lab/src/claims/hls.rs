@@ -23,6 +23,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 3, Figure 1",
         about: "The fairness bound of HLS on the tree of Figure 1, with rates in Mbit/s as weights.",
         says: "103.5 B",
+        sentence: "",
         tests: &["crates/theory/tests/claims/bounds.rs::figure_1_has_an_alpha_of_103_5_bytes_under_hls"],
         timed: false,
         run: bounds::alpha,
@@ -32,6 +33,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 4, Figure 1",
         about: "The fairness bound of HDRR on the same tree, with a quantum of 1500 B.",
         says: "1522.5 B",
+        sentence: "",
         tests: &["crates/theory/tests/claims/bounds.rs::figure_1_has_an_alpha_of_1522_5_bytes_under_hdrr"],
         timed: false,
         run: bounds::alpha_hdrr,
@@ -41,6 +43,7 @@ const CLAIMS: &[Claim] = &[
         place: "Corollary 1",
         about: "On a flat tree the general bound of Theorem 3 is that of Corollary 1.",
         says: "the same, exactly",
+        sentence: "",
         tests: &["crates/theory/tests/claims/bounds.rs::corollary_1_is_theorem_3_on_flat_trees"],
         timed: false,
         run: bounds::alpha_flat,
@@ -50,6 +53,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 5, Figure 1",
         about: "The longest time between two visits of a backlogged leaf under HLS, at 1 Gbit/s.",
         says: "0.146 ms",
+        sentence: "",
         tests: &[
             "crates/theory/tests/claims/bounds.rs::figure_1_has_gaps_of_0_1456_ms_under_hls_and_3600_ms_under_hdrr",
         ],
@@ -61,6 +65,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 6, Figure 1",
         about: "The same under HDRR, with a quantum of 1500 B.",
         says: "3600 ms",
+        sentence: "",
         tests: &[
             "crates/theory/tests/claims/bounds.rs::figure_1_has_gaps_of_0_1456_ms_under_hls_and_3600_ms_under_hdrr",
         ],
@@ -72,6 +77,7 @@ const CLAIMS: &[Claim] = &[
         place: "Table II",
         about: "Transmission gaps of HLS and HDRR on binary trees of 4 to 11 levels.",
         says: "16 entries",
+        sentence: "",
         tests: &[
             "crates/theory/tests/claims/bounds.rs::all_entries_of_table_2_agree_within_a_unit_of_their_last_digit",
         ],
@@ -83,6 +89,7 @@ const CLAIMS: &[Claim] = &[
         place: "Definitions 1 and 2, Theorems 3 and 5",
         about: "Measured fairness and measured gaps never exceed the bounds, whatever tree, weights, packets and arrivals.",
         says: "never exceeded",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::measured_fairness_never_exceeds_theorem_3",
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::bytes_between_two_visits_never_exceed_theorem_5",
@@ -95,6 +102,7 @@ const CLAIMS: &[Claim] = &[
         place: "Equation (12)",
         about: "Balances and residuals of all classes add up to the size of a round after every event.",
         says: "always",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::packets_leave_in_the_order_of_the_replenish_then_transmit_form",
         ],
@@ -106,6 +114,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 2",
         about: "With a round of the least size every main round sends a packet.",
         says: "always",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::packets_leave_in_the_order_of_the_replenish_then_transmit_form",
         ],
@@ -117,6 +126,7 @@ const CLAIMS: &[Claim] = &[
         place: "Lemma 1, Section V",
         about: "Leaves that replenish themselves send packets in the order of rounds that first replenish all and then transmit.",
         says: "the same order",
+        sentence: "",
         tests: &[
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::packets_leave_in_the_order_of_the_replenish_then_transmit_form",
         ],
@@ -128,6 +138,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section VIII, Experiment 1",
         about: "Leaves fall silent one after another: HLS and HTB give the HMM fair rates in every phase; CBQ keeps the guarantees of leaves and lets A or B fall below its own.",
         says: "HMM fair; CBQ not",
+        sentence: "",
         tests: &[
             "crates/lab/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
             "crates/core/src/schedulers/link_sharing/cbq/tests.rs::experiment_1_keeps_leaf_guarantees_and_lets_a_or_b_fall_below_its_own",
@@ -140,6 +151,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section VIII, Experiment 2",
         about: "A1, B2 and C send and C pauses: HLS shares 3:3:4 with C and 1:1 without, whatever the guarantees of leaves; HTB and CBQ split by those.",
         says: "3:3:4 and 1:1; others lopsided",
+        sentence: "",
         tests: &[
             "crates/lab/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
             "crates/core/src/schedulers/link_sharing/htb/tests.rs::without_c_what_the_root_lends_is_split_by_the_quanta_of_leaves",
@@ -153,6 +165,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section VIII, Experiment 3",
         about: "A, B1 and C1 send on and off: HLS gives 4:5:5 in every on phase, HTB keeps C1 at its parent's guarantee, CBQ differs between on phases.",
         says: "4:5:5",
+        sentence: "",
         tests: &[],
         timed: false,
         run: experiments::exp3,
@@ -163,6 +176,7 @@ const CLAIMS: &[Claim] = &[
         about: "HLS costs no more than HTB and CBQ in a binary tree and in a flat one; what grows with the number of leaves is the \
                 classifier.",
         says: "no dearer",
+        sentence: "",
         tests: &["crates/workload/src/workload_tests.rs::every_scheduler_passes_every_workload_and_loses_nothing"],
         timed: true,
         run: cost::exp4,
@@ -173,6 +187,7 @@ const CLAIMS: &[Claim] = &[
         about: "Virtual Clock and service curves may serve a class below its guarantee after they served it above; HLS gives every \
                 class its guarantee in every interval in which it is backlogged, up to a constant.",
         says: "a constant; others without bound",
+        sentence: "",
         tests: &[
             "crates/theory/tests/promises/main.rs::no_scheduler_breaks_a_promise_whatever_the_tree_and_the_traffic",
         ],
@@ -185,6 +200,7 @@ const CLAIMS: &[Claim] = &[
         about: "No class raises its own allocation by misreporting demand or by rearranging guarantees among its own descendants; under \
                 HTB one does.",
         says: "no gain; HTB: a counterexample",
+        sentence: "",
         tests: &[
             "crates/theory/tests/claims/hmm.rs::no_class_gains_by_misreporting_the_demand_of_its_leaves",
             "crates/theory/tests/claims/hmm.rs::no_class_gains_by_rearranging_guarantees_among_its_descendants",

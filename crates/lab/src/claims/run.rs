@@ -33,6 +33,19 @@ impl Outcome {
         matches!(self.found, Err(Trouble::Stopped))
     }
 
+    /// The sentence that `row` judges. What goes beyond the papers judges what it is about.
+    #[must_use]
+    pub fn sentence(&self, row: &Row) -> &'static str {
+        let own = if self.claim.sentence.is_empty() { self.claim.about } else { self.claim.sentence };
+        row.sentence.unwrap_or(own)
+    }
+
+    /// Its quantities by the sentence that they judge, in their order.
+    pub fn by_sentence(&self) -> impl Iterator<Item = (&'static str, &[Row])> {
+        let same = |one: &Row, other: &Row| self.sentence(one) == self.sentence(other);
+        self.rows().chunk_by(same).map(|rows| (self.sentence(&rows[0]), rows))
+    }
+
     /// Its quantities; none where it could not be tried.
     #[must_use]
     pub fn rows(&self) -> &[Row] {
@@ -77,6 +90,7 @@ impl Serialize for Outcome {
         #[derive(Serialize)]
         struct Check<'a> {
             what: &'a str,
+            sentence: &'a str,
             paper: String,
             expected: Option<f64>,
             measured: f64,
@@ -91,6 +105,7 @@ impl Serialize for Outcome {
             place: &'a str,
             about: &'a str,
             says: &'a str,
+            sentence: &'a str,
             expected: Option<f64>,
             measured: Option<f64>,
             ci95: Option<f64>,
@@ -102,9 +117,10 @@ impl Serialize for Outcome {
         }
         let headline = self.headline();
         let verdict = self.verdict();
-        fn check(row: &Row) -> Check<'_> {
+        fn check<'a>(outcome: &'a Outcome, row: &'a Row) -> Check<'a> {
             Check {
                 what: &row.what,
+                sentence: outcome.sentence(row),
                 paper: row.show_paper(),
                 expected: row.paper.number(),
                 measured: row.ours.mean,
@@ -119,6 +135,7 @@ impl Serialize for Outcome {
             place: self.claim.place,
             about: self.claim.about,
             says: self.claim.says,
+            sentence: headline.map_or(self.claim.sentence, |row| self.sentence(row)),
             expected: headline.and_then(|row| row.paper.number()),
             measured: headline.map(|row| row.ours.mean),
             ci95: headline.and_then(|row| row.ours.ci95),
@@ -126,7 +143,7 @@ impl Serialize for Outcome {
             agrees: verdict == Verdict::Agrees,
             verdict,
             note: self.note(),
-            checks: self.rows().iter().map(check).collect(),
+            checks: self.rows().iter().map(|row| check(self, row)).collect(),
         }
         .serialize(serializer)
     }
@@ -230,7 +247,7 @@ mod tests {
     }
 
     static AGREES: Claim =
-        Claim { id: "test.one", place: "", about: "", says: "", tests: &[], timed: false, run: agreeing };
+        Claim { id: "test.one", place: "", about: "", says: "", sentence: "", tests: &[], timed: false, run: agreeing };
     static FAILS: Claim = Claim { id: "test.two", run: failing, ..AGREES };
     static TIMED: Claim = Claim { id: "test.timed", timed: true, ..AGREES };
 
