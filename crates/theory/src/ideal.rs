@@ -114,6 +114,7 @@ enum Kind {
         why: &'static str,
     },
     Unknown {
+        limits: Limits,
         why: &'static str,
     },
     Never {
@@ -152,7 +153,7 @@ impl<'a> Rule<'a> {
             Sharing::SharesFirst(guarantees, why) => {
                 Kind::SharesFirst { guarantees: guarantees(tree).map_err(refused)?, why }
             }
-            Sharing::Unknown(why) => Kind::Unknown { why },
+            Sharing::Unknown(why) => Kind::Unknown { limits, why },
             Sharing::Never(why) => Kind::Never { why },
         };
         Ok(Self { tree, kind })
@@ -234,7 +235,17 @@ impl<'a> Rule<'a> {
                 tree.leaves().iter().map(|&leaf| asked(demand, leaf).min(share(leaf))).collect()
             }
             Kind::SharesFirst { guarantees, why } => self.guaranteed(demand, guarantees, why)?,
-            Kind::Unknown { why } => self.all(demand, why)?,
+            Kind::Unknown { limits, why } => {
+                let rates = self.summed(&self.all(demand, why)?);
+                let beyond =
+                    |class: ClassId| limits.get(class).is_some_and(|limit| rates[class.index()] > limit.bps as f64);
+                // What is kept for an isolated class may be asked for by others.
+                let kept = |class: ClassId| limits.kept(class).is_some();
+                if tree.classes().any(|class| beyond(class) || kept(class)) {
+                    return Err(NotComputed((*why).to_owned()));
+                }
+                return Ok(rates);
+            }
             Kind::Never { why } => return Err(NotComputed((*why).to_owned())),
         };
         Ok(self.summed(&leaves))
