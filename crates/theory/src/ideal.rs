@@ -225,7 +225,11 @@ impl<'a> Rule<'a> {
         let tree = self.tree;
         let leaves = match &self.kind {
             Kind::Shares(terms) => return Ok(terms.rates(tree, demand)),
-            Kind::Lenders(lenders) => return Ok(lenders.rates(tree, demand)),
+            Kind::Lenders(lenders) => {
+                let why = "how much classes that are held by a ceiling or by what they ask for borrow from a class between them and the link, \
+                           which others use up, follows from packets and buckets";
+                return lenders.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
+            }
             Kind::Visits { quanta, traffic } => self.visited(demand, quanta, traffic)?,
             Kind::Contracts { kept, by_quanta, contracts, certain, traffic } => {
                 return self.contracts(demand, kept, by_quanta, contracts, *certain, traffic);

@@ -8,6 +8,12 @@
 //! A class that is bounded (\[cbq\]) stops at its own rate. One that is isolated does, too, and all that it is assured of counts as lent
 //! by the classes above it, used or not.
 //!
+//! **Where that is no answer.** A leaf that is held by its demand or by a ceiling has no packets, or may not send them, most of the time. When it
+//! does, it takes from the lowest lender that has anything left *then*. A lender whose leaves always have packets is left
+//! with nothing almost always, so that such a leaf may borrow less of it than what is computed here, and more further up. Which it is follows
+//! from lengths of packets, quanta and depths of buckets. So rates are computed a second time, with such leaves borrowing from the link alone,
+//! before all others. Where both agree there is an answer.
+//!
 //! Cost: O(n levels log n) for each level and priority that has leaves to serve.
 
 use std::cmp::Ordering;
@@ -18,6 +24,12 @@ use fairlink_core::{ClassId, Hierarchy};
 
 use crate::limits::Limits;
 use crate::request::{Demand, Request};
+
+/// Rates that differ by less than this part of themselves are taken for the same in the errors of `f64`.
+const SAME: f64 = 1e-9;
+/// Both ways of computing agree where leaves differ by no more than this part of their rate, or of [`LEAST`] of the link.
+const CLOSE: f64 = 0.01;
+const LEAST: f64 = 1e-3;
 
 /// The numbers that leaves of one tree borrow by.
 #[derive(Clone, Debug)]
@@ -46,28 +58,64 @@ impl Lenders {
         self.limits = limits;
     }
 
-    /// What each class gets for `demand` in bit/s, by class id, the root first.
-    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Vec<f64> {
-        let mut filling = Filling::new(self, tree, demand);
+    /// What each class gets for `demand` in bit/s, by class id, the root first; `None` where it follows from more than rates.
+    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
         let mut priorities: Vec<u8> = tree.leaves().iter().map(|leaf| self.plan.priorities[leaf.index()]).collect();
         priorities.sort_unstable();
         priorities.dedup();
+        let mut first = Filling::new(self, tree, demand);
         for level in 0..=self.levels[0] {
             for &priority in &priorities {
-                filling.fill(level, priority);
+                first.fill(level, |class| self.plan.priorities[class.index()] == priority);
             }
         }
-        let mut rates = filling.rates;
-        // What is kept for isolated classes is not what is used.
-        for class in tree.classes().filter(|&class| !tree.is_leaf(class)) {
-            rates[class.index()] = 0.0;
+        let held = |leaf: ClassId| {
+            let index = leaf.index();
+            let borrows = first.rates[index] > self.plan.assured[index].bps() as f64 * (1.0 + SAME);
+            let is_held = |class: ClassId| {
+                class != ClassId::ROOT && first.rates[class.index()] >= first.most[class.index()] * (1.0 - SAME)
+            };
+            borrows && first.path(leaf).any(is_held)
+        };
+        let late: Vec<bool> =
+            (0..tree.len()).map(|index| tree.is_leaf(ClassId(index as u32)) && held(ClassId(index as u32))).collect();
+        let top = self.levels[0];
+        if top > 1 && late.contains(&true) {
+            let mut other = Filling::new(self, tree, demand);
+            for level in 0..=top {
+                if level == top {
+                    other.fill(level, |class| late[class.index()]);
+                }
+                let takes = |class: ClassId| level == 0 || level == top || !late[class.index()];
+                for &priority in &priorities {
+                    other.fill(level, |class| self.plan.priorities[class.index()] == priority && takes(class));
+                }
+            }
+            let [first, other] = [&first, &other].map(|filling| self.used(tree, &filling.rates));
+            let least = tree.link().rate.bps() as f64 * LEAST;
+            if tree
+                .leaves()
+                .iter()
+                .map(|leaf| leaf.index())
+                .any(|at| (first[at] - other[at]).abs() > CLOSE * first[at].max(least))
+            {
+                return None;
+            }
         }
-        rates[0] = 0.0;
+        Some(self.used(tree, &first.rates))
+    }
+
+    /// What is used, by class id: what is kept for isolated classes is not.
+    fn used(&self, tree: &Hierarchy, rates: &[f64]) -> Vec<f64> {
+        let mut used = vec![0.0; tree.len()];
+        for &leaf in tree.leaves() {
+            used[leaf.index()] = rates[leaf.index()];
+        }
         for class in tree.classes().rev() {
-            let rate = rates[class.index()];
-            rates[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += rate;
+            let rate = used[class.index()];
+            used[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += rate;
         }
-        rates
+        used
     }
 }
 
@@ -167,11 +215,11 @@ impl<'a> Filling<'a> {
         Stop { at: self.since[index] + room / self.speeds[index], class }
     }
 
-    /// Serves the leaves of `priority` whose lender is at `level`.
-    fn fill(&mut self, level: usize, priority: u8) {
+    /// Serves the leaves that are to be `served` and whose lender is at `level`.
+    fn fill(&mut self, level: usize, served: impl Fn(ClassId) -> bool) {
         let mut moving = Vec::new();
         for &leaf in self.tree.leaves() {
-            let open = self.lenders.plan.priorities[leaf.index()] == priority
+            let open = served(leaf)
                 && self.path(leaf).any(|at| self.lenders.levels[at.index()] == level)
                 && self.path(leaf).all(|at| self.rates[at.index()] < self.most(at, level));
             if !open {

@@ -12,11 +12,11 @@
 //! empty leaves its parent's.
 //!
 //! **Turns** are the caller's. [`BorrowingTree::next_in_turn`] takes turns over all leaves under a limit of levels.
-//! [`BorrowingTree::children`] takes them within a level, going down from the root, with what the caller keeps for
-//! each set by its number.
+//! [`BorrowingTree::children`] takes them within a level, going down from the root, with what the caller keeps for each class,
+//! level of lenders and priority by a number.
 //!
 //! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all leaves: the
-//! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child and a number for
+//! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child for
 //! each set, of which there are as many as levels times priorities in use.
 //!
 //! **Invariants.** A child is in a set exactly when its standing and its own sets say so ([`BorrowingTree::check`]).
@@ -60,8 +60,8 @@ struct Node {
     /// The children, in `BorrowingTree::children`.
     first_child: u32,
     children: u32,
-    /// The number of its first set, where that lies in `BorrowingTree::words`, and the words of each.
-    first_set: u32,
+    /// The number of its first turn, where its first set lies in `BorrowingTree::words`, and the words of each.
+    first_turn: u32,
     first_word: usize,
     words: u32,
     level: u8,
@@ -75,7 +75,7 @@ struct Node {
 /// The children of a class through which lenders of one level are reached, for one priority.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildSet<'a> {
-    /// Its number, below [`BorrowingTree::sets`].
+    /// The number, below [`BorrowingTree::turns`], of what the caller keeps of it for the lenders that were asked for.
     pub(crate) number: u32,
     /// Whether it is of the level of its class: whether the class lends.
     pub(crate) is_own: bool,
@@ -126,7 +126,7 @@ pub(crate) struct BorrowingTree {
     /// How often a set has changed.
     changes: u64,
     /// Of all classes.
-    sets: u32,
+    turns: u32,
     /// One more than the largest priority of a leaf.
     priorities: u8,
 }
@@ -136,7 +136,7 @@ impl BorrowingTree {
     /// matter.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] for a tree whose sets are too many to count in 32 bits.
+    /// [`BuildError::Parameter`] for a tree whose turns are too many to count in 32 bits.
     pub(crate) fn new(tree: &Hierarchy, priorities: &[u8]) -> Result<Self, BuildError> {
         let levels = levels(tree)?;
         let count = tree.leaves().iter().map(|leaf| priorities[leaf.index()]).max().unwrap_or(0) + 1;
@@ -147,10 +147,12 @@ impl BorrowingTree {
             ready: Box::default(),
             lowest: None,
             changes: 0,
-            sets: 0,
+            turns: 0,
             priorities: count,
         };
-        let (mut sets, mut words) = (0u64, 0);
+        let (mut turns, mut words) = (0u64, 0);
+        // A class below a lender has one for each level that the lender may have.
+        let each = (u64::from(levels[0]) + 1) * u64::from(count);
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
             let level = levels[class.index()];
             let children = tree.children(class);
@@ -161,7 +163,7 @@ impl BorrowingTree {
                 position: 0,
                 first_child: borrowing.children.len() as u32,
                 children: children.len() as u32,
-                first_set: sets as u32,
+                first_turn: turns as u32,
                 first_word: words,
                 words: own_words as u32,
                 level,
@@ -170,11 +172,11 @@ impl BorrowingTree {
                 backlogged: false,
             });
             children.iter().for_each(|child| borrowing.children.push(child.0));
-            sets += own_sets as u64;
+            turns += if level == 0 { 0 } else { each };
             words += own_sets * own_words;
-            if sets > u64::from(u32::MAX) {
+            if turns > u64::from(u32::MAX) {
                 let max = u64::from(u32::MAX);
-                return Err(BuildError::Parameter { class, what: "number of sets", value: sets, min: 0, max });
+                return Err(BuildError::Parameter { class, what: "number of turns", value: turns, min: 0, max });
             }
         }
         for parent in 0..borrowing.nodes.len() {
@@ -186,23 +188,24 @@ impl BorrowingTree {
         }
         borrowing.words = filled(words, 0)?;
         borrowing.ready = filled(bitset::words(borrowing.root_sets()), 0)?;
-        borrowing.sets = sets as u32;
+        borrowing.turns = turns as u32;
         Ok(borrowing)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built, and the number of its sets; as many as can be counted
+    /// Bytes that one for `tree` takes, with what it takes to be built, and the number of its turns; as many as can be counted
     /// where there is no memory to find out.
     pub(crate) fn memory(tree: &Hierarchy) -> (u64, u64) {
         let Ok(levels) = levels(tree) else { return (u64::MAX / 4, u64::MAX / 16) };
         let priorities = usize::from(Plan::priorities(tree));
-        let (mut words, mut sets) = (bitset::words((usize::from(levels[0]) + 1) * priorities), 0);
+        let each = (usize::from(levels[0]) + 1) * priorities;
+        let (mut words, mut turns) = (bitset::words(each), 0);
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class)) {
             let own = (usize::from(levels[class.index()]) + 1) * priorities;
             words += own * bitset::words(tree.children(class).len());
-            sets += own as u64;
+            turns += each as u64;
         }
         let nodes = bytes_of::<Node>(tree.len()) + bytes_of::<u32>(tree.len()) + bytes_of::<u8>(tree.len());
-        (nodes + bytes_of::<u64>(words), sets)
+        (nodes + bytes_of::<u64>(words), turns)
     }
 
     /// A number that grows whenever a set changes.
@@ -307,20 +310,21 @@ impl BorrowingTree {
         self.changes += 1;
     }
 
-    /// How many sets there are.
+    /// How many turns there are: for each class with children, level of lenders and priority.
     #[must_use]
-    pub(crate) fn sets(&self) -> usize {
-        self.sets as usize
+    pub(crate) fn turns(&self) -> usize {
+        self.turns as usize
     }
 
-    /// The set of `class`, which is not a leaf, for lenders of `level` and for `priority`.
+    /// The set of `class`, which is not a leaf, of `level` and for `priority`. A class below the lender has the set of its own level, and
+    /// takes turns in it for each level `lender` apart.
     #[must_use]
     #[inline(always)]
-    pub(crate) fn children(&self, class: u32, level: u8, priority: u8) -> ChildSet<'_> {
+    pub(crate) fn children(&self, class: u32, level: u8, priority: u8, lender: u8) -> ChildSet<'_> {
         let node = &self.nodes[class as usize];
         let within = self.within(level, priority);
         ChildSet {
-            number: node.first_set + within as u32,
+            number: node.first_turn + self.within(lender, priority) as u32,
             is_own: level == node.level,
             words: &self.words[node.first_word + within * node.words as usize..][..node.words as usize],
             children: &self.children[node.first_child as usize..][..node.children as usize],
@@ -528,7 +532,7 @@ impl Search<'_> {
         let level = self.borrowing.level(class);
         let below = 0..level.min(self.highest.saturating_add(1));
         let levels = below.chain(own.then_some(level));
-        levels.filter_map(|level| self.borrowing.children(class, level, self.priority).next(from)).min()
+        levels.filter_map(|level| self.borrowing.children(class, level, self.priority, level).next(from)).min()
     }
 
     /// The leaf below `class` whose turn it is, and whether its turn begins. `fresh` says whether `class` comes anew to its
@@ -548,7 +552,7 @@ impl Search<'_> {
             };
             let under_way = (position as u32) << 1 | 1;
             let begins = turn != under_way;
-            let child = self.borrowing.children(class, 0, self.priority).child(position);
+            let child = self.borrowing.children(class, 0, self.priority, 0).child(position);
             let found = match self.borrowing.level(child) {
                 0 => Some((child, begins)),
                 _ => self.descend(turns, child, self.own(child, own), begins),

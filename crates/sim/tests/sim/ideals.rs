@@ -27,7 +27,11 @@ fn tree(info: &SchedulerInfo, rng: &mut ChaCha8Rng) -> Hierarchy {
     // The class, its depth, what it has to give away in bit/s, and the real-time rate that is left.
     let mut inner = vec![(ClassId::ROOT, 0u32, LINK_BPS)];
     let mut real_time_left = LINK_BPS * 9 / 10;
-    let some = |rng: &mut ChaCha8Rng, feature| info.supports(feature) && rng.random_range(0..3) == 0;
+    let some = |rng: &mut ChaCha8Rng, feature: Feature| {
+        info.supports(feature)
+            && rng.random_range(0..3) == 0
+            && setting("FAIRLINK_WITHOUT").is_none_or(|without| !without.contains(&format!("{feature:?}")))
+    };
     for _ in 0..if deep { rng.random_range(1..5) } else { 1 } {
         let (parent, depth, has) = inner[rng.random_range(0..inner.len())];
         let children = rng.random_range(2..6);
@@ -109,7 +113,8 @@ fn sources(tree: &Hierarchy, rng: &mut ChaCha8Rng) -> Vec<SourceSpec> {
             1..5 => Model::Greedy,
             _ => Model::cbr(rate(LINK_BPS / 100 * rng.random_range(2..60))),
         };
-        let packet = PacketSize::Fixed(rng.random_range(300..=MTU));
+        let len = rng.random_range(300..=MTU);
+        let packet = PacketSize::Fixed(setting("FAIRLINK_LEN").map_or(len, |len| len.parse().unwrap()));
         sources.push(SourceSpec { class, model, packet, active: Vec::new() });
     }
     sources

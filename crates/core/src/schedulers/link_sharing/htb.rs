@@ -19,15 +19,15 @@
 //!
 //! A class that is yellow and borrows from a pool that has said no is `Standing::Stays` until it may ask again.
 //!
-//! **Rings.** `BorrowingTree` finds leaves from the root through sets of children. Each set has a cursor. A visit
+//! **Rings.** `BorrowingTree` finds leaves from the root through sets of children. Each set has a cursor for each level of lenders. A visit
 //! that ends moves the cursor on. At the end of a set it also moves that of the set above. So the cursors together walk
 //! over the leaves of a level and priority as one round robin does. A class that turns green and comes back before its
-//! set was looked at finds its turn kept. The kernel's HTB has one cursor for what a class lends itself and for what the root lends
-//! through it. Where the first takes the cursor past the last child, the root passes the class over.
+//! set was looked at finds its turn kept. The kernel's HTB has one cursor for what a class lends itself and for what classes
+//! above lend through it. Where the first takes the cursor past the last child, those above pass the class over.
 //!
 //! **Cost per packet.** O(levels) walks with O(log n) to the base 64 at each, and O(log n) in a heap for each class whose
 //! bucket ran empty. Changes of colour that are due are worked off on the next call: at most one per class that a packet
-//! turned yellow or red before. Memory: that of `BorrowingTree`, and a cursor for each of its sets.
+//! turned yellow or red before. Memory: that of `BorrowingTree`, and a cursor for each class with children, level and priority.
 //!
 //! **Invariants.** Those of `BorrowingTree`. 0 <= deficit <= quantum. The heaps hold only classes with backlog below
 //! them, and among these all that are not green. A ceiling bucket is in debt by at most one packet.
@@ -205,7 +205,7 @@ pub(crate) struct Htb {
     borrowing: BorrowingTree,
     deficits: Box<[i64]>,
     common: bool,
-    /// By set, the position of the child whose turn it is.
+    /// By class with children, level of the lender and priority, the position of the child whose turn it is.
     cursors: Box<[u32]>,
     /// The way from the root to the leaf that was found last, and how long it is. It stands here so that nobody copies it.
     path: [Step; MAX_DEPTH],
@@ -240,7 +240,7 @@ impl Htb {
         let common = deficits == Deficits::Common;
         let mut htb = Self {
             classes: Stack::with_room(tree.len())?,
-            cursors: filled(borrowing.sets(), 0)?,
+            cursors: filled(borrowing.turns(), 0)?,
             path: [Step::default(); MAX_DEPTH],
             steps: 0,
             kept: 0,
@@ -306,11 +306,11 @@ impl Htb {
 
     /// Bytes that one for `tree` takes, with what it takes to be built, where no class is a member of a pool.
     fn memory(tree: &Hierarchy) -> u64 {
-        let (borrowing, sets) = BorrowingTree::memory(tree);
+        let (borrowing, turns) = BorrowingTree::memory(tree);
         let deficits: usize = tree.leaves().iter().map(|&leaf| tree.depth(leaf) + 1).sum();
         PacketSlab::memory(tree)
             + borrowing
-            + sets * size_of::<u32>() as u64
+            + turns * size_of::<u32>() as u64
             + bytes_of::<Class>(tree.len())
             + bytes_of::<i64>(deficits)
             + Heap::memory(tree.len())
@@ -455,7 +455,7 @@ impl Htb {
         }
         (self.found_among, self.priority) = (among, priority);
         loop {
-            let set = self.borrowing.children(class, at, priority);
+            let set = self.borrowing.children(class, at, priority, level);
             let cursor = &mut self.cursors[set.number as usize];
             let Some(position) = set.next(*cursor as usize) else {
                 // The last of this round has left the set: those above move on, too, and we start again.
@@ -504,7 +504,7 @@ impl Htb {
     #[inline]
     fn look_ahead(&self) {
         let step = &self.path[self.steps - 1];
-        let set = self.borrowing.children(step.class, step.at, self.priority);
+        let set = self.borrowing.children(step.class, step.at, self.priority, step.at);
         let mut near = set.near(step.position as usize);
         if let Some(position) = near.nth(PACKETS_AHEAD - 1) {
             self.slab.prefetch_second(&self.classes[set.child(position) as usize].queue);
