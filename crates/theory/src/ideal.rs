@@ -2,10 +2,12 @@
 //!
 //! | rule | schedulers | how it is computed |
 //! | --- | --- | --- |
-//! | siblings share by weight | hls, hdrr, hpfq | [`crate::hmm`], exact |
+//! | siblings share by weight | hls, hpfq | [`crate::hmm`], exact |
+//! | siblings share visits by weight | hdrr | the same in visits, with a bisection for how many there are |
 //! | all leaves share by weight | drr, wrr, corr, fair queueing, sced | the same in a tree of one level |
 //! | real time first, siblings share the rest by slopes | hfsc | the same above floors |
-//! | level by level of lenders | htb, cbq-formal | [`crate::htb_fluid`] in `f64` |
+//! | level by level of lenders | htb | [`crate::htb_fluid`] in `f64`, where the order of packets does not decide |
+//! | own rates first, the rest by quanta | cbq-formal | a bisection at each class |
 //! | a visit for each visit of others | drr++, drr++-mw00 | a bisection for the length of the round |
 //! | first while a contract is kept | drr+ | both ends of what may be; computed where they agree |
 //! | its own share at most | rcsp | at once |
@@ -34,6 +36,7 @@ use fairlink_core::{ClassId, Contract, Hierarchy, NANOS_PER_SEC, SchedulerInfo, 
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
+use crate::allotted::Allotted;
 use crate::hmm::{Allocation, ClassAllocation};
 use crate::lenders::Lenders;
 use crate::limits::{Limit, LimitKind, Limits};
@@ -41,6 +44,10 @@ use crate::request::{Demand, Request};
 use crate::terms::Terms;
 use crate::visits::{self, Visited};
 
+/// The same where contracts do.
+const UNKNOWN_CONTRACT: &str = "whether a class keeps its contract follows from how its packets come";
+/// Why there are no rates where lengths of packets decide.
+const UNKNOWN_LENGTHS: &str = "shares follow from the lengths of packets, which are not known";
 /// Rates in `f64` that differ by less than this part of the link's are taken for the same.
 const SAME: f64 = 1e-9;
 
@@ -96,7 +103,12 @@ pub struct Rule<'a> {
 #[derive(Clone, Debug)]
 enum Kind {
     Shares(Terms),
+    SiblingVisits {
+        terms: Terms,
+        traffic: Traffic,
+    },
     Lenders(Lenders),
+    Allotted(Allotted),
     Visits {
         quanta: Box<[u64]>,
         traffic: Traffic,
@@ -141,6 +153,8 @@ impl<'a> Rule<'a> {
                 leaves(weights, limits)
             }
             Sharing::Curves(slopes) => Kind::Shares(Terms::curves(tree, &slopes(tree).map_err(refused)?, limits)),
+            Sharing::SiblingVisits => Kind::SiblingVisits { terms: Terms::siblings(tree, limits), traffic },
+            Sharing::Allotted => Kind::Allotted(Allotted::new(Plan::of(tree).map_err(refused)?, limits)),
             Sharing::Lenders => Kind::Lenders(Lenders::new(tree, Plan::of(tree).map_err(refused)?, limits)),
             Sharing::CriticalVisits(quanta) => Kind::Visits { quanta: quanta(tree).map_err(refused)?, traffic },
             Sharing::Contracts { quanta, contracts, certain } => {
@@ -171,6 +185,7 @@ impl<'a> Rule<'a> {
         match &self.kind {
             Kind::Shares(terms) => terms.limits().clone(),
             Kind::Lenders(lenders) => lenders.limits().clone(),
+            Kind::Allotted(allotted) => allotted.limits().clone(),
             _ => Limits::none(self.tree),
         }
     }
@@ -185,6 +200,7 @@ impl<'a> Rule<'a> {
         match &mut self.kind {
             Kind::Shares(terms) => terms.set_limits(limits),
             Kind::Lenders(lenders) => lenders.set_limits(limits),
+            Kind::Allotted(allotted) => allotted.set_limits(limits),
             _ => {}
         }
         self
@@ -193,7 +209,7 @@ impl<'a> Rule<'a> {
     /// The same where `class` gets no more than `bps` either; `None` where the rule knows no limits.
     #[must_use]
     pub fn lowered(&self, class: ClassId, bps: u64) -> Option<Self> {
-        let knows = matches!(self.kind, Kind::Shares(_) | Kind::Lenders(_));
+        let knows = matches!(self.kind, Kind::Shares(_) | Kind::Lenders(_) | Kind::Allotted(_));
         let limit = Limit { bps, kind: LimitKind::Ceiling };
         knows.then(|| self.clone().within(self.limits().lowered(class, limit)))
     }
@@ -230,6 +246,8 @@ impl<'a> Rule<'a> {
                            which others use up, follows from packets and buckets";
                 return lenders.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
             }
+            Kind::Allotted(allotted) => return Ok(allotted.rates(tree, demand)),
+            Kind::SiblingVisits { terms, traffic } => return self.by_visits(demand, terms, traffic),
             Kind::Visits { quanta, traffic } => self.visited(demand, quanta, traffic)?,
             Kind::Contracts { kept, by_quanta, contracts, certain, traffic } => {
                 return self.contracts(demand, kept, by_quanta, contracts, *certain, traffic);
@@ -301,6 +319,39 @@ impl<'a> Rule<'a> {
         })
     }
 
+    /// Siblings share visits. A leaf that always has packets sends a largest packet in each; of any other, what it asks for takes as many as
+    /// it has packets.
+    fn by_visits(&self, demand: &Demand, terms: &Terms, traffic: &Traffic) -> Result<Vec<f64>, NotComputed> {
+        let tree = self.tree;
+        let all = tree.leaves().iter().map(|&leaf| asked(demand, leaf));
+        if all.sum::<f64>() <= self.capacity() {
+            return Ok(self.summed(&tree.leaves().iter().map(|&leaf| asked(demand, leaf)).collect::<Vec<_>>()));
+        }
+        let quantum = f64::from(tree.link().max_packet) * 8.0;
+        // By class id, visits per second.
+        let mut wanted = vec![0.0; tree.len()];
+        for &leaf in tree.leaves() {
+            let asked = asked(demand, leaf);
+            let packet = match traffic.packet(leaf) {
+                Some(bytes) => bytes * 8.0,
+                None if traffic.equal || asked == 0.0 || asked == f64::INFINITY => quantum,
+                None => return Err(NotComputed(UNKNOWN_LENGTHS.to_owned())),
+            };
+            wanted[leaf.index()] = asked / packet;
+        }
+        let sent = |visits: f64| -> Vec<f64> {
+            let visits = terms.shared(tree, visits, &wanted);
+            tree.leaves().iter().map(|&leaf| asked(demand, leaf).min(quantum * visits[leaf.index()])).collect()
+        };
+        // A visit of the smallest packet there is takes a bit at least.
+        let (mut low, mut high) = (0.0, self.capacity());
+        for _ in 0..200 {
+            let middle = (low + high) / 2.0;
+            if sent(middle).iter().sum::<f64>() > self.capacity() { high = middle } else { low = middle }
+        }
+        Ok(self.summed(&sent(low)))
+    }
+
     /// Classes that are certain to break their contract share by quanta. Each of the others may come first or not.
     fn contracts(
         &self,
@@ -312,23 +363,28 @@ impl<'a> Rule<'a> {
         traffic: &Traffic,
     ) -> Result<Vec<f64>, NotComputed> {
         let max_packet = f64::from(self.tree.link().max_packet);
+        let shared = by_quanta.rates(self.tree, demand);
         let (mut first, mut open) = (Vec::new(), false);
         for &leaf in self.tree.leaves() {
             let Some(contract) = contracts[leaf.index()] else { continue };
             let asked = asked(demand, leaf);
-            let bytes = asked * contract.every.0 as f64 / (8.0 * NANOS_PER_SEC as f64);
+            // A leaf that always has packets sends what it gets, which is its share at least.
+            let sends = if asked == f64::INFINITY { shared[leaf.index()] } else { asked };
+            let bytes = sends * contract.every.0 as f64 / (8.0 * NANOS_PER_SEC as f64);
             if bytes * numerator as f64 > contract.bytes as f64 * denominator as f64 {
                 continue;
+            }
+            if asked == f64::INFINITY {
+                return Err(NotComputed(UNKNOWN_CONTRACT.to_owned()));
             }
             open |= !(traffic.steady && bytes + traffic.packet(leaf).unwrap_or(max_packet) <= contract.bytes as f64);
             first.push((leaf, asked));
         }
-        let shared = by_quanta.rates(self.tree, demand);
         let with_first = kept.clone().with_first(self.tree.len(), &first).rates(self.tree, demand);
         let differ = |(one, other): (&f64, &f64)| (one - other).abs() > SAME * self.capacity();
         let asked_first: f64 = first.iter().map(|&(_, asked)| asked).sum();
         if (open || asked_first > self.capacity()) && shared.iter().zip(&with_first).any(differ) {
-            return Err(NotComputed("whether a class keeps its contract follows from how its packets come".into()));
+            return Err(NotComputed(UNKNOWN_CONTRACT.to_owned()));
         }
         Ok(with_first)
     }
@@ -366,7 +422,7 @@ fn asked(demand: &Demand, leaf: ClassId) -> f64 {
 /// Turns weights that count packets into such that count what packets of these lengths have.
 fn by_length(tree: &Hierarchy, weights: &mut [u64], traffic: &Traffic) -> Result<(), NotComputed> {
     if traffic.packets.is_empty() && !traffic.equal {
-        return Err(NotComputed("shares follow from the lengths of packets, which are not known".to_owned()));
+        return Err(NotComputed(UNKNOWN_LENGTHS.to_owned()));
     }
     // In 2^-8 bytes; a weight beyond 2^64 is rounded.
     let known: Vec<f64> = tree.leaves().iter().filter_map(|&leaf| traffic.packet(leaf)).collect();

@@ -31,6 +31,7 @@
 //! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![forbid(unsafe_code)]
 
+mod allotted;
 pub mod as_printed;
 pub mod bounds;
 pub mod changes;

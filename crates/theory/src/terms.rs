@@ -116,6 +116,20 @@ impl Terms {
             wanted[above] += wanted[index];
             floors[above] += floors[index];
         }
+        self.given(tree, capacity, &wanted, &floors)
+    }
+
+    /// As [`Terms::rates`], of any capacity for what leaves want of it, without limits and floors.
+    pub(crate) fn shared(&self, tree: &Hierarchy, capacity: f64, leaves: &[f64]) -> Vec<f64> {
+        let mut wanted = leaves.to_vec();
+        for class in tree.classes().rev() {
+            let own = wanted[class.index()];
+            wanted[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += own;
+        }
+        self.given(tree, capacity, &wanted, &vec![0.0; tree.len()])
+    }
+
+    fn given(&self, tree: &Hierarchy, capacity: f64, wanted: &[f64], floors: &[f64]) -> Vec<f64> {
         let mut rates = vec![0.0; tree.len()];
         rates[0] = wanted[0].min(capacity);
         let mut begins = Vec::new();

@@ -13,6 +13,12 @@
 //!
 //! Cost: O(n) for each of a hundred steps of a bisection.
 
+/// While packets of a leaf come at less than this part of kappa, a visit finds one of them.
+const RARE: f64 = 0.25;
+/// Rates are the same that differ by no more than this part of themselves, or of [`LEAST`] of the link.
+const CLOSE: f64 = 0.01;
+const LEAST: f64 = 1e-3;
+
 /// A leaf: what it asks for and how it is served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
@@ -26,8 +32,20 @@ pub(crate) struct Visited {
     pub(crate) critical: bool,
 }
 
-/// What each leaf gets of `capacity`, in bit/s; `None` where a packet's length decides that is not known.
+/// What each leaf gets of `capacity`, in bit/s; `None` where that follows from a packet's length that is not known, or from how many
+/// packets a visit finds.
 pub(crate) fn rates(capacity: f64, leaves: &[Visited]) -> Option<Vec<f64>> {
+    let most = rates_with(capacity, leaves, |each, _, kappa| each.min(kappa))?;
+    let least = rates_with(capacity, leaves, |each, joined, kappa| {
+        if each <= kappa * RARE { each } else { joined.max(kappa * RARE).min(each).min(kappa) }
+    })?;
+    let close = |(most, least): (&f64, &f64)| (most - least).abs() <= CLOSE * most.max(capacity * LEAST);
+    most.iter().zip(&least).all(close).then_some(most)
+}
+
+/// The same where a leaf that asks for less than it could get is visited `turns(each, joined, kappa)` times: `each` time that it has a packet at
+/// most, `joined` times if each visit sends its whole quantum.
+fn rates_with(capacity: f64, leaves: &[Visited], turns_of: impl Fn(f64, f64, f64) -> f64) -> Option<Vec<f64>> {
     let asked: f64 = leaves.iter().map(|leaf| leaf.demand).sum();
     if asked <= capacity {
         return Some(leaves.iter().map(|leaf| leaf.demand).collect());
@@ -36,7 +54,10 @@ pub(crate) fn rates(capacity: f64, leaves: &[Visited]) -> Option<Vec<f64>> {
         let of = |leaf: &Visited| match leaf.demand {
             demand if demand == f64::INFINITY => Some(kappa),
             0.0 => Some(0.0),
-            demand => Some((demand / leaf.packet?.min(leaf.quantum)).min(kappa)),
+            demand => {
+                let each = demand / leaf.packet?.min(leaf.quantum);
+                Some(turns_of(each, demand / leaf.quantum, kappa))
+            }
         };
         leaves.iter().filter(|leaf| !leaf.critical).map(of).sum()
     };

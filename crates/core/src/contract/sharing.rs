@@ -24,9 +24,15 @@ pub enum Sharing {
     /// Each leaf gets its real-time rate first. Siblings share the rest by the long-run slopes of their link-sharing curves
     /// (\[hfsc\]), by class id; `None` for a leaf that gets its real-time rate alone.
     Curves(fn(&Hierarchy) -> Result<Vec<Option<u64>>, BuildError>),
-    /// From the lowest level of lenders up, within a level by priority, among equals by quanta: \[htb\], and formal sharing of \[cbq\].
+    /// Siblings share visits by [`Hierarchy::weight`]. A visit sends up to the link's largest packet, or the packets that are there (\[hdrr\]).
+    SiblingVisits,
+    /// From the lowest level of lenders up, within a level by priority, among equals by quanta (\[htb\]). What a class lends counts at the
+    /// class and above.
     /// The numbers are those of [`Plan`](crate::schedulers::htb::Plan).
     Lenders,
+    /// Every class has its own rate where it asks for it. What is left goes to leaves by priority and quanta, and all that is sent counts
+    /// at every class above (formal sharing of \[cbq\]). The numbers are those of [`Plan`](crate::schedulers::htb::Plan).
+    Allotted,
     /// Latency-critical leaves are visited once for each visit of a best-effort leaf, all by these quanta in 2^-16 bytes (\[drrpp\]
     /// Section 3.1.2).
     CriticalVisits(LeafWeights),

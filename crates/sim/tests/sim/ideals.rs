@@ -3,8 +3,8 @@
 
 use fairlink_core::registry::SCHEDULERS;
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, QueueLimits, Rate,
-    SchedulerInfo, ServiceCurve, Share, Sharing,
+    ClassConfig, ClassId, Contract, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo,
+    ServiceCurve, Share, Sharing,
 };
 use fairlink_sim::{Options, Scenario, compare};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
@@ -43,13 +43,7 @@ fn tree(info: &SchedulerInfo, rng: &mut ChaCha8Rng) -> Hierarchy {
         let alone = some(rng, Feature::ServiceCurves) && !info.supports(Feature::LinkCurves);
         for _ in 0..children {
             let part = has / children / 5 * rng.random_range(2..5);
-            let mut class = ClassConfig {
-                limits: QueueLimits {
-                    packets: setting("FAIRLINK_LIMIT").map_or(50, |limit| limit.parse().unwrap()),
-                    ..QueueLimits::default()
-                },
-                ..ClassConfig::default()
-            };
+            let mut class = ClassConfig::default();
             class.share = match (bare, guaranteed) {
                 (true, _) => None,
                 (_, true) => Some(Share::Guarantee(rate(part))),

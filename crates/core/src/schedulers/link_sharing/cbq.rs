@@ -118,7 +118,7 @@ pub const FORMAL: SchedulerInfo = SchedulerInfo {
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",
-    sharing: Sharing::Lenders,
+    sharing: Sharing::Allotted,
     promises: Promises::NONE,
     memory: Cbq::memory,
     build: |tree, _| boxed(Cbq::new(tree, Guideline::Formal)?),

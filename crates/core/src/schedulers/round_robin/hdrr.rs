@@ -62,7 +62,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Hierarchy, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
-    sharing: Sharing::Siblings,
+    sharing: Sharing::SiblingVisits,
     promises: Promises {
         fairness: Some(Fairness::Visits),
         transmission_gap: Some(TransmissionGap::LongestRound),

@@ -1,0 +1,155 @@
+//! Formal link-sharing of \[cbq\] in the long run, in `f64`: every class gets its own rate where it asks for it, and what is left goes to
+//! leaves by priority and quanta.
+//!
+//! What a leaf sends counts at every class above it, whoever lends. So a class that has got its own rate in one way or the other lends
+//! nothing more. While a class that asks for more has less than its own rate, no leaf outside borrows from above. So at each class
+//! leaves share by one *price*: at the price (p, f) a leaf of a priority before p gets all it asks for, one of p gets its quantum times f, and
+//! later ones get their own rates. A class takes over the price of its parent, or a higher one at which all below it get the class's own rate
+//! together. A class that does not borrow takes the latter at most. The link's price is what uses up its rate.
+//!
+//! Cost: a hundred steps of a bisection for each class, each over the classes below it.
+
+use fairlink_core::schedulers::htb::Plan;
+use fairlink_core::{ClassId, Hierarchy};
+
+use crate::limits::Limits;
+use crate::request::{Demand, Request};
+
+/// Steps of a bisection: enough for the bits of a float between any two prices.
+const STEPS: u32 = 120;
+
+/// The numbers that leaves of one tree share by.
+#[derive(Clone, Debug)]
+pub(crate) struct Allotted {
+    plan: Plan,
+    limits: Limits,
+}
+
+impl Allotted {
+    pub(crate) fn new(plan: Plan, limits: Limits) -> Self {
+        Self { plan, limits }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// What each class gets for `demand` in bit/s, by class id, the root first.
+    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Vec<f64> {
+        let asked = |index: usize| match demand.get(ClassId(index as u32)) {
+            Some(Request::Rate(bps)) => bps as f64,
+            Some(Request::Unlimited) => f64::INFINITY,
+            None => 0.0,
+        };
+        let lowest = f64::from(self.plan.priorities.iter().copied().max().unwrap_or(0)) + 1.0;
+        let mut sharing = Sharing {
+            allotted: self,
+            tree,
+            asked: (0..tree.len()).map(asked).collect(),
+            own_price: vec![0.0; tree.len()],
+            capacity: tree.link().rate.bps() as f64,
+            highest: lowest,
+        };
+        // From the leaves up, the price at which a class has its own rate.
+        for index in (1..tree.len()).rev().filter(|&index| !tree.is_leaf(ClassId(index as u32))) {
+            sharing.own_price[index] = sharing.price_of(ClassId(index as u32), self.own(index));
+        }
+        let mut prices = vec![0.0; tree.len()];
+        prices[0] = sharing.price_of(ClassId::ROOT, sharing.capacity);
+        let mut rates = vec![0.0; tree.len()];
+        for class in tree.classes() {
+            let above = prices[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
+            if tree.is_leaf(class) {
+                rates[class.index()] = sharing.leaf(class, above);
+            } else {
+                prices[class.index()] = sharing.price(class, above);
+            }
+        }
+        for class in tree.classes().rev() {
+            let rate = rates[class.index()];
+            rates[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += rate;
+        }
+        rates
+    }
+
+    fn own(&self, index: usize) -> f64 {
+        self.plan.assured[index].bps() as f64
+    }
+
+    /// Whether `class` does not borrow.
+    fn bounded(&self, class: ClassId) -> bool {
+        self.limits.get(class).is_some()
+    }
+}
+
+struct Sharing<'a> {
+    allotted: &'a Allotted,
+    tree: &'a Hierarchy,
+    asked: Vec<f64>,
+    /// Of classes with children, by class id.
+    own_price: Vec<f64>,
+    capacity: f64,
+    highest: f64,
+}
+
+impl Sharing<'_> {
+    /// What a leaf gets at a price. The whole part of a price is a priority, the rest stands for quanta.
+    fn leaf(&self, leaf: ClassId, price: f64) -> f64 {
+        let index = leaf.index();
+        let (asked, own) = (self.asked[index], self.allotted.own(index));
+        if self.allotted.bounded(leaf) {
+            let limit = self.allotted.limits.get(leaf).map_or(own, |limit| limit.bps as f64);
+            return asked.min(limit);
+        }
+        let part = price - f64::from(self.allotted.plan.priorities[index]);
+        let borrowed = if part <= 0.0 {
+            0.0
+        } else if part >= 1.0 {
+            f64::INFINITY
+        } else {
+            // From nothing to as much as the link has for the smallest quantum, and more.
+            self.allotted.plan.quanta[index] as f64 * self.capacity * part / (1.0 - part)
+        };
+        asked.min(own.max(borrowed))
+    }
+
+    fn price(&self, class: ClassId, above: f64) -> f64 {
+        let own = self.own_price[class.index()];
+        if self.allotted.bounded(class) { own } else { above.max(own) }
+    }
+
+    /// What counts at the parent of `class` at the parent's price: what is kept for a class that is isolated is not given to others.
+    fn counts(&self, class: ClassId, above: f64) -> f64 {
+        if let Some(kept) = self.allotted.limits.kept(class) {
+            return kept as f64;
+        }
+        self.uses(class, above)
+    }
+
+    fn uses(&self, class: ClassId, above: f64) -> f64 {
+        if self.tree.is_leaf(class) {
+            return self.leaf(class, above);
+        }
+        let price = self.price(class, above);
+        self.tree.children(class).iter().map(|&child| self.counts(child, price)).sum()
+    }
+
+    /// The lowest price at which the classes below `class` get `rate` together; the highest where they never do.
+    fn price_of(&self, class: ClassId, rate: f64) -> f64 {
+        let given =
+            |price: f64| -> f64 { self.tree.children(class).iter().map(|&child| self.counts(child, price)).sum() };
+        if given(self.highest) <= rate {
+            return self.highest;
+        }
+        let (mut low, mut high) = (0.0, self.highest);
+        for _ in 0..STEPS {
+            let middle = (low + high) / 2.0;
+            if given(middle) > rate { high = middle } else { low = middle }
+        }
+        low
+    }
+}
