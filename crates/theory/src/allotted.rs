@@ -7,6 +7,10 @@
 //! later ones get their own rates. A class takes over the price of its parent, or a higher one at which all below it get the class's own rate
 //! together. A class that does not borrow takes the latter at most. The link's price is what uses up its rate.
 //!
+//! **Where that is no answer.** The estimator of \[cbq\] lets a class have up to [`EXCESS`] more than its own rate before it has to borrow. Where own
+//! rates use up the link and priorities differ, those of the later ones pay for that several times over. Then there is no answer. Nor is there where
+//! rates that are computed with that much more give a leaf less by more than twice that part.
+//!
 //! Cost: a hundred steps of a bisection for each class, each over the classes below it.
 
 use fairlink_core::schedulers::htb::Plan;
@@ -14,6 +18,11 @@ use fairlink_core::{ClassId, Hierarchy};
 
 use crate::limits::Limits;
 use crate::request::{Demand, Request};
+
+/// The part of its own rate that a class may have beyond it: 2.7 % is the most that was seen of a class that does not borrow.
+const EXCESS: f64 = 0.03;
+/// Less than this part of the link is not looked at.
+const LEAST: f64 = 1e-3;
 
 /// Steps of a bisection: enough for the bits of a float between any two prices.
 const STEPS: u32 = 120;
@@ -38,8 +47,23 @@ impl Allotted {
         self.limits = limits;
     }
 
-    /// What each class gets for `demand` in bit/s, by class id, the root first.
-    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Vec<f64> {
+    /// What each class gets for `demand` in bit/s, by class id, the root first; `None` where errors of estimators decide.
+    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
+        let [rates, more] = [1.0, 1.0 + EXCESS].map(|factor| self.rates_of(tree, demand, factor));
+        let least = LEAST * tree.link().rate.bps() as f64;
+        let asking =
+            || tree.leaves().iter().filter(|&&leaf| !matches!(demand.get(leaf), Some(Request::Rate(0)) | None));
+        let first = asking().next().map(|leaf| self.plan.priorities[leaf.index()]);
+        let ranked = asking().any(|leaf| Some(self.plan.priorities[leaf.index()]) != first);
+        if ranked && more[0] > tree.link().rate.bps() as f64 * (1.0 + LEAST) {
+            return None;
+        }
+        let pays = |index: usize| rates[index] - more[index] > 2.0 * EXCESS * rates[index].max(least);
+        (!tree.leaves().iter().any(|leaf| pays(leaf.index()))).then_some(rates)
+    }
+
+    /// The same with own rates that are larger by a factor.
+    fn rates_of(&self, tree: &Hierarchy, demand: &Demand, factor: f64) -> Vec<f64> {
         let asked = |index: usize| match demand.get(ClassId(index as u32)) {
             Some(Request::Rate(bps)) => bps as f64,
             Some(Request::Unlimited) => f64::INFINITY,
@@ -53,10 +77,11 @@ impl Allotted {
             own_price: vec![0.0; tree.len()],
             capacity: tree.link().rate.bps() as f64,
             highest: lowest,
+            factor,
         };
         // From the leaves up, the price at which a class has its own rate.
         for index in (1..tree.len()).rev().filter(|&index| !tree.is_leaf(ClassId(index as u32))) {
-            sharing.own_price[index] = sharing.price_of(ClassId(index as u32), self.own(index));
+            sharing.own_price[index] = sharing.price_of(ClassId(index as u32), sharing.own(index));
         }
         let mut prices = vec![0.0; tree.len()];
         prices[0] = sharing.price_of(ClassId::ROOT, sharing.capacity);
@@ -76,10 +101,6 @@ impl Allotted {
         rates
     }
 
-    fn own(&self, index: usize) -> f64 {
-        self.plan.assured[index].bps() as f64
-    }
-
     /// Whether `class` does not borrow.
     fn bounded(&self, class: ClassId) -> bool {
         self.limits.get(class).is_some()
@@ -94,15 +115,21 @@ struct Sharing<'a> {
     own_price: Vec<f64>,
     capacity: f64,
     highest: f64,
+    factor: f64,
 }
 
 impl Sharing<'_> {
+    /// The own rate of a class.
+    fn own(&self, index: usize) -> f64 {
+        self.factor * self.allotted.plan.assured[index].bps() as f64
+    }
+
     /// What a leaf gets at a price. The whole part of a price is a priority, the rest stands for quanta.
     fn leaf(&self, leaf: ClassId, price: f64) -> f64 {
         let index = leaf.index();
-        let (asked, own) = (self.asked[index], self.allotted.own(index));
+        let (asked, own) = (self.asked[index], self.own(index));
         if self.allotted.bounded(leaf) {
-            let limit = self.allotted.limits.get(leaf).map_or(own, |limit| limit.bps as f64);
+            let limit = self.allotted.limits.get(leaf).map_or(own, |limit| self.factor * limit.bps as f64);
             return asked.min(limit);
         }
         let part = price - f64::from(self.allotted.plan.priorities[index]);

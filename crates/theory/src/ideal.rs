@@ -42,8 +42,10 @@ use crate::lenders::Lenders;
 use crate::limits::{Limit, LimitKind, Limits};
 use crate::request::{Demand, Request};
 use crate::terms::Terms;
-use crate::visits::{self, Visited};
+use crate::visits::{self, CLOSE, LEAST, RARE, Visited};
 
+/// Packets that a source that always has another may send at once.
+const AHEAD: f64 = 16.0;
 /// The same where contracts do.
 const UNKNOWN_CONTRACT: &str = "whether a class keeps its contract follows from how its packets come";
 /// Why there are no rates where lengths of packets decide.
@@ -103,35 +105,15 @@ pub struct Rule<'a> {
 #[derive(Clone, Debug)]
 enum Kind {
     Shares(Terms),
-    SiblingVisits {
-        terms: Terms,
-        traffic: Traffic,
-    },
+    SiblingVisits { terms: Terms, traffic: Traffic },
     Lenders(Lenders),
     Allotted(Allotted),
-    Visits {
-        quanta: Box<[u64]>,
-        traffic: Traffic,
-    },
-    Contracts {
-        kept: Terms,
-        by_quanta: Terms,
-        contracts: Box<[Option<Contract>]>,
-        certain: (u64, u64),
-        traffic: Traffic,
-    },
+    Visits { quanta: Box<[u64]>, traffic: Traffic },
+    Contracts { by_quanta: Terms, contracts: Box<[Option<Contract>]>, certain: (u64, u64), traffic: Traffic },
     OwnShare,
-    SharesFirst {
-        guarantees: Box<[u64]>,
-        why: &'static str,
-    },
-    Unknown {
-        limits: Limits,
-        why: &'static str,
-    },
-    Never {
-        why: &'static str,
-    },
+    SharesFirst { guarantees: Box<[u64]>, why: &'static str },
+    Unknown { limits: Limits, why: &'static str },
+    Never { why: &'static str },
 }
 
 impl<'a> Rule<'a> {
@@ -161,7 +143,7 @@ impl<'a> Rule<'a> {
                 let quanta = quanta(tree).map_err(refused)?.into_vec();
                 let by_quanta = Terms::leaves(quanta, limits);
                 let contracts = contracts(tree).map_err(refused)?;
-                Kind::Contracts { kept: by_quanta.clone(), by_quanta, contracts, certain, traffic }
+                Kind::Contracts { by_quanta, contracts, certain, traffic }
             }
             Sharing::OwnShare => Kind::OwnShare,
             Sharing::SharesFirst(guarantees, why) => {
@@ -223,6 +205,7 @@ impl<'a> Rule<'a> {
     /// When `demand` was made for a tree of another size.
     pub fn solve(&self, demand: &Demand) -> Result<Ideal, NotComputed> {
         if let Kind::Shares(terms) = &self.kind {
+            self.check_floors(terms, demand)?;
             return Ok(Ideal(Solved::Shares(Allocation::by(terms.clone(), self.tree, demand))));
         }
         let rates = self.rates(demand)?;
@@ -240,17 +223,23 @@ impl<'a> Rule<'a> {
         demand.assert_for(self.tree.len());
         let tree = self.tree;
         let leaves = match &self.kind {
-            Kind::Shares(terms) => return Ok(terms.rates(tree, demand)),
+            Kind::Shares(terms) => {
+                self.check_floors(terms, demand)?;
+                return Ok(terms.rates(tree, demand));
+            }
             Kind::Lenders(lenders) => {
                 let why = "how much classes that are held by a ceiling or by what they ask for borrow from a class between them and the link, \
                            which others use up, follows from packets and buckets";
                 return lenders.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
             }
-            Kind::Allotted(allotted) => return Ok(allotted.rates(tree, demand)),
+            Kind::Allotted(allotted) => {
+                let why = "own rates use up the link, and by how much estimators let classes exceed them decides over the others";
+                return allotted.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
+            }
             Kind::SiblingVisits { terms, traffic } => return self.by_visits(demand, terms, traffic),
             Kind::Visits { quanta, traffic } => self.visited(demand, quanta, traffic)?,
-            Kind::Contracts { kept, by_quanta, contracts, certain, traffic } => {
-                return self.contracts(demand, kept, by_quanta, contracts, *certain, traffic);
+            Kind::Contracts { by_quanta, contracts, certain, traffic } => {
+                return self.contracts(demand, by_quanta, contracts, *certain, traffic);
             }
             Kind::OwnShare => {
                 let share = |leaf: ClassId| tree.rate_all_busy(leaf) as f64;
@@ -288,6 +277,17 @@ impl<'a> Rule<'a> {
 
     fn capacity(&self) -> f64 {
         self.tree.link().rate.bps() as f64
+    }
+
+    /// \[hfsc\] puts a class that comes back into the middle of the virtual times of its siblings. One that gets more in time than its share is
+    /// far ahead of them for good. So siblings that come and go beside it start far ahead of those that stay.
+    fn check_floors(&self, terms: &Terms, demand: &Demand) -> Result<(), NotComputed> {
+        match terms.has_floors() && terms.pushes_back(self.tree, demand) {
+            true => Err(NotComputed(
+                "a class whose real-time rate is above its share puts siblings back that are not always busy, by how their packets come".to_owned(),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// What the leaves ask for, if it fits the link.
@@ -329,7 +329,7 @@ impl<'a> Rule<'a> {
         }
         let quantum = f64::from(tree.link().max_packet) * 8.0;
         // By class id, visits per second.
-        let mut wanted = vec![0.0; tree.len()];
+        let [mut each, mut joined] = [vec![0.0; tree.len()], vec![0.0; tree.len()]];
         for &leaf in tree.leaves() {
             let asked = asked(demand, leaf);
             let packet = match traffic.packet(leaf) {
@@ -337,10 +337,35 @@ impl<'a> Rule<'a> {
                 None if traffic.equal || asked == 0.0 || asked == f64::INFINITY => quantum,
                 None => return Err(NotComputed(UNKNOWN_LENGTHS.to_owned())),
             };
-            wanted[leaf.index()] = asked / packet;
+            each[leaf.index()] = asked / packet;
+            joined[leaf.index()] = asked / quantum;
         }
+        let (could, most) = self.sent_in_visits(demand, terms, quantum, &each);
+        // A visit that comes late finds several packets, and may send as many as fit. So there are fewer of them.
+        let fewer = |index: usize| {
+            let rare = RARE * could[index];
+            if each[index] == f64::INFINITY || each[index] <= rare {
+                each[index]
+            } else {
+                joined[index].max(rare).min(each[index])
+            }
+        };
+        let fewer: Vec<f64> = (0..tree.len()).map(fewer).collect();
+        let (_, least) = self.sent_in_visits(demand, terms, quantum, &fewer);
+        let close = |(one, other): (&f64, &f64)| (one - other).abs() <= CLOSE * one.max(LEAST * self.capacity());
+        if most.iter().zip(&least).all(close) {
+            return Ok(self.summed(&most));
+        }
+        Err(NotComputed(
+            "how many packets a visit finds of a class that is not always busy follows from how they come".to_owned(),
+        ))
+    }
+
+    /// The visits that each class could have if it asked for all, and what is sent in visits that are asked for, by leaf.
+    fn sent_in_visits(&self, demand: &Demand, terms: &Terms, quantum: f64, wanted: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let tree = self.tree;
         let sent = |visits: f64| -> Vec<f64> {
-            let visits = terms.shared(tree, visits, &wanted);
+            let visits = terms.shared(tree, visits, wanted);
             tree.leaves().iter().map(|&leaf| asked(demand, leaf).min(quantum * visits[leaf.index()])).collect()
         };
         // A visit of the smallest packet there is takes a bit at least.
@@ -349,44 +374,76 @@ impl<'a> Rule<'a> {
             let middle = (low + high) / 2.0;
             if sent(middle).iter().sum::<f64>() > self.capacity() { high = middle } else { low = middle }
         }
-        Ok(self.summed(&sent(low)))
+        let all: Vec<f64> = (0..tree.len())
+            .map(|index| if tree.is_leaf(ClassId(index as u32)) { f64::INFINITY } else { 0.0 })
+            .collect();
+        (terms.shared(tree, low, &all), sent(low))
     }
 
     /// Classes that are certain to break their contract share by quanta. Each of the others may come first or not.
     fn contracts(
         &self,
         demand: &Demand,
-        kept: &Terms,
         by_quanta: &Terms,
         contracts: &[Option<Contract>],
         (numerator, denominator): (u64, u64),
         traffic: &Traffic,
     ) -> Result<Vec<f64>, NotComputed> {
-        let max_packet = f64::from(self.tree.link().max_packet);
-        let shared = by_quanta.rates(self.tree, demand);
-        let (mut first, mut open) = (Vec::new(), false);
-        for &leaf in self.tree.leaves() {
-            let Some(contract) = contracts[leaf.index()] else { continue };
-            let asked = asked(demand, leaf);
-            // A leaf that always has packets sends what it gets, which is its share at least.
-            let sends = if asked == f64::INFINITY { shared[leaf.index()] } else { asked };
-            let bytes = sends * contract.every.0 as f64 / (8.0 * NANOS_PER_SEC as f64);
-            if bytes * numerator as f64 > contract.bytes as f64 * denominator as f64 {
-                continue;
+        let bytes_of = |rate: f64, contract: &Contract| rate * contract.every.0 as f64 / (8.0 * NANOS_PER_SEC as f64);
+        // All keep their contracts at first. One that is broken leaves more to the others, so that what breaks then breaks in the end.
+        let all = self.tree.leaves().iter().filter_map(|&leaf| Some((leaf, contracts[leaf.index()]?)));
+        let mut kept: Vec<(ClassId, Contract)> = all.collect();
+        let rates = loop {
+            let leaves: Vec<ClassId> = kept.iter().map(|&(leaf, _)| leaf).collect();
+            let rates = self.in_order(demand, by_quanta, &leaves);
+            // What a leaf sends: one that always has packets sends what it gets.
+            let sends = |leaf: ClassId| match asked(demand, leaf) {
+                asked if asked == f64::INFINITY => rates[leaf.index()],
+                asked => asked,
+            };
+            let before = kept.len();
+            kept.retain(|&(leaf, contract)| {
+                bytes_of(sends(leaf), &contract) * numerator as f64 <= contract.bytes as f64 * denominator as f64
+            });
+            if kept.len() == before {
+                break rates;
             }
-            if asked == f64::INFINITY {
+        };
+        // Of those that are left, who may break it all the same by how its packets come.
+        let max_packet = f64::from(self.tree.link().max_packet);
+        let certain = |&(leaf, contract): &(ClassId, Contract)| {
+            let greedy = asked(demand, leaf) == f64::INFINITY;
+            let rate = if greedy { rates[leaf.index()] } else { asked(demand, leaf) };
+            let ahead = if greedy { AHEAD } else { 1.0 };
+            traffic.steady
+                && bytes_of(rate, &contract) + ahead * traffic.packet(leaf).unwrap_or(max_packet)
+                    <= contract.bytes as f64
+        };
+        let sure: Vec<ClassId> = kept.iter().filter(|kept| certain(kept)).map(|&(leaf, _)| leaf).collect();
+        if sure.len() < kept.len() {
+            let without = self.in_order(demand, by_quanta, &sure);
+            if rates.iter().zip(&without).any(|(one, other)| (one - other).abs() > SAME * self.capacity()) {
                 return Err(NotComputed(UNKNOWN_CONTRACT.to_owned()));
             }
-            open |= !(traffic.steady && bytes + traffic.packet(leaf).unwrap_or(max_packet) <= contract.bytes as f64);
-            first.push((leaf, asked));
         }
-        let with_first = kept.clone().with_first(self.tree.len(), &first).rates(self.tree, demand);
-        let differ = |(one, other): (&f64, &f64)| (one - other).abs() > SAME * self.capacity();
-        let asked_first: f64 = first.iter().map(|&(_, asked)| asked).sum();
-        if (open || asked_first > self.capacity()) && shared.iter().zip(&with_first).any(differ) {
-            return Err(NotComputed(UNKNOWN_CONTRACT.to_owned()));
-        }
-        Ok(with_first)
+        Ok(rates)
+    }
+
+    /// What each class gets where the leaves `first` come before all others, each kind by its quanta.
+    fn in_order(&self, demand: &Demand, by_quanta: &Terms, first: &[ClassId]) -> Vec<f64> {
+        let tree = self.tree;
+        let mut is_first = vec![false; tree.len()];
+        first.iter().for_each(|leaf| is_first[leaf.index()] = true);
+        let wanted = |which: bool| -> Vec<f64> {
+            let of = |index: usize| {
+                let class = ClassId(index as u32);
+                if tree.is_leaf(class) && is_first[index] == which { asked(demand, class) } else { 0.0 }
+            };
+            (0..tree.len()).map(of).collect()
+        };
+        let before = by_quanta.shared(tree, self.capacity(), &wanted(true));
+        let after = by_quanta.shared(tree, (self.capacity() - before[0]).max(0.0), &wanted(false));
+        before.iter().zip(after).map(|(before, after)| before + after).collect()
     }
 
     fn guaranteed(&self, demand: &Demand, guarantees: &[u64], why: &str) -> Result<Vec<f64>, NotComputed> {

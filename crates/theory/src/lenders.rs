@@ -64,9 +64,14 @@ impl Lenders {
         priorities.sort_unstable();
         priorities.dedup();
         let mut first = Filling::new(self, tree, demand);
+        // Whether a class between leaves and link has lent all that it has.
+        let mut lent = vec![false; tree.len()];
         for level in 0..=self.levels[0] {
             for &priority in &priorities {
                 first.fill(level, |class| self.plan.priorities[class.index()] == priority);
+            }
+            for index in (1..tree.len()).filter(|&index| level > 0 && self.levels[index] == level) {
+                lent[index] = first.rates[index] >= self.plan.assured[index].bps() as f64 * (1.0 - SAME);
             }
         }
         let held = |leaf: ClassId| {
@@ -75,7 +80,7 @@ impl Lenders {
             let is_held = |class: ClassId| {
                 class != ClassId::ROOT && first.rates[class.index()] >= first.most[class.index()] * (1.0 - SAME)
             };
-            borrows && first.path(leaf).any(is_held)
+            borrows && first.path(leaf).any(is_held) && first.path(leaf).any(|class| lent[class.index()])
         };
         let late: Vec<bool> =
             (0..tree.len()).map(|index| tree.is_leaf(ClassId(index as u32)) && held(ClassId(index as u32))).collect();

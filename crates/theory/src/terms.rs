@@ -2,6 +2,7 @@
 
 use fairlink_core::{ClassId, Hierarchy};
 
+use crate::hmm::Allocation;
 use crate::limits::{Limit, LimitKind, Limits};
 use crate::request::{Demand, Request};
 
@@ -39,15 +40,6 @@ impl Terms {
         });
         let weights = slopes.iter().map(|slope| slope.unwrap_or(0)).collect();
         Self { weights, first, flat: false, limits }
-    }
-
-    /// The same where `leaves` get so much before any share, in bit/s, of `classes` classes. A leaf that asks for all gets it by its weight.
-    pub(crate) fn with_first(mut self, classes: usize, leaves: &[(ClassId, f64)]) -> Self {
-        self.first.resize(classes, 0);
-        for &(leaf, bps) in leaves.iter().filter(|(_, bps)| bps.is_finite()) {
-            self.first[leaf.index()] = bps as u64;
-        }
-        self
     }
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
@@ -117,6 +109,26 @@ impl Terms {
             floors[above] += floors[index];
         }
         self.given(tree, capacity, &wanted, &floors)
+    }
+
+    /// Whether there are siblings of which one gets more before any share than its share, one gets less than it asks for, and one
+    /// gets all it asks for as its share.
+    pub(crate) fn pushes_back(&self, tree: &Hierarchy, demand: &Demand) -> bool {
+        let solved = Allocation::by(self.clone(), tree, demand);
+        let parents = std::iter::once(ClassId::ROOT).chain(tree.classes());
+        parents.into_iter().any(|parent| {
+            let Some(share) = solved.class(parent).fair_share else { return false };
+            let (mut ahead, mut hungry, mut comes) = (false, false, false);
+            for &child in tree.children(parent).iter().filter(|child| self.weight(**child) > 0) {
+                let class = solved.class(child);
+                let rate = crate::to_f64(&class.allocation);
+                let entitled = crate::to_f64(&share) * self.weight(child) as f64;
+                ahead |= rate > entitled * (1.0 + 1e-9);
+                hungry |= !class.satisfied;
+                comes |= class.limited_by.is_none() && rate > 0.0;
+            }
+            ahead && hungry && comes
+        })
     }
 
     /// As [`Terms::rates`], of any capacity for what leaves want of it, without limits and floors.

@@ -14,10 +14,10 @@
 //! Cost: O(n) for each of a hundred steps of a bisection.
 
 /// While packets of a leaf come at less than this part of kappa, a visit finds one of them.
-const RARE: f64 = 0.25;
+pub(crate) const RARE: f64 = 0.4;
 /// Rates are the same that differ by no more than this part of themselves, or of [`LEAST`] of the link.
-const CLOSE: f64 = 0.01;
-const LEAST: f64 = 1e-3;
+pub(crate) const CLOSE: f64 = 0.01;
+pub(crate) const LEAST: f64 = 1e-3;
 
 /// A leaf: what it asks for and how it is served.
 #[derive(Clone, Copy, Debug)]
