@@ -7,9 +7,10 @@
 //! later ones get their own rates. A class takes over the price of its parent, or a higher one at which all below it get the class's own rate
 //! together. A class that does not borrow takes the latter at most. The link's price is what uses up its rate.
 //!
-//! **Where that is no answer.** The estimator of \[cbq\] lets a class have up to [`EXCESS`] more than its own rate before it has to borrow. Where own
+//! **Where that is no answer.** The estimator of \[cbq\] lets a class have up to [`EXCESS`] more than its own rate before it has to borrow, and a class above
+//! others more, as it adds to the excess of those below it. Where own
 //! rates use up the link and priorities differ, those of the later ones pay for that several times over. Then there is no answer. Nor is there where
-//! rates that are computed with that much more give a leaf less by more than twice that part.
+//! rates that are computed with that much more at each level differ by more than twice that part.
 //!
 //! Cost: a hundred steps of a bisection for each class, each over the classes below it.
 
@@ -49,7 +50,7 @@ impl Allotted {
 
     /// What each class gets for `demand` in bit/s, by class id, the root first; `None` where errors of estimators decide.
     pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
-        let [rates, more] = [1.0, 1.0 + EXCESS].map(|factor| self.rates_of(tree, demand, factor));
+        let [rates, more] = [0.0, EXCESS].map(|excess| self.rates_of(tree, demand, excess));
         let least = LEAST * tree.link().rate.bps() as f64;
         let asking =
             || tree.leaves().iter().filter(|&&leaf| !matches!(demand.get(leaf), Some(Request::Rate(0)) | None));
@@ -58,12 +59,17 @@ impl Allotted {
         if ranked && more[0] > tree.link().rate.bps() as f64 * (1.0 + LEAST) {
             return None;
         }
-        let pays = |index: usize| rates[index] - more[index] > 2.0 * EXCESS * rates[index].max(least);
-        (!tree.leaves().iter().any(|leaf| pays(leaf.index()))).then_some(rates)
+        let differs = |index: usize| (rates[index] - more[index]).abs() > 2.0 * EXCESS * rates[index].max(least);
+        (!tree.leaves().iter().any(|leaf| differs(leaf.index()))).then_some(rates)
     }
 
-    /// The same with own rates that are larger by a factor.
-    fn rates_of(&self, tree: &Hierarchy, demand: &Demand, factor: f64) -> Vec<f64> {
+    /// The same with own rates that are larger by a part for each level from the leaves up.
+    fn rates_of(&self, tree: &Hierarchy, demand: &Demand, excess: f64) -> Vec<f64> {
+        let mut factors = vec![1.0 + excess; tree.len()];
+        for class in tree.classes().rev() {
+            let above = tree.parent(class).unwrap_or(ClassId::ROOT).index();
+            factors[above] = factors[above].max(factors[class.index()] * (1.0 + excess));
+        }
         let asked = |index: usize| match demand.get(ClassId(index as u32)) {
             Some(Request::Rate(bps)) => bps as f64,
             Some(Request::Unlimited) => f64::INFINITY,
@@ -77,7 +83,7 @@ impl Allotted {
             own_price: vec![0.0; tree.len()],
             capacity: tree.link().rate.bps() as f64,
             highest: lowest,
-            factor,
+            factors,
         };
         // From the leaves up, the price at which a class has its own rate.
         for index in (1..tree.len()).rev().filter(|&index| !tree.is_leaf(ClassId(index as u32))) {
@@ -115,13 +121,14 @@ struct Sharing<'a> {
     own_price: Vec<f64>,
     capacity: f64,
     highest: f64,
-    factor: f64,
+    /// By class id.
+    factors: Vec<f64>,
 }
 
 impl Sharing<'_> {
     /// The own rate of a class.
     fn own(&self, index: usize) -> f64 {
-        self.factor * self.allotted.plan.assured[index].bps() as f64
+        self.factors[index] * self.allotted.plan.assured[index].bps() as f64
     }
 
     /// What a leaf gets at a price. The whole part of a price is a priority, the rest stands for quanta.
@@ -129,7 +136,7 @@ impl Sharing<'_> {
         let index = leaf.index();
         let (asked, own) = (self.asked[index], self.own(index));
         if self.allotted.bounded(leaf) {
-            let limit = self.allotted.limits.get(leaf).map_or(own, |limit| self.factor * limit.bps as f64);
+            let limit = self.allotted.limits.get(leaf).map_or(own, |limit| self.factors[index] * limit.bps as f64);
             return asked.min(limit);
         }
         let part = price - f64::from(self.allotted.plan.priorities[index]);

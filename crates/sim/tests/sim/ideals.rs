@@ -229,8 +229,8 @@ fn every_scheduler_gives_what_its_own_rule_gives() {
         );
         // Schedulers without a rule for rates have an ideal where all fits.
         let has_rule = !matches!(info.sharing, Sharing::Unknown(_) | Sharing::Never(_) | Sharing::SharesFirst(..));
-        // The estimators of CBQ let a class exceed its own rate by up to 2.7 %, and twice that is what another one may lose.
-        let tolerance = if matches!(info.sharing, Sharing::Allotted) { 0.06 } else { 0.02 };
+        // The estimators of CBQ let a class exceed its own rate by up to 2.7 %, more for each level above it, and others lose that.
+        let tolerance = if matches!(info.sharing, Sharing::Allotted) { 0.10 } else { 0.02 };
         if off > tolerance || has_rule && not_computed * 20 > trees {
             wrong.push(info.name);
         }
