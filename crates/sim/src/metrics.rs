@@ -188,20 +188,13 @@ impl<'a> Metrics<'a> {
 
     /// Definition 1 in bytes of the class, of its worst sibling.
     fn fairness_bound(&self, class: ClassId) -> Option<f64> {
-        let tree = self.tree;
         if let Some(fairness) = &self.promised.fairness {
             return match fairness.of_classes.get(class.index()) {
                 Some(of_class) => of_class.map(|of_class| of_class.bytes),
                 None => Some(to_f64(&fairness.bytes_per_weight.value) * self.promised.weights[class.index()]?.as_run),
             };
         }
-        if !matches!(self.info?.promises.fairness, Some(fairlink_core::Fairness::PacketEach)) {
-            return None;
-        }
-        let share = |class| tree.share_all_busy(class) as f64;
-        let siblings = tree.children(tree.parent(class)?).iter().filter(|&&other| other != class);
-        let smallest = siblings.map(|&other| share(other)).fold(f64::INFINITY, f64::min);
-        Some(f64::from(tree.link().max_packet) * (1.0 + share(class) / smallest))
+        Some((*self.promised.packet_each.get(class.index())?)?.bytes)
     }
 
     fn gap_bound(&self, leaf: ClassId) -> Option<f64> {

@@ -51,6 +51,9 @@ pub struct GpsMeter {
     finishes: BTreeSet<(u64, u32)>,
 }
 
+/// What adding and taking away a packet may leave behind, in bits.
+const ROUNDING: f64 = 1e-3;
+
 const SHARE: f64 = (1u128 << 64) as f64;
 
 impl GpsMeter {
@@ -100,8 +103,8 @@ impl GpsMeter {
         let Some(finish) = at.finish else { return };
         self.finishes.remove(&(finish.to_bits(), leaf.0));
         let earlier = finish - bits as f64 / at.share;
-        // A packet that was refused leaves a rounding error behind.
-        at.finish = (at.queued > 0 && earlier > self.virtual_time).then_some(earlier);
+        // A packet that was refused leaves a rounding error behind. The ideal may have work left that the link has done.
+        at.finish = ((earlier - self.virtual_time) * at.share > ROUNDING).then_some(earlier);
         match at.finish {
             Some(finish) => _ = self.finishes.insert((finish.to_bits(), leaf.0)),
             None => self.busy -= at.units,
@@ -266,7 +269,8 @@ impl HmmMeter {
         let taken = (f64::from(len) * 8.0).min(left);
         if left > 0.0 {
             self.add(leaf, -taken);
-            if self.queued[leaf.index()] == 0 || self.left[leaf.index()] <= NOTHING {
+            // The ideal may have work left that the link has done.
+            if self.left[leaf.index()] <= ROUNDING {
                 self.idle(leaf);
                 self.busy.retain(|&other| other != leaf);
             }

@@ -68,6 +68,9 @@ pub struct Promised {
     pub run: Option<Weights>,
     /// Between siblings.
     pub fairness: Option<FairnessBound>,
+    /// By class id, where a scheduler promises siblings a largest packet of each: what a class may differ by from its part of what the
+    /// sibling of the smallest share gets. Empty where that is not promised.
+    pub packet_each: Vec<Option<ClassFairness>>,
     /// By class id, the worst-case fairness index: how many bytes a backlogged class may be behind its share of what the link has
     /// sent meanwhile.
     pub worst_case: Vec<Option<BigRational>>,
@@ -109,7 +112,7 @@ pub fn promised(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Promised, Prom
     }
     // A class may have nothing but packets whose turn is decided, and counts as backlogged to whoever looks from outside.
     let worst_case = vec![None; tree.len()];
-    Ok(Promised { fairness: None, transmission_gap: None, worst_case, ..promised })
+    Ok(Promised { fairness: None, packet_each: Vec::new(), transmission_gap: None, worst_case, ..promised })
 }
 
 /// The same as if nothing stood behind the scheduler.
@@ -117,11 +120,26 @@ fn of_order(info: &SchedulerInfo, tree: &Hierarchy, none: Promised) -> Result<Pr
     match (info.promises.fairness, info.promises.transmission_gap) {
         (Some(Fairness::Rounds), gap) => rounds(tree, matches!(gap, Some(TransmissionGap::TwoRounds)), none),
         (Some(Fairness::Visits), gap) => visits(tree, matches!(gap, Some(TransmissionGap::LongestRound)), none),
+        (Some(Fairness::PacketEach), _) => Ok(Promised { packet_each: packet_each(tree), ..none }),
         (Some(Fairness::WorstCase(index)), _) => {
             Ok(Promised { worst_case: index(tree).into_iter().map(|index| index.map(exact)).collect(), ..none })
         }
         _ => Ok(none),
     }
+}
+
+/// \[scfq\] and \[sfq\]: |W_i / w_i - W_j / w_j| is at most L / w_i + L / w_j.
+fn packet_each(tree: &Hierarchy) -> Vec<Option<ClassFairness>> {
+    let share = |class: ClassId| tree.share_all_busy(class) as f64;
+    let bound = |index: usize| {
+        let class = ClassId(index as u32);
+        let siblings = tree.children(tree.parent(class)?).iter().filter(|&&other| other != class);
+        let smallest = siblings.map(|&other| share(other)).reduce(f64::min)?;
+        let bytes = f64::from(tree.link().max_packet) * (1.0 + share(class) / smallest);
+        let rate = tree.link().rate.bps() as f64 * share(class) / (1u128 << 64) as f64;
+        Some(ClassFairness { bytes, seconds: bytes * 8.0 / rate })
+    };
+    (0..tree.len()).map(bound).collect()
 }
 
 /// The class whose share among its siblings is the farthest from the one written, and by how much, where `info` runs with

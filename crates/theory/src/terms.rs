@@ -123,9 +123,10 @@ impl Terms {
                 let class = solved.class(child);
                 let rate = crate::to_f64(&class.allocation);
                 let entitled = crate::to_f64(&share) * self.weight(child) as f64;
-                ahead |= rate > entitled * (1.0 + 1e-9);
+                let is_ahead = rate > entitled * (1.0 + 1e-9);
+                ahead |= is_ahead;
                 hungry |= !class.satisfied;
-                comes |= class.limited_by.is_none() && rate > 0.0;
+                comes |= class.limited_by.is_none() && rate > 0.0 && !is_ahead;
             }
             ahead && hungry && comes
         })

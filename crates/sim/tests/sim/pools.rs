@@ -328,7 +328,8 @@ fn schedulers_without_pools_refuse_them_or_say_that_they_go_without() {
         let run = under(name, &shared, Leniency::Ignore).unwrap();
         assert!(run.notes.contains(&format!("{name} ignores the pool slot 1")), "{:?}", run.notes);
     }
-    assert_eq!(under("htb", &shared, Leniency::Refuse).unwrap().notes, Vec::<String>::new());
+    let notes = under("htb", &shared, Leniency::Refuse).unwrap().notes;
+    assert!(!notes.iter().any(|note| note.contains("ignores")), "{notes:?}");
 }
 
 #[test]

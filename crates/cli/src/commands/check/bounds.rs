@@ -164,7 +164,8 @@ impl ClassBounds {
     /// Those of `class`.
     pub(super) fn of(promised: &Promised, class: ClassId) -> Self {
         let index = class.index();
-        let fairness = promised.fairness.as_ref().and_then(|fairness| *fairness.of_classes.get(index)?);
+        let of_rounds = promised.fairness.as_ref().and_then(|fairness| *fairness.of_classes.get(index)?);
+        let fairness = of_rounds.or_else(|| *promised.packet_each.get(index)?);
         let delay = promised.delays[index].as_ref();
         Self {
             fairness_bound_bytes: fairness.map(|fairness| fairness.bytes),
@@ -190,7 +191,8 @@ type Column = (&'static str, fn(&ClassBounds) -> Option<String>);
 
 /// The columns of that table which are not empty for all `classes`.
 pub(super) fn columns(promised: &Promised) -> Vec<Column> {
-    let fairness = promised.fairness.as_ref().is_some_and(|fairness| !fairness.of_classes.is_empty());
+    let of_rounds = promised.fairness.as_ref().is_some_and(|fairness| !fairness.of_classes.is_empty());
+    let fairness = of_rounds || promised.packet_each.iter().any(Option::is_some);
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     let delays = promised.delays.iter().any(Option::is_some);
     let columns: [(bool, Column); 6] = [
@@ -285,6 +287,13 @@ pub(super) fn lines(
                 .to_owned(),
         );
     }
+    let packet_each = promised.packet_each.iter().any(Option::is_some);
+    if packet_each && !says_fairness {
+        lines.push(
+            "fairness          while two siblings stay backlogged, what they get for their shares differs by a largest packet of each at most"
+                .to_owned(),
+        );
+    }
     if let Some(gap) = bounds.transmission_gap_s {
         let rounds = bounds.longest_round_s.map_or_else(String::new, |one| {
             let more = if gap > one * 2.000_001 { ", and what latency-critical classes may be ahead by" } else { "" };
@@ -304,7 +313,7 @@ pub(super) fn lines(
         );
     }
     let computed = [
-        ("fairness", promised.fairness.is_some() || worst_case || says_fairness),
+        ("fairness", promised.fairness.is_some() || worst_case || packet_each || says_fairness),
         ("transmission_gap", bounds.transmission_gap_s.is_some()),
     ];
     let mut names = info.promises.names().peekable();
