@@ -8,14 +8,14 @@ use fairlink_config::units::show_memory;
 use fairlink_core::{BuildError, ClassId, Leniency, Members, Share};
 use fairlink_lab::figures::tree;
 use fairlink_theory::hmm::Allocation;
-use fairlink_theory::limits::Limits;
 use fairlink_theory::promises::{Promised, promised};
+use fairlink_theory::reach;
 use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::human;
-use crate::link::{Finding, indented, parent_name, share_warning, warn};
+use crate::link::{Finding, indented, parent_name, share_warnings, warn};
 #[cfg(target_os = "linux")]
 use crate::out::note;
 use crate::out::{self, Out};
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return refuse(link.explain(&error), admission, out);
     }
     let mut warnings = std::mem::take(&mut link.warnings);
-    warnings.extend(share_warning(&link)?);
+    warnings.extend(share_warnings(&link)?);
     #[cfg(target_os = "linux")]
     if args.gateway
         && let Err(problems) = for_gateway(&link, leniency)?
@@ -120,8 +120,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
     warnings.extend(bounds::unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let theorems = Theorems::of(&link, &args.load)?;
-    let limits = Limits::honoured_by(link.info(), &link.tree);
-    let busy = Allocation::within(limits, &link.tree, &Demand::uniform(&link.tree, Request::Unlimited));
+    let greedy = Demand::uniform(&link.tree, Request::Unlimited);
+    let limits = reach::limits(link.info(), &link.tree, &greedy).map_err(|error| link.explain(&error))?;
+    let busy = Allocation::within(limits, &link.tree, &greedy);
     if let Some(file) = &args.svg {
         draw(&link, &busy, &args.rows, file)?;
     }

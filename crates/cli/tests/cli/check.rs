@@ -102,6 +102,47 @@ fn weights_too_far_apart_for_the_arithmetic_are_warned_of() {
 }
 
 #[test]
+fn a_ceiling_burst_that_costs_rate_is_warned_of_with_the_rate_and_a_burst_that_costs_none() {
+    let dir = Scratch::new();
+    let link = |burst: &str| {
+        let mut text = String::from("[link]\nrate = \"100mbit\"\nrounds = \"long\"\n");
+        text += &format!("[[class]]\nname = \"x\"\nweight = 10\nceiling = \"31mbit\"\n{burst}\n");
+        for other in 0..17 {
+            text += &format!("[[class]]\nname = \"o{other}\"\nweight = 1\n");
+        }
+        dir.write("link.toml", &text)
+    };
+    let json = fairlink(&["check", &link("ceiling_burst = \"1500B\""), "--json"]).json();
+    let warning = &json["warnings"][0];
+    let (message, help) = (warning["message"].as_str().expect("words"), warning["help"].as_str().expect("a remedy"));
+    assert!(message.starts_with("WARNING: \"x\" has a ceiling_burst of 1.5 kB and reaches "), "{message}");
+    assert_eq!(warning["line"], 8, "{warning}");
+    // The share is what is reached.
+    let share = json["classes"][0]["share_all_busy_bps"].as_u64().expect("a rate");
+    let shown = format!(
+        "reaches {}.{:06} Mbit/s of its ceiling of 31 Mbit/s while 18 of 18 leaves",
+        share / 1_000_000,
+        share % 1_000_000
+    );
+    assert!(message.contains(&shown), "{message}, not {shown}");
+    assert!((10_000_000..25_000_000).contains(&share), "{share}");
+    let enough = help.split('"').nth(1).expect("a burst");
+    let json = fairlink(&["check", &link(&format!("ceiling_burst = \"{enough}\"")), "--json"]).json();
+    assert_eq!(
+        (&json["warnings"], &json["classes"][0]["share_all_busy_bps"]),
+        (&serde_json::json!([]), &31_000_000.into())
+    );
+    // A class with less than its ceiling for a share is warned of by what it reaches while fewer are busy.
+    let text = std::fs::read_to_string(link("ceiling_burst = \"1500B\"")).unwrap().replace("weight = 10", "weight = 6");
+    let json = fairlink(&["check", &dir.write("fewer.toml", &text), "--json"]).json();
+    assert!(json["warnings"].to_string().contains("of 18 leaves are busy"), "{json}");
+    // Other schedulers refill as they send.
+    let json =
+        fairlink(&["check", &link("ceiling_burst = \"1500B\""), "--scheduler", "htb", "--json", "--lenient"]).json();
+    assert!(!json["warnings"].to_string().contains("reaches"), "{json}");
+}
+
+#[test]
 fn a_bound_is_for_the_traffic_that_stands_beside_it_and_gone_where_there_is_none() {
     let dir = Scratch::new();
     let bound = |scheduler: &str, class: usize, classes: &str| {
