@@ -243,7 +243,7 @@ fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Allocation, class: 
         weight_error: weight.map(|weight| weight.error),
         ceiling_bps: config.ceiling.map(|rate| rate.bps()),
         share_all_busy_bps: busy.floor_bps(class),
-        bounds: ClassBounds::of(promised, class),
+        bounds: ClassBounds::of(promised, &link.tree, class),
     }
 }
 
@@ -298,13 +298,13 @@ fn text(
         summary(link, &rows, "share", |class| busy.floor_bps(class), out)?;
     }
     out.line("")?;
-    let bounds = bounds::columns(promised);
+    let bounds = bounds::columns(promised, &link.tree);
     if !bounds.is_empty() {
         out.line("At most:")?;
         let titles: Vec<&str> = std::iter::once("class").chain(bounds.iter().map(|(title, _)| *title)).collect();
         let row = |row: usize| {
             let class = order[row];
-            let of_class = ClassBounds::of(promised, class);
+            let of_class = ClassBounds::of(promised, &link.tree, class);
             let cells = bounds.iter().map(|(_, cell)| cell(&of_class).unwrap_or_else(|| "-".to_owned()));
             std::iter::once(names(row)).chain(cells).collect()
         };

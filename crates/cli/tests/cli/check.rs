@@ -143,6 +143,18 @@ fn a_ceiling_burst_that_costs_rate_is_warned_of_with_the_rate_and_a_burst_that_c
 }
 
 #[test]
+fn hosts_of_a_class_are_printed_with_how_far_apart_they_may_be() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        "link = { rate = '8mbit' }\nclass = [{ name = 'guests', per = 'src-ip' }, { name = 'other' }]\n",
+    );
+    let json = fairlink(&["check", &link, "--json"]).quiet().json();
+    assert_eq!(json["classes"][0]["hosts_apart_bytes"], 4 * 1500 - 2);
+    assert!(json["classes"][1].get("hosts_apart_bytes").is_none(), "{json}");
+}
+
+#[test]
 fn a_bound_is_for_the_traffic_that_stands_beside_it_and_gone_where_there_is_none() {
     let dir = Scratch::new();
     let bound = |scheduler: &str, class: usize, classes: &str| {

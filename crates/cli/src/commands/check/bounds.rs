@@ -2,7 +2,7 @@
 //! [`fairlink_theory::promises`].
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::{ClassId, Delay, Hierarchy, Nanos, PerWindow, SchedulerInfo, TransmitQueue};
+use fairlink_core::{ClassId, Delay, Hierarchy, Hosts, Nanos, PerWindow, SchedulerInfo, TransmitQueue};
 use fairlink_theory::latency::DelayBound;
 use fairlink_theory::promises::{Promised, RunWeight, WeightUnit, admission};
 use fairlink_theory::to_f64;
@@ -154,6 +154,9 @@ pub(super) struct ClassBounds {
     /// than it is for all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     transmission_gap_s: Option<f64>,
+    /// The most bytes that one host of the leaf is served more than another while both have packets queued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hosts_apart_bytes: Option<u64>,
     /// How long a packet takes to leave at most, if the class sends no more than `delay_bound_for`.
     delay_bound_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,7 +165,7 @@ pub(super) struct ClassBounds {
 
 impl ClassBounds {
     /// Those of `class`.
-    pub(super) fn of(promised: &Promised, class: ClassId) -> Self {
+    pub(super) fn of(promised: &Promised, tree: &Hierarchy, class: ClassId) -> Self {
         let index = class.index();
         let fairness = promised.fairness.as_ref().and_then(|fairness| *fairness.of_classes.get(index)?);
         let delay = promised.delays[index].as_ref();
@@ -171,6 +174,7 @@ impl ClassBounds {
             fairness_bound_s: fairness.map(|fairness| fairness.seconds),
             worst_case_fairness_bytes: promised.worst_case[index].as_ref().map(to_f64),
             transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
+            hosts_apart_bytes: tree.config(class).hosts.map(|_| Hosts::apart(tree.link().max_packet)),
             delay_bound_s: delay.map(DelayBound::seconds_in_floats),
             delay_bound_for: delay.map(|bound| (&bound.traffic).into()),
         }
@@ -189,15 +193,17 @@ fn size_up(bytes: Option<f64>) -> Option<String> {
 type Column = (&'static str, fn(&ClassBounds) -> Option<String>);
 
 /// The columns of that table which are not empty for all `classes`.
-pub(super) fn columns(promised: &Promised) -> Vec<Column> {
+pub(super) fn columns(promised: &Promised, tree: &Hierarchy) -> Vec<Column> {
+    let hosts = tree.classes().any(|class| tree.config(class).hosts.is_some());
     let fairness = promised.fairness.as_ref().is_some_and(|fairness| !fairness.of_classes.is_empty());
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     let delays = promised.delays.iter().any(Option::is_some);
-    let columns: [(bool, Column); 6] = [
+    let columns: [(bool, Column); 7] = [
         (fairness, ("off its part by", |bounds| size_up(bounds.fairness_bound_bytes))),
         (fairness, ("which is", |bounds| time_up(bounds.fairness_bound_s))),
         (worst_case, ("behind by", |bounds| size_up(bounds.worst_case_fairness_bytes))),
         (has_ceilings(promised), ("next visit", |bounds| time_up(bounds.transmission_gap_s))),
+        (hosts, ("hosts apart by", |bounds| size_up(bounds.hosts_apart_bytes.map(|bytes| bytes as f64)))),
         (delays, ("delay", |bounds| time_up(bounds.delay_bound_s))),
         (delays, ("for traffic of", |bounds| bounds.delay_bound_for.as_ref().map(BoundFor::text))),
     ];
