@@ -32,14 +32,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fairlink_core::schedulers::hls::{self, CeilingDepths, Hls};
+use fairlink_core::schedulers::hls::{CeilingDepths, Hls};
 use fairlink_core::{
     BuildError, ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Nanos, Packet, QueueKind, QueueLimits, Rate,
-    Scheduler, SchedulerInfo,
+    Scheduler,
 };
 
 use crate::hmm::Allocation;
-use crate::limits::Limits;
 use crate::request::{Demand, Request};
 use crate::variant::variant;
 
@@ -187,24 +186,6 @@ pub fn small_bursts(
         loses.then_some(SmallBurst { class, burst, enough, ceiling_bps, reached_bps, busy })
     };
     Ok(judged.into_iter().filter_map(loses).collect())
-}
-
-/// The limits that the scheduler `info` honours in `tree` for `demand`. Under `hls`, a class whose `ceiling_burst` is too small has the
-/// rate that it reaches for a limit.
-///
-/// # Errors
-/// Those of [`small_bursts`].
-///
-/// # Panics
-/// When `demand` was made for a tree of another size.
-pub fn limits(info: &SchedulerInfo, tree: &Hierarchy, demand: &Demand) -> Result<Limits, BuildError> {
-    let mut limits = Limits::honoured_by(info, tree);
-    if info.name == hls::INFO.name {
-        for SmallBurst { class, reached_bps, .. } in small_bursts(tree, demand, |_| tree.link().max_packet)? {
-            limits = limits.lowered(class, reached_bps.max(1));
-        }
-    }
-    Ok(limits)
 }
 
 /// What each class gets in bit/s while the link sends `bytes`, which come after `before` bytes. A leaf that `ideal` satisfies sends packets at the rate

@@ -27,7 +27,8 @@ pub enum Sharing {
     /// From the lowest level of lenders up, within a level by priority, among equals by quanta: \[htb\], and formal sharing of \[cbq\].
     /// The numbers are those of [`Plan`](crate::schedulers::htb::Plan).
     Lenders,
-    /// Latency-critical leaves are visited once for each visit of a best-effort leaf, all by these quanta (\[drrpp\] Section 3.1.2).
+    /// Latency-critical leaves are visited once for each visit of a best-effort leaf, all by these quanta in 2^-16 bytes (\[drrpp\]
+    /// Section 3.1.2).
     CriticalVisits(LeafWeights),
     /// Latency-critical leaves go first while they keep their contracts, and share by their quanta with all others afterwards
     /// (\[drrpp\] Section 2.5.4).
@@ -40,7 +41,7 @@ pub enum Sharing {
         /// numerator and a denominator.
         certain: (u64, u64),
     },
-    /// Each leaf gets its share of the link at most, and nobody gets what it leaves.
+    /// Each leaf gets its share of the link while all are busy at most, and nobody gets what it leaves.
     OwnShare,
     /// Each leaf gets its guarantee, which these are in 2^-62 of the link's rate, if it asks for it. What is left goes by the states
     /// of queues, which is no rule for rates: the reason, in words.

@@ -5,7 +5,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::*;
+use crate::ideal::{Rule, Traffic};
 use crate::to_f64;
+use fairlink_core::schedulers::hls;
 
 struct Random(ChaCha8Rng);
 
@@ -159,8 +161,8 @@ fn a_small_burst_is_named_with_the_rate_that_it_reaches_and_a_burst_that_reaches
         let [small] = small_bursts(&tree, &all, |_| 1500).unwrap()[..] else { panic!("one class has a small burst") };
         assert_eq!((small.class, small.burst, small.ceiling_bps), (x, 1500, 31_000_000));
         assert!(small.reached_bps < 30_000_000, "{small:?}");
-        let limits = limits(&hls::INFO, &tree, &all).unwrap();
-        assert_eq!(limits.get(x).unwrap().bps, small.reached_bps);
+        let rule = Rule::of(&hls::INFO, &tree, Traffic::unknown()).unwrap();
+        assert_eq!(rule.solve(&all).unwrap().floor_bps(x), small.reached_bps);
         let (enough, _) = beside_seventeen(Some(small.enough), rounds);
         assert_eq!(small_bursts(&enough, &all, |_| 1500).unwrap(), []);
         // Alone, it is visited whenever it may send.

@@ -231,11 +231,13 @@ fn curves_below(tree: &Hierarchy) -> Result<Box<[bool]>, BuildError> {
     Ok(curves)
 }
 
-/// By class id: the slope in the long run of what the class shares by, in 2^-16 bit/s or in weights beside weights.
+/// By class id: the slope in the long run of what the class shares by, in bit/s or in weights beside weights.
 fn slopes(tree: &Hierarchy) -> Result<Vec<Option<u64>>, BuildError> {
     let curves_below = curves_below(tree)?;
     let slope = |class: ClassId| match tree.parent(class) {
-        Some(parent) => Ok(link_share(tree, class, curves_below[parent.index()])?.map(|shape| shape.slope())),
+        Some(parent) => {
+            Ok(link_share(tree, class, curves_below[parent.index()])?.map(|shape| shape.slope() >> SLOPE_BITS))
+        }
         None => Ok(None),
     };
     (0..tree.len()).map(|index| slope(ClassId(index as u32))).collect()
