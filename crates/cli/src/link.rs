@@ -7,6 +7,7 @@ use fairlink_config::problem::ProblemKind;
 use fairlink_config::{LinkFile, Problem, Problems, ReadOptions};
 use fairlink_core::{ClassId, Leniency};
 use fairlink_theory::promises::largest_share_error;
+use fairlink_theory::reach::all_small_bursts;
 use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 
@@ -66,11 +67,20 @@ pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, Failure> {
 /// A share that comes out wrong by more than this, relative to it, is worth a warning.
 const WRONG_SHARE: f64 = 0.01;
 
-/// A warning where the link's scheduler gives a class another share than the one written.
-pub(crate) fn share_warning(link: &LinkFile) -> Result<Option<Problem>, Failure> {
+/// Warnings where the link's scheduler gives a class another share than the one written, or less than its ceiling for want of a burst.
+pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
     let error = largest_share_error(link.info(), &link.tree).map_err(Failure::failed)?;
     let wrong = error.filter(|(_, error)| error.abs() > WRONG_SHARE);
-    Ok(wrong.map(|(class, error)| link.share_warning(class, error)))
+    let mut warnings: Vec<Problem> = wrong.map(|(class, error)| link.share_warning(class, error)).into_iter().collect();
+    if link.info().name == fairlink_core::schedulers::hls::INFO.name {
+        let small = all_small_bursts(&link.tree).map_err(|error| link.explain(&error))?;
+        warnings.extend(
+            small
+                .iter()
+                .map(|small| link.small_burst_warning(small.class, small.enough, small.reached_bps, small.busy)),
+        );
+    }
+    Ok(warnings)
 }
 
 /// Whether a warning is about which frames belong to which class, which nothing but a gateway and a check ask.

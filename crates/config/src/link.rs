@@ -455,6 +455,23 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, self.span(class), kind)
     }
 
+    /// A warning that `class` has a `ceiling_burst` with which it reaches `reached_bps` only while `busy` leaves are busy; `enough` bytes lose
+    /// nothing.
+    #[must_use]
+    pub fn small_burst_warning(&self, class: ClassId, enough: u64, reached_bps: u64, busy: usize) -> Problem {
+        let config = self.tree.config(class);
+        let kind = ProblemKind::SmallBurst {
+            name: self.names.name(class).to_owned(),
+            burst: config.ceiling_burst.unwrap_or_default(),
+            enough,
+            ceiling_bps: config.ceiling.map_or(0, Rate::bps),
+            reached_bps,
+            busy,
+            leaves: self.tree.leaves().len(),
+        };
+        Problem::new(Severity::Warning, &self.source, self.feature_span(class, Feature::CeilingBurst), kind)
+    }
+
     /// A warning that nothing is proven of `what` behind the link's transmit queue.
     #[must_use]
     pub fn transmit_warning(&self, what: &str) -> Problem {

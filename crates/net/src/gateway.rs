@@ -52,6 +52,7 @@ pub use remote_error::RemoteError;
 pub use run::{Gateway, RunError};
 pub use service::Service;
 pub use stats::{
-    ClassStats, DelayStats, GatewayStats, InterfaceStats, IntervalStats, MemoryBound, ReverseStats, TimeShares,
+    ClassStats, DelayStats, GatewayStats, InterfaceStats, IntervalStats, LateStats, MemoryBound, ReverseStats,
+    TimeShares,
 };
 pub use watchdog::Watchdog;

@@ -52,7 +52,7 @@ pub struct Change {
     pub to: Option<u64>,
     /// What the class gets more, in bit/s; negative for less.
     pub gain: BigRational,
-    /// The same for each bit/s of a small change; `None` where a change is not measured in bit/s.
+    /// The same for each bit/s of a small change, for each unit of weight where a weight is changed; `None` where there is no such change.
     pub per_bps: Option<BigRational>,
     /// Whether the file would still be sound: a guarantee may be more than the one above it has left. Then siblings have to give up as much.
     pub fits: bool,
@@ -222,7 +222,8 @@ impl Search<'_> {
         let (gain, fits) = self.with_share(at, to)?;
         let (lever, per_bps) = match is_guarantee {
             true => (Lever::Guarantee, self.slope(|more| Some(self.with_share(at, from + more)?.0))),
-            false => (Lever::Weight, None),
+            // A weight changes by whole units: what one more gains.
+            false => (Lever::Weight, self.with_share(at, from.checked_add(1)?).map(|(gain, _)| gain)),
         };
         Some(Change { lever, class: at, from: Some(from), to: Some(to), gain, per_bps, fits })
     }

@@ -31,6 +31,8 @@
 //! assert_eq!((ideal.floor_bps(a), ideal.floor_bps(b)), (8_000_000, 2_000_000));
 //! ```
 
+use std::borrow::Cow;
+
 use fairlink_core::schedulers::htb::Plan;
 use fairlink_core::{ClassId, Contract, Hierarchy, NANOS_PER_SEC, SchedulerInfo, Sharing};
 use num_bigint::BigInt;
@@ -40,6 +42,7 @@ use crate::allotted::Allotted;
 use crate::hmm::{Allocation, ClassAllocation};
 use crate::lenders::Lenders;
 use crate::limits::{Limit, LimitKind, Limits};
+use crate::reach::small_bursts;
 use crate::request::{Demand, Request};
 use crate::terms::Terms;
 use crate::visits::{self, CLOSE, LEAST, RARE, Visited};
@@ -100,6 +103,8 @@ impl Traffic {
 pub struct Rule<'a> {
     tree: &'a Hierarchy,
     kind: Kind,
+    /// Lengths of packets, where explicit bursts may keep classes from their ceilings ([`crate::reach`]).
+    small_bursts: Option<Traffic>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +131,9 @@ impl<'a> Rule<'a> {
             |error: fairlink_core::BuildError| NotComputed(format!("the scheduler refuses the tree: {error}"));
         let limits = Limits::honoured_by(info, tree);
         let leaves = |weights: Box<[u64]>, limits| Kind::Shares(Terms::leaves(weights.into_vec(), limits));
+        let may_lose = info.name == fairlink_core::schedulers::hls::INFO.name
+            && tree.classes().any(|class| tree.config(class).ceiling.and(tree.config(class).ceiling_burst).is_some());
+        let small_bursts = may_lose.then(|| traffic.clone());
         let kind = match info.sharing {
             Sharing::Siblings => Kind::Shares(Terms::siblings(tree, limits)),
             Sharing::Leaves(weights) => leaves(weights(tree).map_err(refused)?, limits),
@@ -152,7 +160,7 @@ impl<'a> Rule<'a> {
             Sharing::Unknown(why) => Kind::Unknown { limits, why },
             Sharing::Never(why) => Kind::Never { why },
         };
-        Ok(Self { tree, kind })
+        Ok(Self { tree, kind, small_bursts })
     }
 
     /// The tree that it is for.
@@ -196,6 +204,25 @@ impl<'a> Rule<'a> {
         knows.then(|| self.clone().within(self.limits().lowered(class, limit)))
     }
 
+    /// The same terms where classes with a small explicit `ceiling_burst` get no more than they reach.
+    fn reached<'b>(&self, terms: &'b Terms, demand: &Demand) -> Result<Cow<'b, Terms>, NotComputed> {
+        let Some(traffic) = &self.small_bursts else { return Ok(Cow::Borrowed(terms)) };
+        let largest = self.tree.link().max_packet;
+        let length = |leaf: ClassId| traffic.packet(leaf).map_or(largest, |bytes| bytes.round() as u32);
+        let small = small_bursts(self.tree, demand, length)
+            .map_err(|error| NotComputed(format!("the scheduler refuses the tree: {error}")))?;
+        if small.is_empty() {
+            return Ok(Cow::Borrowed(terms));
+        }
+        let mut limits = terms.limits().clone();
+        for burst in small {
+            limits = limits.lowered(burst.class, Limit { bps: burst.reached_bps.max(1), kind: LimitKind::Ceiling });
+        }
+        let mut terms = terms.clone();
+        terms.set_limits(limits);
+        Ok(Cow::Owned(terms))
+    }
+
     /// What every class gets for `demand`.
     ///
     /// # Errors
@@ -206,7 +233,8 @@ impl<'a> Rule<'a> {
     pub fn solve(&self, demand: &Demand) -> Result<Ideal, NotComputed> {
         if let Kind::Shares(terms) = &self.kind {
             self.check_floors(terms, demand)?;
-            return Ok(Ideal(Solved::Shares(Allocation::by(terms.clone(), self.tree, demand))));
+            let terms = self.reached(terms, demand)?.into_owned();
+            return Ok(Ideal(Solved::Shares(Allocation::by(terms, self.tree, demand))));
         }
         let rates = self.rates(demand)?;
         Ok(Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits()))))
@@ -225,7 +253,7 @@ impl<'a> Rule<'a> {
         let leaves = match &self.kind {
             Kind::Shares(terms) => {
                 self.check_floors(terms, demand)?;
-                return Ok(terms.rates(tree, demand));
+                return Ok(self.reached(terms, demand)?.rates(tree, demand));
             }
             Kind::Lenders(lenders) => {
                 let why = "how much classes that are held by a ceiling or by what they ask for borrow from a class between them and the link, \

@@ -5,6 +5,7 @@
 //! * [`maxmin`]: weighted max-min fair sharing among siblings, \[hls\] Algorithm 1.
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
 //! * [`limits`]: what holds a class back whatever the link has left: ceilings, upper limits, classes that do not borrow or lend.
+//! * [`reach`]: what ceilings with a small explicit burst come to under `hls`.
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`pooled`]: the same for several links, classes of which share pools.
 //! * [`ideal`]: what a scheduler gives in the long run by the rule that it states of itself.
@@ -52,6 +53,7 @@ pub mod limits;
 pub mod maxmin;
 pub mod pooled;
 pub mod promises;
+pub mod reach;
 pub mod request;
 pub mod strategy;
 mod terms;

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::human;
-use crate::link::{Finding, indented, parent_name, share_warning, warn};
+use crate::link::{Finding, indented, parent_name, share_warnings, warn};
 #[cfg(target_os = "linux")]
 use crate::out::note;
 use crate::out::{self, Out};
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return refuse(link.explain(&error), admission, out);
     }
     let mut warnings = std::mem::take(&mut link.warnings);
-    warnings.extend(share_warning(&link)?);
+    warnings.extend(share_warnings(&link)?);
     #[cfg(target_os = "linux")]
     if args.gateway
         && let Err(problems) = for_gateway(&link, leniency)?
@@ -253,7 +253,7 @@ fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Busy, class: ClassI
         weight_error: weight.map(|weight| weight.error),
         ceiling_bps: config.ceiling.map(|rate| rate.bps()),
         share_all_busy_bps: busy.as_ref().ok().map(|busy| busy.floor_bps(class)),
-        bounds: ClassBounds::of(promised, class),
+        bounds: ClassBounds::of(promised, &link.tree, class),
     }
 }
 
@@ -313,13 +313,13 @@ fn text(
         out.paragraph(&not_computed(why), 2)?;
         out.line("")?;
     }
-    let bounds = bounds::columns(promised);
+    let bounds = bounds::columns(promised, &link.tree);
     if !bounds.is_empty() {
         out.line("At most:")?;
         let titles: Vec<&str> = std::iter::once("class").chain(bounds.iter().map(|(title, _)| *title)).collect();
         let row = |row: usize| {
             let class = order[row];
-            let of_class = ClassBounds::of(promised, class);
+            let of_class = ClassBounds::of(promised, &link.tree, class);
             let cells = bounds.iter().map(|(_, cell)| cell(&of_class).unwrap_or_else(|| "-".to_owned()));
             std::iter::once(names(row)).chain(cells).collect()
         };

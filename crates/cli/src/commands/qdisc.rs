@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::args::time;
 use crate::failure::Failure;
-use crate::link::warn;
+use crate::link::{share_warnings, warn};
 use crate::out::{Out, note};
 
 /// What to do.
@@ -102,6 +102,7 @@ fn read(path: &Path) -> Result<LinkFile, Failure> {
     let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Refuse, scheduler: None })?;
     let concerns_matches = |warning: &Problem| matches!(warning.kind(), ProblemKind::NoMatch { .. });
     warn(std::mem::take(&mut link.warnings).into_iter().filter(|warning| !concerns_matches(warning)));
+    warn(share_warnings(&link)?);
     if let Some((class, pool)) = link.pools.first() {
         let class = link.names.name(*class);
         return Err(Failure::wrong(format!(

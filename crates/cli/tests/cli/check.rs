@@ -102,6 +102,96 @@ fn weights_too_far_apart_for_the_arithmetic_are_warned_of() {
 }
 
 #[test]
+fn a_ceiling_burst_that_costs_rate_is_warned_of_with_the_rate_and_a_burst_that_costs_none() {
+    let dir = Scratch::new();
+    let link = |burst: &str| {
+        let mut text = String::from("[link]\nrate = \"100mbit\"\nrounds = \"long\"\n");
+        text += &format!("[[class]]\nname = \"x\"\nweight = 10\nceiling = \"31mbit\"\n{burst}\n");
+        for other in 0..17 {
+            text += &format!("[[class]]\nname = \"o{other}\"\nweight = 1\n");
+        }
+        dir.write("link.toml", &text)
+    };
+    let json = fairlink(&["check", &link("ceiling_burst = \"1500B\""), "--json"]).json();
+    let warning = &json["warnings"][0];
+    let (message, help) = (warning["message"].as_str().expect("words"), warning["help"].as_str().expect("a remedy"));
+    assert!(message.starts_with("WARNING: \"x\" has a ceiling_burst of 1.5 kB and reaches "), "{message}");
+    assert_eq!(warning["line"], 8, "{warning}");
+    // The share is what is reached.
+    let share = json["classes"][0]["share_all_busy_bps"].as_u64().expect("a rate");
+    let shown = format!(
+        "reaches {}.{:06} Mbit/s of its ceiling of 31 Mbit/s while 18 of 18 leaves",
+        share / 1_000_000,
+        share % 1_000_000
+    );
+    assert!(message.contains(&shown), "{message}, not {shown}");
+    assert!((10_000_000..25_000_000).contains(&share), "{share}");
+    let enough = help.split('"').nth(1).expect("a burst");
+    let json = fairlink(&["check", &link(&format!("ceiling_burst = \"{enough}\"")), "--json"]).json();
+    assert_eq!(
+        (&json["warnings"], &json["classes"][0]["share_all_busy_bps"]),
+        (&serde_json::json!([]), &31_000_000.into())
+    );
+    // A class with less than its ceiling for a share is warned of by what it reaches while fewer are busy.
+    let text = std::fs::read_to_string(link("ceiling_burst = \"1500B\"")).unwrap().replace("weight = 10", "weight = 6");
+    let json = fairlink(&["check", &dir.write("fewer.toml", &text), "--json"]).json();
+    assert!(json["warnings"].to_string().contains("of 18 leaves are busy"), "{json}");
+    // Other schedulers refill as they send.
+    let json =
+        fairlink(&["check", &link("ceiling_burst = \"1500B\""), "--scheduler", "htb", "--json", "--lenient"]).json();
+    assert!(!json["warnings"].to_string().contains("reaches"), "{json}");
+}
+
+#[test]
+fn hosts_of_a_class_are_printed_with_how_far_apart_they_may_be() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        "link = { rate = '8mbit' }\nclass = [{ name = 'guests', per = 'src-ip' }, { name = 'other' }]\n",
+    );
+    let json = fairlink(&["check", &link, "--json"]).quiet().json();
+    assert_eq!(json["classes"][0]["hosts_apart_bytes"], 4 * 1500 - 2);
+    assert!(json["classes"][1].get("hosts_apart_bytes").is_none(), "{json}");
+}
+
+#[test]
+fn the_wait_for_the_next_packet_of_a_small_weight_stands_beside_the_gap_and_is_kept_in_a_simulation() {
+    let dir = Scratch::new();
+    let link = "[link]\nrate = \"100mbit\"\n[[class]]\nname = \"small\"\nweight = 1\n[[class]]\nname = \"large\"\nweight = 1000\n";
+    let json = fairlink(&["check", &dir.write("link.toml", link), "--json"]).quiet().json();
+    let bounds = &json["bounds"];
+    let [gap, next] = ["transmission_gap_s", "next_packet_s"].map(|key| bounds[key].as_f64().expect("a time"));
+    assert_eq!(bounds["next_packet_of"], "small");
+    let sources = ["small", "large"]
+        .map(|class| format!("[[source]]\nclass = \"{class}\"\nmodel = \"greedy\"\npacket = \"1500B\"\n"));
+    let scenario = dir.write("scenario.toml", &format!("duration = \"3s\"\n{link}{}", sources.concat()));
+    let trace = dir.path("trace.csv");
+    let table = fairlink(&["sim", &scenario, "--trace", &trace]).stdout;
+    assert!(table.contains("small"), "{table}");
+    let text = std::fs::read_to_string(&trace).expect("a trace");
+    let departures: Vec<f64> = text
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>())
+        .filter(|cells| cells[1] == "small")
+        .filter_map(|cells| cells[4].parse().ok())
+        .collect();
+    let longest = departures.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    assert!(departures.len() > 10 && longest > 10.0 * gap && longest <= next, "{gap} {longest} {next}");
+}
+
+#[test]
+fn bounds_of_no_use_say_so_and_why() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        "link = { rate = '1mbit' }\nclass = [{ name = 'tiny', weight = 1 }, { name = 'huge', weight = 1000000 }]\n",
+    );
+    let text = fairlink(&["check", &link]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("fairness no useful bound (") && text.contains("next packet no useful bound ("), "{text}");
+    assert!(text.contains("tiny has 1 bit/s of the link and needs") || text.contains("tiny has 0.999"), "{text}");
+}
+
+#[test]
 fn a_bound_is_for_the_traffic_that_stands_beside_it_and_gone_where_there_is_none() {
     let dir = Scratch::new();
     let bound = |scheduler: &str, class: usize, classes: &str| {
@@ -438,7 +528,22 @@ fn check_estimates_the_mean_delay_under_drr_plus_plus_from_a_demand() {
     assert!((mean["mean_delay_s"].as_f64().expect("a time") - 14.0 / 145.0).abs() < 1e-9, "{json}");
     assert_eq!(json["theorems"]["as_printed"][0]["theorem"], "[drrpp] Theorem 2");
     let text = fairlink(&load).stdout;
-    assert!(text.contains("mean delay        of lc about 96.55 ms"), "{text}");
+    assert!(
+        text.contains("mean delay        of lc about 96.55 ms") && text.contains("0.95 to 3 times what packets wait"),
+        "{text}"
+    );
+    // 120 of the 142.9 kbit/s that it has while all are busy; and quanta of one packet.
+    for (demand, packet, says) in [("lc=120kbit", "410B", "more than half"), ("lc=20kbit", "740B", "two to four")] {
+        let load = ["check", &link, "--demand", demand, "--packet", packet, "--json"];
+        let load = if says == "two to four" {
+            ["check", &link, "--demand", demand, "--packet", "100B", "--json"]
+        } else {
+            load
+        };
+        let json = fairlink(&load).json();
+        let mean = &json["theorems"]["mean_delays"][0];
+        assert!(mean.get("mean_delay_s").is_none() && mean["why_none"].to_string().contains(says), "{mean} {packet}");
+    }
     for (args, says) in [
         (&["--demand", "x=1kbit"][..], "x is not latency_critical"),
         (&["--demand", "lc=1kbit", "--packet", "0B"], "the smallest is 1 B"),

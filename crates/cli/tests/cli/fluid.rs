@@ -106,6 +106,15 @@ fn explain_says_what_would_get_a_class_more_and_what_lies_gain() {
     // 350 of 650, for which the link has no room.
     assert!((gain("guarantee", "A").0 - (800.0 * 35.0 / 65.0 - 400.0)).abs() < 0.01, "{json}");
     assert_eq!(json["changes"]["useless"][0]["change"], "asks_more");
+    assert!(helpful.iter().all(|one| one["from_bps"].is_u64() && one.get("from_weight").is_none()), "{json}");
+    // Of 100 Mbit/s a has 1 of 4 parts; with one more unit of weight 2 of 5: 15 more.
+    let dir = Scratch::new();
+    let text = "link = { rate = '100mbit' }\nclass = [{ name = 'a', weight = 1 }, { name = 'b', weight = 3 }]\n";
+    let weights = fairlink(&["explain", &dir.write("link.toml", text), "--class", "a", "--json"]).quiet().json();
+    let all = weights["changes"]["helpful"].as_array().expect("a list");
+    let weight = all.iter().find(|one| one["change"] == "weight").expect("a weight");
+    assert_eq!((weight["from_weight"].as_u64(), weight["gain_per_weight"].as_f64()), (Some(1), Some(15e6)));
+    assert!(weight.get("from_bps").is_none() && weight.get("gain_per_bps").is_none(), "{weight}");
     // Under HTB's rule 300 + 200 / 3, and 300 + 200 * 3 / 5 where A's guarantee is all in A1.
     let rearrange = &json["strategy"]["rearrange"];
     assert_eq!((&rearrange["hmm"]["gain_bps"], &rearrange["hmm"]["with"]), (&json!(0.0), &json!([])));

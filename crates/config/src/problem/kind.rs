@@ -4,7 +4,7 @@ use fairlink_core::{MAX_CLASSES, MAX_DEPTH, MAX_LEAVES, Nanos, Rate};
 use thiserror::Error;
 
 use crate::matching::MatchError;
-use crate::units::{UnitError, show_bps, show_rate, show_time};
+use crate::units::{UnitError, show_bps, show_rate, show_size, show_time};
 
 /// What is wrong, with the offending value and the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -306,6 +306,27 @@ pub enum ProblemKind {
         /// How far, relative to the share.
         percent: String,
     },
+    /// A `ceiling_burst` that is too small for the ceiling.
+    #[error(
+        "WARNING: \"{name}\" has a ceiling_burst of {} and reaches {} of its ceiling of {} while {busy} of {leaves} leaves are busy",
+        show_size(*.burst), show_bps(*.reached_bps), show_bps(*.ceiling_bps)
+    )]
+    SmallBurst {
+        /// The class.
+        name: String,
+        /// The burst in bytes.
+        burst: u64,
+        /// The smallest burst in bytes that is known to lose nothing.
+        enough: u64,
+        /// The ceiling in bit/s.
+        ceiling_bps: u64,
+        /// The rate that is reached in bit/s.
+        reached_bps: u64,
+        /// How many leaves are busy then.
+        busy: usize,
+        /// How many leaves there are.
+        leaves: usize,
+    },
     /// What is wrong in a file of tc commands, or lost from it.
     #[error("{what}")]
     Tc {
@@ -440,6 +461,11 @@ impl ProblemKind {
         };
         Some(match self {
             Self::ShareError { .. } => "keep the weights or guarantees of siblings within 1 : 100,000,000".to_owned(),
+            Self::SmallBurst { enough, .. } => {
+                format!(
+                    "ceiling_burst = \"{enough}B\" loses nothing, whatever the others send; without the key it is the default"
+                )
+            }
             Self::Unreadable { .. } => "check the path and the permissions".to_owned(),
             Self::NotALinkFile { .. } => "check the path in link = \"...\"".to_owned(),
             Self::NotSuchAFile { .. } => "check the path that is written there".to_owned(),

@@ -146,6 +146,22 @@ impl Hosts {
     pub fn new(most: u16, by: HostKey) -> Option<Self> {
         NonZeroU16::new(most).map(|most| Self { most, by })
     }
+
+    /// The most bytes that one host is served more than another while both have packets queued, where packets have `max_packet` bytes at most:
+    /// 4 L - 2. A packet that is being sent is no longer queued. Holds while every host has a place of its own.
+    ///
+    /// *Proof.* A turn begins with a credit of 1 to L bytes and lasts until it is spent: it sends the credit at least, and less than L more.
+    /// The next turn's credit is L more. So k turns of host i, the last one cut short or not, send at most k L + (L - 1), and m
+    /// complete turns of host j at least 1 + (m - 1) L.
+    /// Both are in a list all the time, and the end of a turn puts a host behind the other. So they take turns, and k <= m + 1, but for one
+    /// case: host i comes back when j has just spent its credit and has not been put behind the others yet. Host i is new and goes first; it is put
+    /// behind the others; j is put behind it without a turn; i has another. A host is new only when it had no packets, which is at the start of
+    /// the time that is looked at. So k <= m + 2, and the difference is at most (m + 2) L + (L - 1) - 1 - (m - 1) L = 4 L - 2; without a complete turn
+    /// of j, k <= 2 and it is at most 3 L - 1. The head of a leaf has left its list already, which shifts all packets alike.
+    #[must_use]
+    pub const fn apart(max_packet: u32) -> u64 {
+        (4 * max_packet as u64).saturating_sub(2)
+    }
 }
 
 /// What a user says of one class. Each scheduler honours some of it and refuses the rest ([`Feature`]).

@@ -17,8 +17,8 @@
 //! a host among themselves. Where the leaf's queue is a FIFO or CoDel, a host has one flow; CoDel judges each flow by itself. The host with most
 //! bytes gives way when the leaf is full, also where flows alone would not.
 //!
-//! **Bound.** While two hosts have packets, one is served at most 3 L_max more than the other: between two turns of one the other has one,
-//! a turn is a quantum give or take less than L_max, and the head is out already.
+//! **Bound.** While two hosts have packets, one is served at most 4 L_max - 2 bytes more than the other: [`Hosts::apart`](crate::contract::Hosts::apart) has
+//! the proof.
 //!
 //! **Cost per packet.** O(1), and one step per flow or host that has become empty. When the queue is full, the hosts that have packets
 //! and the flows of one of them are walked over once, and up to 64 packets are then dropped at once.

@@ -313,6 +313,15 @@ pub struct IntervalStats {
     pub delay_s: Option<DelayStats>,
 }
 
+/// Whether the processor was late, in an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LateStats {
+    /// Link time lost beyond what `--catch-up` makes up for, in seconds: the data thread came back late, or the output took nothing.
+    pub forfeited_s: f64,
+    /// Times that the data thread did not turn for more than 300 ms.
+    pub pauses: u64,
+}
+
 /// The unshaped direction, from the output back to the input. Bytes are bytes of the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReverseStats {
@@ -463,6 +472,9 @@ pub struct GatewayStats {
     /// Length in seconds of the interval that `interval` is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<f64>,
+    /// Whether the processor was late in that interval; `None` as [`GatewayStats::interval_s`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_late: Option<LateStats>,
     /// What the whole link did since the last answer on the same connection, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<IntervalStats>,

@@ -2,7 +2,9 @@
 //! [`fairlink_theory::promises`].
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::{ClassId, Delay, Hierarchy, Nanos, PerWindow, SchedulerInfo, TransmitQueue};
+use fairlink_core::{
+    ClassId, Delay, Hierarchy, Hosts, Nanos, PerWindow, Ratio, SchedulerInfo, TransmissionGap, TransmitQueue,
+};
 use fairlink_theory::latency::DelayBound;
 use fairlink_theory::promises::{Promised, RunWeight, WeightUnit, admission};
 use fairlink_theory::to_f64;
@@ -26,6 +28,15 @@ pub(super) struct Bounds<'a> {
     /// How long a backlogged leaf waits for its next visit at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     transmission_gap_s: Option<f64>,
+    /// How long a backlogged leaf waits at most until its next packet has left, of those that are not latency-critical and below no ceiling. More than the
+    /// gap: a leaf of small weight collects quotas over many visits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_packet_s: Option<f64>,
+    /// The leaf for which that is longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_packet_of: Option<&'a str>,
+    #[serde(skip)]
+    next_packet_leaf: Option<ClassId>,
     /// One round, which is what Table II of \[hls\] prints.
     #[serde(skip_serializing_if = "Option::is_none")]
     longest_round_s: Option<f64>,
@@ -37,14 +48,50 @@ impl<'a> Bounds<'a> {
         let fairness = promised.fairness.as_ref();
         let gap = promised.transmission_gap.as_ref();
         let pair = |(one, other)| [one, other].map(|class| link.names.name(class));
+        let next = gap.and_then(|_| next_packet(link.info(), &link.tree));
         Self {
             fairness_bytes: fairness.map(|fairness| to_f64(&fairness.bytes_per_weight.value)),
             fairness_s: fairness.map(|fairness| to_f64(&fairness.seconds.value)),
             fairness_between: fairness.map(|fairness| pair(fairness.seconds.classes)),
             transmission_gap_s: gap.map(|gap| to_f64(&gap.seconds)),
+            next_packet_s: next.map(|(seconds, _)| seconds),
+            next_packet_leaf: next.map(|(_, leaf)| leaf),
+            next_packet_of: next.map(|(_, leaf)| link.names.name(leaf)),
             longest_round_s: gap.and_then(|gap| gap.longest_round.as_ref()).map(to_f64),
         }
     }
+}
+
+/// The longest time in seconds until the next packet of a backlogged leaf has left, and that leaf, under HLS. It gets s C (t - s) less what the latency-rate
+/// server of its delay bound is late by, in any time in which it is backlogged, so that a largest packet has left when that comes to L.
+fn next_packet(info: &SchedulerInfo, tree: &Hierarchy) -> Option<(f64, ClassId)> {
+    let (Some(TransmissionGap::TwoRounds), Some(Delay::LatencyRate(servers))) =
+        (info.promises.transmission_gap, info.promises.delay)
+    else {
+        return None;
+    };
+    let (servers, link) = (servers(tree), tree.link());
+    let bits = |ratio: &Ratio| 8.0 * ratio.numerator as f64 / ratio.denominator as f64;
+    let of_leaf = |&leaf: &ClassId| {
+        let server = servers[leaf.index()].as_ref().filter(|_| !tree.config(leaf).latency_critical)?;
+        let own = f64::from(link.max_packet) * server.share.denominator as f64 / server.share.numerator as f64;
+        Some(((8.0 * own + bits(&server.late)) / link.rate.bps() as f64, leaf))
+    };
+    tree.leaves().iter().filter_map(of_leaf).max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// A bound beyond this time is of no use to anybody: 1 minute, in seconds.
+const USEFUL_S: f64 = 60.0;
+
+/// Why a bound that depends on the rate of `class` is so long.
+fn why_useless(link: &Hierarchy, name: &str, class: ClassId) -> String {
+    let bps = link.rate_all_busy(class).max(1);
+    let packet = f64::from(link.link().max_packet) * 8.0 / bps as f64;
+    format!(
+        "while all are busy, {name} has {} of the link and needs {} for a largest packet",
+        human::rate(bps as f64),
+        human::time(packet)
+    )
 }
 
 /// What a delay bound holds for.
@@ -154,6 +201,9 @@ pub(super) struct ClassBounds {
     /// than it is for all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     transmission_gap_s: Option<f64>,
+    /// The most bytes that one host of the leaf is served more than another while both have packets queued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hosts_apart_bytes: Option<u64>,
     /// How long a packet takes to leave at most, if the class sends no more than `delay_bound_for`.
     delay_bound_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,7 +212,7 @@ pub(super) struct ClassBounds {
 
 impl ClassBounds {
     /// Those of `class`.
-    pub(super) fn of(promised: &Promised, class: ClassId) -> Self {
+    pub(super) fn of(promised: &Promised, tree: &Hierarchy, class: ClassId) -> Self {
         let index = class.index();
         let of_rounds = promised.fairness.as_ref().and_then(|fairness| *fairness.of_classes.get(index)?);
         let fairness = of_rounds.or_else(|| *promised.packet_each.get(index)?);
@@ -172,6 +222,7 @@ impl ClassBounds {
             fairness_bound_s: fairness.map(|fairness| fairness.seconds),
             worst_case_fairness_bytes: promised.worst_case[index].as_ref().map(to_f64),
             transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
+            hosts_apart_bytes: tree.config(class).hosts.map(|_| Hosts::apart(tree.link().max_packet)),
             delay_bound_s: delay.map(DelayBound::seconds_in_floats),
             delay_bound_for: delay.map(|bound| (&bound.traffic).into()),
         }
@@ -179,7 +230,7 @@ impl ClassBounds {
 }
 
 fn time_up(seconds: Option<f64>) -> Option<String> {
-    seconds.map(|seconds| human::time(human::up(seconds)))
+    seconds.map(|seconds| if seconds > USEFUL_S { "no use".to_owned() } else { human::time(human::up(seconds)) })
 }
 
 fn size_up(bytes: Option<f64>) -> Option<String> {
@@ -190,16 +241,18 @@ fn size_up(bytes: Option<f64>) -> Option<String> {
 type Column = (&'static str, fn(&ClassBounds) -> Option<String>);
 
 /// The columns of that table which are not empty for all `classes`.
-pub(super) fn columns(promised: &Promised) -> Vec<Column> {
+pub(super) fn columns(promised: &Promised, tree: &Hierarchy) -> Vec<Column> {
+    let hosts = tree.classes().any(|class| tree.config(class).hosts.is_some());
     let of_rounds = promised.fairness.as_ref().is_some_and(|fairness| !fairness.of_classes.is_empty());
     let fairness = of_rounds || promised.packet_each.iter().any(Option::is_some);
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     let delays = promised.delays.iter().any(Option::is_some);
-    let columns: [(bool, Column); 6] = [
+    let columns: [(bool, Column); 7] = [
         (fairness, ("off its part by", |bounds| size_up(bounds.fairness_bound_bytes))),
         (fairness, ("which is", |bounds| time_up(bounds.fairness_bound_s))),
         (worst_case, ("behind by", |bounds| size_up(bounds.worst_case_fairness_bytes))),
         (has_ceilings(promised), ("next visit", |bounds| time_up(bounds.transmission_gap_s))),
+        (hosts, ("hosts apart by", |bounds| size_up(bounds.hosts_apart_bytes.map(|bytes| bytes as f64)))),
         (delays, ("delay", |bounds| time_up(bounds.delay_bound_s))),
         (delays, ("for traffic of", |bounds| bounds.delay_bound_for.as_ref().map(BoundFor::text))),
     ];
@@ -272,13 +325,26 @@ pub(super) fn lines(
         let between = bounds.fairness_between.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
         let siblings = if fairness.leaves_only { "sibling leaves" } else { "siblings" };
         let unless = if has_ceilings(promised) { " and no ceiling at them or below them holds them back" } else { "" };
-        lines.push(format!(
+        let useless = (seconds > USEFUL_S).then(|| {
+            let [one, other] = [fairness.seconds.classes.0, fairness.seconds.classes.1];
+            let slower = if tree.rate_all_busy(one) < tree.rate_all_busy(other) { 0 } else { 1 };
+            let name = bounds.fairness_between.map_or("a class", |names| names[slower]);
+            why_useless(tree, name, [one, other][slower])
+        });
+        lines.push(if let Some(why) = useless {
+            format!(
+                "fairness          no useful bound ({} at the rates of two {siblings}{between}): {why}",
+                human::time(human::up(seconds))
+            )
+        } else {
+            format!(
             "fairness          while two {siblings} stay backlogged{unless}, what they get per weight differs by {} per {} at most, \
              {} at their rates{between}",
             human::size(human::up(bytes)),
             if fairness.unit == WeightUnit::Bytes { "byte" } else { "visit" },
             human::time(human::up(seconds))
-        ));
+            )
+        });
     }
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     if worst_case {
@@ -304,6 +370,20 @@ pub(super) fn lines(
             "transmission gap  a backlogged leaf{which} waits at most {} for its next visit{rounds}",
             human::time(human::up(gap))
         ));
+    }
+    if let (Some(next), Some(name)) = (bounds.next_packet_s, bounds.next_packet_of) {
+        lines.push(if next > USEFUL_S {
+            format!(
+                "next packet       no useful bound ({} until the next packet of {name} has left): {}",
+                human::time(human::up(next)),
+                why_useless(tree, name, bounds.next_packet_leaf.unwrap_or(ClassId::ROOT))
+            )
+        } else {
+            format!(
+                "next packet       of a backlogged leaf has left after {} at most ({name}): a leaf of small weight needs several visits for it",
+                human::time(human::up(next))
+            )
+        });
     }
     let delays = promised.delays.iter().any(Option::is_some);
     if delays {

@@ -82,8 +82,16 @@ struct InnerCurve<'a> {
 #[derive(Debug, Serialize)]
 struct Mean<'a> {
     class: &'a str,
-    /// Null where it sends more than it is served.
+    /// Absent where its error is not known; `why_none` says why.
+    #[serde(skip_serializing_if = "Option::is_none")]
     mean_delay_s: Option<f64>,
+    /// By which factor the theorem is too long, at least and at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times_too_long: Option<(f64, f64)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_none: Option<&'static str>,
+    /// What it uses of its rate while all classes have packets.
+    load: f64,
     round_bytes: f64,
     packets_per_round: u64,
 }
@@ -196,15 +204,22 @@ impl<'a> Theorems<'a> {
             ));
         }
         for mean in &self.mean_delays {
-            lines.push(match mean.mean_delay_s {
-                Some(seconds) => format!(
-                    "mean delay        of {} about {} while all classes have packets ([drrpp] Theorem 1, an estimate; less at low load): rounds of {} with {}",
+            lines.push(match mean.mean_delay_s.zip(mean.times_too_long) {
+                Some((seconds, (least, most))) => format!(
+                    "mean delay        of {} about {} while all classes have packets ([drrpp] Theorem 1, an estimate for loads up to 50 % of its rate, here {}; measured: \
+                     {least} to {most} times what packets wait): rounds of {} with {}",
                     mean.class,
                     human::time(seconds),
+                    human::percent(mean.load),
                     human::size(mean.round_bytes),
                     human::count(mean.packets_per_round as usize, "packet", "packets")
                 ),
-                None => format!("mean delay        of {}: none, it sends more than {} a round", mean.class, human::count(mean.packets_per_round as usize, "packet", "packets")),
+                None => format!(
+                    "mean delay        of {}: no useful estimate at a load of {}: {}",
+                    mean.class,
+                    human::percent(mean.load),
+                    mean.why_none.unwrap_or_default()
+                ),
             });
         }
         lines
@@ -264,9 +279,17 @@ fn mean_delays<'a>(link: &'a LinkFile, load: &Load) -> Result<Vec<Mean<'a>>, Fai
                 "--demand: {class} is not latency_critical, or its quantum holds no packet of {mean_packet} B; name a class that is, or a shorter --packet"
             ))
         })?;
+        let (error, load) = (found.error(), to_f64(&found.load));
         Ok(Mean {
             class: link.names.name(class),
-            mean_delay_s: found.seconds.as_ref().map(to_f64),
+            mean_delay_s: found.seconds.as_ref().filter(|_| error.is_some()).map(to_f64),
+            times_too_long: error,
+            why_none: error.is_none().then_some(if load > 0.5 {
+                "it uses more than half of its rate, where the theorem nears its pole and was up to 18 times too long"
+            } else {
+                "the error of the theorem is known for quanta of two to four packets only"
+            }),
+            load,
             round_bytes: to_f64(&found.round),
             packets_per_round: found.packets,
         })

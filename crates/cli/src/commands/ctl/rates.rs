@@ -20,6 +20,10 @@ pub(super) struct View {
 const WIDE: usize = 120;
 /// From so many on there are two blanks between two of them.
 const AIRY: usize = 84;
+/// The longest delay is known to 1.6 %: it may be less than what is told by this factor.
+const LONGEST_ERROR: f64 = 1.016;
+/// Classes that are named with a delay above their bound.
+const ABOVE_SHOWN: usize = 3;
 /// A class name has at least so many columns, however narrow the terminal is.
 const SHORTEST_NAME: usize = 8;
 
@@ -49,14 +53,49 @@ pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
     );
     let mut lines = vec![cut(&head, view.width)];
     let all = chosen(stats, view.class.as_deref());
-    // The head, the titles and the link, and a line that says what is missing.
-    let most = view.lines.map_or(usize::MAX, |lines| lines.saturating_sub(4).max(1));
+    let above = above_bounds(stats, &all);
+    // The head, the titles and the link, and a line that says what is missing; lines of delays above their bounds.
+    let most = view.lines.map_or(usize::MAX, |lines| lines.saturating_sub(4 + above.len()).max(1));
     let shown = fitting(stats, &all, most);
     lines.extend(table(stats, &shown, view.width));
     if shown.len() < all.len() {
         let more = human::count(all.len() - shown.len(), "class more", "classes more");
         lines.push(cut(&format!("{more}: a taller window, or --class NAME"), view.width));
     }
+    lines.extend(above.iter().map(|line| cut(line, view.width)));
+    lines
+}
+
+/// A line for each class of which a packet took longer than its bound, and one that says whether the processor was late.
+fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
+    let above = |&(index, _): &(usize, usize)| {
+        let class = &stats.classes[index];
+        let (longest, bound) = (class.interval?.delay_s?.max, class.delay_bound_s?);
+        (longest / LONGEST_ERROR > bound).then(|| {
+            let (longest, bound) = (human::time(longest), human::time(human::up(bound)));
+            format!("! {}: a packet took {longest}, bound {bound}", class.name)
+        })
+    };
+    let mut lines: Vec<String> = all.iter().filter_map(above).collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    let more = lines.len().saturating_sub(ABOVE_SHOWN);
+    lines.truncate(ABOVE_SHOWN);
+    if more > 0 {
+        lines
+            .push(format!("! {}", human::count(more, "more class above its bound", "more classes above their bounds")));
+    }
+    let late = stats.interval_late.unwrap_or_default();
+    lines.push(match (late.forfeited_s > 0.0 || late.pauses > 0, stats.interval_late.is_some()) {
+        (true, _) => format!(
+            "! the processor or the output was late: {} of link time lost, {}",
+            human::time(late.forfeited_s),
+            human::count(late.pauses as usize, "pause", "pauses")
+        ),
+        (false, true) => "! no link time was lost: the processor was not late beyond --catch-up; the class exceeded its traffic, or its queue kept packets".to_owned(),
+        (false, false) => "! the gateway does not say whether its processor was late".to_owned(),
+    });
     lines
 }
 

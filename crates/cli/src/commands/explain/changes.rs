@@ -35,20 +35,36 @@ struct One<'a> {
     /// `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
     change: &'static str,
     class: &'a str,
-    /// Null for no limit, for leaves below a class, and where a weight is changed.
-    from_bps: Option<u64>,
-    to_bps: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from_weight: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to_weight: Option<u64>,
+    /// Absent where a weight is changed.
+    #[serde(flatten)]
+    rates: Option<Rates>,
+    /// Absent where rates are changed.
+    #[serde(flatten)]
+    weights: Option<Weights>,
     gain_bps: f64,
-    /// Of a small change.
-    gain_per_bps: Option<f64>,
     /// Whether the classes above have so much left.
     fits: bool,
     #[serde(skip)]
     text: String,
+}
+
+/// What a rate is and what it would be.
+#[derive(Serialize)]
+struct Rates {
+    from_bps: Option<u64>,
+    /// Null for no limit, and where leaves ask for all they can get.
+    to_bps: Option<u64>,
+    /// Of a small change; null where there is none.
+    gain_per_bps: Option<f64>,
+}
+
+/// The same of a weight.
+#[derive(Serialize)]
+struct Weights {
+    from_weight: Option<u64>,
+    to_weight: Option<u64>,
+    /// Bit/s gained by one more unit of weight.
+    gain_per_weight: Option<f64>,
 }
 
 impl<'a> Entry<'a> {
@@ -77,7 +93,13 @@ impl<'a> Entry<'a> {
         let width = shown.iter().map(|one| one.text.chars().count()).max().unwrap_or(0);
         for one in shown {
             let gain = format!("+{}", human::rate(one.gain_bps));
-            let per = one.gain_per_bps.map(|per| format!(", at first {per:.2} of each bit/s")).unwrap_or_default();
+            let per = match (&one.rates, &one.weights) {
+                (Some(Rates { gain_per_bps: Some(per), .. }), _) => format!(", at first {per:.2} of each bit/s"),
+                (_, Some(Weights { gain_per_weight: Some(per), .. })) => {
+                    format!(", {} by one more unit of weight", human::rate(*per))
+                }
+                _ => String::new(),
+            };
             let fits = if one.fits { "" } else { "; its siblings have to give up as much, or the file is refused" };
             let _ = writeln!(text, "  {:width$}  {gain}{per}{fits}", one.text);
         }
@@ -111,15 +133,17 @@ impl<'a> One<'a> {
             Lever::AsksMore => "asks_more",
         };
         let is_weight = change.lever == Lever::Weight;
+        let per = change.per_bps.as_ref().map(to_f64);
         Self {
             change: kind,
             class: link.names.name(change.class),
-            from_bps: change.from.filter(|_| !is_weight),
-            to_bps: change.to.filter(|_| !is_weight),
-            from_weight: change.from.filter(|_| is_weight),
-            to_weight: change.to.filter(|_| is_weight),
+            rates: (!is_weight).then_some(Rates { from_bps: change.from, to_bps: change.to, gain_per_bps: per }),
+            weights: is_weight.then_some(Weights {
+                from_weight: change.from,
+                to_weight: change.to,
+                gain_per_weight: per,
+            }),
             gain_bps: to_f64(&change.gain),
-            gain_per_bps: change.per_bps.as_ref().map(to_f64),
             fits: change.fits,
             text: words(link, change),
         }

@@ -6,7 +6,7 @@ use fairlink_config::{LinkFile, Problems, ReadOptions};
 use fairlink_net::{GatewayConfig, Processor, has_room_to_read};
 
 use crate::failure::Failure;
-use crate::link::{share_warning, warn};
+use crate::link::{share_warnings, warn};
 
 /// Which files, and between which interfaces.
 #[derive(Clone, Debug, clap::Args)]
@@ -71,7 +71,7 @@ impl LinkArgs {
         let read = |file: &Path| -> Result<Vec<LinkFile>, Failure> {
             let mut links = LinkFile::read_all(file, options)?;
             for link in &mut links {
-                warn(std::mem::take(&mut link.warnings).into_iter().chain(share_warning(link)?));
+                warn(std::mem::take(&mut link.warnings).into_iter().chain(share_warnings(link)?));
             }
             Ok(links)
         };
@@ -182,7 +182,7 @@ impl Files {
             };
             for link in &mut links {
                 // It is said of a file that was found sound; one that cannot be judged says so elsewhere.
-                link.warnings.extend(share_warning(link).ok().flatten());
+                link.warnings.extend(share_warnings(link).unwrap_or_default());
             }
             Ok(links)
         };

@@ -15,7 +15,7 @@ use fairlink_sim::{Links, Setting};
 use fairlink_traffic::Script;
 
 use crate::failure::Failure;
-use crate::link::{concerns_frames, share_warning, warn};
+use crate::link::{concerns_frames, share_warnings, warn};
 
 /// Most settings of a sweep.
 pub(super) const MAX_SETTINGS: usize = 10_000;
@@ -178,12 +178,13 @@ fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, Failure> {
     let mut warnings = std::mem::take(&mut file.warnings);
     let links = file.peers.iter_mut().map(|peer| &mut peer.link);
     let links = links.chain(file.changes.iter_mut().map(|change| &mut change.link));
-    let share = share_warning(&file.link)?;
+    let share = share_warnings(&file.link)?;
     warnings.extend(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
     warnings.extend(share);
-    links.for_each(|link| {
+    for link in links {
         warnings.extend(std::mem::take(&mut link.warnings).into_iter().filter(concerns_a_simulation));
-    });
+        warnings.extend(share_warnings(link)?);
+    }
     Ok(warnings)
 }
 

@@ -103,6 +103,7 @@ mod two_phase;
 mod urgent;
 mod weights;
 
+pub use ceilings::CeilingDepths;
 use ceilings::{Blocked, Ceilings};
 use flags::Flags;
 use plain::Later;

@@ -38,6 +38,7 @@ impl Observation {
             link_bps: passage.tree.link().rate.bps(),
             uptime_s: gateway.uptime.0 as f64 / 1e9,
             interval_s: interval.map(|interval| interval.seconds),
+            interval_late: interval.map(|interval| interval.late),
             interval: interval.and_then(|interval| interval.stats(ClassId::ROOT)),
             notes: interval.and_then(Interval::note).into_iter().collect(),
             received: total.received,

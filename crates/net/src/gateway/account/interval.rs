@@ -21,7 +21,7 @@ use fairlink_theory::request::{Demand, Request};
 use super::delays::DelayTally;
 use super::observation::{Observation, Totals};
 use super::passage::{Passage, PoolId};
-use crate::gateway::stats::{IntervalStats, REASONS, is_unfit};
+use crate::gateway::stats::{IntervalStats, LateStats, REASONS, is_unfit};
 
 /// See the module.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Interval {
     pub(crate) seconds: f64,
     /// By class, the root included.
     classes: Vec<Option<ClassInterval>>,
+    /// Link time that the data thread or the output cost meanwhile, and pauses of that thread.
+    pub(crate) late: LateStats,
     /// Why there are no ideals.
     pub(crate) not_computed: Option<NotComputed>,
 }
@@ -170,7 +172,13 @@ impl Interval {
                 interval.guarantee_bps = passage.guarantee_bps(ClassId(index as u32));
             }
         }
-        (seconds > 0.0).then_some(Self { seconds, classes, not_computed: None })
+        let gateways = [&earlier.snapshot.gateway, &later.snapshot.gateway];
+        let [forfeited, pauses] = [gateways.map(|each| each.forfeited.0), gateways.map(|each| each.liveness.pauses)];
+        let late = LateStats {
+            forfeited_s: forfeited[1].saturating_sub(forfeited[0]) as f64 / 1e9,
+            pauses: pauses[1].saturating_sub(pauses[0]),
+        };
+        (seconds > 0.0).then_some(Self { seconds, classes, late, not_computed: None })
     }
 
     /// Why there are no ideals, in words.

@@ -16,7 +16,7 @@ fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
     let class = |(at, &(name, parent)): (usize, &(&str, Option<&str>))| {
         json!({
             "name": name, "parent": parent, "leaf": true, "guarantee_bps": 40_000_000u64, "received": amount, "sent": amount,
-            "dropped": amount, "queued": amount, "dropped_by_reason": {}, "delay_s": null, "delay_bound_s": 0.00123456,
+            "dropped": amount, "queued": amount, "dropped_by_reason": {}, "delay_s": null, "delay_bound_s": if name == "late" { 0.00123456 } else { 0.0312345 },
             "interval": interval(at + 1),
         })
     };
@@ -68,7 +68,7 @@ fn a_wide_terminal_has_demand_guarantee_and_bound_too() {
         assert!(lines[1].contains(title), "{lines:#?}");
     }
     // A bound is rounded up.
-    assert!(lines[3].contains("1.235 ms"), "{lines:#?}");
+    assert!(lines[3].contains("31.24 ms"), "{lines:#?}");
 }
 
 #[test]
@@ -107,4 +107,22 @@ fn one_class_is_shown_with_those_below_it() {
         lines.iter().skip(2).map(|line| line.split("  ").find(|part| !part.is_empty()).unwrap_or("")).collect();
     assert_eq!(lines.len(), 6, "{names:?}");
     assert!(lines[3].starts_with("B ") && lines[4].starts_with("  B1") && lines[5].starts_with("    B2"), "{lines:#?}");
+}
+
+#[test]
+fn a_delay_above_its_bound_is_marked_and_it_is_said_whether_the_processor_was_late() {
+    let mut stats = stats(&[("A", None), ("on-time", None), ("late", None)]);
+    stats.interval_late = Some(fairlink_net::LateStats::default());
+    let last = |stats: &GatewayStats| {
+        let lines = lines(stats, &view(200));
+        [&lines[lines.len() - 2], &lines[lines.len() - 1]].map(String::clone)
+    };
+    let [class, processor] = last(&stats);
+    assert_eq!(class, "! late: a packet took 30 ms, bound 1.235 ms");
+    assert!(processor.starts_with("! no link time was lost: the processor was not late"), "{processor}");
+    stats.interval_late = Some(fairlink_net::LateStats { forfeited_s: 0.02, pauses: 1 });
+    assert_eq!(last(&stats)[1], "! the processor or the output was late: 20 ms of link time lost, 1 pause");
+    // Nobody above a bound: nothing is said.
+    stats.classes.truncate(2);
+    assert!(!last(&stats)[1].starts_with('!'));
 }

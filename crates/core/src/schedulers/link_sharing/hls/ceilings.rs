@@ -32,8 +32,8 @@
 
 use alloc::boxed::Box;
 
-use super::{CREDITS_PER_BYTE, NIL, RunWeights};
-use crate::contract::{BuildError, ClassId, Hierarchy, Lender, LinkConfig, Members, Nanos, Rate, Share};
+use super::{Advances, CREDITS_PER_BYTE, NIL, RunWeights};
+use crate::contract::{BuildError, ClassId, Hierarchy, Lender, LinkConfig, Members, Nanos, OutOfMemory, Rate, Share};
 use crate::parts::{
     bucket::Bucket,
     heap::Heap,
@@ -187,18 +187,140 @@ fn ceilings(tree: &Hierarchy) -> usize {
     tree.classes().filter(|&class| tree.config(class).ceiling.is_some()).count()
 }
 
-/// What the link sends at most in the longest time that a leaf may wait for its visit (Theorem 5), in bytes. The same for all
-/// ceilings of a tree: computed once, not once for each of them.
-fn longest_gap(tree: &Hierarchy, weights: &RunWeights) -> u128 {
-    let weight: u64 = tree.classes().map(|class| weights.credits(class) / CREDITS_PER_BYTE + 1).sum();
-    2 * (u128::from(weight) + u128::from(tree.link().max_packet) * tree.leaves().len() as u128)
+/// The smallest depths of buckets that cost no class its ceiling.
+///
+/// A bucket loses tokens only while it is full: when its ceiling c has brought more than its depth since it was last empty. So it must hold
+/// what the ceiling brings in the longest time that a class which has its ceiling for its share takes to send again.
+///
+/// # Names
+///
+/// | here | meaning |
+/// | --- | --- |
+/// | C, L | rate of the link, its largest packet |
+/// | Q, E | longest round (Theorem 2); sum of the advances of all latency-critical leaves |
+/// | A-tilde_a | weights of the classes below class a and largest packets of the leaves at or below it (Lemma 6) |
+/// | A-bar_a | the bound of Lemma 7 |
+/// | D_a | the most that leaves of class a send in a cycle: min(A-bar_a, Q), and the advances below a |
+///
+/// # The longest wait
+///
+/// *A visit.* A backlogged leaf that no ceiling holds back is visited within a turn of (2 Q + E) / C: Theorem 5, and what is sent ahead between
+/// two visits. The ceiling brings c (2 Q + E) / C.
+///
+/// *Other ceilings.* A leaf that returns from one ceiling may find the next one above it, of class a, blocked, and waits for that one, too:
+/// until its debt, D_a at most, is paid at its ceiling c_a, and for a turn more. If c is more than c_a, class a is what holds this one back, and
+/// c is not reached for that reason; the rate that is reached is c_a at most. So what a ceiling brings in that time, and what is of use of it,
+/// is c (2 Q + E) / C + D_a c / max(c_a, c).
+///
+/// *Quotas.* A visit sends nothing without a quota. Each class x above or at this one, of which the parent is not the root, waits until its
+/// parent has a credit for each credit of the weights of its active children. The parent gets it at a rate of which the part of x is c or more,
+/// or x would have less than c for its share. The ceiling brings no more than w_x in that time. In the same way the classes below
+/// wait for quotas and the leaves for their largest packets, A-tilde of this class at most, while they get c or more together.
+///
+/// > depth = A-tilde + sum over x of w_x + c (2 Q + E) / C + sum over a of (c (2 Q + E) / C + D_a c / max(c_a, c)).
+///
+/// A class with a share below its ceiling is not held back by such a bucket either: what it sends in any time exceeds its share by the first
+/// three terms at most. Test: `every_ceiling_is_reached_without_an_explicit_burst` in `fairlink-theory` plays random trees.
+#[derive(Debug)]
+pub struct CeilingDepths {
+    link: LinkConfig,
+    /// 2 Q + E in bytes.
+    turn: u128,
+    /// By class, in bytes.
+    terms: Box<[DepthTerms]>,
 }
 
-/// Depth of a ceiling's bucket where the user gives none: the largest packet, and what the ceiling brings while the link sends
-/// `gap` bytes, which is [`longest_gap`]. Less would cost rate.
-fn default_depth(link: LinkConfig, gap: u128, ceiling: Rate) -> u64 {
-    let brought = gap * u128::from(ceiling.bps()) / u128::from(link.rate.bps());
-    u64::from(link.max_packet) + u64::try_from(brought).unwrap_or(u64::MAX / 2)
+#[derive(Clone, Copy, Debug, Default)]
+struct DepthTerms {
+    /// A-tilde, and the weights of classes whose parent is not the root, from this one up.
+    quotas: u64,
+    /// D_a.
+    most: u64,
+    /// Advances of the latency-critical leaves at or below it.
+    ahead: u64,
+}
+
+impl CeilingDepths {
+    /// Those of `tree`.
+    ///
+    /// # Errors
+    /// Where there is no memory for them.
+    pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let weights = RunWeights::of(tree)?;
+        Self::new(tree, &weights, &Advances::of(tree, &weights)?)
+    }
+
+    fn new(tree: &Hierarchy, weights: &RunWeights, advances: &Advances) -> Result<Self, OutOfMemory> {
+        let link = tree.link();
+        let largest = u64::from(link.max_packet);
+        let weight = |class: ClassId| weights.credits(class).div_ceil(CREDITS_PER_BYTE);
+        let mut terms = filled(tree.len(), DepthTerms::default())?;
+        for class in tree.classes().rev() {
+            let above = tree.parent(class).unwrap_or(ClassId::ROOT).index();
+            let own = &mut terms[class.index()];
+            own.quotas += if tree.is_leaf(class) { largest } else { 0 };
+            own.ahead += advances.bytes(class);
+            let DepthTerms { quotas, ahead, .. } = *own;
+            terms[above].quotas += quotas + weight(class);
+            terms[above].ahead += ahead;
+        }
+        // Rounds are below 2^38 bytes, weights below 2^62 credits.
+        let round = terms[ClassId::ROOT.index()].quotas;
+        // The largest (w_j + A-tilde_j) / w_j.
+        let (mut bytes, mut credits) = (0u128, 1u128);
+        for &top in tree.children(ClassId::ROOT) {
+            let (more, of) =
+                (u128::from(weight(top) + terms[top.index()].quotas), u128::from(weights.credits(top).max(1)));
+            if more * credits > bytes * of {
+                (bytes, credits) = (more, of);
+            }
+        }
+        for class in tree.classes() {
+            let above = tree.parent(class).unwrap_or(ClassId::ROOT);
+            let own = terms[class.index()];
+            let most = if above == ClassId::ROOT {
+                let shared = (u128::from(weights.credits(class)) * bytes).div_ceil(credits);
+                let bar = u128::from(own.quotas) + shared;
+                bar.min(round.into()) as u64
+            } else {
+                terms[above.index()].most - terms[above.index()].ahead
+            };
+            terms[class.index()].most = most + own.ahead;
+        }
+        // The weights above come last: children of the root have none.
+        let mut path = filled(tree.len(), 0u64)?;
+        for class in tree.classes() {
+            let above = tree.parent(class).unwrap_or(ClassId::ROOT);
+            if above != ClassId::ROOT {
+                path[class.index()] = path[above.index()] + weight(class);
+            }
+            terms[class.index()].quotas += path[class.index()];
+        }
+        Ok(Self { link, turn: 2 * u128::from(round) + u128::from(advances.total()), terms })
+    }
+
+    /// D_a of `class`: the most bytes that its bucket may be in debt.
+    #[must_use]
+    pub fn debt(&self, class: ClassId) -> u64 {
+        self.terms[class.index()].most
+    }
+
+    /// The depth in bytes for the maximum rate `ceiling` of `class`.
+    #[must_use]
+    pub fn bytes(&self, tree: &Hierarchy, class: ClassId, ceiling: Rate) -> u64 {
+        let own = u128::from(ceiling.bps());
+        // Rates are at most 10^12 bit/s, and what a turn sends is below 2^41 bytes.
+        let turn = (self.turn * own).div_ceil(self.link.rate.bps().into());
+        let (mut depth, mut at) = (u128::from(self.terms[class.index()].quotas) + turn, class);
+        while let Some(parent) = tree.parent(at) {
+            if let Some(above) = tree.config(parent).ceiling {
+                let debt = u128::from(self.terms[parent.index()].most);
+                depth += turn + (debt * own).div_ceil(u128::from(above.bps()).max(own));
+            }
+            at = parent;
+        }
+        u64::try_from(depth).unwrap_or(u64::MAX / 2).min(u64::MAX / 2)
+    }
 }
 
 impl Ceilings {
@@ -217,7 +339,7 @@ impl Ceilings {
         if count == 0 && members.is_empty() {
             return Ok(Self { limiters, waiting, pooled, nearest, held, waits });
         }
-        let gap = longest_gap(tree, weights);
+        let depths = CeilingDepths::new(tree, weights, &Advances::of(tree, weights)?)?;
         for class in tree.classes() {
             let parent = tree.parent(class).unwrap_or(ClassId::ROOT);
             held[parent.index()].most += weights.credits(class) as i64;
@@ -225,7 +347,7 @@ impl Ceilings {
             nearest[class.index()] = above;
             if let Some(ceiling) = config.ceiling {
                 nearest[class.index()] = limiters.len() as u32;
-                let depth = config.ceiling_burst.unwrap_or_else(|| default_depth(tree.link(), gap, ceiling));
+                let depth = config.ceiling_burst.unwrap_or_else(|| depths.bytes(tree, class, ceiling));
                 limiters.push(Limiter {
                     bucket: Bucket::new(ceiling, depth),
                     verdict: Verdict::NONE,
@@ -254,7 +376,7 @@ impl Ceilings {
                 Some(Share::Guarantee(rate)) => rate,
                 _ => Rate::from_bps(tree.rate_all_busy(class).max(1)).unwrap_or(tree.link().rate),
             };
-            let depth = config.ceiling_burst.unwrap_or_else(|| default_depth(tree.link(), gap, rate));
+            let depth = config.ceiling_burst.unwrap_or_else(|| depths.bytes(tree, class, rate));
             pooled.push(Pooled { lender, own: Bucket::new(rate, depth), ready_at: Nanos::ZERO });
         }
         Ok(Self { limiters, waiting, pooled, nearest, held, waits })
@@ -304,6 +426,7 @@ impl Ceilings {
             + bytes_of::<u32>(tree.len())
             + bytes_of::<Held>(tree.len())
             + Heap::memory(count)
+            + bytes_of::<(DepthTerms, u64)>(tree.len())
     }
 
     /// Whether packets of `class` count against a ceiling.

@@ -1,0 +1,283 @@
+//! The rates that classes with a small explicit `ceiling_burst` reach under `hls`: less than their ceilings.
+//!
+//! A token bucket that is full loses what its ceiling brings. Under `hls` a class is asked whether its bucket is out of debt when it is
+//! visited, so that the bucket fills between being out of debt and the next visit. [`CeilingDepths`] derives a burst that loses
+//! nothing, whatever the others send; it is the default. A smaller one is kept as written, and may lose much of the ceiling.
+//!
+//! How much depends on when visits fall into rounds, which no closed formula says: the same burst reaches 54 % of its ceiling beside
+//! 17 busy siblings and all of it beside one. So it is found by playing: the scheduler itself runs on the tree in virtual time, with
+//! leaves that have packets all the time where the fluid ideal gives them less than they ask for, and packets at a constant rate
+//! elsewhere. The result is as exact as the run is long: a few hundred cycles of the slowest bucket, up to [`MAX_PACKETS`] packets. With packets
+//! of other lengths a class may reach a few percent more or less; lengths that divide its burst can make more of a difference.
+//!
+//! ```
+//! use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate};
+//! use fairlink_theory::reach::small_bursts;
+//! use fairlink_theory::request::{Demand, Request};
+//!
+//! let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(100_000_000).unwrap()));
+//! let ceiling = Rate::from_bps(20_000_000).ok();
+//! let x = ClassConfig { ceiling, ceiling_burst: Some(100), ..ClassConfig::default() };
+//! tree.add(ClassId::ROOT, x).unwrap();
+//! for _ in 0..3 {
+//!     tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+//! }
+//! let tree = tree.build().unwrap();
+//! let demand = Demand::uniform(&tree, Request::Unlimited);
+//! let small = small_bursts(&tree, &demand, |_| 1500)?;
+//! assert!(small[0].reached_bps < 19_000_000 && small[0].enough > 1500);
+//! # Ok::<(), fairlink_core::BuildError>(())
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fairlink_core::schedulers::hls::{CeilingDepths, Hls};
+use fairlink_core::{
+    BuildError, ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Nanos, Packet, QueueKind, QueueLimits, Rate,
+    Scheduler,
+};
+
+use crate::hmm::Allocation;
+use crate::request::{Demand, Request};
+use crate::variant::variant;
+
+/// The most packets that are played, after a tenth of so many that are not counted; a fraction of a second.
+pub const MAX_PACKETS: u64 = 1_500_000;
+/// Cycles of the slowest bucket that are played where [`MAX_PACKETS`] suffice: a cycle more or less is half a percent.
+const CYCLES: u64 = 100;
+/// A class that reaches this part of what its ceiling allows loses nothing worth a word.
+const ENOUGH: f64 = 0.99;
+/// Packets that a leaf which is never idle has queued.
+const QUEUED: u32 = 3;
+
+/// A class whose explicit `ceiling_burst` costs it a part of its ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallBurst {
+    /// The class.
+    pub class: ClassId,
+    /// Its `ceiling_burst` in bytes.
+    pub burst: u64,
+    /// A burst in bytes that loses nothing, whatever the others send: the smallest that [`CeilingDepths`] derives.
+    pub enough: u64,
+    /// Its ceiling in bit/s.
+    pub ceiling_bps: u64,
+    /// What it reaches in bit/s.
+    pub reached_bps: u64,
+    /// How many leaves are busy while it reaches no more.
+    pub busy: usize,
+}
+
+/// Classes for which [`all_small_bursts`] looks for a demand of their own.
+pub const MAX_SEARCHED: usize = 16;
+
+/// As [`small_bursts`] while all leaves are busy. Classes that have less than their ceiling for a share then are played again, each while as
+/// many others are busy as let it have its ceiling, and three quarters, a half and a quarter of these: the leaves that get most are taken out first. The first [`MAX_SEARCHED`] of them.
+///
+/// # Errors
+/// Those of [`small_bursts`].
+pub fn all_small_bursts(tree: &Hierarchy) -> Result<Vec<SmallBurst>, BuildError> {
+    let length = |_| tree.link().max_packet;
+    let greedy = Demand::uniform(tree, Request::Unlimited);
+    let mut found = small_bursts(tree, &greedy, length)?;
+    let suspects = suspects(tree)?;
+    if suspects.len() == found.len() {
+        return Ok(found);
+    }
+    let ideal = Allocation::solve(tree, &greedy);
+    let held = |&Suspect { class, ceiling, .. }: &Suspect| {
+        ideal.floor_bps(class) < ceiling.bps() - ceiling.bps() / 1000 && found.iter().all(|burst| burst.class != class)
+    };
+    let held: Vec<Suspect> = suspects.into_iter().filter(held).take(MAX_SEARCHED).collect();
+    for Suspect { class, ceiling, .. } in held {
+        let below = |mut at: ClassId| {
+            while at.0 > class.0 {
+                at = tree.parent(at).unwrap_or(ClassId::ROOT);
+            }
+            at == class
+        };
+        let (inside, mut outside): (Vec<ClassId>, Vec<ClassId>) = tree.leaves().iter().partition(|&&leaf| below(leaf));
+        outside.sort_by_key(|&leaf| ideal.floor_bps(leaf));
+        let demand = |others: usize| {
+            let busy = inside.iter().chain(&outside[..others]);
+            Demand::new(tree, busy.map(|&leaf| (leaf, Request::Unlimited))).unwrap_or_else(|_| greedy.clone())
+        };
+        let (mut fits, mut too_many) = (0, outside.len());
+        while too_many - fits > 1 {
+            let others = usize::midpoint(fits, too_many);
+            let has_it = Allocation::solve(tree, &demand(others)).floor_bps(class) + 1 >= ceiling.bps();
+            *(if has_it { &mut fits } else { &mut too_many }) = others;
+        }
+        // A class that has just its ceiling for a share is seldom held back, and one beside few others is visited soon.
+        let mut worst: Option<SmallBurst> = None;
+        for quarters in 1..=4 {
+            let small = small_bursts(tree, &demand(fits * quarters / 4), length)?;
+            let small = small.into_iter().filter(|burst| burst.class == class);
+            worst = worst.into_iter().chain(small).min_by_key(|burst| burst.reached_bps);
+        }
+        found.extend(worst);
+    }
+    found.sort_by_key(|burst| burst.class.0);
+    Ok(found)
+}
+
+/// A class with an explicit burst that is less than what is known to lose nothing.
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    class: ClassId,
+    ceiling: Rate,
+    burst: u64,
+    enough: u64,
+    /// The most that its bucket owes, in bytes.
+    debt: u64,
+}
+
+fn suspects(tree: &Hierarchy) -> Result<Vec<Suspect>, BuildError> {
+    let explicit = |class: ClassId| tree.config(class).ceiling.zip(tree.config(class).ceiling_burst);
+    if !tree.classes().any(|class| explicit(class).is_some()) {
+        return Ok(Vec::new());
+    }
+    let depths = CeilingDepths::of(tree)?;
+    let suspect = |class: ClassId| {
+        let (ceiling, burst) = explicit(class)?;
+        let (enough, debt) = (depths.bytes(tree, class, ceiling), depths.debt(class));
+        (burst < enough).then_some(Suspect { class, ceiling, burst, enough, debt })
+    };
+    Ok(tree.classes().filter_map(suspect).collect())
+}
+
+/// The classes of `tree` that reach less than 0.99 of what the fluid ideal gives them within their ceilings under `hls`, in order, because
+/// their `ceiling_burst` is small. The leaves ask for `demand` in packets of `length` bytes, the largest packet at most. Empty, and at once, where
+/// no `ceiling_burst` is below the default.
+///
+/// # Errors
+/// Those of [`Hls::new`].
+///
+/// # Panics
+/// When `demand` was made for a tree of another size.
+pub fn small_bursts(
+    tree: &Hierarchy,
+    demand: &Demand,
+    length: impl Fn(ClassId) -> u32,
+) -> Result<Vec<SmallBurst>, BuildError> {
+    let suspects = suspects(tree)?;
+    if suspects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ideal = Allocation::solve(tree, demand);
+    // What the link sends while a class gets what its bucket may bring and owe.
+    let link = u128::from(tree.link().rate.bps());
+    let cycle = |&Suspect { class, enough, debt, .. }: &Suspect| {
+        u128::from(enough + debt) * link / u128::from(ideal.floor_bps(class).max(1))
+    };
+    let most = u128::from(MAX_PACKETS) * u128::from(tree.link().max_packet.min(1500));
+    // A class of which too little would be seen is not judged.
+    let judged: Vec<Suspect> =
+        suspects.into_iter().filter(|suspect| u128::from(CYCLES) / 2 * cycle(suspect) <= most).collect();
+    let Some(slowest) = judged.iter().map(cycle).max() else { return Ok(Vec::new()) };
+    let bytes = (u128::from(CYCLES) * slowest).min(most) as u64;
+    let reached = play(tree, demand, &ideal, length, (bytes / 10, bytes))?;
+    let busy = tree.leaves().iter().filter(|&&leaf| demand.get(leaf).is_some_and(|asked| asked != Request::Rate(0)));
+    let busy = busy.count();
+    let loses = |Suspect { class, ceiling, burst, enough, .. }: Suspect| {
+        let (reached_bps, given) = (reached[class.index()], ideal.floor_bps(class));
+        let loses = (reached_bps as f64) < ENOUGH * given as f64;
+        let ceiling_bps = ceiling.bps();
+        loses.then_some(SmallBurst { class, burst, enough, ceiling_bps, reached_bps, busy })
+    };
+    Ok(judged.into_iter().filter_map(loses).collect())
+}
+
+/// What each class gets in bit/s while the link sends `bytes`, which come after `before` bytes. A leaf that `ideal` satisfies sends packets at the rate
+/// that it asks for, any other always has some.
+fn play(
+    tree: &Hierarchy,
+    demand: &Demand,
+    ideal: &Allocation,
+    length: impl Fn(ClassId) -> u32,
+    (before, bytes): (u64, u64),
+) -> Result<Vec<u64>, BuildError> {
+    let plain = |_: ClassId, config: &mut ClassConfig| {
+        (config.queue, config.hosts, config.ecn) = (QueueKind::Fifo, None, false);
+        config.limits = QueueLimits::default();
+    };
+    // The same tree with plain queues can be built where the tree could.
+    let tree = &variant(tree, tree.link(), plain).unwrap_or_else(|_| tree.clone());
+    let mut hls = Hls::new(tree)?;
+    let link = u128::from(tree.link().rate.bps());
+    let mut ignored = |_: Nanos, _: Packet, _: DropReason| {};
+    let length = |leaf: ClassId| length(leaf).clamp(1, tree.link().max_packet);
+    let mut greedy = vec![false; tree.len()];
+    // Of the others: when the next packet arrives, which leaf, and how long after that the next.
+    let mut arrivals = BinaryHeap::new();
+    let mut now = Nanos::ZERO;
+    for (at, &leaf) in tree.leaves().iter().enumerate() {
+        let rate = match demand.get(leaf) {
+            Some(Request::Rate(bps)) if bps > 0 && ideal.class(leaf).satisfied => bps,
+            Some(Request::Rate(0)) | None => continue,
+            _ => {
+                greedy[leaf.index()] = true;
+                (0..QUEUED).for_each(|_| hls.enqueue(now, packet(leaf, length(leaf)), &mut ignored));
+                continue;
+            }
+        };
+        let every = (u128::from(length(leaf)) * 8_000_000_000 / u128::from(rate)).max(1) as u64;
+        // Phases apart, so that not all arrive at once.
+        let first = (every as f64 * (at as f64 * 0.618_034).fract()) as u64;
+        arrivals.push(Reverse((first, leaf.0, every)));
+    }
+    let mut sent = vec![0u64; tree.len()];
+    // Nanoseconds times the link's rate that are left of the packets sent; bytes that the link could have sent.
+    let (mut carry, mut passed, mut since) = (0u128, 0u64, None);
+    while passed < before + bytes {
+        if since.is_none() && passed >= before {
+            since = Some(now);
+            sent.fill(0);
+        }
+        while let Some(&Reverse((at, leaf, every))) = arrivals.peek() {
+            if at > now.0 {
+                break;
+            }
+            arrivals.pop();
+            let leaf = ClassId(leaf);
+            hls.enqueue(Nanos(at), packet(leaf, length(leaf)), &mut ignored);
+            arrivals.push(Reverse((at.saturating_add(every), leaf.0, every)));
+        }
+        let next = arrivals.peek().map(|&Reverse((at, ..))| Nanos(at));
+        let wake = match hls.dequeue(now, &mut ignored) {
+            Dequeued::Packet(sent_now) => {
+                let class = sent_now.class;
+                sent[class.index()] += u64::from(sent_now.len);
+                passed += u64::from(sent_now.len);
+                let bits = u128::from(sent_now.len) * 8_000_000_000 + carry;
+                carry = bits % link;
+                now = now.saturating_add(Nanos((bits / link) as u64));
+                if greedy[class.index()] {
+                    hls.enqueue(now, packet(class, length(class)), &mut ignored);
+                }
+                continue;
+            }
+            Dequeued::WaitUntil(wake) => next.map_or(wake, |next| next.min(wake)),
+            Dequeued::Idle => match next {
+                Some(next) => next,
+                None => break,
+            },
+        };
+        let wake = wake.max(now.saturating_add(Nanos(1)));
+        passed += (u128::from((wake - now).0) * link / 8_000_000_000) as u64 + 1;
+        (now, carry) = (wake, 0);
+    }
+    for class in tree.classes().rev() {
+        let bytes = sent[class.index()];
+        sent[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += bytes;
+    }
+    let span = u128::from((now - since.unwrap_or(Nanos::ZERO)).0).max(1);
+    Ok(sent.iter().map(|&bytes| (u128::from(bytes) * 8_000_000_000 / span) as u64).collect())
+}
+
+const fn packet(class: ClassId, len: u32) -> Packet {
+    Packet { handle: 0, len, class }
+}
+
+#[cfg(test)]
+mod tests;
