@@ -108,7 +108,7 @@ pub(crate) fn summary(
     link: &LinkFile,
     rows: &Rows,
     title: &str,
-    rate: impl Fn(ClassId) -> u64,
+    rate: impl Fn(ClassId) -> Option<u64>,
     out: &mut Out,
 ) -> Result<(), Failure> {
     let tree = &link.tree;
@@ -119,8 +119,8 @@ pub(crate) fn summary(
     let mut levels = vec![(0usize, 0usize, u64::MAX, 0u64); tree.levels()];
     for class in tree.classes() {
         let level = &mut levels[tree.depth(class) - 1];
-        let rate = rate(class);
-        *level = (level.0 + 1, level.1 + usize::from(tree.is_leaf(class)), level.2.min(rate), level.3.max(rate));
+        let (least, most) = rate(class).map_or((level.2, level.3), |rate| (level.2.min(rate), level.3.max(rate)));
+        *level = (level.0 + 1, level.1 + usize::from(tree.is_leaf(class)), least, most);
     }
     let head = [
         "level".to_owned(),
@@ -130,7 +130,9 @@ pub(crate) fn summary(
         format!("largest {title}"),
     ];
     let level = |(index, (classes, leaves, least, most)): (usize, (usize, usize, u64, u64))| {
-        let rates = [least, most].map(|rate| human::rate(rate as f64));
+        // A level has classes, so that there is a least unless nothing is known.
+        let known = |rate: u64| if least > most { "-".to_owned() } else { human::rate(rate as f64) };
+        let rates = [least, most].map(known);
         [vec![(index + 1).to_string(), classes.to_string(), leaves.to_string()], rates.into()].concat()
     };
     out.table(&head, levels.into_iter().enumerate().map(level).collect(), 0..head.len())

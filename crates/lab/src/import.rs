@@ -7,10 +7,8 @@ use fairlink_config::LinkFile;
 use fairlink_core::schedulers::htb::Plan;
 use fairlink_core::{ClassId, Leniency, NANOS_PER_SEC, Nanos, Overhead};
 use fairlink_sim::{Options, Scenario, SimError, compare};
-use fairlink_theory::fast::Solver;
-use fairlink_theory::htb_fluid::HtbFluid;
+use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::request::{Demand, Request};
-use fairlink_theory::to_f64;
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 use serde::Serialize;
 
@@ -32,13 +30,13 @@ pub struct Share {
     pub name: String,
     /// Its rate under the other tool; `None` where that has no rule.
     pub before_bps: Option<f64>,
-    /// Its rate under what takes its place.
-    pub after_bps: f64,
+    /// Its rate under what takes its place; `None` where that has no rule.
+    pub after_bps: Option<f64>,
 }
 
 /// Most branches that are tried to find the second case.
 const MAX_BRANCHES: usize = 16;
-/// Most classes of a tree for which HTB is computed as a fluid: it takes the square of their number.
+/// Most classes of a tree for which every branch's pause is computed.
 const FLUID_CLASSES: usize = 150;
 /// Rounds of the quanta of all leaves that a simulation lasts at least, and the packets that it has at least and at most.
 const ROUNDS: u64 = 30;
@@ -117,10 +115,10 @@ fn demand(link: &LinkFile, busy: &[ClassId]) -> Demand {
     Demand::new(&link.tree, all).expect("leaves of this tree, each once")
 }
 
-fn ideal(link: &LinkFile, busy: &[ClassId]) -> Vec<f64> {
-    let mut solver = Solver::new(&link.tree);
-    let rates = solver.solve(link.tree.link().rate, &demand(link, busy));
-    busy.iter().map(|leaf| rates[leaf.index()] as f64).collect()
+/// What the link's scheduler gives the leaves `busy` by its own rule; `None` where that is not computed.
+fn ideal(link: &LinkFile, busy: &[ClassId]) -> Vec<Option<f64>> {
+    let rates = Rule::of(link.info(), &link.tree, Traffic::unknown()).and_then(|rule| rule.rates(&demand(link, busy)));
+    busy.iter().map(|leaf| rates.as_ref().ok().map(|rates| rates[leaf.index()])).collect()
 }
 
 /// The same leaves of `before`; those that it does not have are left out.
@@ -133,9 +131,11 @@ fn counterparts(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> Vec<Op
 fn fluid_difference(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> f64 {
     let there = counterparts(before, after, busy);
     let known: Vec<ClassId> = there.iter().copied().flatten().collect();
-    let Ok(htb) = HtbFluid::solve(&before.tree, &demand(before, &known)) else { return 0.0 };
-    let rates = there.iter().map(|leaf| leaf.map_or(0.0, |leaf| to_f64(htb.rate(leaf))));
-    ideal(after, busy).iter().zip(rates).map(|(after, before)| (after - before).abs()).sum()
+    let rule = Rule::of(before.info(), &before.tree, Traffic::unknown());
+    let Ok(rates) = rule.and_then(|rule| rule.rates(&demand(before, &known))) else { return 0.0 };
+    let rates = there.iter().map(|leaf| leaf.map_or(0.0, |leaf| rates[leaf.index()]));
+    let off = |(after, before): (&Option<f64>, f64)| after.map_or(0.0, |after| (after - before).abs());
+    ideal(after, busy).iter().zip(rates).map(off).sum()
 }
 
 fn case(
@@ -148,7 +148,7 @@ fn case(
         Some(before) => simulated(before, &counterparts(before, after, busy))?,
         None => (0, vec![None; busy.len()]),
     };
-    let share = |((&leaf, after_bps), before_bps): ((&ClassId, f64), Option<f64>)| Share {
+    let share = |((&leaf, after_bps), before_bps): ((&ClassId, Option<f64>), Option<f64>)| Share {
         name: after.names.name(leaf).to_owned(),
         before_bps,
         after_bps,
@@ -235,13 +235,13 @@ mod tests {
         assert_eq!(cases[0].pauses, None);
         for share in &cases[0].classes {
             let before = share.before_bps.unwrap();
-            assert!((before - share.after_bps).abs() < 0.01 * share.after_bps, "{share:?}");
+            assert!((before - share.after_bps.unwrap()).abs() < 0.01 * before, "{share:?}");
         }
         // C pauses, which is where they differ; A and B should share evenly.
         assert_eq!(cases[1].pauses.as_deref(), Some("C"));
         let names: Vec<&str> = cases[1].classes.iter().map(|share| share.name.as_str()).collect();
         assert_eq!(names, ["A1", "B2"]);
-        assert_eq!(cases[1].classes[0].after_bps, 50e6);
+        assert_eq!(cases[1].classes[0].after_bps, Some(50e6));
         // 30 + 40 / 5: by the quanta of 2000 and 8000.
         let before = cases[1].classes[0].before_bps.unwrap();
         assert!((before - 38e6).abs() < 1e6, "{before}");
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(cases[0].packets, 0);
         // Of A and B one can pause.
         assert_eq!(cases[1].classes.len(), 1);
-        assert_eq!(cases[1].classes[0].after_bps, 100e6);
+        assert_eq!(cases[1].classes[0].after_bps, Some(100e6));
     }
 
     /// Siblings below the link: name, guarantee in Mbit/s, and under HTB quantum and burst in bytes.

@@ -2,7 +2,7 @@
 //! is measured may come from the simulator or from real packets.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
-use fairlink_sim::{Options, Phase};
+use fairlink_sim::{ClassRate, Options, Phase};
 
 /// Left out at the start of each phase when rates are compared with the ideal: old queues drain, new ones fill.
 pub const SETTLE: Nanos = Nanos(NANOS_PER_SEC / 2);
@@ -46,11 +46,21 @@ pub fn relative(measured_bps: f64, ideal_bps: f64, link_bps: f64) -> f64 {
     (measured_bps - ideal_bps).abs() / if ideal_bps > 0.0 { ideal_bps } else { link_bps }
 }
 
-/// The deviations of all leaves in all phases of a simulation, on a link of `link_bps` bit/s.
+/// The deviations of all leaves in all phases of a simulation from what max-min fairness gives, on a link of `link_bps` bit/s.
 pub fn deviations(phases: &[Phase], link_bps: f64) -> impl Iterator<Item = Deviation<'_>> {
+    each(phases, link_bps, |class| Some(class.fair_bps))
+}
+
+/// The same from what the scheduler gives by its own rule, where that is computed.
+pub fn from_ideal(phases: &[Phase], link_bps: f64) -> impl Iterator<Item = Deviation<'_>> {
+    each(phases, link_bps, |class| class.ideal_bps)
+}
+
+fn each(phases: &[Phase], link_bps: f64, ideal: fn(&ClassRate) -> Option<f64>) -> impl Iterator<Item = Deviation<'_>> {
     phases.iter().enumerate().flat_map(move |(phase, rates)| {
-        let classes = rates.classes.iter();
-        classes.map(move |class| Deviation::new(phase, &class.name, class.settled_bps, class.ideal_bps, link_bps))
+        rates.classes.iter().filter_map(move |class| {
+            Some(Deviation::new(phase, &class.name, class.settled_bps, ideal(class)?, link_bps))
+        })
     })
 }
 
@@ -63,14 +73,14 @@ pub fn worst<'a>(deviations: impl IntoIterator<Item = Deviation<'a>>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_sim::ClassRate;
 
     fn phase(rates: &[(&str, f64, f64)]) -> Phase {
-        let rate = |&(name, settled_bps, ideal_bps): &(&str, f64, f64)| ClassRate {
+        let rate = |&(name, settled_bps, fair_bps): &(&str, f64, f64)| ClassRate {
             name: name.into(),
             rate_bps: 77.0,
             settled_bps,
-            ideal_bps,
+            fair_bps,
+            ideal_bps: None,
         };
         Phase { start_s: 0.0, end_s: 1.0, classes: rates.iter().map(rate).collect(), inner_classes: Vec::new() }
     }

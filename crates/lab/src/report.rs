@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use fairlink_sim::{ClosedRun, Delay, Phase, Report, Run, Setting};
 
-use crate::measure::{deviations, relative, worst};
+use crate::measure::{from_ideal, relative, worst};
 use crate::rate_unit::RateUnit;
 use crate::table::{Line, fitted};
 
@@ -47,8 +47,8 @@ pub fn span(start_s: f64, end_s: f64) -> String {
     format!("{start_s} .. {end_s} s")
 }
 
-/// Measured against ideal rates, one line for each leaf in each phase. Leaves that should get nothing and got nothing are
-/// left out.
+/// Measured rates against what the scheduler gives by its own rule, one line for each leaf in each phase; `-` where that is not
+/// computed. Leaves that should get nothing and got nothing are left out.
 #[must_use]
 pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> String {
     let unit = RateUnit::for_link(link_bps);
@@ -59,23 +59,24 @@ pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> 
     let (mut rows, mut within) = (Vec::new(), Vec::new());
     for phase in phases {
         let mut name = span(phase.start_s, phase.end_s);
-        let shown = phase.classes.iter().filter(|class| class.ideal_bps > 0.0 || class.settled_bps > 0.0);
+        let shown = phase.classes.iter().filter(|class| class.ideal_bps > Some(0.0) || class.settled_bps > 0.0);
         for class in shown {
-            let off = relative(class.settled_bps, class.ideal_bps, link_bps);
+            let off = class.ideal_bps.map(|ideal| relative(class.settled_bps, ideal, link_bps));
+            let none = || "-".to_owned();
             rows.push(vec![
                 std::mem::take(&mut name),
                 class.name.clone(),
                 unit.show(class.settled_bps),
-                unit.show(class.ideal_bps),
-                format!("{:.2} %", off * 100.0),
+                class.ideal_bps.map_or_else(none, |ideal| unit.show(ideal)),
+                off.map_or_else(none, |off| format!("{:.2} %", off * 100.0)),
             ]);
-            within.push(off <= style.tolerance);
+            within.push(off.is_none_or(|off| off <= style.tolerance));
         }
     }
     join(&fitted(&head, &rows, 2..head.len(), style.width), &within, style)
 }
 
-/// Several runs of one scenario side by side: the ideal, and what each got. A line is within the tolerance when all are.
+/// Several runs of one scenario side by side: what max-min fairness gives, and what each got. A line is within the tolerance when all are.
 /// Runs of another scenario than the first are left out.
 #[must_use]
 pub fn side_by_side(report: &Report, style: Style) -> String {
@@ -92,19 +93,19 @@ pub fn side_by_side(report: &Report, style: Style) -> String {
         true => format!("{} seed {}", run.scheduler, run.seed),
         false => run.scheduler.clone(),
     };
-    let mut head = vec!["phase".into(), "class".into(), format!("ideal {}", unit.name)];
+    let mut head = vec!["phase".into(), "class".into(), format!("max-min fair {}", unit.name)];
     head.extend(runs.iter().map(title));
     let (mut rows, mut within) = (Vec::new(), Vec::new());
     for (n, phase) in first.phases.iter().enumerate() {
         let mut name = span(phase.start_s, phase.end_s);
         for (m, class) in phase.classes.iter().enumerate() {
             let measured: Vec<f64> = runs.iter().map(|run| run.phases[n].classes[m].settled_bps).collect();
-            if class.ideal_bps == 0.0 && measured.iter().all(|&bps| bps == 0.0) {
+            if class.fair_bps == 0.0 && measured.iter().all(|&bps| bps == 0.0) {
                 continue;
             }
-            let off = |bps: &f64| relative(*bps, class.ideal_bps, first.link_bps) <= style.tolerance;
+            let off = |bps: &f64| relative(*bps, class.fair_bps, first.link_bps) <= style.tolerance;
             within.push(measured.iter().all(off));
-            let mut row = vec![std::mem::take(&mut name), class.name.clone(), unit.show(class.ideal_bps)];
+            let mut row = vec![std::mem::take(&mut name), class.name.clone(), unit.show(class.fair_bps)];
             row.extend(measured.iter().map(|&bps| unit.show(bps)));
             rows.push(row);
         }
@@ -276,7 +277,7 @@ pub fn runs(report: &Report) -> String {
     let mut text = String::new();
     for run in &report.runs {
         let _ = write!(text, "{}, seed {}: link {:.2} % busy", run.scheduler, run.seed, run.link_utilisation * 100.0);
-        if let Some(worst) = worst(deviations(&run.phases, run.link_bps)) {
+        if let Some(worst) = worst(from_ideal(&run.phases, run.link_bps)) {
             let phase = &run.phases[worst.phase];
             let of = if worst.ideal_bps > 0.0 { "its ideal" } else { "the link" };
             let off = worst.relative * 100.0;

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use fairlink_core::{BuildError, Feature, Leniency, NANOS_PER_SEC, Nanos, Scheduler, SchedulerInfo};
+use fairlink_theory::ideal::NotComputed;
 use fairlink_traffic::Interval;
 
+use crate::ideals::{self, Ideals};
 use crate::links::{self, Lenders, LinkPool, Links};
 use crate::metrics::{Metrics, MetricsError};
 use crate::observe::Observer;
@@ -40,7 +42,10 @@ pub fn simulate(
     measure(&mut port, scenario, options, (None, name), false)?;
     let mut link = [RunningLink::new(port, scheduler, rules)?];
     run(&mut link, scenario.duration).map_err(|(_, error)| error)?;
-    link[0].summary(name, options, &scenario.ideals())
+    let fair = scenario.ideals();
+    let unknown = NotComputed("the scheduler is none of the registry's".to_owned());
+    let own = vec![Err(unknown); fair.len()];
+    link[0].summary(name, options, &Ideals { fair, own })
 }
 
 /// Runs `scenario` under each of `schedulers`, each `runs` times with seeds from the scenario's own upwards. All schedulers
@@ -93,19 +98,20 @@ pub fn compare_links(
         }
     }
     let routes = Routes::new(&links.routes, &scenarios)?;
-    let ideals = match routes.is_empty() {
-        true => links::ideals(&scenarios, &links.pools, &phases),
-        false => routes.ideals(&scenarios, &phases)?,
-    };
-    let comparison = Comparison { links, leniency, options, phases, ideals, routes };
+    let fair = ideals::fair(&scenarios, &links.pools, &routes, &phases)?;
+    let comparison = Comparison { links, leniency, options, phases, routes };
     let mut report = Report { runs: Vec::new() };
     let seeds: Vec<u64> = scenarios.iter().map(|scenario| scenario.seed).collect();
     for info in schedulers {
+        let (pools, phases) = (&links.pools, &comparison.phases);
+        let own = ideals::own(info, &scenarios, pools, &comparison.routes, phases, &fair)?;
+        let both = fair.iter().zip(own).map(|(fair, own)| Ideals { fair: fair.clone(), own });
+        let ideals: Vec<Ideals> = both.collect();
         for more in 0..u64::from(runs) {
             for (scenario, seed) in scenarios.iter_mut().zip(&seeds) {
                 scenario.seed = seed.wrapping_add(more);
             }
-            report.runs.push(comparison.run(info, &scenarios, observer)?);
+            report.runs.push(comparison.run(info, &scenarios, &ideals, observer)?);
         }
     }
     Ok(report)
@@ -129,8 +135,6 @@ struct Comparison<'a> {
     leniency: Leniency,
     options: &'a Options,
     phases: Vec<Interval>,
-    /// By link, phase and class, in bit/s.
-    ideals: Vec<Vec<Vec<f64>>>,
     routes: Routes<'a>,
 }
 
@@ -140,6 +144,7 @@ impl Comparison<'_> {
         &self,
         info: &'static SchedulerInfo,
         scenarios: &[Scenario],
+        ideals: &[Ideals],
         observer: &mut dyn Observer,
     ) -> Result<Run, SimError> {
         let members = self.links.members(scenarios)?;
@@ -154,10 +159,11 @@ impl Comparison<'_> {
         }
         run(&mut running, scenarios[0].duration).map_err(|(link, error)| self.links.of_link(link, error))?;
         let mut merged: Option<Run> = None;
-        for (link, (running, ideals)) in running.iter().zip(&self.ideals).enumerate() {
+        for (link, (running, ideals)) in running.iter().zip(ideals).enumerate() {
             let summary = running.summary(info.name, self.options, ideals);
             let mut one = summary.map_err(|error| self.links.of_link(link, error))?;
             one.notes.splice(0..0, notes(info, &scenarios[link]));
+            one.notes.extend(not_computed(info, ideals));
             match &mut merged {
                 None => merged = Some(one),
                 Some(run) => run.join(&self.links.further[link - 1].0, one),
@@ -228,6 +234,14 @@ fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Why the ideal of `info` is not known in some phases, each reason once.
+fn not_computed(info: &SchedulerInfo, ideals: &Ideals) -> Vec<String> {
+    let reasons: BTreeSet<&str> = ideals.own.iter().filter_map(|own| own.as_ref().err()).map(|why| &*why.0).collect();
+    let all = ideals.own.iter().all(Result::is_err);
+    let when = if all { "" } else { " in some phases" };
+    reasons.into_iter().map(|why| format!("the ideal of {} is not computed{when}: {why}", info.name)).collect()
 }
 
 /// Runs all to the end on one clock: what happens first comes first, and at one instant the links in their order.

@@ -20,6 +20,7 @@
 mod batch;
 mod change;
 mod engine;
+mod ideals;
 mod links;
 mod measure;
 mod metrics;

@@ -482,7 +482,10 @@ pub struct ClassRate {
     pub settled_bps: f64,
     /// What hierarchical max-min fairness gives the class when its sources ask for their mean rates. A pool counts as the link of
     /// its members.
-    pub ideal_bps: f64,
+    pub fair_bps: f64,
+    /// What the scheduler gives it in the long run by its own rule. Absent where that is not computed; [`Run::notes`] say why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ideal_bps: Option<f64>,
 }
 
 /// What happened against time.

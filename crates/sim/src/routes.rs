@@ -7,13 +7,18 @@
 //! ET_j = ET_(j-1) + d_(j-1) + p_(j-1), where d is the delay that the link before promises at most, p its propagation, and ET at the
 //! first link the arrival. So each link sees the pattern in which the source sends.
 
-use fairlink_core::{ClassId, Nanos};
+use fairlink_core::{ClassId, Hierarchy, Nanos};
+use fairlink_theory::ideal::NotComputed;
 use fairlink_theory::request::{Demand, Request};
 use fairlink_traffic::{Interval, SourceSpec};
 
+use crate::ideals::{EXACT_CELLS, Rates};
 use crate::measure::Delays;
 use crate::report::{HopRun, RouteRun};
-use crate::scenario::{EXACT_CELLS, Scenario, SimError, solve};
+use crate::scenario::{Scenario, SimError};
+
+/// What each class of a link gets in each phase: of a link's number, its tree, the phases, whether exact, and its demand at an instant.
+pub(crate) type Solve<'s> = dyn Fn(usize, &Hierarchy, &[Interval], bool, &dyn Fn(Nanos) -> Demand) -> Vec<Rates> + 's;
 
 /// Most links of a route after its first.
 pub const MAX_HOPS: usize = 1000;
@@ -212,11 +217,18 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// What max-min fairness gives, by link, phase and class, link by link in the order of the routes: a source asks of the next link
+    /// What `solve` gives, by link, phase and class, link by link in the order of the routes: a source asks of the next link
     /// for what it gets on the one before.
     // DIFFERENCE: no text has routes. Max-min fairness over all links at once would take from nobody what is lost at a later link.
-    pub(crate) fn ideals(&self, scenarios: &[Scenario], phases: &[Interval]) -> Result<Vec<Vec<Vec<f64>>>, SimError> {
+    pub(crate) fn ideals(
+        &self,
+        scenarios: &[Scenario],
+        phases: &[Interval],
+        solve: &Solve<'_>,
+    ) -> Result<Vec<Vec<Rates>>, SimError> {
         let mut ideals = vec![Vec::new(); scenarios.len()];
+        // By phase and route: whether what it sends is not known, because a link before has no ideal.
+        let mut unknown = vec![vec![false; self.routes.len()]; phases.len()];
         // By phase and route: what it sends into its next link, in bit/s of frames; unlimited where absent.
         let asks = |route: &Route, phase: &Interval| {
             let scenario = &scenarios[route.source.0];
@@ -255,11 +267,18 @@ impl<'a> Routes<'a> {
                 }
                 demand
             };
-            let solved = solve(&scenario.tree, phases, exact, demand);
+            let mut solved = solve(link, &scenario.tree, phases, exact, &demand);
             let mut classes: Vec<ClassId> = visiting.iter().map(|&(_, class)| class).collect();
             classes.sort_unstable();
             classes.dedup();
-            for (phase, shares) in solved.iter().enumerate() {
+            for (phase, solved) in solved.iter_mut().enumerate() {
+                if visiting.iter().any(|&(route, _)| unknown[phase][route]) {
+                    *solved = Err(NotComputed("what a link before it sends is not known".to_owned()));
+                }
+                let Ok(shares) = solved else {
+                    visiting.iter().for_each(|&(route, _)| unknown[phase][route] = true);
+                    continue;
+                };
                 let own = self.own_demand(link, scenario, phases[phase].start);
                 for &class in &classes {
                     let members = visiting.iter().filter(|&&(_, other)| other == class).map(|&(route, _)| route);
@@ -278,6 +297,15 @@ impl<'a> Routes<'a> {
             ideals[link] = solved;
         }
         Ok(ideals)
+    }
+
+    /// The sources whose packets come to `link` by routes, and in which class.
+    pub(crate) fn visitors<'s>(&self, link: usize, scenarios: &'s [Scenario]) -> Vec<(ClassId, &'s SourceSpec)> {
+        let source = |(route, class): (usize, ClassId)| {
+            let (first, source) = self.routes[route].source;
+            (class, &scenarios[first].sources[source])
+        };
+        self.visiting(link, scenarios).into_iter().map(source).collect()
     }
 
     /// The routes that use `link`, and in which class.

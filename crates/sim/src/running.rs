@@ -6,6 +6,7 @@ use fairlink_core::{
 };
 
 use crate::change::Change;
+use crate::ideals::Ideals;
 use crate::port::LinkPort;
 use crate::report::{ChangeRun, Run};
 use crate::scenario::{Options, SimError};
@@ -186,7 +187,7 @@ impl<'a> RunningLink<'a> {
     }
 
     /// What it did.
-    pub(crate) fn summary(&self, name: &str, options: &Options, ideals: &[Vec<f64>]) -> Result<Run, SimError> {
+    pub(crate) fn summary(&self, name: &str, options: &Options, ideals: &Ideals) -> Result<Run, SimError> {
         let metered = self.driver.scheduler();
         metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;
         let accounts = summary::accounts(&self.port, metered, &self.gone);

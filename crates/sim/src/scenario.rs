@@ -1,13 +1,11 @@
 //! What is simulated.
 
 use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, OutOfMemory, Overhead, PoolError, ReconfigureError};
-use fairlink_theory::fast::Solver;
-use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
-use fairlink_theory::to_f64;
 use fairlink_traffic::{Interval, MixError, SourceSpec};
 
 use crate::change::{Change, Stage};
+use crate::ideals::{EXACT_CELLS, hmm};
 
 /// A link shared among a tree of classes, its traffic, and for how long.
 #[derive(Clone, Debug)]
@@ -44,10 +42,6 @@ pub struct Options {
     /// Whether what the scheduler promises is measured: [`Run::metrics`](crate::Run::metrics).
     pub metrics: bool,
 }
-
-/// Most classes times phases for which [`Scenario::ideals`] calculates in rational numbers. For more it would take longer than many
-/// a simulation.
-pub(crate) const EXACT_CELLS: usize = 10_000;
 
 /// Most classes times windows that are recorded in one run; 48 bytes each, and some 60 more in the report.
 pub const MAX_WINDOW_RATES: u64 = 1 << 23;
@@ -428,7 +422,7 @@ impl Scenario {
             let during = |phase: &&Interval| (stage.start..stage.end).contains(&phase.start);
             let during: Vec<Interval> = phases.iter().filter(during).copied().collect();
             let classes = stage.classes();
-            for shares in solve(stage.tree, &during, exact, |at| self.demand_in(&stage, at)) {
+            for shares in hmm(stage.tree, &during, exact, &|at| self.demand_in(&stage, at)) {
                 let mut by_class = vec![0.0; self.names.len()];
                 classes.iter().zip(shares).for_each(|(class, share)| by_class[class.index()] = share);
                 ideals.push(by_class);
@@ -438,32 +432,12 @@ impl Scenario {
     }
 }
 
-/// What hierarchical max-min fairness gives each class of `tree` in each phase. The demand of a phase is that at its start.
-pub(crate) fn solve(
-    tree: &Hierarchy,
-    phases: &[Interval],
-    exact: bool,
-    demand: impl Fn(Nanos) -> Demand,
-) -> Vec<Vec<f64>> {
-    if !exact {
-        let mut solver = Solver::new(tree);
-        let solve = |phase: &Interval| {
-            let allocations = solver.solve(tree.link().rate, &demand(phase.start));
-            allocations.iter().map(|&bps| bps as f64).collect()
-        };
-        return phases.iter().map(solve).collect();
-    }
-    let solve = |phase: &Interval| {
-        let exact = Allocation::solve(tree, &demand(phase.start));
-        exact.classes().map(|class| to_f64(&class.allocation)).collect()
-    };
-    phases.iter().map(solve).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use fairlink_core::{ClassConfig, LinkConfig, Rate, Share};
+    use fairlink_theory::hmm::Allocation;
+    use fairlink_theory::to_f64;
     use fairlink_traffic::{Model, PacketSize};
 
     /// Greedy sources at the `leaves` leaves of a tree of two levels, each starting a millisecond after the one before.

@@ -6,6 +6,7 @@ use fairlink_core::{Amount, ClassId, Counters, DropReason, Metered, NANOS_PER_SE
 use fairlink_traffic::Interval;
 
 use crate::change::Stage;
+use crate::ideals::{self, Ideals};
 use crate::measure::{Delays, Spans};
 use crate::port::{LinkPort, settled};
 use crate::report::{ClassRate, ClassRun, ClosedRun, Delay, InnerRun, LeafWindow, Phase, Run, Window, Windows};
@@ -68,7 +69,7 @@ pub(crate) fn summarise(
     accounts: &[(Counters, Amount)],
     name: &str,
     options: &Options,
-    ideals: &[Vec<f64>],
+    ideals: &Ideals,
 ) -> Run {
     let scenario = port.scenario();
     let trees = Trees::new(port);
@@ -154,9 +155,9 @@ fn closed(port: &LinkPort<'_>) -> Vec<ClosedRun> {
     closed.collect()
 }
 
-fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &[Vec<f64>]) -> Vec<Phase> {
+fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &Ideals) -> Vec<Phase> {
     let names = &port.scenario().names;
-    let phase = |(phase, ideal): (&Interval, &Vec<f64>)| {
+    let phase = |((phase, fair), own): ((&Interval, &Vec<f64>), &ideals::Rates)| {
         let (start, end) = (phase.start, phase.end);
         let from = settled(start, end, options);
         let whole = trees.rates(port.spans(), start, end);
@@ -166,13 +167,15 @@ fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &[V
             name: names[class.index()].clone(),
             rate_bps: whole.leaves[class.index()],
             settled_bps: settled.leaves[class.index()],
-            ideal_bps: if leaf_now[class.index()] { ideal[class.index()] } else { 0.0 },
+            fair_bps: if leaf_now[class.index()] { fair[class.index()] } else { 0.0 },
+            ideal_bps: own.as_ref().ok().map(|own| if leaf_now[class.index()] { own[class.index()] } else { 0.0 }),
         };
         let inner = |class: &ClassId| ClassRate {
             name: names[class.index()].clone(),
             rate_bps: whole.inner[class.index()],
             settled_bps: settled.inner[class.index()],
-            ideal_bps: if leaf_now[class.index()] { 0.0 } else { ideal[class.index()] },
+            fair_bps: if leaf_now[class.index()] { 0.0 } else { fair[class.index()] },
+            ideal_bps: own.as_ref().ok().map(|own| if leaf_now[class.index()] { 0.0 } else { own[class.index()] }),
         };
         Phase {
             start_s: seconds(start),
@@ -181,7 +184,7 @@ fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &[V
             inner_classes: trees.inner.iter().map(inner).collect(),
         }
     };
-    port.phases().iter().zip(ideals).map(phase).collect()
+    port.phases().iter().zip(&ideals.fair).zip(&ideals.own).map(phase).collect()
 }
 
 fn windows(scenario: &Scenario, trees: &Trees<'_>, series: &Series) -> Windows {

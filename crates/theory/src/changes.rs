@@ -1,20 +1,23 @@
-//! What would have to change for a class to get more: single changes, each solved exactly by [`crate::hmm`], with what they gain.
+//! What would have to change for a class to get more: single changes, each solved by the rule of the scheduler ([`crate::ideal`]), with
+//! what they gain.
 //!
 //! Under hierarchical max-min fairness a class depends on the rate of the link, on its own weight, limits and demand and those of the classes above
 //! it, and on the weights and requests of their siblings. So these are the changes that are tried. What a sibling's descendants do among
 //! themselves changes nothing that the sibling does not.
 //!
 //! A gain is what the class gets after the change less what it gets now. The gain per bit/s is that of the smallest change, 1 bit/s: gains are lines
-//! until a class becomes satisfied or ceases to be.
+//! until a class becomes satisfied or ceases to be. Where rates are not exact, it is that of a change of a millionth of the link's rate, and
+//! gains of less than 10^-8 of it are none.
 //!
 //! Cost: two allocations for each change.
 
-use fairlink_core::{ClassId, Hierarchy, HierarchyError, Rate, Share};
+use fairlink_core::{ClassId, Hierarchy, HierarchyError, Rate, SchedulerInfo, Share};
+use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::{ToPrimitive, Zero};
+use num_traits::{Signed, ToPrimitive, Zero};
 
 use crate::explain::UnknownClass;
-use crate::hmm::Allocation;
+use crate::ideal::{Ideal, NotComputed, Rule, Traffic};
 use crate::limits::{LimitKind, Limits};
 use crate::request::{Demand, Request};
 use crate::variant::variant;
@@ -66,26 +69,43 @@ pub struct Changes {
     pub untried: usize,
 }
 
+/// Why changes could not be tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoChanges {
+    /// There is no such class.
+    #[error(transparent)]
+    UnknownClass(#[from] UnknownClass),
+    /// The scheduler's rule gives no rates.
+    #[error(transparent)]
+    NotComputed(#[from] NotComputed),
+}
+
 /// How many allocations of leaves are computed at most, over all changes.
 const WORK: usize = 1_000_000;
 /// How many siblings are tried in a small tree.
 const MOST_SIBLINGS: usize = 256;
 
 impl Changes {
-    /// Those for `class` under `demand`, each of `step` bit/s (weights: a tenth, at least 1).
+    /// Those for `class` under `demand` by the rule of the scheduler `info`, each of `step` bit/s (weights: a tenth, at least 1).
     ///
     /// # Errors
-    /// [`UnknownClass`].
+    /// [`NoChanges`].
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.
-    pub fn of(tree: &Hierarchy, demand: &Demand, class: ClassId, step: u64) -> Result<Self, UnknownClass> {
+    pub fn of(
+        info: &SchedulerInfo,
+        tree: &Hierarchy,
+        demand: &Demand,
+        class: ClassId,
+        step: u64,
+    ) -> Result<Self, NoChanges> {
         if class.index() >= tree.len() {
-            return Err(UnknownClass { class, classes: tree.len() });
+            return Err(UnknownClass { class, classes: tree.len() }.into());
         }
-        let limits = Limits::of(tree);
-        let now = Allocation::within(limits.clone(), tree, demand);
-        let search = Search { tree, demand, class, limits, rate: now.rate(class), now };
+        let rule = Rule::of(info, tree, Traffic::unknown())?;
+        let now = rule.solve(demand)?;
+        let search = Search { info, tree, demand, class, limits: rule.limits(), rate: now.rate(class), now, rule };
         let path: Vec<ClassId> = search.path();
         let mut all = vec![search.asks_more(), search.link(step)];
         for &at in &path {
@@ -117,11 +137,13 @@ impl Changes {
 }
 
 struct Search<'a> {
+    info: &'a SchedulerInfo,
     tree: &'a Hierarchy,
     demand: &'a Demand,
     class: ClassId,
+    rule: Rule<'a>,
     limits: Limits,
-    now: Allocation,
+    now: Ideal,
     /// What the class gets now.
     rate: BigRational,
 }
@@ -133,8 +155,32 @@ impl Search<'_> {
         up.filter(|&class| class != ClassId::ROOT).collect()
     }
 
-    fn gain(&self, limits: Limits, tree: &Hierarchy, demand: &Demand) -> BigRational {
-        Allocation::within(limits, tree, demand).rate(self.class) - &self.rate
+    /// What the class gets more by `rule` for `demand`; `None` where that is not known.
+    fn gain(&self, rule: &Rule<'_>, demand: &Demand) -> Option<BigRational> {
+        let gain = rule.solve(demand).ok()?.rate(self.class) - &self.rate;
+        let noise = BigRational::new(self.tree.link().rate.bps().into(), 100_000_000.into());
+        Some(if !self.now.is_exact() && gain.abs() < noise { BigRational::zero() } else { gain })
+    }
+
+    /// The same where the tree is another one.
+    fn gain_in(&self, tree: &Hierarchy, limits: Option<Limits>) -> Option<BigRational> {
+        let rule = Rule::of(self.info, tree, Traffic::unknown()).ok()?;
+        let rule = match limits {
+            Some(limits) => rule.within(limits),
+            None => rule,
+        };
+        self.gain(&rule, self.demand)
+    }
+
+    /// The smallest change that tells a gain, in bit/s.
+    fn least(&self) -> u64 {
+        if self.now.is_exact() { 1 } else { (self.tree.link().rate.bps() / 1_000_000).max(1) }
+    }
+
+    /// The gain for each bit/s of the smallest change.
+    fn slope(&self, gain: impl Fn(u64) -> Option<BigRational>) -> Option<BigRational> {
+        let least = self.least();
+        Some(gain(least)? / BigInt::from(least))
     }
 
     fn asks_more(&self) -> Option<Change> {
@@ -150,7 +196,7 @@ impl Search<'_> {
             Some(Request::Rate(rate)) => Some(rate),
             _ => None,
         };
-        let gain = self.gain(self.limits.clone(), self.tree, &demand);
+        let gain = self.gain(&self.rule, &demand)?;
         Some(Change { lever: Lever::AsksMore, class: self.class, from, to: None, gain, per_bps: None, fits: true })
     }
 
@@ -160,9 +206,9 @@ impl Search<'_> {
             let mut link = self.tree.link();
             link.rate = Rate::from_bps(from.checked_add(step)?).ok()?;
             let tree = variant(self.tree, link, |_, _| ()).ok()?;
-            Some(self.gain(Limits::of(&tree), &tree, self.demand))
+            self.gain_in(&tree, None)
         };
-        let (gain, per_bps) = (faster(step)?, faster(1));
+        let (gain, per_bps) = (faster(step)?, self.slope(faster));
         let to = Some(from + step);
         Some(Change { lever: Lever::Link, class: ClassId::ROOT, from: Some(from), to, gain, per_bps, fits: true })
     }
@@ -175,7 +221,7 @@ impl Search<'_> {
         let to = from.checked_add(step)?;
         let (gain, fits) = self.with_share(at, to)?;
         let (lever, per_bps) = match is_guarantee {
-            true => (Lever::Guarantee, Some(self.with_share(at, from + 1)?.0)),
+            true => (Lever::Guarantee, self.slope(|more| Some(self.with_share(at, from + more)?.0))),
             false => (Lever::Weight, None),
         };
         Some(Change { lever, class: at, from: Some(from), to: Some(to), gain, per_bps, fits })
@@ -192,7 +238,7 @@ impl Search<'_> {
                 }
             });
             match with {
-                Ok(tree) => return Some((self.gain(Limits::of(&tree), &tree, self.demand), true)),
+                Ok(tree) => return Some((self.gain_in(&tree, None)?, true)),
                 Err(HierarchyError::GuaranteesExceedParent { .. }) => {}
                 Err(_) => return None,
             }
@@ -204,7 +250,7 @@ impl Search<'_> {
                 config.share = Some(Share::Weight(if class == at { value } else { self.tree.weight(class) }));
             }
         });
-        Some((self.gain(self.limits.clone(), &tree.ok()?, self.demand), guarantee.is_none()))
+        Some((self.gain_in(&tree.ok()?, Some(self.limits.clone()))?, guarantee.is_none()))
     }
 
     fn lift(&self, at: ClassId) -> Option<Change> {
@@ -216,11 +262,12 @@ impl Search<'_> {
                     LimitKind::UpperLimit => config.upper_limit = None,
                     LimitKind::Bounded => config.bounded = false,
                     LimitKind::Isolated => config.isolated = false,
+                    LimitKind::RealTime => config.link_share = config.real_time,
                 }
             }
         });
         let tree = tree.ok()?;
-        let gain = self.gain(Limits::of(&tree), &tree, self.demand);
+        let gain = self.gain_in(&tree, None)?;
         let lever = Lever::Lift(limit.kind);
         Some(Change { lever, class: at, from: Some(limit.bps), to: None, gain, per_bps: None, fits: true })
     }
@@ -228,12 +275,12 @@ impl Search<'_> {
     fn asks_less(&self, sibling: ClassId, step: u64) -> Option<Change> {
         let gets = self.now.rate(sibling);
         let from = gets.floor().to_integer().to_u64()?;
-        let with = |to: u64| self.gain(self.limits.clone().lowered(sibling, to), self.tree, self.demand);
+        let with = |to: u64| self.gain(&self.rule.lowered(sibling, to)?, self.demand);
         let to = from.saturating_sub(step);
-        let slightly = from.checked_sub(1)?;
+        let slightly = from.checked_sub(self.least())?;
         // What it gets may be no whole number.
-        let per_bps = with(slightly) / (gets - BigRational::from_integer(slightly.into()));
-        let (gain, per_bps) = (with(to), Some(per_bps));
+        let per_bps = with(slightly).map(|gain| gain / (gets - BigRational::from_integer(slightly.into())));
+        let gain = with(to)?;
         Some(Change {
             lever: Lever::AsksLess,
             class: sibling,

@@ -6,7 +6,8 @@ use fairlink_core::{ClassId, Hierarchy, Share};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
-use crate::hmm::{Allocation, ClassAllocation};
+use crate::hmm::ClassAllocation;
+use crate::ideal::Ideal;
 use crate::limits::Limit;
 use crate::to_f64;
 
@@ -14,14 +15,16 @@ use crate::to_f64;
 const NAMES: usize = 8;
 
 /// One class on the path from the link to the class in question.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The class; [`ClassId::ROOT`] is the link.
     pub class: ClassId,
-    /// Its weight among its siblings: the guarantee in bit/s where it has one. The link's is its rate.
+    /// Its weight among those that it shares with: the guarantee in bit/s where that counts. The link's is its rate.
     pub weight: u64,
     /// Whether that weight is a guarantee; the link's rate counts as one.
     pub guaranteed: bool,
+    /// Its part of the weights of all that share with it, where the scheduler does not share by the weights of the file: 0 to 1.
+    pub weight_part: Option<f64>,
     /// The most that it gets, whatever the link has left: its ceiling, or another [`Limit`].
     pub limit: Option<Limit>,
     /// What it wants, asks for and gets, and who limits it.
@@ -40,11 +43,11 @@ pub struct Step {
 }
 
 /// Why a class gets what it gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// From the link to the class, both included.
     pub steps: Vec<Step>,
-    /// [`Allocation::limiting_chain`] of the class.
+    /// [`Ideal::limiting_chain`] of the class.
     pub limited_by: Vec<ClassId>,
 }
 
@@ -59,22 +62,22 @@ pub struct UnknownClass {
 }
 
 impl Explanation {
-    /// Explains what `class` gets in `allocation`, which was solved for `tree`.
+    /// Explains what `class` gets in `ideal`, which was solved for `tree`.
     ///
     /// # Errors
     /// [`UnknownClass`].
-    pub fn new(tree: &Hierarchy, allocation: &Allocation, class: ClassId) -> Result<Self, UnknownClass> {
+    pub fn new(tree: &Hierarchy, ideal: &Ideal, class: ClassId) -> Result<Self, UnknownClass> {
         if class.index() >= tree.len() {
             return Err(UnknownClass { class, classes: tree.len() });
         }
-        let mut steps = vec![step(tree, allocation, class)];
+        let mut steps = vec![step(tree, ideal, class)];
         let mut at = class;
         while let Some(parent) = tree.parent(at) {
-            steps.push(step(tree, allocation, parent));
+            steps.push(step(tree, ideal, parent));
             at = parent;
         }
         steps.reverse();
-        Ok(Self { steps, limited_by: allocation.limiting_chain(class) })
+        Ok(Self { steps, limited_by: ideal.limiting_chain(class) })
     }
 
     /// A few lines for people, with the names of classes as `name` has them.
@@ -110,24 +113,31 @@ impl Explanation {
     }
 }
 
-fn step(tree: &Hierarchy, allocation: &Allocation, class: ClassId) -> Step {
-    let parent = tree.parent(class);
-    let fair_share = parent.and_then(|parent| allocation.class(parent).fair_share);
-    let weight = tree.weight(class);
+fn step(tree: &Hierarchy, ideal: &Ideal, class: ClassId) -> Step {
+    let sharing = ideal.sharing(tree, class);
+    let fair_share = sharing.and_then(|(of, ..)| ideal.class(of).fair_share);
+    let weight = sharing.map_or(tree.weight(class), |(_, weight, _)| weight);
+    let part = |(_, weight, sharers): (ClassId, u64, &[ClassId])| {
+        let all: f64 = sharers.iter().filter_map(|&class| Some(ideal.sharing(tree, class)?.1 as f64)).sum();
+        weight as f64 / all
+    };
+    let other = sharing.filter(|&(_, weight, _)| weight != tree.weight(class));
     let mut step = Step {
         class,
         weight,
-        guaranteed: matches!(tree.config(class).share, Some(Share::Guarantee(_))),
-        limit: allocation.limit(class),
-        allocation: allocation.class(class),
+        guaranteed: matches!(tree.config(class).share, Some(Share::Guarantee(rate)) if rate.bps() == weight),
+        weight_part: other.map(part),
+        limit: ideal.limit(class),
+        allocation: ideal.class(class),
         entitled: fair_share.as_ref().map(|share| share * BigInt::from(weight)),
         fair_share,
         satisfied_siblings: Vec::new(),
         unsatisfied_siblings: Vec::new(),
         idle_siblings: Vec::new(),
     };
-    for &sibling in parent.map_or(&[][..], |parent| tree.children(parent)) {
-        let this = allocation.class(sibling);
+    let beside = tree.parent(class).map_or(&[][..], |parent| tree.children(parent));
+    for &sibling in sharing.map_or(beside, |(.., sharers)| sharers) {
+        let this = ideal.class(sibling);
         if sibling == class {
             continue;
         } else if this.request == Some(0) {
@@ -157,16 +167,20 @@ impl Step {
             (Some(by), _) if *by == self.class => {
                 write!(text, ", its own {}", self.limit.map_or("limit", |limit| limit.kind.as_str()))
             }
+            (Some(_), _) if self.entitled.as_ref().is_some_and(|entitled| entitled < allocation) => {
+                write!(text, ", what real-time curves guarantee, which is more than its share")
+            }
             (Some(by), Some(share)) => {
                 let by = name(*by);
-                if self.guaranteed {
+                if let Some(part) = self.weight_part {
+                    write!(text, ", its share of {by}: {} % of the weights there", number(part * 100.0))
+                } else if self.guaranteed {
                     let guarantee = rate(&BigRational::from_integer(self.weight.into()));
                     write!(text, ", its share of {by}: guarantee {guarantee} x {}", number(to_f64(share)))
                 } else {
                     write!(text, ", its share of {by}: weight {} x {}", self.weight, rate(share))
                 }
             }
-            // A class that its parent limits has a fair share there.
             (Some(by), None) => write!(text, ", what {} has", name(*by)),
         };
         if !self.satisfied_siblings.is_empty() && self.fair_share.is_some() {
@@ -220,6 +234,7 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hmm::Allocation;
     use crate::request::{Demand, Request};
     use fairlink_core::{ClassConfig, LinkConfig, Rate, Share};
 
@@ -246,7 +261,7 @@ mod tests {
     fn explain(requests: &[(u32, Request)], class: u32) -> String {
         let (tree, names) = figure_1();
         let demand = Demand::new(&tree, requests.iter().map(|&(class, request)| (ClassId(class), request))).unwrap();
-        let allocation = Allocation::solve(&tree, &demand);
+        let allocation = Allocation::solve(&tree, &demand).into();
         let explanation = Explanation::new(&tree, &allocation, ClassId(class)).unwrap();
         explanation.text(|class| names[class.index()].to_owned())
     }
@@ -279,7 +294,7 @@ B2 is limited by its own ceiling.
         tree.add(ClassId::ROOT, ClassConfig { bounded: false, ..config }).unwrap();
         let a1 = tree.add(a, ClassConfig { bounded: false, ..config }).unwrap();
         let tree = tree.build().unwrap();
-        let allocation = Allocation::solve(&tree, &Demand::new(&tree, [(a1, Request::Unlimited)]).unwrap());
+        let allocation = Allocation::solve(&tree, &Demand::new(&tree, [(a1, Request::Unlimited)]).unwrap()).into();
         let text = Explanation::new(&tree, &allocation, a1)
             .unwrap()
             .text(|class| ["link", "A", "B", "A1"][class.index()].into());
@@ -302,7 +317,7 @@ B2 is limited by its own ceiling.
         let (tree, _) = figure_1();
         let unlimited = |class| (ClassId(class), Request::Unlimited);
         let demand = Demand::new(&tree, [unlimited(4), unlimited(7), unlimited(3)]).unwrap();
-        let allocation = Allocation::solve(&tree, &demand);
+        let allocation = Allocation::solve(&tree, &demand).into();
         let explanation = Explanation::new(&tree, &allocation, ClassId(4)).unwrap();
         let [link, a, a1] = &explanation.steps[..] else { panic!("three steps") };
         assert_eq!((link.class, a.class, a1.class), (ClassId::ROOT, ClassId(1), ClassId(4)));

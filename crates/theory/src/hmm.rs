@@ -28,8 +28,9 @@ use num_rational::BigRational;
 use num_traits::{ToPrimitive, Zero};
 
 use crate::limits::{Limit, Limits};
-use crate::maxmin::{UNLIMITED, fair_share_of};
+use crate::maxmin::{UNLIMITED, fair_share_of, fair_share_over_floors};
 use crate::request::{Demand, Request};
+use crate::terms::Terms;
 
 /// What one class wants and gets. Rates are in bit/s; `None` is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +57,9 @@ pub struct ClassAllocation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     classes: Vec<Node>,
-    limits: Limits,
-    /// By class id, where a class is isolated: what a class uses of its part. Empty otherwise, when all use the whole.
+    terms: Terms,
+    /// By class id, where a class is isolated or all leaves share among themselves: what a class uses of its part. Empty otherwise, when
+    /// all use the whole.
     used: Vec<BigRational>,
 }
 
@@ -66,7 +68,9 @@ struct Node {
     /// What it wants, and what its parent shares as if it asked for: the request, or what is kept for isolated classes.
     wanted: u128,
     claim: u128,
-    weight: u64,
+    /// What it gets before any share; at most the claim.
+    floor: u128,
+    /// The class of which it has a share.
     parent: u32,
     /// Of its children.
     fair_share: Option<Box<BigRational>>,
@@ -88,14 +92,20 @@ impl Allocation {
     /// When `limits` or `demand` were made for a tree of another size.
     #[must_use]
     pub fn within(limits: Limits, tree: &Hierarchy, demand: &Demand) -> Self {
-        demand.assert_for(tree.len());
         limits.assert_for(tree.len());
-        let mut solved = Self { classes: Self::claims(tree, &limits, demand), limits, used: Vec::new() };
+        Self::by(Terms::siblings(tree, limits), tree, demand)
+    }
+
+    /// As [`Allocation::solve`], for classes that share by other terms.
+    pub(crate) fn by(terms: Terms, tree: &Hierarchy, demand: &Demand) -> Self {
+        demand.assert_for(tree.len());
+        let mut solved = Self { classes: Self::claims(tree, &terms, demand), terms, used: Vec::new() };
         let mut finite = Vec::new();
         // Parents come before children, so that a class's part follows from what is known when it is reached.
         for index in 0..tree.len() {
             let class = ClassId(index as u32);
-            if tree.children(class).is_empty() {
+            let sharers = solved.terms.sharers(tree, class);
+            if sharers.is_empty() {
                 continue;
             }
             let part = if class == ClassId::ROOT {
@@ -107,18 +117,24 @@ impl Allocation {
             } else {
                 solved.part(class)
             };
-            let claims = tree.children(class).iter().map(|child| &solved.classes[child.index()]);
-            let fair_share = fair_share_of(&part, claims.map(|child| (child.claim, child.weight)), &mut finite);
+            let claim = |class: &ClassId| (solved.classes[class.index()].claim, solved.terms.weight(*class));
+            let fair_share = if solved.terms.has_floors() {
+                let floor = |class: &ClassId| solved.classes[class.index()].floor;
+                let claims = sharers.iter().map(|class| (claim(class).0, claim(class).1, floor(class)));
+                fair_share_over_floors(&part, claims)
+            } else {
+                fair_share_of(&part, sharers.iter().map(claim), &mut finite)
+            };
             solved.classes[index].fair_share = fair_share.map(Box::new);
         }
-        if solved.limits.keeps() {
+        if solved.terms.limits().keeps() || solved.terms.is_flat() {
             solved.used = solved.used(tree);
         }
         solved
     }
 
     /// What every class wants and claims, from the leaves up.
-    fn claims(tree: &Hierarchy, limits: &Limits, demand: &Demand) -> Vec<Node> {
+    fn claims(tree: &Hierarchy, terms: &Terms, demand: &Demand) -> Vec<Node> {
         let node = |index: usize| {
             let class = ClassId(index as u32);
             let wanted = match demand.get(class) {
@@ -126,30 +142,33 @@ impl Allocation {
                 Some(Request::Unlimited) => UNLIMITED,
                 None => 0,
             };
-            let parent = tree.parent(class).unwrap_or(ClassId::ROOT).0;
-            Node { wanted, claim: wanted, weight: tree.weight(class), parent, fair_share: None }
+            let parent = terms.shares_in(tree, class).unwrap_or(ClassId::ROOT).0;
+            Node { wanted, claim: wanted, floor: terms.floor(class, wanted), parent, fair_share: None }
         };
         let mut classes: Vec<Node> = (0..tree.len()).map(node).collect();
         for class in tree.classes().rev() {
-            let Node { wanted, claim, parent, .. } = classes[class.index()];
-            let limit = limits.get(class).map_or(UNLIMITED, |limit| u128::from(limit.bps));
+            let Node { wanted, claim, floor, .. } = classes[class.index()];
+            let limit = terms.limits().get(class).map_or(UNLIMITED, |limit| u128::from(limit.bps)).max(floor);
             let request = wanted.min(limit);
-            let claim = limits.kept(class).map_or_else(|| claim.min(limit), u128::from);
+            let claim = terms.limits().kept(class).map_or_else(|| claim.min(limit), u128::from);
             classes[class.index()].claim = claim;
             // At most 2 * 10^6 classes of less than 2^64 each, or unlimited.
-            let above = &mut classes[parent as usize];
+            let above = &mut classes[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
             above.wanted = above.wanted.saturating_add(request);
             above.claim = above.claim.saturating_add(claim);
+            above.floor += floor;
         }
         classes
     }
 
     /// What is there for a class: what it claims, or its share by weight.
     fn part(&self, class: ClassId) -> BigRational {
-        let Node { claim, weight, parent, .. } = self.classes[class.index()];
+        let Node { claim, floor, parent, .. } = self.classes[class.index()];
+        let weight = self.terms.weight(class);
         let by_weight = if class == ClassId::ROOT { None } else { self.classes[parent as usize].fair_share.as_ref() };
         match by_weight {
             // Compared before it is reduced, which takes longer.
+            Some(share) if floor > 0 && share.numer() * weight <= share.denom() * BigInt::from(floor) => whole(floor),
             Some(share) if share.numer() * weight < share.denom() * BigInt::from(claim) => {
                 share.as_ref() * BigInt::from(weight)
             }
@@ -210,11 +229,11 @@ impl Allocation {
     /// When there is no such class.
     #[must_use]
     pub fn floor_bps(&self, class: ClassId) -> u64 {
-        let Node { claim, weight, parent, .. } = self.classes[class.index()];
+        let Node { claim, floor, parent, .. } = self.classes[class.index()];
         let whole = match (&self.used[..], &self.classes[parent as usize].fair_share) {
             ([], Some(share)) if class != ClassId::ROOT => {
-                let by_weight = share.numer() * weight / share.denom();
-                by_weight.to_u128().map_or(claim, |by_weight| by_weight.min(claim))
+                let by_weight = share.numer() * self.terms.weight(class) / share.denom();
+                by_weight.to_u128().map_or(claim, |by_weight| by_weight.min(claim).max(floor))
             }
             ([], _) => claim,
             _ => return crate::floor_bps(&self.rate(class)),
@@ -225,12 +244,18 @@ impl Allocation {
     /// What limits `class` beside the rates of others; `None` at the link.
     #[must_use]
     pub fn limit(&self, class: ClassId) -> Option<Limit> {
-        self.limits.get(class)
+        self.terms.limits().get(class)
+    }
+
+    /// What the classes share by.
+    pub(crate) fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     fn request(&self, class: ClassId) -> Option<u128> {
-        let limit = self.limits.get(class).map_or(UNLIMITED, |limit| u128::from(limit.bps));
-        known(self.classes[class.index()].wanted.min(limit))
+        let Node { wanted, floor, .. } = self.classes[class.index()];
+        let limit = self.limit(class).map_or(UNLIMITED, |limit| u128::from(limit.bps));
+        known(wanted.min(limit.max(floor)))
     }
 
     /// See [`ClassAllocation::limited_by`].
@@ -242,11 +267,18 @@ impl Allocation {
         let Node { wanted, claim, parent, .. } = self.classes[class.index()];
         if known(wanted).is_some_and(|wanted| whole(wanted) == self.rate(class)) {
             None
+        } else if self.sums_up(class) {
+            Some(ClassId::ROOT)
         } else if class == ClassId::ROOT || whole(claim) == self.part(class) {
             Some(class)
         } else {
             Some(ClassId(parent))
         }
+    }
+
+    /// Whether a class has no share of its own: its leaves share the link with all others.
+    fn sums_up(&self, class: ClassId) -> bool {
+        self.terms.is_flat() && class != ClassId::ROOT && self.terms.weight(class) == 0
     }
 
     /// Why `class` does not get what it wants: the class that limits it, the one that limits that one, and so on up to the
@@ -256,19 +288,24 @@ impl Allocation {
     /// When there is no such class.
     #[must_use]
     pub fn limiting_chain(&self, class: ClassId) -> Vec<ClassId> {
-        let mut chain = Vec::new();
-        let mut at = class;
-        while let Some(by) = self.limited_by(at) {
-            chain.push(by);
-            if by == at {
-                break;
-            }
-            at = by;
-        }
-        // A class that limits the one below it and is held by its own limit appears once.
-        chain.dedup();
-        chain
+        chain(class, |class| self.limited_by(class))
     }
+}
+
+/// From what limits `class` up to the limit that binds, by what limits each class.
+pub(crate) fn chain(class: ClassId, limited_by: impl Fn(ClassId) -> Option<ClassId>) -> Vec<ClassId> {
+    let mut chain = Vec::new();
+    let mut at = class;
+    while let Some(by) = limited_by(at) {
+        chain.push(by);
+        if by == at {
+            break;
+        }
+        at = by;
+    }
+    // A class that limits the one below it and is held by its own limit appears once.
+    chain.dedup();
+    chain
 }
 
 fn known(rate: u128) -> Option<u128> {

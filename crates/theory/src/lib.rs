@@ -7,7 +7,8 @@
 //! * [`limits`]: what holds a class back whatever the link has left: ceilings, upper limits, classes that do not borrow or lend.
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`pooled`]: the same for several links, classes of which share pools.
-//! * [`htb_fluid`]: what HTB gives instead, in the long run.
+//! * [`ideal`]: what a scheduler gives in the long run by the rule that it states of itself.
+//! * [`htb_fluid`]: what HTB gives instead, in the long run; exact.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`as_printed`]: theorems as the texts print them, where another bound is what holds.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
@@ -42,16 +43,20 @@ pub mod fluid;
 pub mod gap;
 pub mod hmm;
 pub mod htb_fluid;
+pub mod ideal;
 pub mod inner_curves;
 pub mod latency;
+mod lenders;
 pub mod limits;
 pub mod maxmin;
 pub mod pooled;
 pub mod promises;
 pub mod request;
 pub mod strategy;
+mod terms;
 mod variant;
 pub mod virtual_time;
+mod visits;
 pub mod weights;
 pub mod worst_case;
 

@@ -3,8 +3,9 @@
 //! | feature | what the ideal makes of it | source |
 //! | --- | --- | --- |
 //! | `ceiling` | the class gets no more than it | \[hls\] Section X names it as future work |
-//! | `upper_limit` | the class gets no more than the slope in the long run of the curve; a leaf gets its real-time curve's all the same | later practice of \[hfsc\], where a real-time guarantee goes before an upper limit |
+//! | `upper_limit` | the class gets no more than the slope in the long run of the curve | later practice of \[hfsc\] |
 //! | `bounded` | the class may not borrow, so it gets no more than its own rate | \[cbq\] |
+//! | `real_time` | a leaf that has it and neither `link_share` nor a share gets no more than its slope in the long run | \[hfsc\] Section 4.1: no part in link-sharing |
 //! | `isolated` | the class may not borrow either, and its rate is kept for it: what it leaves goes to nobody outside | \[cbq\] |
 //!
 //! The own rate of a class is its guarantee; where it has none, its share by weight of its parent's own rate, in whole bit/s rounded
@@ -26,10 +27,12 @@ pub enum LimitKind {
     Bounded,
     /// It neither borrows nor lends.
     Isolated,
+    /// It has a real-time curve and no part in link-sharing.
+    RealTime,
 }
 
 impl LimitKind {
-    /// In running text, after "its own" or "the": `ceiling`, `upper limit`, `rate (bounded)`, `rate (isolated)`.
+    /// In running text, after "its own" or "the": `ceiling`, `upper limit`, `rate (bounded)`, `rate (isolated)`, `real-time curve`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -37,6 +40,7 @@ impl LimitKind {
             Self::UpperLimit => "upper limit",
             Self::Bounded => "rate (bounded)",
             Self::Isolated => "rate (isolated)",
+            Self::RealTime => "real-time curve",
         }
     }
 }
@@ -67,6 +71,12 @@ impl Limits {
         Self::filtered(tree, |_| true)
     }
 
+    /// None at all.
+    #[must_use]
+    pub fn none(tree: &Hierarchy) -> Self {
+        Self { classes: tree.len(), limits: Vec::new(), kept: Vec::new() }
+    }
+
     /// Those that the classes of `tree` set and the scheduler `info` honours.
     #[must_use]
     pub fn honoured_by(info: &SchedulerInfo, tree: &Hierarchy) -> Self {
@@ -74,8 +84,7 @@ impl Limits {
     }
 
     fn filtered(tree: &Hierarchy, honoured: impl Fn(Feature) -> bool) -> Self {
-        let [ceilings, curves, borrowing, real_time] =
-            [Feature::Ceiling, Feature::LinkCurves, Feature::Borrowing, Feature::ServiceCurves].map(honoured);
+        let [ceilings, curves, borrowing] = [Feature::Ceiling, Feature::LinkCurves, Feature::Borrowing].map(honoured);
         let limited = |class| {
             let config = tree.config(class);
             ceilings && config.ceiling.is_some()
@@ -88,14 +97,12 @@ impl Limits {
         }
         let bounds = |class| tree.config(class).bounded || tree.config(class).isolated;
         let own = if borrowing && tree.classes().any(bounds) { own_rates(tree) } else { Vec::new() };
-        let guaranteed = if real_time { real_time_rates(tree) } else { Vec::new() };
         found.limits = vec![None; tree.len()];
         for class in tree.classes() {
             let config = tree.config(class);
             let (index, slope) = (class.index(), |rate: Option<Rate>| rate.map_or(0, Rate::bps));
             let own = || own.get(index).copied().unwrap_or_default();
-            let curve = config.upper_limit.filter(|_| curves);
-            let curve = curve.map(|curve| slope(curve.m2).max(guaranteed.get(index).copied().unwrap_or_default()));
+            let curve = config.upper_limit.filter(|_| curves).map(|curve| slope(curve.m2));
             found.limits[index] = [
                 (LimitKind::Ceiling, config.ceiling.filter(|_| ceilings).map(Rate::bps)),
                 (LimitKind::UpperLimit, curve),
@@ -125,12 +132,12 @@ impl Limits {
         self.kept.get(class.index()).copied().flatten()
     }
 
-    /// The same where `class` gets no more than `bps` either, whatever set its limit.
-    pub(crate) fn lowered(mut self, class: ClassId, bps: u64) -> Self {
+    /// The same where `class` gets no more than `other` either.
+    pub(crate) fn lowered(mut self, class: ClassId, other: Limit) -> Self {
         self.limits.resize(self.classes, None);
         let limit = &mut self.limits[class.index()];
-        if limit.is_none_or(|limit| limit.bps > bps) {
-            *limit = Some(Limit { bps, kind: LimitKind::Ceiling });
+        if limit.is_none_or(|limit| limit.bps > other.bps) {
+            *limit = Some(other);
         }
         self
     }
@@ -163,20 +170,6 @@ fn own_rates(tree: &Hierarchy) -> Vec<u64> {
         };
     }
     fine.iter().map(|fine| ((fine >> FINE_BITS) as u64).max(1)).collect()
-}
-
-/// The slopes in the long run of the real-time curves at each class and below it, in bit/s, by class id.
-fn real_time_rates(tree: &Hierarchy) -> Vec<u64> {
-    let mut rates = vec![0u64; tree.len()];
-    for class in tree.classes().rev() {
-        let own = tree.config(class).real_time.and_then(|curve| curve.m2).map_or(0, Rate::bps);
-        // Only leaves have such curves.
-        let rate = rates[class.index()].saturating_add(own);
-        rates[class.index()] = rate;
-        let sum = &mut rates[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
-        *sum = sum.saturating_add(rate);
-    }
-    rates
 }
 
 #[cfg(test)]
@@ -237,12 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn an_upper_limit_is_its_slope_in_the_long_run_but_never_less_than_what_is_guaranteed_in_time() {
+    fn an_upper_limit_is_its_slope_in_the_long_run() {
         let limited = ClassConfig { upper_limit: line(20), ..class(50) };
         assert_eq!(shares(&[limited, class(50)], &[], &[1, 2]), [20, 80]);
-        assert_eq!(shares(&[ClassConfig { real_time: line(40), ..limited }, class(50)], &[], &[1, 2]), [40, 60]);
-        let real_time = ClassConfig { real_time: line(25), ..class(10) };
-        assert_eq!(shares(&[limited, class(50)], &[real_time, class(10)], &[2, 3, 4]), [25, 75, 12, 12]);
     }
 
     #[test]

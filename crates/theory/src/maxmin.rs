@@ -104,6 +104,71 @@ pub(crate) fn fair_share_of(
     (!weights.is_zero()).then(|| BigRational::new(left, weights * denominator))
 }
 
+/// As [`fair_share_of`], where each class gets a floor before any share: a_i = max(l_i, min(r_i, w_i f)) for requests r_i, weights w_i and
+/// floors l_i of at most r_i. A class without weight gets its floor.
+///
+/// What all get together grows with f in straight pieces, which begin where w_i f reaches a floor or a request. Requests and weights
+/// are summed up once in that order, and a binary search finds the piece with O(log n) products of long numbers.
+///
+/// The floors add up to no more than the capacity.
+pub(crate) fn fair_share_over_floors(
+    capacity: &BigRational,
+    claims: impl Iterator<Item = (u128, u64, u128)>,
+) -> Option<BigRational> {
+    let whole = capacity.floor().to_integer().to_u128().unwrap_or(UNLIMITED - 1);
+    // Where a piece begins, as a rate per weight, and whether a class stops there.
+    let mut begins: Vec<(u128, u64, bool)> = Vec::new();
+    let (mut fixed, mut all_fit, mut requests) = (0u128, true, 0u128);
+    for (request, weight, floor) in claims {
+        fixed = fixed.saturating_add(floor);
+        if request > whole {
+            all_fit = false;
+        }
+        requests = requests.saturating_add(request);
+        if weight == 0 || request <= floor {
+            continue;
+        }
+        begins.push((floor, weight, false));
+        if request <= whole {
+            begins.push((request, weight, true));
+        }
+    }
+    if all_fit && requests <= whole {
+        return None;
+    }
+    begins.sort_unstable_by(|&(x, v, _), &(y, w, _)| by_request_per_weight(&(x, v), &(y, w)));
+    // By piece: what is fixed in it, and the weights that grow. A class that grows from its floor on has left the fixed.
+    let mut pieces = Vec::with_capacity(begins.len());
+    let mut growing = 0u128;
+    for &(rate, weight, stops) in &begins {
+        if stops {
+            fixed = fixed.saturating_add(rate);
+            growing -= u128::from(weight);
+        } else {
+            fixed = fixed.saturating_sub(rate);
+            growing += u128::from(weight);
+        }
+        pieces.push((fixed, growing));
+    }
+    let (numerator, denominator) = (capacity.numer(), capacity.denom());
+    // Whether all that is given at the beginning of a piece fits the capacity.
+    let fits = |at: usize| {
+        let ((rate, weight, _), (fixed, growing)) = (begins[at], pieces[at]);
+        let given = BigInt::from(fixed) * weight + BigInt::from(growing) * BigInt::from(rate);
+        given * denominator <= numerator * weight
+    };
+    let (mut first, mut after) = (0, begins.len());
+    while first < after {
+        let middle = first + (after - first) / 2;
+        if fits(middle) { first = middle + 1 } else { after = middle }
+    }
+    let (fixed, growing) = pieces[first.checked_sub(1)?];
+    (growing > 0).then(|| {
+        let left = numerator - BigInt::from(fixed) * denominator;
+        BigRational::new(left, BigInt::from(growing) * denominator)
+    })
+}
+
 /// What a class gets at the fair share `fair_share`: min(r, w f), in bit/s.
 ///
 /// # Panics

@@ -7,8 +7,7 @@ use fairlink_config::problem::Problems;
 use fairlink_config::units::show_memory;
 use fairlink_core::{BuildError, ClassId, Leniency, Members, Share};
 use fairlink_lab::figures::tree;
-use fairlink_theory::hmm::Allocation;
-use fairlink_theory::limits::Limits;
+use fairlink_theory::ideal::{Ideal, NotComputed, Rule, Traffic};
 use fairlink_theory::promises::{Promised, promised};
 use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
@@ -65,7 +64,16 @@ struct Sound<'a, C> {
     /// Absent where no service curves are to be guaranteed.
     #[serde(skip_serializing_if = "Option::is_none")]
     admission: Option<Admission>,
+    /// Why a number is not there.
+    notes: Vec<String>,
     warnings: Vec<Finding>,
+}
+
+/// What the scheduler gives when every leaf is greedy.
+type Busy = Result<Ideal, NotComputed>;
+
+fn not_computed(why: &NotComputed) -> String {
+    format!("share, all busy: {why}")
 }
 
 #[derive(Serialize)]
@@ -87,8 +95,10 @@ struct Entry<'a> {
     /// How far the share that this weight gives is from the one written, relative to it.
     weight_error: Option<f64>,
     ceiling_bps: Option<u64>,
-    /// What the fluid ideal gives it when every leaf is greedy, within the limits that the scheduler honours; rounded down.
-    share_all_busy_bps: u64,
+    /// What the scheduler's own rule gives it when every leaf is greedy, rounded down. Absent where that is not computed; `notes` say
+    /// why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_all_busy_bps: Option<u64>,
     #[serde(flatten)]
     bounds: ClassBounds,
 }
@@ -120,8 +130,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
     warnings.extend(bounds::unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let theorems = Theorems::of(&link, &args.load)?;
-    let limits = Limits::honoured_by(link.info(), &link.tree);
-    let busy = Allocation::within(limits, &link.tree, &Demand::uniform(&link.tree, Request::Unlimited));
+    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+    let busy: Busy = rule.and_then(|rule| rule.solve(&Demand::uniform(&link.tree, Request::Unlimited)));
     if let Some(file) = &args.svg {
         draw(&link, &busy, &args.rows, file)?;
     }
@@ -136,6 +146,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             theorems,
             memory_bytes,
             admission: Admission::of(&link),
+            notes: busy.as_ref().err().map(not_computed).into_iter().collect(),
             warnings: warnings.iter().map(Finding::from).collect(),
         });
     }
@@ -167,7 +178,7 @@ fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problem
 }
 
 /// The classes that text would have, drawn.
-fn draw(link: &LinkFile, busy: &Allocation, rows: &RowArgs, file: &Path) -> Result<(), Failure> {
+fn draw(link: &LinkFile, busy: &Busy, rows: &RowArgs, file: &Path) -> Result<(), Failure> {
     let rows = rows.in_text(link)?;
     let node = |class: ClassId| {
         let config = link.tree.config(class);
@@ -179,7 +190,7 @@ fn draw(link: &LinkFile, busy: &Allocation, rows: &RowArgs, file: &Path) -> Resu
                 _ => None,
             },
             ceiling_bps: config.ceiling.map(|rate| rate.bps() as f64),
-            share_bps: busy.floor_bps(class) as f64,
+            share_bps: busy.as_ref().ok().map(|busy| busy.floor_bps(class) as f64),
         }
     };
     let nodes: Vec<_> = tree_order(link, &rows).into_iter().map(node).collect();
@@ -227,7 +238,7 @@ fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Re
     Err(problems.into())
 }
 
-fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Allocation, class: ClassId) -> Entry<'a> {
+fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Busy, class: ClassId) -> Entry<'a> {
     let config = link.tree.config(class);
     let weight = promised.weights[class.index()];
     Entry {
@@ -241,7 +252,7 @@ fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Allocation, class: 
         weight: weight.map(|weight| weight.as_run),
         weight_error: weight.map(|weight| weight.error),
         ceiling_bps: config.ceiling.map(|rate| rate.bps()),
-        share_all_busy_bps: busy.floor_bps(class),
+        share_all_busy_bps: busy.as_ref().ok().map(|busy| busy.floor_bps(class)),
         bounds: ClassBounds::of(promised, class),
     }
 }
@@ -250,7 +261,7 @@ fn text(
     link: &LinkFile,
     promised: &Promised,
     theorems: &Theorems<'_>,
-    busy: &Allocation,
+    busy: &Busy,
     memory_bytes: u64,
     rows: &RowArgs,
     out: &mut Out,
@@ -286,7 +297,7 @@ fn text(
             None => "-".to_owned(),
         };
         let ceiling = config.ceiling.map_or_else(|| "-".to_owned(), |rate| human::rate(rate.bps() as f64));
-        let busy = human::rate(busy.floor_bps(class) as f64);
+        let busy = busy.as_ref().map_or_else(|_| "-".to_owned(), |busy| human::rate(busy.floor_bps(class) as f64));
         let mut row = vec![names(row), share, ceiling, busy];
         let weight = promised.weights[class.index()];
         row.extend(weight.into_iter().flat_map(|weight| [bounds::weight(weight), human::tiny(weight.error)]));
@@ -294,9 +305,14 @@ fn text(
     };
     out.rows(&columns, rows.len(), row, 1..columns.len())?;
     if rows.summarised {
-        summary(link, &rows, "share", |class| busy.floor_bps(class), out)?;
+        let of = |class| Some(busy.as_ref().ok()?.floor_bps(class));
+        summary(link, &rows, "share", of, out)?;
     }
     out.line("")?;
+    if let Err(why) = busy {
+        out.paragraph(&not_computed(why), 2)?;
+        out.line("")?;
+    }
     let bounds = bounds::columns(promised);
     if !bounds.is_empty() {
         out.line("At most:")?;

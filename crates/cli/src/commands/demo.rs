@@ -233,7 +233,7 @@ fn simulate(
             classes: phase
                 .classes
                 .into_iter()
-                .map(|rate| DemoRate { name: rate.name, rate_bps: rate.settled_bps, ideal_bps: rate.ideal_bps })
+                .map(|rate| DemoRate { name: rate.name, rate_bps: rate.settled_bps, ideal_bps: rate.fair_bps })
                 .collect(),
         });
         let run = DemoRun {

@@ -3,7 +3,7 @@
 use fairlink_config::LinkFile;
 use fairlink_core::{ClassId, Rate};
 use fairlink_theory::explain::{Explanation, Step};
-use fairlink_theory::hmm::Allocation;
+use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::to_f64;
 use serde::Serialize;
 
@@ -42,12 +42,23 @@ struct Document<'a> {
     text: String,
 }
 
+/// Where the scheduler's rule gives no rates.
+#[derive(Serialize)]
+struct NotExplained<'a> {
+    class: &'a str,
+    /// Why there is nothing to explain.
+    notes: [String; 1],
+}
+
 #[derive(Serialize)]
 struct Entry<'a> {
     name: &'a str,
     /// The guarantee in bit/s where `guaranteed`.
     weight: u64,
     guaranteed: bool,
+    /// Its part of the weights of all that share with it, where the scheduler does not share by the weights of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight_part: Option<f64>,
     /// The most that it gets, whatever the link has left, and what sets it; null where nothing does.
     ceiling_bps: Option<u64>,
     limit: Option<&'static str>,
@@ -69,8 +80,18 @@ struct Entry<'a> {
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let (link, demand) = args.fluid.read()?;
     let class = link.names.find(&args.class).map_err(|error| Failure::wrong(format!("--class: {error}")))?;
-    let allocation = Allocation::solve(&link.tree, &demand);
-    let explanation = Explanation::new(&link.tree, &allocation, class).map_err(Failure::failed)?;
+    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+    let ideal = match rule.and_then(|rule| rule.solve(&demand)) {
+        Ok(ideal) => ideal,
+        Err(why) => {
+            let note = format!("what {} gives {} is {why}", link.info().name, args.class);
+            if out.json {
+                return out.document(&NotExplained { class: &args.class, notes: [note] });
+            }
+            return out.paragraph(&note, 2);
+        }
+    };
+    let explanation = Explanation::new(&link.tree, &ideal, class).map_err(Failure::failed)?;
     let step = args.step.map_or(link.tree.link().rate.bps() / 10, Rate::bps).max(1);
     let changes = changes::Entry::of(&link, &demand, class, step)?;
     let strategy = (class != ClassId::ROOT).then(|| strategy::Entry::of(&link, &demand, class)).transpose()?;
@@ -96,6 +117,7 @@ fn entry<'a>(link: &'a LinkFile, step: &Step) -> Entry<'a> {
         name: link.names.name(step.class),
         weight: step.weight,
         guaranteed: step.guaranteed,
+        weight_part: step.weight_part,
         ceiling_bps: step.limit.map(|limit| limit.bps),
         limit: step.limit.map(|limit| limit.kind.as_str()),
         wants_bps: step.allocation.wanted,

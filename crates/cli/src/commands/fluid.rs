@@ -1,8 +1,9 @@
-//! `fairlink fluid`: what the classes should get, exactly.
+//! `fairlink fluid`: what the classes get in the long run by the rule of their scheduler, or by hierarchical max-min fairness.
 
 use fairlink_config::link::LinkFile;
 use fairlink_core::ClassId;
 use fairlink_theory::hmm::{Allocation, ClassAllocation};
+use fairlink_theory::ideal::{Ideal, NotComputed, Rule, Traffic};
 use fairlink_theory::to_f64;
 use serde::Serialize;
 
@@ -17,14 +18,21 @@ use crate::rows::{Each, RowArgs, summary};
 pub(crate) struct Args {
     #[command(flatten)]
     fluid: FluidArgs,
+    /// Share by hierarchical max-min fairness, whatever the link's scheduler does.
+    #[arg(long)]
+    fair: bool,
     #[command(flatten)]
     rows: RowArgs,
 }
 
 #[derive(Serialize)]
-struct Document<C> {
+struct Document<'a, C> {
     link_bps: u64,
+    /// By whose rule.
+    rule: &'a str,
     classes: C,
+    /// Why a number is not there.
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -32,10 +40,18 @@ struct Entry<'a> {
     name: &'a str,
     parent: Option<&'a str>,
     leaf: bool,
+    #[serde(flatten)]
+    found: Option<Found<'a>>,
+}
+
+/// What is there where the rule gives rates.
+#[derive(Serialize)]
+struct Found<'a> {
     request_bps: Option<u128>,
     allocation_bps: f64,
-    /// The same without rounding, as a fraction of whole numbers.
-    allocation_exact_bps: String,
+    /// The same without rounding, as a fraction of whole numbers. Absent where rates are computed in floating point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocation_exact_bps: Option<String>,
     satisfied: bool,
     limited_by: Option<&'a str>,
 }
@@ -43,12 +59,28 @@ struct Entry<'a> {
 /// Solves and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let (link, demand) = args.fluid.read()?;
-    let solved = Allocation::solve(&link.tree, &demand);
+    let (rule, solved): (&str, Result<Ideal, NotComputed>) = match args.fair {
+        true => ("max-min fairness", Ok(Allocation::solve(&link.tree, &demand).into())),
+        false => {
+            let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+            (link.info().name, rule.and_then(|rule| rule.solve(&demand)))
+        }
+    };
     if out.json {
         let rows = args.rows.in_json(&link)?;
-        let classes = Each { len: rows.len(), item: |row| entry(&link, &solved, rows.at(row)) };
-        return out.document(&Document { link_bps: link.tree.link().rate.bps(), classes });
+        let solved = solved.as_ref();
+        let item = |row| entry(&link, solved.ok(), rows.at(row));
+        let classes = Each { len: rows.len(), item };
+        let notes = solved.err().map(|why| told(rule, why)).into_iter().collect();
+        return out.document(&Document { link_bps: link.tree.link().rate.bps(), rule, classes, notes });
     }
+    let solved = match solved {
+        Ok(solved) => solved,
+        Err(why) => {
+            out.paragraph(&told(rule, &why), 2)?;
+            return out.paragraph("--fair computes hierarchical max-min fairness instead", 2);
+        }
+    };
     let head = ["class", "asks for", "gets", "of the link", "is limited by"];
     let capacity = link.tree.link().rate.bps() as f64;
     let rows = args.rows.in_text(&link)?;
@@ -65,26 +97,35 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         ]
     };
     out.rows(&head, rows.len(), row, 1..4)?;
-    if rows.summarised { summary(&link, &rows, "rate", |class| solved.floor_bps(class), out) } else { Ok(()) }
+    if rows.summarised { summary(&link, &rows, "rate", |class| Some(solved.floor_bps(class)), out) } else { Ok(()) }
 }
 
-fn limiter(link: &LinkFile, allocation: &Allocation, class: ClassId, by: ClassId) -> String {
+fn told(rule: &str, why: &NotComputed) -> String {
+    format!("the rates that {rule} gives are {why}")
+}
+
+fn limiter(link: &LinkFile, allocation: &Ideal, class: ClassId, by: ClassId) -> String {
     match allocation.limit(class) {
         Some(limit) if by == class => format!("its own {}", limit.kind.as_str()),
         _ => in_text(link, by),
     }
 }
 
-fn entry<'a>(link: &'a LinkFile, allocation: &Allocation, class: ClassId) -> Entry<'a> {
-    let found = allocation.class(class);
+fn entry<'a>(link: &'a LinkFile, ideal: Option<&Ideal>, class: ClassId) -> Entry<'a> {
+    let found = |ideal: &Ideal| {
+        let found = ideal.class(class);
+        Found {
+            request_bps: found.request,
+            allocation_bps: ideal.bps(class),
+            allocation_exact_bps: ideal.is_exact().then(|| found.allocation.to_string()),
+            satisfied: found.satisfied,
+            limited_by: found.limited_by.map(|by| link.names.name(by)),
+        }
+    };
     Entry {
         name: link.names.name(class),
         parent: parent_name(link, class),
         leaf: link.tree.is_leaf(class),
-        request_bps: found.request,
-        allocation_bps: to_f64(&found.allocation),
-        allocation_exact_bps: found.allocation.to_string(),
-        satisfied: found.satisfied,
-        limited_by: found.limited_by.map(|by| link.names.name(by)),
+        found: ideal.map(found),
     }
 }

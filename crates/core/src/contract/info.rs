@@ -9,6 +9,7 @@ use super::lender::Members;
 use super::packet::ClassId;
 use super::promises::{Delay, Promises};
 use super::scheduler::Scheduler;
+use super::sharing::Sharing;
 use crate::parts::memory::one;
 
 /// Whether a scheduler sends whenever there is backlog.
@@ -54,6 +55,8 @@ pub struct SchedulerInfo {
     pub work_conserving: WorkConserving,
     /// Cost per packet, in the number of leaves and levels.
     pub cost: &'static str,
+    /// The rule by which it shares in the long run.
+    pub sharing: Sharing,
     /// What it promises.
     pub promises: Promises,
     /// The most bytes that building one for a tree takes, and what is built keeps; the box itself and what stands behind the scheduler

@@ -100,6 +100,12 @@ impl Shape {
         self.m2 == 0
     }
 
+    /// The slope of its second piece, which is that in the long run.
+    #[must_use]
+    pub(crate) const fn slope(&self) -> u64 {
+        self.m2
+    }
+
     /// The most by which `len` bytes move the time at which the curve gets to a class's service. It must not end flat.
     #[must_use]
     pub(crate) const fn largest_step(&self, len: u32) -> u128 {

@@ -11,7 +11,7 @@ use core::any::Any;
 
 use crate::contract::{
     Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, QueueLimits,
-    Scheduler, SchedulerInfo, WorkConserving, boxed, same_kind,
+    Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{Queue, bytes_of, filled};
 
@@ -24,6 +24,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[],
     work_conserving: WorkConserving::Always,
     cost: "O(1)",
+    sharing: Sharing::Unknown("a first-in-first-out queue has no shares: rates follow from the order of arrivals"),
     promises: Promises::NONE,
     memory: Fifo::memory,
     build: |tree, _| boxed(Fifo::new(tree)?),

@@ -38,7 +38,7 @@ use alloc::vec::Vec;
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, NANOS_PER_SEC, Nanos, OutOfMemory,
-    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed,
 };
 use crate::parts::{
     heap::Heap,
@@ -57,6 +57,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Priority],
     work_conserving: WorkConserving::Never,
     cost: "O(log leaves)",
+    sharing: Sharing::OwnShare,
     promises: Promises { delay: Some(Delay::LatencyRate(delays)), ..Promises::NONE },
     memory: Rcsp::memory,
     build: |tree, _| boxed(Rcsp::new(tree, Regulator::RateJitter)?),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlink_core::{
     Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
-    QueueLimits, Rate, Scheduler, SchedulerInfo, WorkConserving,
+    QueueLimits, Rate, Scheduler, SchedulerInfo, Sharing, WorkConserving,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,7 @@ const fn toy<const F: usize>() -> SchedulerInfo {
         },
         work_conserving: if F < PACED { WorkConserving::Always } else { WorkConserving::UnlessLimited },
         cost: "O(classes)",
+        sharing: Sharing::Unknown("a toy"),
         promises: Promises::NONE,
         memory: |_| 0,
         build: |tree, _| Ok(Box::new(Toy::new(tree, FAULTS[F].0))),

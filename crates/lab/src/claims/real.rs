@@ -98,9 +98,9 @@ fn with_ports(workload: &Workload) -> Result<Workload, Trouble> {
 /// The part of its ideal by which the farthest class is away from it.
 fn farthest(phases: &[Phase]) -> f64 {
     let link: f64 =
-        phases.iter().map(|phase| phase.classes.iter().map(|class| class.ideal_bps).sum()).fold(0.0, f64::max);
+        phases.iter().map(|phase| phase.classes.iter().map(|class| class.fair_bps).sum()).fold(0.0, f64::max);
     let classes = phases.iter().flat_map(|phase| &phase.classes);
-    classes.map(|class| relative(class.settled_bps, class.ideal_bps, link)).fold(0.0, f64::max)
+    classes.map(|class| relative(class.settled_bps, class.fair_bps, link)).fold(0.0, f64::max)
 }
 
 /// Rows of rates: ours judged against the ideal, others shown beside.

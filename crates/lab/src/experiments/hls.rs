@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn the_ideal_is_what_the_paper_says() {
         let run = run(&EXP1.scripts[0], "fifo", 1_000_000_000, Some(Nanos::from_millis(1)));
-        let ideal: Vec<_> = run.phases.iter().map(|phase| mbps(phase, |class| class.ideal_bps)).collect();
+        let ideal: Vec<_> = run.phases.iter().map(|phase| mbps(phase, |class| class.fair_bps)).collect();
         let expected = [
             [100.0, 200.0, 100.0, 200.0, 400.0],
             [0.0, 300.0, 100.0, 200.0, 400.0],

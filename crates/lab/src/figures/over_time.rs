@@ -144,7 +144,9 @@ fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], title: &str, with_
     for &column in leaves {
         for phase in &run.phases {
             let ideal = phase.classes.iter().find(|class| class.name == windows.names[column]);
-            if let Some(ideal) = ideal.map(|class| class.ideal_bps / unit.bps).filter(|&ideal| ideal > 0.0) {
+            if let Some(ideal) =
+                ideal.and_then(|class| class.ideal_bps).map(|ideal| ideal / unit.bps).filter(|&ideal| ideal > 0.0)
+            {
                 let points = vec![(phase.start_s, ideal), (phase.end_s, ideal)];
                 panel.series.push(Series::line("the ideal", points, Look::reference()));
             }
@@ -159,7 +161,7 @@ fn busiest(run: &Run, windows: &Windows) -> (Vec<usize>, usize) {
     let highest = |column: usize| {
         let of_phase = |phase: &Phase| {
             let class = phase.classes.iter().find(|class| class.name == windows.names[column]);
-            class.map_or(0.0, |class| class.rate_bps.max(class.ideal_bps))
+            class.map_or(0.0, |class| class.rate_bps.max(class.fair_bps))
         };
         run.phases.iter().map(of_phase).fold(0.0, f64::max)
     };

@@ -15,7 +15,7 @@ pub struct Node<'a> {
     /// The most that it gets, in bit/s.
     pub ceiling_bps: Option<f64>,
     /// What it gets when all leaves want all they can get, in bit/s.
-    pub share_bps: f64,
+    pub share_bps: Option<f64>,
 }
 
 /// What stands before the name of each of `depths` (classes in the order of the tree, 1 below the link): branches of the tree in box
@@ -92,12 +92,13 @@ pub fn svg(title: &str, link_bps: f64, nodes: &[Node<'_>]) -> String {
             svg.polygon(&corners, colour, Stroke::full("none", 0.0));
         };
         bar(&mut svg, node.ceiling_bps.unwrap_or(link_bps), 16.0, ROOM);
-        bar(&mut svg, node.share_bps, 10.0, SHARE);
+        bar(&mut svg, node.share_bps.unwrap_or(0.0), 10.0, SHARE);
         if let Some(guarantee) = node.guarantee_bps {
             let x = bars + length(guarantee);
             svg.line((x, y - 10.0), (x, y + 10.0), Stroke::full(GUARANTEE, 2.5));
         }
-        svg.text(&human::rate(node.share_bps), (bars + BARS + NUMBERS, y + 5.0), SIZE, Anchor::End);
+        let share = node.share_bps.map_or_else(|| "not computed".to_owned(), human::rate);
+        svg.text(&share, (bars + BARS + NUMBERS, y + 5.0), SIZE, Anchor::End);
     }
     svg.finish(width, height, title)
 }
@@ -148,8 +149,13 @@ mod tests {
 
     #[test]
     fn the_drawing_has_every_class_once_and_bars_in_proportion() {
-        let node =
-            |name, depth, share_bps| Node { name, depth, guarantee_bps: Some(1e6), ceiling_bps: None, share_bps };
+        let node = |name, depth, share_bps| Node {
+            name,
+            depth,
+            guarantee_bps: Some(1e6),
+            ceiling_bps: None,
+            share_bps: Some(share_bps),
+        };
         let nodes = [node("a<b", 1, 4e6), node("c", 2, 2e6), node("d", 1, 6e6)];
         let text = svg("tree", 10e6, &nodes);
         assert_eq!(text.matches(">a&lt;b</text>").count(), 1);

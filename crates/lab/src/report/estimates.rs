@@ -51,13 +51,13 @@ pub fn classes(summary: &Summary, link_bps: f64, width: Option<usize>) -> String
     text(&head, &summary.classes.iter().map(row).collect::<Vec<_>>(), 1, width)
 }
 
-/// Rates by phase after settling, schedulers side by side beside the ideal, and Jain's index of each phase. Leaves that should get
+/// Rates by phase after settling, schedulers side by side beside what max-min fairness gives, and Jain's index of each phase. Leaves that should get
 /// nothing and got nothing are left out.
 #[must_use]
 pub fn phases(summaries: &[Summary], link_bps: f64, width: Option<usize>) -> String {
     let Some(first) = summaries.first() else { return String::new() };
     let unit = RateUnit::for_link(link_bps);
-    let mut head = vec!["phase".into(), "class".into(), format!("ideal {}", unit.name)];
+    let mut head = vec!["phase".into(), "class".into(), format!("max-min fair {}", unit.name)];
     head.extend(summaries.iter().map(|summary| summary.scheduler.clone()));
     let mut rows = Vec::new();
     for (n, phase) in first.phases.iter().enumerate() {
@@ -65,10 +65,10 @@ pub fn phases(summaries: &[Summary], link_bps: f64, width: Option<usize>) -> Str
         for (m, class) in phase.classes.iter().enumerate() {
             let cell = |summary: &Summary| Some(summary.phases.get(n)?.classes.get(m)?.settled_bps);
             let cells: Vec<Option<Estimate>> = summaries.iter().map(cell).collect();
-            if class.ideal_bps == 0.0 && cells.iter().flatten().all(|cell| cell.mean == 0.0) {
+            if class.fair_bps == 0.0 && cells.iter().flatten().all(|cell| cell.mean == 0.0) {
                 continue;
             }
-            let mut row = vec![std::mem::take(&mut name), class.name.clone(), unit.show(class.ideal_bps)];
+            let mut row = vec![std::mem::take(&mut name), class.name.clone(), unit.show(class.fair_bps)];
             row.extend(cells.iter().map(|cell| cell.map_or_else(|| "-".into(), |cell| rate(cell, unit))));
             rows.push(row);
         }

@@ -303,8 +303,10 @@ pub struct IntervalStats {
     pub demand_bps: f64,
     /// What went out, in bit/s.
     pub rate_bps: f64,
-    /// What would have gone out in the fluid ideal, the hierarchical max-min fair allocation for the demands, in bit/s.
-    pub ideal_bps: f64,
+    /// What would have gone out by the scheduler's own rule for the demands, in bit/s. Absent where that is not computed;
+    /// [`GatewayStats::notes`] say why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ideal_bps: Option<f64>,
     /// The rate as a part of the class's guarantee, of the link's rate for the link.
     pub of_guarantee: f64,
     /// Delays of what went out; `None` where nothing did, or they are not counted. The longest is known to 1.6 %.
@@ -464,6 +466,9 @@ pub struct GatewayStats {
     /// What the whole link did since the last answer on the same connection, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<IntervalStats>,
+    /// What is to be known of the numbers: why an ideal is not computed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// What came in, all classes.
     pub received: Amount,
     /// What went out, all classes.

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use fairlink_core::{Amount, ClassId, Hierarchy};
+use fairlink_core::{Amount, ClassId, Hierarchy, registry};
 use fairlink_qdisc::{Config, assemble};
-use fairlink_theory::pooled;
+use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::request::{Demand, Request};
 
 use super::messages::{Class, Discipline, Sampled};
@@ -148,15 +148,18 @@ impl QdiscState {
             Some((leaf, Request::Rate(rates.demand_bps as u64)))
         });
         let Ok(demand) = Demand::new(tree, asked) else { return };
-        let ideals = pooled::solve(&[(tree, &demand)], &[]);
-        let Some((link, classes)) = ideals.first().and_then(|ideals| ideals.split_first()) else { return };
+        let Some(info) = self.scheduler.and_then(registry::find) else { return };
+        // The kernel counts bytes. What lengths of packets decide is not computed.
+        let traffic = Traffic::new(Vec::new(), false);
+        let Ok(ideals) = Rule::of(info, tree, traffic).and_then(|rule| rule.rates(&demand)) else { return };
+        let Some((&link, classes)) = ideals.split_first() else { return };
         for (class, &ideal) in self.classes.iter_mut().zip(classes) {
             if let Some(rates) = &mut class.rates {
-                rates.ideal_bps = Some(ideal as f64);
+                rates.ideal_bps = Some(ideal);
             }
         }
         if let Some(rates) = &mut self.rates {
-            rates.ideal_bps = Some(*link as f64);
+            rates.ideal_bps = Some(link);
         }
     }
 }

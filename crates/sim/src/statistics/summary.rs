@@ -62,7 +62,7 @@ pub struct PhaseSummary {
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// Jain's index of rates as parts of their ideals.
+    /// Jain's index of rates as parts of what max-min fairness gives.
     pub jain_index: Option<Estimate>,
     /// The leaves.
     pub classes: Vec<RateSummary>,
@@ -75,8 +75,11 @@ pub struct RateSummary {
     pub name: String,
     /// Its rate after the phase has settled.
     pub settled_bps: Estimate,
-    /// Its ideal, the mean over the runs.
-    pub ideal_bps: f64,
+    /// What max-min fairness gives it, the mean over the runs.
+    pub fair_bps: f64,
+    /// What the scheduler gives it by its own rule, the mean over the runs. Absent where that is not computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ideal_bps: Option<f64>,
 }
 
 /// A scheduler less another, run by run on the same arrivals.
@@ -128,12 +131,12 @@ pub struct Paired {
 }
 
 impl Phase {
-    /// Jain's index of the rates of leaves as parts of their ideals, after the phase has settled: 1 where all get the same part.
-    /// Leaves without an ideal rate do not count. `None` where nobody has one or gets anything.
+    /// Jain's index of the rates of leaves as parts of what max-min fairness gives them, after the phase has settled: 1 where all get the
+    /// same part. Leaves that it gives nothing do not count. `None` where nobody has one or gets anything.
     #[must_use]
     pub fn jain_index(&self) -> Option<f64> {
-        let share = |class: &crate::report::ClassRate| class.settled_bps / class.ideal_bps;
-        let asking = self.classes.iter().filter(|class| class.ideal_bps > 0.0);
+        let share = |class: &crate::report::ClassRate| class.settled_bps / class.fair_bps;
+        let asking = self.classes.iter().filter(|class| class.fair_bps > 0.0);
         jain_index(&asking.map(share).collect::<Vec<_>>())
     }
 }
@@ -187,9 +190,15 @@ fn phase(runs: &[Run], index: usize) -> PhaseSummary {
     let first = &runs[0].phases[index];
     let class = |(place, name): (usize, &String)| {
         let rate = |run: &Run| Some(run.phases.get(index)?.classes.get(place)?.settled_bps);
-        let ideal = |run: &Run| Some(run.phases.get(index)?.classes.get(place)?.ideal_bps);
+        let fair = |run: &Run| Some(run.phases.get(index)?.classes.get(place)?.fair_bps);
+        let ideal = |run: &Run| run.phases.get(index)?.classes.get(place)?.ideal_bps;
         let settled_bps = of(runs, rate)?;
-        Some(RateSummary { name: name.clone(), settled_bps, ideal_bps: of(runs, ideal)?.mean })
+        Some(RateSummary {
+            name: name.clone(),
+            settled_bps,
+            fair_bps: of(runs, fair)?.mean,
+            ideal_bps: of(runs, ideal).map(|ideal| ideal.mean),
+        })
     };
     PhaseSummary {
         start_s: first.start_s,

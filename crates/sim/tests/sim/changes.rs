@@ -208,8 +208,8 @@ fn after_a_change_hls_gives_what_the_fluid_ideal_of_the_new_tree_says() {
         for (phase, ideal) in run.phases.iter().zip(&ideals) {
             let link_bps = ideal[0];
             for class in &phase.classes {
-                if class.ideal_bps > 0.02 * link_bps {
-                    worst = worst.max((class.settled_bps - class.ideal_bps).abs() / class.ideal_bps);
+                if class.fair_bps > 0.02 * link_bps {
+                    worst = worst.max((class.settled_bps - class.fair_bps).abs() / class.fair_bps);
                     compared += 1;
                 }
             }
@@ -295,12 +295,12 @@ fn classes_move_go_come_and_turn_into_leaves_and_back() {
     assert_eq!(phases, [(0.0, 0.4), (0.4, 0.5), (0.5, 2.0)]);
     // 20 Mbit/s among 1, 2 and 4 in 1 : 1 : 2, of which 6 has all; 2 moved and goes on, 4 is no leaf any more.
     let last = &run.phases[2];
-    let ideals: Vec<_> = last.classes.iter().map(|class| class.ideal_bps / 1e6).collect();
+    let ideals: Vec<_> = last.classes.iter().map(|class| class.fair_bps / 1e6).collect();
     assert_eq!(ideals, [5.0, 5.0, 0.0, 0.0, 0.0, 10.0, 0.0]);
     for class in last.classes.iter().chain(&last.inner_classes) {
-        assert!((class.settled_bps - class.ideal_bps).abs() <= 0.02 * 20e6, "{class:?}");
+        assert!((class.settled_bps - class.fair_bps).abs() <= 0.02 * 20e6, "{class:?}");
     }
-    assert_eq!(last.inner_classes.iter().map(|class| class.ideal_bps / 1e6).collect::<Vec<_>>(), [0.0, 10.0]);
+    assert_eq!(last.inner_classes.iter().map(|class| class.fair_bps / 1e6).collect::<Vec<_>>(), [0.0, 10.0]);
     let drops: Vec<_> = run.classes.iter().map(|class| class.dropped_packets).collect();
     // 2 had eight packets, and its new queue holds four; 3 had eight; 4 had eight and has classes below it now; 5 was silent.
     let done = &run.changes[0];

@@ -76,7 +76,7 @@ fn delays_are_from_arrival_to_the_last_bit() {
     assert_eq!(run.classes[0].rate_bps, 800_000.0);
     let phases: Vec<_> = run.phases.iter().map(|p| (p.end_s, p.classes[0].rate_bps, p.classes[1].rate_bps)).collect();
     assert_eq!(phases, [(0.05, 800_000.0, 400_000.0), (0.1, 800_000.0, 0.0)]);
-    let ideals: Vec<_> = run.phases.iter().map(|p| (p.classes[0].ideal_bps, p.classes[1].ideal_bps)).collect();
+    let ideals: Vec<_> = run.phases.iter().map(|p| (p.classes[0].fair_bps, p.classes[1].fair_bps)).collect();
     assert_eq!(ideals, [(800_000.0, 400_000.0), (800_000.0, 0.0)]);
 }
 
@@ -89,7 +89,7 @@ fn every_packet_counts_with_what_the_link_adds() {
     let run = run(&scenario, "hls").unwrap();
     let counted: Vec<_> = run.classes.iter().map(|class| class.sent_bytes / class.sent_packets).collect();
     assert_eq!(counted, [1024, 88]);
-    assert_eq!(run.phases[0].classes[0].ideal_bps, 819_200.0);
+    assert_eq!(run.phases[0].classes[0].fair_bps, 819_200.0);
     assert_eq!((run.classes[0].rate_bps, run.link_utilisation), (819_200.0, 1.0));
 }
 
@@ -162,7 +162,7 @@ fn the_json_has_the_documented_shape() {
     let ends: Vec<f64> = phases.iter().map(|phase| phase["end_s"].as_f64().unwrap()).collect();
     assert_eq!(ends, [0.1, 0.5, 0.7, 0.9, 1.0]);
     let class = &phases[1]["classes"][0];
-    assert!(class["name"] == "C1" && class["rate_bps"].is_f64() && class["ideal_bps"].is_f64());
+    assert!(class["name"] == "C1" && class["rate_bps"].is_f64() && class["fair_bps"].is_f64());
 }
 
 #[test]

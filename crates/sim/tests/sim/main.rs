@@ -6,6 +6,7 @@ mod closed;
 mod common;
 mod crossings;
 mod delays;
+mod ideals;
 mod link;
 mod metrics;
 mod pools;

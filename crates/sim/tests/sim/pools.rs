@@ -202,13 +202,13 @@ fn a_class_beside_a_member_has_what_the_pool_keeps_from_the_member() {
     for scheduler in ["htb", "hls"] {
         let run = under(scheduler, &shared, Leniency::Ignore).unwrap();
         let classes = &run.phases[0].classes;
-        let ideals: Vec<f64> = classes.iter().map(|class| class.ideal_bps / 8_000.0).collect();
+        let ideals: Vec<f64> = classes.iter().map(|class| class.fair_bps / 8_000.0).collect();
         assert!(
             ideals.iter().zip([62.5, 137.5, 37.5]).all(|(ideal, exact)| (ideal - exact).abs() < 0.001),
             "{ideals:?}"
         );
         for class in classes {
-            assert!(within(class.rate_bps, class.ideal_bps, 0.02), "{scheduler}: {class:?}");
+            assert!(within(class.rate_bps, class.fair_bps, 0.02), "{scheduler}: {class:?}");
         }
     }
 }
@@ -265,10 +265,10 @@ fn members_and_all_others_get_their_ideal_of_any_links_and_pools() {
                 // Two turns of HLS, in which the smallest weight has a packet, and the pool's burst.
                 let least = tree.classes().map(|class| tree.weight(class)).min().unwrap();
                 let turn = 1500.0 * tree.weight(class) as f64 / least as f64;
-                let most = 0.03 * seen.ideal_bps + 8.0 * (2.0 * turn + 10_000.0) / seconds;
-                let off = seen.rate_bps - seen.ideal_bps;
+                let most = 0.03 * seen.fair_bps + 8.0 * (2.0 * turn + 10_000.0) / seconds;
+                let off = seen.rate_bps - seen.fair_bps;
                 assert!(off.abs() <= most, "{scheduler}, seed {seed}, {rates:?}, {:?}: {seen:?}", shared.pools[0]);
-                held += usize::from(most < 0.1 * seen.ideal_bps);
+                held += usize::from(most < 0.1 * seen.fair_bps);
             }
         }
     }
@@ -284,9 +284,9 @@ fn classes_of_further_links_follow_with_the_name_of_their_link() {
     assert_eq!(ends, [2.0, 4.0, 9.0, 14.0]);
     assert!(run.phases.iter().all(|phase| phase.classes.len() == 3 && phase.inner_classes.len() == 1));
     // The pool is the link that its members share: 50 : 30, and 30 : 10 below.
-    let ideals: Vec<_> = run.phases[2].classes.iter().map(|class| class.ideal_bps / 8_000.0).collect();
+    let ideals: Vec<_> = run.phases[2].classes.iter().map(|class| class.fair_bps / 8_000.0).collect();
     assert_eq!(ideals, [46.875, 15.625, 37.5]);
-    assert_eq!(run.phases[2].inner_classes[0].ideal_bps, 500_000.0);
+    assert_eq!(run.phases[2].inner_classes[0].fair_bps, 500_000.0);
     let link = &run.further_links[0];
     let sent = run.classes[2].sent_bytes as f64 * 8.0 / 14.0 / 10e6;
     assert!((link.link_bps, link.name.as_str()) == (10e6, "eth1") && within(link.link_utilisation, sent, 0.001));

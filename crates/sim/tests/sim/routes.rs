@@ -68,7 +68,7 @@ fn the_bottleneck_of_a_parking_lot_is_shared_by_its_weights() {
     // A quarter of the second link is the least that the long way gets.
     for (class, expected) in [("C1", 5.0), ("C2", 5.0), ("b:C1", 7.5), ("b:C2", 2.5), ("c:C1", 7.5), ("c:C2", 2.5)] {
         assert!((got(class) - expected).abs() < 0.06, "{class}: {} of {expected}", got(class));
-        let ideal = run.phases[0].classes.iter().find(|rate| rate.name == class).unwrap().ideal_bps / 1e6;
+        let ideal = run.phases[0].classes.iter().find(|rate| rate.name == class).unwrap().fair_bps / 1e6;
         assert!((ideal - expected).abs() < 1e-9, "{class}: ideal {ideal} of {expected}");
     }
     let way = &run.routes[0];

@@ -150,8 +150,8 @@ fn table(stats: &GatewayStats, shown: &[(usize, usize)], width: usize) -> Vec<St
 
 /// The columns behind the name. Rates are in `unit`s of `size` bit/s.
 fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> {
-    let rate = move |of: fn(&IntervalStats) -> f64| {
-        move |row: &Row<'_>| told(row.interval.map(|interval| human::digits(of(&interval) / size)))
+    let rate = move |of: fn(&IntervalStats) -> Option<f64>| {
+        move |row: &Row<'_>| told(row.interval.and_then(|interval| of(&interval)).map(|bps| human::digits(bps / size)))
     };
     let delay = |of: fn(&fairlink_net::DelayStats) -> f64| {
         move |row: &Row<'_>| {
@@ -160,9 +160,9 @@ fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> 
     };
     let mut columns: Vec<Column<'static>> = Vec::new();
     if width >= WIDE {
-        columns.push(("demand", 8, Box::new(rate(|interval| interval.demand_bps))));
+        columns.push(("demand", 8, Box::new(rate(|interval| Some(interval.demand_bps)))));
     }
-    columns.push((unit, 7, Box::new(rate(|interval| interval.rate_bps))));
+    columns.push((unit, 7, Box::new(rate(|interval| Some(interval.rate_bps)))));
     columns.push(("ideal", 7, Box::new(rate(|interval| interval.ideal_bps))));
     if width >= WIDE {
         columns.push(("guarantee", 9, Box::new(move |row| human::digits(row.guarantee_bps as f64 / size))));

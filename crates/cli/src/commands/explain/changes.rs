@@ -54,7 +54,7 @@ struct One<'a> {
 impl<'a> Entry<'a> {
     /// The changes for `class`, each of `step` bit/s.
     pub(super) fn of(link: &'a LinkFile, demand: &Demand, class: ClassId, step: u64) -> Result<Self, Failure> {
-        let changes = Changes::of(&link.tree, demand, class, step).map_err(Failure::failed)?;
+        let changes = Changes::of(link.info(), &link.tree, demand, class, step).map_err(Failure::failed)?;
         let list = |changes: &[Change]| changes.iter().map(|change| One::of(link, change)).collect();
         Ok(Self {
             step_bps: step,
@@ -141,6 +141,7 @@ fn words(link: &LinkFile, change: &Change) -> String {
         Lever::Lift(LimitKind::Ceiling) => format!("no ceiling of {from} at {class}"),
         Lever::Lift(LimitKind::UpperLimit) => format!("no upper limit of {from} at {class}"),
         Lever::Lift(LimitKind::Bounded) => format!("{class} not being bounded to {from}"),
+        Lever::Lift(LimitKind::RealTime) => format!("a link_share curve for {class} beside its real_time of {from}"),
         Lever::Lift(LimitKind::Isolated) => format!("{class} not being isolated at {from}"),
         Lever::AsksMore => format!("asking for more in {class}"),
     }

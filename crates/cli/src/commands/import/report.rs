@@ -131,7 +131,8 @@ impl Report<'_> {
         };
         let which = if self.links.len() > 1 { format!("{}: ", link.link.name) } else { String::new() };
         let mut shares: Vec<&Share> = case.classes.iter().collect();
-        let difference = |share: &Share| share.before_bps.map_or(0.0, |before| (share.after_bps - before).abs());
+        let difference =
+            |share: &Share| share.before_bps.zip(share.after_bps).map_or(0.0, |(before, after)| (after - before).abs());
         shares.sort_by(|one, other| difference(other).total_cmp(&difference(one)));
         let shown = shares.len().min(MOST);
         let order = match (shares.len() > MOST, link.before().is_some()) {
@@ -152,9 +153,10 @@ impl Report<'_> {
         let head = ["class".to_owned(), before, after, "difference".to_owned()];
         let row = |share: &&Share| {
             let before = share.before_bps.map_or_else(|| "no rule".to_owned(), human::rate);
-            let change = share.before_bps.filter(|&before| before > 0.0).map(|before| share.after_bps / before - 1.0);
+            let both = share.before_bps.filter(|&before| before > 0.0).zip(share.after_bps);
+            let change = both.map(|(before, after)| after / before - 1.0);
             let change = change.map_or_else(|| "-".to_owned(), |change| format!("{:+.1} %", change * 100.0));
-            vec![share.name.clone(), before, human::rate(share.after_bps), change]
+            vec![share.name.clone(), before, share.after_bps.map_or_else(|| "no rule".to_owned(), human::rate), change]
         };
         let rows: Vec<_> = shares[..shown].iter().map(row).collect();
         // They are set in by two blanks.

@@ -130,7 +130,8 @@ impl Testbed for Bed {
                     name: class.name,
                     rate_bps: class.rate_bps,
                     settled_bps: class.rate_bps,
-                    ideal_bps: class.ideal_bps,
+                    fair_bps: class.ideal_bps,
+                    ideal_bps: None,
                 })
                 .collect(),
             inner_classes: Vec::new(),

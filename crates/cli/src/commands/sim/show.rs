@@ -203,7 +203,7 @@ fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
         ));
     }
     let busy = |phase: &fairlink_sim::Phase| {
-        phase.classes.iter().filter(|class| class.ideal_bps > 0.0 || class.settled_bps > 0.0).count()
+        phase.classes.iter().filter(|class| class.fair_bps > 0.0 || class.settled_bps > 0.0).count()
     };
     let counts: Vec<usize> = report.runs[0].phases.iter().map(busy).collect();
     if !rows.shows(counts.iter().sum()) {

@@ -25,7 +25,7 @@
 
 use crate::bases::composed::Composed;
 use crate::contract::{
-    ClassId, Fairness, Feature, Hierarchy, MAX_DEPTH, Promises, Ratio, SchedulerInfo, WorkConserving, boxed,
+    ClassId, Fairness, Feature, Hierarchy, MAX_DEPTH, Promises, Ratio, SchedulerInfo, Sharing, WorkConserving, boxed,
 };
 use crate::schedulers::wf2q_plus::Wf2qPlus;
 use alloc::vec::Vec;
@@ -39,6 +39,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Hierarchy, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
+    sharing: Sharing::Siblings,
     promises: Promises { fairness: Some(Fairness::WorstCase(worst_case_fairness)), ..Promises::NONE },
     memory: Composed::<Wf2qPlus>::hierarchical_memory,
     build: |tree, _| boxed(Composed::<Wf2qPlus>::hierarchical(tree)?),

@@ -70,7 +70,7 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Chain, Flows};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, MAX_PACKET, Nanos,
-    OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed,
+    OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, leaf_shares,
 };
 use crate::parts::{
     memory::{bytes_of, slice},
@@ -86,6 +86,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1)",
+    sharing: Sharing::Leaves(leaf_shares),
     promises: Promises {
         fairness: Some(Fairness::WorstCase(worst_case_fairness)),
         delay: Some(Delay::LatencyRate(delays)),

@@ -25,7 +25,10 @@
 use alloc::{format, string::String};
 
 use crate::bases::composed::{Composed, Discipline};
-use crate::contract::{Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, WorkConserving, boxed, late_by};
+use crate::contract::{
+    Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, Sharing, WorkConserving, boxed, late_by,
+    leaf_shares,
+};
 use crate::parts::{
     heap::{AHEAD, Heap},
     virtual_time::{Sessions, lower_by},
@@ -40,6 +43,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
+    sharing: Sharing::Leaves(leaf_shares),
     promises: Promises {
         fairness: Some(Fairness::PacketEach),
         delay: Some(Delay::LatencyRate(|tree| {

@@ -36,7 +36,7 @@ use core::any::Any;
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed, late_by, same_kind,
+    SchedulerInfo, Sharing, WorkConserving, boxed, late_by, leaf_shares, same_kind,
 };
 use crate::parts::{
     curve::{Curve, Shape, lines, planning_memory, ticks},
@@ -53,6 +53,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
+    sharing: Sharing::Leaves(leaf_shares),
     promises: Promises {
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
         delay_in_order: true,

@@ -33,7 +33,8 @@ use alloc::{format, string::String};
 
 use crate::bases::composed::{Composed, Discipline};
 use crate::contract::{
-    Delay, Fairness, Feature, Hierarchy, OutOfMemory, Promises, Ratio, SchedulerInfo, WorkConserving, boxed, late_by,
+    Delay, Fairness, Feature, Hierarchy, OutOfMemory, Promises, Ratio, SchedulerInfo, Sharing, WorkConserving, boxed,
+    late_by, leaf_shares,
 };
 use crate::parts::{
     heap::{AHEAD, Heap},
@@ -49,6 +50,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
+    sharing: Sharing::Leaves(leaf_shares),
     promises: Promises {
         fairness: Some(Fairness::WorstCase(worst_case_fairness)),
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),

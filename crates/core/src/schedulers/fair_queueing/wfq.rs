@@ -38,7 +38,9 @@
 use alloc::{format, string::String};
 
 use crate::bases::rate_proportional::{Potential, Rps};
-use crate::contract::{Delay, Nanos, OutOfMemory, Promises, Rate, SchedulerInfo, WorkConserving, boxed, late_by};
+use crate::contract::{
+    Delay, Nanos, OutOfMemory, Promises, Rate, SchedulerInfo, Sharing, WorkConserving, boxed, late_by, leaf_shares,
+};
 use crate::parts::{heap::Heap, virtual_time::Tag};
 
 #[cfg(test)]
@@ -53,6 +55,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
+    sharing: Sharing::Leaves(leaf_shares),
     promises: Promises {
         delay: Some(Delay::LatencyRate(|tree| late_by(tree, tree.link().max_packet.into()))),
         follows_gps: true,

@@ -90,7 +90,7 @@ use core::ops::Range;
 use crate::bases::borrowing::{BorrowingTree, Plan, Standing};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Rate,
-    Scheduler, SchedulerInfo, WorkConserving, boxed,
+    Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed,
 };
 use crate::parts::{
     heap::Heap,
@@ -118,6 +118,7 @@ pub const FORMAL: SchedulerInfo = SchedulerInfo {
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",
+    sharing: Sharing::Lenders,
     promises: Promises::NONE,
     memory: Cbq::memory,
     build: |tree, _| boxed(Cbq::new(tree, Guideline::Formal)?),
@@ -128,6 +129,7 @@ pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
     name: "cbq-ancestor-only",
     summary: "class-based queueing: any class may borrow from one above it that has used little",
     promises: Promises { shortfalls: Some(shortfalls), ..Promises::NONE },
+    sharing: Sharing::Unknown("under ancestor-only, who borrows how much follows from the order of packets"),
     build: |tree, _| boxed(Cbq::new(tree, Guideline::AncestorOnly)?),
     ..FORMAL
 };
@@ -136,6 +138,7 @@ pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
 pub const TOP_LEVEL: SchedulerInfo = SchedulerInfo {
     name: "cbq-top-level",
     summary: "class-based queueing: the formal guidelines, approximated by what arrives and leaves",
+    sharing: Sharing::Unknown("under top-level, who borrows how much follows from the order of arrivals"),
     build: |tree, _| boxed(Cbq::new(tree, Guideline::TopLevel)?),
     ..FORMAL
 };

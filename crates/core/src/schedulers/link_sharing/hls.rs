@@ -82,7 +82,8 @@ use core::any::Any;
 use crate::bases::batches::{LOOK_AHEAD_FROM, Served, fill, look_ahead, push_all, slots_within};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy,
-    Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
+    Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, Sharing, TransmissionGap, WorkConserving, boxed,
+    same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled};
 use crate::queue::{LeafQueue, PacketSlab};
@@ -132,6 +133,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(1)",
+    sharing: Sharing::Siblings,
     promises: Promises {
         fairness: Some(Fairness::Rounds),
         transmission_gap: Some(TransmissionGap::TwoRounds),

@@ -68,7 +68,7 @@ pub use crate::bases::borrowing::Plan;
 use crate::bases::borrowing::{BorrowingTree, Standing};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Lender, MAX_DEPTH, Members, Nanos,
-    Packet, Promises, Scheduler, SchedulerInfo, WorkConserving, boxed, same_kind,
+    Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
 };
 use crate::parts::{
     bucket::Bucket,
@@ -97,6 +97,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log leaves)",
+    sharing: Sharing::Lenders,
     promises: Promises::NONE,
     memory: Htb::memory,
     build: |tree, members| boxed(Htb::new(tree, Deficits::PerLevel, members)?),
@@ -106,6 +107,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
     name: "htb-common-deficit",
     summary: "HTB before 9.9.2001: one deficit per leaf for all levels, which shares less exactly",
+    sharing: Sharing::Unknown("with one deficit for all levels, borrowed bandwidth is not shared by quanta"),
     build: |tree, members| boxed(Htb::new(tree, Deficits::Common, members)?),
     ..INFO
 };

@@ -41,7 +41,7 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed,
+    SchedulerInfo, Sharing, WorkConserving, boxed, leaf_shares,
 };
 use crate::parts::heap::Heap;
 
@@ -57,6 +57,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves); O(leaves) while small shares are alone",
+    sharing: Sharing::LeavesByPackets(leaf_shares),
     promises: Promises::NONE,
     memory: Corr::memory,
     build: |tree, _| boxed(Corr::new(tree)?),

@@ -55,7 +55,8 @@ use crate::bases::batches::{PlainIn, PlainOut, fill, pop_all, push_all};
 use crate::bases::flows::{Flows, Ring, Turn};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos,
-    OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
+    OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, TransmissionGap, WorkConserving, boxed,
+    same_kind,
 };
 use crate::parts::memory::{bytes_of, filled};
 
@@ -71,6 +72,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Quantum, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
+    sharing: Sharing::Leaves(quanta),
     promises: Promises {
         fairness: Some(Fairness::Quanta),
         transmission_gap: Some(TransmissionGap::Quanta),

@@ -53,7 +53,7 @@ use core::any::Any;
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet,
-    PerWindow, Promises, Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed, same_kind,
+    PerWindow, Promises, Scheduler, SchedulerInfo, Sharing, Windowed, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
@@ -71,6 +71,14 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::Contract, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
+    sharing: Sharing::Contracts {
+        quanta: drr::quanta,
+        contracts: |tree| {
+            let quanta = drr::quanta(tree)?;
+            contracts(tree, |leaf| quanta[leaf.index()])
+        },
+        certain: (SLOTS as u64 - 1, SLOTS as u64),
+    },
     promises: Promises { delay: Some(Delay::Windows(delays)), ..Promises::NONE },
     memory: DrrPlus::memory,
     build: |tree, _| boxed(DrrPlus::new(tree)?),

@@ -59,7 +59,7 @@ use core::any::Any;
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, Nanos, OutOfMemory,
-    Packet, Promises, Ratio, Scheduler, SchedulerInfo, WorkConserving, boxed, same_kind,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::drr::{self, Deficit, Tally, Turns, need};
@@ -77,6 +77,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
+    sharing: Sharing::CriticalVisits(drr::quanta),
     promises: Promises { delay: Some(Delay::LatencyRate(delays)), delay_in_order: true, ..Promises::NONE },
     memory: DrrPlusPlus::memory,
     build: |tree, _| boxed(DrrPlusPlus::new(tree)?),

@@ -48,7 +48,7 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed,
+    SchedulerInfo, Sharing, WorkConserving, boxed,
 };
 use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::{
@@ -68,6 +68,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Quantum, Feature::LatencyCritical, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
+    sharing: Sharing::CriticalVisits(drr::quanta),
     promises: Promises::NONE,
     memory: Mw00::memory,
     build: |tree, _| boxed(Mw00::new(tree)?),

@@ -42,7 +42,7 @@ use core::any::Any;
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, TransmissionGap, WorkConserving, boxed, same_kind,
+    SchedulerInfo, Sharing, TransmissionGap, WorkConserving, boxed, same_kind,
 };
 use crate::parts::{
     heap::Heap,
@@ -62,6 +62,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Hierarchy, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(levels log children)",
+    sharing: Sharing::Siblings,
     promises: Promises {
         fairness: Some(Fairness::Visits),
         transmission_gap: Some(TransmissionGap::LongestRound),

@@ -44,7 +44,7 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Chain, Flows};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, PerWindow, Promises,
-    Scheduler, SchedulerInfo, Windowed, WorkConserving, boxed,
+    Scheduler, SchedulerInfo, Sharing, Windowed, WorkConserving, boxed,
 };
 
 #[cfg(test)]
@@ -59,6 +59,9 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Never,
     cost: "O(1)",
+    sharing: Sharing::Never(
+        "hrr gives packets per frame and not bytes: a class of small packets gets less than its share",
+    ),
     promises: Promises { delay: Some(Delay::Windows(delays)), ..Promises::NONE },
     memory: Flows::<Slots>::memory,
     build: |tree, _| boxed(Hrr::new(tree)?),

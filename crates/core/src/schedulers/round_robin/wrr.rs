@@ -31,10 +31,10 @@ use core::any::Any;
 use crate::bases::batches::{PlainIn, PlainOut, fill, pop_all, push_all};
 use crate::bases::flows::{Flows, Ring, Turn};
 use crate::contract::{
-    Amount, BatchEnd, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed, same_kind,
+    Amount, BatchEnd, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet,
+    Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
 };
-use crate::parts::memory::{bytes_of, slice};
+use crate::parts::memory::{bytes_of, filled, slice};
 
 /// What `wrr` is and supports.
 pub const INFO: SchedulerInfo = SchedulerInfo {
@@ -45,6 +45,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(1)",
+    sharing: Sharing::LeavesByPackets(packets),
     promises: Promises::NONE,
     memory: Wrr::memory,
     build: |tree, _| boxed(Wrr::new(tree)?),
@@ -77,6 +78,15 @@ pub(crate) fn weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
         u64::try_from(weight).unwrap_or(u64::MAX)
     };
     slice(raw.len(), |at| weight(&raw[at]))
+}
+
+/// By class id: packets per visit.
+fn packets(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
+    let mut packets = filled(tree.len(), 0)?;
+    for (leaf, &weight) in tree.leaves().iter().zip(&weights(tree)?) {
+        packets[leaf.index()] = weight;
+    }
+    Ok(packets)
 }
 
 #[derive(Debug)]

@@ -68,7 +68,7 @@ use core::any::Any;
 use crate::bases::batches::{LOOK_AHEAD_FROM, PlainIn, push_behind, push_runs};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, Packet,
-    Promises, Scheduler, SchedulerInfo, Share, WorkConserving, boxed, same_kind,
+    Promises, Scheduler, SchedulerInfo, Share, Sharing, WorkConserving, boxed, same_kind,
 };
 use crate::parts::{
     curve::{Curve, SLOPE_BITS, Shape, admit, curves_memory, nanos_up, real_time_shapes, ticks},
@@ -97,6 +97,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels * log children)",
+    sharing: Sharing::Curves(slopes),
     promises: Promises {
         fairness: Some(Fairness::VirtualTimes),
         delay: Some(Delay::Curves { lines: false }),
@@ -221,6 +222,27 @@ fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<O
     Ok(Some(Shape::line(rate << SLOPE_BITS)))
 }
 
+/// By class id: whether a child of the class sets a curve to share by.
+fn curves_below(tree: &Hierarchy) -> Result<Box<[bool]>, BuildError> {
+    let mut curves = filled(tree.len(), false)?;
+    for class in tree.classes().filter(|&class| tree.config(class).link_share.is_some()) {
+        curves[tree.parent(class).map_or(0, ClassId::index)] = true;
+    }
+    Ok(curves)
+}
+
+/// By class id: the slope in the long run of what the class shares by, in bit/s or in weights beside weights.
+fn slopes(tree: &Hierarchy) -> Result<Vec<Option<u64>>, BuildError> {
+    let curves_below = curves_below(tree)?;
+    let slope = |class: ClassId| match tree.parent(class) {
+        Some(parent) => {
+            Ok(link_share(tree, class, curves_below[parent.index()])?.map(|shape| shape.slope() >> SLOPE_BITS))
+        }
+        None => Ok(None),
+    };
+    (0..tree.len()).map(|index| slope(ClassId(index as u32))).collect()
+}
+
 /// Classes that are no leaves, the root included.
 fn inner_classes(tree: &Hierarchy) -> usize {
     tree.len() - tree.leaves().len()
@@ -239,11 +261,7 @@ impl Hfsc {
         let mut children = Stack::with_room(inner_classes(tree))?;
         let curves = asked.iter().flatten().count();
         let (mut real_time, mut limits) = (Stack::with_room(curves)?, Stack::with_room(limits_of(tree))?);
-        // By class: whether a child of it sets a curve to share by.
-        let mut curves_below = filled(tree.len(), false)?;
-        for class in tree.classes().filter(|&class| tree.config(class).link_share.is_some()) {
-            curves_below[tree.parent(class).map_or(0, ClassId::index)] = true;
-        }
+        let curves_below = curves_below(tree)?;
         // Without limits, nothing is ever held.
         let limited = limits_of(tree) > 0;
         for index in 0..tree.len() as u32 {

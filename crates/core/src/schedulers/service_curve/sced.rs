@@ -31,7 +31,7 @@ use alloc::{format, string::String};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
-    SchedulerInfo, WorkConserving, boxed,
+    SchedulerInfo, Sharing, WorkConserving, boxed,
 };
 use crate::parts::{
     curve::{Curve, Shape, admit, lines, planning_memory, real_time_shapes, ticks},
@@ -48,6 +48,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::ServiceCurves, Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
+    sharing: Sharing::Leaves(slopes),
     promises: Promises { delay: Some(Delay::Curves { lines: true }), ..Promises::NONE },
     memory: Sced::memory,
     build: |tree, _| boxed(Sced::new(tree)?),
@@ -79,6 +80,13 @@ pub(crate) fn shapes(tree: &Hierarchy) -> Result<Box<[Shape]>, BuildError> {
         admit(tree.leaves().iter().map(|leaf| shapes[leaf.index()]), tree.link().rate)?;
     }
     Ok(shapes)
+}
+
+/// By class id: the slope in the long run of a leaf's curve, in 2^-16 bit/s.
+pub(crate) fn slopes(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
+    let shapes = shapes(tree)?;
+    let slope = |class: usize| if tree.is_leaf(ClassId(class as u32)) { shapes[class].slope() } else { 0 };
+    Ok(slice(tree.len(), slope)?)
 }
 
 impl Sced {

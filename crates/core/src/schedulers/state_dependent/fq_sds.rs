@@ -55,10 +55,11 @@ use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, LeakyBucket,
     NANOS_PER_SEC, Nanos, OutOfMemory, Packet, Promises, QueueLimits, Rate, Ratio, Scheduler, SchedulerInfo, Share,
-    WorkConserving, boxed, late_by,
+    Sharing, WorkConserving, boxed, late_by,
 };
 use crate::parts::{
     heap::Heap,
+    memory::slice,
     tags::{TagQueue, TagSlab},
     virtual_time::{Pace, Tag},
 };
@@ -93,6 +94,17 @@ fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
     (Pace::new(TIME_PER_BIT_S << parts, scaled), rate)
 }
 
+/// By class id: the guarantee of a leaf, in 2^-62 of the link's rate.
+fn guarantees(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
+    let guarantee = |class: ClassId| {
+        let (scaled, parts) = guarantee_in_parts(tree, class);
+        // Below 2^41 parts times 2^62.
+        ((u128::from(scaled) << 62) / u128::from(tree.link().rate.bps() << parts)) as u64
+    };
+    let of = |class: ClassId| if tree.is_leaf(class) { guarantee(class) } else { 0 };
+    Ok(slice(tree.len(), |class| of(ClassId(class as u32)))?)
+}
+
 /// Theorem 1 and Corollary 1. The rate is the guarantee and not the share of a full link: what guarantees leave goes by the policy,
 /// which owes nobody anything.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
@@ -116,6 +128,7 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
         features,
         work_conserving: WorkConserving::Always,
         cost: "O(log leaves)",
+        sharing: Sharing::SharesFirst(guarantees, "what guarantees leave goes by the lengths of queues"),
         promises: Promises { delay: Some(Delay::LatencyRate(delays)), ..Promises::NONE },
         memory: FqSds::memory::<false>,
         build,

@@ -165,12 +165,12 @@ pub(in crate::claims) fn pool(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let mut totals = Vec::new();
     for phase in &run.phases {
         let name = format!("{} to {} s", phase.start_s, phase.end_s);
-        for class in phase.classes.iter().filter(|class| class.ideal_bps > 0.0) {
+        for class in phase.classes.iter().filter(|class| class.fair_bps > 0.0) {
             let kilobytes = |bps: f64| format!("{:.1}", bps / 8e3);
-            table.row([name.clone(), class.name.clone(), kilobytes(class.settled_bps), kilobytes(class.ideal_bps)]);
+            table.row([name.clone(), class.name.clone(), kilobytes(class.settled_bps), kilobytes(class.fair_bps)]);
         }
         let total: f64 = phase.classes.iter().map(|class| class.settled_bps).sum();
-        let ideal: f64 = phase.classes.iter().map(|class| class.ideal_bps).sum();
+        let ideal: f64 = phase.classes.iter().map(|class| class.fair_bps).sum();
         least = least.min(total / ideal);
         totals.push((phase.start_s, phase.end_s, total, ideal));
     }

@@ -75,7 +75,7 @@ fn over_time(title: &str, runs: &[&Run], shown: &[&str]) -> Figure {
         let mut panel = Panel::new(run.scheduler.clone(), x, Axis::linear("rate in Mbit/s", 0.0, 105.0)).high(210.0);
         for (n, name) in shown.iter().enumerate() {
             let ideals = run.phases.iter().flat_map(|phase| {
-                let ideal = phase.classes.iter().find(|class| class.name == *name).map_or(0.0, |class| class.ideal_bps);
+                let ideal = phase.classes.iter().find(|class| class.name == *name).map_or(0.0, |class| class.fair_bps);
                 [(phase.start_s, ideal / 1e6), (phase.end_s, ideal / 1e6)]
             });
             let ideal = Series { join: Join::Steps, ..Series::line("HMM fair", ideals.collect(), Look::reference()) };
@@ -108,7 +108,7 @@ fn rates(title: &str, runs: &[&Run], leaves: &[&str]) -> Table {
         table.row(std::iter::once(run.scheduler.clone()).chain(cells));
     }
     let ideal = |phase: &Phase, leaf: &str| {
-        phase.classes.iter().find(|class| class.name == leaf).map_or(0.0, |class| class.ideal_bps)
+        phase.classes.iter().find(|class| class.name == leaf).map_or(0.0, |class| class.fair_bps)
     };
     let ideals = phases.iter().map(|phase| cell(&|leaf| ideal(phase, leaf)));
     table.row(std::iter::once("HMM fair".to_owned()).chain(ideals));

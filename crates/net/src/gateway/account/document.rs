@@ -39,6 +39,7 @@ impl Observation {
             uptime_s: gateway.uptime.0 as f64 / 1e9,
             interval_s: interval.map(|interval| interval.seconds),
             interval: interval.and_then(|interval| interval.stats(ClassId::ROOT)),
+            notes: interval.and_then(Interval::note).into_iter().collect(),
             received: total.received,
             sent: total.sent,
             dropped: total.dropped(),

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | demand | what waited at the beginning and what arrived since, of frames that a link can send at all |
 //! | rate | what was sent |
-//! | ideal | the hierarchical max-min fair allocation for the leaves' demands, \[hls\] Theorem 1; in whole bit/s, at most one for each level below the exact one. Links that share pools have it together ([`fairlink_theory::pooled`]) |
+//! | ideal | what the scheduler gives for the leaves' demands in the long run by its own rule ([`fairlink_theory::ideal`]); absent where that is not computed. Links that share siblings by weight have their pools together ([`fairlink_theory::pooled`]), in whole bit/s, at most one for each level below the exact ideal |
 //!
 //! Each class is measured from when it was copied to when it was copied again. An inner class has the sums of its leaves.
 //!
@@ -13,7 +13,8 @@
 
 use std::collections::HashMap;
 
-use fairlink_core::{Amount, ClassId, Hierarchy, Nanos};
+use fairlink_core::{Amount, ClassId, Hierarchy, Nanos, Sharing};
+use fairlink_theory::ideal::{NotComputed, Rule, Traffic};
 use fairlink_theory::pooled::{self, PoolMember, SharedPool};
 use fairlink_theory::request::{Demand, Request};
 
@@ -28,6 +29,8 @@ pub(crate) struct Interval {
     pub(crate) seconds: f64,
     /// By class, the root included.
     classes: Vec<Option<ClassInterval>>,
+    /// Why there are no ideals.
+    pub(crate) not_computed: Option<NotComputed>,
 }
 
 /// Of one class.
@@ -38,7 +41,7 @@ pub(crate) struct ClassInterval {
     pub(crate) dropped: Amount,
     pub(crate) demand_bps: f64,
     pub(crate) rate_bps: f64,
-    pub(crate) ideal_bps: f64,
+    pub(crate) ideal_bps: Option<f64>,
     pub(crate) guarantee_bps: u64,
     pub(crate) delays: Option<DelayTally>,
 }
@@ -71,15 +74,43 @@ impl Interval {
             }
         }
         let pools: Vec<SharedPool> = pools.into_iter().map(|(_, pool)| pool).collect();
-        for ((at, ..), ideals) in measured.iter().zip(pooled::solve(&links, &pools)) {
+        let by_shares = |link: usize| matches!(measured[link].1.scheduler.sharing, Sharing::Siblings);
+        let shares = (0..measured.len()).any(by_shares);
+        let together = if shares { pooled::solve(&links, &pools) } else { vec![Vec::new(); links.len()] };
+        for (link, ((at, passage, demand), shares)) in measured.iter().zip(together).enumerate() {
             let Some(interval) = &mut intervals[*at] else { continue };
-            for (class, ideal) in interval.classes.iter_mut().zip(ideals) {
-                if let Some(class) = class {
-                    class.ideal_bps = ideal as f64;
+            let mut shared = pools.iter().filter(|pool| pool.members.iter().any(|member| member.link == link));
+            let own = if passage.pooled.is_empty() && !by_shares(link) {
+                interval.own(passage, demand)
+            } else if shared.all(|pool| pool.members.iter().all(|member| by_shares(member.link))) {
+                Ok(shares.into_iter().map(|bps| bps as f64).collect())
+            } else {
+                Err(NotComputed(
+                    "a pool of classes of several links is shared by a scheduler without a rule for it".into(),
+                ))
+            };
+            match own {
+                Ok(ideals) => {
+                    for (class, ideal) in interval.classes.iter_mut().zip(ideals) {
+                        if let Some(class) = class {
+                            class.ideal_bps = Some(ideal);
+                        }
+                    }
                 }
+                Err(why) => interval.not_computed = Some(why),
             }
         }
         intervals
+    }
+
+    /// What the scheduler gives by its own rule.
+    fn own(&self, passage: &Passage, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
+        let length = |class: &Option<ClassInterval>| {
+            let received = class.as_ref()?.received;
+            (received.packets > 0).then(|| received.bytes as f64 / received.packets as f64)
+        };
+        let traffic = Traffic::new(self.classes.iter().map(length).collect(), false);
+        Rule::of(passage.scheduler, &passage.tree, traffic)?.rates(demand)
     }
 
     /// What was asked of the link.
@@ -139,7 +170,12 @@ impl Interval {
                 interval.guarantee_bps = passage.guarantee_bps(ClassId(index as u32));
             }
         }
-        (seconds > 0.0).then_some(Self { seconds, classes })
+        (seconds > 0.0).then_some(Self { seconds, classes, not_computed: None })
+    }
+
+    /// Why there are no ideals, in words.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.not_computed.as_ref().map(|why| format!("the ideal is {why}"))
     }
 
     /// That of `class`.
@@ -186,7 +222,7 @@ impl ClassInterval {
             dropped,
             demand_bps: bps((earlier.queued.bytes + received.bytes).saturating_sub(unfit.bytes)),
             rate_bps: bps(sent.bytes),
-            ideal_bps: 0.0,
+            ideal_bps: None,
             guarantee_bps: 0,
             delays: earlier.delays.as_ref().zip(later.delays.as_ref()).map(|(earlier, later)| later.since(earlier)),
         })

@@ -209,16 +209,20 @@ impl Page {
         writer.gauge((name, Some("bytes"), help), queued().map(|(labels, amount)| (labels, amount.bytes as f64)))?;
         writer
             .gauge((name, Some("packets"), help), queued().map(|(labels, amount)| (labels, amount.packets as f64)))?;
-        let rates: [Column<ClassInterval, f64>; 3] = [
-            ("demand", "What waited and what came in, since a second ago or longer", |interval| interval.demand_bps),
-            ("rate", "What went out, since a second ago or longer", |interval| interval.rate_bps),
-            ("ideal", "The hierarchical max-min fair share of the demand in the same time", |interval| {
-                interval.ideal_bps
+        let rates: [Column<ClassInterval, Option<f64>>; 3] = [
+            ("demand", "What waited and what came in, since a second ago or longer", |interval| {
+                Some(interval.demand_bps)
             }),
+            ("rate", "What went out, since a second ago or longer", |interval| Some(interval.rate_bps)),
+            (
+                "ideal",
+                "What the scheduler's own rule gives for the demand in the same time, where it is computed",
+                |interval| interval.ideal_bps,
+            ),
         ];
         for (what, help, of) in rates {
             let name = format!("fairlink_class_{what}");
-            let samples = self.classes().filter_map(|class| Some((class.labels(), of(class.interval()?))));
+            let samples = self.classes().filter_map(|class| Some((class.labels(), of(class.interval()?)?)));
             writer.gauge((&name, Some("bits_per_second"), help), samples)?;
         }
         let guarantees =
@@ -239,15 +243,21 @@ impl Page {
         let bps = Some("bits_per_second");
         let capacity = self.seen().map(|(link, seen)| (label(link), seen.passage().tree.link().rate.bps() as f64));
         writer.gauge(("fairlink_link_capacity", bps, "The configured rate"), capacity)?;
-        let rates: [Column<ClassInterval, f64>; 3] = [
-            ("demand", "What waited and what came in, since a second ago or longer", |interval| interval.demand_bps),
-            ("rate", "What went out, since a second ago or longer", |interval| interval.rate_bps),
-            ("ideal", "What the fluid ideal would have sent in the same time", |interval| interval.ideal_bps),
+        let rates: [Column<ClassInterval, Option<f64>>; 3] = [
+            ("demand", "What waited and what came in, since a second ago or longer", |interval| {
+                Some(interval.demand_bps)
+            }),
+            ("rate", "What went out, since a second ago or longer", |interval| Some(interval.rate_bps)),
+            (
+                "ideal",
+                "What the scheduler's own rule would have sent in the same time, where it is computed",
+                |interval| interval.ideal_bps,
+            ),
         ];
         for (what, help, of) in rates {
             let samples = self.0.iter().filter_map(|link| {
                 let interval = link.interval.as_ref()?.class(ClassId::ROOT)?;
-                Some((label(link), of(interval)))
+                Some((label(link), of(interval)?))
             });
             writer.gauge((&format!("fairlink_link_{what}"), bps, help), samples)?;
         }

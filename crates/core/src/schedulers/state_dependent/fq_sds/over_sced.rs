@@ -35,7 +35,7 @@ use super::{free, limits, session};
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
-    QueueLimits, Scheduler, SchedulerInfo, boxed,
+    QueueLimits, Scheduler, SchedulerInfo, Sharing, boxed,
 };
 use crate::parts::{
     curve::{Curve, planning_memory, ticks},
@@ -46,7 +46,13 @@ use crate::schedulers::sced;
 /// A scheduler of this family whose guarantees are service curves.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
     let promises = Promises { delay: Some(Delay::Curves { lines: true }), ..Promises::NONE };
-    SchedulerInfo { promises, memory: FqSdsSced::memory::<false>, ..super::info(name, summary, features, build) }
+    let sharing = Sharing::Unknown("what the curves leave goes by the states of queues");
+    SchedulerInfo {
+        sharing,
+        promises,
+        memory: FqSdsSced::memory::<false>,
+        ..super::info(name, summary, features, build)
+    }
 }
 
 /// What `fq-ldf-sced` is and supports.

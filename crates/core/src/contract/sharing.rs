@@ -1,0 +1,69 @@
+//! The rule by which a scheduler shares a link in the long run, as values that a planner computes with. The fluid ideal that
+//! follows from a rule is computed by `fairlink-theory`.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::class::Contract;
+use super::error::BuildError;
+use super::hierarchy::Hierarchy;
+use super::packet::ClassId;
+
+/// Weights by class id; 0 for classes that are no leaves.
+pub type LeafWeights = fn(&Hierarchy) -> Result<Box<[u64]>, BuildError>;
+
+/// The rule by which a scheduler shares the link among classes that ask for constant rates, or for all they can get.
+#[derive(Clone, Copy, Debug)]
+pub enum Sharing {
+    /// Hierarchical max-min fairness: siblings share by [`Hierarchy::weight`] at every class (\[hls\] Theorem 1).
+    Siblings,
+    /// Max-min fairness among all leaves by these weights, whatever classes are above them.
+    Leaves(LeafWeights),
+    /// The same where a weight counts packets: a leaf shares by its weight times its mean packet.
+    LeavesByPackets(LeafWeights),
+    /// Each leaf gets its real-time rate first. Siblings share the rest by the long-run slopes of their link-sharing curves
+    /// (\[hfsc\]), by class id; `None` for a leaf that gets its real-time rate alone.
+    Curves(fn(&Hierarchy) -> Result<Vec<Option<u64>>, BuildError>),
+    /// From the lowest level of lenders up, within a level by priority, among equals by quanta: \[htb\], and formal sharing of \[cbq\].
+    /// The numbers are those of [`Plan`](crate::schedulers::htb::Plan).
+    Lenders,
+    /// Latency-critical leaves are visited once for each visit of a best-effort leaf, all by these quanta in 2^-16 bytes (\[drrpp\]
+    /// Section 3.1.2).
+    CriticalVisits(LeafWeights),
+    /// Latency-critical leaves go first while they keep their contracts, and share by their quanta with all others afterwards
+    /// (\[drrpp\] Section 2.5.4).
+    Contracts {
+        /// Quanta.
+        quanta: LeafWeights,
+        /// The contract of each leaf, by class id.
+        contracts: fn(&Hierarchy) -> Result<Box<[Option<Contract>]>, BuildError>,
+        /// A class that sends more than its contract's bytes in this part of the contract's time has broken it for certain: a
+        /// numerator and a denominator.
+        certain: (u64, u64),
+    },
+    /// Each leaf gets its share of the link while all are busy at most, and nobody gets what it leaves.
+    OwnShare,
+    /// Each leaf gets its guarantee, which these are in 2^-62 of the link's rate, if it asks for it. What is left goes by the states
+    /// of queues, which is no rule for rates: the reason, in words.
+    SharesFirst(LeafWeights, &'static str),
+    /// No rule beyond serving whoever asks while all that is asked for fits the link: the reason, in words.
+    Unknown(&'static str),
+    /// No rule even then: the reason, in words.
+    Never(&'static str),
+}
+
+/// The weights of leaves that share the whole link: their own where all of them are siblings, else 2^-62 of their share of the link
+/// while all are busy, at least 1.
+///
+/// # Errors
+/// None; the type is that of [`LeafWeights`].
+pub fn leaf_shares(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
+    let flat = tree.levels() == 1;
+    let weight =
+        |leaf: ClassId| if flat { tree.weight(leaf) } else { ((tree.share_all_busy(leaf) >> 2) as u64).max(1) };
+    let of = |index: usize| {
+        let class = ClassId(index as u32);
+        if tree.is_leaf(class) { weight(class) } else { 0 }
+    };
+    Ok((0..tree.len()).map(of).collect())
+}

@@ -1,0 +1,169 @@
+//! What the classes of a link should get in each phase: by hierarchical max-min fairness, and by the rule of the scheduler itself.
+
+use fairlink_core::{ClassId, Feature, Hierarchy, Nanos, Overhead, SchedulerInfo, Sharing};
+use fairlink_theory::fast::Solver;
+use fairlink_theory::hmm::Allocation;
+use fairlink_theory::ideal::{NotComputed, Rule, Traffic};
+use fairlink_theory::request::Demand;
+use fairlink_theory::to_f64;
+use fairlink_traffic::{Interval, Model, SourceSpec};
+
+use crate::change::Stage;
+use crate::links::{self, LinkPool};
+use crate::routes::Routes;
+use crate::scenario::{Scenario, SimError};
+
+/// Up to so many classes times phases, ideals are exact. Beyond, they have the errors of whole bit/s or of `f64`.
+pub(crate) const EXACT_CELLS: usize = 10_000;
+
+/// Rates in bit/s, by class of a tree or of a scenario.
+pub(crate) type Rates = Result<Vec<f64>, NotComputed>;
+
+/// What the classes of one link should get, by phase and class.
+#[derive(Clone, Debug)]
+pub(crate) struct Ideals {
+    /// By hierarchical max-min fairness.
+    pub(crate) fair: Vec<Vec<f64>>,
+    /// By the rule of the scheduler.
+    pub(crate) own: Vec<Rates>,
+}
+
+/// The same by link, for max-min fairness.
+pub(crate) type Fair = Vec<Vec<Vec<f64>>>;
+
+/// What max-min fairness gives, by link, phase and class.
+pub(crate) fn fair(
+    scenarios: &[Scenario],
+    pools: &[LinkPool],
+    routes: &Routes<'_>,
+    phases: &[Interval],
+) -> Result<Fair, SimError> {
+    if routes.is_empty() {
+        return Ok(links::ideals(scenarios, pools, phases));
+    }
+    let by_phase = routes.ideals(scenarios, phases, &|_, tree, phases, exact, demand| {
+        hmm(tree, phases, exact, demand).into_iter().map(Ok).collect()
+    })?;
+    let whole = |link: Vec<Rates>| link.into_iter().map(Result::unwrap_or_default).collect();
+    Ok(by_phase.into_iter().map(whole).collect())
+}
+
+/// What `info` gives by its own rule, by link, phase and class. `fair` is what max-min fairness gives.
+pub(crate) fn own(
+    info: &'static SchedulerInfo,
+    scenarios: &[Scenario],
+    pools: &[LinkPool],
+    routes: &Routes<'_>,
+    phases: &[Interval],
+    fair: &Fair,
+) -> Result<Vec<Vec<Rates>>, SimError> {
+    if !pools.is_empty() && info.supports(Feature::Pool) {
+        // The rule of siblings is max-min fairness, for which pools are solved.
+        let shares = matches!(info.sharing, Sharing::Siblings);
+        let why = || NotComputed(format!("how {} shares a pool among links has no rule for rates", info.name));
+        let own = |rates: &Vec<f64>| if shares { Ok(rates.clone()) } else { Err(why()) };
+        return Ok(fair.iter().map(|link| link.iter().map(own).collect()).collect());
+    }
+    if routes.is_empty() {
+        return Ok(scenarios.iter().map(|scenario| of_link(info, scenario, phases)).collect());
+    }
+    routes.ideals(scenarios, phases, &|link, tree, phases, exact, demand| {
+        let scenario = &scenarios[link];
+        let visitors = routes.visitors(link, scenarios);
+        let by_phase = |phase: &Interval| {
+            let own = scenario.sources.iter().map(|source| (source.class, source));
+            let all = own.chain(visitors.iter().copied());
+            let active = all.filter(|(_, source)| source.is_active(phase.start, scenario.duration));
+            let mut traffic = traffic(active, scenario.overhead, tree.len());
+            if !visitors.is_empty() {
+                traffic = traffic.bursty();
+            }
+            rates(info, tree, traffic, &demand(phase.start), exact)
+        };
+        phases.iter().map(by_phase).collect()
+    })
+}
+
+/// What `info`, and what replaces it, gives each class of a link by its own rule.
+fn of_link(mut info: &'static SchedulerInfo, scenario: &Scenario, phases: &[Interval]) -> Vec<Rates> {
+    let exact = scenario.names.len() * phases.len() <= EXACT_CELLS;
+    let schedulers = std::iter::once(None).chain(scenario.changes.iter().map(|change| change.scheduler));
+    let mut ideals = Vec::with_capacity(phases.len());
+    for (stage, changed) in scenario.stages().iter().zip(schedulers) {
+        info = changed.unwrap_or(info);
+        let classes = stage.classes();
+        for phase in phases.iter().filter(|phase| (stage.start..stage.end).contains(&phase.start)) {
+            let demand = scenario.demand_in(stage, phase.start);
+            let solved = rates(info, stage.tree, traffic_in(scenario, stage, phase.start), &demand, exact);
+            ideals.push(solved.map(|rates| {
+                let mut by_class = vec![0.0; scenario.names.len()];
+                classes.iter().zip(rates).for_each(|(class, rate)| by_class[class.index()] = rate);
+                by_class
+            }));
+        }
+    }
+    ideals
+}
+
+fn rates(info: &SchedulerInfo, tree: &Hierarchy, traffic: Traffic, demand: &Demand, exact: bool) -> Rates {
+    let rule = Rule::of(info, tree, traffic)?;
+    if !exact {
+        return rule.rates(demand);
+    }
+    let ideal = rule.solve(demand)?;
+    Ok((0..tree.len()).map(|class| ideal.bps(ClassId(class as u32))).collect())
+}
+
+/// What is known of the sources of `stage` that are active at the instant `at`.
+fn traffic_in(scenario: &Scenario, stage: &Stage<'_>, at: Nanos) -> Traffic {
+    let ids = stage.ids(scenario.names.len());
+    let active = scenario.sources.iter().filter(|source| source.is_active(at, scenario.duration));
+    let here = active.filter_map(|source| Some((ids.get(source.class.index()).copied().flatten()?, source)));
+    traffic(here, stage.overhead, stage.tree.len())
+}
+
+/// Mean lengths of packets by class, as the link counts them, and whether all sources send evenly.
+fn traffic<'a>(
+    sources: impl Iterator<Item = (ClassId, &'a SourceSpec)>,
+    overhead: Overhead,
+    classes: usize,
+) -> Traffic {
+    // By class: bit/s and packets per second; of classes with greedy sources, the packets of those.
+    let mut sums = vec![(0.0, 0.0, false); classes];
+    let mut steady = true;
+    for (class, source) in sources {
+        let Some((bytes, packets, greedy)) = sums.get_mut(class.index()) else { continue };
+        steady &= matches!(source.model, Model::Greedy | Model::Cbr { burst: 1, .. });
+        let length = source.packet.mean_accounted(|len| overhead.accounted(len)).max(1.0);
+        match source.mean_rate(|len| overhead.accounted(len)) {
+            None if *greedy => (*bytes, *packets) = (*bytes + length, *packets + 1.0),
+            None => (*bytes, *packets, *greedy) = (length, 1.0, true),
+            Some(rate) if !*greedy => (*bytes, *packets) = (*bytes + rate as f64, *packets + rate as f64 / length),
+            Some(_) => {}
+        }
+    }
+    let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);
+    Traffic::new(sums.into_iter().map(mean).collect(), steady)
+}
+
+/// What hierarchical max-min fairness gives each class of `tree` in each phase. The demand of a phase is that at its start.
+pub(crate) fn hmm(
+    tree: &Hierarchy,
+    phases: &[Interval],
+    exact: bool,
+    demand: &dyn Fn(Nanos) -> Demand,
+) -> Vec<Vec<f64>> {
+    if !exact {
+        let mut solver = Solver::new(tree);
+        let solve = |phase: &Interval| {
+            let allocations = solver.solve(tree.link().rate, &demand(phase.start));
+            allocations.iter().map(|&bps| bps as f64).collect()
+        };
+        return phases.iter().map(solve).collect();
+    }
+    let solve = |phase: &Interval| {
+        let exact = Allocation::solve(tree, &demand(phase.start));
+        exact.classes().map(|class| to_f64(&class.allocation)).collect()
+    };
+    phases.iter().map(solve).collect()
+}

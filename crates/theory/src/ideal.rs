@@ -1,0 +1,567 @@
+//! What a scheduler gives every class in the long run, by the rule that it states of itself ([`Sharing`]): its own fluid ideal.
+//!
+//! | rule | schedulers | how it is computed |
+//! | --- | --- | --- |
+//! | siblings share by weight | hls, hdrr, hpfq | [`crate::hmm`], exact |
+//! | all leaves share by weight | drr, wrr, corr, fair queueing, sced | the same in a tree of one level |
+//! | real time first, siblings share the rest by slopes | hfsc | the same above floors |
+//! | level by level of lenders | htb, cbq-formal | [`crate::htb_fluid`] in `f64` |
+//! | a visit for each visit of others | drr++, drr++-mw00 | a bisection for the length of the round |
+//! | first while a contract is kept | drr+ | both ends of what may be; computed where they agree |
+//! | its own share at most | rcsp | at once |
+//! | shares first, the rest by the states of queues | fq-sds | where nothing is left to the states |
+//! | none | all others | where all that is asked for fits |
+//!
+//! Limits are those that the scheduler honours. Where a rule gives no rates, [`NotComputed`] says why, and nothing is to be
+//! printed in their place.
+//!
+//! ```
+//! use fairlink_core::{registry, ClassConfig, ClassId, Hierarchy, LinkConfig, Rate};
+//! use fairlink_theory::ideal::{Rule, Traffic};
+//! use fairlink_theory::request::{Demand, Request};
+//!
+//! let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(10_000_000).unwrap()));
+//! let quantum = |bytes| ClassConfig { quantum: Some(bytes), ..ClassConfig::default() };
+//! let [a, b] = [8_000, 2_000].map(|bytes| tree.add(ClassId::ROOT, quantum(bytes)).unwrap());
+//! let tree = tree.build().unwrap();
+//! let rule = Rule::of(registry::find("drr").unwrap(), &tree, Traffic::unknown()).unwrap();
+//! let ideal = rule.solve(&Demand::uniform(&tree, Request::Unlimited)).unwrap();
+//! assert_eq!((ideal.floor_bps(a), ideal.floor_bps(b)), (8_000_000, 2_000_000));
+//! ```
+
+use fairlink_core::schedulers::htb::Plan;
+use fairlink_core::{ClassId, Contract, Hierarchy, NANOS_PER_SEC, SchedulerInfo, Sharing};
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+use crate::hmm::{Allocation, ClassAllocation};
+use crate::lenders::Lenders;
+use crate::limits::{Limit, LimitKind, Limits};
+use crate::request::{Demand, Request};
+use crate::terms::Terms;
+use crate::visits::{self, Visited};
+
+/// Rates in `f64` that differ by less than this part of the link's are taken for the same.
+const SAME: f64 = 1e-9;
+
+/// Why there is no ideal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not computed: {0}")]
+pub struct NotComputed(pub String);
+
+/// What is known of the traffic of leaves beside their rates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// Mean lengths of packets in bytes by class id; all unknown where it is empty.
+    packets: Vec<Option<f64>>,
+    /// Whether packets may be taken for equally long where nothing is known of them.
+    equal: bool,
+    /// Whether every leaf sends at a constant rate.
+    steady: bool,
+}
+
+impl Traffic {
+    /// Nothing beyond rates. Packets that count by number are taken for equally long, and rates for constant, as those of fluids are.
+    #[must_use]
+    pub const fn unknown() -> Self {
+        Self { packets: Vec::new(), equal: true, steady: true }
+    }
+
+    /// The mean lengths of packets in bytes by class id, `None` where a class sends none, and whether every leaf sends at a constant
+    /// rate. No lengths at all are unknown ones, and what they decide is not computed.
+    #[must_use]
+    pub const fn new(packets: Vec<Option<f64>>, steady: bool) -> Self {
+        Self { packets, equal: false, steady }
+    }
+
+    /// The same where rates are those in the long run only.
+    #[must_use]
+    pub fn bursty(mut self) -> Self {
+        self.steady = false;
+        self
+    }
+
+    fn packet(&self, class: ClassId) -> Option<f64> {
+        self.packets.get(class.index()).copied().flatten()
+    }
+}
+
+/// The rule by which one scheduler shares one tree, with its numbers.
+#[derive(Clone, Debug)]
+pub struct Rule<'a> {
+    tree: &'a Hierarchy,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Shares(Terms),
+    Lenders(Lenders),
+    Visits {
+        quanta: Box<[u64]>,
+        traffic: Traffic,
+    },
+    Contracts {
+        kept: Terms,
+        by_quanta: Terms,
+        contracts: Box<[Option<Contract>]>,
+        certain: (u64, u64),
+        traffic: Traffic,
+    },
+    OwnShare,
+    SharesFirst {
+        guarantees: Box<[u64]>,
+        why: &'static str,
+    },
+    Unknown {
+        limits: Limits,
+        why: &'static str,
+    },
+    Never {
+        why: &'static str,
+    },
+}
+
+impl<'a> Rule<'a> {
+    /// The rule of `info` for `tree`. Where lengths of packets or contracts decide, those of `traffic` do.
+    ///
+    /// # Errors
+    /// [`NotComputed`] where the scheduler cannot be built for the tree.
+    pub fn of(info: &SchedulerInfo, tree: &'a Hierarchy, traffic: Traffic) -> Result<Self, NotComputed> {
+        let refused =
+            |error: fairlink_core::BuildError| NotComputed(format!("the scheduler refuses the tree: {error}"));
+        let limits = Limits::honoured_by(info, tree);
+        let leaves = |weights: Box<[u64]>, limits| Kind::Shares(Terms::leaves(weights.into_vec(), limits));
+        let kind = match info.sharing {
+            Sharing::Siblings => Kind::Shares(Terms::siblings(tree, limits)),
+            Sharing::Leaves(weights) => leaves(weights(tree).map_err(refused)?, limits),
+            Sharing::LeavesByPackets(packets) => {
+                let mut weights = packets(tree).map_err(refused)?;
+                by_length(tree, &mut weights, &traffic)?;
+                leaves(weights, limits)
+            }
+            Sharing::Curves(slopes) => Kind::Shares(Terms::curves(tree, &slopes(tree).map_err(refused)?, limits)),
+            Sharing::Lenders => Kind::Lenders(Lenders::new(tree, Plan::of(tree).map_err(refused)?, limits)),
+            Sharing::CriticalVisits(quanta) => Kind::Visits { quanta: quanta(tree).map_err(refused)?, traffic },
+            Sharing::Contracts { quanta, contracts, certain } => {
+                let quanta = quanta(tree).map_err(refused)?.into_vec();
+                let by_quanta = Terms::leaves(quanta, limits);
+                let contracts = contracts(tree).map_err(refused)?;
+                Kind::Contracts { kept: by_quanta.clone(), by_quanta, contracts, certain, traffic }
+            }
+            Sharing::OwnShare => Kind::OwnShare,
+            Sharing::SharesFirst(guarantees, why) => {
+                Kind::SharesFirst { guarantees: guarantees(tree).map_err(refused)?, why }
+            }
+            Sharing::Unknown(why) => Kind::Unknown { limits, why },
+            Sharing::Never(why) => Kind::Never { why },
+        };
+        Ok(Self { tree, kind })
+    }
+
+    /// The tree that it is for.
+    #[must_use]
+    pub const fn tree(&self) -> &'a Hierarchy {
+        self.tree
+    }
+
+    /// The limits of its classes; none where the rule knows no limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        match &self.kind {
+            Kind::Shares(terms) => terms.limits().clone(),
+            Kind::Lenders(lenders) => lenders.limits().clone(),
+            _ => Limits::none(self.tree),
+        }
+    }
+
+    /// The same within other limits, where the rule knows limits.
+    ///
+    /// # Panics
+    /// When the limits were made for a tree of another size.
+    #[must_use]
+    pub fn within(mut self, limits: Limits) -> Self {
+        limits.assert_for(self.tree.len());
+        match &mut self.kind {
+            Kind::Shares(terms) => terms.set_limits(limits),
+            Kind::Lenders(lenders) => lenders.set_limits(limits),
+            _ => {}
+        }
+        self
+    }
+
+    /// The same where `class` gets no more than `bps` either; `None` where the rule knows no limits.
+    #[must_use]
+    pub fn lowered(&self, class: ClassId, bps: u64) -> Option<Self> {
+        let knows = matches!(self.kind, Kind::Shares(_) | Kind::Lenders(_));
+        let limit = Limit { bps, kind: LimitKind::Ceiling };
+        knows.then(|| self.clone().within(self.limits().lowered(class, limit)))
+    }
+
+    /// What every class gets for `demand`.
+    ///
+    /// # Errors
+    /// [`NotComputed`].
+    ///
+    /// # Panics
+    /// When `demand` was made for a tree of another size.
+    pub fn solve(&self, demand: &Demand) -> Result<Ideal, NotComputed> {
+        if let Kind::Shares(terms) = &self.kind {
+            return Ok(Ideal(Solved::Shares(Allocation::by(terms.clone(), self.tree, demand))));
+        }
+        let rates = self.rates(demand)?;
+        Ok(Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits()))))
+    }
+
+    /// What every class gets for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
+    ///
+    /// # Errors
+    /// [`NotComputed`].
+    ///
+    /// # Panics
+    /// When `demand` was made for a tree of another size.
+    pub fn rates(&self, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
+        demand.assert_for(self.tree.len());
+        let tree = self.tree;
+        let leaves = match &self.kind {
+            Kind::Shares(terms) => return Ok(terms.rates(tree, demand)),
+            Kind::Lenders(lenders) => return Ok(lenders.rates(tree, demand)),
+            Kind::Visits { quanta, traffic } => self.visited(demand, quanta, traffic)?,
+            Kind::Contracts { kept, by_quanta, contracts, certain, traffic } => {
+                return self.contracts(demand, kept, by_quanta, contracts, *certain, traffic);
+            }
+            Kind::OwnShare => {
+                let share = |leaf: ClassId| tree.rate_all_busy(leaf) as f64;
+                tree.leaves().iter().map(|&leaf| asked(demand, leaf).min(share(leaf))).collect()
+            }
+            Kind::SharesFirst { guarantees, why } => self.guaranteed(demand, guarantees, why)?,
+            Kind::Unknown { limits, why } => {
+                let rates = self.summed(&self.all(demand, why)?);
+                let beyond =
+                    |class: ClassId| limits.get(class).is_some_and(|limit| rates[class.index()] > limit.bps as f64);
+                // What is kept for an isolated class may be asked for by others.
+                let kept = |class: ClassId| limits.kept(class).is_some();
+                if tree.classes().any(|class| beyond(class) || kept(class)) {
+                    return Err(NotComputed((*why).to_owned()));
+                }
+                return Ok(rates);
+            }
+            Kind::Never { why } => return Err(NotComputed((*why).to_owned())),
+        };
+        Ok(self.summed(&leaves))
+    }
+
+    /// What each class gets if leaves get so much, in the order of [`Hierarchy::leaves`].
+    fn summed(&self, leaves: &[f64]) -> Vec<f64> {
+        let mut rates = vec![0.0; self.tree.len()];
+        for (leaf, &rate) in self.tree.leaves().iter().zip(leaves) {
+            rates[leaf.index()] = rate;
+        }
+        for class in self.tree.classes().rev() {
+            let rate = rates[class.index()];
+            rates[self.tree.parent(class).unwrap_or(ClassId::ROOT).index()] += rate;
+        }
+        rates
+    }
+
+    fn capacity(&self) -> f64 {
+        self.tree.link().rate.bps() as f64
+    }
+
+    /// What the leaves ask for, if it fits the link.
+    fn all(&self, demand: &Demand, why: &str) -> Result<Vec<f64>, NotComputed> {
+        let asked: Vec<f64> = self.tree.leaves().iter().map(|&leaf| asked(demand, leaf)).collect();
+        if asked.iter().sum::<f64>() <= self.capacity() { Ok(asked) } else { Err(NotComputed(why.to_owned())) }
+    }
+
+    fn visited(&self, demand: &Demand, quanta: &[u64], traffic: &Traffic) -> Result<Vec<f64>, NotComputed> {
+        let leaf = |&leaf: &ClassId| Visited {
+            demand: asked(demand, leaf),
+            // Quanta are in 2^-16 bytes.
+            quantum: quanta[leaf.index()] as f64 / 8192.0,
+            packet: traffic.packet(leaf).map(|bytes| bytes * 8.0),
+            critical: self.tree.config(leaf).latency_critical,
+        };
+        let leaves: Vec<Visited> = self.tree.leaves().iter().map(leaf).collect();
+        // Without latency-critical leaves it is DRR, and nobody counts visits.
+        if !leaves.iter().any(|leaf| leaf.critical && leaf.demand > 0.0) {
+            let terms = Terms::leaves(quanta.to_vec(), Limits::none(self.tree));
+            let rates = terms.rates(self.tree, demand);
+            return Ok(self.tree.leaves().iter().map(|leaf| rates[leaf.index()]).collect());
+        }
+        visits::rates(self.capacity(), &leaves).ok_or_else(|| {
+            NotComputed(
+                "how often a best-effort class is visited follows from the lengths of its packets, which are not known"
+                    .into(),
+            )
+        })
+    }
+
+    /// Classes that are certain to break their contract share by quanta. Each of the others may come first or not.
+    fn contracts(
+        &self,
+        demand: &Demand,
+        kept: &Terms,
+        by_quanta: &Terms,
+        contracts: &[Option<Contract>],
+        (numerator, denominator): (u64, u64),
+        traffic: &Traffic,
+    ) -> Result<Vec<f64>, NotComputed> {
+        let max_packet = f64::from(self.tree.link().max_packet);
+        let (mut first, mut open) = (Vec::new(), false);
+        for &leaf in self.tree.leaves() {
+            let Some(contract) = contracts[leaf.index()] else { continue };
+            let asked = asked(demand, leaf);
+            let bytes = asked * contract.every.0 as f64 / (8.0 * NANOS_PER_SEC as f64);
+            if bytes * numerator as f64 > contract.bytes as f64 * denominator as f64 {
+                continue;
+            }
+            open |= !(traffic.steady && bytes + traffic.packet(leaf).unwrap_or(max_packet) <= contract.bytes as f64);
+            first.push((leaf, asked));
+        }
+        let shared = by_quanta.rates(self.tree, demand);
+        let with_first = kept.clone().with_first(self.tree.len(), &first).rates(self.tree, demand);
+        let differ = |(one, other): (&f64, &f64)| (one - other).abs() > SAME * self.capacity();
+        let asked_first: f64 = first.iter().map(|&(_, asked)| asked).sum();
+        if (open || asked_first > self.capacity()) && shared.iter().zip(&with_first).any(differ) {
+            return Err(NotComputed("whether a class keeps its contract follows from how its packets come".into()));
+        }
+        Ok(with_first)
+    }
+
+    fn guaranteed(&self, demand: &Demand, guarantees: &[u64], why: &str) -> Result<Vec<f64>, NotComputed> {
+        if let Ok(all) = self.all(demand, why) {
+            return Ok(all);
+        }
+        let whole = (1u64 << 62) as f64;
+        let share = |leaf: ClassId| guarantees[leaf.index()] as f64 / whole * self.capacity();
+        let leaves = self.tree.leaves();
+        let mut rates: Vec<f64> = leaves.iter().map(|&leaf| asked(demand, leaf).min(share(leaf))).collect();
+        let left = self.capacity() - rates.iter().sum::<f64>();
+        let wants = |at: &usize| asked(demand, leaves[*at]) > rates[*at];
+        let wanting: Vec<usize> = (0..leaves.len()).filter(wants).collect();
+        match wanting[..] {
+            // Guarantees are cut off to parts of the link.
+            _ if left <= 1e-6 * self.capacity() => {}
+            [only] => rates[only] += left,
+            _ => return Err(NotComputed(why.to_owned())),
+        }
+        Ok(rates)
+    }
+}
+
+/// What a leaf asks for, in bit/s.
+fn asked(demand: &Demand, leaf: ClassId) -> f64 {
+    match demand.get(leaf) {
+        Some(Request::Rate(bps)) => bps as f64,
+        Some(Request::Unlimited) => f64::INFINITY,
+        None => 0.0,
+    }
+}
+
+/// Turns weights that count packets into such that count what packets of these lengths have.
+fn by_length(tree: &Hierarchy, weights: &mut [u64], traffic: &Traffic) -> Result<(), NotComputed> {
+    if traffic.packets.is_empty() && !traffic.equal {
+        return Err(NotComputed("shares follow from the lengths of packets, which are not known".to_owned()));
+    }
+    // In 2^-8 bytes; a weight beyond 2^64 is rounded.
+    let known: Vec<f64> = tree.leaves().iter().filter_map(|&leaf| traffic.packet(leaf)).collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let longest = known.iter().copied().fold(1.0, f64::max);
+    let largest = weights.iter().copied().max().unwrap_or(1);
+    let fine = (u64::MAX as f64 / largest as f64 / longest).min(256.0);
+    for &leaf in tree.leaves() {
+        let bytes = traffic.packet(leaf).unwrap_or(longest);
+        weights[leaf.index()] = ((weights[leaf.index()] as f64 * bytes * fine) as u64).max(1);
+    }
+    Ok(())
+}
+
+/// What every class of a tree gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ideal(Solved);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Solved {
+    Shares(Allocation),
+    Rates(Rates),
+}
+
+/// Rates without fair shares behind them.
+#[derive(Clone, Debug, PartialEq)]
+struct Rates {
+    rates: Vec<f64>,
+    /// By class id: what it would take without a limit of its own.
+    wanted: Vec<Option<u128>>,
+    parents: Vec<ClassId>,
+    limits: Limits,
+    capacity: f64,
+}
+
+impl Rates {
+    fn new(tree: &Hierarchy, demand: &Demand, rates: Vec<f64>, limits: Limits) -> Self {
+        let mut wanted: Vec<Option<u128>> = vec![Some(0); tree.len()];
+        for index in (0..tree.len()).rev() {
+            let class = ClassId(index as u32);
+            match demand.get(class) {
+                Some(Request::Rate(bps)) => wanted[index] = Some(bps.into()),
+                Some(Request::Unlimited) => wanted[index] = None,
+                None => {}
+            }
+            let request = limited(wanted[index], limits.get(class));
+            if let Some(parent) = tree.parent(class) {
+                let above = &mut wanted[parent.index()];
+                *above = above.zip(request).map(|(above, request)| above + request);
+            }
+        }
+        let parent = |index: usize| tree.parent(ClassId(index as u32)).unwrap_or(ClassId::ROOT);
+        let parents = (0..tree.len()).map(parent).collect();
+        Self { rates, wanted, parents, limits, capacity: tree.link().rate.bps() as f64 }
+    }
+
+    fn gets(&self, class: ClassId, rate: u128) -> bool {
+        self.rates[class.index()] >= rate as f64 - SAME * self.capacity
+    }
+
+    fn limited_by(&self, class: ClassId) -> Option<ClassId> {
+        if self.wanted[class.index()].is_some_and(|wanted| self.gets(class, wanted)) {
+            None
+        } else if class == ClassId::ROOT
+            || self.limits.get(class).is_some_and(|limit| self.gets(class, limit.bps.into()))
+        {
+            Some(class)
+        } else {
+            Some(self.parents[class.index()])
+        }
+    }
+}
+
+fn limited(wanted: Option<u128>, limit: Option<Limit>) -> Option<u128> {
+    match (wanted, limit.map(|limit| u128::from(limit.bps))) {
+        (Some(wanted), Some(limit)) => Some(wanted.min(limit)),
+        (wanted, limit) => wanted.or(limit),
+    }
+}
+
+impl Ideal {
+    /// What `class` wants and gets; the root (the link) included. There are no fair shares where the rule has none.
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn class(&self, class: ClassId) -> ClassAllocation {
+        let rates = match &self.0 {
+            Solved::Shares(allocation) => return allocation.class(class),
+            Solved::Rates(rates) => rates,
+        };
+        let wanted = rates.wanted[class.index()];
+        let request = limited(wanted, rates.limits.get(class));
+        ClassAllocation {
+            wanted,
+            request,
+            allocation: self.rate(class),
+            fair_share: None,
+            satisfied: request.is_some_and(|request| rates.gets(class, request)),
+            limited_by: rates.limited_by(class),
+        }
+    }
+
+    /// What `class` gets, in bit/s; exact where the rule is one of shares, else with the errors of `f64`.
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn rate(&self, class: ClassId) -> BigRational {
+        match &self.0 {
+            Solved::Shares(allocation) => allocation.rate(class),
+            Solved::Rates(rates) => near(rates.rates[class.index()]),
+        }
+    }
+
+    /// The same in `f64`.
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn bps(&self, class: ClassId) -> f64 {
+        match &self.0 {
+            Solved::Shares(allocation) => crate::to_f64(&allocation.rate(class)),
+            Solved::Rates(rates) => rates.rates[class.index()],
+        }
+    }
+
+    /// What `class` gets, in whole bit/s rounded down.
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn floor_bps(&self, class: ClassId) -> u64 {
+        match &self.0 {
+            Solved::Shares(allocation) => allocation.floor_bps(class),
+            Solved::Rates(_) => crate::floor_bps(&self.rate(class)),
+        }
+    }
+
+    /// What limits `class` beside the rates of others; `None` at the link.
+    #[must_use]
+    pub fn limit(&self, class: ClassId) -> Option<Limit> {
+        match &self.0 {
+            Solved::Shares(allocation) => allocation.limit(class),
+            Solved::Rates(rates) => rates.limits.get(class),
+        }
+    }
+
+    /// Whether rates are exact.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        matches!(self.0, Solved::Shares(_))
+    }
+
+    /// See [`ClassAllocation::limited_by`].
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn limited_by(&self, class: ClassId) -> Option<ClassId> {
+        match &self.0 {
+            Solved::Shares(allocation) => allocation.limited_by(class),
+            Solved::Rates(rates) => rates.limited_by(class),
+        }
+    }
+
+    /// Why `class` does not get what it wants, up to the class whose own limit binds, or the link: see
+    /// [`Allocation::limiting_chain`].
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[must_use]
+    pub fn limiting_chain(&self, class: ClassId) -> Vec<ClassId> {
+        crate::hmm::chain(class, |class| self.limited_by(class))
+    }
+
+    /// The class of which `class` has a share, the weight that it has there, and with whom it shares; `None` for the link, and where the
+    /// rule has no weights.
+    #[must_use]
+    pub fn sharing<'a>(&self, tree: &'a Hierarchy, class: ClassId) -> Option<(ClassId, u64, &'a [ClassId])> {
+        let Solved::Shares(allocation) = &self.0 else { return None };
+        let terms = allocation.terms();
+        let of = terms.shares_in(tree, class)?;
+        Some((of, terms.weight(class), terms.sharers(tree, of)))
+    }
+}
+
+impl From<Allocation> for Ideal {
+    fn from(allocation: Allocation) -> Self {
+        Self(Solved::Shares(allocation))
+    }
+}
+
+/// A rate in `f64` to the thousandth of a bit/s.
+fn near(bps: f64) -> BigRational {
+    BigRational::new(BigInt::from((bps * 1000.0).round() as i128), BigInt::from(1000))
+}
+
+#[cfg(test)]
+mod tests;

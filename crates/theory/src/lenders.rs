@@ -1,0 +1,241 @@
+//! Sharing level by level of lenders, as \[htb\] and formal sharing of \[cbq\] do it, in `f64`: [`crate::htb_fluid`] for large trees, with
+//! classes that do not borrow or lend.
+//!
+//! At each level, from the leaves up, and at each priority, leaves grow in proportion to their quanta. A class stops growing where it has its
+//! limit, or where it has lent all that it is assured of. A class that stops stops the leaves below it. Stops come off a heap, in the order
+//! of time; a class is looked at again when it comes up, because leaves that have stopped slow it down.
+//!
+//! A class that is bounded (\[cbq\]) stops at its own rate. One that is isolated does, too, and all that it is assured of counts as lent
+//! by the classes above it, used or not.
+//!
+//! Cost: O(n levels log n) for each level and priority that has leaves to serve.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use fairlink_core::schedulers::htb::Plan;
+use fairlink_core::{ClassId, Hierarchy};
+
+use crate::limits::Limits;
+use crate::request::{Demand, Request};
+
+/// The numbers that leaves of one tree borrow by.
+#[derive(Clone, Debug)]
+pub(crate) struct Lenders {
+    plan: Plan,
+    limits: Limits,
+    /// By class id: 0 for a leaf, else one above the children's largest.
+    levels: Vec<usize>,
+}
+
+impl Lenders {
+    pub(crate) fn new(tree: &Hierarchy, plan: Plan, limits: Limits) -> Self {
+        let mut levels = vec![0; tree.len()];
+        for class in tree.classes().rev() {
+            let parent = tree.parent(class).unwrap_or(ClassId::ROOT).index();
+            levels[parent] = levels[parent].max(levels[class.index()] + 1);
+        }
+        Self { plan, limits, levels }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// What each class gets for `demand` in bit/s, by class id, the root first.
+    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Vec<f64> {
+        let mut filling = Filling::new(self, tree, demand);
+        let mut priorities: Vec<u8> = tree.leaves().iter().map(|leaf| self.plan.priorities[leaf.index()]).collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        for level in 0..=self.levels[0] {
+            for &priority in &priorities {
+                filling.fill(level, priority);
+            }
+        }
+        let mut rates = filling.rates;
+        // What is kept for isolated classes is not what is used.
+        for class in tree.classes().filter(|&class| !tree.is_leaf(class)) {
+            rates[class.index()] = 0.0;
+        }
+        rates[0] = 0.0;
+        for class in tree.classes().rev() {
+            let rate = rates[class.index()];
+            rates[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += rate;
+        }
+        rates
+    }
+}
+
+/// When a class stops, in units of time of one filling.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stop {
+    at: f64,
+    class: ClassId,
+}
+
+impl Eq for Stop {}
+
+impl PartialOrd for Stop {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Stop {
+    /// The earliest is the largest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at.total_cmp(&self.at).then_with(|| other.class.cmp(&self.class))
+    }
+}
+
+struct Filling<'a> {
+    lenders: &'a Lenders,
+    tree: &'a Hierarchy,
+    /// By class id, the most that it may ever get.
+    most: Vec<f64>,
+    /// By class id, what passes through it; of an isolated class, what it uses.
+    rates: Vec<f64>,
+    /// Of one filling, by class id: the sum of the quanta of leaves that grow below it, and since when its rate is as it stands.
+    speeds: Vec<f64>,
+    since: Vec<f64>,
+    growing: Vec<bool>,
+}
+
+impl<'a> Filling<'a> {
+    fn new(lenders: &'a Lenders, tree: &'a Hierarchy, demand: &Demand) -> Self {
+        let most = |index: usize| {
+            let class = ClassId(index as u32);
+            let demand = match demand.get(class) {
+                Some(Request::Rate(rate)) => rate as f64,
+                _ => f64::INFINITY,
+            };
+            let limit = lenders.limits.get(class).map_or(f64::INFINITY, |limit| limit.bps as f64);
+            let link = if index == 0 { tree.link().rate.bps() as f64 } else { f64::INFINITY };
+            demand.min(limit).min(link)
+        };
+        let zeros = vec![0.0; tree.len()];
+        let mut filling = Self {
+            lenders,
+            tree,
+            most: (0..tree.len()).map(most).collect(),
+            rates: zeros.clone(),
+            speeds: zeros.clone(),
+            since: zeros,
+            growing: vec![false; tree.len()],
+        };
+        for class in tree.classes() {
+            if let Some(kept) = lenders.limits.kept(class) {
+                let mut at = class;
+                while let Some(above) = tree.parent(at) {
+                    filling.rates[above.index()] += kept as f64;
+                    at = above;
+                    if lenders.limits.kept(above).is_some() {
+                        break;
+                    }
+                }
+            }
+        }
+        filling
+    }
+
+    /// From `class` up to the link or the nearest isolated class, both included.
+    fn path(&self, class: ClassId) -> impl Iterator<Item = ClassId> + use<'a> {
+        let (tree, limits) = (self.tree, &self.lenders.limits);
+        std::iter::successors(Some(class), move |&class| match limits.kept(class) {
+            None => tree.parent(class),
+            Some(_) => None,
+        })
+    }
+
+    /// The most that may pass through `class` while leaves below it are served at `level`.
+    fn most(&self, class: ClassId, level: usize) -> f64 {
+        let index = class.index();
+        // All that passes through a lender so far was lent by itself or below it.
+        let lends = self.lenders.levels[index] == level;
+        if lends { self.most[index].min(self.lenders.plan.assured[index].bps() as f64) } else { self.most[index] }
+    }
+
+    /// When `class` stops.
+    fn stop(&self, class: ClassId, level: usize) -> Stop {
+        let index = class.index();
+        let room = (self.most(class, level) - self.rates[index]).max(0.0);
+        Stop { at: self.since[index] + room / self.speeds[index], class }
+    }
+
+    /// Serves the leaves of `priority` whose lender is at `level`.
+    fn fill(&mut self, level: usize, priority: u8) {
+        let mut moving = Vec::new();
+        for &leaf in self.tree.leaves() {
+            let open = self.lenders.plan.priorities[leaf.index()] == priority
+                && self.path(leaf).any(|at| self.lenders.levels[at.index()] == level)
+                && self.path(leaf).all(|at| self.rates[at.index()] < self.most(at, level));
+            if !open {
+                continue;
+            }
+            let quantum = self.lenders.plan.quanta[leaf.index()] as f64;
+            self.growing[leaf.index()] = true;
+            for at in self.path(leaf) {
+                if self.speeds[at.index()] == 0.0 {
+                    moving.push(at);
+                    self.since[at.index()] = 0.0;
+                }
+                self.speeds[at.index()] += quantum;
+            }
+        }
+        let finite = |stop: &Stop| stop.at.is_finite();
+        let mut stops: BinaryHeap<Stop> = moving.iter().map(|&class| self.stop(class, level)).filter(finite).collect();
+        let mut left: usize = moving.iter().filter(|class| self.growing[class.index()]).count();
+        let mut below = Vec::new();
+        while let Some(Stop { at, class }) = stops.pop() {
+            if left == 0 {
+                break;
+            }
+            if self.speeds[class.index()] <= 0.0 {
+                continue;
+            }
+            let due = self.stop(class, level);
+            if due.at > at {
+                stops.push(due);
+                continue;
+            }
+            // All leaves below it stop.
+            below.push(class);
+            while let Some(class) = below.pop() {
+                let grows =
+                    |child: &&ClassId| self.speeds[child.index()] > 0.0 && self.lenders.limits.kept(**child).is_none();
+                below.extend(self.tree.children(class).iter().filter(grows));
+                if std::mem::take(&mut self.growing[class.index()]) {
+                    left -= 1;
+                    self.stop_leaf(class, at);
+                }
+            }
+            self.settle(class, at);
+            self.rates[class.index()] = self.rates[class.index()].max(self.most(class, level));
+        }
+        for class in moving {
+            (self.speeds[class.index()], self.since[class.index()]) = (0.0, 0.0);
+            self.growing[class.index()] = false;
+        }
+    }
+
+    /// Brings what passes through `class` up to the time `at`.
+    fn settle(&mut self, class: ClassId, at: f64) {
+        let index = class.index();
+        self.rates[index] += self.speeds[index] * (at - self.since[index]).max(0.0);
+        self.since[index] = at;
+    }
+
+    fn stop_leaf(&mut self, leaf: ClassId, at: f64) {
+        let quantum = self.lenders.plan.quanta[leaf.index()] as f64;
+        for class in self.path(leaf) {
+            self.settle(class, at);
+            // Sums of whole numbers below 2^53 are exact, so that nothing is left where all have stopped.
+            self.speeds[class.index()] -= quantum;
+        }
+    }
+}

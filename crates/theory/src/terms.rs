@@ -1,0 +1,190 @@
+//! The numbers by which the classes of a tree share: who shares with whom, weights, what is served before any share, and limits.
+
+use fairlink_core::{ClassId, Hierarchy};
+
+use crate::limits::{Limit, LimitKind, Limits};
+use crate::request::{Demand, Request};
+
+/// What classes share by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// By class id. A class of weight 0 gets its floor alone.
+    weights: Vec<u64>,
+    /// By class id, in bit/s: what a leaf gets before any share; empty where there is no such thing.
+    first: Vec<u64>,
+    /// Whether all leaves share the link among themselves, whatever classes are above them.
+    flat: bool,
+    limits: Limits,
+}
+
+impl Terms {
+    /// Siblings share by [`Hierarchy::weight`] within `limits`.
+    pub(crate) fn siblings(tree: &Hierarchy, limits: Limits) -> Self {
+        let weights = (0..tree.len()).map(|index| tree.weight(ClassId(index as u32))).collect();
+        Self { weights, first: Vec::new(), flat: false, limits }
+    }
+
+    /// All leaves share the link by `weights`, which are by class id.
+    pub(crate) fn leaves(weights: Vec<u64>, limits: Limits) -> Self {
+        Self { weights, first: Vec::new(), flat: true, limits }
+    }
+
+    /// Each leaf gets its real-time rate first. Siblings share by `slopes`, by class id; a leaf without one gets no more than that.
+    pub(crate) fn curves(tree: &Hierarchy, slopes: &[Option<u64>], limits: Limits) -> Self {
+        let first = (0..tree.len()).map(|index| real_time(tree, ClassId(index as u32)).unwrap_or(0)).collect();
+        let alone = tree.leaves().iter().filter(|leaf| slopes[leaf.index()].is_none());
+        let limits = alone.fold(limits, |limits, &leaf| {
+            let bps = real_time(tree, leaf).unwrap_or(0);
+            limits.lowered(leaf, Limit { bps, kind: LimitKind::RealTime })
+        });
+        let weights = slopes.iter().map(|slope| slope.unwrap_or(0)).collect();
+        Self { weights, first, flat: false, limits }
+    }
+
+    /// The same where `leaves` get so much before any share, in bit/s, of `classes` classes. A leaf that asks for all gets it by its weight.
+    pub(crate) fn with_first(mut self, classes: usize, leaves: &[(ClassId, f64)]) -> Self {
+        self.first.resize(classes, 0);
+        for &(leaf, bps) in leaves.iter().filter(|(_, bps)| bps.is_finite()) {
+            self.first[leaf.index()] = bps as u64;
+        }
+        self
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn weight(&self, class: ClassId) -> u64 {
+        self.weights[class.index()]
+    }
+
+    /// Whether something is served before any share.
+    pub(crate) fn has_floors(&self) -> bool {
+        !self.first.is_empty()
+    }
+
+    /// What a leaf that asks for `wanted` gets before any share, in bit/s.
+    pub(crate) fn floor(&self, leaf: ClassId, wanted: u128) -> u128 {
+        self.first.get(leaf.index()).map_or(0, |&first| wanted.min(first.into()))
+    }
+
+    /// Whether all leaves share the link among themselves.
+    pub(crate) fn is_flat(&self) -> bool {
+        self.flat
+    }
+
+    /// Who shares what `class` gets.
+    pub(crate) fn sharers<'a>(&self, tree: &'a Hierarchy, class: ClassId) -> &'a [ClassId] {
+        match (self.flat, class) {
+            (false, _) => tree.children(class),
+            (true, ClassId::ROOT) => tree.leaves(),
+            (true, _) => &[],
+        }
+    }
+
+    /// The class among whose sharers `class` is; none for the link, and for a class that only sums up what is below it.
+    pub(crate) fn shares_in(&self, tree: &Hierarchy, class: ClassId) -> Option<ClassId> {
+        match (self.flat, tree.parent(class)) {
+            (true, Some(_)) => tree.is_leaf(class).then_some(ClassId::ROOT),
+            (_, parent) => parent,
+        }
+    }
+
+    /// What each class gets for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
+    ///
+    /// Cost: O(n log n).
+    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Vec<f64> {
+        let capacity = tree.link().rate.bps() as f64;
+        let mut wanted = vec![0.0; tree.len()];
+        let mut floors = vec![0.0; tree.len()];
+        for index in (1..tree.len()).rev() {
+            let class = ClassId(index as u32);
+            if let Some(request) = demand.get(class) {
+                wanted[index] = match request {
+                    Request::Rate(bps) => bps as f64,
+                    Request::Unlimited => f64::INFINITY,
+                };
+                floors[index] = self.first.get(index).map_or(0.0, |&first| wanted[index].min(first as f64));
+            }
+            let limit = self.limits.get(class).map_or(f64::INFINITY, |limit| limit.bps as f64);
+            wanted[index] = wanted[index].min(limit.max(floors[index]));
+            let above = tree.parent(class).unwrap_or(ClassId::ROOT).index();
+            wanted[above] += wanted[index];
+            floors[above] += floors[index];
+        }
+        let mut rates = vec![0.0; tree.len()];
+        rates[0] = wanted[0].min(capacity);
+        let mut begins = Vec::new();
+        for index in 0..tree.len() {
+            let class = ClassId(index as u32);
+            let sharers = self.sharers(tree, class);
+            if sharers.is_empty() {
+                continue;
+            }
+            let claims = sharers.iter().map(|sharer| {
+                let at = sharer.index();
+                (wanted[at], self.weights[at] as f64, floors[at])
+            });
+            let share = share_of(rates[index], claims, &mut begins);
+            for sharer in sharers {
+                let at = sharer.index();
+                rates[at] = wanted[at].min(self.weights[at] as f64 * share).max(floors[at]);
+            }
+        }
+        if self.flat {
+            for index in (1..tree.len()).rev() {
+                let class = ClassId(index as u32);
+                let above = tree.parent(class).filter(|&above| above != ClassId::ROOT);
+                if let Some(above) = above {
+                    rates[above.index()] += rates[index];
+                }
+            }
+        }
+        rates
+    }
+}
+
+/// The slope in the long run of the real-time curve of `class`, in bit/s.
+fn real_time(tree: &Hierarchy, class: ClassId) -> Option<u64> {
+    tree.config(class).real_time.map(|curve| curve.m2.map_or(0, fairlink_core::Rate::bps))
+}
+
+/// The fair share at which `claims` (request, weight, floor) use up `capacity`: infinite where they all fit.
+pub(crate) fn share_of(
+    capacity: f64,
+    claims: impl Iterator<Item = (f64, f64, f64)>,
+    begins: &mut Vec<(f64, f64)>,
+) -> f64 {
+    begins.clear();
+    let (mut fixed, mut requests) = (0.0, 0.0);
+    for (request, weight, floor) in claims {
+        fixed += floor;
+        requests += request;
+        if weight > 0.0 && request > floor {
+            begins.push((floor / weight, weight));
+            if request < f64::INFINITY {
+                begins.push((request / weight, -weight));
+            }
+        }
+    }
+    if requests <= capacity {
+        return f64::INFINITY;
+    }
+    begins.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+    let mut growing = 0.0;
+    let mut given = fixed;
+    let mut at = 0.0;
+    for &(begin, weight) in begins.iter() {
+        let next = given + growing * (begin - at);
+        if next > capacity {
+            break;
+        }
+        (given, at) = (next, begin);
+        growing += weight;
+    }
+    if growing > 0.0 { at + (capacity - given).max(0.0) / growing } else { at }
+}

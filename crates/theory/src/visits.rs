@@ -1,0 +1,78 @@
+//! What leaves get that are visited once for each visit of another leaf: DRR++ as a fluid, \[drrpp\] Section 3.1.2.
+//!
+//! | text | here |
+//! | --- | --- |
+//! | Q_i | `quantum` |
+//! | LC, BE flow | `critical` |
+//! | round | 1 / kappa: the time between two visits of a best-effort leaf that always has packets |
+//!
+//! A best-effort leaf that always has packets is visited kappa times a second and gets Q_j kappa. One that asks for d_j in packets of l_j gets
+//! d_j while that is less; it is visited for each of its packets then (for each quantum, if that is less), kappa times at most. A latency-critical leaf may send Q_i at each of
+//! these visits, so that it gets min(d_i, Q_i sum of visits). kappa is what uses up the link. Where best-effort leaves
+//! get all they ask for and more is left, latency-critical leaves share it by their quanta, as they are visited when nobody else is.
+//!
+//! Cost: O(n) for each of a hundred steps of a bisection.
+
+/// A leaf: what it asks for and how it is served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visited {
+    /// In bit/s; infinite for a leaf that always has packets.
+    pub(crate) demand: f64,
+    /// In bits.
+    pub(crate) quantum: f64,
+    /// Its mean packet in bits, where that is known.
+    pub(crate) packet: Option<f64>,
+    /// Visited with each visit of others.
+    pub(crate) critical: bool,
+}
+
+/// What each leaf gets of `capacity`, in bit/s; `None` where a packet's length decides that is not known.
+pub(crate) fn rates(capacity: f64, leaves: &[Visited]) -> Option<Vec<f64>> {
+    let asked: f64 = leaves.iter().map(|leaf| leaf.demand).sum();
+    if asked <= capacity {
+        return Some(leaves.iter().map(|leaf| leaf.demand).collect());
+    }
+    let visits = |kappa: f64| -> Option<f64> {
+        let of = |leaf: &Visited| match leaf.demand {
+            demand if demand == f64::INFINITY => Some(kappa),
+            0.0 => Some(0.0),
+            demand => Some((demand / leaf.packet?.min(leaf.quantum)).min(kappa)),
+        };
+        leaves.iter().filter(|leaf| !leaf.critical).map(of).sum()
+    };
+    let given = |kappa: f64| -> Option<Vec<f64>> {
+        let visits = visits(kappa)?;
+        let turns = |leaf: &Visited| if leaf.critical { visits } else { kappa };
+        Some(leaves.iter().map(|leaf| leaf.demand.min(leaf.quantum * turns(leaf))).collect())
+    };
+    let smallest = leaves.iter().map(|leaf| leaf.quantum).fold(f64::INFINITY, f64::min);
+    // At this one each best-effort leaf could use the whole link.
+    let (mut low, mut high) = (0.0, 2.0 * capacity / smallest);
+    let most = given(high)?;
+    let used: f64 = most.iter().sum();
+    if used <= capacity {
+        return Some(share_rest(capacity, leaves, most));
+    }
+    for _ in 0..200 {
+        let middle = (low + high) / 2.0;
+        if given(middle)?.iter().sum::<f64>() > capacity {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    given(low)
+}
+
+/// Latency-critical leaves share by their quanta what all others leave.
+fn share_rest(capacity: f64, leaves: &[Visited], mut rates: Vec<f64>) -> Vec<f64> {
+    let claims = leaves.iter().zip(&rates).map(|(leaf, &rate)| match leaf.critical {
+        true => (leaf.demand, leaf.quantum, rate),
+        false => (rate, 0.0, rate),
+    });
+    let share = crate::terms::share_of(capacity, claims, &mut Vec::new());
+    for (leaf, rate) in leaves.iter().zip(&mut rates).filter(|(leaf, _)| leaf.critical) {
+        *rate = leaf.demand.min(leaf.quantum * share).max(*rate);
+    }
+    rates
+}
