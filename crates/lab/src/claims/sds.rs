@@ -6,6 +6,8 @@ mod bounds;
 mod delays;
 mod losses;
 mod mixture;
+mod needs;
+mod paths;
 mod redistribution;
 mod sources;
 
@@ -158,5 +160,97 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: redistribution::edf,
+    },
+    Claim {
+        id: "sds.lqf",
+        place: "Sections I and II-C",
+        about: "Serving the longest queue first loses the least with finite buffers of one size and needs the least space, and starves connections of low rate.",
+        says: "least losses; no guarantees",
+        sentence: "Simple Longest Queue First has been shown to minimize the overall packet losses in a system with finite buffers [16].",
+        tests: &[
+            "crates/core/src/schedulers/state_dependent/lqf.rs::the_longest_queue_is_served_in_bytes_and_the_first_of_equals",
+        ],
+        timed: false,
+        run: needs::lqf,
+    },
+    Claim {
+        id: "sds.lto",
+        place: "Section I",
+        about: "FQ-LTO reduces the losses of all classes in a mix of CBR, voice and video with very different limits of delay, and the variance of the delay of each.",
+        says: "lower losses and variances of each",
+        sentence: "Simulations with a mix of CBR, voice, and video sources with very different delay bounds show that this policy reduces losses for all classes as well as reduces the variance of delay for each class.",
+        tests: &["crates/core/src/schedulers/state_dependent/fq_sds/tests.rs::lto_gives_the_excess_to_the_least_slack"],
+        timed: false,
+        run: needs::lto,
+    },
+    Claim {
+        id: "sds.ldf.small",
+        place: "Section I",
+        about: "Under FQ-LDF flows with small limits of delay lose much more than others where weights are a little wrong, which FQ-LTO mends.",
+        says: "much more",
+        sentence: "Long term congestion or small errors in assigning weights can result in these flows experiencing losses much more than flows with large delay bounds.",
+        tests: &[],
+        timed: false,
+        run: needs::ldf,
+    },
+    Claim {
+        id: "sds.lb",
+        place: "Sections I and II-C, equations (3) to (6)",
+        about: "FQ-LTO.LB, which knows the leaky buckets of its connections, loses less than PGPS, and no more than FQ-LTO.",
+        says: "may improve significantly",
+        sentence: "The LTO.LB policy goes one step further by determining the connection that is most likely to overflow its buffer under the assumption that arrivals are leaky-bucket shaped.",
+        tests: &[],
+        timed: false,
+        run: needs::lb,
+    },
+    Claim {
+        id: "sds.police",
+        place: "Section II-B",
+        about: "A policer isolates a source that sends more than it should from what FQ-SDS gives the others.",
+        says: "easily isolated",
+        sentence: "Limiting such behavior can be explicitly done in many ways. The simplest is policing. … So misbehaving users will be easily isolated.",
+        tests: &[],
+        timed: false,
+        run: needs::police,
+    },
+    Claim {
+        id: "sds.path",
+        place: "Section III-B, below Corollary 1",
+        about: "Over several links FQ-SDS keeps the end-to-end delays that PGPS promises to a session within a leaky bucket.",
+        says: "the same as PGPS",
+        sentence: "This Corollary is a sufficient condition to prove that the system offers the same worst-case end-to-end delays as PGPS under the rate-proportional assignments [19].",
+        tests: &[],
+        timed: false,
+        run: paths::path,
+    },
+    Claim {
+        id: "sds.fifo",
+        place: "Section I",
+        about: "Under FIFO the mean and the 99th percentile of the delay of sources behind leaky buckets are far below the bound of GPS.",
+        says: "much lower",
+        sentence: "It has been shown in [1], [23] that even when a FIFO scheduler is used and all sources are leaky-bucket shaped, the mean and 99th percentile of delays are much lower than the worst-case bounds guaranteed by a GPS server.",
+        tests: &[],
+        timed: false,
+        run: paths::fifo,
+    },
+    Claim {
+        id: "sds.bounds",
+        place: "Section IV, Figure 4",
+        about: "In the mixture of Figure 4 the worst case bounds on delay are met of all kinds, of data too where it is guaranteed what it needs.",
+        says: "always met",
+        sentence: "Worst case delay bounds are always met even for data (if it is given appropriate guaranteed rates).",
+        tests: &[],
+        timed: false,
+        run: paths::bounds,
+    },
+    Claim {
+        id: "sds.trace",
+        place: "Sections I and IV",
+        about: "With video from a recording FQ-LDF has shorter tails and loses less than PGPS, as with modelled video.",
+        says: "better than PGPS",
+        sentence: "We compare the performance of these policies to PGPS using both trace driven simulations as well as simulations with traffic models for various types of sources.",
+        tests: &[],
+        timed: false,
+        run: paths::trace,
     },
 ];
