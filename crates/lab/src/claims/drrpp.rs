@@ -2,6 +2,7 @@
 
 use super::{Claim, Paper};
 
+mod chapter2;
 mod delay_bound;
 mod flows;
 mod load;
@@ -9,6 +10,7 @@ mod mean_delay;
 mod order;
 mod quantum;
 mod traffic;
+mod vacations;
 mod video;
 mod waits;
 
@@ -251,5 +253,105 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: traffic::clock,
+    },
+    Claim {
+        id: "drrpp.vacations",
+        place: "Section 5.1.1",
+        about: "For the latency-critical flow DRR++ is M/G/1 with vacations, which are a best-effort quantum at most on average; under DRR+ they are those of all flows.",
+        says: "M/G/1 with vacations",
+        sentence: "The algorithms we are studying, DRR+ and DRR++, can be modeled as an M/G/1 queue with vacations if we want to examine only the performance of the LC flow.",
+        tests: &[],
+        timed: false,
+        run: vacations::vacations,
+    },
+    Claim {
+        id: "drrpp.isolation",
+        place: "Sections 1.2 and 5.1.1",
+        about: "Under DRR++ a best-effort flow that sends far more than it should changes neither the latency-critical flow nor its fellows.",
+        says: "does not affect",
+        sentence: "This isolation feature protects the LC flow if there are some badly behaved BE flows.",
+        tests: &[],
+        timed: false,
+        run: vacations::isolation,
+    },
+    Claim {
+        id: "drrpp.scfq",
+        place: "Section 2.3.3",
+        about: "The delay bound of SCFQ grows linearly with the number of sessions; that of WFQ does not.",
+        says: "linear in N",
+        sentence: "However, the delay bound of SCFQ is a linear function of N, so the delay bound grows linearly while N increases [DV98].",
+        tests: &[],
+        timed: false,
+        run: chapter2::scfq,
+    },
+    Claim {
+        id: "drrpp.rcsp",
+        place: "Section 2.3.5, Figure 2.2",
+        about: "With delay-jitter regulators the delay that a packet has at one node does not show at the next: the jitter over three links is that of the last.",
+        says: "transparent",
+        sentence: "That is, if the packet is delayed more at a previous switch, it gets a smaller holding time in the regulator at the current switch and vice versa.",
+        tests: &[],
+        timed: false,
+        run: chapter2::rcsp,
+    },
+    Claim {
+        id: "drrpp.wrr",
+        place: "Section 2.4.1",
+        about: "Weighted round robin shares by packets: a session of low priority with large packets gets more than one of high priority.",
+        says: "more bandwidth",
+        sentence: "The reason is that the weight assigned to a session is the number of packets, so if a low priority session has a large packet size, it still consumes more bandwidth.",
+        tests: &[],
+        timed: false,
+        run: chapter2::wrr,
+    },
+    Claim {
+        id: "drrpp.corr",
+        place: "Section 2.4.3",
+        about: "Carry-over round robin gives each session what it is due in the long run, though it is no whole number of packets in a cycle.",
+        says: "exactly R_i",
+        sentence: "The authors argue that each session receives exactly R_i services per cycle over a long time scale.",
+        tests: &[],
+        timed: false,
+        run: chapter2::corr,
+    },
+    Claim {
+        id: "drrpp.freebuffer",
+        place: "Tables 3.3 and 3.4",
+        about: "FreeBuffer makes room in a full buffer, so that the flow that fills it loses, and not the others.",
+        says: "FreeBuffer()",
+        sentence: "If no free buffers left Then FreeBuffer()",
+        tests: &[],
+        timed: false,
+        run: chapter2::free_buffer,
+    },
+    Claim {
+        id: "drrpp.lot",
+        place: "Section 4.2, Figure 4.2 (b)",
+        about: "Over the three links of a parking lot the long way and the local traffic have their fair parts of each link.",
+        says: "fair on each link",
+        sentence: "The parking lot topology is often used to test the fairness of a scheduler because the traffic from different sources may have different path lengths and these paths share links.",
+        tests: &[],
+        timed: false,
+        run: chapter2::lot,
+    },
+    Claim {
+        id: "drrpp.udp",
+        place: "Section 4.4.1",
+        about: "UDP sends what it sends, whatever is lost; TCP answers to losses and sends again.",
+        says: "UDP, not TCP",
+        sentence: "By relying on UDP, the delay values in our tests reflect results from the scheduling algorithm rather than being a combined value of both the scheduling algorithm and the TCP protocol.",
+        tests: &[],
+        timed: false,
+        run: chapter2::tcp,
+    },
+    Claim {
+        id: "drrpp.curves",
+        place: "Section 4.4.4",
+        about: "Traffic behind a shaper or a policer of each of three models keeps to it; the one delays, the other drops.",
+        says: "never broken",
+        sentence: "Note that traffic shaping is different from traffic policing because a policer typically drops traffic while a shaper typically delays excess traffic using a buffer to hold packets.",
+        tests: &[],
+        timed: false,
+        run: chapter2::curves,
     },
 ];
