@@ -354,4 +354,26 @@ const CLAIMS: &[Claim] = &[
         timed: false,
         run: chapter2::curves,
     },
+    Claim {
+        id: "drrpp.addflow",
+        place: "Section 4.1",
+        about: "A flow that comes is added by itself, and shares with the others at once.",
+        says: "AddFlow",
+        sentence: "When a new packet arrives, the system determines the flow of the packet based on the information in the packet header. If it is a new flow, the flow identification is added to the flow list by calling AddFlow.",
+        tests: &["crates/config/src/hosts.rs::flows_differ_by_each_part_of_them_and_by_nothing_else"],
+        timed: false,
+        run: chapter2::add_flow,
+    },
+    Claim {
+        id: "drrpp.fragments",
+        place: "Section 4.4.1",
+        about: "A picture of 15000 B is ten frames of 1500 B, and there with the last of them.",
+        says: "10 frames",
+        sentence: "It will be segmented into 10 frames in the DRRClient and each fragment will be sent out as one packet.",
+        tests: &[
+            "crates/net/src/wire/fragments.rs::later_fragments_have_the_ports_of_the_first_of_their_datagram_and_of_no_other",
+        ],
+        timed: false,
+        run: chapter2::fragments,
+    },
 ];

@@ -1,9 +1,10 @@
 //! What Chapters 2 and 4 say of other schedulers, of networks and of traffic: SCFQ, RCSP, WRR, CORR, a parking lot, TCP, shaping and policing, buffers.
 
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlink_core::Nanos;
-use fairlink_sim::{ClosedRun, Options, Run};
+use fairlink_sim::{ClosedRun, Fate, Observer, Options, PacketSeen, Run};
 use fairlink_traffic::Source;
 
 use crate::claims::laboratory::{longest_delay, mean_delay};
@@ -501,4 +502,157 @@ pub(super) fn free_buffer(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let note = "A buffer of 40 packets that four flows share under the DRR++ of Table 3.3. One sends three times what the link carries. FreeBuffer makes room with a packet of the flow that has most; the table does not say whose gives way \
                 (`when_full = \"push_out\"`).";
     Ok(Finding::new(note, rows).with_table(table).with_rerun(scenario("push_out").rerun("--scheduler drr++-mw00")))
+}
+
+/// Lengths of the packets of three flows of one class, by which they are told apart, and when each begins in seconds.
+const FLOWS: [(u32, u32); 3] = [(1000, 0), (999, 4), (998, 8)];
+
+/// A class whose flows come as they like, beside another class. The first one sends all that it may.
+fn arriving(per: &str) -> Workload {
+    let mut text = link(
+        "Flows that become classes by themselves: three come to one class, one after the other",
+        "12s",
+        "6mbit",
+        "",
+    );
+    let _ = write!(text, "\n[[class]]\nname = \"best effort\"\nweight = 1\nbuffer = \"60p\"\n{per}\n");
+    class(&mut text, "other", "weight = 1", "model = \"greedy\"\npacket = \"1000B\"");
+    for (len, start) in FLOWS {
+        let model = if start == 0 {
+            "model = \"saturating\"\nrate = \"12mbit\""
+        } else {
+            "model = \"cbr\"\nrate = \"900kbit\""
+        };
+        let _ = write!(
+            text,
+            "\n[[source]]\nclass = \"best effort\"\n{model}\npacket = \"{len}B\"\nactive = [\"{start}s..12s\"]\n"
+        );
+    }
+    Workload::new("flows.toml", text)
+}
+
+/// Bytes of each flow that left from second `from` to second `to`.
+struct Lengths {
+    from: u64,
+    to: u64,
+    sums: [u64; 3],
+    found: Arc<Mutex<[u64; 3]>>,
+}
+
+impl Observer for Lengths {
+    fn went(&mut self, packet: &PacketSeen, fate: Fate) {
+        if let (Fate::Sent { done: Nanos(done), .. }, 1) = (fate, packet.class.0)
+            && (self.from..self.to).contains(&done)
+            && let Some(flow) = FLOWS.iter().position(|flow| flow.0 == packet.frame)
+        {
+            self.sums[flow] += u64::from(packet.frame);
+        }
+    }
+}
+
+impl Drop for Lengths {
+    fn drop(&mut self) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = self.sums;
+    }
+}
+
+/// Rates of the three flows in a span of seconds, in bit/s.
+fn flow_rates(lab: &Lab<'_>, workload: &Workload, from: u64, to: u64) -> Result<[f64; 3], Trouble> {
+    let found = Arc::new(Mutex::new([0; 3]));
+    let nanos = |seconds: u64| seconds * 1_000_000_000;
+    let observer = || -> Box<dyn Observer> {
+        Box::new(Lengths { from: nanos(from), to: nanos(to), sums: [0; 3], found: Arc::clone(&found) })
+    };
+    lab.watched(workload, &["drr"], 1, &Options::default(), Some(&observer))?;
+    let sums = *found.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(sums.map(|bytes| bytes as f64 * 8.0 / (to - from) as f64))
+}
+
+/// Section 4.1: AddFlow.
+pub(super) fn add_flow(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let (with, without) = (arriving("per = \"flow\""), arriving(""));
+    let mut table =
+        Table::new("Rates of the flows of a class with half of 6 Mbit/s", &["", "first, floods", "second", "third"]);
+    let mut found = Vec::new();
+    for (words, workload, from, to) in [
+        ("per = \"flow\", 1 to 4 s", &with, 1, 4),
+        ("5 to 8 s", &with, 5, 8),
+        ("9 to 12 s", &with, 9, 12),
+        ("without, 9 to 12 s", &without, 9, 12),
+    ] {
+        let rates = flow_rates(lab, workload, from, to)?;
+        let mut cells = vec![words.to_owned()];
+        cells.extend(rates.map(human::rate));
+        table.row(cells);
+        found.push(rates);
+    }
+    let rows = vec![
+        Row::new(
+            "the first flow alone, over half of the link",
+            Unit::Part,
+            Expected::Near(1.0, 0.02),
+            found[0][0] / 3e6,
+        ),
+        Row::new(
+            "a second flow, which comes by itself: its rate over what it sends",
+            Unit::Part,
+            Expected::Near(1.0, 0.02),
+            found[1][1] / 9e5,
+        ),
+        Row::new("a third flow: its rate over what it sends", Unit::Part, Expected::Near(1.0, 0.02), found[2][2] / 9e5),
+        Row::new(
+            "the first flow then, over what the others leave of the class",
+            Unit::Part,
+            Expected::Near(1.0, 0.02),
+            found[2][0] / 1.2e6,
+        ),
+        Row::new(
+            "without per: the third flow's rate over what it sends",
+            Unit::Part,
+            Expected::AtMost(0.8),
+            found[3][2] / 9e5,
+        )
+        .judging("DRR++ provides protection so that one flow is not able to steal bandwidth from others."),
+    ];
+    let note = "A class with half of 6 Mbit/s under DRR. Its first flow sends four times that without end; at 4 s and at 8 s others of 900 kbit/s come, of which no file says anything. With `per = \"flow\"` each has its part at once; in \
+                the gateway flows are told apart by addresses, protocol and ports, in `sim` each source is one.";
+    Ok(Finding::new(note, rows).with_table(table).with_rerun(with.rerun("--scheduler drr --window 1s")))
+}
+
+/// Section 4.4.1: pictures in fragments.
+pub(super) fn fragments(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    // Each I picture of 15000 B, three a second: whole, or in frames of an MTU of 1500 B, which come together.
+    let pictures = |whole: bool| {
+        let more = if whole { "whole_frames = true" } else { "packet = \"1500B\"" };
+        let text = format!(
+            "# Pictures of 15000 B as one packet each, or in fragments of 1500 B\n\nduration = \"20s\"\n\n[link]\nrate = \"1.2mbit\"\nmtu = \"15000B\"\n\n[[class]]\nname = \"lc\"\nquantum = \"15000B\"\n\
+             latency_critical = true\n\n[[class]]\nname = \"be\"\nquantum = \"2000B\"\n\n[[source]]\nclass = \"lc\"\nmodel = \"mpeg\"\ngop = \"I\"\ngops_per_second = 3\ni = {{ uniform = [\"15000B\", \"15000B\"] }}\n\
+             p = {{ uniform = [\"1000B\", \"1000B\"] }}\nb = {{ uniform = [\"1000B\", \"1000B\"] }}\n{more}\n\n[[source]]\nclass = \"be\"\nmodel = \"greedy\"\npacket = \"1000B\"\n"
+        );
+        Workload::new("pictures.toml", text)
+    };
+    let of = |workload: &Workload| -> Result<(u64, f64), Trouble> {
+        let run = one(lab, workload, "drr++")?;
+        let class = run.classes.iter().find(|class| class.name == "lc").ok_or_else(|| Trouble::other("no video"))?;
+        Ok((class.offered_packets, class.delay_s.max.unwrap_or(f64::NAN)))
+    };
+    let (whole, cut) = (of(&pictures(true))?, of(&pictures(false))?);
+    let rows = vec![
+        Row::new(
+            "packets of a picture of 15000 B with an MTU of 1500 B",
+            Unit::Packets,
+            Expected::Within(10.0, 0.0),
+            cut.0 as f64 / whole.0 as f64,
+        ),
+        Row::new(
+            "longest delay of a picture's last fragment over that of a whole picture",
+            Unit::Times,
+            Expected::Near(1.0, 0.1),
+            cut.1 / whole.1,
+        )
+        .judging("They are re-assembled by the IP layer in the DRRServer."),
+    ];
+    let note = "Pictures of 15000 B, three a second, as the latency-critical flow beside a best-effort flow that always has packets on 1.2 Mbit/s. In fragments of 1500 B a picture is there with its last one. Headers of fragments are not \
+                counted, as in the text's ten frames. The gateway keeps the fragments of a datagram in the class and flow of the first one.";
+    Ok(Finding::new(note, rows).with_rerun(pictures(false).rerun("--scheduler drr++")))
 }
