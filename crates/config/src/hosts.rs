@@ -2,14 +2,15 @@
 
 use fairlink_core::HostKey;
 
-use crate::matching::FrameKey;
+use crate::matching::{FrameKey, IpVersion};
 
 /// As a link file writes them.
-pub(crate) const WORDS: [(&str, HostKey); 4] = [
+pub(crate) const WORDS: [(&str, HostKey); 5] = [
     ("src-ip", HostKey::SourceIp),
     ("dst-ip", HostKey::DestinationIp),
     ("src-mac", HostKey::SourceMac),
     ("dst-mac", HostKey::DestinationMac),
+    ("flow", HostKey::Flow),
 ];
 
 /// The host of the Ethernet frame in `bytes`, of any content, whose key is `key`. All frames that do not say (no IP packet, a header
@@ -30,5 +31,57 @@ pub fn host_of(by: HostKey, key: &FrameKey, bytes: &[u8]) -> [u8; 16] {
         HostKey::DestinationIp => key.dst,
         HostKey::SourceMac => mac(6),
         HostKey::DestinationMac => mac(0),
+        HostKey::Flow => flow(key),
+    }
+}
+
+/// A flow in 16 bytes: addresses, protocol and ports of IPv4 as they are. Of IPv6, whose addresses alone are longer, a digest: two flows that have the
+/// same one share a place.
+fn flow(key: &FrameKey) -> [u8; 16] {
+    let (sport, dport) = (key.sport.unwrap_or(0), key.dport.unwrap_or(0));
+    if key.version != Some(IpVersion::V6) {
+        let mut host = [0; 16];
+        host[..4].copy_from_slice(&key.src[12..]);
+        host[4..8].copy_from_slice(&key.dst[12..]);
+        host[8..10].copy_from_slice(&sport.to_be_bytes());
+        host[10..12].copy_from_slice(&dport.to_be_bytes());
+        host[12] = key.proto;
+        return host;
+    }
+    // The prime of FNV-1a for 128 bits.
+    const PRIME: u128 = (1 << 88) + 0x13b;
+    let ports = u128::from(sport) << 32 | u128::from(dport) << 16 | u128::from(key.proto);
+    [u128::from_be_bytes(key.src), u128::from_be_bytes(key.dst), ports]
+        .into_iter()
+        .fold(PRIME, |digest, part| (digest ^ part).wrapping_mul(PRIME).rotate_left(41))
+        .to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_differ_by_each_part_of_them_and_by_nothing_else() {
+        for version in [IpVersion::V4, IpVersion::V6] {
+            let mut key = FrameKey {
+                version: Some(version),
+                proto: 17,
+                sport: Some(5000),
+                dport: Some(7000),
+                ..FrameKey::default()
+            };
+            (key.src[15], key.dst[15]) = (1, 2);
+            let others = [
+                FrameKey { src: key.dst, ..key },
+                FrameKey { dst: key.src, ..key },
+                FrameKey { proto: 6, ..key },
+                FrameKey { sport: Some(5001), ..key },
+                FrameKey { dport: Some(5000), sport: Some(7000), ..key },
+            ];
+            let of = |key: &FrameKey| host_of(HostKey::Flow, key, &[]);
+            assert!(others.iter().all(|other| of(other) != of(&key)), "{version:?}");
+            assert_eq!(of(&FrameKey { dscp: 46, vlan: Some(7), ..key }), of(&key), "{version:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! | service curves | [`hfsc`] for a tree, [`sced`] |
 //! | fair queueing | [`hpfq`] for a tree, [`wfq`], [`wf2q_plus`], [`qfq`], [`scfq`], [`sfq`], [`virtual_clock`] |
 //! | round robins | [`hdrr`] for a tree, [`drr`], [`drr_plus`], [`drr_plus_plus`], [`drr_plus_plus_mw00`], [`wrr`], [`corr`], [`hrr`] |
-//! | what is left goes to whose state needs it most | [`fq_sds`] |
+//! | what is left goes to whose state needs it most | [`fq_sds`], [`lqf`] |
 //! | others | [`rcsp`], [`fifo`] |
 //!
 //! A scheduler that is not for a tree is *flat*: it shares the link among the leaves.
@@ -37,4 +37,4 @@ pub use fair_queueing::{hpfq, qfq, scfq, sfq, virtual_clock, wf2q_plus, wfq};
 pub use link_sharing::{cbq, hls, htb};
 pub use round_robin::{corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, hdrr, hrr, wrr};
 pub use service_curve::{hfsc, sced};
-pub use state_dependent::fq_sds;
+pub use state_dependent::{fq_sds, lqf};

@@ -3,6 +3,7 @@
 
 pub(crate) mod checksum;
 pub(crate) mod classify;
+pub(crate) mod fragments;
 pub(crate) mod frame;
 pub(crate) mod labels;
 pub(crate) mod segments;

@@ -26,6 +26,11 @@ pub enum WriteError {
         /// Of the labels.
         labels: usize,
     },
+    /// A class tells flows apart (`per = "flow"`), which the kernel module does not.
+    FlowsApart {
+        /// The class.
+        class: ClassId,
+    },
     /// A record does not fit.
     NoRoom {
         /// Bytes that there is room for.
@@ -43,6 +48,10 @@ impl fmt::Display for WriteError {
                 "the link with its {classes} classes takes more than the {MAX_BYTES} bytes that a configuration may have"
             ),
             Self::Labels { classes, labels } => write!(f, "{classes} classes have {labels} numbers"),
+            Self::FlowsApart { class: ClassId(class) } => write!(
+                f,
+                "class {class} has per = \"flow\", which the kernel module does not have; use queue = \"fq_codel\" without per, which keeps flows apart by a hash"
+            ),
             Self::NoRoom { room } => write!(f, "a record takes more than {room} bytes"),
             Self::OutOfMemory(error) => error.fmt(f),
         }
@@ -248,6 +257,7 @@ impl Config {
                 HostKey::DestinationIp => 1,
                 HostKey::SourceMac => 2,
                 HostKey::DestinationMac => 3,
+                HostKey::Flow => return Err(WriteError::FlowsApart { class }),
             })?;
         }
         Ok(())

@@ -363,6 +363,8 @@ fn told_apart_by(tree: &Hierarchy, class: ClassId) -> u8 {
         Some(HostKey::DestinationIp) => 2,
         Some(HostKey::SourceMac) => 3,
         Some(HostKey::DestinationMac) => 4,
+        // A configuration that was read has none: it cannot be written.
+        Some(HostKey::Flow) => 0,
     }
 }
 

@@ -128,6 +128,8 @@ pub enum HostKey {
     SourceMac,
     /// The destination address of the Ethernet frame.
     DestinationMac,
+    /// Addresses, protocol and ports: each flow is a host of its own.
+    Flow,
 }
 
 /// Hosts that share a leaf.

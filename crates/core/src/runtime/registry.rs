@@ -2,8 +2,8 @@
 
 use crate::contract::{Feature, SchedulerInfo};
 use crate::schedulers::{
-    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, hrr, htb, qfq,
-    rcsp, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
+    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, hrr, htb, lqf,
+    qfq, rcsp, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
 };
 
 /// Every scheduler, in the order in which they are listed.
@@ -42,6 +42,7 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     fq_sds::over_sced::LDF,
     fq_sds::over_sced::LTO,
     fq_sds::over_sced::LTO_LB,
+    lqf::INFO,
 ];
 
 /// The scheduler that has `name` as its name or among its aliases.

@@ -17,7 +17,7 @@
 //! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
-use fairlink_config::matching::{ethernet, frame_key};
+use fairlink_config::matching::ethernet;
 use fairlink_core::{ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
@@ -420,7 +420,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 self.pool.finish_checksum(frame);
             }
             let bytes = self.pool.packet(frame);
-            let key = frame_key(bytes);
+            let key = self.labels.key(bytes);
             let class = self.classifier.classify(&key);
             let unfit = match condition {
                 _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
@@ -490,7 +490,8 @@ impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
         // Its queue may tell flows apart where the one before did not.
         let frame = packet.handle as u32;
         let bytes = self.pool.packet(frame);
-        packet.handle = u64::from(frame) | self.labels.of(packet.class, &frame_key(bytes), bytes);
+        let key = self.labels.key(bytes);
+        packet.handle = u64::from(frame) | self.labels.of(packet.class, &key, bytes);
     }
 }
 

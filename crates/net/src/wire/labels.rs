@@ -12,10 +12,11 @@ use std::hash::{BuildHasher, RandomState};
 
 use fairlink_config::host_of;
 use fairlink_config::matching::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
-use fairlink_config::matching::{FrameKey, MAX_TAGS};
+use fairlink_config::matching::{FrameKey, MAX_TAGS, frame_key};
 use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, HostTables, OutOfMemory, QueueKind, flow_bits, with_host};
 
 use crate::wire::checksum;
+use crate::wire::fragments::Fragments;
 
 /// The code point of a packet that has met congestion.
 const CE: u8 = 3;
@@ -34,6 +35,7 @@ pub(crate) struct Labels {
     wants: Vec<Wants>,
     hosts: HostTables,
     host_bytes: u64,
+    fragments: Fragments,
     salt: RandomState,
 }
 
@@ -64,7 +66,7 @@ impl Labels {
             wants.clear();
         }
         let host_bytes = HostTables::memory(tree);
-        Ok(Self { wants, hosts: HostTables::new(tree)?, host_bytes, salt })
+        Ok(Self { wants, hosts: HostTables::new(tree)?, host_bytes, fragments: Fragments::new(), salt })
     }
 
     /// What nobody outside knows, and flows are told apart by.
@@ -75,11 +77,23 @@ impl Labels {
     /// Goes on with the hosts of `old` at the leaves that go on, as `heirs` says by old class.
     pub(crate) fn inherit(&mut self, old: &mut Self, heirs: &[Option<ClassId>]) {
         self.hosts.inherit(&mut old.hosts, heirs);
+        std::mem::swap(&mut self.fragments, &mut old.fragments);
     }
 
     /// Bytes that they take at most.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(&self.wants[..]) + self.host_bytes as usize
+        size_of_val(&self.wants[..]) + self.host_bytes as usize + self.fragments.memory_bytes()
+    }
+
+    /// The key of the frame in `bytes`, of any content. A later fragment of a datagram has the ports of the first one, where that was seen.
+    #[must_use]
+    #[inline]
+    pub(crate) fn key(&mut self, bytes: &[u8]) -> FrameKey {
+        let mut key = frame_key(bytes);
+        if key.version.is_some() {
+            self.fragments.complete(&mut key, bytes, &self.salt);
+        }
+        key
     }
 
     /// The upper half of the handle of the frame in `bytes`, of `class`, whose key is `key`.
@@ -103,7 +117,7 @@ impl Labels {
 }
 
 /// Where a frame's IP header begins, and its version.
-fn ip_header(bytes: &[u8]) -> Option<(usize, u8)> {
+pub(crate) fn ip_header(bytes: &[u8]) -> Option<(usize, u8)> {
     let (mut at, mut kind) = (ethernet::HEADER, be16(bytes, 12)?);
     for _ in 0..MAX_TAGS {
         if !is_vlan(kind) {

@@ -80,6 +80,18 @@ fn alone() -> f64 {
     service + lambda * square / (2.0 * (1.0 - lambda * service))
 }
 
+/// The mean delay of the latency-critical flow behind vacations of a best-effort quantum each, in seconds: the text's own model. A packet that
+/// finds the flow's queue empty waits for the rest of a vacation, half of it on average.
+pub(super) fn behind_vacations() -> f64 {
+    alone() + f64::from(quantum(20)) * 8.0 / LINK_BPS / 2.0
+}
+
+/// Why the text's numbers at 20 packets/s are larger than those of the scheduler alone.
+pub(super) const MEASURED_MORE: &str = "The text measured through a gateway and two routers with queues of their own, of which it gives no size. Its own model, M/G/1 with vacations of a best-effort quantum (85.3 ms), has \
+                             15 ms and half of a vacation: 57.7 ms. Its number is reached with four or five packets in transmit queues that leave in order of arrival (table).";
+/// Its sentence.
+pub(super) const GROWTH: &str = "In our experiment, D_LC increases by 106 - 15.5 = 90.5 millisec.";
+
 fn loads(to: f64) -> Axis {
     Axis::linear("packets per second of each best-effort flow", 0.0, to)
 }
@@ -100,31 +112,49 @@ pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let sharp = (mean(20.0, "be1")? - mean(15.0, "be1")?) / (mean(20.0, "lc")? - mean(15.0, "lc")?);
     let flat = at(&beyond, 40.0)?.delay(NEW, "lc")?.mean / at(&beyond, 25.0)?.delay(NEW, "lc")?.mean;
     let saturated = in_quanta(&at(&beyond, 40.0)?.delays(NEW, "lc"))?;
-    let growth = |what: &str, value| {
-        Row::new(
-            format!("growth of the delay from 0 to 20 packets/s, in best-effort quanta on the wire (85.3 ms): {what}"),
-            Unit::Number,
-            Expected::Between(0.4, 1.1),
-            value,
-        )
-    };
+    let model = behind_vacations();
+    let (alone_s, last_s) = (first.delay(NEW, "lc")?, of(&last.delays(NEW, "lc"))?);
     let rows = vec![
-        Row::new("delay with nobody else", Unit::Seconds, Expected::Near(0.015, 0.1), first.delay(NEW, "lc")?),
-        growth("the scheduler alone", in_quanta(&last.delays(NEW, "lc"))?),
-        growth("gateway with transmit queues of one packet", in_quanta(&gateway)?),
+        Row::new("delay with nobody else", Unit::Seconds, Expected::Near(0.0155, 0.1), alone_s).judging(GROWTH),
+        Row::new("delay at 20 packets/s: the scheduler alone", Unit::Seconds, Expected::Near(0.106, 0.1), last_s)
+            .judging(GROWTH)
+            .departing(0.9 * model, 1.05 * model, MEASURED_MORE),
         Row::new(
-            "delay at 20 packets/s: the scheduler alone",
+            "growth of the delay from 0 to 20 packets/s: the scheduler alone",
+            Unit::Seconds,
+            Expected::Near(0.0905, 0.1),
+            last_s.mean - alone_s.mean,
+        )
+        .judging(GROWTH)
+        .departing(0.9 * model - alone_s.mean, 1.05 * model - alone_s.mean, MEASURED_MORE),
+        Row::new(
+            "the same in best-effort quanta on the wire (85.3 ms)",
+            Unit::Number,
+            Expected::AtMost(1.0),
+            in_quanta(&last.delays(NEW, "lc"))?,
+        )
+        .judging("In DRR++, V_LC <= Q_BE/BNBW because the LC flow is served only after one BE traffic has been forwarded."),
+        Row::new(
+            "delay at 20 packets/s: gateway with transmit queues of one packet, latency-critical first",
             Unit::Seconds,
             Expected::Beside(0.106),
-            of(&last.delays(NEW, "lc"))?,
-        ),
-        Row::new("delay at 20 packets/s: gateway", Unit::Seconds, Expected::Beside(0.106), of(&gateway)?),
+            of(&gateway)?,
+        )
+        .judging(GROWTH),
+        Row::new(
+            "delay at 20 packets/s: gateway with transmit queues of five packets in order of arrival",
+            Unit::Seconds,
+            Expected::Beside(0.106),
+            of(&through_gateway(lab, "5p", false)?)?,
+        )
+        .judging(GROWTH),
         Row::new(
             "delay with nobody else, over Pollaczek and Khinchine's",
             Unit::Number,
             Expected::Near(1.0, 0.02),
             first.delay(NEW, "lc")?.mean / alone(),
-        ),
+        )
+        .judging("The algorithms we are studying, DRR+ and DRR++, can be modeled as an M/G/1 queue with vacations if we want to examine only the performance of the LC flow."),
         Row::new(
             "growth from 15 to 20 packets/s: a best-effort flow's over the latency-critical one's",
             Unit::Times,
@@ -137,7 +167,8 @@ pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Expected::Near(1.0, 0.05),
             flat,
         ),
-        Row::new("growth from 0 to that asymptote, in quanta", Unit::Number, Expected::AtMost(1.1), saturated),
+        Row::new("growth from 0 to that asymptote, in quanta", Unit::Number, Expected::AtMost(1.0), saturated)
+            .judging("The asymptote occurs where the vacation time of the LC flow is bounded by the quantum value of one BE flow."),
     ];
     let mut sizes = Table::new(
         "Growth of the delay from 0 to 20 packets/s by transmit queue, in best-effort quanta (the thesis measured 1.06)",
@@ -195,6 +226,9 @@ fn figure_51(points: &[Point], beyond: &[Point], gateway: &[Option<f64>]) -> Res
     Ok(Figure::new("Figure 5.1: DRR++, varying background load", vec![text, after]))
 }
 
+const LARGER: &str =
+    "The delay of latency critical traffic has small increases in DRR++ but large increases in DRR+. [Section 6.1]";
+
 /// Figure 5.2: DRR+.
 pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let points = points(lab)?;
@@ -223,13 +257,15 @@ pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Unit::Seconds,
             Expected::AtLeast(0.0),
             lower(&last.gain("lc")?),
-        ),
+        )
+        .judging(LARGER),
         Row::new(
             "at 20 packets/s: delay over that under DRR++",
             Unit::Times,
             Expected::AtLeast(2.0),
             mean(OLD, 20.0, "lc")? / mean(NEW, 20.0, "lc")?,
-        ),
+        )
+        .judging(LARGER),
     ];
     let mut periods = Table::new(
         "Mean delay of the latency-critical flow under DRR+ by the period of its contract (135 % of the mean rate)",
@@ -283,6 +319,12 @@ const TABLE_52: [(u32, f64, f64); 8] = [
     (20, 1743.618e-3, 2.689e-3),
 ];
 
+/// What the table is, in the text's words.
+const TABLE: &str = "LC delay in DRR+ and DRR++. [Table 5.2]";
+/// Why the factor is smaller.
+const LESS: &str = "The interval under DRR+ grows by orders of magnitude, as in the text, and by fewer of them. When a seed breaks the contract depends on the contract's period, which the text does not \
+                    give; 1 s was chosen.";
+
 /// The thesis' 1.96 s / sqrt(5), as the mean over groups of five seeds.
 fn of_five(values: &[Option<f64>]) -> Result<f64, Trouble> {
     let widths = values.chunks_exact(5).map(|five| Ok(of(five)?.ci95_normal.unwrap_or(f64::NAN)));
@@ -324,30 +366,36 @@ pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let rows = vec![
         Row::new(
-            "interval under DRR+ at 20 packets/s over that at 5 (2610 times in the thesis)",
+            "at 20 packets/s: interval under DRR+ over that under DRR++",
             Unit::Times,
-            Expected::AtLeast(100.0),
+            Expected::AtLeast(1743.618 / 2.689),
+            width(OLD, 20)? / width(NEW, 20)?,
+        )
+        .or_weaker(10.0, 1743.618 / 2.689, LESS),
+        Row::new(
+            "interval under DRR+ at 20 packets/s over that at 5",
+            Unit::Times,
+            Expected::AtLeast(1743.618 / 0.668),
             width(OLD, 20)? / width(OLD, 5)?,
-        ),
+        )
+        .judging(TABLE)
+        .or_weaker(100.0, 1743.618 / 0.668, LESS),
         Row::new(
             "interval under DRR+ at 20 packets/s over that at 16",
             Unit::Times,
-            Expected::AtLeast(10.0),
+            Expected::AtLeast(1743.618 / 193.893),
             width(OLD, 20)? / width(OLD, 16)?,
-        ),
+        )
+        .judging(TABLE),
+        Row::new("at 5 packets/s: interval under DRR++", Unit::Seconds, Expected::Beside(0.910e-3), width(NEW, 5)?)
+            .judging(TABLE),
         Row::new(
-            "at 20 packets/s: interval under DRR+ over that under DRR++ (648 times in the thesis)",
-            Unit::Times,
-            Expected::AtLeast(10.0),
-            width(OLD, 20)? / width(NEW, 20)?,
-        ),
-        Row::new("at 5 packets/s: interval under DRR++", Unit::Seconds, Expected::Beside(0.910e-3), width(NEW, 5)?),
-        Row::new(
-            "largest interval under DRR++ (4.39 ms in the thesis)",
+            "largest interval under DRR++",
             Unit::Seconds,
-            Expected::AtMost(10e-3),
+            Expected::AtMost(4.386e-3),
             LAMBDAS.iter().map(|&l| width(NEW, l)).collect::<Result<Vec<_>, _>>()?.into_iter().fold(0.0, f64::max),
-        ),
+        )
+        .judging(TABLE),
     ];
     let thesis = |pick: fn(&(u32, f64, f64)) -> f64| {
         TABLE_52.iter().map(|row| (f64::from(row.0), pick(row))).collect::<Vec<_>>()

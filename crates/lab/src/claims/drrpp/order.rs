@@ -148,7 +148,7 @@ pub(super) fn table35(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Unit::Times,
             Expected::Within(3.0, 0.0),
             longest_gap(lab, text, "drr++-mw00")? / longest_gap(lab, text, "drr++")?,
-        ),
+        ).judging("The service intervals for LC packets under the modified DRR++ are much more evenly distributed than those under the DRR++ in [MW00]."),
     ];
     let mut table = Table::new(
         "n = 3, two packets a quantum: who sends (L is the latency-critical flow), the second round",
@@ -213,6 +213,9 @@ fn after_900(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(usi
     Ok((before, twice))
 }
 
+const SAME_ORDER: &str =
+    "So we can get the service order shown in Figure 2.1. We also find that WFQ has the same order as SCFQ.";
+
 /// Figure 2.1: Virtual Clock punishes who used an idle link.
 pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let all = figure_21("burst = \"500p\"\n");
@@ -229,10 +232,10 @@ pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             "At the rate that the text gives connection 2 every second slot is free, and a work-conserving Virtual Clock sends packet 901 in the first \
              of them. The 450 packets are before it if they are there.",
         ),
-        Row::new("SCFQ: packets of connection 2 before packet 901", Unit::Packets, Expected::AtMost(1.0), scfq as f64),
-        Row::new("WFQ: packets of connection 2 before packet 901", Unit::Packets, Expected::AtMost(1.0), wfq as f64),
-        Row::never("SCFQ: a connection sends twice in a row, of 100 packets", scfq_twice),
-        Row::never("WFQ: a connection sends twice in a row, of 100 packets", wfq_twice),
+        Row::new("SCFQ: packets of connection 2 before packet 901", Unit::Packets, Expected::AtMost(1.0), scfq as f64).judging(SAME_ORDER),
+        Row::new("WFQ: packets of connection 2 before packet 901", Unit::Packets, Expected::AtMost(1.0), wfq as f64).judging(SAME_ORDER),
+        Row::never("SCFQ: a connection sends twice in a row, of 100 packets", scfq_twice).judging(SAME_ORDER),
+        Row::never("WFQ: a connection sends twice in a row, of 100 packets", wfq_twice).judging(SAME_ORDER),
     ];
     let mut panel = Panel::new(
         "",

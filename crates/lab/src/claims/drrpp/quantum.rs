@@ -23,6 +23,15 @@ const PERIODS: [u32; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 /// The period of the scenario files, in ms.
 const PERIOD: u32 = 1000;
 
+/// Sentences of the text beside those of the claims.
+const OLD_ROUNDS: &str = "The TotalRounds increases in DRR+ as Q_LC decreases because DRR+ only serves the LC queue once per round after the LC flow breaks its contract.";
+const SERVICE: &str = "In DRR++, this value is larger than the TotalRounds because DRR++ may serve the LC queue more than once per round.";
+const LITTLE_LOWER: &str = "The number of LCService is a little bit lower in DRR+ than in DRR++ because more packets arrive during two successive LC services.";
+const BACKLOG_FALLS: &str = "In DRR++ this value decreases dramatically with increasing Q_LC because then most of the packets in the LC queue don't need to wait to be served.";
+const HALF: &str = "The number of LCBacklog in DRR++ is about half that in DRR+";
+const DRAMATIC: &str = "Under low values of Q_LC, the value of D_LC for DRR+ changes dramatically compared to DRR++.";
+const GUARANTEE: &str = "The following tests show that DRR++ still provides a bounded delay for the LC flow while DRR+ fails to guarantee the delay bound of the LC flow once it breaks the contract.";
+
 fn low() -> Workload {
     Workload::new("fig54.toml", LOW)
 }
@@ -73,6 +82,13 @@ pub(super) fn fig53(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Expected::AtLeast(0.0),
             gain,
         ),
+        Row::new(
+            "delay under DRR+ over that under DRR++, the largest of all quanta",
+            Unit::Times,
+            Expected::AtLeast(2.0),
+            largest(&points, |point| Ok(point.delay(OLD, "lc")?.mean / point.delay(NEW, "lc")?.mean))?,
+        )
+        .or_weaker(1.0, 2.0, "Lower with every quantum, and not by the factor of two that \"much\" is taken for: at 78.7 % the link is often idle."),
         Row::new(
             "how much the delay falls from 800 to 4000 B: under DRR++ over under DRR+",
             Unit::Times,
@@ -183,20 +199,22 @@ pub(super) fn fig54(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let worst = with_some.iter().try_fold(0.0, |most, point| Ok::<_, Trouble>(f64::max(most, ratio(point)?)))?;
     let rows = vec![
         Row::new("TotalRounds under DRR++: fall from 800 to 4000 B", Unit::Part, Expected::Between(-0.05, 0.05), of(&new)?),
-        Row::new("TotalRounds: fall under DRR+ less that under DRR++, lower end of the interval", Unit::Part, Expected::AtLeast(0.0), lower(&difference(&old, &new)?)),
-        Row::new("LCService over TotalRounds under DRR++, the least of all quanta", Unit::Number, Expected::AtLeast(1.0), least(&points, |p| per_round(p, NEW))?).departing(
+        Row::new("TotalRounds: fall under DRR+ less that under DRR++, lower end of the interval", Unit::Part, Expected::AtLeast(0.0), lower(&difference(&old, &new)?)).judging(OLD_ROUNDS),
+        Row::new("LCService over TotalRounds under DRR++, the least of all quanta", Unit::Number, Expected::AtLeast(1.0), least(&points, |p| per_round(p, NEW))?).judging(SERVICE).departing(
             1.0 / 3.0,
             1.0,
             "LCService is not above TotalRounds at this load. Our rounds are paced by the link and serve few packets: where each of four equal \
              flows finds the link free, there is a round for each of three best-effort packets and one visit for the latency-critical one, \
              1/3. The ratio rises with the load and passes 1 near saturation (table); the thesis' gateway scans its queues at a pace of its own.",
         ),
-        Row::new("LCService over TotalRounds under DRR++ with 800 B, the largest of all loads", Unit::Number, Expected::AtLeast(1.0), highest),
-        Row::new("LCService over TotalRounds under DRR+, the largest of all quanta", Unit::Number, Expected::AtMost(1.0), largest(&points, |p| per_round(p, OLD))?),
-        Row::new("LCService under DRR+ over that under DRR++, the largest of all quanta", Unit::Times, Expected::AtMost(1.0), largest(&points, |p| Ok(services(p, OLD)?.mean / services(p, NEW)?.mean))?),
-        Row::new("LCBacklog under DRR++ over that under DRR+, with 2000 B", Unit::Times, Expected::Within(0.5, 0.25), ratio(at(&points, 2000.0)?)?),
-        Row::new("LCBacklog under DRR++ over that under DRR+, the largest of all quanta up to 2800 B", Unit::Times, Expected::AtMost(1.0), worst),
-        Row::new("LCBacklog under DRR++: fall from 800 to 4000 B over the count at 800 B", Unit::Part, Expected::AtLeast(0.5), fall(&points, |p| p.values(NEW, counted("backlogs")))?.mean / backlogs(at(&points, 800.0)?, NEW)?.mean),
+        Row::new("LCService over TotalRounds under DRR++ with 800 B, the largest of all loads", Unit::Number, Expected::AtLeast(1.0), highest).judging(SERVICE),
+        Row::new("LCService over TotalRounds under DRR+, the largest of all quanta", Unit::Number, Expected::AtMost(1.0), largest(&points, |p| per_round(p, OLD))?).judging(OLD_ROUNDS),
+        Row::new("LCService under DRR+ over that under DRR++, the largest of all quanta", Unit::Times, Expected::AtMost(1.0), largest(&points, |p| Ok(services(p, OLD)?.mean / services(p, NEW)?.mean))?).judging(LITTLE_LOWER),
+        Row::new("LCBacklog under DRR++ over that under DRR+, with 2000 B", Unit::Times, Expected::Within(0.5, 0.25), ratio(at(&points, 2000.0)?)?).judging(HALF),
+        Row::new("LCBacklog under DRR++ over that under DRR+, the largest of all quanta up to 2800 B", Unit::Times, Expected::Within(0.5, 0.25), worst)
+            .judging(HALF)
+            .or_weaker(0.75, 1.0, "Smaller with every quantum; about half with quanta from 1600 B on, and more with the smallest."),
+        Row::new("LCBacklog under DRR++: fall from 800 to 4000 B over the count at 800 B", Unit::Part, Expected::AtLeast(0.5), fall(&points, |p| p.values(NEW, counted("backlogs")))?.mean / backlogs(at(&points, 800.0)?, NEW)?.mean).judging(BACKLOG_FALLS),
     ];
     let note = "The runs of Figure 5.3. TotalRounds counts passes over all best-effort flows with packets, LCService visits to the latency-critical \
                 flow, LCBacklog visits that left a packet which the deficit did not cover. Beyond 2800 B hardly any packet is left in either scheduler.";
@@ -271,7 +289,7 @@ pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Unit::Times,
             Expected::AtLeast(2.0),
             ratio,
-        ),
+        ).judging(DRAMATIC),
         Row::new("the largest ratio of all quanta, with 1 s", Unit::Times, Expected::Near(100.0, 0.5), highest.0).departing(
             1.0,
             limit,
@@ -287,13 +305,13 @@ pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Unit::Seconds,
             Expected::AtLeast(0.0),
             least(&points, |point| Ok(lower(&point.gain("lc")?)))?,
-        ),
+        ).judging(GUARANTEE),
         Row::new(
             "how much the delay falls from 800 to 4000 B: under DRR+ over under DRR++",
             Unit::Times,
             Expected::AtLeast(1.0),
             old?.mean / new?.mean,
-        ),
+        ).judging(DRAMATIC),
         Row::shown("the largest ratio of all periods and quanta", Unit::Times, most),
         Row::shown("the least ratio with a contract that is kept (10 s)", Unit::Times, kept),
         Row::shown("the largest ratio of all rates of the link, with 1 s", Unit::Times, saturated),
@@ -356,6 +374,9 @@ fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, Trouble>
     Ok(f64::NAN)
 }
 
+/// Why a count falls later than in the text.
+const AT_A_LARGER: &str = "The order of the two is the text's, and both counts fall to 100 at a larger quantum: here a round is paced by the link, there by a gateway that scans its queues.";
+
 /// Figures 5.8 and 5.9: what both count at the higher load.
 pub(super) fn fig58(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let points = sweep(lab, &high())?;
@@ -376,8 +397,10 @@ pub(super) fn fig58(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Expected::AtLeast(0.0),
             old - new,
         ),
-        Row::new("LCBacklog falls to 100 under DRR++ at a quantum of", Unit::Bytes, Expected::Beside(1200.0), new),
-        Row::new("LCBacklog falls to 100 under DRR+ at a quantum of", Unit::Bytes, Expected::Beside(2000.0), old),
+        Row::new("LCBacklog falls to 100 under DRR++ at a quantum of", Unit::Bytes, Expected::Near(1200.0, 0.1), new)
+            .or_weaker(1200.0, old.min(2000.0), AT_A_LARGER),
+        Row::new("LCBacklog falls to 100 under DRR+ at a quantum of", Unit::Bytes, Expected::Near(2000.0, 0.1), old)
+            .or_weaker(2000.0, 2.0 * 2000.0, AT_A_LARGER),
         Row::new(
             "LCBacklog with 800 B: DRR++ over DRR+",
             Unit::Times,

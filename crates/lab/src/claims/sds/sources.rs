@@ -89,6 +89,15 @@ impl Sources {
         self.add(name, keys, &source);
     }
 
+    /// A recording, played again and again from `start` to `end` in seconds. It has lengths of its own.
+    pub(super) fn recorded(&mut self, name: &str, keys: &str, file: &str, start: u64, end: u64) {
+        let _ = write!(self.head, "\n[[class]]\nname = \"{name}\"\n{keys}\n");
+        let _ = write!(
+            self.sources,
+            "\n[[source]]\nclass = \"{name}\"\nmodel = \"trace\"\nfile = \"{file}\"\nof_class = \"video\"\nrepeat = true\nactive = [\"{start}s..{end}s\"]\n"
+        );
+    }
+
     /// Two packets at a time, evenly.
     pub(super) fn cbr(&mut self, name: &str, keys: &str, rate: f64) {
         self.add(name, keys, &format!("model = \"cbr\"\nrate = \"{rate:.0}bit\"\nburst = \"2p\""));
@@ -97,6 +106,16 @@ impl Sources {
     /// More than the class gets, without end.
     pub(super) fn saturating(&mut self, name: &str, keys: &str, rate: f64) {
         self.add(name, keys, &format!("model = \"saturating\"\nrate = \"{rate:.0}bit\""));
+    }
+
+    /// The source that was added last is behind a shaper with this arrival curve.
+    pub(super) fn shaped(&mut self, curve: &str) {
+        let _ = writeln!(self.sources, "shape = {curve}");
+    }
+
+    /// The source that was added last is behind a policer with this arrival curve.
+    pub(super) fn policed(&mut self, curve: &str) {
+        let _ = writeln!(self.sources, "police = {curve}");
     }
 
     /// The scenario.
