@@ -5,9 +5,12 @@ use super::{Claim, Paper};
 mod bounds;
 mod cost;
 mod experiments;
+mod pauses;
 mod rounds;
 mod strategy;
 mod strict;
+mod tree;
+mod waits;
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -18,6 +21,36 @@ pub(super) const PAPER: Paper = Paper {
 };
 
 const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "hls.superadditive",
+        place: "Section II",
+        about: "Guarantees of children never add up to more than their parent's: a tree that breaks this by one bit/s is refused, with the place and both sums.",
+        says: "refused",
+        sentence: "Denoting the rate guarantee of class i ∈ I ∪ {root} by g_i, the guarantee must satisfy the superadditive property g_i ≥ ∑ g_j.",
+        tests: &["crates/core/src/contract/hierarchy.rs::guarantees_above_the_parents_are_refused_with_both_numbers"],
+        timed: false,
+        run: tree::superadditive,
+    },
+    Claim {
+        id: "hls.weights",
+        place: "Section II, Figure 3",
+        about: "Weights give guarantees: what a class gets when all leaves send is the product of its own and its ancestors' parts of their siblings' weights.",
+        says: "the same, exactly",
+        sentence: "Likewise, given the link capacity C and weights w_i for each class i, an absolute bandwidth guarantee of class i, g_i, is computed as g_i = ∏ w_j / ∑ w_k · C.",
+        tests: &[],
+        timed: false,
+        run: tree::weights,
+    },
+    Claim {
+        id: "hls.observations",
+        place: "Section III-B",
+        about: "A class that gets less than it asks for has only ancestors that get less than they ask for, and below one that gets all it asks for all get it.",
+        says: "always",
+        sentence: "(O1) If a_i < r_i then a_j < r_j for all j ∈ anc(i).",
+        tests: &[],
+        timed: false,
+        run: tree::observations,
+    },
     Claim {
         id: "hls.alpha",
         place: "Theorem 3, Figure 1",
@@ -85,6 +118,16 @@ const CLAIMS: &[Claim] = &[
         run: bounds::table2,
     },
     Claim {
+        id: "hls.gap.delay",
+        place: "Section VII",
+        about: "The longest delay of a packet is at least the transmission gap.",
+        says: "d_max >= gamma",
+        sentence: "… if γ is the transmission gap for a scheduling algorithm, and d_max is the maximum delay experienced by a packet, then d_max ≥ γ.",
+        tests: &[],
+        timed: false,
+        run: waits::gap_delay,
+    },
+    Claim {
         id: "hls.measured",
         place: "Definitions 1 and 2, Theorems 3 and 5",
         about: "Measured fairness and measured gaps never exceed the bounds, whatever tree, weights, packets and arrivals.",
@@ -136,7 +179,7 @@ const CLAIMS: &[Claim] = &[
     Claim {
         id: "hls.exp1",
         place: "Section VIII, Experiment 1",
-        about: "Leaves fall silent one after another: HLS and HTB give the HMM fair rates in every phase; CBQ keeps the guarantees of leaves and lets A or B fall below its own.",
+        about: "Leaves fall silent one after another: HLS and HTB give the HMM fair rates in every phase; CBQ, formal and top-level, keeps the guarantees of leaves and lets A or B fall below its own.",
         says: "HMM fair; CBQ not",
         sentence: "The measured rates for HLS in Fig. 7(b) show that HLS satisfies HMM fairness for all classes at all times.",
         tests: &[
@@ -145,6 +188,16 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: experiments::exp1,
+    },
+    Claim {
+        id: "hls.converge",
+        place: "Section VIII, Experiment 1",
+        about: "When the set of active flows changes, HLS is at the HMM fair rates within a window of the graphs.",
+        says: "quickly",
+        sentence: "In this experiment … we show that HLS quickly converges to an HMM fair allocation when the set of active flows changes.",
+        tests: &[],
+        timed: false,
+        run: experiments::converge,
     },
     Claim {
         id: "hls.exp2",
@@ -161,14 +214,24 @@ const CLAIMS: &[Claim] = &[
         run: experiments::exp2,
     },
     Claim {
+        id: "hls.exp2.spontaneous",
+        place: "Section VIII-D, Figure 9(h)",
+        about: "CBQ changes its allocation although no source starts or stops.",
+        says: "at about 13 s",
+        sentence: "We have observed non-deterministic rate allocations in other scenarios, including situations where rate allocation change spontaneously without pausing traffic sources (e.g., see Fig. 9(h) at ~13 s).",
+        tests: &[],
+        timed: false,
+        run: experiments::spontaneous,
+    },
+    Claim {
         id: "hls.exp3",
         place: "Section VIII, Experiment 3",
-        about: "A, B1 and C1 send on and off: HLS gives 4:5:5 in every on phase, HTB keeps C1 at its parent's guarantee, CBQ differs between on phases.",
+        about: "A, B1 and C1 send on and off: HLS gives 4:5:5 in every on phase, HTB keeps C1 at its parent's guarantee, CBQ settles to one of two allocations.",
         says: "4:5:5",
         sentence: "The allocation of HLS in Fig. 11(c) is HMM fair in each 'on' phase. Classes A, B1, and C1 share the link capacity in the ratio 4:5:5 …",
         tests: &[],
         timed: false,
-        run: experiments::exp3,
+        run: pauses::exp3,
     },
     Claim {
         id: "hls.exp4",
@@ -180,6 +243,26 @@ const CLAIMS: &[Claim] = &[
         tests: &["crates/workload/src/workload_tests.rs::every_scheduler_passes_every_workload_and_loses_nothing"],
         timed: true,
         run: cost::exp4,
+    },
+    Claim {
+        id: "hls.filters",
+        place: "Section VIII, Experiment 4",
+        about: "With all filters at the root, what a packet costs in comparisons grows with the number of leaves; with two at each node it does not.",
+        says: "a precipitous drop beyond 100 leaves",
+        sentence: "If this is done, the results show a precipitous drop of completed transactions when the number of leaf classes exceeds 100.",
+        tests: &[],
+        timed: false,
+        run: cost::filters,
+    },
+    Claim {
+        id: "hls.depth",
+        place: "Section VIII, Experiment 4, Figure 12(a)",
+        about: "The kernel's HTB has eight levels of classes, so that a binary tree ends at 128 leaves.",
+        says: "128 leaves",
+        sentence: "Since HTB limits the number of levels in the class hierarchy, the binary tree hierarchy cannot be increased beyond 128 leaf classes.",
+        tests: &["crates/config/src/tc/tests.rs::a_tree_deeper_than_the_kernels_htb_takes_is_warned_of"],
+        timed: false,
+        run: cost::depth,
     },
     Claim {
         id: "hls.strict",
@@ -207,5 +290,15 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: strategy::strategyproof,
+    },
+    Claim {
+        id: "hls.sufficient",
+        place: "Section IX, on BwE",
+        about: "Weights are enough for guarantees: with guarantees as weights of a tree every class gets its guarantee or all that it asks for.",
+        says: "always",
+        sentence: "… in [18, Sec.9] it is argued that fair queueing is not suitable since 'weights are insufficient for delivering user guarantees.' … our paper shows that the above statement requires a correction.",
+        tests: &[],
+        timed: false,
+        run: tree::sufficient,
     },
 ];

@@ -3,6 +3,7 @@
 use super::{Claim, Paper};
 
 mod measured;
+mod setups;
 mod share;
 mod slots;
 
@@ -11,6 +12,16 @@ pub(super) const PAPER: Paper =
     Paper { key: "htb", authors: "M. Devera", title: "What is HTB (the HTB page of September 2001)", claims: CLAIMS };
 
 const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "htb.depth",
+        place: "Principle",
+        about: "All leaves of the text's set-ups have one depth, which HTB mandates; ours takes any tree.",
+        says: "mandated",
+        sentence: "We will assume (and HTB mandates it) that tree is complete - each leaf has the same depth.",
+        tests: &[],
+        timed: false,
+        run: setups::depth,
+    },
     Claim {
         id: "htb.share",
         place: "HTB results, first plot",
@@ -35,10 +46,40 @@ const CLAIMS: &[Claim] = &[
         run: share::share_cbq,
     },
     Claim {
+        id: "htb.cbq.syntax",
+        place: "CBQ results",
+        about: "The text's CBQ set-ups are taken as they are, and each word becomes what it says.",
+        says: "the lines as they are",
+        sentence: "Here is code to setup CBQ for first simulation …",
+        tests: &["crates/cli/tests/cli/tc.rs::tc_commands_become_a_link_file_that_check_takes_and_go_back"],
+        timed: false,
+        run: setups::syntax,
+    },
+    Claim {
+        id: "htb.precise",
+        place: "Principle",
+        about: "CBQ's top-level algorithm shares less precisely than HTB.",
+        says: "less precise",
+        sentence: "Top-level is faster but less precise way.",
+        tests: &[],
+        timed: false,
+        run: setups::precise,
+    },
+    Claim {
+        id: "htb.delay",
+        place: "HTB results",
+        about: "The delay of the second flow at 5 s is a bit worse under HTB than under CBQ.",
+        says: "about 15 %",
+        sentence: "The delay of B at 5 is a bit worse than with CBQ but it is about 15%.",
+        tests: &[],
+        timed: false,
+        run: setups::delays,
+    },
+    Claim {
         id: "htb.prio",
         place: "HTB results, second plot",
-        about: "Raised in priority, the second class is served first, the first keeps its rate, and the delay of the second drops to near zero; under \
-                CBQ it is reasonably small.",
+        about: "Raised in priority, the second class is served first, the first keeps its rate, and the delay of the second drops to near zero, lower than under \
+                CBQ, where it is reasonably small.",
         says: "near zero",
         sentence: "Nothing interesting only as you can see the B's delay is impressive :-)",
         tests: &[
@@ -93,6 +134,16 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: slots::slots,
+    },
+    Claim {
+        id: "htb.stolen",
+        place: "Cross device sharing",
+        about: "Without coordination one of two devices with permanent demand steals the bandwidth of the slot.",
+        says: "stolen by one of it",
+        sentence: "When both (or more) devices have permanent demand the result is that shared bandwidth is stolen by one of it.",
+        tests: &[],
+        timed: false,
+        run: slots::stolen,
     },
     Claim {
         id: "htb.generator",
