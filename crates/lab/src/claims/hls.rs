@@ -3,6 +3,7 @@
 use super::{Claim, Paper};
 
 mod bounds;
+mod colours;
 mod cost;
 mod experiments;
 mod pauses;
@@ -300,5 +301,15 @@ const CLAIMS: &[Claim] = &[
         tests: &[],
         timed: false,
         run: tree::sufficient,
+    },
+    Claim {
+        id: "hls.colours",
+        place: "Appendix, Figure 14",
+        about: "Of Figure 14's five leaves under HTB, the green 1 and 4 send, the yellow 2 borrows from the root, the red 3 and the yellow 5 below a red class do not send.",
+        says: "1 and 4, then 2; not 3 and 5",
+        sentence: "Among the leaf classes, classes 1 and 4 can transmit because they are green, and class 3 cannot because it is red.",
+        tests: &["crates/core/src/schedulers/link_sharing/htb/tests.rs::figure_14_has_its_colours"],
+        timed: false,
+        run: colours::colours,
     },
 ];
