@@ -25,6 +25,7 @@ use crate::matching::{Match, Reach};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{self, Table, Value, unknown_word};
+use crate::tc::KERNEL_HTB_LEVELS;
 use crate::tc::import::{self, ImportOptions, is_tc_file};
 use crate::tree::{self, Built};
 use crate::units::{show_bps, show_rate, show_size, show_time};
@@ -583,7 +584,21 @@ impl LinkFile {
             });
         }
         self.warn_of_shortfalls(info, &mut log);
+        self.warn_of_depth(info, &mut log);
         log.finish()
+    }
+
+    /// Says that the kernel's HTB would refuse a tree that ours takes.
+    fn warn_of_depth(&self, info: &SchedulerInfo, log: &mut Log) {
+        // tc has a class for the link.
+        let levels = self.tree.levels() + 1;
+        if !info.name.starts_with("htb") || levels <= KERNEL_HTB_LEVELS {
+            return;
+        }
+        let Some(deepest) = self.tree.classes().find(|&class| self.tree.depth(class) + 1 == levels) else { return };
+        let name = self.names.name(deepest).to_owned();
+        let kind = ProblemKind::TooDeepForKernel { name, levels, most: KERNEL_HTB_LEVELS };
+        log.add(Problem::new(Severity::Warning, &self.source, self.span(deepest), kind));
     }
 
     /// Says which leaf loses most of its guarantee, under a scheduler that does not keep them all. What cannot be built is refused

@@ -25,6 +25,7 @@ mod words;
 
 pub use export::{Exported, export};
 pub use import::{ImportOptions, Imported};
+pub use kernel::KERNEL_HTB_LEVELS;
 
 use std::path::Path;
 

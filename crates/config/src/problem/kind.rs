@@ -260,6 +260,18 @@ pub enum ProblemKind {
         /// How many other classes set it.
         more: usize,
     },
+    /// A tree that the kernel's HTB would refuse.
+    #[error(
+        "class \"{name}\" is at level {levels} of the classes that tc would make, the link's own included; the kernel's HTB takes at most {most}"
+    )]
+    TooDeepForKernel {
+        /// The deepest class, the first of them.
+        name: String,
+        /// Its level in tc, the link's own class at level 1.
+        levels: usize,
+        /// The most that the kernel takes.
+        most: usize,
+    },
     /// A scheduler under which a class loses its guarantee.
     #[error(
         "under {scheduler}, \"{name}\" gets {} of its {} while all classes are busy{}",
@@ -506,6 +518,9 @@ impl ProblemKind {
                 "it lets all classes borrow at all times, by priority and quantum alone: give all the same priority \
                  and no quantum, or choose cbq-formal or cbq-top-level"
                     .to_owned()
+            }
+            Self::TooDeepForKernel { .. } => {
+                "fairlink runs it; for the kernel's HTB leave out classes with only one below them, or choose hls in the kernel module".to_owned()
             }
             Self::NoDefault => {
                 "write default = \"NAME\" into [link], or match = [\"any\"] into the last class".to_owned()

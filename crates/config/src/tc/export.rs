@@ -13,7 +13,7 @@ use crate::link::LinkFile;
 use crate::matching::ethernet::{IPV4, IPV6, PPPOE_SESSION};
 use crate::matching::{IpVersion, Match, PortRange, TCP, UDP};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::tc::kernel::{MAX_PRIORITY, MAX_QUANTUM};
+use crate::tc::kernel::{KERNEL_HTB_LEVELS, MAX_PRIORITY, MAX_QUANTUM};
 use crate::units::{show_bps, show_rate};
 
 /// Smallest quantum that is written where the file has none, in bytes: each turn of a class sends a frame.
@@ -137,6 +137,13 @@ impl Writer<'_> {
                 ClassId::ROOT,
                 format!("{} becomes the kernel's CBQ, which is cbq-top-level", self.link.scheduler),
             );
+        }
+        let levels = self.tree().levels() + usize::from(self.top.is_some());
+        if !self.cbq && levels > KERNEL_HTB_LEVELS {
+            let what = format!(
+                "{levels} levels of classes, and the kernel's HTB takes at most {KERNEL_HTB_LEVELS}: it will refuse the deepest"
+            );
+            self.lost(ClassId::ROOT, what);
         }
         let default = self.link.default_class.map(|class| format!(" default {:x}", self.numbers[&class].minor()));
         if self.cbq {

@@ -370,3 +370,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_tree_deeper_than_the_kernels_htb_takes_is_warned_of() {
+    let chain = |levels: usize| {
+        let mut text = "[link]\nrate = \"10mbit\"\nscheduler = \"htb\"\n".to_owned();
+        for level in 0..levels {
+            text += &format!("[[class]]\nname = \"c{level}\"\nguarantee = \"1mbit\"\n");
+            if level > 0 {
+                text += &format!("parent = \"c{}\"\n", level - 1);
+            }
+        }
+        LinkFile::parse("a.toml", text, &ReadOptions::default()).unwrap()
+    };
+    let warned = |link: &LinkFile| {
+        let of = |line: &String| line.contains("at most 8");
+        (notes(&link.warnings).iter().any(of), notes(&exported(link).notes).iter().any(of))
+    };
+    // The link itself is a class of tc.
+    assert_eq!(warned(&chain(7)), (false, false));
+    assert_eq!(warned(&chain(8)), (true, true));
+}

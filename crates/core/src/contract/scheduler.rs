@@ -200,6 +200,13 @@ pub trait Scheduler: Any + Send {
         false
     }
 
+    /// The state of a class that decides whether it may send, in the word of the scheduler's paper, at the time of the last call: `"green"`, `"yellow"`
+    /// or `"red"` for HTB. `None` where the scheduler has no such states, and for a class that does not exist.
+    fn class_state(&self, class: ClassId) -> Option<&'static str> {
+        let _ = class;
+        None
+    }
+
     /// Tells `visit` what the scheduler has counted of itself since it was made or purged: the class, [`ClassId::ROOT`] for
     /// the link, and the name and the value of a counter. It tells of the classes whose ids are in `classes`, and takes no longer than
     /// these need, so that a data path can ask for a few at a time. Every counter of theirs is told of, also while it is zero, in an
@@ -283,6 +290,10 @@ macro_rules! forward {
 
         fn is_expedited(&$self, class: ClassId) -> bool {
             $inner.is_expedited(class)
+        }
+
+        fn class_state(&$self, class: ClassId) -> Option<&'static str> {
+            $inner.class_state(class)
         }
 
         fn for_each_counter(

@@ -30,11 +30,13 @@ pub enum PoolRule {
     Exact,
     /// The rule of \[htb\], which reacts within seconds and leaves idle what a member does not use.
     Ratio,
+    /// No rule: whoever asks first borrows while the pool has something. \[htb\] has its rule because one device then takes all. For comparison.
+    Greedy,
 }
 
 impl PoolRule {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Exact, Self::Ratio];
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Exact, Self::Ratio, Self::Greedy];
 
     /// Its name in files and commands.
     #[must_use]
@@ -42,6 +44,7 @@ impl PoolRule {
         match self {
             Self::Exact => "exact",
             Self::Ratio => "ratio",
+            Self::Greedy => "greedy",
         }
     }
 }
@@ -119,7 +122,8 @@ impl Pool {
         check(rate, bases)?;
         let pool = Arc::new(Self(match rule {
             PoolRule::Exact => Kind::Exact(Exact::new(rate, burst, bases)),
-            PoolRule::Ratio => Kind::Ratio(Ratio::new(rate, burst, bases)),
+            PoolRule::Ratio => Kind::Ratio(Ratio::new(rate, burst, bases, true)),
+            PoolRule::Greedy => Kind::Ratio(Ratio::new(rate, burst, bases, false)),
         }));
         Ok((0..bases.len()).map(|index| Member { pool: Arc::clone(&pool), index }).collect())
     }

@@ -254,6 +254,10 @@ impl<S: Scheduler> Scheduler for Transmitting<S> {
         self.inner.is_expedited(class)
     }
 
+    fn class_state(&self, class: ClassId) -> Option<&'static str> {
+        self.inner.class_state(class)
+    }
+
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         self.inner.for_each_counter(classes, visit);
     }

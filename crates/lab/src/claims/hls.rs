@@ -3,11 +3,15 @@
 use super::{Claim, Paper};
 
 mod bounds;
+mod colours;
 mod cost;
 mod experiments;
+mod pauses;
 mod rounds;
 mod strategy;
 mod strict;
+mod tree;
+mod waits;
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -19,11 +23,41 @@ pub(super) const PAPER: Paper = Paper {
 
 const CLAIMS: &[Claim] = &[
     Claim {
+        id: "hls.superadditive",
+        place: "Section II",
+        about: "Guarantees of children never add up to more than their parent's: a tree that breaks this by one bit/s is refused, with the place and both sums.",
+        says: "refused",
+        sentence: "Denoting the rate guarantee of class i ∈ I ∪ {root} by g_i, the guarantee must satisfy the superadditive property g_i ≥ ∑ g_j.",
+        tests: &["crates/core/src/contract/hierarchy.rs::guarantees_above_the_parents_are_refused_with_both_numbers"],
+        timed: false,
+        run: tree::superadditive,
+    },
+    Claim {
+        id: "hls.weights",
+        place: "Section II, Figure 3",
+        about: "Weights give guarantees: what a class gets when all leaves send is the product of its own and its ancestors' parts of their siblings' weights.",
+        says: "the same, exactly",
+        sentence: "Likewise, given the link capacity C and weights w_i for each class i, an absolute bandwidth guarantee of class i, g_i, is computed as g_i = ∏ w_j / ∑ w_k · C.",
+        tests: &[],
+        timed: false,
+        run: tree::weights,
+    },
+    Claim {
+        id: "hls.observations",
+        place: "Section III-B",
+        about: "A class that gets less than it asks for has only ancestors that get less than they ask for, and below one that gets all it asks for all get it.",
+        says: "always",
+        sentence: "(O1) If a_i < r_i then a_j < r_j for all j ∈ anc(i).",
+        tests: &[],
+        timed: false,
+        run: tree::observations,
+    },
+    Claim {
         id: "hls.alpha",
         place: "Theorem 3, Figure 1",
         about: "The fairness bound of HLS on the tree of Figure 1, with rates in Mbit/s as weights.",
         says: "103.5 B",
-        sentence: "",
+        sentence: "Computing the bounds we obtain α(HLS) = 103.5 bytes … Here, HLS clearly has a better fairness metric.",
         tests: &["crates/theory/tests/claims/bounds.rs::figure_1_has_an_alpha_of_103_5_bytes_under_hls"],
         timed: false,
         run: bounds::alpha,
@@ -33,7 +67,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 4, Figure 1",
         about: "The fairness bound of HDRR on the same tree, with a quantum of 1500 B.",
         says: "1522.5 B",
-        sentence: "",
+        sentence: "Computing the bounds we obtain … α(HDRR) = 1522.5 bytes.",
         tests: &["crates/theory/tests/claims/bounds.rs::figure_1_has_an_alpha_of_1522_5_bytes_under_hdrr"],
         timed: false,
         run: bounds::alpha_hdrr,
@@ -43,7 +77,7 @@ const CLAIMS: &[Claim] = &[
         place: "Corollary 1",
         about: "On a flat tree the general bound of Theorem 3 is that of Corollary 1.",
         says: "the same, exactly",
-        sentence: "",
+        sentence: "For a flat hierarchy, i.e., a hierarchy with no internal class, the value of α_ij(HLS) becomes (L_i - 1)/w_i + (L_j - 1)/w_j + 2 + 2 max (L_k - 1)/w_k.",
         tests: &["crates/theory/tests/claims/bounds.rs::corollary_1_is_theorem_3_on_flat_trees"],
         timed: false,
         run: bounds::alpha_flat,
@@ -53,7 +87,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 5, Figure 1",
         about: "The longest time between two visits of a backlogged leaf under HLS, at 1 Gbit/s.",
         says: "0.146 ms",
-        sentence: "",
+        sentence: "For the class hierarchy in Fig. 1, with a maximum packet size L_max = 1500 bytes for all classes, and a link with rate C = 1 Gbps, we obtain γ(HLS) = 0.146 ms …",
         tests: &[
             "crates/theory/tests/claims/bounds.rs::figure_1_has_gaps_of_0_1456_ms_under_hls_and_3600_ms_under_hdrr",
         ],
@@ -65,7 +99,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 6, Figure 1",
         about: "The same under HDRR, with a quantum of 1500 B.",
         says: "3600 ms",
-        sentence: "",
+        sentence: "… γ(HDRR) = 3600 ms.",
         tests: &[
             "crates/theory/tests/claims/bounds.rs::figure_1_has_gaps_of_0_1456_ms_under_hls_and_3600_ms_under_hdrr",
         ],
@@ -77,7 +111,7 @@ const CLAIMS: &[Claim] = &[
         place: "Table II",
         about: "Transmission gaps of HLS and HDRR on binary trees of 4 to 11 levels.",
         says: "16 entries",
-        sentence: "",
+        sentence: "Table II shows the transmission gaps of HLS and HDRR for the range 4 ≤ l ≤ 11.",
         tests: &[
             "crates/theory/tests/claims/bounds.rs::all_entries_of_table_2_agree_within_a_unit_of_their_last_digit",
         ],
@@ -85,11 +119,21 @@ const CLAIMS: &[Claim] = &[
         run: bounds::table2,
     },
     Claim {
+        id: "hls.gap.delay",
+        place: "Section VII",
+        about: "The longest delay of a packet is at least the transmission gap.",
+        says: "d_max >= gamma",
+        sentence: "… if γ is the transmission gap for a scheduling algorithm, and d_max is the maximum delay experienced by a packet, then d_max ≥ γ.",
+        tests: &[],
+        timed: false,
+        run: waits::gap_delay,
+    },
+    Claim {
         id: "hls.measured",
         place: "Definitions 1 and 2, Theorems 3 and 5",
         about: "Measured fairness and measured gaps never exceed the bounds, whatever tree, weights, packets and arrivals.",
         says: "never exceeded",
-        sentence: "",
+        sentence: "HLS is HMM(α(HLS))-fair with α(HLS) = max α_ij(HLS).",
         tests: &[
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::measured_fairness_never_exceeds_theorem_3",
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::bytes_between_two_visits_never_exceed_theorem_5",
@@ -102,7 +146,7 @@ const CLAIMS: &[Claim] = &[
         place: "Equation (12)",
         about: "Balances and residuals of all classes add up to the size of a round after every event.",
         says: "always",
-        sentence: "",
+        sentence: "With the updates of the balance counters in (6)–(11), the sum of balances and residuals of all classes satisfies the invariance ∑ B_i + ∑ R_i ≡ Q*.",
         tests: &[
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::packets_leave_in_the_order_of_the_replenish_then_transmit_form",
         ],
@@ -114,7 +158,7 @@ const CLAIMS: &[Claim] = &[
         place: "Theorem 2",
         about: "With a round of the least size every main round sends a packet.",
         says: "always",
-        sentence: "",
+        sentence: "Setting Q* = … ensures that at least one packet can be transmitted in each main round.",
         tests: &[
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::packets_leave_in_the_order_of_the_replenish_then_transmit_form",
         ],
@@ -126,7 +170,7 @@ const CLAIMS: &[Claim] = &[
         place: "Lemma 1, Section V",
         about: "Leaves that replenish themselves send packets in the order of rounds that first replenish all and then transmit.",
         says: "the same order",
-        sentence: "",
+        sentence: "The modified operation of HLS with a replenishment phase and transmission phase as described above does not change the order of packet transmissions in HLS.",
         tests: &[
             "crates/core/src/schedulers/link_sharing/hls/tests.rs::packets_leave_in_the_order_of_the_replenish_then_transmit_form",
         ],
@@ -136,9 +180,9 @@ const CLAIMS: &[Claim] = &[
     Claim {
         id: "hls.exp1",
         place: "Section VIII, Experiment 1",
-        about: "Leaves fall silent one after another: HLS and HTB give the HMM fair rates in every phase; CBQ keeps the guarantees of leaves and lets A or B fall below its own.",
+        about: "Leaves fall silent one after another: HLS and HTB give the HMM fair rates in every phase; CBQ, formal and top-level, keeps the guarantees of leaves and lets A or B fall below its own.",
         says: "HMM fair; CBQ not",
-        sentence: "",
+        sentence: "The measured rates for HLS in Fig. 7(b) show that HLS satisfies HMM fairness for all classes at all times.",
         tests: &[
             "crates/lab/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
             "crates/core/src/schedulers/link_sharing/cbq/tests.rs::experiment_1_keeps_leaf_guarantees_and_lets_a_or_b_fall_below_its_own",
@@ -147,11 +191,21 @@ const CLAIMS: &[Claim] = &[
         run: experiments::exp1,
     },
     Claim {
+        id: "hls.converge",
+        place: "Section VIII, Experiment 1",
+        about: "When the set of active flows changes, HLS is at the HMM fair rates within a window of the graphs.",
+        says: "quickly",
+        sentence: "In this experiment … we show that HLS quickly converges to an HMM fair allocation when the set of active flows changes.",
+        tests: &[],
+        timed: false,
+        run: experiments::converge,
+    },
+    Claim {
         id: "hls.exp2",
         place: "Section VIII, Experiment 2",
         about: "A1, B2 and C send and C pauses: HLS shares 3:3:4 with C and 1:1 without, whatever the guarantees of leaves; HTB and CBQ split by those.",
         says: "3:3:4 and 1:1; others lopsided",
-        sentence: "",
+        sentence: "In all three scenarios, the throughput of active classes corresponds to the HMM fair allocation.",
         tests: &[
             "crates/lab/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
             "crates/core/src/schedulers/link_sharing/htb/tests.rs::without_c_what_the_root_lends_is_split_by_the_quanta_of_leaves",
@@ -161,14 +215,24 @@ const CLAIMS: &[Claim] = &[
         run: experiments::exp2,
     },
     Claim {
-        id: "hls.exp3",
-        place: "Section VIII, Experiment 3",
-        about: "A, B1 and C1 send on and off: HLS gives 4:5:5 in every on phase, HTB keeps C1 at its parent's guarantee, CBQ differs between on phases.",
-        says: "4:5:5",
-        sentence: "",
+        id: "hls.exp2.spontaneous",
+        place: "Section VIII-D, Figure 9(h)",
+        about: "CBQ changes its allocation although no source starts or stops.",
+        says: "at about 13 s",
+        sentence: "We have observed non-deterministic rate allocations in other scenarios, including situations where rate allocation change spontaneously without pausing traffic sources (e.g., see Fig. 9(h) at ~13 s).",
         tests: &[],
         timed: false,
-        run: experiments::exp3,
+        run: experiments::spontaneous,
+    },
+    Claim {
+        id: "hls.exp3",
+        place: "Section VIII, Experiment 3",
+        about: "A, B1 and C1 send on and off: HLS gives 4:5:5 in every on phase, HTB keeps C1 at its parent's guarantee, CBQ settles to one of two allocations.",
+        says: "4:5:5",
+        sentence: "The allocation of HLS in Fig. 11(c) is HMM fair in each 'on' phase. Classes A, B1, and C1 share the link capacity in the ratio 4:5:5 …",
+        tests: &[],
+        timed: false,
+        run: pauses::exp3,
     },
     Claim {
         id: "hls.exp4",
@@ -176,10 +240,30 @@ const CLAIMS: &[Claim] = &[
         about: "HLS costs no more than HTB and CBQ in a binary tree and in a flat one; what grows with the number of leaves is the \
                 classifier.",
         says: "no dearer",
-        sentence: "",
+        sentence: "The experiment leads us to conclude that the HLS Qdisc does not incur a performance penalty, compared to HTB and CBQ.",
         tests: &["crates/workload/src/workload_tests.rs::every_scheduler_passes_every_workload_and_loses_nothing"],
         timed: true,
         run: cost::exp4,
+    },
+    Claim {
+        id: "hls.filters",
+        place: "Section VIII, Experiment 4",
+        about: "With all filters at the root, what a packet costs in comparisons grows with the number of leaves; with two at each node it does not.",
+        says: "a precipitous drop beyond 100 leaves",
+        sentence: "If this is done, the results show a precipitous drop of completed transactions when the number of leaf classes exceeds 100.",
+        tests: &[],
+        timed: false,
+        run: cost::filters,
+    },
+    Claim {
+        id: "hls.depth",
+        place: "Section VIII, Experiment 4, Figure 12(a)",
+        about: "The kernel's HTB has eight levels of classes, so that a binary tree ends at 128 leaves.",
+        says: "128 leaves",
+        sentence: "Since HTB limits the number of levels in the class hierarchy, the binary tree hierarchy cannot be increased beyond 128 leaf classes.",
+        tests: &["crates/config/src/tc/tests.rs::a_tree_deeper_than_the_kernels_htb_takes_is_warned_of"],
+        timed: false,
+        run: cost::depth,
     },
     Claim {
         id: "hls.strict",
@@ -187,7 +271,7 @@ const CLAIMS: &[Claim] = &[
         about: "Virtual Clock and service curves may serve a class below its guarantee after they served it above; HLS gives every \
                 class its guarantee in every interval in which it is backlogged, up to a constant.",
         says: "a constant; others without bound",
-        sentence: "",
+        sentence: "Differently, fair scheduling algorithms realize 'strict service curves' [38], which ensure rate guarantees for every time interval where a class is backlogged.",
         tests: &[
             "crates/theory/tests/promises/main.rs::no_scheduler_breaks_a_promise_whatever_the_tree_and_the_traffic",
         ],
@@ -200,12 +284,32 @@ const CLAIMS: &[Claim] = &[
         about: "No class raises its own allocation by misreporting demand or by rearranging guarantees among its own descendants; under \
                 HTB one does.",
         says: "no gain; HTB: a counterexample",
-        sentence: "",
+        sentence: "This allocation is strategy-proof … in the sense that classes cannot improve their allocation through wrongful representation of their demand or the demand of their sub-classes.",
         tests: &[
             "crates/theory/tests/claims/hmm.rs::no_class_gains_by_misreporting_the_demand_of_its_leaves",
             "crates/theory/tests/claims/hmm.rs::no_class_gains_by_rearranging_guarantees_among_its_descendants",
         ],
         timed: false,
         run: strategy::strategyproof,
+    },
+    Claim {
+        id: "hls.sufficient",
+        place: "Section IX, on BwE",
+        about: "Weights are enough for guarantees: with guarantees as weights of a tree every class gets its guarantee or all that it asks for.",
+        says: "always",
+        sentence: "… in [18, Sec.9] it is argued that fair queueing is not suitable since 'weights are insufficient for delivering user guarantees.' … our paper shows that the above statement requires a correction.",
+        tests: &[],
+        timed: false,
+        run: tree::sufficient,
+    },
+    Claim {
+        id: "hls.colours",
+        place: "Appendix, Figure 14",
+        about: "Of Figure 14's five leaves under HTB, the green 1 and 4 send, the yellow 2 borrows from the root, the red 3 and the yellow 5 below a red class do not send.",
+        says: "1 and 4, then 2; not 3 and 5",
+        sentence: "Among the leaf classes, classes 1 and 4 can transmit because they are green, and class 3 cannot because it is red.",
+        tests: &["crates/core/src/schedulers/link_sharing/htb/tests.rs::figure_14_has_its_colours"],
+        timed: false,
+        run: colours::colours,
     },
 ];

@@ -65,10 +65,12 @@ pub(super) struct Ratio {
     /// Number of the period under way.
     period: AtomicU64,
     meters: Vec<Meter>,
+    /// Whether members keep to the ratio. Without it whoever asks first borrows.
+    guarded: bool,
 }
 
 impl Ratio {
-    pub(super) fn new(rate: Rate, burst: u64, bases: &[Rate]) -> Self {
+    pub(super) fn new(rate: Rate, burst: u64, bases: &[Rate], guarded: bool) -> Self {
         let meter = |base: &Rate| Meter {
             base_bps: AtomicU64::new(base.bps()),
             bytes: AtomicU64::new(0),
@@ -82,6 +84,7 @@ impl Ratio {
             fraction: AtomicU64::new(0),
             period: AtomicU64::new(0),
             meters: bases.iter().map(meter).collect(),
+            guarded,
         }
     }
 
@@ -150,7 +153,7 @@ impl Ratio {
         if ready_at > now {
             return Err(ready_at);
         }
-        if self.is_within_ratio(index) {
+        if !self.guarded || self.is_within_ratio(index) {
             return Ok(());
         }
         let next = (now.0 / PERIOD.0).saturating_add(1).saturating_mul(PERIOD.0);
@@ -188,7 +191,7 @@ mod tests {
 
     #[test]
     fn debt_lasts_until_it_is_paid_and_fractions_of_a_nanosecond_count() {
-        let pool = Ratio::new(rate(3), 0, &[rate(1)]);
+        let pool = Ratio::new(rate(3), 0, &[rate(1)], true);
         pool.sent(0, Nanos::ZERO, 1);
         // 8 bits at 3 bit/s, rounded down here and made up for with the next two packets.
         assert_eq!(pool.may_borrow(0, Nanos(1)), Err(Nanos(2_666_666_666)));
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_meter_settles_in_seconds_and_forgets_after_silence() {
-        let pool = Ratio::new(rate(8_000_000), 0, &[rate(1)]);
+        let pool = Ratio::new(rate(8_000_000), 0, &[rate(1)], true);
         for second in 0..30 {
             for tenth in 0..10 {
                 pool.sent(0, Nanos::from_millis(second * 1_000 + tenth * 100), 10_000);

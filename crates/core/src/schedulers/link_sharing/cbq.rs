@@ -70,7 +70,13 @@
 //! DIFFERENCE: a class that is underlimit counts as unsatisfied only when a leaf below it could borrow from it. It does
 //! not count when bounded classes cut off all that have backlog. Otherwise it would keep others from borrowing, for
 //! nothing.
-//! DIFFERENCE: when no leaf may send under Top-Level, its limit is lifted. \[cbq\] would leave the link idle.
+//! **Top-Level** is a guess (`Guideline::TopLevel`), and it can be so low that no leaf may send, although one could borrow. \[cbq\]
+//! would leave the link idle. ns-2 sends a packet of the next leaf in its round and charges it to no class. Here such packets have a round
+//! of their own, by quanta. What a class gets so comes on top of what it gets by the guidelines, and is not charged to its guarantee: experiment 3 of \[hls\]
+//! ends at 33 : 33 : 33 (ns-2: 34 : 34 : 31), where the formal guidelines have 44 : 28 : 28.
+//!
+//! DIFFERENCE: where a class on the leaf's path must not exceed a rate, because it is bounded, isolated or above an isolated class, Top-Level is
+//! lifted instead, and everybody on the path is charged. ns-2 charges nobody there either.
 //! DIFFERENCE: each limit to the level of lenders has turns of its own, and each class above leaves keeps its place in
 //! them. With one round for all, a leaf that goes ahead would end the turn of another and begin one of its own, and small
 //! packets would borrow more than their weight (50 % for 33).
@@ -151,7 +157,7 @@ pub(crate) enum Guideline {
     /// Always.
     AncestorOnly,
     /// When the lender's level is at most Top-Level, a guess at the lowest level of an unsatisfied class. The guess is
-    /// lowered when a packet arrives: to the leaf's level if the leaf is underlimit, to the parent's if that is. When a
+    /// lowered when a packet arrives: to 0 if the leaf is underlimit, to [`ABOVE_LEAVES`] if its parent is. When a
     /// packet is sent, the guess stays if it is below the lender's level. Otherwise it becomes the lender's level, or
     /// without limit if the leaf is empty or the lender overlimit then.
     TopLevel,
@@ -160,6 +166,9 @@ pub(crate) enum Guideline {
 const NIL: u32 = u32::MAX;
 /// Of what a leaf sends ahead of its turn, this many quanta and packets count.
 const MOST_AHEAD: i64 = 64;
+/// What Top-Level becomes when a packet arrives for an overlimit leaf with an underlimit parent, at whatever level that parent is: \[cbq\]
+/// has 2 there, the level of a class whose children are leaves. So a leaf directly below the link forbids borrowing from the link.
+const ABOVE_LEAVES: u8 = 1;
 /// Above all levels.
 const NO_LIMIT: u8 = u8::MAX;
 
@@ -170,6 +179,8 @@ struct Class {
     /// Bounded or isolated.
     bounded: bool,
     isolated: bool,
+    /// It or a class above it is bounded, isolated, or above an isolated class, and so must not exceed a rate.
+    capped: bool,
     /// Leaves: 1 with backlog. Others: children that are not 0.
     busy: u32,
     /// Of a leaf, its index in `Cbq::leaves`.
@@ -193,9 +204,11 @@ pub(crate) struct Cbq {
     borrowing: BorrowingTree,
     /// Limits that a guideline may set to the level of lenders: 0 to the root's level.
     limits: usize,
-    /// By priority, limit and class, where the turns stand.
+    /// Rounds of turns: one for each limit, and under [`Guideline::TopLevel`] one more for what is sent ahead of the guess.
+    rounds: usize,
+    /// By priority, round and class, where the turns stand.
     turns: Box<[u32]>,
-    /// By leaf and limit, what the leaf may still send in its turn, in bytes.
+    /// By leaf and round, what the leaf may still send in its turn, in bytes.
     allocations: Box<[i64]>,
     /// Under [`Guideline::TopLevel`], the highest level that may lend.
     top_level: u8,
@@ -218,23 +231,27 @@ impl Cbq {
         let plan = Plan::of(tree)?;
         let link = tree.link();
         let mut rates = slice(tree.len(), |class| plan.assured[class].bps())?;
+        let mut lends_less = filled(tree.len(), false)?;
         for class in tree.classes().filter(|&class| tree.config(class).isolated) {
             // Up to the next isolated class, all of which is kept from those above it.
             let mut above = tree.parent(class);
             while let Some(lender) = above {
                 rates[lender.index()] = rates[lender.index()].saturating_sub(plan.assured[class.index()].bps());
+                lends_less[lender.index()] = true;
                 above = tree.parent(lender).filter(|_| !tree.config(lender).isolated);
             }
         }
         let borrowing = BorrowingTree::new(tree, &plan.priorities)?;
         let limits = usize::from(borrowing.level(ClassId::ROOT.0)) + 1;
+        let rounds = limits + usize::from(guideline == Guideline::TopLevel);
         let mut cbq = Self {
             guideline,
             classes: Stack::with_room(tree.len())?,
             leaves: Stack::with_room(tree.leaves().len())?,
             limits,
-            turns: filled(usize::from(borrowing.priorities()) * limits * tree.len(), 0)?,
-            allocations: filled(tree.leaves().len() * limits, 0)?,
+            rounds,
+            turns: filled(usize::from(borrowing.priorities()) * rounds * tree.len(), 0)?,
+            allocations: filled(tree.leaves().len() * rounds, 0)?,
             borrowing,
             top_level: NO_LIMIT,
             overlimit: Heap::new(tree.len())?,
@@ -256,7 +273,11 @@ impl Cbq {
                 .ok()
                 .map(|rate| Estimator::new(rate, link.rate, link.max_packet, burst, remembers));
             let leaf = if tree.is_leaf(class) { cbq.leaves.len() as u32 } else { NIL };
-            cbq.classes.push(Class { estimator, bounded, isolated: config.isolated, busy: 0, leaf, lent: 0 });
+            let isolated = config.isolated;
+            // Parents stand before their children.
+            let above = tree.parent(class).is_some_and(|parent| cbq.classes[parent.index()].capped);
+            let capped = above || bounded || lends_less[index];
+            cbq.classes.push(Class { estimator, bounded, isolated, capped, busy: 0, leaf, lent: 0 });
             if leaf != NIL {
                 let queue = cbq.slab.queue_for(tree, class);
                 // Below 2^52.
@@ -268,14 +289,14 @@ impl Cbq {
 
     /// Bytes that one for `tree` takes, with what it takes to be built.
     fn memory(tree: &Hierarchy) -> u64 {
-        let limits = tree.levels() + 1;
+        let rounds = tree.levels() + 2;
         let priorities = usize::from(Plan::priorities(tree));
         PacketSlab::memory(tree)
             + BorrowingTree::memory(tree).0
-            + bytes_of::<(Class, u64)>(tree.len())
+            + bytes_of::<(Class, u64, bool)>(tree.len())
             + bytes_of::<Leaf>(tree.leaves().len())
-            + bytes_of::<i64>(tree.leaves().len() * limits)
-            + bytes_of::<u32>(tree.len() * priorities * limits)
+            + bytes_of::<i64>(tree.leaves().len() * rounds)
+            + bytes_of::<u32>(tree.len() * priorities * rounds)
             + Heap::memory(tree.len())
             + Plan::memory(tree)
     }
@@ -358,16 +379,11 @@ impl Cbq {
     }
 
     /// The highest level that a lender may have, when the lowest that any leaf has is `lowest`.
-    fn highest(&mut self, lowest: u8) -> u8 {
+    fn highest(&self, lowest: u8) -> u8 {
         match self.guideline {
             Guideline::Formal => lowest,
             Guideline::AncestorOnly => NO_LIMIT,
-            Guideline::TopLevel => {
-                if lowest > self.top_level {
-                    self.top_level = NO_LIMIT;
-                }
-                self.top_level
-            }
+            Guideline::TopLevel => self.top_level,
         }
     }
 
@@ -377,7 +393,7 @@ impl Cbq {
         if self.judge(leaf) == Standing::Lends {
             self.top_level = 0;
         } else if !self.classes[leaf as usize].bounded && self.judge(parent) == Standing::Lends {
-            self.top_level = self.top_level.min(self.borrowing.level(parent));
+            self.top_level = self.top_level.min(ABOVE_LEAVES);
         }
     }
 
@@ -395,22 +411,21 @@ impl Cbq {
         usize::from(highest).min(self.limits - 1)
     }
 
-    /// Where the turns of a priority and a limit are in `Cbq::turns`.
-    fn turns(&self, priority: u8, limit: usize) -> Range<usize> {
-        let first = (usize::from(priority) * self.limits + limit) * self.classes.len();
+    /// Where the turns of a priority in a round are in `Cbq::turns`.
+    fn turns(&self, priority: u8, round: usize) -> Range<usize> {
+        let first = (usize::from(priority) * self.rounds + round) * self.classes.len();
         first..first + self.classes.len()
     }
 
-    /// The leaf whose turn it is among those of `priority` with lenders up to level `highest`.
-    fn pick(&mut self, priority: u8, highest: u8) -> Option<u32> {
-        let limit = self.limit(highest);
-        let turns = self.turns(priority, limit);
+    /// The leaf whose turn it is in a round, among those of `priority` with lenders up to level `highest`.
+    fn pick(&mut self, priority: u8, highest: u8, round: usize) -> Option<u32> {
+        let turns = self.turns(priority, round);
         // Else none that is underlimit is there, or all may send.
-        let is_guess = self.guideline == Guideline::TopLevel && limit > 0;
+        let is_guess = self.guideline == Guideline::TopLevel && round > 0;
         loop {
             let (leaf, begins) = self.borrowing.next_in_turn(priority, highest, &mut self.turns[turns.clone()])?;
             let index = self.classes[leaf as usize].leaf as usize;
-            let allocation = &mut self.allocations[index * self.limits + limit];
+            let allocation = &mut self.allocations[index * self.rounds + round];
             if begins && *allocation <= 0 {
                 *allocation += self.leaves[index].quantum;
             }
@@ -421,37 +436,63 @@ impl Cbq {
         }
     }
 
-    /// Charges `len` bytes that a leaf sent in its turn under a limit to its allocations under that and all higher ones.
-    fn charge(&mut self, leaf: u32, len: u32, (priority, limit): (u8, usize)) {
+    /// Charges `len` bytes that a leaf sent in its turn in the first of these rounds to its allocations in all of them.
+    fn charge(&mut self, leaf: u32, len: u32, priority: u8, rounds: Range<usize>) {
         let index = self.classes[leaf as usize].leaf as usize;
         let Leaf { queue, quantum } = &self.leaves[index];
         let (least, empty) = (-MOST_AHEAD * (*quantum + i64::from(self.max_packet)), queue.is_empty());
-        let allocations = &mut self.allocations[index * self.limits..(index + 1) * self.limits];
-        for allocation in &mut allocations[limit..] {
+        let allocations = &mut self.allocations[index * self.rounds..(index + 1) * self.rounds];
+        for allocation in &mut allocations[rounds.clone()] {
             *allocation = (*allocation - i64::from(len)).max(least);
         }
         if empty {
             allocations.iter_mut().for_each(|allocation| *allocation = (*allocation).min(0));
         }
-        if allocations[limit] <= 0 {
+        if allocations[rounds.start] <= 0 {
             // It would be found and passed over.
-            let turns = self.turns(priority, limit);
+            let turns = self.turns(priority, rounds.start);
             self.borrowing.end_turn(leaf, &mut self.turns[turns]);
         }
+    }
+
+    /// Takes the head of `leaf`: the packet, how long it lasts, and whether it was the last one. Nothing if there is none, which is never so.
+    fn take(&mut self, leaf: u32, drops: &mut dyn DropSink) -> Option<(Packet, Fine, bool)> {
+        let known = &mut self.leaves[self.classes[leaf as usize].leaf as usize];
+        let packet = known.queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops)?;
+        let empty = known.queue.is_empty();
+        let on_link = duration(packet.len, self.link);
+        self.free = self.clock() + on_link;
+        Some((packet, on_link, empty))
+    }
+
+    /// Sends a packet ahead of Top-Level, which lets no leaf send: of the leaf whose turn it is among those of the first priority that could
+    /// borrow. No class is charged. Where one above the leaf must not exceed a rate, Top-Level is lifted instead.
+    fn send_ahead(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+        let round = self.limits;
+        let mut priorities = 0..self.borrowing.priorities();
+        let (leaf, priority) =
+            priorities.find_map(|priority| Some((self.pick(priority, NO_LIMIT, round)?, priority)))?;
+        if self.classes[leaf as usize].capped {
+            self.top_level = NO_LIMIT;
+            let leaf = self.pick(priority, NO_LIMIT, self.limit(NO_LIMIT))?;
+            return self.send(leaf, (priority, NO_LIMIT), drops);
+        }
+        let (packet, _, empty) = self.take(leaf, drops)?;
+        self.charge(leaf, packet.len, priority, round..round + 1);
+        if empty {
+            self.deactivate(leaf);
+        }
+        Some(packet)
     }
 
     /// Sends the head of `leaf`, whose turn it was among those of a priority under a limit to the level of lenders; nothing if it has none, which is
     /// never so.
     fn send(&mut self, leaf: u32, (priority, highest): (u8, u8), drops: &mut dyn DropSink) -> Option<Packet> {
-        let known = &mut self.leaves[self.classes[leaf as usize].leaf as usize];
-        let packet = known.queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops)?;
-        let empty = known.queue.is_empty();
-        self.charge(leaf, packet.len, (priority, self.limit(highest)));
+        let (packet, on_link, empty) = self.take(leaf, drops)?;
+        self.charge(leaf, packet.len, priority, self.limit(highest)..self.limits);
         if empty {
             self.deactivate(leaf);
         }
-        let on_link = duration(packet.len, self.link);
-        self.free = self.clock() + on_link;
         let (mut class, mut lender, mut borrowed) = (leaf, NIL, 0);
         loop {
             let lends = lender == NIL && self.borrowing.standing(class) == Standing::Lends;
@@ -511,8 +552,12 @@ impl Scheduler for Cbq {
         };
         let highest = self.highest(lowest);
         let mut priorities = 0..self.borrowing.priorities();
-        let picked = priorities.find_map(|priority| Some((self.pick(priority, highest)?, priority)));
-        let packet = picked.and_then(|(leaf, priority)| self.send(leaf, (priority, highest), drops));
+        let round = self.limit(highest);
+        let picked = priorities.find_map(|priority| Some((self.pick(priority, highest, round)?, priority)));
+        let packet = match picked {
+            Some((leaf, priority)) => self.send(leaf, (priority, highest), drops),
+            None => self.send_ahead(drops),
+        };
         Dequeued::Packet(packet.expect("a leaf that is in a set has packets"))
     }
 
@@ -575,7 +620,7 @@ impl Scheduler for Cbq {
                 return Err(format!("leaf {id}: busy {} with {:?}", class.busy, leaf.queue.backlog(&self.slab)));
             }
             let (least, most) = (-MOST_AHEAD * (leaf.quantum + i64::from(self.max_packet)), leaf.quantum);
-            let allocations = &self.allocations[class.leaf as usize * self.limits..][..self.limits];
+            let allocations = &self.allocations[class.leaf as usize * self.rounds..][..self.rounds];
             if let Some(left) = allocations.iter().find(|&&left| left < least || left > most) {
                 return Err(format!("leaf {id}: {left} left of a quantum of {most}"));
             }

@@ -728,6 +728,17 @@ impl Scheduler for Htb {
         self.blocked.clear();
     }
 
+    fn class_state(&self, class: ClassId) -> Option<&'static str> {
+        let known = self.classes.get(class.index())?;
+        let owes = |bucket: &Bucket| bucket.ready_at() > self.now;
+        Some(match known {
+            _ if class == ClassId::ROOT => "green",
+            Class { ceiling: Some(ceiling), .. } if owes(ceiling) => "red",
+            Class { assured, .. } if owes(assured) => "yellow",
+            _ => "green",
+        })
+    }
+
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         for (index, class) in self.classes.iter().enumerate().take(classes.end).skip(classes.start) {
             visit(ClassId(index as u32), if class.leaf { "borrowed_bytes" } else { "lent_bytes" }, class.lent);

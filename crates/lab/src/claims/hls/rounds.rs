@@ -171,7 +171,7 @@ impl Visits {
 }
 
 /// The weights that HLS runs with.
-fn run_weights(tree: &Hierarchy) -> Result<(Weights, u64), Trouble> {
+pub(super) fn run_weights(tree: &Hierarchy) -> Result<(Weights, u64), Trouble> {
     let run = RunWeights::of(tree).map_err(Trouble::other)?;
     let units = (0..tree.len()).map(|class| run.credits(ClassId(class as u32))).collect();
     Ok((Weights::new(tree, units, CREDITS_PER_BYTE).map_err(Trouble::other)?, CREDITS_PER_BYTE))

@@ -19,6 +19,14 @@ use crate::figures::figure::{Figure, Look, Panel, Series};
 const ALONE_THEN_NOT: &str = include_str!("../../../../../scenarios/hls/strict.toml");
 /// When the other begins, in seconds.
 const BEGINS: f64 = 2.0;
+/// The same with curves of two pieces: nothing for a second and then the guarantee for a, the link for half a second and then the guarantee for b.
+const CURVES: [(&str, &str); 2] = [
+    ("real_time = { rate = \"5mbit\" }", "real_time = { m1 = \"0bit\", d = \"1s\", m2 = \"5mbit\" }"),
+    ("real_time = { rate = \"5mbit\" }", "real_time = { m1 = \"10mbit\", d = \"500ms\", m2 = \"5mbit\" }"),
+];
+/// Section IX on Virtual Clock and on H-FSC.
+const DRAWBACK: &str = "Rate guarantees of these service curves share a drawback with the VirtualClock scheduler [39], where a class that is served above its \
+                        guaranteed rate for some time, may be later served at a rate below its guarantee.";
 const SCHEDULERS: [&str; 7] = ["hls", "hfsc", "virtual-clock", "sced", "wfq", "htb", "drr"];
 
 /// How far each class fell behind its guarantee: the largest g (t - s) - W(s, t] over intervals in which it is backlogged. Where W jumps
@@ -176,7 +184,8 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             "virtual-clock" | "sced" => Expected::AtMost(-0.5 * BEGINS * 625e3),
             _ => Expected::Nothing,
         };
-        rows.push(Row::new(format!("{name}: smallest W - g (t - s)"), Unit::Bytes, expected, -behind));
+        let row = Row::new(format!("{name}: smallest W - g (t - s)"), Unit::Bytes, expected, -behind);
+        rows.push(if name == "hls" { row } else { row.judging(DRAWBACK) });
         if ["hls", "hfsc", "virtual-clock", "sced", "htb"].contains(&name) {
             // The largest of each ten milliseconds.
             let points = course.chunk_by(|one, other| (one.0 * 100.0).floor() == (other.0 * 100.0).floor());
@@ -185,6 +194,23 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             });
             panel.series.push(Series::line(name, highest.collect(), Look::nth(n)));
         }
+    }
+    // Service curves that are not lines: what the curve owes a for a second is nothing, and b may have the whole link for half of one.
+    let mut text = ALONE_THEN_NOT.to_owned();
+    for (line, curve) in CURVES {
+        text = text.replacen(line, curve, 1);
+    }
+    let curves = Workload::new("strict-curves.toml", text);
+    for (name, expected) in [("hfsc", Expected::AtMost(-0.25 * 625e3)), ("hls", Expected::AtLeast(-bound[a.index()]))] {
+        let behind = play(lab, &curves, name)?.0.get(&a).copied().unwrap_or(0.0);
+        table.row([
+            format!("{name}, curves of two pieces"),
+            format!("{:.0}", -behind),
+            format!("{:.1} ms", -behind / 625e3 * 1e3),
+        ]);
+        let row =
+            Row::new(format!("{name}, curves of two pieces: smallest W - g (t - s)"), Unit::Bytes, expected, -behind);
+        rows.push(if name == "hls" { row } else { row.judging(DRAWBACK) });
     }
     let (cases, exceeded, used) = random(lab)?;
     rows.push(Row::never("random trees in which a leaf of hls falls further behind than its constant", exceeded));
@@ -196,15 +222,17 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     ));
     let note = format!(
         "Classes a and b are guaranteed half of 10 Mbit/s each. a always has packets, b begins after {BEGINS} s. Under Virtual Clock and SCED a has \
-         then used up its guarantee of two seconds more, and gets nothing until b, which has the whole link, has caught up: for a second. H-FSC with the same curves does not punish a \
-         here, because what its link-sharing criterion gave a is not counted by its real-time criterion; the text says that it may. Under HLS \
+         then used up its guarantee of two seconds more, and gets nothing until b, which has the whole link, has caught up: for a second. H-FSC with the same curves, lines, does not punish a \
+         here, because what its link-sharing criterion gave a is not counted by its real-time criterion. With curves of two pieces it does: a, whose curve is flat for a second, was served ahead of it for two, and gets nothing \
+         of its 5 Mbit/s while b, whose curve asks for the whole link for half a second, has its deadlines. Both curves together ask for no more than the link. Under HLS \
          no leaf is ever behind by more than a constant: L + sum of W_a s / s_a + s (2 Q + L), also in {cases} random trees."
     );
     let figure = Figure::new("How far class a is behind its guarantee", vec![panel]);
     Ok(Finding::new(note, rows)
         .with_figure(figure)
         .with_table(table)
-        .with_rerun(workload.rerun("--scheduler virtual-clock --scheduler hls")))
+        .with_rerun(workload.rerun("--scheduler virtual-clock --scheduler hls"))
+        .with_rerun(curves.rerun("--scheduler hfsc --scheduler hls --window 100ms")))
 }
 
 /// Cases, those in which the constant is exceeded, and the largest part of it that was used.

@@ -12,21 +12,24 @@ use crate::figures::figure::{Figure, Look, Panel, Series};
 use crate::measure::OPTIONS;
 
 /// Classes of flows 0 and 1.
-const FLOWS: [(&str, &str); 2] = [("1:2", "flow 0 (1:2)"), ("1:3", "flow 1 (1:3)")];
+pub(super) const FLOWS: [(&str, &str); 2] = [("1:2", "flow 0 (1:2)"), ("1:3", "flow 1 (1:3)")];
 /// Spans in seconds in which one flow or both send, without the half second after a change.
 const FIRST: (f64, f64) = (0.6, 4.0);
-const BOTH: (f64, f64) = (4.6, 9.0);
+pub(super) const BOTH: (f64, f64) = (4.6, 9.0);
 const SECOND: (f64, f64) = (9.6, 14.0);
 /// The tolerance of rates.
 const PART: f64 = 0.05;
-const AGAIN: &str = "--window 200ms --out plots";
+/// What the text expects of CBQ's weights.
+const TWICE: &str =
+    "According to weights the class A should get two times more than B: rA = … ~= 67 kBps rB = … ~= 33 kBps";
+pub(super) const AGAIN: &str = "--window 200ms --out plots";
 
-fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Run, Trouble> {
+pub(super) fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Run, Trouble> {
     let runs = lab.play(workload, &[scheduler], 1, &OPTIONS)?;
     runs.first().cloned().ok_or_else(|| Trouble::other("no run"))
 }
 
-fn of(run: &Run, flow: usize, span: (f64, f64)) -> f64 {
+pub(super) fn of(run: &Run, flow: usize, span: (f64, f64)) -> f64 {
     rate(run, FLOWS[flow].0, span)
 }
 
@@ -46,8 +49,9 @@ pub(super) fn share(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         near("flow 0 beside flow 1 (67 kB/s)", 200.0 / 3.0, of(&run, 0, BOTH)),
         near("flow 1 beside flow 0 (33 kB/s)", 100.0 / 3.0, of(&run, 1, BOTH)),
         Row::new("both together (100 kB/s)", Unit::Rate, Expected::Near(100.0 * KB, 0.01), total(&run, BOTH)),
-        near("flow 0 alone: its ceil (80 kB/s)", 80.0, of(&run, 0, FIRST)),
-        near("flow 1 alone: all that it sends (50 kB/s)", 50.0, of(&run, 1, SECOND)),
+        near("flow 0 alone: its ceil (80 kB/s)", 80.0, of(&run, 0, FIRST))
+            .judging("Then the flow is limited to 80 kBps mandated by ceil."),
+        Row::shown("flow 1 alone, which sends 50 kB/s", Unit::Rate, of(&run, 1, SECOND)),
     ];
     let note = "The text's tc lines and its script, both unchanged, on a link of 10 Mbit/s. Flow 0 sends 90 kB/s from 0 to 9 s, flow 1 sends 50 kB/s from 4 s on. \
                 Rates are averages without the first 0.6 s after a change.";
@@ -62,12 +66,14 @@ pub(super) fn share_cbq(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let htb = play(lab, &scenario("share.toml", HTB, ONE_DEVICE)?, "htb")?;
     let over = |run: &Run| total(run, BOTH) / (100.0 * KB) - 1.0;
     let rows = vec![
-        near("flow 0 beside flow 1 (67 kB/s)", 200.0 / 3.0, of(&run, 0, BOTH)),
-        near("flow 1 beside flow 0 (33 kB/s)", 100.0 / 3.0, of(&run, 1, BOTH)),
-        Row::new("both together, above 100 kB/s by", Unit::Part, Expected::Between(0.0, PART), over(&run)),
-        Row::new("the same less that of HTB", Unit::Part, Expected::AtLeast(0.0), over(&run) - over(&htb)),
+        near("flow 0 beside flow 1 (67 kB/s)", 200.0 / 3.0, of(&run, 0, BOTH)).judging(TWICE),
+        near("flow 1 beside flow 0 (33 kB/s)", 100.0 / 3.0, of(&run, 1, BOTH)).judging(TWICE),
+        // A thousandth is a packet in ten seconds.
+        Row::new("both together, above 100 kB/s by", Unit::Part, Expected::Between(0.001, PART), over(&run)),
+        Row::new("the same less that of HTB", Unit::Part, Expected::AtLeast(0.001), over(&run) - over(&htb))
+            .judging("… the bandwidth is divided correctly but the 100 kBps limit is more precise."),
         Row::shown("flow 0 alone", Unit::Rate, of(&run, 0, FIRST)),
-        near("flow 1 alone: all that it sends (50 kB/s)", 50.0, of(&run, 1, SECOND)),
+        Row::shown("flow 1 alone, which sends 50 kB/s", Unit::Rate, of(&run, 1, SECOND)),
     ];
     let note = "The text's tc lines for CBQ and its script, both unchanged. The weights 4 and 2 become quanta in proportion. Alone, flow 0 gets the 90 kB/s that it \
                 sends: the class above it is bounded at 100, and CBQ has no ceil. The text says that the total is above 100 kB/s and not by how much.";
@@ -101,7 +107,14 @@ pub(super) fn prio(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         ]);
     }
     let (mean, _) = delays(&run);
+    let remainder = "When class A has higher priority than B and both are borrowing from C then A gets as much as it can and remainder is served to B (but B still gets its own rate).";
     let rows = vec![
+        Row::new(
+            "HTB: mean delay of flow 1, raised, over that of CBQ",
+            Unit::Times,
+            Expected::AtMost(1.0),
+            mean / delays(&cbq).0,
+        ),
         // A packet of 1000 B at the 100 kB/s that they share.
         Row::new("HTB: mean delay of flow 1, raised", Unit::Seconds, Expected::AtMost(0.010), mean),
         Row::new(
@@ -110,22 +123,26 @@ pub(super) fn prio(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Expected::AtMost(0.1),
             mean / delays(&equal).0,
         ),
-        near("HTB: flow 1 gets all that it sends (50 kB/s)", 50.0, of(&run, 1, BOTH)),
+        near("HTB: flow 1 gets all that it sends (50 kB/s)", 50.0, of(&run, 1, BOTH)).judging(remainder),
         Row::new(
             "HTB: flow 0 keeps its rate (40 kB/s)",
             Unit::Rate,
             Expected::AtLeast(40.0 * KB * (1.0 - PART)),
             of(&run, 0, BOTH),
-        ),
+        )
+        .judging(remainder),
         Row::new(
             "CBQ: mean delay of flow 1, raised, over that with equal priorities",
             Unit::Part,
             Expected::AtMost(0.5),
             delays(&cbq).0 / delays(&cbq_equal).0,
-        ),
+        )
+        .judging("As you see it is almost right. Delay is not zero but is reasonably small."),
     ];
-    let note = "The same with 1:3 at prio 0. The text says that the delay under HTB is impressive and that under CBQ it is reasonably small: taken as less than the time \
-                of a packet at 100 kB/s and a tenth of what it was, and as half of what it was.";
+    let note = "The same with 1:3 at prio 0. The text says that the delay under HTB is impressive and that under CBQ it is not zero but reasonably small: so HTB's is the smaller one, less than the time \
+                of a packet at 100 kB/s and a tenth of what it was, and CBQ's is half of what it was. With ours the order is the reverse: under HTB the class of 100 kB/s above both is in debt for what flow 0 has just sent, and a packet of \
+                flow 1 waits for up to the 10 ms that a packet of 1000 B takes at that rate, whatever its priority. CBQ's estimator lets the class above run ahead of its rate (htb.share.cbq). The plots, of which the text \
+                speaks, are lost.";
     let runs = [("htb, 1:3 at prio 1", &equal), ("htb, 1:3 at prio 0", &run)];
     let figure = plot("HTB: flow 1 raised in priority", &raised, &runs, &FLOWS)?;
     Ok(Finding::new(note, rows).with_figure(figure).with_table(table).with_rerun(raised.rerun(AGAIN)))
@@ -264,21 +281,26 @@ pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             if sends != 50 {
                 continue;
             }
-            let (largest, names) = (Expected::AtMost(0.05), ["flow 0's share", "flow 1's share", "the total"]);
-            for (name, part) in names.into_iter().zip(parts) {
-                let expected = match (scheduler, name) {
-                    ("htb", _) => largest,
-                    (_, "the total") => Expected::Between(0.1, 0.2),
-                    _ => Expected::Nothing,
-                };
-                rows.push(Row::new(format!("{scheduler}: error as a part of {name}"), Unit::Part, expected, part));
+            for (name, part) in ["flow 0's share", "flow 1's share", "the total"].into_iter().zip(parts) {
+                let what = format!("{scheduler}: error as a part of {name}");
+                rows.push(if scheduler == "htb" {
+                    Row::new(what, Unit::Part, Expected::AtMost(0.05), part)
+                        .judging("There is almost no speed penalty and error is bellow 5% now.")
+                } else {
+                    // The same bytes are twice as large a part of a share that is half as large.
+                    Row::new(what, Unit::Part, Expected::Between(0.1, 0.2), part).departing(
+                        0.2,
+                        0.42,
+                        "The text does not say of what its 10 to 20 % are. The bytes that flow 1 has too much are 13 % of the total and 20 % of flow 0's share, and so 40 % of its own.",
+                    )
+                });
             }
         }
         table.row(cells);
     }
-    rows.rotate_left(5);
+    rows.rotate_left(3);
     let note = "The first measurement, with a deficit for each class that a leaf may borrow from (htb), and with one in all (htb-common-deficit). The text speaks of a sharing \
-                error of 10 to 20 % and does not say of what. Of the total it is 13 %, of the share of flow 0 it is 20 % and of that of flow 1 it is 40 %; the total is judged. \
+                error of 10 to 20 % and does not say of what. All three readings are judged. \
                 The ideal is 67 : 33. The table has other rates of flow 1, for which the text has a line in its script as well.";
     let workload = scenario("levels.toml", HTB, ONE_DEVICE)?;
     let (one, many) = (play(lab, &workload, "htb-common-deficit")?, play(lab, &workload, "htb")?);

@@ -26,6 +26,8 @@ const SETTLED: (f64, f64) = (6.0, 9.0);
 const LATE: (f64, f64) = (11.0, 14.0);
 /// The tolerance of settled rates.
 const PART: f64 = 0.1;
+/// What the text says of 6 s and later.
+const SETTLES: &str = "At time 6 is starts to estimate well and ratio is correct (yellow vs. blue line).";
 /// Demand is measured over so many seconds.
 const MEASURED_OVER: f64 = 0.5;
 /// Such spans in the script.
@@ -124,43 +126,50 @@ pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let near =
         |what: &str, kilobytes: f64, ours: f64| Row::new(what, Unit::Rate, Expected::Near(kilobytes * KB, PART), ours);
     let rows = vec![
-        near("6 to 9 s: flows 0 and 1 on eth0 (62.5 kB/s)", 62.5, settled[0] + settled[1]),
-        near("6 to 9 s: flow 2 on eth1 (37.5 kB/s)", 37.5, settled[2]),
-        near("6 to 9 s: flow 0 (46.9 kB/s)", 46.875, settled[0]),
-near("6 to 9 s: flow 1 (15.6 kB/s)", 15.625, settled[1]).departing(
+        near("6 to 9 s: flows 0 and 1 on eth0 (62.5 kB/s)", 62.5, settled[0] + settled[1]).judging(SETTLES),
+        near("6 to 9 s: flow 2 on eth1 (37.5 kB/s)", 37.5, settled[2]).judging(SETTLES),
+        near("6 to 9 s: flow 0 (46.9 kB/s)", 46.875, settled[0]).judging(SETTLES),
+        near("6 to 9 s: flow 1 (15.6 kB/s)", 15.625, settled[1]).judging(SETTLES).departing(
             15.625 * KB,
             // Its own 10, and half of the 22.5 that eth0 has beyond the rates of both.
             (10.0 + 22.5 / 2.0) * KB,
             "A queue of 2 packets has nothing left in the middle of a turn of 6, the quantum of 30 kB/s, so that flow 0 cannot use its turns \
              and flow 1 gets more of what they borrow: up to half. With queues of 5 packets it is as the text says (table).",
         ),
-        near("6 to 9 s: flow 1 with queues of 5 packets (15.6 kB/s)", 15.625, longer[1]),
+        Row::shown("6 to 9 s: flow 1 with queues of 5 packets", Unit::Rate, longer[1]),
         near("6 to 9 s: all of them (100 kB/s)", 100.0, sum(settled)),
         Row::new(
             "2.6 to 3.6 s: flow 0 over flow 2, which should be 1.67 and is almost 1 in the text",
             Unit::Times,
             Expected::Near(1.0, PART),
             early[0] / early[2],
+        )
+        .judging(
+            "At time 3.5 you can see flow 0 (eth0) and 2 (eth1) getting almost the same share but the should get 50:30 ratio.",
         ),
-        near("11 to 14 s: all of them by the rule of the ratio (80 kB/s)", 80.0, sum(late)),
-        near(
-            "11 to 14 s: all of them in an exact pool, as HMM of the demand (100 kB/s)",
-            100.0,
+        near("11 to 14 s: all of them (100 kB/s)", 100.0, sum(late)).departing(
+            76.0 * KB,
+            84.0 * KB,
+            "flow 1 sends the 50 that are eth0's base, so that the ratio is 1 and flow 2 may not rise above its 30: the rule leaves 20 of the 100 idle.",
+        ),
+        Row::shown(
+            "11 to 14 s: all of them in an exact pool, as HMM of the demand",
+            Unit::Rate,
             sum(mean(&ideal, LATE)),
         ),
-        near(
-            "2.6 to 3.6 s: flow 2 in an exact pool of both devices (37.5 kB/s at once)",
-            37.5,
+        Row::shown(
+            "2.6 to 3.6 s: flow 2 in an exact pool of both devices",
+            Unit::Rate,
             measured(two, names, EARLY)[2],
         ),
-        near(
-            "11 to 14 s: all of them in an exact pool of both devices (100 kB/s)",
-            100.0,
+        Row::shown(
+            "11 to 14 s: all of them in an exact pool of both devices",
+            Unit::Rate,
             sum(measured(two, names, LATE)),
         ),
-        near(
-            "11 to 14 s: all of them in an exact pool, as packets of one link (100 kB/s)",
-            100.0,
+        Row::shown(
+            "11 to 14 s: all of them in an exact pool, as packets of one link",
+            Unit::Rate,
             sum(measured(one, MERGED_FLOWS, LATE)),
         ),
     ];
@@ -205,4 +214,42 @@ near("6 to 9 s: flow 1 (15.6 kB/s)", 15.625, settled[1]).departing(
         .with_rerun(workload.rerun("--window 200ms --out plots"))
         .with_rerun(exact_pool.rerun("--window 200ms --out plots"))
         .with_rerun(merged.rerun("--scheduler hls --scheduler htb")))
+}
+
+/// Two devices and a slot, without the rule of the ratio.
+pub(super) fn stolen(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    let slot = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
+    // Permanent demand: both devices send more than the pool has, so that neither runs out.
+    let script = "0\ti\t0\teth0\n0\ti\t1\teth1\n0\tP\t0\t0x10002\n0\tP\t1\t0x10002\n0\tS\t0\t500\n0\tS\t1\t500\n0\tR\t0\t200000\n0\tR\t1\t200000\n20000\tX\t0\t0\n";
+    let both = scenario("stolen.toml", SLOTS, script)?;
+    let with = |workload: &Workload, rule: &str| {
+        Workload::new(workload.name.clone(), workload.text.replace("rule = \"ratio\"", &format!("rule = \"{rule}\"")))
+    };
+    let names = ["1:2", "eth1:1:2"];
+    let mut table = Table::new(
+        "Rates of eth0 / eth1 in kB/s from 10 to 20 s, both with permanent demand; bases 50 and 30 of a pool of 100",
+        &["rule", "eth0", "eth1"],
+    );
+    let mut borrowed = Vec::new();
+    for rule in ["greedy", "ratio", "exact"] {
+        let runs = lab.play(&with(&both, rule), &["htb"], 1, &OPTIONS)?;
+        let rates = names
+            .map(|name| rate(first(&runs).ok()?, name, (10.0, 20.0)).into())
+            .map(|rate: Option<f64>| rate.unwrap_or(f64::NAN));
+        table.row([rule.to_owned(), format!("{:.1}", rates[0] / KB), format!("{:.1}", rates[1] / KB)]);
+        // Of the 20 that are nobody's base.
+        let beyond = [rates[0] - 50.0 * KB, rates[1] - 30.0 * KB].map(|bps| bps.max(0.0));
+        borrowed.push(beyond[0].max(beyond[1]) / (beyond[0] + beyond[1]));
+    }
+    let rows = vec![
+        Row::new("without coordination: part of what is borrowed that one device has", Unit::Part, Expected::AtLeast(0.9), borrowed[0]),
+        Row::new("by the ratio: the same, for bases of 50 and 30", Unit::Part, Expected::Near(0.625, PART), borrowed[1])
+            .judging("Then R tells us \"how much times we are actualy overusing base rate\". Now multiply requestor base rate by R and you got actual rate which requestor should be using now."),
+    ];
+    let note = "The set-up of the text's slots, each device with one flow of 200 kB/s from the start, so that both always ask. With rule = \"greedy\" whoever asks first when the pool has something borrows. \
+                The same with the text's own script is the second scenario.";
+    Ok(Finding::new(note, rows)
+        .with_table(table)
+        .with_rerun(with(&both, "greedy").rerun("--scheduler htb --window 1s"))
+        .with_rerun(with(&slot, "greedy").rerun("--scheduler htb --window 1s")))
 }

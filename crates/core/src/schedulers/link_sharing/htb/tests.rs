@@ -558,3 +558,33 @@ fn only_a_child_of_the_root_borrows_from_a_pool_and_from_one_only() {
         );
     }
 }
+
+#[test]
+fn figure_14_has_its_colours() {
+    let mut tree = builder(100_000_000, 1500);
+    let config = |mbit: u64, ceiling: Option<u64>| ClassConfig {
+        burst: Some(1500),
+        ceiling_burst: ceiling.map(|_| 1500),
+        ..class(mbit * 1_000_000, ceiling.map(|mbit| mbit * 1_000_000))
+    };
+    let parent = tree.add(ClassId::ROOT, config(10, None)).unwrap();
+    let [first, second, third] =
+        [(2, None), (2, None), (2, Some(3))].map(|(rate, ceiling)| tree.add(parent, config(rate, ceiling)).unwrap());
+    let capped = tree.add(ClassId::ROOT, config(5, Some(6))).unwrap();
+    let fifth = tree.add(capped, config(2, None)).unwrap();
+    let mut htb = Htb::new(&tree.build().unwrap(), Deficits::PerLevel, Members::new()).unwrap();
+    let states = |htb: &Htb| [parent, first, second, third, capped, fifth].map(|class| htb.class_state(class).unwrap());
+    assert_eq!(states(&htb), ["green"; 6]);
+    let mut never = |_: Nanos, packet: Packet, _: DropReason| panic!("{packet:?}");
+    for leaf in [second, third, fifth] {
+        for _ in 0..2 {
+            htb.enqueue(Nanos::ZERO, Packet { handle: 0, len: 1500, class: leaf }, &mut never);
+            assert!(matches!(htb.dequeue(Nanos::ZERO, &mut never), Dequeued::Packet(_)));
+        }
+    }
+    assert_eq!(states(&htb), ["yellow", "green", "yellow", "red", "red", "yellow"]);
+    assert_eq!((htb.class_state(ClassId::ROOT), htb.class_state(ClassId(99))), (Some("green"), None));
+    // Out of debt with time, without a packet.
+    assert_eq!(htb.dequeue(Nanos::from_secs(1), &mut never), Dequeued::Idle);
+    assert_eq!(states(&htb), ["green"; 6]);
+}
