@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | a whole tree of classes | [`hls`], [`htb`], [`cbq`] |
 //! | service curves | [`hfsc`] for a tree, [`sced`] |
-//! | fair queueing | [`hpfq`] for a tree, [`wfq`], [`wf2q_plus`], [`qfq`], [`scfq`], [`sfq`], [`virtual_clock`] |
+//! | fair queueing | [`hpfq`] and [`pifo_tree`] for a tree, [`wfq`], [`wf2q_plus`], [`qfq`], [`scfq`], [`sfq`], [`virtual_clock`] |
 //! | round robins | [`hdrr`] for a tree, [`drr`], [`drr_plus`], [`drr_plus_plus`], [`drr_plus_plus_mw00`], [`wrr`], [`corr`], [`hrr`] |
 //! | what is left goes to whose state needs it most | [`fq_sds`], [`lqf`] |
 //! | others | [`rcsp`], [`fifo`] |
@@ -33,7 +33,7 @@ mod round_robin;
 mod service_curve;
 mod state_dependent;
 
-pub use fair_queueing::{hpfq, qfq, scfq, sfq, virtual_clock, wf2q_plus, wfq};
+pub use fair_queueing::{hpfq, pifo_tree, qfq, scfq, sfq, virtual_clock, wf2q_plus, wfq};
 pub use link_sharing::{cbq, hls, htb};
 pub use round_robin::{corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, hdrr, hrr, wrr};
 pub use service_curve::{hfsc, sced};

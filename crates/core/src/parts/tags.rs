@@ -86,6 +86,16 @@ impl TagQueue {
         self.tail = node;
     }
 
+    /// Lowers all its tags, to no less than zero.
+    #[cold]
+    pub(crate) fn lower(&self, slab: &mut TagSlab, by: u128) {
+        let mut at = self.head;
+        while let Some(node) = slab.nodes.get_mut(at as usize) {
+            node.tag = node.tag.saturating_sub(by);
+            at = node.next;
+        }
+    }
+
     /// Takes all tags out.
     pub(crate) fn clear(&mut self, slab: &mut TagSlab) {
         while self.pop(slab).is_some() {}

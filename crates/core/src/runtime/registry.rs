@@ -3,7 +3,7 @@
 use crate::contract::{Feature, SchedulerInfo};
 use crate::schedulers::{
     cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, hrr, htb, lqf,
-    qfq, rcsp, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
+    pifo_tree, qfq, rcsp, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
 };
 
 /// Every scheduler, in the order in which they are listed.
@@ -30,6 +30,7 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     wf2q_plus::INFO,
     qfq::INFO,
     hpfq::INFO,
+    pifo_tree::INFO,
     rcsp::INFO,
     sced::INFO,
     hfsc::INFO,

@@ -63,9 +63,10 @@ pub(super) fn workload(name: &str, comment: &str, classes: &[Class], senders: &[
 fn farthest(run: &Run, hmm: &Run) -> f64 {
     let phases = run.phases.iter().zip(&hmm.phases).enumerate();
     let all = phases.flat_map(|(n, (phase, ideal))| {
-        ideal.classes.iter().map(move |class| {
-            Deviation::new(n, &class.name, settled(phase, &class.name), class.fair_bps, run.link_bps)
-        })
+        ideal
+            .classes
+            .iter()
+            .map(move |class| Deviation::new(n, &class.name, settled(phase, &class.name), class.fair_bps, run.link_bps))
     });
     worst(all).map_or(f64::NAN, |worst| worst.relative)
 }
