@@ -22,6 +22,18 @@ pub(super) const PAPER: Paper = Paper {
 
 const CLAIMS: &[Claim] = &[
     Claim {
+        id: "hfsc.fig1",
+        place: "Section 1, Figure 1",
+        about: "What CMU's data leaves, CMU's audio and video have, and not U. Pitt.",
+        says: "25 Mbit/s",
+        sentence: "In the case when there are only audio and video streams from CMU, the audio and video traffic should receive all the bandwidth that is allocated to CMU (25 Mbps) if the demand is high enough.",
+        tests: &[
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::figure_12_an_idle_class_gives_its_share_to_its_siblings",
+        ],
+        timed: false,
+        run: examples::fig1,
+    },
+    Claim {
         id: "hfsc.fig2",
         place: "Section 2.1, Figure 2",
         about: "A line couples the delay of a video to its rate; a curve of two pieces gives it 10 ms with the same rate.",

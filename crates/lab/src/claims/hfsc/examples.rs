@@ -16,6 +16,42 @@ const PACKET_S: f64 = PACKET_BITS / 10e6;
 /// Session 2 of Figure 3 and session 1 of Figure 4 come then, in seconds. The text gives no number.
 const JOINS: f64 = 1.0;
 
+/// Section 1, Figure 1: what classes of one organisation leave, the others of it have.
+pub(super) fn fig1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    const FROM: f64 = 0.5;
+    const TO: f64 = 2.0;
+    let idle = Workload::new("fig1.toml", include_str!("../../../../../scenarios/hfsc/fig1.toml"));
+    let data = "\n[[source]]\nclass = \"cmu-data\"\nmodel = \"greedy\"\npacket = \"1500B\"\n";
+    let busy = Workload::new("fig1-data.toml", idle.text.clone() + data);
+    let [without, with] = [record(lab, &idle, "hfsc", &idle)?, record(lab, &busy, "hfsc", &busy)?];
+    let rate = |run: &Record, classes: &[&str]| 8.0 * run.bytes(classes, FROM, TO) / (TO - FROM);
+    let rows = vec![
+        Row::new(
+            "CMU without data: audio and video together",
+            Unit::Rate,
+            Expected::Near(25e6, 0.01),
+            rate(&without, &["cmu-audio", "cmu-video"]),
+        ),
+        Row::new(
+            "CMU with data: all of CMU",
+            Unit::Rate,
+            Expected::Near(25e6, 0.01),
+            rate(&with, &["cmu-audio", "cmu-video", "cmu-data"]),
+        )
+        .judging("CMU's traffic should receive at least 25 Mbps bandwidth during a period when the aggregate traffic from CMU has a higher arrival rate."),
+        Row::new(
+            "CMU with data: video",
+            Unit::Rate,
+            Expected::AtLeast(0.99 * 10e6),
+            rate(&with, &["cmu-video"]),
+        )
+        .judging("Similarly, if there are resource contentions between traffic classes within CMU, the video traffic should get at least 10 Mbps."),
+    ];
+    let note = "All classes that send always have packets of 1500 B. Figure 1 is missing from the text, which gives 45, 25 and 10 Mbit/s; audio has 1 \
+                and data 14 here, U. Pitt 8 for video and 12 for data.";
+    Ok(Finding::new(note, rows).with_rerun(idle.rerun("")).with_rerun(busy.rerun("")))
+}
+
 /// Figure 2: SCED with lines and with curves.
 pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let lines = Workload::new("fig2-lines.toml", include_str!("../../../../../scenarios/hfsc/fig2-lines.toml"));
