@@ -12,6 +12,9 @@ use super::packet::ClassId;
 /// Weights by class id; 0 for classes that are no leaves.
 pub type LeafWeights = fn(&Hierarchy) -> Result<Box<[u64]>, BuildError>;
 
+/// Contracts by class id; `None` for a class without one.
+pub type LeafContracts = fn(&Hierarchy) -> Result<Box<[Option<Contract>]>, BuildError>;
+
 /// The rule by which a scheduler shares the link among classes that ask for constant rates, or for all they can get.
 #[derive(Clone, Copy, Debug)]
 pub enum Sharing {
@@ -42,7 +45,7 @@ pub enum Sharing {
         /// Quanta.
         quanta: LeafWeights,
         /// The contract of each leaf, by class id.
-        contracts: fn(&Hierarchy) -> Result<Box<[Option<Contract>]>, BuildError>,
+        contracts: LeafContracts,
         /// A class that sends more than its contract's bytes in this part of the contract's time has broken it for certain: a
         /// numerator and a denominator.
         certain: (u64, u64),

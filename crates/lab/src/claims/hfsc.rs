@@ -22,11 +22,23 @@ pub(super) const PAPER: Paper = Paper {
 
 const CLAIMS: &[Claim] = &[
     Claim {
+        id: "hfsc.fig1",
+        place: "Section 1, Figure 1",
+        about: "What CMU's data leaves, CMU's audio and video have, and not U. Pitt.",
+        says: "25 Mbit/s",
+        sentence: "In the case when there are only audio and video streams from CMU, the audio and video traffic should receive all the bandwidth that is allocated to CMU (25 Mbps) if the demand is high enough.",
+        tests: &[
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::figure_12_an_idle_class_gives_its_share_to_its_siblings",
+        ],
+        timed: false,
+        run: examples::fig1,
+    },
+    Claim {
         id: "hfsc.fig2",
         place: "Section 2.1, Figure 2",
         about: "A line couples the delay of a video to its rate; a curve of two pieces gives it 10 ms with the same rate.",
         says: "about 26 ms, and at most 10 ms and a packet",
-        sentence: "",
+        sentence: "This results in a delay of approximately 26 ms for a video packet. … As can be seen, the delay of any video packet is no more than 10 ms in this case.",
         tests: &[
             "crates/core/src/schedulers/service_curve/sced/tests.rs::figure_2_a_lines_couple_delay_and_rate",
             "crates/core/src/schedulers/service_curve/sced/tests.rs::figure_2_b_a_concave_curve_brings_the_delay_of_video_to_10_ms",
@@ -39,7 +51,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 2.2, Figure 3, equations (5), (6)",
         about: "SCED starves a session that was served more before; fair virtual times alone break a curve; H-FSC does neither.",
         says: "session 1 starves until t1 under SCED alone; H-FSC keeps both curves",
-        sentence: "",
+        sentence: "Thus, session 1 does not receive any service during the time interval (t_0, t_1] … (b) a session using excess service will not be penalized later.",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::figure_3_sced_starves_session_1_and_h_fsc_does_not_and_keeps_both_curves",
         ],
@@ -51,7 +63,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 2.3, Figure 4",
         about: "Curves of inner classes cannot all be met; H-FSC meets every leaf's.",
         says: "no leaf misses a deadline by more than a packet; an inner class lacks",
-        sentence: "",
+        sentence: "it is impossible to satisfy all the service curves simultaneously during this period. … a scheduler should guarantee the service curves of the leaf classes all the time",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::figure_4_every_leaf_keeps_its_curve_where_the_inner_classes_cannot",
             "crates/theory/tests/claims/hfsc.rs::in_figure_4_the_inner_class_falls_short_by_what_was_computed",
@@ -64,7 +76,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 4, Figure 8",
         about: "A burst, a delay and a rate become a curve of two pieces: concave where the burst in the delay is above the rate, else flat at first.",
         says: "exact",
-        sentence: "",
+        sentence: "If u_i^max/d_i^max > r_i, the service curve is concave (a); otherwise, it is convex (b).",
         tests: &[
             "crates/config/src/class.rs::a_burst_faster_than_the_rate_gives_a_concave_curve_and_a_slower_one_a_convex_curve",
         ],
@@ -76,7 +88,7 @@ const CLAIMS: &[Claim] = &[
         place: "Sections 2.1, 6.1",
         about: "The curves of Figure 10 fit the link; with a shorter delay of FTP they do not.",
         says: "admitted with 16.25 ms",
-        sentence: "",
+        sentence: "Also, in order to pass the admission control test, we assign to the FTP session the service curve S_FTP = (u_FTP^max = 4 KB, d_FTP^max = 16.25 ms, r_FTP = 5 Mbps).",
         tests: &[
             "crates/theory/src/curves.rs::figure_10_is_admitted_and_a_shorter_delay_names_when_it_fails",
             "crates/theory/src/curves.rs::the_schedulers_refuse_exactly_what_exceeds_the_link_and_name_the_same_time",
@@ -89,7 +101,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5, Theorem 2",
         about: "No deadline is missed by more than a largest packet, however deep the tree.",
         says: "never",
-        sentence: "",
+        sentence: "The H-FSC algorithm guarantees that the deadline of any packet is not missed by more than τ_max, where τ_max represents the time to transmit a packet of maximum length.",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::no_deadline_is_missed_by_more_than_one_packet_whatever_the_depth",
             "crates/core/src/schedulers/service_curve/sced/tests.rs::curves_that_fit_the_link_are_kept_within_one_packet",
@@ -102,7 +114,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 5, Theorem 3",
         about: "Virtual times of siblings that are active together differ by no more than a constant.",
         says: "bounded",
-        sentence: "",
+        sentence: "In H-FSC, the difference between the virtual times of any two sibling sessions that are simultaneously active is bounded by a constant.",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::virtual_times_of_active_siblings_differ_by_one_packet_of_the_slowest_at_most",
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::virtual_times_stay_together_under_both_criteria",
@@ -116,7 +128,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 6.1, Figures 10 and 11",
         about: "Delays of audio and video under H-FSC lie below those under H-WF2Q+, and hardly rise with an on-off source.",
         says: "well below, most of all audio; less than 20 % more competing packets",
-        sentence: "",
+        sentence: "Clearly, H-FSC achieves much lower delays for both audio and video sessions. The reduction in delay with H-FSC is especially significant for the audio session.",
         tests: &[
             "crates/theory/src/latency/tests.rs::the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for",
         ],
@@ -128,7 +140,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 6.2, Figure 12",
         about: "While an on-off session is off its share goes to its siblings in proportion; while it is on all get what they reserved.",
         says: "reserved rates, and twice them",
-        sentence: "",
+        sentence: "when the 2 Mbps ON-OFF session is idle, its bandwidth is fairly distributed to the other three competing sessions, while when all sessions are active, they all received their guaranteed rates.",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::figure_12_an_idle_class_gives_its_share_to_its_siblings",
         ],
@@ -140,7 +152,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 6.3, Figure 13",
         about: "What a packet costs grows about logarithmically with the sessions and linearly with the levels.",
         says: "8.79 us flat, 11.54 us in three levels, in 1997",
-        sentence: "",
+        sentence: "the enqueue and dequeue times as well as the average per packet queueing overhead increase linearly with the number of levels.",
         tests: &[
             "crates/lab/src/claims/hfsc/cost.rs::sources_of_two_states_offer_their_part_of_the_link_and_both_criteria_choose",
         ],
@@ -152,7 +164,7 @@ const CLAIMS: &[Claim] = &[
         place: "Section 7, Figure 1",
         about: "Many streams of one agency harm the other under CBQ with priorities, and not under H-FSC.",
         says: "delays of U. Pitt suffer under CBQ; under H-FSC they keep to the curves",
-        sentence: "",
+        sentence: "This will negatively affect not only the delay bound provided to U. Pitt's real-time traffic, but also the average delay of U. Pitt's data traffic",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::no_deadline_is_missed_by_more_than_one_packet_whatever_the_depth",
         ],
@@ -164,7 +176,7 @@ const CLAIMS: &[Claim] = &[
         place: "Sections 2.2, 3.3",
         about: "With lines the virtual time is w / r and H-FSC shares as packet fair queueing does; SCED is Virtual Clock.",
         says: "the same order",
-        sentence: "",
+        sentence: "Then, the virtual time v_i is simply V^-1(w_i) = w_i/r_i, which is exactly the virtual time of session i in the PFQ algorithms.",
         tests: &[
             "crates/core/src/schedulers/service_curve/hfsc/tests.rs::with_lines_virtual_time_is_w_over_r_and_the_order_that_of_packet_fair_queueing",
             "crates/core/src/schedulers/service_curve/sced/tests.rs::with_lines_the_order_is_that_of_virtual_clock",

@@ -248,6 +248,17 @@ fn measure(lab: &Lab<'_>, hierarchies: &[Vec<usize>], backlogged: bool, passes: 
     Ok(found.iter().map(|passes| median(passes)).collect())
 }
 
+/// Why a level of ten classes costs less than one of a hundred.
+const LINEAR: &str = "families of up to 64 classes are sorted lists here and larger ones tournaments: the third level of the text's hierarchy has ten classes \
+                      a parent, the second had a hundred in the hierarchy of two levels";
+
+/// How far the figure of two levels is from the straight line through those of one and of three, as a part of the latter.
+fn off_line(name: &'static str, costs: &[Costs], value: Reading) -> Row {
+    let [one, two, three] = [0, 1, 2].map(|at| value(&costs[at]));
+    let off = (two - f64::midpoint(one, three)).abs() / three;
+    Row::new(name, Unit::Part, Expected::AtMost(0.1), off).departing(0.1, 0.4, LINEAR)
+}
+
 /// Figure 13.
 pub(super) fn fig13(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let passes = lab.by_effort(7, 31);
@@ -271,29 +282,28 @@ pub(super) fn fig13(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             Unit::Times,
             Expected::AtMost(2.5),
             thousand / hundred,
-        ),
+        )
+        .judging("enqueue and dequeue times increase little between as the number of sessions increase from 100 to 1000 sessions"),
         Row::new(
-            "three levels over one, total, two-state sources",
+            "1000 sessions, all backlogged: three levels over one, total (11.54 over 8.79 us)",
             Unit::Times,
-            Expected::Between(1.0, 3.0),
-            by_levels[2].total / by_levels[0].total,
-        ),
-        Row::new(
-            "three levels over one, total, all backlogged (the paper has 1.31)",
-            Unit::Times,
-            Expected::Between(1.0, 3.0),
+            Expected::Near(11.54 / 8.79, 0.2),
             busy[2].total / busy[0].total,
+        )
+        .or_weaker(1.0, 3.0, "a level costs another part of a packet here than on the text's machine")
+        .judging(
+            "For the flat hierarchy with 1000 sessions, the average per packet overhead is 8.79 μs, while for the three-level hierarchy it is 11.54 μs.",
         ),
-        Row::new(
+        off_line("1000 sessions in 1, 2, 3 levels: enqueue in two levels, off the line from one to three", &by_levels, |costs| costs.enqueue),
+        off_line("the same: dequeue by the real-time criterion", &by_levels, |costs| costs.real_time),
+        off_line("the same: dequeue by the link-sharing criterion", &by_levels, |costs| costs.sharing),
+        off_line("the same: total", &by_levels, |costs| costs.total),
+        off_line("the same: total, all backlogged", &busy, |costs| costs.total),
+        Row::shown("three levels over one, total, two-state sources", Unit::Times, by_levels[2].total / by_levels[0].total),
+        Row::shown(
             "what the third level adds over what the second adds, levels of ten classes, both loads together",
             Unit::Times,
-            Expected::Between(0.33, 3.0),
             (even_third + busy_even_third) / (even_second + busy_even_second),
-        ),
-        Row::shown(
-            "the same of 1000 sessions, whose second level has 100 classes a parent and whose third has 10",
-            Unit::Times,
-            (third + busy_third) / (second + busy_second),
         ),
         Row::shown("what the second level adds, all backlogged", Unit::Seconds, busy_second / 1e9),
         Row::shown("what the third level adds", Unit::Seconds, busy_third / 1e9),
