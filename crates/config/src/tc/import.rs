@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
+use std::iter::successors;
 use std::path::Path;
 
-use fairlink_core::{PoolRule, Rate};
+use fairlink_core::{MAX_DEPTH, PoolRule, Rate};
 
 use crate::classid::Classid;
 use crate::fit::{Asked, fit};
@@ -13,7 +14,7 @@ use crate::problem::{Log, Problem, Problems, Source, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::read;
-use crate::tc::setup::{Class, Device, Filter, LeafQueue, RootKind};
+use crate::tc::setup::{Class, Device, Filter, LeafQueue, Root, RootKind};
 use crate::tc::toml_text::{comment, line, quoted, rate_key, size_key};
 use crate::units::show_bps;
 
@@ -87,6 +88,9 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
         let why = "this sets up no device".to_owned();
         wrong(&(0..0), why, Some("write tc qdisc add dev eth0 root handle 1: htb, and classes below it"), &mut log);
     }
+    for device in &devices {
+        compare_depth(device, &log, &mut notes);
+    }
     let pools = pools(&mut devices, &mut log);
     let line_ends = source.inner().match_indices('\n').map(|(at, _)| at).collect();
     let mut writer = Writer { source, line_ends, log, notes, pools, rate: options.rate, lending };
@@ -100,6 +104,22 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
     let pooled = !writer.pools.is_empty();
     let devices = devices.into_iter().map(|device| device.name).collect();
     Ok(Imported { name, text, devices, pooled, notes: writer.notes })
+}
+
+/// Notes the first leaf that is not at the depth that HTB's `depth` says: \[htb\] wants all leaves there.
+fn compare_depth(device: &Device, log: &Log, notes: &mut Vec<Problem>) {
+    let Some(Root { kind: RootKind::Htb { depth: Some(depth), .. }, .. }) = &device.root else { return };
+    let above = |class: &Class| {
+        let parents = successors(class.parent, |&id| device.class(id).and_then(|class| class.parent));
+        // No deeper tree is taken.
+        parents.take(MAX_DEPTH).count() as u64
+    };
+    let leaves = device.classes.iter().filter(|class| device.is_leaf(class.id));
+    if let Some((class, found)) = leaves.map(|class| (class, above(class) + 1)).find(|(_, found)| found != depth) {
+        let what =
+            format!("depth {depth}, and the leaf {} is at depth {found}: leaves may be at any depth here", class.id);
+        changed(&class.at, what, log, notes);
+    }
 }
 
 /// Goes on where there is no error yet.
@@ -535,7 +555,8 @@ impl Writer<'_> {
             self.changed(&class.at, format!("htb takes prio {priority} for {MAX_PRIORITY}, its last"));
         }
         writeln!(text, "priority = {}", priority.min(MAX_PRIORITY)).expect("writing to a string does not fail");
-        let quantum = set.quantum.unwrap_or_else(|| default_quantum(rate, RootKind::Htb { default: None, r2q }));
+        let quantum =
+            set.quantum.unwrap_or_else(|| default_quantum(rate, RootKind::Htb { default: None, r2q, depth: None }));
         let why = if set.quantum.is_some() { "" } else { "# as the kernel chooses it: rate / r2q" };
         writeln!(text, "{:<26}{why}", format!("quantum = {}", quoted(&size_key(quantum)))).expect("as above");
     }

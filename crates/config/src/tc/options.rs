@@ -102,7 +102,7 @@ fn unknown(word: &Word, of: &str, known: &str, words: &mut Words<'_>, log: &mut 
 pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Option<RootKind> {
     match kind.text.as_str() {
         "htb" => {
-            let (mut default, mut r2q) = (None, R2Q);
+            let (mut default, mut r2q, mut depth) = (None, R2Q, None);
             while let Some(word) = words.next() {
                 match word.text.as_str() {
                     "default" => {
@@ -117,9 +117,7 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
                         left_out(&word.at, format!("\"{}\" of htb has no counterpart", word.text), log, notes);
                     }
                     // Of 2001; the kernel finds it itself since.
-                    "depth" => {
-                        words.value(word, log);
-                    }
+                    "depth" => depth = words.read(word, count, COUNT, log),
                     "offload" => left_out(&word.at, "\"offload\" of htb has no counterpart".to_owned(), log, notes),
                     _ => unknown(
                         word,
@@ -130,7 +128,7 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
                     ),
                 }
             }
-            Some(RootKind::Htb { default, r2q })
+            Some(RootKind::Htb { default, r2q, depth })
         }
         "cbq" => {
             let (mut bandwidth, mut avpkt) = (None, None);

@@ -113,8 +113,9 @@ pub(super) struct Root {
 /// Which one it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RootKind {
-    /// With the minor number of the class of frames that no filter takes, and the divisor that gives quanta.
-    Htb { default: Option<u16>, r2q: u64 },
+    /// With the minor number of the class of frames that no filter takes, the divisor that gives quanta, and the depth that all leaves are
+    /// said to have.
+    Htb { default: Option<u16>, r2q: u64, depth: Option<u64> },
     /// With the rate of the link in bit/s and the average packet in bytes.
     Cbq { bandwidth: u64, avpkt: u64 },
 }

@@ -391,3 +391,13 @@ fn a_tree_deeper_than_the_kernels_htb_takes_is_warned_of() {
     assert_eq!(warned(&chain(7)), (false, false));
     assert_eq!(warned(&chain(8)), (true, true));
 }
+
+#[test]
+fn a_depth_of_htb_that_is_not_that_of_all_leaves_is_noted() {
+    let noted =
+        |text: &str| notes(&imported(text).notes).into_iter().filter(|note| note.contains("depth")).collect::<Vec<_>>();
+    assert_eq!(noted(HTB), [""; 0]);
+    assert_eq!(noted(SLOTS), [""; 0]);
+    let deeper = noted(&HTB.replace("depth 2", "depth 3"));
+    assert!(deeper.len() == 1 && deeper[0].contains("the leaf 1:2 is at depth 2"), "{deeper:?}");
+}
