@@ -1,5 +1,6 @@
 //! Every scheduler's own ideal against what it does, on random trees with all that it honours, greedy leaves and constant rates.
-//! `FAIRLINK_TREES` says how many trees for each scheduler, `FAIRLINK_SCHEDULER` names one of them.
+//! `FAIRLINK_TREES` says how many trees for each scheduler, `FAIRLINK_SEED` the first, `FAIRLINK_SCHEDULER` names one scheduler, and with
+//! `FAIRLINK_VERBOSE` each tree is printed with what its classes got.
 
 use fairlink_core::registry::SCHEDULERS;
 use fairlink_core::{
@@ -27,11 +28,7 @@ fn tree(info: &SchedulerInfo, rng: &mut ChaCha8Rng) -> Hierarchy {
     // The class, its depth, what it has to give away in bit/s, and the real-time rate that is left.
     let mut inner = vec![(ClassId::ROOT, 0u32, LINK_BPS)];
     let mut real_time_left = LINK_BPS * 9 / 10;
-    let some = |rng: &mut ChaCha8Rng, feature: Feature| {
-        info.supports(feature)
-            && rng.random_range(0..3) == 0
-            && setting("FAIRLINK_WITHOUT").is_none_or(|without| !without.contains(&format!("{feature:?}")))
-    };
+    let some = |rng: &mut ChaCha8Rng, feature: Feature| info.supports(feature) && rng.random_range(0..3) == 0;
     for _ in 0..if deep { rng.random_range(1..5) } else { 1 } {
         let (parent, depth, has) = inner[rng.random_range(0..inner.len())];
         let children = rng.random_range(2..6);
@@ -43,12 +40,12 @@ fn tree(info: &SchedulerInfo, rng: &mut ChaCha8Rng) -> Hierarchy {
         let alone = some(rng, Feature::ServiceCurves) && !info.supports(Feature::LinkCurves);
         for _ in 0..children {
             let part = has / children / 5 * rng.random_range(2..5);
-            let mut class = ClassConfig::default();
-            class.share = match (bare, guaranteed) {
+            let share = match (bare, guaranteed) {
                 (true, _) => None,
                 (_, true) => Some(Share::Guarantee(rate(part))),
                 (_, false) => Some(Share::Weight(rng.random_range(2..8))),
             };
+            let mut class = ClassConfig { share, ..ClassConfig::default() };
             let line = |bps| Some(ServiceCurve { m1: None, d: Nanos::ZERO, m2: Some(rate(bps)) });
             if curves {
                 class.link_share = line(LINK_BPS / 8 * rng.random_range(2..8));
@@ -103,12 +100,10 @@ fn sources(tree: &Hierarchy, rng: &mut ChaCha8Rng) -> Vec<SourceSpec> {
     for &class in tree.leaves() {
         let model = match rng.random_range(0..10) {
             0 => continue,
-            _ if setting("FAIRLINK_GREEDY").is_some() => Model::Greedy,
             1..5 => Model::Greedy,
             _ => Model::cbr(rate(LINK_BPS / 100 * rng.random_range(2..60))),
         };
-        let len = rng.random_range(300..=MTU);
-        let packet = PacketSize::Fixed(setting("FAIRLINK_LEN").map_or(len, |len| len.parse().unwrap()));
+        let packet = PacketSize::Fixed(rng.random_range(300..=MTU));
         sources.push(SourceSpec { class, model, packet, active: Vec::new() });
     }
     sources
