@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Shortfall,
-    WhenFull, registry,
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Sharing,
+    Shortfall, WhenFull, registry,
 };
 use miette::Severity;
 
@@ -471,6 +471,65 @@ impl LinkFile {
             leaves: self.tree.leaves().len(),
         };
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, Feature::CeilingBurst), kind)
+    }
+
+    /// Warnings of limits and quanta that the scheduler cannot keep as they are written: an upper limit (or a ceiling) below the real-time
+    /// curves that go before it, and quanta below the largest packet where all are multiplied then.
+    #[must_use]
+    pub fn overruled_warnings(&self) -> Vec<Problem> {
+        let (info, tree) = (self.info(), &self.tree);
+        let mut warnings = Vec::new();
+        let warn = |class: ClassId, feature: Feature, key: &'static str, why: String, help: &'static str| {
+            let kind = ProblemKind::Misplaced { key, why, help };
+            Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
+        };
+        if info.supports(Feature::ServiceCurves) && info.supports(Feature::LinkCurves) {
+            // By class: the real-time rates at it and below it, in bit/s.
+            let mut first = vec![0u64; tree.len()];
+            for class in tree.classes().rev() {
+                let config = tree.config(class);
+                let own = config.real_time.and_then(|curve| curve.m2).map_or(0, Rate::bps);
+                first[class.index()] = first[class.index()].saturating_add(own);
+                let above = tree.parent(class).unwrap_or(ClassId::ROOT).index();
+                first[above] = first[above].saturating_add(first[class.index()]);
+            }
+            for class in tree.classes() {
+                let config = tree.config(class);
+                let curve = config.upper_limit.map(|curve| (Feature::LinkCurves, "upper_limit", curve.m2));
+                let ceiling = config.ceiling.map(|ceiling| (Feature::Ceiling, "ceiling", Some(ceiling)));
+                let Ok(most) = Rate::from_bps(first[class.index()]) else { continue };
+                for (feature, key, limit) in [curve, ceiling].into_iter().flatten() {
+                    if let Some(limit) = limit.filter(|limit| limit.bps() < most.bps()) {
+                        let why = format!(
+                            "of {} at class {:?} does not hold back real-time curves of {}, which go first",
+                            show_rate(limit),
+                            self.names.name(class),
+                            show_rate(most)
+                        );
+                        warnings.push(warn(class, feature, key, why, "raise the limit, or lower the real-time curves"));
+                    }
+                }
+            }
+        }
+        if let Sharing::Lenders | Sharing::Allotted = info.sharing {
+            let largest = tree.link().max_packet;
+            let quantum = |leaf: ClassId| Some((leaf, tree.config(leaf).quantum.filter(|&quantum| quantum > 0)?));
+            let smallest = tree.leaves().iter().filter_map(|&leaf| quantum(leaf)).min_by_key(|&(_, quantum)| quantum);
+            if let Some((leaf, quantum)) = smallest.filter(|&(_, quantum)| quantum < largest) {
+                let why = format!(
+                    "of {quantum} B at class {:?} is below the largest packet, {largest} B: all quanta are multiplied until the smallest covers it",
+                    self.names.name(leaf)
+                );
+                warnings.push(warn(
+                    leaf,
+                    Feature::Quantum,
+                    "quantum",
+                    why,
+                    "write quanta of at least the largest packet in the same proportions",
+                ));
+            }
+        }
+        warnings
     }
 
     /// A warning that nothing is proven of `what` behind the link's transmit queue.

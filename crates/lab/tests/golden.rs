@@ -50,6 +50,10 @@ fn write(paper: &str, outcomes: &[&Outcome]) {
     std::fs::write(file(paper), text).unwrap();
 }
 
+/// Claims in which the text's sentence does not hold for ours. Any other that disagrees is a fault, and so is one of these that agrees
+/// and is still listed.
+const DISAGREE: [&str; 2] = ["htb.prio", "htb.delay"];
+
 #[test]
 fn claims_are_as_in_the_golden_tables() {
     let never = || false;
@@ -71,8 +75,9 @@ fn claims_are_as_in_the_golden_tables() {
     let mut wrong = Vec::new();
     for outcome in &outcomes {
         let id = outcome.claim.id;
-        if outcome.verdict() == Verdict::Disagrees {
-            wrong.push(format!("{id} does not agree: {}", outcome.note()));
+        let expected = DISAGREE.contains(&id);
+        if (outcome.verdict() == Verdict::Disagrees) != expected {
+            wrong.push(format!("{id} is judged {}: {}", outcome.verdict().as_str(), outcome.note()));
         }
         let mut known = read(outcome.claim.paper());
         known.retain(|(other, _), _| other == id);

@@ -30,21 +30,30 @@ fn fluid_gives_what_c_leaves_to_a_and_b_evenly() {
 }
 
 #[test]
-fn fluid_is_exact_and_respects_ceilings_whatever_the_scheduler_can_do() {
+fn fair_is_exact_and_respects_ceilings_and_without_it_the_scheduler_has_its_own_rule() {
     let dir = Scratch::new();
     let link = dir.write(
         "link.toml",
         "link = { rate = '100mbit', scheduler = 'fifo' }\n\
          class = [{ name = 'a', ceiling = '10mbit' }, { name = 'b' }, { name = 'c' }, { name = 'd' }, { name = 'e', parent = 'd' }]",
     );
-    let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
+    let json = fairlink(&["fluid", &link, "--fair", "--json"]).quiet().json();
     let a = class(&json, "a");
     assert_eq!((&a["allocation_bps"], &a["limited_by"], &a["satisfied"]), (&json!(1e7), &json!("a"), &json!(true)));
     assert_eq!(class(&json, "b")["allocation_exact_bps"], "30000000");
-    let json = fairlink(&["fluid", &link, "--json", "--demand", "b=inf,c=inf,e=inf"]).quiet().json();
+    let json = fairlink(&["fluid", &link, "--fair", "--json", "--demand", "b=inf,c=inf,e=inf"]).quiet().json();
     assert_eq!(class(&json, "e")["allocation_exact_bps"], "100000000/3");
-    let text = fairlink(&["fluid", &link]).quiet().stdout;
+    let text = fairlink(&["fluid", "--fair", &link]).quiet().stdout;
     assert!(text.contains("its own ceiling"), "{text}");
+    // A FIFO shares by what is queued: no number, and the reason.
+    let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
+    assert_eq!((json["rule"].as_str(), class(&json, "a").get("allocation_bps")), (Some("fifo"), None));
+    assert!(json["notes"][0].as_str().is_some_and(|note| note.contains("not computed")), "{json}");
+    let text = fairlink(&["fluid", &link]).quiet().stdout;
+    assert!(text.contains("not computed") && text.contains("--fair"), "{text}");
+    // All that is asked for fits.
+    let json = fairlink(&["fluid", &link, "--json", "--demand", "b=30mbit,c=20mbit"]).quiet().json();
+    assert_eq!(class(&json, "b")["allocation_bps"], 3e7);
 }
 
 #[test]

@@ -78,7 +78,9 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
         sums_of_inner_classes_are_those_of_their_leaves(stats);
     }
     let tables = read("watch.txt");
-    let names: Vec<&str> = tables.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let names = tables.lines().filter_map(|line| line.split_whitespace().next());
+    // Lines with ! tell delays above their bounds, which depend on the machine.
+    let names: Vec<&str> = names.filter(|&name| name != "!").collect();
     assert_eq!(names, ["vc:", "class", "link", "B", "B1", "B2", "vc:", "class", "link", "B", "B1", "B2"], "{tables}");
     assert!(read("nobody.log").contains("the gateway has no class \"nobody\""), "{}", logs());
     assert!(read("up.log").contains("there is no link \"up\"; there are: vc"), "{}", logs());

@@ -81,7 +81,7 @@ fn several_schedulers_run_side_by_side_and_say_what_they_ignore() {
     assert!(json["runs"][1]["notes"][0].as_str().is_some_and(|note| note.contains("fifo ignores")), "{json}");
     let text = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "fifo"]).quiet().stdout;
     let head = text.lines().find(|line| line.starts_with("phase")).expect("a table");
-    assert!(head.contains("hls") && head.contains("fifo") && head.contains("ideal"), "{text}");
+    assert!(head.contains("hls") && head.contains("fifo") && head.contains("max-min fair"), "{text}");
     let refused = fairlink(&["sim", &file, "--scheduler", "fifo"]);
     assert_eq!(refused.code, 2);
     assert!(refused.stderr.contains("--lenient"), "{}", refused.stderr);

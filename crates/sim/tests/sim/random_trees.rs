@@ -259,7 +259,7 @@ fn worst_with_ceilings(scheduler: &str, trees: u64) -> (f64, u32, u32) {
         };
         let sources: Vec<SourceSpec> = tree.leaves().iter().filter_map(greedy).collect();
         // Full buckets at the start are worth the more the shorter the run is.
-        let scenario = Scenario { warmup: Nanos::from_secs(1), ..scenario(tree, sources, Nanos::from_secs(4)) };
+        let scenario = Scenario { warmup: Nanos::from_secs(5), ..scenario(tree, sources, Nanos::from_secs(8)) };
         let ideal = &scenario.ideals()[0];
         let run = run(&scenario, scheduler).unwrap();
         let tree = &scenario.tree;

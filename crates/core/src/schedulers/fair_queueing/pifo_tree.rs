@@ -56,7 +56,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     features: &[Feature::Hierarchy],
     work_conserving: WorkConserving::Always,
     cost: "O(levels * log children)",
-    sharing: Sharing::Siblings,
+    sharing: Sharing::Unknown("ranks count the lengths of packets that arrive and not of those that are sent"),
     promises: Promises::NONE,
     memory: PifoTree::memory,
     build: |tree, _| boxed(PifoTree::new(tree)?),
