@@ -349,21 +349,20 @@ mod tests {
     fn schedulers_stand_side_by_side() {
         let report = report(&["fifo", "drr", "hls"]);
         let expected = [
-            "phase       class  ideal Mbit/s  fifo   drr   hls",
-            "0 .. 2.5 s  A1             3.00  3.34  0.86  3.00",
-            "            B2             3.00  3.33  3.43  3.00",
-            "            C              4.00  3.33  5.71  4.00",
-            "2.5 .. 5 s  A1             5.00  5.00  2.00  5.00",
-            "            B2             5.00  5.00  8.00  5.00",
-            "5 .. 7.5 s  A1             3.00  3.34  0.86  3.00",
-            "            B2             3.00  3.33  3.43  3.00",
-            "            C              4.00  3.33  5.71  4.00",
+            "phase       class  max-min fair Mbit/s  fifo   drr   hls",
+            "0 .. 2.5 s  A1                    3.00  3.34  0.86  3.00",
+            "            B2                    3.00  3.33  3.43  3.00",
+            "            C                     4.00  3.33  5.71  4.00",
+            "2.5 .. 5 s  A1                    5.00  5.00  2.00  5.00",
+            "            B2                    5.00  5.00  8.00  5.00",
+            "5 .. 7.5 s  A1                    3.00  3.34  0.86  3.00",
+            "            B2                    3.00  3.33  3.43  3.00",
+            "            C                     4.00  3.33  5.71  4.00",
         ];
         assert_eq!(side_by_side(&report, PLAIN).lines().collect::<Vec<_>>(), expected);
         let expected = [
-            "fifo, seed 1: link 100.00 % busy; furthest from the ideal: C by 16.80 % of its ideal in 0 .. 2.5 s; \
-             Jain's index at least 0.9834",
-            "drr, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 71.47 % of its ideal in 0 .. 2.5 s; \
+            "fifo, seed 1: link 100.00 % busy; Jain's index at least 0.9834",
+            "drr, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 0.33 % of its ideal in 5 .. 7.5 s; \
              Jain's index at least 0.7347",
             "hls, seed 1: link 100.00 % busy; furthest from the ideal: A1 by 0.13 % of its ideal in 5 .. 7.5 s; \
              Jain's index at least 0.9999",
