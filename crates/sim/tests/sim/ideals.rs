@@ -222,8 +222,13 @@ fn every_scheduler_gives_what_its_own_rule_gives() {
             100.0 * off,
             seeds.len()
         );
-        // The estimators of CBQ let a class exceed its own rate by up to 2.7 %, more for each level above it, and others lose that.
-        let tolerance = if matches!(info.sharing, Sharing::Allotted) { 0.10 } else { 0.02 };
+        // In how many of a hundred trees a leaf may be off by more than 2 %. The estimators of CBQ let a class exceed its own rate by up to
+        // 2.7 %, more for each level above it, and others lose that. Under HTB a quantum may be more than a ceiling's burst lets through.
+        let often = match info.sharing {
+            Sharing::Allotted => 15,
+            Sharing::Lenders => 1,
+            _ => 0,
+        };
         // In how many of a hundred trees the order of packets decides; schedulers without a rule have an ideal where all fits.
         let most = match info.sharing {
             Sharing::Unknown(_) | Sharing::Never(_) | Sharing::SharesFirst(..) => 100,
@@ -233,7 +238,7 @@ fn every_scheduler_gives_what_its_own_rule_gives() {
             Sharing::Curves(_) => 8,
             _ => 3,
         };
-        if off > tolerance || trees >= 100 && not_computed * 100 > trees * most {
+        if seeds.len() * 100 > trees * often || trees >= 100 && not_computed * 100 > trees * most {
             wrong.push(info.name);
         }
     }
