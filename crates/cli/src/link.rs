@@ -67,8 +67,7 @@ pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, Failure> {
 /// A share that comes out wrong by more than this, relative to it, is worth a warning.
 const WRONG_SHARE: f64 = 0.01;
 
-/// Warnings where the link's scheduler gives a class another share than the one written, less than its ceiling for want of a burst, or more than a limit that something
-/// goes before.
+/// Warnings where the link's scheduler gives a class another share than the one written, or less than its ceiling for want of a burst.
 pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
     let error = largest_share_error(link.info(), &link.tree).map_err(Failure::failed)?;
     let wrong = error.filter(|(_, error)| error.abs() > WRONG_SHARE);
@@ -81,7 +80,6 @@ pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
                 .map(|small| link.small_burst_warning(small.class, small.enough, small.reached_bps, small.busy)),
         );
     }
-    warnings.extend(link.overruled_warnings());
     Ok(warnings)
 }
 

@@ -121,6 +121,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let mut warnings = std::mem::take(&mut link.warnings);
     warnings.extend(share_warnings(&link)?);
+    warnings.extend(link.overruled_warnings());
     #[cfg(target_os = "linux")]
     if args.gateway
         && let Err(problems) = for_gateway(&link, leniency)?

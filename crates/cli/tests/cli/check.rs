@@ -556,3 +556,21 @@ fn check_estimates_the_mean_delay_under_drr_plus_plus_from_a_demand() {
         assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
     }
 }
+
+#[test]
+fn a_limit_or_a_quantum_that_cannot_be_kept_as_written_is_warned_of_with_both_numbers() {
+    let dir = Scratch::new();
+    let warned = |scheduler: &str, classes: &str| {
+        let text = format!("link = {{ rate = '10mbit', scheduler = '{scheduler}' }}\nclass = [{classes}]\n");
+        fairlink(&["check", &dir.write("link.toml", &text), "--json"]).quiet().json()["warnings"].to_string()
+    };
+    let curve = warned(
+        "hfsc",
+        "{ name = 'a', weight = 1, real_time = { rate = '8mbit' }, upper_limit = { rate = '2mbit' } }, { name = 'b', weight = 1 }",
+    );
+    assert!(curve.contains("of 2 Mbit/s") && curve.contains("of 8 Mbit/s"), "{curve}");
+    let quantum = warned("htb", "{ name = 'a', quantum = '500B' }, { name = 'b', quantum = '3000B' }");
+    assert!(quantum.contains("of 500 B") && quantum.contains("1500 B"), "{quantum}");
+    let kept = warned("htb", "{ name = 'a', quantum = '1500B' }, { name = 'b', quantum = '3000B' }");
+    assert_eq!(kept, "[]");
+}
