@@ -201,6 +201,19 @@ pub struct Hfsc {
     /// Whether there are so many classes that cache lines are asked for ahead of time.
     looks_ahead: bool,
     asked: Asked,
+    joins: Joins,
+}
+
+/// Where a child starts that becomes active: v^s of its parent, between the least and the largest virtual time of its siblings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Joins {
+    /// (v_min + v_max) / 2, what \[hfsc\] has and everything but experiments uses.
+    #[default]
+    Between,
+    /// v_min alone, of which the text says the same as of v_max.
+    Least,
+    /// v_max alone: "results in a discrepancy proportional to the number of sessions" (Section 3.3).
+    Most,
 }
 
 /// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
@@ -319,6 +332,7 @@ impl Hfsc {
         }
         let (asleep, eligible) = (Heap::new(real_time.len())?, Heap::new(real_time.len())?);
         Ok(Self {
+            joins: Joins::default(),
             classes,
             children,
             real_time,
@@ -359,6 +373,13 @@ impl Hfsc {
         Some((least, most))
     }
 
+    /// The same with another system virtual time, for experiments.
+    #[must_use]
+    pub fn with_joins(mut self, joins: Joins) -> Self {
+        self.joins = joins;
+        self
+    }
+
     /// What `leaf` was sent by the real-time criterion, c_i, in bytes modulo 2^64; `None` where it has no real-time curve.
     #[must_use]
     pub fn served_in_time(&self, leaf: ClassId) -> Option<u64> {
@@ -375,7 +396,11 @@ impl Hfsc {
     /// v^s of `parent`: where a child starts that becomes active.
     fn system_time(&self, parent: u32) -> u128 {
         match self.virtual_times(ClassId(parent)) {
-            Some((least, most)) => least + (most - least) / 2,
+            Some((least, most)) => match self.joins {
+                Joins::Between => least + (most - least) / 2,
+                Joins::Least => least,
+                Joins::Most => most,
+            },
             None => self.children[self.classes[parent as usize].children as usize].level,
         }
     }

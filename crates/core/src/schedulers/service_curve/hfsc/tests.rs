@@ -510,3 +510,46 @@ fn hfsc_rate(tree: &Hierarchy, class: ClassId) -> u64 {
     let curves = siblings.iter().any(|&sibling| tree.config(sibling).link_share.is_some());
     if curves { tree.rate_all_busy(class).max(1) } else { tree.weight(class) }
 }
+
+/// How far virtual times of `sessions` siblings are apart when each joins and has a packet served in real time at once, over the step of one packet.
+fn apart_after_joining(sessions: u32, joins: Joins) -> u128 {
+    // A packet in no time to speak of, and then hardly anything: real time serves whoever comes, and never more.
+    let rate = LINK / (2 * u64::from(sessions));
+    let real_time = ServiceCurve {
+        m1: Rate::from_bps(rate).ok(),
+        d: Nanos(u64::from(sessions) * 2 * 1_000 * 8),
+        m2: Rate::from_bps(1).ok(),
+    };
+    let config = ClassConfig { real_time: Some(real_time), ..weighted(1) };
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(LINK).unwrap()));
+    (0..sessions).for_each(|_| assert!(tree.add(ClassId::ROOT, config).is_ok()));
+    let tree = tree.build().unwrap();
+    let mut hfsc = Hfsc::new(&tree).unwrap().with_joins(joins);
+    let mut now = Nanos::ZERO;
+    let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
+    for session in 1..=sessions {
+        for _ in 0..50 {
+            hfsc.enqueue(now, Packet { handle: 0, len: 1_000, class: ClassId(session) }, &mut drops);
+        }
+        // Real time alone is asked: the newcomer's first packet is the only one that is due.
+        let Dequeued::Packet(packet) = hfsc.dequeue(now, &mut drops) else { panic!("packets are queued") };
+        assert_eq!(packet.class, ClassId(session), "{joins:?}");
+        now = now.saturating_add(Nanos(8_000));
+    }
+    let (least, most) = hfsc.virtual_times(ClassId::ROOT).unwrap();
+    // A packet on the slope of the sharing curve, which is the session's share of the link.
+    let step = (1_000 * BYTE) / (u128::from(hfsc_rate(&tree, ClassId(1))) << SLOPE_BITS);
+    (most - least) / step.max(1)
+}
+
+#[test]
+fn v_max_alone_makes_virtual_times_differ_by_the_number_of_sessions_and_the_mean_does_not() {
+    for sessions in [8, 32, 128] {
+        let [between, least, most] =
+            [Joins::Between, Joins::Least, Joins::Most].map(|joins| apart_after_joining(sessions, joins));
+        assert!(between <= 2, "{sessions}: {between}");
+        // The text says the same of v_min: this order of arrivals, each once and later than the last, does not show it.
+        assert!(least <= 2, "{sessions}: {least}");
+        assert!(most >= u128::from(sessions) * 9 / 10, "{sessions}: {most}");
+    }
+}
