@@ -192,3 +192,28 @@ fn what_is_refused_leaves_no_trace_and_what_is_dropped_later_is_not_owed() {
         assert!((hmm.worst(leaf) - lag).abs() < 1e-3, "{}", hmm.worst(leaf));
     }
 }
+
+#[test]
+fn a_refused_packet_takes_nothing_from_a_class_that_the_link_is_ahead_of() {
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000_000).unwrap()));
+    let (a, b) = (ClassId(1), ClassId(2));
+    tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+    tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+    let tree = tree.build().unwrap();
+    let (mut gps, mut hmm) = (GpsMeter::new(&tree), HmmMeter::new(&tree).unwrap());
+    // A byte takes 1 ns. The link sends a's packet first; the ideal serves both until 2000 ns, whatever a is refused meanwhile.
+    for leaf in [a, b] {
+        gps.arrived(Nanos(0), leaf, 1000);
+        hmm.arrived(Nanos(0), leaf, 1000);
+    }
+    gps.sent(Nanos(0), a, 1000);
+    hmm.sent(Nanos(0), a, 1000);
+    gps.arrived(Nanos(100), a, 300);
+    hmm.arrived(Nanos(100), a, 300);
+    gps.dropped(Nanos(100), a, 300);
+    hmm.dropped(Nanos(100), a, 300);
+    gps.sent(Nanos(1000), b, 1000);
+    hmm.sent(Nanos(1000), b, 1000);
+    assert!((gps.worst(b) - 500.0).abs() < 1e-6, "{}", gps.worst(b));
+    assert!((hmm.worst(b) - 500.0).abs() < 1e-3, "{}", hmm.worst(b));
+}
