@@ -7,7 +7,7 @@ use fairlink_config::problem::ProblemKind;
 use fairlink_config::{LinkFile, Problem, Problems, ReadOptions};
 use fairlink_core::{ClassId, Leniency};
 use fairlink_theory::promises::largest_share_error;
-use fairlink_theory::reach::all_small_bursts;
+use fairlink_theory::reach::{all_small_bursts, may_lose};
 use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 
@@ -72,7 +72,7 @@ pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
     let error = largest_share_error(link.info(), &link.tree).map_err(Failure::failed)?;
     let wrong = error.filter(|(_, error)| error.abs() > WRONG_SHARE);
     let mut warnings: Vec<Problem> = wrong.map(|(class, error)| link.share_warning(class, error)).into_iter().collect();
-    if link.info().name == fairlink_core::schedulers::hls::INFO.name {
+    if may_lose(link.info()) {
         let small = all_small_bursts(&link.tree).map_err(|error| link.explain(&error))?;
         warnings.extend(
             small

@@ -25,8 +25,8 @@ use crate::matching::{Match, Reach};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{self, Table, Value, unknown_word};
-use crate::tc::KERNEL_HTB_LEVELS;
 use crate::tc::import::{self, ImportOptions, is_tc_file};
+use crate::tc::kernel::KERNEL_HTB_LEVELS;
 use crate::tree::{self, Built};
 use crate::units::{show_bps, show_rate, show_size, show_time};
 

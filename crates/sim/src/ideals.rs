@@ -1,23 +1,15 @@
 //! What the classes of a link should get in each phase: by hierarchical max-min fairness, and by the rule of the scheduler itself.
 
 use fairlink_core::{ClassId, Feature, Hierarchy, Nanos, Overhead, SchedulerInfo, Sharing};
-use fairlink_theory::fast::Solver;
-use fairlink_theory::hmm::Allocation;
 use fairlink_theory::ideal::{NotComputed, Rule, Traffic};
 use fairlink_theory::request::Demand;
-use fairlink_theory::to_f64;
 use fairlink_traffic::{Interval, Model, SourceSpec};
 
 use crate::change::Stage;
 use crate::links::{self, LinkPool};
 use crate::routes::Routes;
 use crate::scenario::{Scenario, SimError};
-
-/// Up to so many classes times phases, ideals are exact. Beyond, they have the errors of whole bit/s or of `f64`.
-pub(crate) const EXACT_CELLS: usize = 10_000;
-
-/// Rates in bit/s, by class of a tree or of a scenario.
-pub(crate) type Rates = Result<Vec<f64>, NotComputed>;
+use crate::shares::{EXACT_CELLS, Rates, hmm};
 
 /// What the classes of one link should get, by phase and class.
 #[derive(Clone, Debug)]
@@ -144,26 +136,4 @@ fn traffic<'a>(
     }
     let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);
     Traffic::new(sums.into_iter().map(mean).collect(), steady)
-}
-
-/// What hierarchical max-min fairness gives each class of `tree` in each phase. The demand of a phase is that at its start.
-pub(crate) fn hmm(
-    tree: &Hierarchy,
-    phases: &[Interval],
-    exact: bool,
-    demand: &dyn Fn(Nanos) -> Demand,
-) -> Vec<Vec<f64>> {
-    if !exact {
-        let mut solver = Solver::new(tree);
-        let solve = |phase: &Interval| {
-            let allocations = solver.solve(tree.link().rate, &demand(phase.start));
-            allocations.iter().map(|&bps| bps as f64).collect()
-        };
-        return phases.iter().map(solve).collect();
-    }
-    let solve = |phase: &Interval| {
-        let exact = Allocation::solve(tree, &demand(phase.start));
-        exact.classes().map(|class| to_f64(&class.allocation)).collect()
-    };
-    phases.iter().map(solve).collect()
 }

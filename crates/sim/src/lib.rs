@@ -31,6 +31,7 @@ mod routes;
 mod running;
 mod scenario;
 mod series;
+mod shares;
 pub mod statistics;
 mod summary;
 

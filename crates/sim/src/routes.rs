@@ -12,10 +12,10 @@ use fairlink_theory::ideal::NotComputed;
 use fairlink_theory::request::{Demand, Request};
 use fairlink_traffic::{Interval, SourceSpec};
 
-use crate::ideals::{EXACT_CELLS, Rates};
 use crate::measure::Delays;
 use crate::report::{HopRun, RouteRun};
 use crate::scenario::{Scenario, SimError};
+use crate::shares::{EXACT_CELLS, Rates};
 
 /// What each class of a link gets in each phase: of a link's number, its tree, the phases, whether exact, and its demand at an instant.
 pub(crate) type Solve<'s> = dyn Fn(usize, &Hierarchy, &[Interval], bool, &dyn Fn(Nanos) -> Demand) -> Vec<Rates> + 's;

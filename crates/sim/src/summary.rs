@@ -6,12 +6,13 @@ use fairlink_core::{Amount, ClassId, Counters, DropReason, Metered, NANOS_PER_SE
 use fairlink_traffic::Interval;
 
 use crate::change::Stage;
-use crate::ideals::{self, Ideals};
+use crate::ideals::Ideals;
 use crate::measure::{Delays, Spans};
 use crate::port::{LinkPort, settled};
 use crate::report::{ClassRate, ClassRun, ClosedRun, Delay, InnerRun, LeafWindow, Phase, Run, Window, Windows};
 use crate::scenario::{Options, Scenario};
 use crate::series::{Cell, Series};
+use crate::shares;
 
 /// Most leaves whose distributions of delays are kept in a report; some 5 kB each.
 const MAX_DISTRIBUTIONS: usize = 512;
@@ -157,7 +158,7 @@ fn closed(port: &LinkPort<'_>) -> Vec<ClosedRun> {
 
 fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &Ideals) -> Vec<Phase> {
     let names = &port.scenario().names;
-    let phase = |((phase, fair), own): ((&Interval, &Vec<f64>), &ideals::Rates)| {
+    let phase = |((phase, fair), own): ((&Interval, &Vec<f64>), &shares::Rates)| {
         let (start, end) = (phase.start, phase.end);
         let from = settled(start, end, options);
         let whole = trees.rates(port.spans(), start, end);

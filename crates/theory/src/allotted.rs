@@ -17,13 +17,12 @@
 use fairlink_core::schedulers::htb::Plan;
 use fairlink_core::{ClassId, Hierarchy};
 
+use crate::floats::{LEAST, add_up};
 use crate::limits::Limits;
-use crate::request::{Demand, Request};
+use crate::request::Demand;
 
 /// The part of its own rate that a class may have beyond it: 2.7 % is the most that was seen of a class that does not borrow.
 const EXCESS: f64 = 0.03;
-/// Less than this part of the link is not looked at.
-const LEAST: f64 = 1e-3;
 
 /// Steps of a bisection: enough for the bits of a float between any two prices.
 const STEPS: u32 = 120;
@@ -52,8 +51,7 @@ impl Allotted {
     pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
         let [rates, more] = [0.0, EXCESS].map(|excess| self.rates_of(tree, demand, excess));
         let least = LEAST * tree.link().rate.bps() as f64;
-        let asking =
-            || tree.leaves().iter().filter(|&&leaf| !matches!(demand.get(leaf), Some(Request::Rate(0)) | None));
+        let asking = || tree.leaves().iter().filter(|&&leaf| demand.bps(leaf) > 0.0);
         let first = asking().next().map(|leaf| self.plan.priorities[leaf.index()]);
         let ranked = asking().any(|leaf| Some(self.plan.priorities[leaf.index()]) != first);
         if ranked && more[0] > tree.link().rate.bps() as f64 * (1.0 + LEAST) {
@@ -70,16 +68,11 @@ impl Allotted {
             let above = tree.parent(class).unwrap_or(ClassId::ROOT).index();
             factors[above] = factors[above].max(factors[class.index()] * (1.0 + excess));
         }
-        let asked = |index: usize| match demand.get(ClassId(index as u32)) {
-            Some(Request::Rate(bps)) => bps as f64,
-            Some(Request::Unlimited) => f64::INFINITY,
-            None => 0.0,
-        };
         let lowest = f64::from(self.plan.priorities.iter().copied().max().unwrap_or(0)) + 1.0;
         let mut sharing = Sharing {
             allotted: self,
             tree,
-            asked: (0..tree.len()).map(asked).collect(),
+            asked: (0..tree.len()).map(|index| demand.bps(ClassId(index as u32))).collect(),
             own_price: vec![0.0; tree.len()],
             capacity: tree.link().rate.bps() as f64,
             highest: lowest,
@@ -100,10 +93,7 @@ impl Allotted {
                 prices[class.index()] = sharing.price(class, above);
             }
         }
-        for class in tree.classes().rev() {
-            let rate = rates[class.index()];
-            rates[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += rate;
-        }
+        add_up(tree, &mut rates);
         rates
     }
 

@@ -39,22 +39,24 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use crate::allotted::Allotted;
+use crate::floats::{SAME, add_up, agree};
 use crate::hmm::{Allocation, ClassAllocation};
 use crate::lenders::Lenders;
 use crate::limits::{Limit, LimitKind, Limits};
-use crate::reach::small_bursts;
+use crate::reach::{self, small_bursts};
 use crate::request::{Demand, Request};
 use crate::terms::Terms;
-use crate::visits::{self, CLOSE, LEAST, RARE, Visited};
+use crate::visits::{self, RARE, Visited};
 
 /// Packets that a source that always has another may send at once.
 const AHEAD: f64 = 16.0;
-/// The same where contracts do.
-const UNKNOWN_CONTRACT: &str = "whether a class keeps its contract follows from how its packets come";
 /// Why there are no rates where lengths of packets decide.
 const UNKNOWN_LENGTHS: &str = "shares follow from the lengths of packets, which are not known";
-/// Rates in `f64` that differ by less than this part of the link's are taken for the same.
-const SAME: f64 = 1e-9;
+/// Why there are no rates where contracts do.
+const UNKNOWN_CONTRACT: &str = "whether a class keeps its contract follows from how its packets come";
+/// Why there are no rates where \[hfsc\] puts a class that comes back into the middle of the virtual times of its siblings. A class that gets
+/// more in time than its share is far ahead of them for good, so that siblings that come and go beside it start far ahead of those that stay.
+const PUSHED_BACK: &str = "a class whose real-time rate is above its share puts siblings back that are not always busy, by how their packets come";
 
 /// Why there is no ideal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,7 +133,7 @@ impl<'a> Rule<'a> {
             |error: fairlink_core::BuildError| NotComputed(format!("the scheduler refuses the tree: {error}"));
         let limits = Limits::honoured_by(info, tree);
         let leaves = |weights: Box<[u64]>, limits| Kind::Shares(Terms::leaves(weights.into_vec(), limits));
-        let may_lose = info.name == fairlink_core::schedulers::hls::INFO.name
+        let may_lose = reach::may_lose(info)
             && tree.classes().any(|class| tree.config(class).ceiling.and(tree.config(class).ceiling_burst).is_some());
         let small_bursts = may_lose.then(|| traffic.clone());
         let kind = match info.sharing {
@@ -161,12 +163,6 @@ impl<'a> Rule<'a> {
             Sharing::Never(why) => Kind::Never { why },
         };
         Ok(Self { tree, kind, small_bursts })
-    }
-
-    /// The tree that it is for.
-    #[must_use]
-    pub const fn tree(&self) -> &'a Hierarchy {
-        self.tree
     }
 
     /// The limits of its classes; none where the rule knows no limits.
@@ -232,9 +228,11 @@ impl<'a> Rule<'a> {
     /// When `demand` was made for a tree of another size.
     pub fn solve(&self, demand: &Demand) -> Result<Ideal, NotComputed> {
         if let Kind::Shares(terms) = &self.kind {
-            self.check_floors(terms, demand)?;
-            let terms = self.reached(terms, demand)?.into_owned();
-            return Ok(Ideal(Solved::Shares(Allocation::by(terms, self.tree, demand))));
+            let terms = self.reached(terms, demand)?;
+            if terms.has_floors() && terms.rates(self.tree, demand).is_none() {
+                return Err(NotComputed(PUSHED_BACK.to_owned()));
+            }
+            return Ok(Allocation::by(terms.into_owned(), self.tree, demand).into());
         }
         let rates = self.rates(demand)?;
         Ok(Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits()))))
@@ -252,8 +250,8 @@ impl<'a> Rule<'a> {
         let tree = self.tree;
         let leaves = match &self.kind {
             Kind::Shares(terms) => {
-                self.check_floors(terms, demand)?;
-                return Ok(self.reached(terms, demand)?.rates(tree, demand));
+                let rates = self.reached(terms, demand)?.rates(tree, demand);
+                return rates.ok_or_else(|| NotComputed(PUSHED_BACK.to_owned()));
             }
             Kind::Lenders(lenders) => {
                 let why = "how much classes that are held by a ceiling or by what they ask for borrow from a class between them and the link, \
@@ -271,7 +269,7 @@ impl<'a> Rule<'a> {
             }
             Kind::OwnShare => {
                 let share = |leaf: ClassId| tree.rate_all_busy(leaf) as f64;
-                tree.leaves().iter().map(|&leaf| asked(demand, leaf).min(share(leaf))).collect()
+                tree.leaves().iter().map(|&leaf| demand.bps(leaf).min(share(leaf))).collect()
             }
             Kind::SharesFirst { guarantees, why } => self.guaranteed(demand, guarantees, why)?,
             Kind::Unknown { limits, why } => {
@@ -296,10 +294,7 @@ impl<'a> Rule<'a> {
         for (leaf, &rate) in self.tree.leaves().iter().zip(leaves) {
             rates[leaf.index()] = rate;
         }
-        for class in self.tree.classes().rev() {
-            let rate = rates[class.index()];
-            rates[self.tree.parent(class).unwrap_or(ClassId::ROOT).index()] += rate;
-        }
+        add_up(self.tree, &mut rates);
         rates
     }
 
@@ -307,26 +302,15 @@ impl<'a> Rule<'a> {
         self.tree.link().rate.bps() as f64
     }
 
-    /// \[hfsc\] puts a class that comes back into the middle of the virtual times of its siblings. One that gets more in time than its share is
-    /// far ahead of them for good. So siblings that come and go beside it start far ahead of those that stay.
-    fn check_floors(&self, terms: &Terms, demand: &Demand) -> Result<(), NotComputed> {
-        match terms.has_floors() && terms.pushes_back(self.tree, demand) {
-            true => Err(NotComputed(
-                "a class whose real-time rate is above its share puts siblings back that are not always busy, by how their packets come".to_owned(),
-            )),
-            false => Ok(()),
-        }
-    }
-
     /// What the leaves ask for, if it fits the link.
     fn all(&self, demand: &Demand, why: &str) -> Result<Vec<f64>, NotComputed> {
-        let asked: Vec<f64> = self.tree.leaves().iter().map(|&leaf| asked(demand, leaf)).collect();
+        let asked: Vec<f64> = self.tree.leaves().iter().map(|&leaf| demand.bps(leaf)).collect();
         if asked.iter().sum::<f64>() <= self.capacity() { Ok(asked) } else { Err(NotComputed(why.to_owned())) }
     }
 
     fn visited(&self, demand: &Demand, quanta: &[u64], traffic: &Traffic) -> Result<Vec<f64>, NotComputed> {
         let leaf = |&leaf: &ClassId| Visited {
-            demand: asked(demand, leaf),
+            demand: demand.bps(leaf),
             // Quanta are in 2^-16 bytes.
             quantum: quanta[leaf.index()] as f64 / 8192.0,
             packet: traffic.packet(leaf).map(|bytes| bytes * 8.0),
@@ -336,7 +320,8 @@ impl<'a> Rule<'a> {
         // Without latency-critical leaves it is DRR, and nobody counts visits.
         if !leaves.iter().any(|leaf| leaf.critical && leaf.demand > 0.0) {
             let terms = Terms::leaves(quanta.to_vec(), Limits::none(self.tree));
-            let rates = terms.rates(self.tree, demand);
+            let wanted: Vec<f64> = (0..self.tree.len()).map(|index| demand.bps(ClassId(index as u32))).collect();
+            let rates = terms.shared(self.tree, self.capacity(), &wanted);
             return Ok(self.tree.leaves().iter().map(|leaf| rates[leaf.index()]).collect());
         }
         visits::rates(self.capacity(), &leaves).ok_or_else(|| {
@@ -351,15 +336,15 @@ impl<'a> Rule<'a> {
     /// it has packets.
     fn by_visits(&self, demand: &Demand, terms: &Terms, traffic: &Traffic) -> Result<Vec<f64>, NotComputed> {
         let tree = self.tree;
-        let all = tree.leaves().iter().map(|&leaf| asked(demand, leaf));
+        let all = tree.leaves().iter().map(|&leaf| demand.bps(leaf));
         if all.sum::<f64>() <= self.capacity() {
-            return Ok(self.summed(&tree.leaves().iter().map(|&leaf| asked(demand, leaf)).collect::<Vec<_>>()));
+            return Ok(self.summed(&tree.leaves().iter().map(|&leaf| demand.bps(leaf)).collect::<Vec<_>>()));
         }
         let quantum = f64::from(tree.link().max_packet) * 8.0;
         // By class id, visits per second.
         let [mut each, mut joined] = [vec![0.0; tree.len()], vec![0.0; tree.len()]];
         for &leaf in tree.leaves() {
-            let asked = asked(demand, leaf);
+            let asked = demand.bps(leaf);
             let packet = match traffic.packet(leaf) {
                 Some(bytes) => bytes * 8.0,
                 None if traffic.equal || asked == 0.0 || asked == f64::INFINITY => quantum,
@@ -380,8 +365,7 @@ impl<'a> Rule<'a> {
         };
         let fewer: Vec<f64> = (0..tree.len()).map(fewer).collect();
         let (_, least) = self.sent_in_visits(demand, terms, quantum, &fewer);
-        let close = |(one, other): (&f64, &f64)| (one - other).abs() <= CLOSE * one.max(LEAST * self.capacity());
-        if most.iter().zip(&least).all(close) {
+        if agree(&most, &least, self.capacity()) {
             return Ok(self.summed(&most));
         }
         Err(NotComputed(
@@ -394,7 +378,7 @@ impl<'a> Rule<'a> {
         let tree = self.tree;
         let sent = |visits: f64| -> Vec<f64> {
             let visits = terms.shared(tree, visits, wanted);
-            tree.leaves().iter().map(|&leaf| asked(demand, leaf).min(quantum * visits[leaf.index()])).collect()
+            tree.leaves().iter().map(|&leaf| demand.bps(leaf).min(quantum * visits[leaf.index()])).collect()
         };
         // A visit of the smallest packet there is takes a bit at least.
         let (mut low, mut high) = (0.0, self.capacity());
@@ -425,7 +409,7 @@ impl<'a> Rule<'a> {
             let leaves: Vec<ClassId> = kept.iter().map(|&(leaf, _)| leaf).collect();
             let rates = self.in_order(demand, by_quanta, &leaves);
             // What a leaf sends: one that always has packets sends what it gets.
-            let sends = |leaf: ClassId| match asked(demand, leaf) {
+            let sends = |leaf: ClassId| match demand.bps(leaf) {
                 asked if asked == f64::INFINITY => rates[leaf.index()],
                 asked => asked,
             };
@@ -440,8 +424,8 @@ impl<'a> Rule<'a> {
         // Of those that are left, who may break it all the same by how its packets come.
         let max_packet = f64::from(self.tree.link().max_packet);
         let certain = |&(leaf, contract): &(ClassId, Contract)| {
-            let greedy = asked(demand, leaf) == f64::INFINITY;
-            let rate = if greedy { rates[leaf.index()] } else { asked(demand, leaf) };
+            let greedy = demand.bps(leaf) == f64::INFINITY;
+            let rate = if greedy { rates[leaf.index()] } else { demand.bps(leaf) };
             let ahead = if greedy { AHEAD } else { 1.0 };
             traffic.steady
                 && bytes_of(rate, &contract) + ahead * traffic.packet(leaf).unwrap_or(max_packet)
@@ -465,7 +449,7 @@ impl<'a> Rule<'a> {
         let wanted = |which: bool| -> Vec<f64> {
             let of = |index: usize| {
                 let class = ClassId(index as u32);
-                if tree.is_leaf(class) && is_first[index] == which { asked(demand, class) } else { 0.0 }
+                if tree.is_leaf(class) && is_first[index] == which { demand.bps(class) } else { 0.0 }
             };
             (0..tree.len()).map(of).collect()
         };
@@ -481,9 +465,9 @@ impl<'a> Rule<'a> {
         let whole = (1u64 << 62) as f64;
         let share = |leaf: ClassId| guarantees[leaf.index()] as f64 / whole * self.capacity();
         let leaves = self.tree.leaves();
-        let mut rates: Vec<f64> = leaves.iter().map(|&leaf| asked(demand, leaf).min(share(leaf))).collect();
+        let mut rates: Vec<f64> = leaves.iter().map(|&leaf| demand.bps(leaf).min(share(leaf))).collect();
         let left = self.capacity() - rates.iter().sum::<f64>();
-        let wants = |at: &usize| asked(demand, leaves[*at]) > rates[*at];
+        let wants = |at: &usize| demand.bps(leaves[*at]) > rates[*at];
         let wanting: Vec<usize> = (0..leaves.len()).filter(wants).collect();
         match wanting[..] {
             // Guarantees are cut off to parts of the link.
@@ -492,15 +476,6 @@ impl<'a> Rule<'a> {
             _ => return Err(NotComputed(why.to_owned())),
         }
         Ok(rates)
-    }
-}
-
-/// What a leaf asks for, in bit/s.
-fn asked(demand: &Demand, leaf: ClassId) -> f64 {
-    match demand.get(leaf) {
-        Some(Request::Rate(bps)) => bps as f64,
-        Some(Request::Unlimited) => f64::INFINITY,
-        None => 0.0,
     }
 }
 

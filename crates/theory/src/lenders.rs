@@ -1,12 +1,8 @@
-//! Sharing level by level of lenders, as \[htb\] and formal sharing of \[cbq\] do it, in `f64`: [`crate::htb_fluid`] for large trees, with
-//! classes that do not borrow or lend.
+//! Sharing level by level of lenders, as \[htb\] does it, in `f64`: [`crate::htb_fluid`] for large trees, and where it gives no answer.
 //!
 //! At each level, from the leaves up, and at each priority, leaves grow in proportion to their quanta. A class stops growing where it has its
 //! limit, or where it has lent all that it is assured of. A class that stops stops the leaves below it. Stops come off a heap, in the order
 //! of time; a class is looked at again when it comes up, because leaves that have stopped slow it down.
-//!
-//! A class that is bounded (\[cbq\]) stops at its own rate. One that is isolated does, too, and all that it is assured of counts as lent
-//! by the classes above it, used or not.
 //!
 //! **Where that is no answer.** A leaf that is held by its demand or by a ceiling has no packets, or may not send them, most of the time. When it
 //! does, it takes from the lowest lender that has anything left *then*. A lender whose leaves always have packets is left
@@ -22,14 +18,9 @@ use std::collections::BinaryHeap;
 use fairlink_core::schedulers::htb::Plan;
 use fairlink_core::{ClassId, Hierarchy};
 
+use crate::floats::{SAME, agree};
 use crate::limits::Limits;
-use crate::request::{Demand, Request};
-
-/// Rates that differ by less than this part of themselves are taken for the same in the errors of `f64`.
-const SAME: f64 = 1e-9;
-/// Both ways of computing agree where leaves differ by no more than this part of their rate, or of [`LEAST`] of the link.
-const CLOSE: f64 = 0.01;
-const LEAST: f64 = 1e-3;
+use crate::request::Demand;
 
 /// The numbers that leaves of one tree borrow by.
 #[derive(Clone, Debug)]
@@ -82,8 +73,8 @@ impl Lenders {
             };
             borrows && first.path(leaf).any(is_held) && first.path(leaf).any(|class| lent[class.index()])
         };
-        let late: Vec<bool> =
-            (0..tree.len()).map(|index| tree.is_leaf(ClassId(index as u32)) && held(ClassId(index as u32))).collect();
+        let mut late = vec![false; tree.len()];
+        tree.leaves().iter().for_each(|&leaf| late[leaf.index()] = held(leaf));
         let top = self.levels[0];
         if top > 1 && late.contains(&true) {
             let mut other = Filling::new(self, tree, demand);
@@ -96,31 +87,11 @@ impl Lenders {
                     other.fill(level, |class| self.plan.priorities[class.index()] == priority && takes(class));
                 }
             }
-            let [first, other] = [&first, &other].map(|filling| self.used(tree, &filling.rates));
-            let least = tree.link().rate.bps() as f64 * LEAST;
-            if tree
-                .leaves()
-                .iter()
-                .map(|leaf| leaf.index())
-                .any(|at| (first[at] - other[at]).abs() > CLOSE * first[at].max(least))
-            {
+            if !agree(&first.rates, &other.rates, tree.link().rate.bps() as f64) {
                 return None;
             }
         }
-        Some(self.used(tree, &first.rates))
-    }
-
-    /// What is used, by class id: what is kept for isolated classes is not.
-    fn used(&self, tree: &Hierarchy, rates: &[f64]) -> Vec<f64> {
-        let mut used = vec![0.0; tree.len()];
-        for &leaf in tree.leaves() {
-            used[leaf.index()] = rates[leaf.index()];
-        }
-        for class in tree.classes().rev() {
-            let rate = used[class.index()];
-            used[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += rate;
-        }
-        used
+        Some(first.rates)
     }
 }
 
@@ -151,7 +122,7 @@ struct Filling<'a> {
     tree: &'a Hierarchy,
     /// By class id, the most that it may ever get.
     most: Vec<f64>,
-    /// By class id, what passes through it; of an isolated class, what it uses.
+    /// By class id, what passes through it.
     rates: Vec<f64>,
     /// Of one filling, by class id: the sum of the quanta of leaves that grow below it, and since when its rate is as it stands.
     speeds: Vec<f64>,
@@ -163,16 +134,13 @@ impl<'a> Filling<'a> {
     fn new(lenders: &'a Lenders, tree: &'a Hierarchy, demand: &Demand) -> Self {
         let most = |index: usize| {
             let class = ClassId(index as u32);
-            let demand = match demand.get(class) {
-                Some(Request::Rate(rate)) => rate as f64,
-                _ => f64::INFINITY,
-            };
+            let demand = if tree.is_leaf(class) { demand.bps(class) } else { f64::INFINITY };
             let limit = lenders.limits.get(class).map_or(f64::INFINITY, |limit| limit.bps as f64);
             let link = if index == 0 { tree.link().rate.bps() as f64 } else { f64::INFINITY };
             demand.min(limit).min(link)
         };
         let zeros = vec![0.0; tree.len()];
-        let mut filling = Self {
+        Self {
             lenders,
             tree,
             most: (0..tree.len()).map(most).collect(),
@@ -180,29 +148,13 @@ impl<'a> Filling<'a> {
             speeds: zeros.clone(),
             since: zeros,
             growing: vec![false; tree.len()],
-        };
-        for class in tree.classes() {
-            if let Some(kept) = lenders.limits.kept(class) {
-                let mut at = class;
-                while let Some(above) = tree.parent(at) {
-                    filling.rates[above.index()] += kept as f64;
-                    at = above;
-                    if lenders.limits.kept(above).is_some() {
-                        break;
-                    }
-                }
-            }
         }
-        filling
     }
 
-    /// From `class` up to the link or the nearest isolated class, both included.
+    /// From `class` up to the link, both included.
     fn path(&self, class: ClassId) -> impl Iterator<Item = ClassId> + use<'a> {
-        let (tree, limits) = (self.tree, &self.lenders.limits);
-        std::iter::successors(Some(class), move |&class| match limits.kept(class) {
-            None => tree.parent(class),
-            Some(_) => None,
-        })
+        let tree = self.tree;
+        std::iter::successors(Some(class), move |&class| tree.parent(class))
     }
 
     /// The most that may pass through `class` while leaves below it are served at `level`.
@@ -259,9 +211,7 @@ impl<'a> Filling<'a> {
             // All leaves below it stop.
             below.push(class);
             while let Some(class) = below.pop() {
-                let grows =
-                    |child: &&ClassId| self.speeds[child.index()] > 0.0 && self.lenders.limits.kept(**child).is_none();
-                below.extend(self.tree.children(class).iter().filter(grows));
+                below.extend(self.tree.children(class).iter().filter(|child| self.speeds[child.index()] > 0.0));
                 if std::mem::take(&mut self.growing[class.index()]) {
                     left -= 1;
                     self.stop_leaf(class, at);

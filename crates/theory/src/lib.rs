@@ -41,6 +41,7 @@ pub mod deadlines;
 pub mod explain;
 pub mod fairness;
 pub mod fast;
+mod floats;
 pub mod fluid;
 pub mod gap;
 pub mod hmm;

@@ -34,8 +34,8 @@ use std::collections::BinaryHeap;
 
 use fairlink_core::schedulers::hls::{CeilingDepths, Hls};
 use fairlink_core::{
-    BuildError, ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Nanos, Packet, QueueKind, QueueLimits, Rate,
-    Scheduler,
+    BuildError, ClassConfig, ClassId, Dequeued, DropReason, Feature, Hierarchy, Nanos, Packet, QueueKind, QueueLimits,
+    Rate, Scheduler, SchedulerInfo, Sharing,
 };
 
 use crate::hmm::Allocation;
@@ -50,6 +50,13 @@ const CYCLES: u64 = 100;
 const ENOUGH: f64 = 0.99;
 /// Packets that a leaf which is never idle has queued.
 const QUEUED: u32 = 3;
+
+/// Whether explicit bursts may keep classes from their ceilings under this scheduler: `hls`, which shares among siblings and has bursts at
+/// ceilings.
+#[must_use]
+pub fn may_lose(info: &SchedulerInfo) -> bool {
+    matches!(info.sharing, Sharing::Siblings) && info.supports(Feature::CeilingBurst)
+}
 
 /// A class whose explicit `ceiling_burst` costs it a part of its ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,6 +99,15 @@ impl Demand {
         self.requests.get(class.index()).copied().flatten()
     }
 
+    /// The request of a leaf in bit/s, infinite where it is unlimited; 0 for any other class.
+    pub(crate) fn bps(&self, class: ClassId) -> f64 {
+        match self.get(class) {
+            Some(Request::Rate(bps)) => bps as f64,
+            Some(Request::Unlimited) => f64::INFINITY,
+            None => 0.0,
+        }
+    }
+
     /// Panics unless the demand was made for a tree of `classes` classes.
     pub(crate) fn assert_for(&self, classes: usize) {
         assert_eq!(self.requests.len(), classes, "a demand made for another tree");

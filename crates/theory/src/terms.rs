@@ -2,9 +2,9 @@
 
 use fairlink_core::{ClassId, Hierarchy};
 
-use crate::hmm::Allocation;
+use crate::floats::{SAME, add_up};
 use crate::limits::{Limit, LimitKind, Limits};
-use crate::request::{Demand, Request};
+use crate::request::Demand;
 
 /// What classes share by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,59 +86,60 @@ impl Terms {
         }
     }
 
-    /// What each class gets for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
+    /// What each class gets for `demand` in bit/s, by class id, the root first; with the errors of `f64`. `None` where there are siblings of
+    /// which one gets more before any share than its share, one gets less than it asks for, and one gets all it wants as its share.
     ///
     /// Cost: O(n log n).
-    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Vec<f64> {
+    pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
         let capacity = tree.link().rate.bps() as f64;
-        let mut wanted = vec![0.0; tree.len()];
+        let mut wanted: Vec<f64> = (0..tree.len()).map(|index| demand.bps(ClassId(index as u32))).collect();
+        let mut claimed = vec![0.0; tree.len()];
         let mut floors = vec![0.0; tree.len()];
-        for index in (1..tree.len()).rev() {
-            let class = ClassId(index as u32);
-            if let Some(request) = demand.get(class) {
-                wanted[index] = match request {
-                    Request::Rate(bps) => bps as f64,
-                    Request::Unlimited => f64::INFINITY,
-                };
+        for class in tree.classes().rev() {
+            let index = class.index();
+            if tree.is_leaf(class) {
                 floors[index] = self.first.get(index).map_or(0.0, |&first| wanted[index].min(first as f64));
             }
             let limit = self.limits.get(class).map_or(f64::INFINITY, |limit| limit.bps as f64);
-            wanted[index] = wanted[index].min(limit.max(floors[index]));
+            claimed[index] = wanted[index].min(limit.max(floors[index]));
             let above = tree.parent(class).unwrap_or(ClassId::ROOT).index();
-            wanted[above] += wanted[index];
+            wanted[above] += claimed[index];
             floors[above] += floors[index];
         }
-        self.given(tree, capacity, &wanted, &floors)
+        claimed[0] = wanted[0];
+        let rates = self.given(tree, capacity, &claimed, &floors);
+        let pushes_back = self.has_floors() && self.pushes_back(tree, &rates, [&wanted, &claimed, &floors]);
+        (!pushes_back).then_some(rates)
     }
 
-    /// Whether there are siblings of which one gets more before any share than its share, one gets less than it asks for, and one
-    /// gets all it asks for as its share.
-    pub(crate) fn pushes_back(&self, tree: &Hierarchy, demand: &Demand) -> bool {
-        let solved = Allocation::by(self.clone(), tree, demand);
-        let parents = std::iter::once(ClassId::ROOT).chain(tree.classes());
-        parents.into_iter().any(|parent| {
-            let Some(share) = solved.class(parent).fair_share else { return false };
+    fn pushes_back(&self, tree: &Hierarchy, rates: &[f64], [wanted, claimed, floors]: [&[f64]; 3]) -> bool {
+        let mut begins = Vec::new();
+        std::iter::once(ClassId::ROOT).chain(tree.classes()).any(|parent| {
+            let children = tree.children(parent);
+            let claims = children.iter().map(|child| self.claim(*child, claimed, floors));
+            let share = share_of(rates[parent.index()], claims, &mut begins);
             let (mut ahead, mut hungry, mut comes) = (false, false, false);
-            for &child in tree.children(parent).iter().filter(|child| self.weight(**child) > 0) {
-                let class = solved.class(child);
-                let rate = crate::to_f64(&class.allocation);
-                let entitled = crate::to_f64(&share) * self.weight(child) as f64;
-                let is_ahead = rate > entitled * (1.0 + 1e-9);
+            for child in children.iter().filter(|child| self.weight(**child) > 0) {
+                let (at, rate) = (child.index(), rates[child.index()]);
+                let is_ahead = rate > share * self.weights[at] as f64 * (1.0 + SAME);
                 ahead |= is_ahead;
-                hungry |= !class.satisfied;
-                comes |= class.limited_by.is_none() && rate > 0.0 && !is_ahead;
+                hungry |= rate < claimed[at] * (1.0 - SAME);
+                comes |= rate > 0.0 && rate >= wanted[at] * (1.0 - SAME) && !is_ahead;
             }
             ahead && hungry && comes
         })
     }
 
+    /// Request, weight and floor.
+    fn claim(&self, class: ClassId, claimed: &[f64], floors: &[f64]) -> (f64, f64, f64) {
+        let at = class.index();
+        (claimed[at], self.weights[at] as f64, floors[at])
+    }
+
     /// As [`Terms::rates`], of any capacity for what leaves want of it, without limits and floors.
     pub(crate) fn shared(&self, tree: &Hierarchy, capacity: f64, leaves: &[f64]) -> Vec<f64> {
         let mut wanted = leaves.to_vec();
-        for class in tree.classes().rev() {
-            let own = wanted[class.index()];
-            wanted[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += own;
-        }
+        add_up(tree, &mut wanted);
         self.given(tree, capacity, &wanted, &vec![0.0; tree.len()])
     }
 
@@ -152,10 +153,7 @@ impl Terms {
             if sharers.is_empty() {
                 continue;
             }
-            let claims = sharers.iter().map(|sharer| {
-                let at = sharer.index();
-                (wanted[at], self.weights[at] as f64, floors[at])
-            });
+            let claims = sharers.iter().map(|sharer| self.claim(*sharer, wanted, floors));
             let share = share_of(rates[index], claims, &mut begins);
             for sharer in sharers {
                 let at = sharer.index();
@@ -163,13 +161,10 @@ impl Terms {
             }
         }
         if self.flat {
-            for index in (1..tree.len()).rev() {
-                let class = ClassId(index as u32);
-                let above = tree.parent(class).filter(|&above| above != ClassId::ROOT);
-                if let Some(above) = above {
-                    rates[above.index()] += rates[index];
-                }
-            }
+            // The link has its rate.
+            let whole = std::mem::replace(&mut rates[0], 0.0);
+            add_up(tree, &mut rates);
+            rates[0] = whole;
         }
         rates
     }

@@ -13,12 +13,10 @@
 //!
 //! Cost: O(n) for each of a hundred steps of a bisection.
 
+use crate::floats::agree;
+
 /// While packets of a leaf come at less than this part of kappa, a visit finds one of them.
 pub(crate) const RARE: f64 = 0.4;
-/// Rates are the same that differ by no more than this part of themselves, or of [`LEAST`] of the link.
-pub(crate) const CLOSE: f64 = 0.01;
-pub(crate) const LEAST: f64 = 1e-3;
-
 /// A leaf: what it asks for and how it is served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
@@ -39,8 +37,7 @@ pub(crate) fn rates(capacity: f64, leaves: &[Visited]) -> Option<Vec<f64>> {
     let least = rates_with(capacity, leaves, |each, joined, kappa| {
         if each <= kappa * RARE { each } else { joined.max(kappa * RARE).min(each).min(kappa) }
     })?;
-    let close = |(most, least): (&f64, &f64)| (most - least).abs() <= CLOSE * most.max(capacity * LEAST);
-    most.iter().zip(&least).all(close).then_some(most)
+    agree(&most, &least, capacity).then_some(most)
 }
 
 /// The same where a leaf that asks for less than it could get is visited `turns(each, joined, kappa)` times: `each` time that it has a packet at

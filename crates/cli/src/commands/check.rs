@@ -69,7 +69,7 @@ struct Sound<'a, C> {
     warnings: Vec<Finding>,
 }
 
-/// What the scheduler gives when every leaf is greedy.
+/// The ideal of the scheduler while every leaf is greedy.
 type Busy = Result<Ideal, NotComputed>;
 
 fn not_computed(why: &NotComputed) -> String {
@@ -95,8 +95,8 @@ struct Entry<'a> {
     /// How far the share that this weight gives is from the one written, relative to it.
     weight_error: Option<f64>,
     ceiling_bps: Option<u64>,
-    /// What the scheduler's own rule gives it when every leaf is greedy, rounded down. Absent where that is not computed; `notes` say
-    /// why.
+    /// Ideal rate while every leaf is greedy, by the scheduler's own rule, rounded down. Absent where it is not computed: `notes`
+    /// give the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     share_all_busy_bps: Option<u64>,
     #[serde(flatten)]

@@ -44,7 +44,7 @@ struct Entry<'a> {
     found: Option<Found<'a>>,
 }
 
-/// What is there where the rule gives rates.
+/// The rates of a class, where the rule gives them.
 #[derive(Serialize)]
 struct Found<'a> {
     request_bps: Option<u128>,

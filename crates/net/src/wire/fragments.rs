@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use fairlink_config::matching::FrameKey;
 
-use super::labels::ip_header;
+use crate::wire::ip_header::ip_header;
 
 /// Datagrams that are remembered at a time.
 pub(crate) const SLOTS: usize = 1024;

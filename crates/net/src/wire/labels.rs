@@ -11,12 +11,12 @@
 use std::hash::{BuildHasher, RandomState};
 
 use fairlink_config::host_of;
-use fairlink_config::matching::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
-use fairlink_config::matching::{FrameKey, MAX_TAGS, frame_key};
+use fairlink_config::matching::{FrameKey, frame_key};
 use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, HostTables, OutOfMemory, QueueKind, flow_bits, with_host};
 
 use crate::wire::checksum;
 use crate::wire::fragments::Fragments;
+use crate::wire::ip_header::ip_header;
 
 /// The code point of a packet that has met congestion.
 const CE: u8 = 3;
@@ -116,34 +116,6 @@ impl Labels {
     }
 }
 
-/// Where a frame's IP header begins, and its version.
-pub(crate) fn ip_header(bytes: &[u8]) -> Option<(usize, u8)> {
-    let (mut at, mut kind) = (ethernet::HEADER, be16(bytes, 12)?);
-    for _ in 0..MAX_TAGS {
-        if !is_vlan(kind) {
-            break;
-        }
-        kind = be16(bytes, at + 2)?;
-        at += 4;
-    }
-    if kind == PPPOE_SESSION {
-        kind = match (be16(bytes, at)?, be16(bytes, at + 6)?) {
-            (0x1100, PPP_IPV4) => IPV4,
-            (0x1100, PPP_IPV6) => IPV6,
-            _ => return None,
-        };
-        at += 8;
-    }
-    let version = match kind {
-        IPV4 => 4,
-        IPV6 => 6,
-        _ => return None,
-    };
-    let header = bytes.get(at..)?;
-    let whole = header.len() >= if version == 4 { 20 } else { 40 };
-    (whole && header[0] >> 4 == version).then_some((at, version))
-}
-
 /// Whether the frame in `bytes` is an IP packet that has ECT or CE.
 #[must_use]
 pub fn is_ecn_capable(bytes: &[u8]) -> bool {
@@ -182,6 +154,7 @@ pub fn mark_congestion(bytes: &mut [u8]) -> bool {
 mod tests {
     use super::*;
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
+    use fairlink_config::matching::ethernet::{self, IPV4, IPV6, PPPOE_SESSION};
     use fairlink_config::matching::frame_key;
     use fairlink_core::{ClassConfig, HostKey, Hosts, LinkConfig, Rate};
     use proptest::prelude::*;

@@ -177,7 +177,7 @@ fn both_ways_of_computing_shares_agree_and_keep_floors_limits_and_the_rule() {
                 let floor: f64 = below(&tree, other)
                     .map(|leaf| {
                         let curve = tree.config(leaf).real_time.map_or(0, |curve| curve.m2.map_or(0, Rate::bps));
-                        asked(&demand, leaf).min(curve as f64)
+                        demand.bps(leaf).min(curve as f64)
                     })
                     .sum();
                 if !exact.class(hungry).satisfied && weight > 0 && rates[other.index()] > floor + 1.0 {

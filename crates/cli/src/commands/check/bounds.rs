@@ -28,7 +28,7 @@ pub(super) struct Bounds<'a> {
     /// How long a backlogged leaf waits for its next visit at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     transmission_gap_s: Option<f64>,
-    /// How long a backlogged leaf waits at most until its next packet has left, of those that are not latency-critical and below no ceiling. More than the
+    /// Longest wait of a backlogged leaf for its next packet to leave. Excludes latency-critical leaves and leaves below ceilings. More than the
     /// gap: a leaf of small weight collects quotas over many visits.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_packet_s: Option<f64>,

@@ -90,7 +90,7 @@ struct Mean<'a> {
     times_too_long: Option<(f64, f64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     why_none: Option<&'static str>,
-    /// What it uses of its rate while all classes have packets.
+    /// The part of its rate that the class uses while all classes have packets.
     load: f64,
     round_bytes: f64,
     packets_per_round: u64,

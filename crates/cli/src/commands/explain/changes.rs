@@ -48,7 +48,7 @@ struct One<'a> {
     text: String,
 }
 
-/// What a rate is and what it would be.
+/// A rate before and after a change.
 #[derive(Serialize)]
 struct Rates {
     from_bps: Option<u64>,

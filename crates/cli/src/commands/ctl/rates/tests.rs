@@ -122,7 +122,7 @@ fn a_delay_above_its_bound_is_marked_and_it_is_said_whether_the_processor_was_la
     assert!(processor.starts_with("! no link time was lost: the processor was not late"), "{processor}");
     stats.interval_late = Some(fairlink_net::LateStats { forfeited_s: 0.02, pauses: 1 });
     assert_eq!(last(&stats)[1], "! the processor or the output was late: 20 ms of link time lost, 1 pause");
-    // Nobody above a bound: nothing is said.
+    // No class exceeds its bound: no line is printed.
     stats.classes.truncate(2);
     assert!(!last(&stats)[1].starts_with('!'));
 }
