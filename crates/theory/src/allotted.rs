@@ -8,16 +8,15 @@
 //! together. A class that does not borrow takes the latter at most. The link's price is what uses up its rate.
 //!
 //! **Where that is no answer.** The estimator of \[cbq\] lets a class have up to [`EXCESS`] more than its own rate before it has to borrow, and a class above
-//! others more, as it adds to the excess of those below it. Where own
-//! rates use up the link and priorities differ, those of the later ones pay for that several times over. Then there is no answer. Nor is there where
-//! rates that are computed with that much more at each level differ by more than twice that part.
+//! others more, as it adds to the excess of those below it. Others lose that. So rates are computed a second time, with that much more at each level. Where
+//! both agree there is an answer.
 //!
 //! Cost: a hundred steps of a bisection for each class, each over the classes below it.
 
 use fairlink_core::schedulers::htb::Plan;
 use fairlink_core::{ClassId, Hierarchy};
 
-use crate::floats::{LEAST, add_up};
+use crate::floats::{add_up, agree};
 use crate::limits::Limits;
 use crate::request::Demand;
 
@@ -50,15 +49,7 @@ impl Allotted {
     /// What each class gets for `demand` in bit/s, by class id, the root first; `None` where errors of estimators decide.
     pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
         let [rates, more] = [0.0, EXCESS].map(|excess| self.rates_of(tree, demand, excess));
-        let least = LEAST * tree.link().rate.bps() as f64;
-        let asking = || tree.leaves().iter().filter(|&&leaf| demand.bps(leaf) > 0.0);
-        let first = asking().next().map(|leaf| self.plan.priorities[leaf.index()]);
-        let ranked = asking().any(|leaf| Some(self.plan.priorities[leaf.index()]) != first);
-        if ranked && more[0] > tree.link().rate.bps() as f64 * (1.0 + LEAST) {
-            return None;
-        }
-        let differs = |index: usize| (rates[index] - more[index]).abs() > 2.0 * EXCESS * rates[index].max(least);
-        (!tree.leaves().iter().any(|leaf| differs(leaf.index()))).then_some(rates)
+        agree(&rates, &more, tree.link().rate.bps() as f64).then_some(rates)
     }
 
     /// The same with own rates that are larger by a part for each level from the leaves up.

@@ -103,7 +103,7 @@ impl Changes {
         if class.index() >= tree.len() {
             return Err(UnknownClass { class, classes: tree.len() }.into());
         }
-        let rule = Rule::of(info, tree, Traffic::unknown())?;
+        let rule = Rule::of(info, tree, Traffic::unknown())?.by_formula_only();
         let now = rule.solve(demand)?;
         let search = Search { info, tree, demand, class, limits: rule.limits(), rate: now.rate(class), now, rule };
         let path: Vec<ClassId> = search.path();
@@ -164,7 +164,7 @@ impl Search<'_> {
 
     /// The same where the tree is another one.
     fn gain_in(&self, tree: &Hierarchy, limits: Option<Limits>) -> Option<BigRational> {
-        let rule = Rule::of(self.info, tree, Traffic::unknown()).ok()?;
+        let rule = Rule::of(self.info, tree, Traffic::unknown()).ok()?.by_formula_only();
         let rule = match limits {
             Some(limits) => rule.within(limits),
             None => rule,

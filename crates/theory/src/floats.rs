@@ -5,9 +5,9 @@ use fairlink_core::{ClassId, Hierarchy};
 /// Rates that differ by less than this part, of themselves or of the link, are the same in the errors of `f64`.
 pub(crate) const SAME: f64 = 1e-9;
 /// Two ways of computing agree where a leaf differs by no more than this part of its rate, or of [`LEAST`] of the link.
-const CLOSE: f64 = 0.01;
+pub(crate) const CLOSE: f64 = 0.01;
 /// Smaller rates count as this part of the link where rates are compared.
-pub(crate) const LEAST: f64 = 1e-3;
+const LEAST: f64 = 1e-3;
 
 /// Adds the rate of each class to that of its parent, the deepest first. Rates are by class id; those of classes with children begin at zero.
 pub(crate) fn add_up(tree: &Hierarchy, rates: &mut [f64]) {
@@ -19,5 +19,10 @@ pub(crate) fn add_up(tree: &Hierarchy, rates: &mut [f64]) {
 
 /// Whether two ways of computing the rates of a link of `capacity` agree.
 pub(crate) fn agree(one: &[f64], other: &[f64], capacity: f64) -> bool {
-    one.iter().zip(other).all(|(one, other)| (one - other).abs() <= CLOSE * one.max(LEAST * capacity))
+    within(CLOSE, one, other, capacity)
+}
+
+/// Whether rates of a link of `capacity` differ by no more than `part` of themselves, or of [`LEAST`] of the link.
+pub(crate) fn within(part: f64, one: &[f64], other: &[f64], capacity: f64) -> bool {
+    one.iter().zip(other).all(|(one, other)| (one - other).abs() <= part * one.max(*other).max(LEAST * capacity))
 }

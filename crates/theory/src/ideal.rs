@@ -12,10 +12,12 @@
 //! | first while a contract is kept | drr+ | both ends of what may be; computed where they agree |
 //! | its own share at most | rcsp | at once |
 //! | shares first, the rest by the states of queues | fq-sds | where nothing is left to the states |
+//! | by packets | cbq-ancestor-only, cbq-top-level, htb-common-deficit | where all that is asked for fits, else by a run |
 //! | none | all others | where all that is asked for fits |
 //!
-//! Limits are those that the scheduler honours. Where a rule gives no rates, [`NotComputed`] says why, and nothing is to be
-//! printed in their place.
+//! Limits are those that the scheduler honours. Where a rule gives no rates because packets decide, and sources are steady, the scheduler itself is run
+//! ([`Ideal::run_because`]). Where runs with other phases and lengths of packets do not agree, [`NotComputed`] says why, and nothing is to be printed
+//! in their place.
 //!
 //! ```
 //! use fairlink_core::{registry, ClassConfig, ClassId, Hierarchy, LinkConfig, Rate};
@@ -34,15 +36,18 @@
 use std::borrow::Cow;
 
 use fairlink_core::schedulers::htb::Plan;
-use fairlink_core::{ClassId, Contract, Hierarchy, NANOS_PER_SEC, SchedulerInfo, Sharing};
+use fairlink_core::{
+    ClassId, Contract, Hierarchy, LinkConfig, NANOS_PER_SEC, SchedulerInfo, Sharing, WhenFull,
+};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use crate::allotted::Allotted;
-use crate::floats::{SAME, add_up, agree};
+use crate::floats::{CLOSE, SAME, add_up, agree};
 use crate::hmm::{Allocation, ClassAllocation};
 use crate::lenders::Lenders;
 use crate::limits::{Limit, LimitKind, Limits};
+use crate::played;
 use crate::reach::{self, small_bursts};
 use crate::request::{Demand, Request};
 use crate::terms::Terms;
@@ -104,7 +109,10 @@ impl Traffic {
 #[derive(Clone, Debug)]
 pub struct Rule<'a> {
     tree: &'a Hierarchy,
+    info: SchedulerInfo,
     kind: Kind,
+    /// The traffic to run the scheduler on where no formula has the rates ([`crate::played`]); `None` where that would not be true.
+    to_play: Option<Traffic>,
     /// Lengths of packets, where explicit bursts may keep classes from their ceilings ([`crate::reach`]).
     small_bursts: Option<Traffic>,
 }
@@ -136,6 +144,8 @@ impl<'a> Rule<'a> {
         let may_lose = reach::may_lose(info)
             && tree.classes().any(|class| tree.config(class).ceiling.and(tree.config(class).ceiling_burst).is_some());
         let small_bursts = may_lose.then(|| traffic.clone());
+        let plays = !matches!(info.sharing, Sharing::Unknown(_) | Sharing::SharesFirst(..) | Sharing::Never(_));
+        let to_play = (plays && traffic.steady).then(|| traffic.clone());
         let kind = match info.sharing {
             Sharing::Siblings => Kind::Shares(Terms::siblings(tree, limits)),
             Sharing::Leaves(weights) => leaves(weights(tree).map_err(refused)?, limits),
@@ -159,10 +169,10 @@ impl<'a> Rule<'a> {
             Sharing::SharesFirst(guarantees, why) => {
                 Kind::SharesFirst { guarantees: guarantees(tree).map_err(refused)?, why }
             }
-            Sharing::Unknown(why) => Kind::Unknown { limits, why },
+            Sharing::Unknown(why) | Sharing::ByPackets(why) => Kind::Unknown { limits, why },
             Sharing::Never(why) => Kind::Never { why },
         };
-        Ok(Self { tree, kind, small_bursts })
+        Ok(Self { tree, info: *info, kind, to_play, small_bursts })
     }
 
     /// The limits of its classes; none where the rule knows no limits.
@@ -176,6 +186,13 @@ impl<'a> Rule<'a> {
         }
     }
 
+    /// The same where nothing is run: only rates that a formula has. Rates from a run are known to about 1 %, which is too coarse for differences.
+    #[must_use]
+    pub fn by_formula_only(mut self) -> Self {
+        self.to_play = None;
+        self
+    }
+
     /// The same within other limits, where the rule knows limits.
     ///
     /// # Panics
@@ -183,6 +200,8 @@ impl<'a> Rule<'a> {
     #[must_use]
     pub fn within(mut self, limits: Limits) -> Self {
         limits.assert_for(self.tree.len());
+        // The scheduler itself keeps to those of the tree.
+        self.to_play = None;
         match &mut self.kind {
             Kind::Shares(terms) => terms.set_limits(limits),
             Kind::Lenders(lenders) => lenders.set_limits(limits),
@@ -229,13 +248,15 @@ impl<'a> Rule<'a> {
     pub fn solve(&self, demand: &Demand) -> Result<Ideal, NotComputed> {
         if let Kind::Shares(terms) = &self.kind {
             let terms = self.reached(terms, demand)?;
-            if terms.has_floors() && terms.rates(self.tree, demand).is_none() {
-                return Err(NotComputed(PUSHED_BACK.to_owned()));
+            if !terms.has_floors() || terms.rates(self.tree, demand).is_some() {
+                let ideal = Ideal::from(Allocation::by(terms.into_owned(), self.tree, demand));
+                self.check_buffer(demand, |leaf| ideal.bps(leaf))?;
+                return Ok(ideal);
             }
-            return Ok(Allocation::by(terms.into_owned(), self.tree, demand).into());
         }
-        let rates = self.rates(demand)?;
-        Ok(Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits()))))
+        demand.assert_for(self.tree.len());
+        let (rates, run_because) = self.find(demand)?;
+        Ok(Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits(), run_because))))
     }
 
     /// What every class gets for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
@@ -247,6 +268,40 @@ impl<'a> Rule<'a> {
     /// When `demand` was made for a tree of another size.
     pub fn rates(&self, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
         demand.assert_for(self.tree.len());
+        Ok(self.find(demand)?.0)
+    }
+
+    /// The same, and why they were found by running the scheduler, where they were.
+    fn find(&self, demand: &Demand) -> Result<(Vec<f64>, Option<String>), NotComputed> {
+        let found = self.by_formula(demand).map(|rates| (rates, None)).or_else(|why| {
+            let traffic = self.to_play.as_ref().ok_or_else(|| why.clone())?;
+            let played = played::rates(&self.info, self.tree, demand, |leaf| traffic.packet(leaf));
+            played.map(|rates| (rates, Some(why.0.clone()))).ok_or(why)
+        })?;
+        self.check_buffer(demand, |leaf| found.0[leaf.index()])?;
+        Ok(found)
+    }
+
+    /// No rule is for a shared buffer that is full: then a packet is dropped by when it arrives, whatever its class should get. Leaves that ask for more
+    /// than they get fill their queues. One that always has packets waits for room.
+    fn check_buffer(&self, demand: &Demand, rate: impl Fn(ClassId) -> f64) -> Result<(), NotComputed> {
+        let LinkConfig { max_queued, when_full, .. } = self.tree.link();
+        let full = |&&leaf: &&ClassId| {
+            let asked = demand.bps(leaf);
+            asked.is_finite() && rate(leaf) < asked * (1.0 - CLOSE)
+        };
+        let room = |leaf: &ClassId| u64::from(self.tree.config(*leaf).limits.packets);
+        let queued: u64 = self.tree.leaves().iter().filter(full).map(room).sum();
+        if when_full == WhenFull::PushOut || queued < u64::from(max_queued) {
+            return Ok(());
+        }
+        Err(NotComputed(format!(
+            "classes that ask for more than they get fill the shared buffer of {max_queued} packets, so that packets of others are dropped"
+        )))
+    }
+
+    /// The same where a formula has them.
+    fn by_formula(&self, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
         let tree = self.tree;
         let leaves = match &self.kind {
             Kind::Shares(terms) => {
@@ -518,10 +573,18 @@ struct Rates {
     parents: Vec<ClassId>,
     limits: Limits,
     capacity: f64,
+    /// Why they were found by running the scheduler; then they are known to [`CLOSE`].
+    run_because: Option<String>,
 }
 
 impl Rates {
-    fn new(tree: &Hierarchy, demand: &Demand, rates: Vec<f64>, limits: Limits) -> Self {
+    fn new(
+        tree: &Hierarchy,
+        demand: &Demand,
+        rates: Vec<f64>,
+        limits: Limits,
+        run_because: Option<String>,
+    ) -> Self {
         let mut wanted: Vec<Option<u128>> = vec![Some(0); tree.len()];
         for index in (0..tree.len()).rev() {
             let class = ClassId(index as u32);
@@ -538,11 +601,12 @@ impl Rates {
         }
         let parent = |index: usize| tree.parent(ClassId(index as u32)).unwrap_or(ClassId::ROOT);
         let parents = (0..tree.len()).map(parent).collect();
-        Self { rates, wanted, parents, limits, capacity: tree.link().rate.bps() as f64 }
+        Self { rates, wanted, parents, limits, capacity: tree.link().rate.bps() as f64, run_because }
     }
 
     fn gets(&self, class: ClassId, rate: u128) -> bool {
-        self.rates[class.index()] >= rate as f64 - SAME * self.capacity
+        let error = if self.run_because.is_some() { CLOSE * rate as f64 } else { SAME * self.capacity };
+        self.rates[class.index()] >= rate as f64 - error
     }
 
     fn limited_by(&self, class: ClassId) -> Option<ClassId> {
@@ -630,6 +694,15 @@ impl Ideal {
         match &self.0 {
             Solved::Shares(allocation) => allocation.limit(class),
             Solved::Rates(rates) => rates.limits.get(class),
+        }
+    }
+
+    /// Why rates were found by running the scheduler on steady traffic, where no formula has them. Then they are known to about 1 %.
+    #[must_use]
+    pub fn run_because(&self) -> Option<&str> {
+        match &self.0 {
+            Solved::Shares(_) => None,
+            Solved::Rates(rates) => rates.run_because.as_deref(),
         }
     }
 

@@ -52,6 +52,8 @@ pub mod latency;
 mod lenders;
 pub mod limits;
 pub mod maxmin;
+mod play;
+mod played;
 pub mod pooled;
 pub mod promises;
 pub mod reach;

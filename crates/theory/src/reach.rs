@@ -29,18 +29,12 @@
 //! # Ok::<(), fairlink_core::BuildError>(())
 //! ```
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use fairlink_core::schedulers::hls::{CeilingDepths, Hls};
-use fairlink_core::{
-    BuildError, ClassConfig, ClassId, Dequeued, DropReason, Feature, Hierarchy, Nanos, Packet, QueueKind, QueueLimits,
-    Rate, Scheduler, SchedulerInfo, Sharing,
-};
+use fairlink_core::{BuildError, ClassId, Feature, Hierarchy, Rate, SchedulerInfo, Sharing};
 
 use crate::hmm::Allocation;
+use crate::play::{Play, Source, Start, with_plain_queues};
 use crate::request::{Demand, Request};
-use crate::variant::variant;
 
 /// The most packets that are played, after a tenth of so many that are not counted; a fraction of a second.
 pub const MAX_PACKETS: u64 = 1_500_000;
@@ -48,9 +42,6 @@ pub const MAX_PACKETS: u64 = 1_500_000;
 const CYCLES: u64 = 100;
 /// A class that reaches this part of what its ceiling allows loses nothing worth a word.
 const ENOUGH: f64 = 0.99;
-/// Packets that a leaf which is never idle has queued.
-const QUEUED: u32 = 3;
-
 /// Whether explicit bursts may keep classes from their ceilings under this scheduler: `hls`, which shares among siblings and has bursts at
 /// ceilings.
 #[must_use]
@@ -204,86 +195,23 @@ fn play(
     length: impl Fn(ClassId) -> u32,
     (before, bytes): (u64, u64),
 ) -> Result<Vec<u64>, BuildError> {
-    let plain = |_: ClassId, config: &mut ClassConfig| {
-        (config.queue, config.hosts, config.ecn) = (QueueKind::Fifo, None, false);
-        config.limits = QueueLimits::default();
-    };
     // The same tree with plain queues can be built where the tree could.
-    let tree = &variant(tree, tree.link(), plain).unwrap_or_else(|_| tree.clone());
+    let tree = &with_plain_queues(tree).unwrap_or_else(|_| tree.clone());
+    let source = |&leaf: &ClassId| {
+        let bps = match demand.get(leaf)? {
+            Request::Rate(0) => return None,
+            Request::Rate(bps) if ideal.class(leaf).satisfied => Some(bps),
+            _ => None,
+        };
+        Some(Source { leaf, length: length(leaf).clamp(1, tree.link().max_packet), bps })
+    };
+    let sources: Vec<Source> = tree.leaves().iter().filter_map(source).collect();
     let mut hls = Hls::new(tree)?;
-    let link = u128::from(tree.link().rate.bps());
-    let mut ignored = |_: Nanos, _: Packet, _: DropReason| {};
-    let length = |leaf: ClassId| length(leaf).clamp(1, tree.link().max_packet);
-    let mut greedy = vec![false; tree.len()];
-    // Of the others: when the next packet arrives, which leaf, and how long after that the next.
-    let mut arrivals = BinaryHeap::new();
-    let mut now = Nanos::ZERO;
-    for (at, &leaf) in tree.leaves().iter().enumerate() {
-        let rate = match demand.get(leaf) {
-            Some(Request::Rate(bps)) if bps > 0 && ideal.class(leaf).satisfied => bps,
-            Some(Request::Rate(0)) | None => continue,
-            _ => {
-                greedy[leaf.index()] = true;
-                (0..QUEUED).for_each(|_| hls.enqueue(now, packet(leaf, length(leaf)), &mut ignored));
-                continue;
-            }
-        };
-        let every = (u128::from(length(leaf)) * 8_000_000_000 / u128::from(rate)).max(1) as u64;
-        // Phases apart, so that not all arrive at once.
-        let first = (every as f64 * (at as f64 * 0.618_034).fract()) as u64;
-        arrivals.push(Reverse((first, leaf.0, every)));
-    }
-    let mut sent = vec![0u64; tree.len()];
-    // Nanoseconds times the link's rate that are left of the packets sent; bytes that the link could have sent.
-    let (mut carry, mut passed, mut since) = (0u128, 0u64, None);
-    while passed < before + bytes {
-        if since.is_none() && passed >= before {
-            since = Some(now);
-            sent.fill(0);
-        }
-        while let Some(&Reverse((at, leaf, every))) = arrivals.peek() {
-            if at > now.0 {
-                break;
-            }
-            arrivals.pop();
-            let leaf = ClassId(leaf);
-            hls.enqueue(Nanos(at), packet(leaf, length(leaf)), &mut ignored);
-            arrivals.push(Reverse((at.saturating_add(every), leaf.0, every)));
-        }
-        let next = arrivals.peek().map(|&Reverse((at, ..))| Nanos(at));
-        let wake = match hls.dequeue(now, &mut ignored) {
-            Dequeued::Packet(sent_now) => {
-                let class = sent_now.class;
-                sent[class.index()] += u64::from(sent_now.len);
-                passed += u64::from(sent_now.len);
-                let bits = u128::from(sent_now.len) * 8_000_000_000 + carry;
-                carry = bits % link;
-                now = now.saturating_add(Nanos((bits / link) as u64));
-                if greedy[class.index()] {
-                    hls.enqueue(now, packet(class, length(class)), &mut ignored);
-                }
-                continue;
-            }
-            Dequeued::WaitUntil(wake) => next.map_or(wake, |next| next.min(wake)),
-            Dequeued::Idle => match next {
-                Some(next) => next,
-                None => break,
-            },
-        };
-        let wake = wake.max(now.saturating_add(Nanos(1)));
-        passed += (u128::from((wake - now).0) * link / 8_000_000_000) as u64 + 1;
-        (now, carry) = (wake, 0);
-    }
-    for class in tree.classes().rev() {
-        let bytes = sent[class.index()];
-        sent[tree.parent(class).unwrap_or(ClassId::ROOT).index()] += bytes;
-    }
-    let span = u128::from((now - since.unwrap_or(Nanos::ZERO)).0).max(1);
+    let mut play = Play::new(tree, &mut hls, &sources, Start::APART);
+    play.run(before);
+    let (sent, span) = play.run(bytes);
+    let span = u128::from(span.0).max(1);
     Ok(sent.iter().map(|&bytes| (u128::from(bytes) * 8_000_000_000 / span) as u64).collect())
-}
-
-const fn packet(class: ClassId, len: u32) -> Packet {
-    Packet { handle: 0, len, class }
 }
 
 #[cfg(test)]

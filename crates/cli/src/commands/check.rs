@@ -72,6 +72,17 @@ struct Sound<'a, C> {
 /// The ideal of the scheduler while every leaf is greedy.
 type Busy = Result<Ideal, NotComputed>;
 
+/// What is to be said of the column of shares.
+fn shares_note(link: &LinkFile, busy: &Busy) -> Option<String> {
+    match busy {
+        Ok(ideal) => {
+            let why = ideal.run_because()?;
+            Some(format!("shares from a run of {} on steady traffic, to about 1 %, because no formula has them: {why}", link.info().name))
+        }
+        Err(why) => Some(not_computed(why)),
+    }
+}
+
 fn not_computed(why: &NotComputed) -> String {
     format!("share, all busy: {why}")
 }
@@ -147,7 +158,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             theorems,
             memory_bytes,
             admission: Admission::of(&link),
-            notes: busy.as_ref().err().map(not_computed).into_iter().collect(),
+            notes: shares_note(&link, &busy).into_iter().collect(),
             warnings: warnings.iter().map(Finding::from).collect(),
         });
     }
@@ -310,8 +321,8 @@ fn text(
         summary(link, &rows, "share", of, out)?;
     }
     out.line("")?;
-    if let Err(why) = busy {
-        out.paragraph(&not_computed(why), 2)?;
+    if let Some(note) = shares_note(link, busy) {
+        out.paragraph(&note, 2)?;
         out.line("")?;
     }
     let bounds = bounds::columns(promised, &link.tree);

@@ -2,6 +2,7 @@
 
 use fairlink_config::LinkFile;
 use fairlink_core::{ClassId, Rate};
+use fairlink_theory::changes::NoChanges;
 use fairlink_theory::explain::{Explanation, Step};
 use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::to_f64;
@@ -35,10 +36,12 @@ struct Document<'a> {
     steps: Vec<Entry<'a>>,
     /// The class that limits it, the one that limits that one, and so on.
     limited_by: Vec<&'a str>,
-    /// What would have to change for it to get more.
-    changes: changes::Entry<'a>,
+    /// What would have to change for it to get more. Absent where no formula has its rate: `notes` give the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<changes::Entry<'a>>,
     /// What lies and rearrangements gain; null for the link.
     strategy: Option<strategy::Entry<'a>>,
+    notes: Vec<String>,
     text: String,
 }
 
@@ -93,11 +96,23 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     };
     let explanation = Explanation::new(&link.tree, &ideal, class).map_err(Failure::failed)?;
     let step = args.step.map_or(link.tree.link().rate.bps() / 10, Rate::bps).max(1);
-    let changes = changes::Entry::of(&link, &demand, class, step)?;
+    let changes = match changes::Entry::of(&link, &demand, class, step) {
+        Err(NoChanges::NotComputed(why)) => Err(why),
+        other => Ok(other.map_err(Failure::failed)?),
+    };
+    let name = link.info().name;
+    let ran = ideal.run_because().map(|why| format!("rates from a run of {name} on steady traffic, to about 1 %, because no formula has them: {why}"));
+    let unchanged = changes.as_ref().err().map(|_| {
+        "changes are not computed: rates from a run are too coarse for the effect of a change".to_owned()
+    });
+    let notes: Vec<String> = ran.into_iter().chain(unchanged).collect();
     let strategy = (class != ClassId::ROOT).then(|| strategy::Entry::of(&link, &demand, class)).transpose()?;
     let mut text = explanation.text(|class| in_text(&link, class));
-    text += &changes.text();
+    text += &changes.as_ref().map(changes::Entry::text).unwrap_or_default();
     text += &strategy.as_ref().map(strategy::Entry::text).unwrap_or_default();
+    for note in &notes {
+        text += &format!("\n{note}\n");
+    }
     if !out.json {
         let indent = |line: &str| line.len() - line.trim_start().len();
         return text.lines().try_for_each(|line| out.paragraph(line, indent(line) + 4));
@@ -106,8 +121,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         class: &args.class,
         steps: explanation.steps.iter().map(|step| entry(&link, step)).collect(),
         limited_by: names(&link, &explanation.limited_by),
-        changes,
+        changes: changes.ok(),
         strategy,
+        notes,
         text,
     })
 }

@@ -55,7 +55,10 @@ pub enum Sharing {
     /// Each leaf gets its guarantee, which these are in 2^-62 of the link's rate, if it asks for it. What is left goes by the states
     /// of queues, which is no rule for rates: the reason, in words.
     SharesFirst(LeafWeights, &'static str),
-    /// No rule beyond serving whoever asks while all that is asked for fits the link: the reason, in words.
+    /// No rule beyond serving every class while all that is asked for fits the link: the reason, in words. The order of packets decides, and
+    /// rates are those of the scheduler on steady traffic.
+    ByPackets(&'static str),
+    /// The same, but rates follow from the states of queues or from arrivals, so that even steady traffic does not tell them: the reason, in words.
     Unknown(&'static str),
     /// No rule even then: the reason, in words.
     Never(&'static str),

@@ -7,15 +7,16 @@ use fairlink_core::{
     ClassConfig, ClassId, Contract, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo,
     ServiceCurve, Share, Sharing,
 };
-use fairlink_sim::{Options, Scenario, compare};
+use fairlink_sim::{Options, Run, Scenario, compare};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const LINK_BPS: u64 = 10_000_000;
 const MTU: u32 = 1500;
-const SETTLE: Nanos = Nanos::from_millis(8_000);
-const DURATION: Nanos = Nanos::from_millis(48_000);
+/// When the measurement begins and ends; where a leaf is off, it is measured a second time in a longer run, as some trees take minutes to settle.
+const SPAN: (Nanos, Nanos) = (Nanos::from_millis(8_000), Nanos::from_millis(48_000));
+const LONG_SPAN: (Nanos, Nanos) = (Nanos::from_millis(160_000), Nanos::from_millis(960_000));
 
 fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
@@ -114,13 +115,15 @@ fn sources(tree: &Hierarchy, rng: &mut ChaCha8Rng) -> Vec<SourceSpec> {
 struct Found {
     not_computed: usize,
     trees: usize,
+    /// Trees that were run for longer.
+    long: usize,
     /// The largest part of its ideal, beyond packets at the edges, by which a leaf is off, and the seed of its tree.
     worst: (f64, u64),
     /// Seeds of trees with a leaf that is off by more than 2 %.
     off: Vec<u64>,
 }
 
-/// How far the leaves of one random tree are from their ideals, as a part of these beyond two rounds of packets; `None` where there are none.
+/// Tries one random tree.
 fn try_tree(info: &'static SchedulerInfo, seed: u64, found: &mut Found, verbose: bool) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let tree = tree(info, &mut rng);
@@ -128,24 +131,26 @@ fn try_tree(info: &'static SchedulerInfo, seed: u64, found: &mut Found, verbose:
     if sources.is_empty() {
         return;
     }
-    let scenario = Scenario {
+    let mut scenario = Scenario {
         names: (0..tree.len()).map(|class| class.to_string()).collect(),
         tree,
         overhead: Overhead::NONE,
         propagation: Nanos::ZERO,
         sources,
-        duration: DURATION,
+        duration: SPAN.1,
         warmup: Nanos::ZERO,
         seed,
         changes: Vec::new(),
     };
-    let options = Options { settle: SETTLE, ..Options::default() };
-    let report = match compare(&scenario, &[info], Leniency::Refuse, 1, &options, &mut ()) {
-        Ok(report) => report,
-        Err(error) => panic!("{}, seed {seed}: {error}", info.name),
-    };
-    let run = &report.runs[0];
+    let mut run = measure(info, &mut scenario, SPAN);
     found.trees += 1;
+    let is_off = |run: &Run| farthest(run, &scenario.tree, SPAN).is_some_and(|off| off > 0.02);
+    let mut span = SPAN;
+    if is_off(&run) {
+        span = LONG_SPAN;
+        run = measure(info, &mut scenario, span);
+        found.long += 1;
+    }
     let classes = &run.phases[0].classes;
     if verbose {
         let all = classes.iter().chain(&run.phases[0].inner_classes);
@@ -177,27 +182,36 @@ fn try_tree(info: &'static SchedulerInfo, seed: u64, found: &mut Found, verbose:
             );
         }
     }
-    if classes.iter().any(|class| class.ideal_bps.is_none()) {
+    let Some(off) = farthest(&run, &scenario.tree, span) else {
         assert!(run.notes.iter().any(|note| note.contains("not computed")), "{:?}", run.notes);
         found.not_computed += 1;
         return;
+    };
+    if off > 0.02 {
+        found.off.push(seed);
     }
-    // What one turn of all leaves carries, as a rate over the time that is measured.
-    let turn = (scenario.tree.leaves().len() + 4) as f64 * f64::from(MTU) * 8.0;
-    let edge = 2.0 * turn / ((DURATION.0 - SETTLE.0) as f64 / 1e9);
-    for class in classes {
-        let ideal = class.ideal_bps.unwrap();
-        let off = ((class.settled_bps - ideal).abs() - edge).max(0.0) / ideal.max(LINK_BPS as f64 / 1_000.0);
-        if verbose && off > 0.02 {
-            println!("{} seed {seed}: leaf {} {:.0} for {ideal:.0}", info.name, class.name, class.settled_bps);
-        }
-        if off > 0.02 && found.off.last() != Some(&seed) {
-            found.off.push(seed);
-        }
-        if off > found.worst.0 {
-            found.worst = (off, seed);
-        }
+    if off > found.worst.0 {
+        found.worst = (off, seed);
     }
+}
+
+fn measure(info: &'static SchedulerInfo, scenario: &mut Scenario, (settle, end): (Nanos, Nanos)) -> Run {
+    scenario.duration = end;
+    let options = Options { settle, ..Options::default() };
+    match compare(scenario, &[info], Leniency::Refuse, 1, &options, &mut ()) {
+        Ok(report) => report.runs.into_iter().next().unwrap(),
+        Err(error) => panic!("{}, seed {}: {error}", info.name, scenario.seed),
+    }
+}
+
+/// How far the leaf that is farthest from its ideal is from it, as a part of it, beyond what two turns of all leaves carry. `None` where a leaf has none.
+fn farthest(run: &Run, tree: &Hierarchy, (settle, end): (Nanos, Nanos)) -> Option<f64> {
+    let turn = (tree.leaves().len() + 4) as f64 * f64::from(MTU) * 8.0;
+    let edge = 2.0 * turn / ((end.0 - settle.0) as f64 / 1e9);
+    run.phases[0].classes.iter().try_fold(0.0f64, |most, class| {
+        let ideal = class.ideal_bps?;
+        Some(most.max(((class.settled_bps - ideal).abs() - edge).max(0.0) / ideal.max(LINK_BPS as f64 / 1_000.0)))
+    })
 }
 
 fn setting(name: &str) -> Option<String> {
@@ -214,31 +228,21 @@ fn every_scheduler_gives_what_its_own_rule_gives() {
     for info in SCHEDULERS.iter().filter(|info| only.as_ref().is_none_or(|only| info.name == only)) {
         let mut found = Found::default();
         (first..first + trees).for_each(|seed| try_tree(info, seed, &mut found, verbose));
-        let Found { not_computed, trees, worst: (off, seed), off: seeds } = found;
+        let Found { not_computed, trees, long, worst: (off, seed), off: seeds } = found;
         let first = &seeds[..seeds.len().min(12)];
         println!(
-            "{:<20} {trees} trees, not computed {not_computed}, off by {:.2} % at most (seed {seed}); {} off {first:?}",
+            "{:<20} {trees} trees, not computed {not_computed}, run for longer {long}, off by {:.2} % at most (seed {seed}); {} off {first:?}",
             info.name,
             100.0 * off,
             seeds.len()
         );
-        // In how many of a hundred trees a leaf may be off by more than 2 %. The estimators of CBQ let a class exceed its own rate by up to
-        // 2.7 %, more for each level above it, and others lose that. Under HTB a quantum may be more than a ceiling's burst lets through.
-        let often = match info.sharing {
-            Sharing::Allotted => 15,
-            Sharing::Lenders => 1,
-            _ => 0,
-        };
-        // In how many of a hundred trees the order of packets decides; schedulers without a rule have an ideal where all fits.
+        // In how many of a hundred trees there may be no number. Where arrivals or states of queues decide, there is one where all fits.
         let most = match info.sharing {
             Sharing::Unknown(_) | Sharing::Never(_) | Sharing::SharesFirst(..) => 100,
-            Sharing::Allotted => 55,
-            Sharing::Lenders => 25,
-            Sharing::SiblingVisits | Sharing::CriticalVisits(_) => 12,
-            Sharing::Curves(_) => 8,
-            _ => 3,
+            Sharing::ByPackets(_) => 40,
+            _ => 5,
         };
-        if seeds.len() * 100 > trees * often || trees >= 100 && not_computed * 100 > trees * most {
+        if !seeds.is_empty() || trees >= 100 && not_computed * 100 > trees * most {
             wrong.push(info.name);
         }
     }

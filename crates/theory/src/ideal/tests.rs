@@ -86,14 +86,18 @@ fn quanta_priorities_and_contracts_decide_where_schedulers_have_them() {
     let critical = ClassConfig { latency_critical: true, ..quantum(2_000) };
     let round = flat(&[critical, quantum(2_000), quantum(2_000), quantum(2_000)]);
     assert_eq!(kbps("drr++", &round, &[Unlimited; 4]).unwrap(), [5_000, 1_667, 1_667, 1_667]);
+    // How often the best-effort class is visited follows from lengths that are not known, and what it gets does not.
     let alone = [Unlimited, Rate(1_000_000), Rate(0), Rate(0)];
-    assert!(kbps("drr++", &round, &alone).unwrap_err().to_string().contains("lengths"));
+    assert_eq!(kbps("drr++", &round, &alone).unwrap(), [9_000, 1_000, 0, 0]);
     // A contract of 2 Mbit/s that is kept, and one that is broken.
     let contract = fairlink_core::Contract { bytes: 25_000, every: Nanos::from_millis(100) };
     let kept = flat(&[ClassConfig { contract: Some(contract), ..quantum(2_000) }, quantum(20_000)]);
     assert_eq!(kbps("drr+", &kept, &[Rate(1_800_000), Unlimited]).unwrap(), [1_800, 8_200]);
     assert_eq!(kbps("drr+", &kept, &[Rate(3_000_000), Unlimited]).unwrap(), [909, 9_091]);
-    assert!(kbps("drr+", &kept, &[Rate(1_999_000), Unlimited]).is_err());
+    // Bursts that come to as much on average break it now and then.
+    let rule = Rule::of(registry::find("drr+").unwrap(), &kept, Traffic::unknown().bursty()).unwrap();
+    let asked = Demand::new(&kept, kept.leaves().iter().copied().zip([Rate(1_999_000), Unlimited])).unwrap();
+    assert!(rule.solve(&asked).unwrap_err().to_string().contains("contract"));
 }
 
 #[test]
@@ -109,7 +113,9 @@ fn where_the_states_of_queues_decide_there_is_a_reason_in_the_place_of_a_number(
     let ideal = |scheduler| kbps(scheduler, &tree, &[Unlimited, Unlimited]).is_ok();
     for info in registry::SCHEDULERS {
         let has_none = matches!(info.sharing, Sharing::Unknown(_) | Sharing::Never(_) | Sharing::SharesFirst(..));
-        assert_eq!(ideal(info.name), !has_none, "{}", info.name);
+        // Where packets decide, runs may agree or not.
+        let may_have = matches!(info.sharing, Sharing::ByPackets(_));
+        assert!(may_have || ideal(info.name) != has_none, "{}", info.name);
     }
 }
 
@@ -158,7 +164,7 @@ fn both_ways_of_computing_shares_agree_and_keep_floors_limits_and_the_rule() {
     let mut computed = 0;
     for _ in 0..3_000 {
         let (tree, demand) = random(&mut rng);
-        let rule = Rule::of(registry::find("hfsc").unwrap(), &tree, Traffic::unknown()).unwrap();
+        let rule = Rule::of(registry::find("hfsc").unwrap(), &tree, Traffic::unknown()).unwrap().by_formula_only();
         let Ok(exact) = rule.solve(&demand) else { continue };
         let rates = rule.rates(&demand).unwrap();
         computed += 1;
@@ -203,7 +209,7 @@ fn lenders_in_floats_are_those_in_whole_numbers() {
     for _ in 0..500 {
         let (tree, demand) = random(&mut rng);
         let exact = HtbFluid::solve(&tree, &demand).unwrap();
-        let rule = Rule::of(registry::find("htb").unwrap(), &tree, Traffic::unknown()).unwrap();
+        let rule = Rule::of(registry::find("htb").unwrap(), &tree, Traffic::unknown()).unwrap().by_formula_only();
         let Ok(rates) = rule.rates(&demand) else { continue };
         computed += 1;
         for class in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
@@ -219,10 +225,17 @@ fn isolated_classes_of_cbq_lend_nothing_and_bounded_ones_borrow_nothing() {
     use Request::{Rate, Unlimited};
     let share = |bps| ClassConfig { share: Some(Share::Guarantee(rate(bps))), ..ClassConfig::default() };
     let isolated = flat(&[ClassConfig { isolated: true, ..share(3_000_000) }, share(5_000_000)]);
-    assert_eq!(kbps("cbq-formal", &isolated, &[Rate(0), Unlimited]).unwrap(), [0, 7_000]);
-    assert_eq!(kbps("cbq-formal", &isolated, &[Unlimited, Rate(0)]).unwrap(), [3_000, 0]);
+    let near = |asked: &[Request], expected: [u64; 2]| {
+        let rates = kbps("cbq-formal", &isolated, asked).unwrap();
+        let close = |(rate, expected): (&u64, u64)| (expected..=expected + expected / 30).contains(rate);
+        assert!(rates.iter().zip(expected).all(close), "{rates:?}");
+    };
+    near(&[Rate(0), Unlimited], [0, 7_000]);
+    near(&[Unlimited, Rate(0)], [3_000, 0]);
     let bounded = flat(&[ClassConfig { bounded: true, ..share(3_000_000) }, share(5_000_000)]);
-    assert_eq!(kbps("cbq-formal", &bounded, &[Unlimited, Unlimited]).unwrap(), [3_000, 7_000]);
+    // By the excess of its estimator more.
+    let rates = kbps("cbq-formal", &bounded, &[Unlimited, Unlimited]).unwrap();
+    assert!((3_000..3_100).contains(&rates[0]) && rates[0] + rates[1] == 10_000, "{rates:?}");
     assert_eq!(kbps("cbq-formal", &bounded, &[Rate(1_000_000), Unlimited]).unwrap(), [1_000, 9_000]);
 }
 

@@ -7,6 +7,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use super::*;
 use crate::ideal::{Rule, Traffic};
 use crate::to_f64;
+use crate::variant::variant;
 use fairlink_core::schedulers::hls;
 
 struct Random(ChaCha8Rng);

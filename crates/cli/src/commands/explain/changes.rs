@@ -4,13 +4,12 @@ use std::fmt::Write as _;
 
 use fairlink_config::LinkFile;
 use fairlink_core::ClassId;
-use fairlink_theory::changes::{Change, Changes, Lever};
+use fairlink_theory::changes::{Change, Changes, Lever, NoChanges};
 use fairlink_theory::limits::LimitKind;
 use fairlink_theory::request::Demand;
 use fairlink_theory::to_f64;
 use serde::Serialize;
 
-use crate::failure::Failure;
 use crate::human;
 use crate::link::in_text;
 
@@ -69,8 +68,8 @@ struct Weights {
 
 impl<'a> Entry<'a> {
     /// The changes for `class`, each of `step` bit/s.
-    pub(super) fn of(link: &'a LinkFile, demand: &Demand, class: ClassId, step: u64) -> Result<Self, Failure> {
-        let changes = Changes::of(link.info(), &link.tree, demand, class, step).map_err(Failure::failed)?;
+    pub(super) fn of(link: &'a LinkFile, demand: &Demand, class: ClassId, step: u64) -> Result<Self, NoChanges> {
+        let changes = Changes::of(link.info(), &link.tree, demand, class, step)?;
         let list = |changes: &[Change]| changes.iter().map(|change| One::of(link, change)).collect();
         Ok(Self {
             step_bps: step,

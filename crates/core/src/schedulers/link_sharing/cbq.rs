@@ -135,7 +135,7 @@ pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
     name: "cbq-ancestor-only",
     summary: "class-based queueing: any class may borrow from one above it that has used little",
     promises: Promises { shortfalls: Some(shortfalls), ..Promises::NONE },
-    sharing: Sharing::Unknown("under ancestor-only, who borrows how much follows from the order of packets"),
+    sharing: Sharing::ByPackets("under ancestor-only, who borrows how much follows from the order of packets"),
     build: |tree, _| boxed(Cbq::new(tree, Guideline::AncestorOnly)?),
     ..FORMAL
 };
@@ -144,7 +144,7 @@ pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
 pub const TOP_LEVEL: SchedulerInfo = SchedulerInfo {
     name: "cbq-top-level",
     summary: "class-based queueing: the formal guidelines, approximated by what arrives and leaves",
-    sharing: Sharing::Unknown("under top-level, who borrows how much follows from the order of arrivals"),
+    sharing: Sharing::ByPackets("under top-level, who borrows how much follows from the order of arrivals"),
     build: |tree, _| boxed(Cbq::new(tree, Guideline::TopLevel)?),
     ..FORMAL
 };

@@ -107,7 +107,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
     name: "htb-common-deficit",
     summary: "HTB before 9.9.2001: one deficit per leaf for all levels, which shares less exactly",
-    sharing: Sharing::Unknown("with one deficit for all levels, borrowed bandwidth is not shared by quanta"),
+    sharing: Sharing::ByPackets("with one deficit for all levels, borrowed bandwidth is not shared by quanta"),
     build: |tree, members| boxed(Htb::new(tree, Deficits::Common, members)?),
     ..INFO
 };
