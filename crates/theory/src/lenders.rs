@@ -7,8 +7,8 @@
 //! **Where that is no answer.** A leaf that is held by its demand or by a ceiling has no packets, or may not send them, most of the time. When it
 //! does, it takes from the lowest lender that has anything left *then*. A lender whose leaves always have packets is left
 //! with nothing almost always, so that such a leaf may borrow less of it than what is computed here, and more further up. Which it is follows
-//! from lengths of packets, quanta and depths of buckets. So rates are computed a second time, with such leaves borrowing from the link alone,
-//! before all others. Where both agree there is an answer.
+//! from lengths of packets, quanta and depths of buckets. Nor is there an answer where a class comes near a ceiling whose bucket is less deep than the quantum of
+//! a leaf below it. The bucket ends turns early then, which takes up to 70 % off a rate.
 //!
 //! Cost: O(n levels log n) for each level and priority that has leaves to serve.
 
@@ -18,9 +18,12 @@ use std::collections::BinaryHeap;
 use fairlink_core::schedulers::htb::Plan;
 use fairlink_core::{ClassId, Hierarchy};
 
-use crate::floats::{SAME, agree};
+use crate::floats::SAME;
 use crate::limits::Limits;
 use crate::request::Demand;
+
+/// A class that gets this part of its ceiling finds its bucket empty now and then.
+const NEAR: f64 = 0.5;
 
 /// The numbers that leaves of one tree borrow by.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub(crate) struct Lenders {
     limits: Limits,
     /// By class id: 0 for a leaf, else one above the children's largest.
     levels: Vec<usize>,
+    /// By class id, the depth of the bucket of its ceiling in bytes, where it has one.
+    depths: Vec<u64>,
 }
 
 impl Lenders {
@@ -38,7 +43,13 @@ impl Lenders {
             let parent = tree.parent(class).unwrap_or(ClassId::ROOT).index();
             levels[parent] = levels[parent].max(levels[class.index()] + 1);
         }
-        Self { plan, limits, levels }
+        let depth = |class: ClassId| {
+            let config = tree.config(class);
+            let default = || config.ceiling.map(|ceiling| plan.default_depth(ceiling));
+            config.ceiling_burst.or_else(default).unwrap_or(u64::MAX)
+        };
+        let depths = (0..tree.len()).map(|index| depth(ClassId(index as u32))).collect();
+        Self { plan, limits, levels, depths }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -65,31 +76,24 @@ impl Lenders {
                 lent[index] = first.rates[index] >= self.plan.assured[index].bps() as f64 * (1.0 - SAME);
             }
         }
-        let held = |leaf: ClassId| {
-            let index = leaf.index();
-            let borrows = first.rates[index] > self.plan.assured[index].bps() as f64 * (1.0 + SAME);
-            let is_held = |class: ClassId| {
-                class != ClassId::ROOT && first.rates[class.index()] >= first.most[class.index()] * (1.0 - SAME)
-            };
-            borrows && first.path(leaf).any(is_held) && first.path(leaf).any(|class| lent[class.index()])
+        let at_limit = |class: ClassId| {
+            class != ClassId::ROOT && first.rates[class.index()] >= first.most[class.index()] * (1.0 - SAME)
         };
-        let mut late = vec![false; tree.len()];
-        tree.leaves().iter().for_each(|&leaf| late[leaf.index()] = held(leaf));
-        let top = self.levels[0];
-        if top > 1 && late.contains(&true) {
-            let mut other = Filling::new(self, tree, demand);
-            for level in 0..=top {
-                if level == top {
-                    other.fill(level, |class| late[class.index()]);
-                }
-                let takes = |class: ClassId| level == 0 || level == top || !late[class.index()];
-                for &priority in &priorities {
-                    other.fill(level, |class| self.plan.priorities[class.index()] == priority && takes(class));
-                }
-            }
-            if !agree(&first.rates, &other.rates, tree.link().rate.bps() as f64) {
-                return None;
-            }
+        let borrows = |leaf: ClassId| {
+            first.rates[leaf.index()] > self.plan.assured[leaf.index()].bps() as f64 * (1.0 + SAME)
+        };
+        let late = |leaf: ClassId| first.path(leaf).any(at_limit) && first.path(leaf).any(|class| lent[class.index()]);
+        if tree.leaves().iter().any(|&leaf| borrows(leaf) && late(leaf)) {
+            return None;
+        }
+        let shallow = |leaf: ClassId, class: ClassId| {
+            let (rate, quantum) = (first.rates[class.index()], self.plan.quanta[leaf.index()]);
+            self.limits.get(class).is_some_and(|limit| rate >= NEAR * limit.bps as f64)
+                && quantum > self.depths[class.index()]
+        };
+        let interrupted = |&&leaf: &&ClassId| first.path(leaf).any(|class| shallow(leaf, class));
+        if tree.leaves().iter().filter(|&&leaf| demand.bps(leaf) > 0.0).any(|leaf| interrupted(&leaf)) {
+            return None;
         }
         Some(first.rates)
     }

@@ -99,7 +99,7 @@ impl Plan {
 
     /// Depth in bytes of a bucket that fills at `rate`, where the user gives none.
     #[must_use]
-    pub(crate) fn default_depth(&self, rate: Rate) -> u64 {
+    pub fn default_depth(&self, rate: Rate) -> u64 {
         let brought = (self.round * u128::from(rate.bps())).div_ceil(u128::from(self.link.bps()));
         u64::try_from(brought).unwrap_or(u64::MAX).min(DEEPEST) + u64::from(self.max_packet)
     }
