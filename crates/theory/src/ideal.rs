@@ -36,14 +36,12 @@
 use std::borrow::Cow;
 
 use fairlink_core::schedulers::htb::Plan;
-use fairlink_core::{
-    ClassId, Contract, Hierarchy, LinkConfig, NANOS_PER_SEC, SchedulerInfo, Sharing, WhenFull,
-};
+use fairlink_core::{ClassId, Contract, Hierarchy, LinkConfig, NANOS_PER_SEC, SchedulerInfo, Sharing, WhenFull};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use crate::allotted::Allotted;
-use crate::floats::{CLOSE, SAME, add_up, agree};
+use crate::floats::{CLOSE, SAME, add_up, agree, within};
 use crate::hmm::{Allocation, ClassAllocation};
 use crate::lenders::Lenders;
 use crate::limits::{Limit, LimitKind, Limits};
@@ -144,7 +142,15 @@ impl<'a> Rule<'a> {
         let may_lose = reach::may_lose(info)
             && tree.classes().any(|class| tree.config(class).ceiling.and(tree.config(class).ceiling_burst).is_some());
         let small_bursts = may_lose.then(|| traffic.clone());
-        let plays = !matches!(info.sharing, Sharing::Unknown(_) | Sharing::SharesFirst(..) | Sharing::Never(_));
+        // Rates of the others follow from what was before, or from states of queues: a run tells no more than itself.
+        let plays = matches!(
+            info.sharing,
+            Sharing::SiblingVisits
+                | Sharing::Allotted
+                | Sharing::Lenders
+                | Sharing::CriticalVisits(_)
+                | Sharing::ByPackets(_)
+        );
         let to_play = (plays && traffic.steady).then(|| traffic.clone());
         let kind = match info.sharing {
             Sharing::Siblings => Kind::Shares(Terms::siblings(tree, limits)),
@@ -273,13 +279,36 @@ impl<'a> Rule<'a> {
 
     /// The same, and why they were found by running the scheduler, where they were.
     fn find(&self, demand: &Demand) -> Result<(Vec<f64>, Option<String>), NotComputed> {
-        let found = self.by_formula(demand).map(|rates| (rates, None)).or_else(|why| {
+        let run = |why: NotComputed| {
             let traffic = self.to_play.as_ref().ok_or_else(|| why.clone())?;
             let played = played::rates(&self.info, self.tree, demand, |leaf| traffic.packet(leaf));
             played.map(|rates| (rates, Some(why.0.clone()))).ok_or(why)
-        })?;
+        };
+        let found = match (self.by_formula(demand), self.may_miss(demand)) {
+            (Ok(rates), None) => (rates, None),
+            (Ok(rates), Some(why)) => {
+                let (played, why) = run(NotComputed(why.to_owned()))?;
+                let agree = within(2.0 * CLOSE, &rates, &played, self.capacity());
+                if agree { (rates, None) } else { (played, why) }
+            }
+            (Err(why), _) => run(why)?,
+        };
         self.check_buffer(demand, |leaf| found.0[leaf.index()])?;
         Ok(found)
+    }
+
+    /// Why rates of the formula may be false, where that is so and a run can tell.
+    fn may_miss(&self, demand: &Demand) -> Option<&'static str> {
+        self.to_play.as_ref()?;
+        let some_rate =
+            || self.tree.leaves().iter().any(|&leaf| (f64::MIN_POSITIVE..f64::MAX).contains(&demand.bps(leaf)));
+        match self.kind {
+            Kind::Allotted(_) => Some("estimators let classes exceed their own rates"),
+            Kind::Visits { .. } | Kind::SiblingVisits { .. } if some_rate() && self.all(demand, "").is_err() => {
+                Some("how many packets a visit finds of a class that is not always busy follows from how they come")
+            }
+            _ => None,
+        }
     }
 
     /// No rule is for a shared buffer that is full: then a packet is dropped by when it arrives, whatever its class should get. Leaves that ask for more
@@ -578,13 +607,7 @@ struct Rates {
 }
 
 impl Rates {
-    fn new(
-        tree: &Hierarchy,
-        demand: &Demand,
-        rates: Vec<f64>,
-        limits: Limits,
-        run_because: Option<String>,
-    ) -> Self {
+    fn new(tree: &Hierarchy, demand: &Demand, rates: Vec<f64>, limits: Limits, run_because: Option<String>) -> Self {
         let mut wanted: Vec<Option<u128>> = vec![Some(0); tree.len()];
         for index in (0..tree.len()).rev() {
             let class = ClassId(index as u32);

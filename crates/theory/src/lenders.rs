@@ -79,9 +79,8 @@ impl Lenders {
         let at_limit = |class: ClassId| {
             class != ClassId::ROOT && first.rates[class.index()] >= first.most[class.index()] * (1.0 - SAME)
         };
-        let borrows = |leaf: ClassId| {
-            first.rates[leaf.index()] > self.plan.assured[leaf.index()].bps() as f64 * (1.0 + SAME)
-        };
+        let borrows =
+            |leaf: ClassId| first.rates[leaf.index()] > self.plan.assured[leaf.index()].bps() as f64 * (1.0 + SAME);
         let late = |leaf: ClassId| first.path(leaf).any(at_limit) && first.path(leaf).any(|class| lent[class.index()]);
         if tree.leaves().iter().any(|&leaf| borrows(leaf) && late(leaf)) {
             return None;

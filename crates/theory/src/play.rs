@@ -64,12 +64,7 @@ pub(crate) struct Play<'a> {
 
 impl<'a> Play<'a> {
     /// A run of `scheduler`, which was made for `tree` or one with the same classes, from its first packet on. Sources without a rate above zero are left out.
-    pub(crate) fn new(
-        tree: &'a Hierarchy,
-        scheduler: &'a mut dyn Scheduler,
-        sources: &[Source],
-        start: Start,
-    ) -> Self {
+    pub(crate) fn new(tree: &'a Hierarchy, scheduler: &'a mut dyn Scheduler, sources: &[Source], start: Start) -> Self {
         let mut play = Self {
             tree,
             scheduler,

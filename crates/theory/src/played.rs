@@ -18,8 +18,13 @@ const MAX_EVENTS: u64 = 2_400_000;
 const PACKETS: f64 = 120.0;
 /// Packets of the link in the first stretch, at least.
 const LEAST_PACKETS: u64 = 2_000;
-/// How sources start, one run each: all at once, and apart in two ways.
-const STARTS: [Start; 3] = [Start { phase: 0.0, queued: 8 }, Start::APART, Start { phase: 0.414_214, queued: 16 }];
+/// How sources start, one run each: all at once, and apart in three ways.
+const STARTS: [Start; 4] = [
+    Start { phase: 0.0, queued: 8 },
+    Start::APART,
+    Start { phase: 0.414_214, queued: 16 },
+    Start { phase: 0.302_776, queued: 5 },
+];
 
 /// The rates of all classes of `tree` in bit/s by class id, under `info` for `demand`; `None` where runs do not agree, do not settle, or would take too
 /// long. `length` is the length of a leaf's packets in bytes where it is known.
@@ -35,7 +40,7 @@ pub(crate) fn rates(
     let asking = |leaf: ClassId| demand.get(leaf).is_some_and(|asked| asked != Request::Rate(0));
     let known = tree.leaves().iter().all(|&leaf| !asking(leaf) || length(leaf).is_some());
     // The mean of rates that are so close is close to each.
-    let spread = if known { 1.5 * CLOSE } else { 2.0 * CLOSE };
+    let spread = if known { CLOSE } else { 2.0 * CLOSE };
     let mut found: Vec<Vec<f64>> = Vec::with_capacity(STARTS.len());
     for (at, &start) in STARTS.iter().enumerate() {
         let source = |&leaf: &ClassId| {
@@ -48,7 +53,11 @@ pub(crate) fn rates(
             let unknown = match at {
                 0 => largest,
                 1 => largest.div_ceil(2),
-                _ => largest - (u64::from(leaf.0) * u64::from(largest) * 2 / 11 % (u64::from(largest) * 2).div_ceil(3)) as u32,
+                _ => {
+                    largest
+                        - (u64::from(leaf.0) * u64::from(largest) * 2 / 11 % (u64::from(largest) * 2).div_ceil(3))
+                            as u32
+                }
             };
             let length = if known { length(leaf)?.round() as u32 } else { unknown };
             Some(Source { leaf, length: length.clamp(1, largest), bps })

@@ -77,7 +77,10 @@ fn shares_note(link: &LinkFile, busy: &Busy) -> Option<String> {
     match busy {
         Ok(ideal) => {
             let why = ideal.run_because()?;
-            Some(format!("shares from a run of {} on steady traffic, to about 1 %, because no formula has them: {why}", link.info().name))
+            Some(format!(
+                "shares from a run of {} on steady traffic, to about 1 %, because no formula has them: {why}",
+                link.info().name
+            ))
         }
         Err(why) => Some(not_computed(why)),
     }

@@ -112,7 +112,10 @@ fn told(rule: &str, why: &NotComputed) -> String {
 }
 
 fn ran(rule: &str, ideal: &Ideal) -> Option<String> {
-    Some(format!("rates from a run of {rule} on steady traffic, to about 1 %, because no formula has them: {}", ideal.run_because()?))
+    Some(format!(
+        "rates from a run of {rule} on steady traffic, to about 1 %, because no formula has them: {}",
+        ideal.run_because()?
+    ))
 }
 
 fn limiter(link: &LinkFile, allocation: &Ideal, class: ClassId, by: ClassId) -> String {

@@ -38,7 +38,8 @@ fn a_run_gives_what_the_formula_gives_where_there_is_one() {
         let info = registry::find(scheduler).unwrap();
         for asked in demands {
             let demand = Demand::new(&tree, tree.leaves().iter().copied().zip(asked)).unwrap();
-            let Ok(formula) = Rule::of(info, &tree, Traffic::unknown()).unwrap().by_formula_only().rates(&demand) else {
+            let Ok(formula) = Rule::of(info, &tree, Traffic::unknown()).unwrap().by_formula_only().rates(&demand)
+            else {
                 continue;
             };
             let played = rates(info, &tree, &demand, |_| None).unwrap();
@@ -71,7 +72,7 @@ fn rates_that_no_formula_has_are_those_of_a_run_and_say_so() {
 fn there_is_no_number_where_runs_do_not_agree() {
     // Three classes whose lengths decide: packets share, not bytes.
     let mut tree = Hierarchy::builder(LinkConfig::new(rate(LINK)));
-    (0..3).for_each(|_| drop(tree.add(ClassId::ROOT, guarantee(1_000_000)).unwrap()));
+    (0..3).for_each(|_| assert!(tree.add(ClassId::ROOT, guarantee(1_000_000)).is_ok()));
     let tree = tree.build().unwrap();
     let demand = Demand::uniform(&tree, Request::Unlimited);
     let wrr = registry::find("wrr").unwrap();
@@ -95,7 +96,7 @@ fn a_tree_that_would_take_too_long_is_left_out() {
 fn a_shared_buffer_that_fills_leaves_no_rule() {
     let link = LinkConfig { max_queued: 100, ..LinkConfig::new(rate(LINK)) };
     let mut tree = Hierarchy::builder(link);
-    (0..2).for_each(|_| drop(tree.add(ClassId::ROOT, guarantee(5_000_000)).unwrap()));
+    (0..2).for_each(|_| assert!(tree.add(ClassId::ROOT, guarantee(5_000_000)).is_ok()));
     let tree = tree.build().unwrap();
     let solve = |asked: [Request; 2]| {
         let demand = Demand::new(&tree, tree.leaves().iter().copied().zip(asked)).unwrap();
