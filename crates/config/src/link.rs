@@ -3,6 +3,7 @@
 mod head;
 pub(crate) mod pools;
 mod several;
+mod steep;
 #[cfg(test)]
 mod tests;
 
@@ -431,6 +432,9 @@ impl LinkFile {
             }
             BuildError::Parameter { class, what, value, min, max } => {
                 (class, format!("\"{}\": {what} of {value} is outside {min} .. {max}", self.names.name(class)))
+            }
+            BuildError::Curve { class, .. } if let Some(problem) = self.steep_curve(class) => {
+                return Problems::one(problem);
             }
             BuildError::Curve { class, what } => (class, format!("\"{}\" has {what}", self.names.name(class))),
             BuildError::NotAdmitted { fails_at } => return self.not_admitted(fails_at),

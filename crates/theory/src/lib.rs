@@ -14,6 +14,7 @@
 //! * [`as_printed`]: theorems as the texts print them, where another bound is what holds.
 //! * [`curves`]: service curves and whether a link can guarantee them, \[hfsc\] Section 2.1.
 //! * [`virtual_time`], [`inner_curves`]: how far virtual times of H-FSC may be apart, and which inner curves it cannot meet, \[hfsc\] Theorem 3 and Figure 4.
+//! * [`pieces`], [`required`]: service curves of any number of pieces, and how much real-time service they need, \[hfsc\] equations (7) to (10); exact.
 //! * [`latency`]: delay bounds of latency-rate servers and of service curves.
 //! * [`promises`]: all bounds of a scheduler for a tree, found by what it says of itself.
 //! * [`explain`]: why a class gets what it gets.
@@ -52,12 +53,14 @@ pub mod latency;
 mod lenders;
 pub mod limits;
 pub mod maxmin;
+pub mod pieces;
 mod play;
 mod played;
 pub mod pooled;
 pub mod promises;
 pub mod reach;
 pub mod request;
+pub mod required;
 pub mod strategy;
 mod terms;
 mod variant;

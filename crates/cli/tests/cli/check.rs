@@ -189,6 +189,11 @@ fn bounds_of_no_use_say_so_and_why() {
     let text = fairlink(&["check", &link]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("fairness no useful bound (") && text.contains("next packet no useful bound ("), "{text}");
     assert!(text.contains("tiny has 1 bit/s of the link and needs") || text.contains("tiny has 0.999"), "{text}");
+    // The constant of Theorem 3 of H-FSC on the text's own tree.
+    let fig10 =
+        fairlink(&["check", &scenario("hfsc-fig10.toml")]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(fig10.contains("virtual times no useful bound (they differ by 137.9 s at most below A"), "{fig10}");
+    assert!(fig10.contains("in the virtual time of audio, which has 64 kbit/s of the link"), "{fig10}");
 }
 
 #[test]

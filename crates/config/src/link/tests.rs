@@ -206,3 +206,26 @@ fn links_of_a_file_share_its_pools_and_what_is_wrong_with_them_is_said_at_its_pl
         assert!(said.contains(says), "{says}: {said}");
     }
 }
+
+#[test]
+fn a_curve_that_becomes_steeper_and_is_not_flat_at_first_is_refused_with_its_numbers_and_one_that_is_taken() {
+    for key in ["real_time", "link_share"] {
+        let text = format!(
+            "[link]\nrate = \"8mbit\"\nscheduler = \"hfsc\"\n[[class]]\nname = \"a\"\nguarantee = \"4mbit\"\n\
+             {key} = {{ m1 = \"2mbit\", d = \"100ms\", m2 = \"5mbit\" }}\n[[class]]\nname = \"b\"\nguarantee = \"2mbit\"\n"
+        );
+        let build = |text: &str| {
+            let link = LinkFile::parse("l.toml", text.to_owned(), &ReadOptions::default()).unwrap();
+            let refused =
+                link.info().build(&link.tree, fairlink_core::Leniency::Refuse, fairlink_core::Members::new()).err();
+            refused.map(|error| link.explain(&error).lines())
+        };
+        let said = build(&text).unwrap();
+        for part in ["l.toml:7:", "\"a\"", key, "2 Mbit/s for 100 ms, then 5 Mbit/s"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let taken = "{ m1 = \"0bit\", d = \"60ms\", m2 = \"5000000bit\" }";
+        assert!(said.contains(taken), "{said}");
+        assert_eq!(build(&text.replace("{ m1 = \"2mbit\", d = \"100ms\", m2 = \"5mbit\" }", taken)), None);
+    }
+}

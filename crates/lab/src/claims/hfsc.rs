@@ -4,11 +4,18 @@ use super::{Claim, Paper};
 
 mod cost;
 mod delay;
+mod depth;
+mod eligible;
 mod examples;
+mod joins;
 mod lines;
 mod planning;
+mod priority;
 mod protection;
+mod reference;
+mod region;
 mod sharing;
+mod steep;
 mod theorems;
 mod watch;
 
@@ -59,6 +66,28 @@ const CLAIMS: &[Claim] = &[
         run: examples::fig3,
     },
     Claim {
+        id: "hfsc.average",
+        place: "Sections 1, 2.1",
+        about: "The mean delay is a goal of priority: audio of a small rate waits less than data of a large one.",
+        says: "lower for audio than for data; lower with a concave curve than with others",
+        sentence: "For example, one may want to provide a lower average delay for packets in CMU's audio traffic class than those in CMU's data traffic class.",
+        tests: &[
+            "crates/theory/src/latency/tests.rs::the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for",
+        ],
+        timed: false,
+        run: priority::average,
+    },
+    Claim {
+        id: "hfsc.own",
+        place: "Sections 2.1, 2.2, Figures 2(b) and 3, equations (5), (6)",
+        about: "Figures 2(b) and 3 with the text's own convex curves, which rise from the start, by an exact reference.",
+        says: "session 1 gets nothing until t1 under SCED; S_2 is violated by virtual times alone",
+        sentence: "Thus, session 1 does not receive any service during the time interval (t_0, t_1], where t_1 is the smallest time such that S_2^-1(w_2(t_1)) + t_0 >= S_1^-1(t_0).",
+        tests: &["crates/theory/src/pieces/tests.rs::the_minimum_is_that_of_all_starts_point_by_point"],
+        timed: false,
+        run: steep::own,
+    },
+    Claim {
         id: "hfsc.fig4",
         place: "Section 2.3, Figure 4",
         about: "Curves of inner classes cannot all be met; H-FSC meets every leaf's.",
@@ -95,6 +124,53 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: planning::admission_of_figure_10,
+    },
+    Claim {
+        id: "hfsc.pieces",
+        place: "Section 4",
+        about: "Which curves stay two pieces when they are updated, and what becomes of a file with another.",
+        says: "only those that are concave or flat at first",
+        sentence: "In fact, it can be shown that only the two-piece linear convex service curve which have their first segment parallel with the x-coordinate have this propriety",
+        tests: &[
+            "crates/theory/src/pieces/tests.rs::concave_curves_and_those_that_start_flat_stay_two_pieces_and_no_other_convex_curve",
+        ],
+        timed: false,
+        run: steep::pieces,
+    },
+    Claim {
+        id: "hfsc.eligible",
+        place: "Section 3.2, equations (8) to (10)",
+        about: "How much must be served by deadlines, exact, beside the estimate that H-FSC uses; and a schedule that serves exactly that.",
+        says: "the estimate is never too low; SCED keeps all curves with exactly E(t)",
+        sentence: "the SCED algorithm is optimal in the sense that it can guarantee the service curves of all sessions by allocating exactly E(t) service by time t.",
+        tests: &[
+            "crates/theory/src/required/tests.rs::equation_8_is_the_largest_of_what_is_asked_at_every_instant",
+            "crates/theory/src/required/tests.rs::the_sum_of_e_i_is_never_below_e_and_equal_for_concave_curves",
+        ],
+        timed: false,
+        run: eligible::eligible,
+    },
+    Claim {
+        id: "hfsc.join",
+        place: "Section 3.3",
+        about: "Where a class starts that becomes active: at v_min or v_max alone, virtual times part by the number of sessions.",
+        says: "proportional to the number of sessions; bounded with the mean",
+        sentence: "It is interesting to note that by taking v_i^s to be either v_i,min or v_i,max results in a discrepancy proportional to the number of sessions.",
+        tests: &[
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::v_max_alone_makes_virtual_times_differ_by_the_number_of_sessions_and_the_mean_does_not",
+        ],
+        timed: false,
+        run: joins::join,
+    },
+    Claim {
+        id: "hfsc.theorem1",
+        place: "Section 5, Theorem 1",
+        about: "A session whose packets all leave by their deadlines has its service curve, whatever link-sharing sends of it.",
+        says: "guaranteed",
+        sentence: "With H-FSC, the service curve of a session is guaranteed, if each of its packets is transmitted before its deadline.",
+        tests: &["crates/theory/src/pieces/tests.rs::the_minimum_is_that_of_all_starts_point_by_point"],
+        timed: false,
+        run: steep::theorem1,
     },
     Claim {
         id: "hfsc.theorem2",
@@ -134,6 +210,18 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: delay::fig11,
+    },
+    Claim {
+        id: "hfsc.footnote3",
+        place: "Section 6.1, footnote 3",
+        about: "How many packets compete with audio and video when the on-off session becomes active.",
+        says: "about 40 % more deadlines in class A; twice the wait under H-WF2Q+, less than 20 % more under H-FSC",
+        sentence: "when the ON-OFF session becomes active, the number of packets of class A that have deadlines during a time interval also increases by approximately 40 %.",
+        tests: &[
+            "crates/theory/src/latency/tests.rs::the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for",
+        ],
+        timed: false,
+        run: priority::footnote,
     },
     Claim {
         id: "hfsc.fig12",
@@ -183,5 +271,30 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: lines::linear,
+    },
+    Claim {
+        id: "hfsc.depth",
+        place: "Sections 3.1, 5, 7",
+        about: "With lines alone, the delay of a leaf by its depth under H-FSC and under H-PFQ.",
+        says: "tighter under H-FSC, and the same at every depth",
+        sentence: "H-FSC provides tighter delay bounds than H-PFQ even for class hierarchies with only linear service curves.",
+        tests: &[
+            "crates/core/src/schedulers/service_curve/hfsc/tests.rs::no_deadline_is_missed_by_more_than_one_packet_whatever_the_depth",
+        ],
+        timed: false,
+        run: depth::depth,
+    },
+    Claim {
+        id: "hfsc.region",
+        place: "Section 7",
+        about: "Which sets of bursts, delays and rates service curves serve, and which GPS does with any weights.",
+        says: "a larger region",
+        sentence: "even for real-time services that do not allow link-sharing, service-curve based schedulers will achieve a larger schedulability region than GPS with general resource assignments.",
+        tests: &[
+            "crates/lab/src/claims/hfsc/region.rs::delays_under_gps_are_those_of_a_fluid_in_small_steps",
+            "crates/lab/src/claims/hfsc/region.rs::a_session_that_may_be_late_and_has_most_of_the_rate_is_served_by_curves_and_by_no_weights",
+        ],
+        timed: false,
+        run: region::region,
     },
 ];

@@ -81,7 +81,7 @@ fn next_packet(info: &SchedulerInfo, tree: &Hierarchy) -> Option<(f64, ClassId)>
 }
 
 /// A bound beyond this time is of no use to anybody: 1 minute, in seconds.
-const USEFUL_S: f64 = 60.0;
+pub(super) const USEFUL_S: f64 = 60.0;
 
 /// Why a bound that depends on the rate of `class` is so long.
 fn why_useless(link: &Hierarchy, name: &str, class: ClassId) -> String {

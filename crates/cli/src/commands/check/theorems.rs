@@ -12,6 +12,7 @@ use fairlink_theory::to_f64;
 use fairlink_theory::virtual_time::{Spread, spreads};
 use serde::Serialize;
 
+use crate::commands::check::bounds::USEFUL_S;
 use crate::failure::Failure;
 use crate::human;
 use crate::link::in_text;
@@ -65,6 +66,9 @@ struct VirtualTimes<'a> {
     /// That class, or the one because of which there is no bound.
     class: &'a str,
     why_none: Option<&'static str>,
+    /// Why the bound is too long to be of use, where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_useless: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -148,6 +152,11 @@ impl<'a> Theorems<'a> {
         let mut lines = Vec::new();
         if let Some(times) = &self.virtual_times {
             lines.push(match (times.bound_s, times.why_none) {
+                (Some(bound), _) if let Some(why) = &times.why_useless => format!(
+                    "virtual times     no useful bound (they differ by {} at most below {}, elsewhere by no more): {why}",
+                    human::time(human::up(bound)),
+                    times.class
+                ),
                 (Some(bound), _) => format!(
                     "virtual times     of classes that share below {} and have packets differ by {} at most, elsewhere by no more (Theorem 3 of the text)",
                     times.class,
@@ -245,10 +254,25 @@ fn virtual_times(link: &LinkFile) -> Option<VirtualTimes<'_>> {
             }
             Some(Spread::Unknown(class)) => (*class, "has a limit, takes no part in sharing, or is not sure of a rate"),
         };
-        return Some(VirtualTimes { bound_s: None, class: link.names.name(class), why_none: Some(why) });
+        let class = link.names.name(class);
+        return Some(VirtualTimes { bound_s: None, class, why_none: Some(why), why_useless: None });
     }
     let (seconds, parent) = widest?;
-    Some(VirtualTimes { bound_s: Some(seconds), class: link.names.name(parent), why_none: None })
+    let why_useless = (seconds > USEFUL_S).then(|| why_useless(link, parent)).flatten();
+    Some(VirtualTimes { bound_s: Some(seconds), class: link.names.name(parent), why_none: None, why_useless })
+}
+
+/// Why the constant of Theorem 3 is so long below `parent`: it counts packets of all children in the virtual time of the slowest.
+fn why_useless(link: &LinkFile, parent: ClassId) -> Option<String> {
+    let tree = &link.tree;
+    let slowest = tree.children(parent).iter().copied().min_by_key(|&child| tree.rate_all_busy(child))?;
+    let bps = tree.rate_all_busy(slowest).max(1) as f64;
+    Some(format!(
+        "it counts packets and real-time bursts of all siblings in the virtual time of {}, which has {} of the link while all are busy and needs {} for a largest packet",
+        link.names.name(slowest),
+        human::rate(bps),
+        human::time(f64::from(tree.link().max_packet) * 8.0 / bps)
+    ))
 }
 
 fn mean_delays<'a>(link: &'a LinkFile, load: &Load) -> Result<Vec<Mean<'a>>, Failure> {

@@ -210,7 +210,7 @@ pub enum Joins {
     /// (v_min + v_max) / 2, what \[hfsc\] has and everything but experiments uses.
     #[default]
     Between,
-    /// v_min alone, of which the text says the same as of v_max.
+    /// v_min alone: the same where sessions of a packet each come one by one, beside one that waits and one that real time serves.
     Least,
     /// v_max alone: "results in a discrepancy proportional to the number of sessions" (Section 3.3).
     Most,

@@ -27,7 +27,7 @@ const LEVELS: u64 = 5;
 
 /// Slopes in bit/s and the length of the first piece in microseconds.
 #[derive(Clone, Copy, Debug)]
-struct Pieces {
+pub(super) struct Pieces {
     m1: u64,
     us: u64,
     m2: u64,
@@ -35,7 +35,7 @@ struct Pieces {
 
 impl Pieces {
     /// A line, a concave curve or one that starts flat.
-    fn random(dice: &mut Dice, most: u64) -> Self {
+    pub(super) fn random(dice: &mut Dice, most: u64) -> Self {
         let (slope, us) = (dice.between(1_000, most), dice.between(500, 60_000));
         match dice.below(3) {
             0 => Self { m1: slope, us: 0, m2: slope },
@@ -50,7 +50,11 @@ impl Pieces {
         Self { m1: part(self.m1), m2: part(self.m2), ..self }
     }
 
-    fn curve(self) -> ServiceCurve {
+    pub(super) fn is_convex(self) -> bool {
+        self.m1 < self.m2
+    }
+
+    pub(super) fn curve(self) -> ServiceCurve {
         let (m1, m2) = (Rate::from_bps(self.m1).ok(), Rate::from_bps(self.m2).ok());
         ServiceCurve { m1, d: Nanos(self.us * 1_000), m2 }
     }
@@ -64,7 +68,7 @@ impl Pieces {
 }
 
 /// The largest part of these curves that fits the link, in 1024ths: the link is then as full of them as it can be.
-fn fitting(curves: &[Pieces]) -> Result<Vec<Pieces>, Trouble> {
+pub(super) fn fitting(curves: &[Pieces]) -> Result<Vec<Pieces>, Trouble> {
     let link = Rate::from_bps(LINK).map_err(Trouble::other)?;
     let part = |of: u64| -> Vec<Pieces> { curves.iter().map(|curve| curve.part(of)).collect() };
     let fits = |of: u64| {

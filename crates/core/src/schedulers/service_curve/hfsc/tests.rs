@@ -548,7 +548,7 @@ fn v_max_alone_makes_virtual_times_differ_by_the_number_of_sessions_and_the_mean
         let [between, least, most] =
             [Joins::Between, Joins::Least, Joins::Most].map(|joins| apart_after_joining(sessions, joins));
         assert!(between <= 2, "{sessions}: {between}");
-        // The text says the same of v_min: this order of arrivals, each once and later than the last, does not show it.
+        // The text says the same of v_min: `reproduce hfsc.join` has the arrivals that show it; these do not.
         assert!(least <= 2, "{sessions}: {least}");
         assert!(most >= u128::from(sessions) * 9 / 10, "{sessions}: {most}");
     }
