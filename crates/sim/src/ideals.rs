@@ -66,7 +66,7 @@ pub(crate) fn own(
             let own = scenario.sources.iter().map(|source| (source.class, source));
             let all = own.chain(visitors.iter().copied());
             let active = all.filter(|(_, source)| source.is_active(phase.start, scenario.duration));
-            let mut traffic = traffic(active, scenario.overhead, tree.len());
+            let mut traffic = traffic(info, active, scenario.overhead, tree.len())?;
             if !visitors.is_empty() {
                 traffic = traffic.bursty();
             }
@@ -86,7 +86,8 @@ fn of_link(mut info: &'static SchedulerInfo, scenario: &Scenario, phases: &[Inte
         let classes = stage.classes();
         for phase in phases.iter().filter(|phase| (stage.start..stage.end).contains(&phase.start)) {
             let demand = scenario.demand_in(stage, phase.start);
-            let solved = rates(info, stage.tree, traffic_in(scenario, stage, phase.start), &demand, exact);
+            let traffic = traffic_in(info, scenario, stage, phase.start);
+            let solved = traffic.and_then(|traffic| rates(info, stage.tree, traffic, &demand, exact));
             ideals.push(solved.map(|rates| {
                 let mut by_class = vec![0.0; scenario.names.len()];
                 classes.iter().zip(rates).for_each(|(class, rate)| by_class[class.index()] = rate);
@@ -107,33 +108,47 @@ fn rates(info: &SchedulerInfo, tree: &Hierarchy, traffic: Traffic, demand: &Dema
 }
 
 /// What is known of the sources of `stage` that are active at the instant `at`.
-fn traffic_in(scenario: &Scenario, stage: &Stage<'_>, at: Nanos) -> Traffic {
+fn traffic_in(info: &SchedulerInfo, scenario: &Scenario, stage: &Stage<'_>, at: Nanos) -> Result<Traffic, NotComputed> {
     let ids = stage.ids(scenario.names.len());
     let active = scenario.sources.iter().filter(|source| source.is_active(at, scenario.duration));
     let here = active.filter_map(|source| Some((ids.get(source.class.index()).copied().flatten()?, source)));
-    traffic(here, stage.overhead, stage.tree.len())
+    traffic(info, here, stage.overhead, stage.tree.len())
 }
 
 /// Mean lengths of packets by class, as the link counts them, and whether all sources send evenly.
+///
+/// # Errors
+/// Where `info` shares by lengths and a class has a greedy source beside one of other lengths: how many packets of each it sends follows from
+/// what it gets.
 fn traffic<'a>(
+    info: &SchedulerInfo,
     sources: impl Iterator<Item = (ClassId, &'a SourceSpec)>,
     overhead: Overhead,
     classes: usize,
-) -> Traffic {
-    // By class: bit/s and packets per second; of classes with greedy sources, the packets of those.
-    let mut sums = vec![(0.0, 0.0, false); classes];
+) -> Result<Traffic, NotComputed> {
+    // By class: bit/s and packets per second of timed sources; mean lengths of greedy ones, and how many there are.
+    let mut timed = vec![(0.0, 0.0); classes];
+    let mut greedy = vec![(0.0, 0.0); classes];
     let mut steady = true;
     for (class, source) in sources {
-        let Some((bytes, packets, greedy)) = sums.get_mut(class.index()) else { continue };
         steady &= matches!(source.model, Model::Greedy | Model::Cbr { burst: 1, .. });
         let length = source.packet.mean_accounted(|len| overhead.accounted(len)).max(1.0);
-        match source.mean_rate(|len| overhead.accounted(len)) {
-            None if *greedy => (*bytes, *packets) = (*bytes + length, *packets + 1.0),
-            None => (*bytes, *packets, *greedy) = (length, 1.0, true),
-            Some(rate) if !*greedy => (*bytes, *packets) = (*bytes + rate as f64, *packets + rate as f64 / length),
-            Some(_) => {}
+        let rate = source.mean_rate(|len| overhead.accounted(len));
+        let (sums, more) = match rate {
+            None => (&mut greedy, (length, 1.0)),
+            Some(rate) => (&mut timed, (rate as f64, rate as f64 / length)),
+        };
+        if let Some((bytes, packets)) = sums.get_mut(class.index()) {
+            (*bytes, *packets) = (*bytes + more.0, *packets + more.1);
         }
     }
-    let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);
-    Traffic::new(sums.into_iter().map(mean).collect(), steady)
+    let mean = |&(bytes, packets): &(f64, f64)| (packets > 0.0).then(|| bytes / packets);
+    let means = timed.iter().zip(&greedy).map(|(timed, greedy)| (mean(timed), mean(greedy)));
+    let by_length = matches!(info.sharing, Sharing::LeavesByPackets(_) | Sharing::CriticalVisits(_));
+    let differ = |one: f64, other: f64| (one - other).abs() > 1e-9 * one;
+    if by_length && means.clone().any(|(timed, greedy)| timed.zip(greedy).is_some_and(|(a, b)| differ(a, b))) {
+        let why = "a class has a greedy source and one with packets of other lengths, and shares follow from how many of each it sends";
+        return Err(NotComputed(why.to_owned()));
+    }
+    Ok(Traffic::new(means.map(|(timed, greedy)| greedy.or(timed)).collect(), steady))
 }
