@@ -1,6 +1,6 @@
 //! What the classes of a link should get in each phase: by hierarchical max-min fairness, and by the rule of the scheduler itself.
 
-use fairlink_core::{ClassId, Feature, Hierarchy, Nanos, Overhead, SchedulerInfo, Sharing};
+use fairlink_core::{ClassId, Feature, Hierarchy, Nanos, Overhead, PoolRule, SchedulerInfo, Sharing};
 use fairlink_theory::ideal::{NotComputed, Rule, Traffic};
 use fairlink_theory::request::Demand;
 use fairlink_traffic::{Interval, Model, SourceSpec};
@@ -50,9 +50,16 @@ pub(crate) fn own(
     fair: &Fair,
 ) -> Result<Vec<Vec<Rates>>, SimError> {
     if !pools.is_empty() && info.supports(Feature::Pool) {
-        // The rule of siblings is max-min fairness, for which pools are solved.
-        let shares = matches!(info.sharing, Sharing::Siblings);
-        let why = || NotComputed(format!("how {} shares a pool among links has no rule for rates", info.name));
+        // The rule of siblings is max-min fairness, for which pools are solved, and so is the rule `exact`. With `ratio` what a member leaves is
+        // lost, and with `greedy` nothing is promised.
+        let rule = pools.iter().map(|pool| pool.rule).find(|&rule| rule != PoolRule::Exact).unwrap_or_default();
+        let by = if matches!(info.sharing, Sharing::Siblings) {
+            format!(" by \"{}\"", rule.as_str())
+        } else {
+            String::new()
+        };
+        let why = || NotComputed(format!("how {} shares a pool among links{by} has no rule for rates", info.name));
+        let shares = rule == PoolRule::Exact && matches!(info.sharing, Sharing::Siblings);
         let own = |rates: &Vec<f64>| if shares { Ok(rates.clone()) } else { Err(why()) };
         return Ok(fair.iter().map(|link| link.iter().map(own).collect()).collect());
     }

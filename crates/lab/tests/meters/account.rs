@@ -201,8 +201,8 @@ pub(crate) fn serial(seen: &Seen, judge: &mut Judge) {
                     "{event:?}: the link was idle for {late} ns, with packets that need not wait since {since}"
                 );
             }
-            // Where packets may wait, the shortest wait ends a busy period.
-            let goes_on = event.at == free || due.is_some() && event.at.0 <= free.0 + ROUNDING;
+            // Where nothing waits, or what waits may, the shortest pause ends a busy period.
+            let goes_on = event.at == free || due.is_some_and(|since| since <= free) && event.at.0 <= free.0 + ROUNDING;
             let (start, bits) = match busy {
                 Some((start, bits, old)) if goes_on && old == rate => (start, bits),
                 _ => (event.at, 0),

@@ -160,10 +160,10 @@ fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
                             event.number
                         );
                     }
-                    queued -= 1;
+                    queued = queued.saturating_sub(1);
                     since = done;
                 }
-                What::Dropped(_) => queued -= 1,
+                What::Dropped(_) => queued = queued.saturating_sub(1),
             }
         }
     }
@@ -222,7 +222,7 @@ fn follow(
             }
             What::Dropped(_) => {}
         }
-        path().for_each(|class| sums.queued[class.index()] -= 1);
+        path().for_each(|class| sums.queued[class.index()] = sums.queued[class.index()].saturating_sub(1));
     }
 }
 
@@ -349,10 +349,10 @@ fn hosts(seen: &Seen, stage: &Stage, judge: &mut Judge) {
             match event.what {
                 What::Came => *queued += 1,
                 What::Sent { .. } => {
-                    *queued -= 1;
+                    *queued = queued.saturating_sub(1);
                     *sent += f64::from(event.len);
                 }
-                What::Dropped(_) => *queued -= 1,
+                What::Dropped(_) => *queued = queued.saturating_sub(1),
             }
             let (queued, sent) = (*queued, *sent);
             for other in known {

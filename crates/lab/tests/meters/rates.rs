@@ -44,7 +44,7 @@ impl Window {
                 }
                 continue;
             }
-            queued[class] -= 1;
+            queued[class] = queued[class].saturating_sub(1);
             if queued[class] == 0 {
                 empty[class] = event.at;
             }
