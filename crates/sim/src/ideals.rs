@@ -73,7 +73,7 @@ pub(crate) fn own(
             let own = scenario.sources.iter().map(|source| (source.class, source));
             let all = own.chain(visitors.iter().copied());
             let active = all.filter(|(_, source)| source.is_active(phase.start, scenario.duration));
-            let mut traffic = traffic(info, active, scenario.overhead, tree.len())?;
+            let mut traffic = traffic(info, active, scenario.overhead, tree)?;
             if !visitors.is_empty() {
                 traffic = traffic.bursty();
             }
@@ -119,43 +119,77 @@ fn traffic_in(info: &SchedulerInfo, scenario: &Scenario, stage: &Stage<'_>, at: 
     let ids = stage.ids(scenario.names.len());
     let active = scenario.sources.iter().filter(|source| source.is_active(at, scenario.duration));
     let here = active.filter_map(|source| Some((ids.get(source.class.index()).copied().flatten()?, source)));
-    traffic(info, here, stage.overhead, stage.tree.len())
+    traffic(info, here, stage.overhead, stage.tree)
 }
 
 /// Mean lengths of packets by class, as the link counts them, and whether all sources send evenly.
 ///
 /// # Errors
-/// Where `info` shares by lengths and a class has a greedy source beside one of other lengths: how many packets of each it sends follows from
-/// what it gets.
+/// Where `info` shares by lengths, a class has sources of different lengths, and not all that is asked for fits the link: how many packets of each
+/// the class sends follows from what it gets and what its queue drops.
 fn traffic<'a>(
     info: &SchedulerInfo,
     sources: impl Iterator<Item = (ClassId, &'a SourceSpec)>,
     overhead: Overhead,
-    classes: usize,
+    tree: &Hierarchy,
 ) -> Result<Traffic, NotComputed> {
-    // By class: bit/s and packets per second of timed sources; mean lengths of greedy ones, and how many there are.
-    let mut timed = vec![(0.0, 0.0); classes];
-    let mut greedy = vec![(0.0, 0.0); classes];
-    let mut steady = true;
+    let classes = tree.len();
+    // By class: bit/s and packets per second; of classes with greedy sources, the packets of those.
+    let mut sums = vec![(0.0, 0.0, false); classes];
+    let mut lengths: Vec<Option<f64>> = vec![None; classes];
+    let (mut steady, mut mixed, mut asked) = (true, false, 0.0);
     for (class, source) in sources {
+        let Some((bytes, packets, greedy)) = sums.get_mut(class.index()) else { continue };
         steady &= matches!(source.model, Model::Greedy | Model::Cbr { burst: 1, .. });
         let length = source.packet.mean_accounted(|len| overhead.accounted(len)).max(1.0);
+        let first = *lengths[class.index()].get_or_insert(length);
+        mixed |= (length - first).abs() > 1e-9 * first;
         let rate = source.mean_rate(|len| overhead.accounted(len));
-        let (sums, more) = match rate {
-            None => (&mut greedy, (length, 1.0)),
-            Some(rate) => (&mut timed, (rate as f64, rate as f64 / length)),
-        };
-        if let Some((bytes, packets)) = sums.get_mut(class.index()) {
-            (*bytes, *packets) = (*bytes + more.0, *packets + more.1);
+        asked += rate.map_or(f64::INFINITY, |rate| rate as f64);
+        match rate {
+            None if *greedy => (*bytes, *packets) = (*bytes + length, *packets + 1.0),
+            None => (*bytes, *packets, *greedy) = (length, 1.0, true),
+            Some(rate) if !*greedy => (*bytes, *packets) = (*bytes + rate as f64, *packets + rate as f64 / length),
+            Some(_) => {}
         }
     }
-    let mean = |&(bytes, packets): &(f64, f64)| (packets > 0.0).then(|| bytes / packets);
-    let means = timed.iter().zip(&greedy).map(|(timed, greedy)| (mean(timed), mean(greedy)));
     let by_length = matches!(info.sharing, Sharing::LeavesByPackets(_) | Sharing::CriticalVisits(_));
-    let differ = |one: f64, other: f64| (one - other).abs() > 1e-9 * one;
-    if by_length && means.clone().any(|(timed, greedy)| timed.zip(greedy).is_some_and(|(a, b)| differ(a, b))) {
-        let why = "a class has a greedy source and one with packets of other lengths, and shares follow from how many of each it sends";
+    if by_length && mixed && asked > tree.link().rate.bps() as f64 {
+        let why =
+            "a class has sources with packets of different lengths, and shares follow from how many of each it sends";
         return Err(NotComputed(why.to_owned()));
     }
-    Ok(Traffic::new(means.map(|(timed, greedy)| greedy.or(timed)).collect(), steady))
+    let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);
+    Ok(Traffic::new(sums.into_iter().map(mean).collect(), steady))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate, registry::find};
+    use fairlink_traffic::PacketSize;
+
+    #[test]
+    fn lengths_that_are_mixed_in_a_class_are_no_rule_for_schedulers_that_share_by_packets() {
+        let rate = |mbps: u64| Rate::from_bps(mbps * 1_000_000).unwrap();
+        let mut tree = Hierarchy::builder(LinkConfig::new(rate(9)));
+        let [one, other] = [1, 2].map(|_| tree.add(ClassId::ROOT, ClassConfig::default()).unwrap());
+        let tree = tree.build().unwrap();
+        let source = |class, model, len| {
+            (class, SourceSpec { class, model, packet: PacketSize::Fixed(len), active: Vec::new() })
+        };
+        let of = |name: &str, sources: &[(ClassId, SourceSpec)]| {
+            let sources = sources.iter().map(|(class, source)| (*class, source));
+            traffic(find(name).unwrap(), sources, Overhead::NONE, &tree)
+        };
+        let greedy = source(one, Model::Greedy, 1000);
+        let mixed = [greedy.clone(), source(one, Model::cbr(rate(2)), 500)];
+        assert!(of("wrr", &mixed).is_err() && of("corr", &mixed).is_err() && of("drr++", &mixed).is_err());
+        assert!(of("drr", &mixed).is_ok() && of("hls", &mixed).is_ok());
+        assert!(of("wrr", &[greedy.clone(), source(one, Model::cbr(rate(2)), 1000)]).is_ok());
+        assert!(of("wrr", &[greedy, source(other, Model::cbr(rate(2)), 500)]).is_ok());
+        // Where all that is asked for fits the link, each class has what it asks for.
+        let timed = |mbps| [source(one, Model::cbr(rate(mbps)), 1000), source(one, Model::cbr(rate(2)), 500)];
+        assert!(of("wrr", &timed(7)).is_ok() && of("wrr", &timed(8)).is_err());
+    }
 }

@@ -81,8 +81,10 @@ fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
             match event.what {
                 What::Came => {
                     came.insert(event.number, event.at);
-                    let keeps = limits.iter_mut().fold(true, |keeps, limit| limit.takes(event.at, event.len) && keeps);
-                    if !keeps {
+                    // Every limit has to hear of it.
+                    let broken =
+                        limits.iter_mut().filter_map(|limit| (!limit.takes(event.at, event.len)).then_some(()));
+                    if broken.count() > 0 {
                         break;
                     }
                 }
@@ -119,10 +121,13 @@ fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
         if stage.tree.config(leaf).latency_critical {
             continue;
         }
-        // With a weight of a largest packet or more, each visit sends.
+        // A visit sends where the leaf has a weight of a largest packet or more and what it has is not shared out by classes above it.
         let weight = printed.weights[leaf.index()];
-        let visits = weight.is_some_and(|weight| {
-            weight.unit == WeightUnit::Visits || weight.as_run >= f64::from(stage.tree.link().max_packet)
+        let visits = weight.is_some_and(|weight| match weight.unit {
+            WeightUnit::Visits => true,
+            WeightUnit::Bytes => {
+                stage.tree.depth(leaf) == 1 && weight.as_run >= f64::from(stage.tree.link().max_packet)
+            }
         });
         let limited = below_ceiling(stage, leaf);
         let visit = if limited { gap.below_ceilings[leaf.index()] } else { Some(to_f64(&gap.seconds)) };
@@ -243,35 +248,40 @@ fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
         tree.classes().any(|below| limited(below) && path(tree, below).any(|above| above == class))
     };
     let leaves_only = printed.fairness.as_ref().is_some_and(|fairness| fairness.leaves_only);
-    let mut apart: HashMap<(ClassId, ClassId), Apart> = HashMap::new();
-    for one in tree.classes() {
-        for other in tree.classes().filter(|&other| other > one && tree.parent(other) == tree.parent(one)) {
-            let compared = |class: ClassId| !held(class) && (!leaves_only || tree.is_leaf(class));
-            if compared(one) && compared(other) {
-                apart.insert((one, other), Apart::default());
+    // Pairs, and by class those that it is one of.
+    let (mut pairs, mut of_class) = (Vec::new(), vec![Vec::new(); tree.len()]);
+    for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
+        let compared = |class: &ClassId| !held(*class) && (!leaves_only || tree.is_leaf(*class));
+        let children: Vec<ClassId> = tree.children(parent).iter().copied().filter(compared).collect();
+        for (place, &one) in children.iter().enumerate() {
+            for &other in &children[place + 1..] {
+                of_class[one.index()].push(pairs.len());
+                of_class[other.index()].push(pairs.len());
+                pairs.push((one, other));
             }
         }
     }
-    let apart = std::cell::RefCell::new(apart);
+    let apart = std::cell::RefCell::new(vec![Apart::default(); pairs.len()]);
     let difference = |sums: &Sums, (one, other): (ClassId, ClassId)| {
         sums.sent[one.index()] / weight(one) - sums.sent[other.index()] / weight(other)
     };
-    let both =
-        |sums: &Sums, (one, other): (ClassId, ClassId)| sums.queued[one.index()] > 0 && sums.queued[other.index()] > 0;
-    let began = |sums: &Sums, class: ClassId| {
-        for (&pair, apart) in apart.borrow_mut().iter_mut().filter(|(pair, _)| pair.0 == class || pair.1 == class) {
-            if both(sums, pair) {
-                apart.begin(difference(sums, pair));
-            }
-        }
+    let busy = |sums: &Sums, class: ClassId| -> Vec<usize> {
+        let both = |pair: &&usize| {
+            let (one, other) = pairs[**pair];
+            sums.queued[one.index()] > 0 && sums.queued[other.index()] > 0
+        };
+        of_class[class.index()].iter().filter(both).copied().collect()
     };
-    let sent = |sums: &Sums, _: &Event, _: ClassId| {
-        for (&pair, apart) in apart.borrow_mut().iter_mut().filter(|(pair, _)| both(sums, **pair)) {
-            apart.see(difference(sums, pair));
+    let began = |sums: &Sums, class: ClassId| {
+        busy(sums, class).into_iter().for_each(|pair| apart.borrow_mut()[pair].begin(difference(sums, pairs[pair])));
+    };
+    let sent = |sums: &Sums, _: &Event, leaf: ClassId| {
+        for class in path(tree, leaf) {
+            busy(sums, class).into_iter().for_each(|pair| apart.borrow_mut()[pair].see(difference(sums, pairs[pair])));
         }
     };
     follow(seen, stage, began, sent);
-    for ((one, other), Apart { worst, .. }) in apart.into_inner() {
+    for (&(one, other), Apart { worst, .. }) in pairs.iter().zip(apart.into_inner()) {
         judge.count("fairness");
         let names = [&seen.names[one.index()], &seen.names[other.index()]];
         if let Some(fairness) = &printed.fairness {

@@ -111,6 +111,18 @@ impl Case {
         text
     }
 
+    /// The same for `times` as long.
+    pub(crate) fn longer(&self, times: u64) -> Self {
+        let mut case = self.clone();
+        for (key, value) in &mut case.top.0 {
+            let micros = value.trim_matches('"').strip_suffix("us").and_then(|micros| micros.parse::<u64>().ok());
+            if let (&mut "duration", Some(micros)) = (key, micros) {
+                *value = format!("\"{}us\"", micros * times);
+            }
+        }
+        case
+    }
+
     /// The scenario, if there may be such a one.
     pub(crate) fn read(&self) -> Result<Scenario, String> {
         let options = ReadOptions { leniency: Leniency::Refuse, scheduler: Some(self.scheduler) };

@@ -50,7 +50,7 @@ fn found(seen: &Seen) -> BTreeMap<&'static str, String> {
     account::serial(seen, &mut judge);
     bounds::bounds(seen, &mut judge);
     rates::ceilings(seen, &mut judge);
-    rates::steady(seen, &mut judge);
+    rates::steady(seen, 1.0, &mut judge);
     judge.found
 }
 

@@ -42,13 +42,14 @@ fn is_leaf(skeleton: &Skeleton, place: usize) -> bool {
 /// Classes of up to `levels` levels.
 fn skeleton(dice: &mut Dice, levels: u64, kind: Kind) -> Skeleton {
     let most = if kind == Kind::Steady { 5 } else { 7 };
+    let parents = if dice.one_in(12) { 60 } else { 12 };
     let mut all: Skeleton = Vec::new();
     let mut open: Vec<(Option<usize>, u64)> = vec![(None, 1)];
     while let Some((parent, level)) = open.pop() {
         for _ in 0..dice.from(if level == 1 { 2 } else { 1 }, most) {
             let place = all.len();
             all.push((format!("c{place}"), parent));
-            if level < levels && place < 12 && dice.one_in(3) {
+            if level < levels && place < parents && dice.one_in(3) {
                 open.push((Some(place), level + 1));
             }
         }
@@ -65,6 +66,8 @@ struct Room {
     /// The longest packet whose accounted length is no more than the mtu.
     longest: u64,
     push_out: bool,
+    /// Every leaf has a quantum.
+    quanta: bool,
     /// What real-time curves may still ask for.
     real_time: u64,
     /// Length of the run in microseconds, if it is this link's.
@@ -114,7 +117,8 @@ fn link(dice: &mut Dice, info: &'static SchedulerInfo, kind: Kind) -> (Entry, Ro
     }
     let packets = PACKETS.iter().find(|(known, _)| *known == kind).map_or(1000, |&(_, packets)| packets);
     let total = (packets * mtu / 2 * 8 * 1_000_000 / bps).max(1000);
-    (link, Room { info, kind, bps, mtu, longest, push_out, real_time: bps * 9 / 10, total })
+    let quanta = dice.one_in(4);
+    (link, Room { info, kind, bps, mtu, longest, push_out, quanta, real_time: bps * 9 / 10, total })
 }
 
 /// Gives the classes of `skeleton` what the scheduler honours. `pooled`: the class that shares a pool.
@@ -198,13 +202,14 @@ fn leaf(dice: &mut Dice, class: &mut Entry, room: &mut Room, own: u64, bare: boo
     if burst && dice.one_in(3) {
         class.quote("burst", format_args!("{}B", room.mtu * dice.from(2, 12) / 2));
     }
-    if room.has(Feature::Quantum) && dice.one_in(4) {
+    if room.has(Feature::Quantum) && (room.quanta || dice.one_in(4)) {
         class.quote("quantum", format_args!("{}B", room.mtu * dice.from(2, 10) / 2));
     }
     if critical && room.has(Feature::Contract) && dice.one_in(2) {
-        let every = dice.from(20, 400);
-        let bytes = (own * every / 8000 * dice.from(1, 4) / 4).max(room.mtu);
-        class.set("contract", format!("{{ bytes = \"{bytes}B\", every = \"{every}ms\" }}"));
+        let most = if room.kind == Kind::Steady { room.total / 40 } else { 400_000 };
+        let every = dice.from(most / 20 + 1, most + 1);
+        let bytes = (own / 1000 * every / 8000 * dice.from(1, 4) / 4).max(room.mtu);
+        class.set("contract", format!("{{ bytes = \"{bytes}B\", every = \"{every}us\" }}"));
     }
     if room.has(Feature::ServiceCurves) && dice.one_in(3) {
         real_time(dice, class, room, own, bare);
@@ -306,7 +311,7 @@ fn wild_source(dice: &mut Dice, source: &mut Entry, class: &Entry, room: &Room, 
         6 => {
             source.quote("model", dice.pick(&["on_off", "pareto_on_off"]));
             source.quote("rate", rate(dice));
-            source.quote("on", format_args!("{}ms", dice.from(10, 40)));
+            source.quote("on", format_args!("{}ms", dice.from(30, 80)));
             source.quote("off", format_args!("{}ms", dice.from(1, 40)));
         }
         7 => {
@@ -400,7 +405,7 @@ fn change(dice: &mut Dice, skeleton: &Skeleton, total: u64) -> (Entry, Tree, Vec
     head.quote("at", format_args!("{at}us"));
     head.quote("scheduler", info.name);
     let leaves = || (0..skeleton.len()).filter(|&place| is_leaf(skeleton, place));
-    let last = leaves().last().filter(|&last| leaves().count() > 2 && last + 1 == skeleton.len());
+    let last = leaves().next_back().filter(|&last| leaves().count() > 2 && last + 1 == skeleton.len());
     let alone = |last: usize| skeleton.iter().filter(|(_, parent)| *parent == skeleton[last].1).count() == 1;
     let gone: Vec<(usize, u64)> =
         last.filter(|&last| !alone(last) && dice.one_in(2)).map(|last| (last, at)).into_iter().collect();
@@ -423,7 +428,7 @@ pub(crate) fn case(seed: u64, info: &'static SchedulerInfo) -> Case {
     let kind = if dice.one_in(3) { Kind::Steady } else { Kind::Wild };
     let (link_entry, mut room) = link(&mut dice, info, kind);
     let pools = info.supports(Feature::Pool) && dice.one_in(6);
-    let levels = if info.supports(Feature::Hierarchy) { dice.from(1, 4) } else { 1 };
+    let levels = if info.supports(Feature::Hierarchy) { dice.from(1, 5) } else { 1 };
     let bones = skeleton(&mut dice, levels, kind);
     let pooled = |bones: &Skeleton| bones.iter().position(|(_, parent)| parent.is_none()).filter(|_| pools);
     let classes = dress(&mut dice, &bones, &mut room, pooled(&bones));

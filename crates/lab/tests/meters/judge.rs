@@ -25,7 +25,8 @@ impl Judge {
 
 macro_rules! ensure {
     ($judge:expr, $meter:expr, $holds:expr, $($what:tt)*) => {
-        if !$holds {
+        let holds: bool = $holds;
+        if !holds {
             $judge.broken($meter, format!($($what)*));
         }
     };

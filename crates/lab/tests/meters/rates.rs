@@ -11,6 +11,8 @@ use crate::trace::{Seen, Stage, What, path};
 
 /// By which part a rate may be off its ideal.
 const TOLERANCE: f64 = 0.02;
+/// By which part a rate may be off progressive filling, which these schedulers follow but for packets at the edges.
+const EXACT: f64 = 0.003;
 
 /// What classes did from a time on.
 struct Window {
@@ -65,17 +67,18 @@ impl Window {
     }
 
     /// Whether a rate is off another by more than the tolerance, packets at the edges left out.
-    fn is_off(&self, tree: &Hierarchy, rate: f64, ideal: f64) -> bool {
+    fn is_off(&self, tree: &Hierarchy, rate: f64, ideal: f64, part: f64) -> bool {
         let off = ((rate - ideal).abs() - self.edge).max(0.0);
-        off > TOLERANCE * ideal.max(tree.link().rate.bps() as f64 / 1000.0)
+        off > part * ideal.max(tree.link().rate.bps() as f64 / 1000.0)
     }
 }
 
-/// Judges rates of a steady case.
-pub(crate) fn steady(seen: &Seen, judge: &mut Judge) {
+/// Judges rates of a steady case. `edges`: which part of what packets at the edges may explain they do.
+pub(crate) fn steady(seen: &Seen, edges: f64, judge: &mut Judge) {
     let [stage] = &seen.stages[..] else { return };
     let tree = &stage.tree;
-    let window = Window::of(seen, stage);
+    let mut window = Window::of(seen, stage);
+    window.edge *= edges;
     for class in tree.classes() {
         let (name, rate) = (&seen.names[class.index()], window.sent[class.index()]);
         if let Some(ideal) = seen.ideal[class.index()] {
@@ -83,7 +86,7 @@ pub(crate) fn steady(seen: &Seen, judge: &mut Judge) {
             ensure!(
                 judge,
                 "ideal",
-                !window.is_off(tree, rate, ideal),
+                !window.is_off(tree, rate, ideal, TOLERANCE),
                 "{name} got {rate:.0} bit/s; printed is {ideal:.0}"
             );
         }
@@ -184,7 +187,7 @@ fn own_model(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
         ensure!(
             judge,
             "model",
-            !window.is_off(tree, rate, ideal),
+            !window.is_off(tree, rate, ideal, EXACT),
             "{} got {rate:.0} bit/s; progressive filling gives {ideal:.0}",
             seen.names[class.index()]
         );
