@@ -212,7 +212,7 @@ impl Recorder {
         if self.error.is_some() {
             return;
         }
-        let PacketSeen { number, class, arrived, frame, len } = *packet;
+        let PacketSeen { number, class, arrived, frame, len, .. } = *packet;
         if let Some(write_frame) = &self.write_frame {
             self.frame.clear();
             self.frame.resize(frame as usize, 0);

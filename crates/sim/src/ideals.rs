@@ -1,6 +1,6 @@
 //! What the classes of a link should get in each phase: by hierarchical max-min fairness, and by the rule of the scheduler itself.
 
-use fairlink_core::{ClassId, Feature, Hierarchy, Nanos, Overhead, SchedulerInfo, Sharing};
+use fairlink_core::{ClassId, Feature, Hierarchy, Nanos, Overhead, PoolRule, SchedulerInfo, Sharing};
 use fairlink_theory::ideal::{NotComputed, Rule, Traffic};
 use fairlink_theory::request::Demand;
 use fairlink_traffic::{Interval, Model, SourceSpec};
@@ -50,9 +50,16 @@ pub(crate) fn own(
     fair: &Fair,
 ) -> Result<Vec<Vec<Rates>>, SimError> {
     if !pools.is_empty() && info.supports(Feature::Pool) {
-        // The rule of siblings is max-min fairness, for which pools are solved.
-        let shares = matches!(info.sharing, Sharing::Siblings);
-        let why = || NotComputed(format!("how {} shares a pool among links has no rule for rates", info.name));
+        // The rule of siblings is max-min fairness, for which pools are solved, and so is the rule `exact`. With `ratio` what a member leaves is
+        // lost, and with `greedy` nothing is promised.
+        let rule = pools.iter().map(|pool| pool.rule).find(|&rule| rule != PoolRule::Exact).unwrap_or_default();
+        let by = if matches!(info.sharing, Sharing::Siblings) {
+            format!(" by \"{}\"", rule.as_str())
+        } else {
+            String::new()
+        };
+        let why = || NotComputed(format!("how {} shares a pool among links{by} has no rule for rates", info.name));
+        let shares = rule == PoolRule::Exact && matches!(info.sharing, Sharing::Siblings);
         let own = |rates: &Vec<f64>| if shares { Ok(rates.clone()) } else { Err(why()) };
         return Ok(fair.iter().map(|link| link.iter().map(own).collect()).collect());
     }
@@ -66,7 +73,7 @@ pub(crate) fn own(
             let own = scenario.sources.iter().map(|source| (source.class, source));
             let all = own.chain(visitors.iter().copied());
             let active = all.filter(|(_, source)| source.is_active(phase.start, scenario.duration));
-            let mut traffic = traffic(active, scenario.overhead, tree.len());
+            let mut traffic = traffic(info, active, scenario.overhead, tree)?;
             if !visitors.is_empty() {
                 traffic = traffic.bursty();
             }
@@ -86,7 +93,8 @@ fn of_link(mut info: &'static SchedulerInfo, scenario: &Scenario, phases: &[Inte
         let classes = stage.classes();
         for phase in phases.iter().filter(|phase| (stage.start..stage.end).contains(&phase.start)) {
             let demand = scenario.demand_in(stage, phase.start);
-            let solved = rates(info, stage.tree, traffic_in(scenario, stage, phase.start), &demand, exact);
+            let traffic = traffic_in(info, scenario, stage, phase.start);
+            let solved = traffic.and_then(|traffic| rates(info, stage.tree, traffic, &demand, exact));
             ideals.push(solved.map(|rates| {
                 let mut by_class = vec![0.0; scenario.names.len()];
                 classes.iter().zip(rates).for_each(|(class, rate)| by_class[class.index()] = rate);
@@ -107,33 +115,82 @@ fn rates(info: &SchedulerInfo, tree: &Hierarchy, traffic: Traffic, demand: &Dema
 }
 
 /// What is known of the sources of `stage` that are active at the instant `at`.
-fn traffic_in(scenario: &Scenario, stage: &Stage<'_>, at: Nanos) -> Traffic {
+fn traffic_in(info: &SchedulerInfo, scenario: &Scenario, stage: &Stage<'_>, at: Nanos) -> Result<Traffic, NotComputed> {
     let ids = stage.ids(scenario.names.len());
     let active = scenario.sources.iter().filter(|source| source.is_active(at, scenario.duration));
     let here = active.filter_map(|source| Some((ids.get(source.class.index()).copied().flatten()?, source)));
-    traffic(here, stage.overhead, stage.tree.len())
+    traffic(info, here, stage.overhead, stage.tree)
 }
 
 /// Mean lengths of packets by class, as the link counts them, and whether all sources send evenly.
+///
+/// # Errors
+/// Where `info` shares by lengths, a class has sources of different lengths, and not all that is asked for fits the link: how many packets of each
+/// the class sends follows from what it gets and what its queue drops.
 fn traffic<'a>(
+    info: &SchedulerInfo,
     sources: impl Iterator<Item = (ClassId, &'a SourceSpec)>,
     overhead: Overhead,
-    classes: usize,
-) -> Traffic {
+    tree: &Hierarchy,
+) -> Result<Traffic, NotComputed> {
+    let classes = tree.len();
     // By class: bit/s and packets per second; of classes with greedy sources, the packets of those.
     let mut sums = vec![(0.0, 0.0, false); classes];
-    let mut steady = true;
+    let mut lengths: Vec<Option<f64>> = vec![None; classes];
+    let (mut steady, mut mixed, mut asked) = (true, false, 0.0);
     for (class, source) in sources {
         let Some((bytes, packets, greedy)) = sums.get_mut(class.index()) else { continue };
         steady &= matches!(source.model, Model::Greedy | Model::Cbr { burst: 1, .. });
         let length = source.packet.mean_accounted(|len| overhead.accounted(len)).max(1.0);
-        match source.mean_rate(|len| overhead.accounted(len)) {
+        let first = *lengths[class.index()].get_or_insert(length);
+        mixed |= (length - first).abs() > 1e-9 * first;
+        let rate = source.mean_rate(|len| overhead.accounted(len));
+        asked += rate.map_or(f64::INFINITY, |rate| rate as f64);
+        match rate {
             None if *greedy => (*bytes, *packets) = (*bytes + length, *packets + 1.0),
             None => (*bytes, *packets, *greedy) = (length, 1.0, true),
             Some(rate) if !*greedy => (*bytes, *packets) = (*bytes + rate as f64, *packets + rate as f64 / length),
             Some(_) => {}
         }
     }
+    let by_length = matches!(info.sharing, Sharing::LeavesByPackets(_) | Sharing::CriticalVisits(_));
+    if by_length && mixed && asked > tree.link().rate.bps() as f64 {
+        let why =
+            "a class has sources with packets of different lengths, and shares follow from how many of each it sends";
+        return Err(NotComputed(why.to_owned()));
+    }
     let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);
-    Traffic::new(sums.into_iter().map(mean).collect(), steady)
+    // Lengths that are mixed are no steady traffic.
+    Ok(Traffic::new(sums.into_iter().map(mean).collect(), steady && !mixed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlink_core::{ClassConfig, LinkConfig, Rate, registry::find};
+    use fairlink_traffic::PacketSize;
+
+    #[test]
+    fn lengths_that_are_mixed_in_a_class_are_no_rule_for_schedulers_that_share_by_packets() {
+        let rate = |mbps: u64| Rate::from_bps(mbps * 1_000_000).unwrap();
+        let mut tree = Hierarchy::builder(LinkConfig::new(rate(9)));
+        let [one, other] = [1, 2].map(|_| tree.add(ClassId::ROOT, ClassConfig::default()).unwrap());
+        let tree = tree.build().unwrap();
+        let source = |class, model, len| {
+            (class, SourceSpec { class, model, packet: PacketSize::Fixed(len), active: Vec::new() })
+        };
+        let of = |name: &str, sources: &[(ClassId, SourceSpec)]| {
+            let sources = sources.iter().map(|(class, source)| (*class, source));
+            traffic(find(name).unwrap(), sources, Overhead::NONE, &tree)
+        };
+        let greedy = source(one, Model::Greedy, 1000);
+        let mixed = [greedy.clone(), source(one, Model::cbr(rate(2)), 500)];
+        assert!(of("wrr", &mixed).is_err() && of("corr", &mixed).is_err() && of("drr++", &mixed).is_err());
+        assert!(of("drr", &mixed).is_ok() && of("hls", &mixed).is_ok());
+        assert!(of("wrr", &[greedy.clone(), source(one, Model::cbr(rate(2)), 1000)]).is_ok());
+        assert!(of("wrr", &[greedy, source(other, Model::cbr(rate(2)), 500)]).is_ok());
+        // Where all that is asked for fits the link, each class has what it asks for.
+        let timed = |mbps| [source(one, Model::cbr(rate(mbps)), 1000), source(one, Model::cbr(rate(2)), 500)];
+        assert!(of("wrr", &timed(7)).is_ok() && of("wrr", &timed(8)).is_err());
+    }
 }

@@ -58,6 +58,8 @@ pub struct PacketSeen {
     pub frame: u32,
     /// Its length in bytes as the link accounts for it.
     pub len: u32,
+    /// Its source: the index among those of the link's scenario; packets of routes from other links have numbers behind those.
+    pub source: u32,
 }
 
 /// What became of a packet.

@@ -46,8 +46,8 @@ struct Flight {
 
 impl Flight {
     fn seen(&self) -> PacketSeen {
-        let Self { number, class, arrived, frame, len, .. } = *self;
-        PacketSeen { number, class, arrived, frame, len }
+        let Self { number, class, arrived, frame, len, source, .. } = *self;
+        PacketSeen { number, class, arrived, frame, len, source }
     }
 }
 
@@ -126,6 +126,8 @@ pub(crate) struct LinkPort<'a> {
     moved: u64,
     /// Packets taken in.
     taken: u64,
+    /// By class of the scenario, packets that a shaper let out when the class was gone.
+    too_late: Vec<u64>,
     error: Option<SimError>,
 }
 
@@ -189,6 +191,7 @@ impl<'a> LinkPort<'a> {
             busy: Nanos::ZERO,
             moved: 0,
             taken: 0,
+            too_late: vec![0; classes],
             error: None,
         };
         port.enter(&stages[0]);
@@ -205,9 +208,9 @@ impl<'a> LinkPort<'a> {
         self.metrics.as_deref()
     }
 
-    /// By class of the scenario, packets that shapers and policers of its sources have lost.
+    /// By class of the scenario, packets that shapers and policers of its sources have lost, and those that were held until the class was gone.
     pub(crate) fn lost_at_sources(&self) -> Vec<u64> {
-        let mut lost = vec![0; self.scenario.names.len()];
+        let mut lost = self.too_late.clone();
         for (index, source) in (0..).zip(&self.scenario.sources) {
             lost[source.class.index()] += self.mix.lost(index).packets;
         }
@@ -368,6 +371,10 @@ impl<'a> LinkPort<'a> {
 
     /// A packet of a source of this link.
     fn emit(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, tag: u32, batch: &mut Vec<Packet>) {
+        if self.ids[class.index()] == ClassId::ROOT {
+            self.too_late[class.index()] += 1;
+            return;
+        }
         let journey = match self.routed.get(source as usize).copied().flatten() {
             None => NO_JOURNEY,
             Some(route) => {

@@ -4,7 +4,7 @@
 //! asks what a scheduler is called.
 
 use fairlink_core::schedulers::hls::{Advances, CREDITS_PER_BYTE, RunWeights};
-use fairlink_core::{ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, SchedulerInfo, TransmissionGap};
+use fairlink_core::{ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, Ratio, SchedulerInfo, TransmissionGap};
 use num_rational::BigRational;
 use thiserror::Error;
 
@@ -222,6 +222,26 @@ fn visits(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, Promi
         longest_round: None,
     });
     Ok(Promised { weights, run: Some(visits), fairness, transmission_gap, ..none })
+}
+
+/// The longest time in seconds until the next packet of a backlogged leaf has left, and that leaf, under HLS. A leaf of the share s of the link
+/// C gets s C t less what the latency-rate server of its delay bound is late by, in any time t in which it is backlogged. So a largest packet
+/// has left when that comes to its length. `None` for other schedulers. Excludes latency-critical leaves and leaves below ceilings.
+#[must_use]
+pub fn next_packet(info: &SchedulerInfo, tree: &Hierarchy) -> Option<(f64, ClassId)> {
+    let (Some(TransmissionGap::TwoRounds), Some(Delay::LatencyRate(servers))) =
+        (info.promises.transmission_gap, info.promises.delay)
+    else {
+        return None;
+    };
+    let (servers, link) = (servers(tree), tree.link());
+    let bits = |ratio: &Ratio| 8.0 * ratio.numerator as f64 / ratio.denominator as f64;
+    let of_leaf = |&leaf: &ClassId| {
+        let server = servers[leaf.index()].as_ref().filter(|_| !tree.config(leaf).latency_critical)?;
+        let own = f64::from(link.max_packet) * server.share.denominator as f64 / server.share.numerator as f64;
+        Some(((8.0 * own + bits(&server.late)) / link.rate.bps() as f64, leaf))
+    };
+    tree.leaves().iter().filter_map(of_leaf).max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// The admission test of \[hfsc\] Section 2.1, where `info` guarantees curves and a class of `tree` has one: the time in seconds after which

@@ -152,6 +152,11 @@ fn hosts_of_a_class_are_printed_with_how_far_apart_they_may_be() {
     let json = fairlink(&["check", &link, "--json"]).quiet().json();
     assert_eq!(json["classes"][0]["hosts_apart_bytes"], 4 * 1500 - 2);
     assert!(json["classes"][1].get("hosts_apart_bytes").is_none(), "{json}");
+    // Behind a transmit queue of 12 packets two greedy hosts were 14,000 B apart.
+    let text = std::fs::read_to_string(&link).unwrap().replace("'8mbit'", "'8mbit', transmit_queue = '12p'");
+    let json = fairlink(&["check", &dir.write("behind.toml", &text), "--json"]).json();
+    assert!(json["classes"][0].get("hosts_apart_bytes").is_none(), "{json}");
+    assert!(json["warnings"].to_string().contains("hosts that share a class is not proven"), "{json}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl PacketSink for Heard {
 }
 
 fn packet(number: u64) -> PacketSeen {
-    PacketSeen { number, class: ClassId(1), arrived: Nanos(number * 1_000_000_007), frame: 100, len: 120 }
+    PacketSeen { number, class: ClassId(1), arrived: Nanos(number * 1_000_000_007), frame: 100, len: 120, source: 0 }
 }
 
 const GONE: Fate = Fate::Sent { start: Nanos(3_000_000_000), done: Nanos(3_500_000_001) };

@@ -10,7 +10,7 @@ use fairlink_core::{
 use fairlink_sim::{
     Change, LinkPool, Links, Observer, Options, Report, Run, Scenario, SimError, compare, compare_links, simulate,
 };
-use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
+use fairlink_traffic::{ArrivalCurve, ArrivalLimit, Excess, Interval, Model, PacketSize, Shaped, SourceSpec};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -464,4 +464,26 @@ fn a_change_that_is_refused_fails_before_anything_runs() {
     let shared = Links { first, further: Vec::new(), pools: vec![pool], routes: Vec::new() };
     let said = compare_links(&shared, &hfsc, Leniency::Ignore, 1, &Options::default(), &mut Silent).unwrap_err();
     assert_eq!(said, SimError::ChangeOfPool { at: Nanos::from_millis(500) });
+}
+
+#[test]
+fn what_a_shaper_holds_until_its_class_is_gone_never_reaches_the_link() {
+    let bucket = ArrivalLimit::Bucket { burst: 1000, rate_bps: 100_000 };
+    let shaped = Shaped {
+        model: Model::poisson(rate(1_000_000)),
+        curve: ArrivalCurve::new(&[bucket]).unwrap(),
+        excess: Excess::Waits(None),
+    };
+    let first = [(1, 0, weighted(1)), (2, 0, weighted(1))];
+    let (before, _) = tree(10, &first);
+    let after = change(500, tree(10, &first[..1]));
+    let sources =
+        vec![source(1, Model::Greedy, 1000, &[]), source(2, Model::Shaped(Box::new(shaped)), 1000, &[(0, 500)])];
+    let mut scenario = scenario(before, sources, Nanos::from_secs(1));
+    scenario.changes.push(after);
+    let run = under("hls", &scenario, &mut ()).unwrap();
+    let gone = &run.classes[1];
+    // 100 kbit/s are 12.5 packets a second; ten times as many came to the shaper.
+    assert!((6..=8).contains(&gone.offered_packets), "{gone:?}");
+    assert!(gone.lost_at_source_packets > 0, "{gone:?}");
 }

@@ -211,6 +211,16 @@ fn a_class_beside_a_member_has_what_the_pool_keeps_from_the_member() {
             assert!(within(class.rate_bps, class.fair_bps, 0.02), "{scheduler}: {class:?}");
         }
     }
+    // The rule `exact` under hls is that ideal; the others are no rule for rates.
+    for rule in PoolRule::ALL {
+        let mut other = shared.clone();
+        other.pools[0].rule = rule;
+        let run = under("hls", &other, Leniency::Ignore).unwrap();
+        let printed = run.phases[0].classes.iter().all(|class| class.ideal_bps == Some(class.fair_bps));
+        let none = run.phases[0].classes.iter().all(|class| class.ideal_bps.is_none());
+        let said = run.notes.iter().any(|note| note.contains("not computed"));
+        assert!(if rule == PoolRule::Exact { printed && !said } else { none && said }, "{rule:?}: {run:?}");
+    }
 }
 
 /// Links of any rate with members and other classes, greedy ones and such as ask for little, in a pool of any size.

@@ -2,11 +2,9 @@
 //! [`fairlink_theory::promises`].
 
 use fairlink_config::link::LinkFile;
-use fairlink_core::{
-    ClassId, Delay, Hierarchy, Hosts, Nanos, PerWindow, Ratio, SchedulerInfo, TransmissionGap, TransmitQueue,
-};
+use fairlink_core::{ClassId, Delay, Hierarchy, Hosts, Nanos, PerWindow, SchedulerInfo, TransmitQueue};
 use fairlink_theory::latency::DelayBound;
-use fairlink_theory::promises::{Promised, RunWeight, WeightUnit, admission};
+use fairlink_theory::promises::{Promised, RunWeight, WeightUnit, admission, next_packet};
 use fairlink_theory::to_f64;
 use fairlink_traffic::{ArrivalCurve, ArrivalLimit};
 use serde::Serialize;
@@ -60,24 +58,6 @@ impl<'a> Bounds<'a> {
             longest_round_s: gap.and_then(|gap| gap.longest_round.as_ref()).map(to_f64),
         }
     }
-}
-
-/// The longest time in seconds until the next packet of a backlogged leaf has left, and that leaf, under HLS. It gets s C (t - s) less what the latency-rate
-/// server of its delay bound is late by, in any time in which it is backlogged, so that a largest packet has left when that comes to L.
-fn next_packet(info: &SchedulerInfo, tree: &Hierarchy) -> Option<(f64, ClassId)> {
-    let (Some(TransmissionGap::TwoRounds), Some(Delay::LatencyRate(servers))) =
-        (info.promises.transmission_gap, info.promises.delay)
-    else {
-        return None;
-    };
-    let (servers, link) = (servers(tree), tree.link());
-    let bits = |ratio: &Ratio| 8.0 * ratio.numerator as f64 / ratio.denominator as f64;
-    let of_leaf = |&leaf: &ClassId| {
-        let server = servers[leaf.index()].as_ref().filter(|_| !tree.config(leaf).latency_critical)?;
-        let own = f64::from(link.max_packet) * server.share.denominator as f64 / server.share.numerator as f64;
-        Some(((8.0 * own + bits(&server.late)) / link.rate.bps() as f64, leaf))
-    };
-    tree.leaves().iter().filter_map(of_leaf).max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// A bound beyond this time is of no use to anybody: 1 minute, in seconds.
@@ -222,7 +202,12 @@ impl ClassBounds {
             fairness_bound_s: fairness.map(|fairness| fairness.seconds),
             worst_case_fairness_bytes: promised.worst_case[index].as_ref().map(to_f64),
             transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
-            hosts_apart_bytes: tree.config(class).hosts.map(|_| Hosts::apart(tree.link().max_packet)),
+            // Behind a transmit queue a host may have nothing but packets whose turn is decided.
+            hosts_apart_bytes: tree
+                .config(class)
+                .hosts
+                .filter(|_| tree.link().transmit_queue.is_none())
+                .map(|_| Hosts::apart(tree.link().max_packet)),
             delay_bound_s: delay.map(DelayBound::seconds_in_floats),
             delay_bound_for: delay.map(|bound| (&bound.traffic).into()),
         }
@@ -242,7 +227,7 @@ type Column = (&'static str, fn(&ClassBounds) -> Option<String>);
 
 /// The columns of that table which are not empty for all `classes`.
 pub(super) fn columns(promised: &Promised, tree: &Hierarchy) -> Vec<Column> {
-    let hosts = tree.classes().any(|class| tree.config(class).hosts.is_some());
+    let hosts = has_hosts(tree) && tree.link().transmit_queue.is_none();
     let of_rounds = promised.fairness.as_ref().is_some_and(|fairness| !fairness.of_classes.is_empty());
     let fairness = of_rounds || promised.packet_each.iter().any(Option::is_some);
     let worst_case = promised.worst_case.iter().any(Option::is_some);
@@ -288,6 +273,11 @@ fn has_ceilings(promised: &Promised) -> bool {
     promised.transmission_gap.iter().any(|gap| gap.below_ceilings.iter().any(Option::is_some))
 }
 
+/// Whether hosts share a leaf.
+fn has_hosts(tree: &Hierarchy) -> bool {
+    tree.classes().any(|class| tree.config(class).hosts.is_some())
+}
+
 /// What the scheduler promises by itself and is not proven behind the transmit queue of `tree`, in words; `None` where that is nothing.
 pub(super) fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Option<String> {
     tree.link().transmit_queue?;
@@ -300,6 +290,7 @@ pub(super) fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promis
         _ => Some("delay of some classes"),
     };
     kinds.extend(of_some);
+    kinds.extend(has_hosts(tree).then_some("hosts that share a class"));
     if kinds.is_empty() {
         return None;
     }

@@ -1,0 +1,34 @@
+//! What meters say of a case.
+
+use std::collections::BTreeMap;
+
+/// What was found, and how much was judged.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    /// The first finding of each meter.
+    pub(crate) found: BTreeMap<&'static str, String>,
+    /// How often each meter looked at something.
+    pub(crate) judged: BTreeMap<&'static str, u64>,
+}
+
+impl Judge {
+    /// Something is wrong.
+    pub(crate) fn broken(&mut self, meter: &'static str, what: String) {
+        self.found.entry(meter).or_insert(what);
+    }
+
+    /// The meter looks at something.
+    pub(crate) fn count(&mut self, meter: &'static str) {
+        *self.judged.entry(meter).or_default() += 1;
+    }
+}
+
+macro_rules! ensure {
+    ($judge:expr, $meter:expr, $holds:expr, $($what:tt)*) => {
+        let holds: bool = $holds;
+        if !holds {
+            $judge.broken($meter, format!($($what)*));
+        }
+    };
+}
+pub(crate) use ensure;
