@@ -6,6 +6,7 @@ use fairlink_config::demand::parse_demand;
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::{LinkFile, Problem, Problems, ReadOptions};
 use fairlink_core::{ClassId, Leniency};
+use fairlink_theory::bursts::{CostlyBurst, costly_bursts};
 use fairlink_theory::promises::largest_share_error;
 use fairlink_theory::reach::{all_small_bursts, may_lose};
 use fairlink_theory::request::{Demand, Request};
@@ -80,6 +81,11 @@ pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
                 .map(|small| link.small_burst_warning(small.class, small.enough, small.reached_bps, small.busy)),
         );
     }
+    let costly = costly_bursts(link.info(), &link.tree).map_err(|error| link.explain(&error))?;
+    warnings.extend(costly.iter().map(|costly| {
+        let CostlyBurst { class, feature, burst, enough, with_bps, without_bps } = *costly;
+        link.costly_burst_warning((class, feature, burst), enough, (with_bps, without_bps))
+    }));
     Ok(warnings)
 }
 

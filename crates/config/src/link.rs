@@ -477,6 +477,28 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, Feature::CeilingBurst), kind)
     }
 
+    /// A warning that the burst of `class` (`feature`: [`Feature::Burst`] or [`Feature::CeilingBurst`]) is too small: while all leaves are busy the class gets
+    /// `with_bps` where default bursts give `without_bps`. `enough` bytes lose nothing, where that is known.
+    #[must_use]
+    pub fn costly_burst_warning(
+        &self,
+        (class, feature, burst): (ClassId, Feature, u64),
+        enough: Option<u64>,
+        (with_bps, without_bps): (f64, f64),
+    ) -> Problem {
+        let key = if feature == Feature::CeilingBurst { "ceiling_burst" } else { "burst" };
+        let enough = enough.map_or_else(String::new, |enough| format!("; {} lose nothing", show_size(enough)));
+        let why = format!(
+            "of {} at class {:?} is too small: it gets {} and not {} while all leaves are busy{enough}",
+            show_size(burst),
+            self.names.name(class),
+            show_bps(with_bps as u64),
+            show_bps(without_bps as u64),
+        );
+        let kind = ProblemKind::Misplaced { key, why, help: "raise it, or leave the key out for the default" };
+        Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
+    }
+
     /// Warnings of limits and quanta that the scheduler cannot keep as they are written: an upper limit (or a ceiling) below the real-time
     /// curves that go before it, and quanta below the largest packet where all are multiplied then.
     #[must_use]

@@ -36,6 +36,7 @@
 mod allotted;
 pub mod as_printed;
 pub mod bounds;
+pub mod bursts;
 pub mod changes;
 pub mod curves;
 pub mod deadlines;

@@ -86,7 +86,7 @@ pub(crate) fn rates(
 }
 
 /// The rates of one run, once two stretches of it agree.
-fn settled(info: &SchedulerInfo, tree: &Hierarchy, sources: &[Source], start: Start) -> Option<Vec<f64>> {
+pub(crate) fn settled(info: &SchedulerInfo, tree: &Hierarchy, sources: &[Source], start: Start) -> Option<Vec<f64>> {
     let capacity = tree.link().rate.bps() as f64;
     // What a leaf gets at least, or about so: the less of what it asks for and of its share while all are busy.
     let slow = |source: &Source| {

@@ -69,10 +69,22 @@ fn fluid_knows_classes_that_do_not_borrow_or_lend() {
         let json = fairlink(&["fluid", &link, "--json", "--demand", demand]).quiet().json();
         ["a", "b", "c"].map(|name| class(&json, name)["allocation_bps"].as_f64().expect("a rate") / 1e6)
     };
-    assert_eq!(gets("a=inf,b=inf,c=inf"), [30.0, 20.0, 50.0]);
-    assert_eq!(gets("b=inf,c=inf"), [0.0, 20.0, 50.0]);
-    assert_eq!(gets("a=inf,c=inf"), [30.0, 0.0, 70.0]);
-    assert_eq!(gets("b=inf"), [0.0, 20.0, 0.0]);
+    // Up to 4 % more than the formal guidelines, by the error of estimators.
+    let near = |demand: &str, formal: [f64; 3]| {
+        let rates = gets(demand);
+        let close = |(rate, formal): (&f64, f64)| (0.99..=1.04).contains(&(rate / formal)) || *rate == formal;
+        assert!(rates.iter().zip(formal).all(close), "{demand}: {rates:?}");
+    };
+    near("a=inf,b=inf,c=inf", [30.0, 20.0, 50.0]);
+    near("b=inf,c=inf", [0.0, 20.0, 50.0]);
+    near("a=inf,c=inf", [30.0, 0.0, 70.0]);
+    near("b=inf", [0.0, 20.0, 0.0]);
+    let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
+    assert!(json["notes"][0].as_str().is_some_and(|note| note.contains("from a run of cbq-formal")), "{json}");
+    // Differences between runs are no gains.
+    let json = fairlink(&["explain", &link, "--class", "b", "--json"]).quiet().json();
+    assert_eq!(json.get("changes"), None);
+    assert!(json["notes"][1].as_str().is_some_and(|note| note.contains("changes are not computed")), "{json}");
     let text = fairlink(&["fluid", &link]).quiet().stdout;
     assert!(text.contains("its own rate (isolated)") && text.contains("its own rate (bounded)"), "{text}");
 }
