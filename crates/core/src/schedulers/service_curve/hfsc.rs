@@ -220,13 +220,33 @@ pub enum Joins {
     Most,
 }
 
-/// Work of a scheduler that counts it.
+/// Work of a scheduler that counts it. Of priority queues it counts entries, and nodes of their tournaments, that are changed or compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// Classes whose curves or virtual times were brought up to date.
     pub classes: u64,
-    /// Entries of priority queues, and nodes of their tournaments, that were changed or compared.
-    pub entries: u64,
+    /// Steps in the queues of real-time requests: eligible times and deadlines.
+    pub requests: u64,
+    /// Steps in the queues of link-sharing requests: virtual times, and fit times of upper limits.
+    pub sharing: u64,
+}
+
+impl Steps {
+    /// What was done since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            classes: self.classes - before.classes,
+            requests: self.requests - before.requests,
+            sharing: self.sharing - before.sharing,
+        }
+    }
+
+    /// Steps in queues of both kinds.
+    #[must_use]
+    pub fn entries(self) -> u64 {
+        self.requests + self.sharing
+    }
 }
 
 /// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
@@ -404,12 +424,15 @@ impl<W: Work> Hfsc<W> {
         self
     }
 
-    /// Classes that were updated so far, from leaves up, and entries of priority queues that were changed or compared. 0 where nothing is counted.
+    /// The work of all calls so far; 0 where it is not counted.
     #[must_use]
     pub fn steps(&self) -> Steps {
-        let queues = self.children.iter().flat_map(|children| [&children.ready, &children.held]);
-        let queues = queues.chain([&self.asleep, &self.eligible]);
-        Steps { classes: self.updated.steps(), entries: queues.map(Heap::steps).sum() }
+        let sharing = self.children.iter().flat_map(|children| [&children.ready, &children.held]);
+        Steps {
+            classes: self.updated.steps(),
+            requests: self.asleep.steps() + self.eligible.steps(),
+            sharing: sharing.map(Heap::steps).sum(),
+        }
     }
 
     /// What `leaf` was sent by the real-time criterion, c_i, in bytes modulo 2^64; `None` where it has no real-time curve.
