@@ -3,7 +3,7 @@
 #![no_main]
 
 use fairlink_config::Problems;
-use fairlink_config::import::{Direction, Imported, k8s, libreqos, libvirt, mikrotik, tc as import_tc};
+use fairlink_config::import::{Direction, Imported, k8s, libreqos, libvirt, mikrotik, pf, tc as import_tc};
 use fairlink_config::tc::{self, ImportOptions};
 use fairlink_core::Rate;
 use fairlink_traffic::{Accept, Script, read_trace};
@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let [kind, flags, rest @ ..] = data else { return };
     let (kind, flags) = (*kind, *flags);
-    match kind % 8 {
+    match kind % 9 {
         0 => {
             let accept = Accept {
                 unsorted: flags & 4 != 0,
@@ -64,6 +64,10 @@ fn imported(kind: u8, flags: u8, text: &str) {
             &import_tc::Options { rate: rate.filter(|_| flags & 2 != 0), device: None, as_is },
         ),
         6 => k8s::import("fuzz.json", text, &k8s::Options { rate: Rate::MAX, node: None, directions }),
+        7 => {
+            let options = pf::Options { rate: rate.filter(|_| flags & 2 != 0), interface: None, as_is };
+            pf::import("fuzz.conf", text, &options)
+        }
         _ => {
             let texts: Vec<(&str, &str)> = text.split('\0').map(|text| ("fuzz.xml", text)).collect();
             libvirt::import(&texts, &libvirt::Options { rate, directions, as_is })

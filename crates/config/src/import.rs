@@ -7,6 +7,7 @@
 //! * [`tc`]: commands of tc, or what it shows of a running system.
 //! * [`k8s`]: bandwidth annotations of Kubernetes pods.
 //! * [`libvirt`]: bandwidth of domains and networks.
+//! * [`pf`]: pf.conf with ALTQ.
 //!
 //! Each gives links in order, and says at its place what changed its meaning and what was left out. Beside each link file stands, where the
 //! tool has a rule of its own, the same tree under that rule: HTB with the tool's rates, quanta, bursts and priorities. So the two can be
@@ -17,6 +18,7 @@ pub mod libreqos;
 pub mod libvirt;
 pub mod mikrotik;
 mod notes;
+pub mod pf;
 mod plan;
 mod prefixes;
 pub mod tc;

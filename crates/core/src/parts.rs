@@ -8,3 +8,4 @@ pub(crate) mod memory;
 pub(crate) mod prefetch;
 pub(crate) mod tags;
 pub(crate) mod virtual_time;
+pub(crate) mod work;

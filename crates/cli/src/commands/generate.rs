@@ -1,5 +1,6 @@
-//! `fairlink generate`: a scenario as real traffic, or TCP.
+//! `fairlink generate`: a scenario as real traffic, or TCP; with `--receive` it measures what arrives as well.
 
+mod both;
 mod tcp;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use crate::args::{rate, time};
 use crate::failure::Failure;
 use crate::human;
 use crate::interrupt::stop_flag;
-use crate::out::{Out, note};
+use crate::out::{Out, note, note_paragraph};
 
 /// What to send where.
 #[derive(Debug, clap::Args)]
@@ -57,6 +58,13 @@ pub(crate) struct Args {
     /// Keep the sending thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
+    /// Receive at this interface as well, and report both: the other end of a cable, or the interface itself where it is looped back. It may be
+    /// given several times.
+    #[arg(long, value_name = "IF", conflicts_with = "tcp")]
+    receive: Vec<String>,
+    /// With --receive: write rates and delays against time into this directory, as CSV and SVG, with each R of a script below the x axis.
+    #[arg(long, value_name = "DIR", requires = "receive")]
+    plots: Option<PathBuf>,
     /// Connections of the kernel.
     #[command(flatten)]
     connections: tcp::Args,
@@ -144,47 +152,129 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return tcp::run(to, args, out);
     }
     let Some(scenario) = &args.scenario else { return Err(Failure::wrong("a scenario is missing, or --tcp")) };
-    if std::fs::read_to_string(scenario).is_ok_and(|text| Script::is_one(&text)) {
-        return script(scenario, args, out);
+    let sending = Sending::open(scenario, args)?;
+    if !args.receive.is_empty() {
+        return both::run(sending, args, out);
     }
-    let config = args.config(scenario)?;
-    let duration_s = config.duration.0 as f64 / 1e9;
-    let generator = Generator::open(config).map_err(Failure::wrong)?;
-    let stop = stop_flag()?;
-    let bar = progress_bar(duration_s);
-    let report = generator.run(&stop, |progress| show(&bar, progress));
-    bar.finish_and_clear();
-    let report = report.map_err(Failure::failed)?;
-    if out.json { out.document(&report) } else { text(&report, args, out) }
+    let sent = sending.run()?;
+    warn(&sent);
+    match (out.json, sent) {
+        (true, Sent::Script(interfaces)) => out.document(&ScriptReport { interfaces }),
+        (true, Sent::Scenario(report)) => out.document(&report),
+        (false, sent) => text_of(&sent, args, out),
+    }
 }
 
-/// Sends a script: each flow out of its interface, all at once.
-fn script(path: &Path, args: &Args, out: &mut Out) -> Result<(), Failure> {
-    if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() {
-        note("--flows, --ip and --dscp mean nothing for a script: its frames have no IP");
+/// What is to be sent, with its sockets open.
+struct Sending {
+    generators: Vec<(String, Generator)>,
+    duration_s: f64,
+    /// A script of the HTB text's generator.
+    script: Option<Script>,
+    /// Names of the classes that are sent.
+    names: Vec<(ClassId, String)>,
+}
+
+/// What was sent.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Sent {
+    Scenario(GeneratorReport),
+    Script(Vec<InterfaceReport>),
+}
+
+impl Sent {
+    fn reports(&self) -> Vec<&GeneratorReport> {
+        match self {
+            Self::Scenario(report) => vec![report],
+            Self::Script(interfaces) => interfaces.iter().map(|interface| &interface.report).collect(),
+        }
     }
-    let script = read_script(path)?;
-    let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
-    let configs = configs.map_err(|error| Failure::wrong(format!("{error}: --out IF")))?;
-    let duration_s = configs.iter().map(|config| config.duration.0).max().unwrap_or(0) as f64 / 1e9;
-    let opened = configs.into_iter().map(|config| {
-        let config = GeneratorConfig { cpu: args.cpu, kernel_stamps: args.kernel_stamps, ..config };
-        Ok((config.interface.clone(), Generator::open(config).map_err(Failure::wrong)?))
-    });
-    let generators = opened.collect::<Result<Vec<_>, Failure>>()?;
-    let stop = stop_flag()?;
-    let bar = progress_bar(duration_s);
-    let reports = run_together(generators, &stop, |progress| show(&bar, progress));
-    bar.finish_and_clear();
-    let interfaces = reports.map_err(Failure::failed)?;
-    if out.json {
-        return out.document(&ScriptReport { interfaces });
+}
+
+impl Sending {
+    fn open(path: &Path, args: &Args) -> Result<Self, Failure> {
+        let is_script = std::fs::read_to_string(path).is_ok_and(|text| Script::is_one(&text));
+        let (configs, script) = if is_script {
+            if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() {
+                note("--flows, --ip and --dscp mean nothing for a script: its frames have no IP");
+            }
+            let script = read_script(path)?;
+            let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
+            let configs = configs.map_err(|error| Failure::wrong(format!("{error}: --out IF")))?;
+            let own = |config| GeneratorConfig { cpu: args.cpu, kernel_stamps: args.kernel_stamps, ..config };
+            (configs.into_iter().map(own).collect(), Some(script))
+        } else {
+            (vec![args.config(path)?], None)
+        };
+        let duration_s = configs.iter().map(|config| config.duration.0).max().unwrap_or(0) as f64 / 1e9;
+        let names =
+            if is_script { Vec::new() } else { configs.iter().flat_map(|config| config.names.clone()).collect() };
+        let opened = configs
+            .into_iter()
+            .map(|config| Ok((config.interface.clone(), Generator::open(config).map_err(Failure::wrong)?)));
+        Ok(Self { generators: opened.collect::<Result<_, Failure>>()?, duration_s, script, names })
     }
-    for InterfaceReport { interface, report } in &interfaces {
-        out.paragraph(&format!("{interface}:"), 2)?;
-        text(report, args, out)?;
+
+    /// Sends: each flow out of its interface, all at once.
+    fn run(self) -> Result<Sent, Failure> {
+        let stop = stop_flag()?;
+        let bar = progress_bar(self.duration_s);
+        let reports = run_together(self.generators, &stop, |progress| show(&bar, progress));
+        bar.finish_and_clear();
+        let mut interfaces = reports.map_err(Failure::failed)?;
+        Ok(match (&self.script, interfaces.pop()) {
+            (None, Some(only)) => Sent::Scenario(only.report),
+            (_, last) => {
+                interfaces.extend(last);
+                Sent::Script(interfaces)
+            }
+        })
     }
-    Ok(())
+}
+
+/// Says on standard error where what was sent is not what its sources were to send.
+fn warn(sent: &Sent) {
+    for class in sent.reports().into_iter().flat_map(|report| &report.classes) {
+        if class.blocked_sends > 0 {
+            note_paragraph(
+                &format!(
+                    "WARNING: {}: {} would have blocked, for {} in all: the queue below holds more frames than the socket's buffer, and what is \
+                     measured is not the source's timing. Shorten that queue, for example with pfifo limit 5",
+                    class.name,
+                    human::count(class.blocked_sends as usize, "send", "sends"),
+                    human::time(class.blocked_s)
+                ),
+                2,
+            );
+        }
+        if class.late_packets > 0 {
+            note_paragraph(
+                &format!(
+                    "WARNING: {}: {} of {} were not sent, because this machine was too late for them. Lower the rate, or keep a processor free \
+                     with --cpu",
+                    class.name,
+                    human::count(class.late_packets as usize, "packet", "packets"),
+                    class.offered_packets
+                ),
+                2,
+            );
+        }
+    }
+}
+
+/// What was sent, in words: of each interface where there may be several.
+fn text_of(sent: &Sent, args: &Args, out: &mut Out) -> Result<(), Failure> {
+    match sent {
+        Sent::Scenario(report) => text(report, args, out),
+        Sent::Script(interfaces) => {
+            for InterfaceReport { interface, report } in interfaces {
+                out.paragraph(&format!("{interface}:"), 2)?;
+                text(report, args, out)?;
+            }
+            Ok(())
+        }
+    }
 }
 
 /// What became of a script.
@@ -249,18 +339,6 @@ fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), Fail
                 2,
             )?;
         }
-    }
-    for class in report.classes.iter().filter(|class| class.blocked_sends > 0) {
-        out.paragraph(
-            &format!(
-                "{}: {} would have blocked, for {} in all: its frames fill the socket's buffer before the queue below drops any, and \
-                 its timing is not the source's; shorten that queue (pfifo limit 5)",
-                class.name,
-                human::count(class.blocked_sends as usize, "send", "sends"),
-                human::time(class.blocked_s)
-            ),
-            2,
-        )?;
     }
     Ok(())
 }

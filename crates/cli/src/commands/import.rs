@@ -5,7 +5,7 @@ mod report;
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
-use fairlink_config::import::{Direction, Imported, ImportedLink, k8s, libreqos, libvirt, mikrotik, tc};
+use fairlink_config::import::{Direction, Imported, ImportedLink, k8s, libreqos, libvirt, mikrotik, pf, tc};
 use fairlink_core::Rate;
 use fairlink_lab::import::{Case, compared};
 
@@ -42,6 +42,8 @@ enum Tool {
     K8s(K8sArgs),
     /// libvirt: XML of domains, and of their network.
     Libvirt(LibvirtArgs),
+    /// pf.conf with ALTQ: hfsc, cbq and priq of FreeBSD, and of OpenBSD up to 5.4.
+    Pf(PfArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -116,6 +118,18 @@ struct LibvirtArgs {
     /// To the machines (inbound), from them (outbound), or a link for each; both need --out.
     #[arg(long, value_enum, default_value_t = Way::Down)]
     direction: Way,
+}
+
+#[derive(Debug, clap::Args)]
+struct PfArgs {
+    /// pf.conf, or what `pfctl -vnf pf.conf` prints of it.
+    file: PathBuf,
+    /// Rate of the link [default: the bandwidth of its altq].
+    #[arg(long, value_name = "RATE", value_parser = args::rate)]
+    rate: Option<Rate>,
+    /// Import the queues of this interface alone [default: all; several need --out].
+    #[arg(long, value_name = "IF")]
+    interface: Option<String>,
 }
 
 /// Which way packets go.
@@ -220,6 +234,10 @@ fn read(args: &Args) -> Result<(&'static str, Imported), Failure> {
         Tool::Libvirt(from) => {
             let options = libvirt::Options { rate: from.rate, directions: from.direction.directions(), as_is };
             ("libvirt", libvirt::import_files(&from.files, &options)?)
+        }
+        Tool::Pf(from) => {
+            let options = pf::Options { rate: from.rate, interface: from.interface.clone(), as_is };
+            ("pf", pf::import_file(&from.file, &options)?)
         }
     })
 }

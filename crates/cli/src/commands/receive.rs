@@ -19,7 +19,7 @@ use crate::interrupt::stop_flag;
 use crate::link::read_tree;
 use crate::out::{Out, make_directory, note};
 
-use self::record::Record;
+pub(super) use self::record::Record;
 
 /// Where to listen.
 #[derive(Debug, clap::Args)]
@@ -137,7 +137,8 @@ fn script(path: &Path) -> Result<Script, Failure> {
     })
 }
 
-fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
+/// What was received, in words.
+pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
     out.paragraph(&format!("received for {}", human::time(report.duration_s)), 2)?;
     let head = ["class", "frames", "rate", "lost", "twice", "out of order", "delay min", "mean", "p50", "p99", "max"];
     let rows = report.classes.iter().map(|class| {

@@ -97,6 +97,66 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
     assert!(read("tcp-sent.txt").contains("latency p50"), "{}", read("tcp-sent.txt"));
 }
 
+/// A cable, and a queue that is longer than a socket's buffer where `tc` is there.
+const BOTH: &str = r#"
+"$F" generate "$FLOWS" --out va --duration 2s --receive vb --plots "$D/plots" --json > "$D/both.json" 2> "$D/both.log"
+"$F" generate "$LINK" --out va --duration 300ms --receive vb > "$D/both.txt" 2>> "$D/both.log"
+command -v tc > /dev/null || exit 0
+tc qdisc add dev va root tbf rate 400kbit burst 2kb limit 100mb || exit 0
+"$F" generate "$BUSY" --out va --duration 1s --json > "$D/busy.json" 2> "$D/busy.log"
+"#;
+
+#[test]
+fn one_command_sends_and_receives_and_warns_where_a_send_would_block() {
+    let dir = Scratch::new();
+    let busy = dir.write("busy.script", "0\tS\t0\t1000\n0\tR\t0\t2000000\n1000\tX\t0\t0\n");
+    let vars = [("LINK", scenario("exp2-H.toml")), ("FLOWS", scenario("htb/one-device.script")), ("BUSY", busy)];
+    let vars = vars.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let Some(run) = in_private_network(BOTH, &dir, &vars) else { return };
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), read("both.log"));
+    let both: Value =
+        serde_json::from_str(&read("both.json")).unwrap_or_else(|error| panic!("{error}: {}", read("both.log")));
+    let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no count: {value}"));
+    let sent = &both["sent"][0];
+    let flow =
+        sent["classes"].as_array().expect("a list").iter().find(|class| count(&class["class"]) == 0).expect("flow 0");
+    let received = &both["received"][0];
+    assert_eq!((sent["interface"].as_str(), received["interface"].as_str()), (Some("va"), Some("vb")));
+    // Two seconds of flow 0 alone at 90 kB/s: what was sent has come, with its delays.
+    let heard = received["classes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|class| count(&class["class"]) == 0)
+        .expect("flow 0");
+    assert!(count(&flow["sent_packets"]) > 0, "{sent}");
+    assert_eq!(
+        count(&heard["received_packets"]) + count(&received["socket_drops"]),
+        count(&flow["sent_packets"]),
+        "{both}"
+    );
+    assert!(heard["delay_s"]["mean"].is_f64(), "{heard}");
+    assert!(read("plots/received.csv").contains(",flow 0,") && read("plots/received.svg").contains("0: 90 kB/s"));
+    let text = read("both.txt");
+    assert!(text.contains("sent for") && text.contains("vb:\nreceived for"), "{text}");
+    let Ok(busy) = serde_json::from_str::<Value>(&read("busy.json")) else {
+        eprintln!("SKIPPED: no tc with tbf, so that no queue is long enough to block a send");
+        return;
+    };
+    let flow = &busy["interfaces"][0]["classes"][0];
+    if count(&flow["blocked_sends"]) == 0 {
+        eprintln!("SKIPPED: the socket's buffer was not filled on this machine: {flow}");
+        return;
+    }
+    let warning = read("busy.log");
+    let expected = format!("WARNING: flow 0: {} send", flow["blocked_sends"]);
+    assert!(
+        warning.contains(&expected) && warning.contains("Shorten that queue, for example with pfifo limit 5"),
+        "{warning}"
+    );
+}
+
 #[test]
 fn orders_that_cannot_be_are_refused_with_2() {
     let link = scenario("exp2-H.toml");
@@ -113,6 +173,8 @@ fn orders_that_cannot_be_are_refused_with_2() {
         (&["generate", &link, "--out", "x", "--dscp", "ef udp"], "is no DSCP"),
         (&["generate", &link, "--out", "x", "--ip", "5"], "there are: 4, 6"),
         (&["generate", &link, "--out", "x", "--flows", "0"], "1..=4096"),
+        (&["generate", &link, "--out", "x", "--plots", "d"], "--receive"),
+        (&["generate", "--tcp", "127.0.0.1:1", "--receive", "x"], "cannot be used with"),
         (&["receive"], "--in"),
         (&["receive", "--tcp", "0"], "0 is not in 1..=65535"),
         (&["receive", "--tcp", "5201", "--in", "x"], "cannot be used with"),

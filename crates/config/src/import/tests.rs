@@ -17,6 +17,9 @@ const SHOWN: &str = "qdisc htb 1: dev e root r2q 10 default 0x2\nclass htb 1:2 d
 const PODS: &str = r#"{"kind": "List", "items": [{"metadata": {"name": "a", "annotations": {"kubernetes.io/ingress-bandwidth": "1M"}}, "status": {"podIP": "10.0.0.1"}}]}"#;
 const XML: &str = "<domain><name>a</name><devices><interface><mac address='1'/><ip address='10.0.0.1'/><bandwidth><inbound average='10' floor='5'/></bandwidth></interface></devices></domain>";
 
+const PF: &str = "ports = \"{ 80, 8000:8010 }\"\naltq on em0 hfsc bandwidth 10Mb queue { a, b }\nqueue a bandwidth 20% hfsc(realtime (2Mb 10 1Mb)) { c }\nqueue c hfsc\nqueue b \\\n bandwidth 5Mb hfsc(default)\n\
+    pass out quick on em0 inet proto { tcp, udp } from 10.0.0.0/8 to any port $ports flags S/SA keep state (tcp.established 5) queue (c, b)\n";
+
 type Read = fn(&str) -> Result<Imported, Problems>;
 
 /// Each reader with a text of its kind.
@@ -42,6 +45,7 @@ fn readers() -> Vec<(&'static str, Read)> {
         (PODS, |text| {
             k8s::import("a.json", text, &k8s::Options { rate: Rate::MAX, node: None, directions: Vec::new() })
         }),
+        (PF, |text| pf::import("pf.conf", text, &pf::Options::default())),
         (XML, |text| {
             libvirt::import(
                 &[("a.xml", text)],
@@ -100,7 +104,7 @@ proptest! {
 
     #[test]
     fn a_damaged_text_is_imported_or_refused(
-        reader in 0..7usize,
+        reader in 0..8usize,
         cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..6usize, "[ -~\\n\\\\\"{}\\[\\]/,=ü]{0,4}"), 1..4),
     ) {
         let (text, read) = readers().swap_remove(reader);

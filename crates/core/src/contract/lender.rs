@@ -17,6 +17,11 @@ pub trait Lender: fmt::Debug + Send {
 
     /// A packet of `bytes` was sent below the class, borrowed or not. `more` says whether others wait there.
     fn sent(&mut self, now: Nanos, bytes: u32, more: bool);
+
+    /// The rate that the lender's own meter has for the class, in bit/s, as of its last call; `None` where it has no meter.
+    fn metered_bps(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Classes that borrow from someone other than their link, each with its lender.

@@ -210,7 +210,8 @@ pub trait Scheduler: Any + Send {
     /// Tells `visit` what the scheduler has counted of itself since it was made or purged: the class, [`ClassId::ROOT`] for
     /// the link, and the name and the value of a counter. It tells of the classes whose ids are in `classes`, and takes no longer than
     /// these need, so that a data path can ask for a few at a time. Every counter of theirs is told of, also while it is zero, in an
-    /// order that does not change; a class has at most [`MAX_COUNTERS`]. `docs/papers.md` says what each counts.
+    /// order that does not change; a class has at most [`MAX_COUNTERS`]. A name that ends with `_bps` is the reading of a meter instead of a
+    /// count. `docs/papers.md` says what each is.
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         let _ = (classes, visit);
     }

@@ -7,6 +7,7 @@
 #[cfg(feature = "invariants")]
 use alloc::string::String;
 
+use super::work::Work;
 use crate::contract::OutOfMemory;
 
 mod few;
@@ -31,11 +32,11 @@ pub(crate) const AHEAD: Also = Also { last: false, ahead: true };
 
 /// A queue whose first id is the one with the smallest key, of these the one that got its key first.
 #[derive(Debug)]
-pub(crate) enum Heap {
+pub(crate) enum Heap<W = ()> {
     /// For at most [`few::MOST`] ids.
-    Few(Few),
+    Few(Few<W>),
     /// For any number.
-    Lanes(Lanes),
+    Lanes(Lanes<W>),
 }
 
 macro_rules! of_either {
@@ -48,14 +49,21 @@ macro_rules! of_either {
 }
 
 impl Heap {
-    /// An empty queue for the ids `0..ids`, below 2^31 - 1.
-    pub(crate) fn new(ids: usize) -> Result<Self, OutOfMemory> {
-        Self::knowing(ids, Also::default())
-    }
-
     /// Bytes that one for `ids` ids takes.
     pub(crate) const fn memory(ids: usize) -> u64 {
         Self::memory_knowing(ids, Also { last: false, ahead: false })
+    }
+
+    /// Bytes that such a one takes.
+    pub(crate) const fn memory_knowing(ids: usize, also: Also) -> u64 {
+        if ids <= few::MOST { Few::memory(ids) } else { Lanes::memory(ids, also) }
+    }
+}
+
+impl<W: Work> Heap<W> {
+    /// An empty queue for the ids `0..ids`, below 2^31 - 1.
+    pub(crate) fn new(ids: usize) -> Result<Self, OutOfMemory> {
+        Self::knowing(ids, Also::default())
     }
 
     /// One that knows more than its first.
@@ -63,9 +71,9 @@ impl Heap {
         if ids <= few::MOST { Ok(Self::Few(Few::new(ids)?)) } else { Ok(Self::Lanes(Lanes::new(ids, also)?)) }
     }
 
-    /// Bytes that such a one takes.
-    pub(crate) const fn memory_knowing(ids: usize, also: Also) -> u64 {
-        if ids <= few::MOST { Few::memory(ids) } else { Lanes::memory(ids, also) }
+    /// Steps of all calls so far, where they are counted: entries, lanes and nodes that were changed or compared.
+    pub(crate) fn steps(&self) -> u64 {
+        of_either!(self, queue => queue.steps())
     }
 
     /// Ids in it.

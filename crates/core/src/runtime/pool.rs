@@ -185,6 +185,14 @@ impl Lender for Member {
             Kind::Ratio(ratio) => ratio.sent(self.index, now, bytes),
         }
     }
+
+    /// Under [`PoolRule::Ratio`] and [`PoolRule::Greedy`]: the rate meter of \[htb\], recomputed each 100 ms and averaged over about six seconds.
+    fn metered_bps(&self) -> Option<u64> {
+        match &self.pool.0 {
+            Kind::Exact(_) => None,
+            Kind::Ratio(ratio) => Some(ratio.actual_bps(self.index)),
+        }
+    }
 }
 
 #[cfg(test)]

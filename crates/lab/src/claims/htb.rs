@@ -3,6 +3,7 @@
 use super::{Claim, Paper};
 
 mod measured;
+mod meter;
 mod setups;
 mod share;
 mod slots;
@@ -144,6 +145,30 @@ const CLAIMS: &[Claim] = &[
         tests: &[],
         timed: false,
         run: slots::stolen,
+    },
+    Claim {
+        id: "htb.meter",
+        place: "Cross device sharing; 9.9.2001, second paragraph",
+        about: "Each member of a slot has a meter of its rate, recomputed each 100 ms and averaged over six seconds, which a user can see.",
+        says: "each 100 ms, over 6 s",
+        sentence: "I decided to maintain actual rate for each class (recalculated every 100ms).",
+        tests: &[
+            "crates/core/src/schedulers/link_sharing/htb/tests.rs::the_meter_of_a_slot_is_told_and_an_exact_pool_has_none",
+        ],
+        timed: false,
+        run: meter::meter,
+    },
+    Claim {
+        id: "htb.guard",
+        place: "Cross device sharing",
+        about: "The guard stands between a device and the slot alone: each device keeps its base, its classes share by their own rates, and a class below another has no slot.",
+        says: "at the owner alone",
+        sentence: "The rate guard is applied only to slot owner not to ancestors so that slot owner should be root class.",
+        tests: &[
+            "crates/core/src/schedulers/link_sharing/htb/tests.rs::a_pool_of_two_links_holds_ratio_and_total_once_its_meters_have_settled",
+        ],
+        timed: false,
+        run: meter::guard,
     },
     Claim {
         id: "htb.generator",

@@ -17,7 +17,7 @@ const MAX_CELLS: usize = 1 << 20;
 
 /// The windows of a receiver.
 #[derive(Default)]
-pub(super) struct Record {
+pub(in crate::commands) struct Record {
     /// By class its column.
     columns: BTreeMap<ClassId, usize>,
     received: Received,
@@ -28,7 +28,7 @@ pub(super) struct Record {
 
 impl Record {
     /// Keeps a window. `name` is what a class is called.
-    pub(super) fn keep(&mut self, window: &Window, name: impl Fn(ClassId) -> String) {
+    pub(in crate::commands) fn keep(&mut self, window: &Window, name: impl Fn(ClassId) -> String) {
         self.first_s = self.first_s.or(window.first_s);
         // What comes before the first frame says nothing.
         if self.first_s.is_none() {
@@ -57,7 +57,7 @@ impl Record {
     }
 
     /// Writes the files into `dir`. The first frame was sent at the first `R` of `script` that sends.
-    pub(super) fn write(mut self, script: Option<&Script>, dir: &Path) -> Result<(), FileError> {
+    pub(in crate::commands) fn write(mut self, script: Option<&Script>, dir: &Path) -> Result<(), FileError> {
         let columns = self.received.names.len();
         for window in &mut self.received.windows {
             window.classes.resize(columns, ReceivedClass::default());

@@ -13,7 +13,10 @@ use alloc::boxed::Box;
 use alloc::{format, string::String};
 
 use crate::contract::OutOfMemory;
-use crate::parts::memory::{bytes_of, filled};
+use crate::parts::{
+    memory::{bytes_of, filled},
+    work::Work,
+};
 
 /// Most ids of such a queue: a bit of a word for each, and a byte of one cache line.
 pub(super) const MOST: usize = 64;
@@ -21,7 +24,7 @@ const MASK: u32 = MOST as u32 - 1;
 
 /// As [`Heap`](super::Heap), for at most [`MOST`] ids.
 #[derive(Debug)]
-pub(crate) struct Few {
+pub(crate) struct Few<W = ()> {
     /// By id.
     keys: Box<[u128]>,
     /// The ids in it, a bit each.
@@ -31,20 +34,29 @@ pub(crate) struct Few {
     len: u32,
     /// The ids in it in their order, which goes on at the start where it gets to the end.
     order: [u8; MOST],
+    /// Places of the list that were filled or passed.
+    work: W,
 }
 
 impl Few {
-    pub(super) fn new(ids: usize) -> Result<Self, OutOfMemory> {
-        Ok(Self { keys: filled(ids, 0)?, members: 0, head: 0, len: 0, order: [0; MOST] })
-    }
-
     pub(super) const fn memory(ids: usize) -> u64 {
         bytes_of::<u128>(ids)
+    }
+}
+
+impl<W: Work> Few<W> {
+    pub(super) fn new(ids: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { keys: filled(ids, 0)?, members: 0, head: 0, len: 0, order: [0; MOST], work: W::default() })
     }
 
     #[cfg(feature = "invariants")]
     pub(super) fn len(&self) -> usize {
         self.len as usize
+    }
+
+    /// Steps so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.work.steps()
     }
 
     pub(super) fn ids(&self) -> u32 {
@@ -74,6 +86,7 @@ impl Few {
 
     #[inline(always)]
     fn put(&mut self, place: u32, id: u32) {
+        self.work.add(1);
         self.order[(self.head.wrapping_add(place) & MASK) as usize] = id as u8;
     }
 
@@ -156,6 +169,7 @@ impl Few {
 
     #[inline(always)]
     fn drop_first(&mut self) {
+        self.work.add(1);
         self.head = self.head.wrapping_add(1);
         self.len -= 1;
     }
@@ -173,6 +187,7 @@ impl Few {
     #[inline(never)]
     fn unlink_within(&mut self, id: u32) {
         let mut place = (1..self.len).find(|&place| self.at(place) == id).unwrap_or(0);
+        self.work.add(u64::from(place));
         if place >= self.len / 2 {
             for place in place + 1..self.len {
                 self.put(place - 1, self.at(place));

@@ -25,7 +25,7 @@ use core::hint::select_unpredictable;
 use super::Also;
 use crate::contract::OutOfMemory;
 use crate::parts::memory::{bytes_of, filled};
-use crate::parts::prefetch::prefetch;
+use crate::parts::{prefetch::prefetch, work::Work};
 
 /// Marks a number as that of a lane, where it could be an id, or as free.
 const LANE: u32 = 1 << 31;
@@ -74,7 +74,7 @@ struct Pair {
 
 /// A queue whose first id is the one with the smallest key, of these the one that got its key first.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct Lanes<W = ()> {
     /// By id, and one more that comes after every other: the nobody that empty places name.
     entries: Box<[Entry]>,
     lanes: Box<[Lane]>,
@@ -97,6 +97,8 @@ pub(crate) struct Lanes {
     free: u32,
     fresh: u32,
     sequence: u64,
+    /// Lanes and nodes that were changed or compared.
+    work: W,
 }
 
 /// Lanes that are found by a step, of a queue for `ids` ids.
@@ -134,6 +136,15 @@ pub(super) fn rank(key: u128) -> u64 {
 }
 
 impl Lanes {
+    /// Bytes that one for `ids` ids takes.
+    pub(super) const fn memory(ids: usize, also: Also) -> u64 {
+        let latest = if also.last { bytes_of::<u32>(ids.next_power_of_two()) } else { 0 };
+        let nodes = bytes_of::<Pair>(pairs(ids)) + latest + bytes_of::<u32>(log(ids, also));
+        bytes_of::<Entry>(ids + 1) + bytes_of::<Lane>(ids) + nodes + bytes_of::<u32>(steps(ids))
+    }
+}
+
+impl<W: Work> Lanes<W> {
     /// An empty queue for the ids `0..ids`, below 2^31 - 1.
     pub(super) fn new(ids: usize, also: Also) -> Result<Self, OutOfMemory> {
         let leaves = ids.next_power_of_two() as u32;
@@ -151,14 +162,8 @@ impl Lanes {
             free: NONE,
             fresh: 0,
             sequence: 0,
+            work: W::default(),
         })
-    }
-
-    /// Bytes that one for `ids` ids takes.
-    pub(super) const fn memory(ids: usize, also: Also) -> u64 {
-        let latest = if also.last { bytes_of::<u32>(ids.next_power_of_two()) } else { 0 };
-        let nodes = bytes_of::<Pair>(pairs(ids)) + latest + bytes_of::<u32>(log(ids, also));
-        bytes_of::<Entry>(ids + 1) + bytes_of::<Lane>(ids) + nodes + bytes_of::<u32>(steps(ids))
     }
 
     /// Ids in it.
@@ -166,6 +171,11 @@ impl Lanes {
     #[cfg(feature = "invariants")]
     pub(super) fn len(&self) -> usize {
         self.entries.iter().filter(|entry| entry.before != ABSENT).count()
+    }
+
+    /// Steps so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.work.steps()
     }
 
     /// How many ids it is for.
@@ -214,6 +224,7 @@ impl Lanes {
         let mut second = if behind & LANE == 0 { behind } else { nobody };
         let mut at = self.leaves + (before & !LANE);
         while at != self.top {
+            self.work.add(1);
             second = self.earlier(second, self.node(at ^ 1));
             at >>= 1;
         }
@@ -255,6 +266,7 @@ impl Lanes {
     /// The same, into the lane of those that have such a `step`.
     #[inline(always)]
     pub(super) fn set_by(&mut self, id: u32, key: u128, step: u128) {
+        self.work.add(1);
         let before = self.entries[id as usize].before;
         let mark = step_mark(step);
         let slot = ((u64::from(mark) * self.by_step.len() as u64) >> 32) as usize;
@@ -271,6 +283,7 @@ impl Lanes {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(u32, u128)> {
         let first = self.first()?;
+        self.work.add(1);
         let Entry { before, behind, .. } = self.entries[first.0 as usize];
         if self.height == 0 && behind & LANE == 0 {
             self.entries[first.0 as usize].before = ABSENT;
@@ -286,6 +299,7 @@ impl Lanes {
     #[inline]
     pub(super) fn remove(&mut self, id: u32) -> Option<u128> {
         let key = self.key(id)?;
+        self.work.add(1);
         self.unlink(id);
         Some(key)
     }
@@ -426,6 +440,7 @@ impl Lanes {
         self.entries[id as usize] = Entry { key, sequence, before: LANE | lane, behind: LANE | lane };
         self.note_change(sequence, id);
         while (self.leaves + lane) >> self.height != self.top {
+            self.work.add(1);
             // All beside the top is empty.
             let first = rank(self.entries[self.first as usize].key);
             self.name(self.top, self.first, first);
@@ -477,6 +492,7 @@ impl Lanes {
     /// Lanes are taken from the first again, so that those in use stay side by side. All nodes are empty but those above the top.
     fn start_over(&mut self) {
         while self.top > 0 {
+            self.work.add(1);
             self.name(self.top, self.ids(), u64::MAX);
             if let Some(latest) = self.latest.get_mut(self.top as usize) {
                 *latest = NONE;
@@ -513,6 +529,7 @@ impl Lanes {
         let mut at = self.leaves + lane;
         let rank = rank(self.entries[id as usize].key);
         loop {
+            self.work.add(1);
             let pair = &mut self.nodes[(at >> 1) as usize];
             let side = (at & 1) as usize;
             (pair.ids[side], pair.ranks[side]) = (id, rank);
@@ -542,6 +559,7 @@ impl Lanes {
         let mut at = self.leaves + lane;
         let (mut winner, mut rank) = (new, rank(self.entries[new as usize].key));
         loop {
+            self.work.add(1);
             let pair = &mut self.nodes[(at >> 1) as usize];
             let side = (at & 1) as usize;
             if pair.ids[side] != old {
@@ -563,6 +581,7 @@ impl Lanes {
         }
         self.first = winner;
         while self.height > 0 {
+            self.work.add(1);
             let [left, right] = self.nodes[self.top as usize].ids.map(|id| id != self.ids());
             if left && right {
                 break;
@@ -604,6 +623,7 @@ impl Lanes {
         let mut winner = self.last_lane(at);
         let mut most = self.tail_key(winner);
         while at != self.top {
+            self.work.add(1);
             let rival = self.last_lane(at ^ 1);
             let other = self.tail_key(rival);
             if winner == NONE || rival != NONE && other > most {

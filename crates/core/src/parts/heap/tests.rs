@@ -70,7 +70,7 @@ fn ranks_never_contradict_keys() {
 
 #[test]
 fn while_all_ids_are_in_one_lane_it_is_known_who_comes_later() {
-    let mut heap = Heap::Lanes(Lanes::new(100, AHEAD).unwrap());
+    let mut heap = Heap::Lanes(Lanes::<()>::new(100, AHEAD).unwrap());
     (0..100).for_each(|id| heap.set_by(id, u128::from(id) * 10, 7));
     assert!((0..100).all(|by| heap.ahead(by) == Some(by)));
     assert_eq!(heap.ahead(100), None);

@@ -141,8 +141,7 @@ impl Ratio {
     }
 
     /// The mean rate of member `index`, in bit/s, rounded down.
-    #[cfg(test)]
-    fn actual_bps(&self, index: usize) -> u64 {
+    pub(super) fn actual_bps(&self, index: usize) -> u64 {
         let actual = u128::from(self.meters[index].actual.load(Relaxed));
         ((actual * 8 * u128::from(NANOS_PER_SEC) / u128::from(PERIOD.0)) >> FRACTION_BITS) as u64
     }

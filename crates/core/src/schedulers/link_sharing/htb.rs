@@ -742,6 +742,9 @@ impl Scheduler for Htb {
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         for (index, class) in self.classes.iter().enumerate().take(classes.end).skip(classes.start) {
             visit(ClassId(index as u32), if class.leaf { "borrowed_bytes" } else { "lent_bytes" }, class.lent);
+            if let Some(bps) = self.lenders.get(class.pool as usize).and_then(|lender| lender.metered_bps()) {
+                visit(ClassId(index as u32), "slot_rate_bps", bps);
+            }
         }
     }
 

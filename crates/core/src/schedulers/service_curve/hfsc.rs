@@ -77,6 +77,8 @@ use crate::parts::{
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
+pub use crate::parts::work::{Counted, Work};
+
 use ahead::Asked;
 use limit::{Limit, limits_of};
 
@@ -147,22 +149,22 @@ struct RealTime {
 /// The children of one class that have packets to share for.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Children {
+struct Children<W> {
     /// The class whose children these are.
     parent: u32,
     /// The children by place, in the order of the hierarchy: a leaf with [`LEAF`] set, of any other the index of its own children.
     below: Box<[u32]>,
     /// By virtual time, with both ends.
-    ready: Heap,
+    ready: Heap<W>,
     /// Above an upper limit, by fit time.
-    held: Heap,
+    held: Heap<W>,
     /// The largest virtual time that a child had when it left `ready`.
     level: u128,
     /// The most by which a packet moves a child's virtual time: how far behind v_min one may be that was held.
     step: u128,
 }
 
-impl Children {
+impl<W: Work> Children<W> {
     #[inline(always)]
     fn is_active(&self) -> bool {
         !self.ready.is_empty() || !self.held.is_empty()
@@ -184,24 +186,26 @@ impl Children {
     }
 }
 
-/// H-FSC over a hierarchy.
+/// H-FSC over a hierarchy. `W` counts its steps, for experiments: [`Counted`], or `()` for nothing.
 #[derive(Debug)]
-pub struct Hfsc {
+pub struct Hfsc<W = ()> {
     classes: Stack<Class>,
-    children: Stack<Children>,
+    children: Stack<Children<W>>,
     real_time: Stack<RealTime>,
     limits: Stack<Limit>,
     slab: PacketSlab,
     /// Leaves with packets that are not eligible, by eligible time. Ids index `real_time`, here and in `eligible`.
-    asleep: Heap,
+    asleep: Heap<W>,
     /// Those that are, by deadline.
-    eligible: Heap,
+    eligible: Heap<W>,
     max_packet: u32,
     now: Nanos,
     /// Whether there are so many classes that cache lines are asked for ahead of time.
     looks_ahead: bool,
     asked: Asked,
     joins: Joins,
+    /// Classes that were updated.
+    updated: W,
 }
 
 /// Where a child starts that becomes active: v^s of its parent, between the least and the largest virtual time of its siblings.
@@ -214,6 +218,35 @@ pub enum Joins {
     Least,
     /// v_max alone: "results in a discrepancy proportional to the number of sessions" (Section 3.3).
     Most,
+}
+
+/// Work of a scheduler that counts it. Of priority queues it counts entries, and nodes of their tournaments, that are changed or compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Classes whose curves or virtual times were brought up to date.
+    pub classes: u64,
+    /// Steps in the queues of real-time requests: eligible times and deadlines.
+    pub requests: u64,
+    /// Steps in the queues of link-sharing requests: virtual times, and fit times of upper limits.
+    pub sharing: u64,
+}
+
+impl Steps {
+    /// What was done since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            classes: self.classes - before.classes,
+            requests: self.requests - before.requests,
+            sharing: self.sharing - before.sharing,
+        }
+    }
+
+    /// Steps in queues of both kinds.
+    #[must_use]
+    pub fn entries(self) -> u64 {
+        self.requests + self.sharing
+    }
 }
 
 /// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
@@ -267,6 +300,33 @@ impl Hfsc {
     /// # Errors
     /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] where the leaves' real-time curves do not fit the link.
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+        Self::working(tree)
+    }
+
+    fn memory(tree: &Hierarchy) -> u64 {
+        let curves = tree.leaves().iter().filter(|&&leaf| tree.config(leaf).real_time.is_some()).count();
+        let limits = limits_of(tree);
+        let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
+        let held = |children| Heap::memory(if limits > 0 { children } else { 0 });
+        let lists = |children| bytes_of::<u32>(children) + Heap::memory_knowing(children, READY) + held(children);
+        let below: u64 = all.filter(|&children| children > 0).map(lists).sum();
+        PacketSlab::memory(tree)
+            + bytes_of::<(Class, bool)>(tree.len())
+            + bytes_of::<Children<()>>(inner_classes(tree))
+            + below
+            + bytes_of::<RealTime>(curves)
+            + 2 * Heap::memory(curves)
+            + bytes_of::<Limit>(limits)
+            + curves_memory(tree, curves)
+    }
+}
+
+impl<W: Work> Hfsc<W> {
+    /// A scheduler for `tree` that counts its steps by `W`.
+    ///
+    /// # Errors
+    /// As [`Hfsc::new`].
+    pub fn working(tree: &Hierarchy) -> Result<Self, BuildError> {
         let asked = real_time_shapes(tree)?;
         admit(asked.iter().copied().flatten(), tree.link().rate)?;
         let mut slab = PacketSlab::for_tree(tree)?;
@@ -333,6 +393,7 @@ impl Hfsc {
         let (asleep, eligible) = (Heap::new(real_time.len())?, Heap::new(real_time.len())?);
         Ok(Self {
             joins: Joins::default(),
+            updated: W::default(),
             classes,
             children,
             real_time,
@@ -345,23 +406,6 @@ impl Hfsc {
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             asked: Asked::NOBODY,
         })
-    }
-
-    fn memory(tree: &Hierarchy) -> u64 {
-        let curves = tree.leaves().iter().filter(|&&leaf| tree.config(leaf).real_time.is_some()).count();
-        let limits = limits_of(tree);
-        let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
-        let held = |children| Heap::memory(if limits > 0 { children } else { 0 });
-        let lists = |children| bytes_of::<u32>(children) + Heap::memory_knowing(children, READY) + held(children);
-        let below: u64 = all.filter(|&children| children > 0).map(lists).sum();
-        PacketSlab::memory(tree)
-            + bytes_of::<(Class, bool)>(tree.len())
-            + bytes_of::<Children>(inner_classes(tree))
-            + below
-            + bytes_of::<RealTime>(curves)
-            + 2 * Heap::memory(curves)
-            + bytes_of::<Limit>(limits)
-            + curves_memory(tree, curves)
     }
 
     /// The smallest and the largest virtual time of the active children of `parent` that no upper limit holds back, in 2^-12 ns; `None` where
@@ -380,6 +424,17 @@ impl Hfsc {
         self
     }
 
+    /// The work of all calls so far; 0 where it is not counted.
+    #[must_use]
+    pub fn steps(&self) -> Steps {
+        let sharing = self.children.iter().flat_map(|children| [&children.ready, &children.held]);
+        Steps {
+            classes: self.updated.steps(),
+            requests: self.asleep.steps() + self.eligible.steps(),
+            sharing: sharing.map(Heap::steps).sum(),
+        }
+    }
+
     /// What `leaf` was sent by the real-time criterion, c_i, in bytes modulo 2^64; `None` where it has no real-time curve.
     #[must_use]
     pub fn served_in_time(&self, leaf: ClassId) -> Option<u64> {
@@ -388,7 +443,7 @@ impl Hfsc {
     }
 
     #[inline(always)]
-    fn children(&mut self, class: u32) -> &mut Children {
+    fn children(&mut self, class: u32) -> &mut Children<W> {
         let children = self.classes[class as usize].children;
         &mut self.children[children as usize]
     }
@@ -503,6 +558,7 @@ impl Hfsc {
         }
         let mut class = leaf;
         while class != ROOT {
+            self.updated.add(1);
             let Class { parent, siblings, place, .. } = self.classes[class as usize];
             let siblings = &self.children[siblings as usize];
             if siblings.contains(place) {
@@ -554,6 +610,7 @@ impl Hfsc {
         let now = ticks(self.now);
         let mut class = leaf;
         while class != ROOT {
+            self.updated.add(1);
             let of = &mut self.classes[class as usize];
             if limited && let Some(limit) = self.limits.get_mut(of.limit as usize) {
                 limit.send(now, of.served);
@@ -595,7 +652,7 @@ impl Hfsc {
     }
 }
 
-impl PlainIn for Hfsc {
+impl<W: Work> PlainIn for Hfsc<W> {
     #[inline(always)]
     fn push_plain(&mut self, batch: &[Packet]) -> usize {
         push_behind(&mut self.classes, |class| &mut class.queue, &mut self.slab, self.max_packet, batch)
@@ -607,7 +664,7 @@ impl PlainIn for Hfsc {
     }
 }
 
-impl Scheduler for Hfsc {
+impl<W: Work> Scheduler for Hfsc<W> {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let leaf = packet.class.0;

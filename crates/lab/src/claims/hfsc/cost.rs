@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use fairlink_core::schedulers::hfsc::Hfsc;
+use fairlink_core::schedulers::hfsc::{Hfsc, Work};
 use fairlink_core::{
     ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, LinkConfig, Nanos, Packet, QueueLimits, Rate, Scheduler,
     ServiceCurve, Share,
@@ -19,18 +20,18 @@ use crate::figures::figure::{Figure, Look, Panel, Series};
 
 /// The link; the text gives neither its rate nor the packets' length.
 const LINK: u64 = 1_000_000_000;
-const BYTES: u32 = 1000;
+pub(super) const BYTES: u32 = 1000;
 /// Mean times of the two states of a source, in nanoseconds; not given either.
 const STATE_NS: u64 = 20_000_000;
 /// Mean rate over the reserved one.
 const UTILISATION: f64 = 0.95;
 /// Averages are over the packets from the first to the second.
-const FROM: u64 = 10_000;
-const TO: u64 = 20_000;
+pub(super) const FROM: u64 = 10_000;
+pub(super) const TO: u64 = 20_000;
 /// Flat hierarchies: numbers of sessions.
-const FLAT: [usize; 11] = [1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
+pub(super) const FLAT: [usize; 11] = [1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
 /// Hierarchies of 1000 sessions.
-const DEEP: [&[usize]; 3] = [&[1000], &[10, 100], &[10, 10, 10]];
+pub(super) const DEEP: [&[usize]; 3] = [&[1000], &[10, 100], &[10, 10, 10]];
 /// Hierarchies of levels of one size: each level adds the same work.
 const EVEN: [&[usize]; 3] = [&[10], &[10, 10], &[10, 10, 10]];
 
@@ -52,26 +53,32 @@ struct Costs {
 type Reading = fn(&Costs) -> f64;
 
 /// A tree of equal sessions with lines for both criteria, each class with so many children, from the link down.
-fn tree(fanouts: &[usize]) -> Result<Hierarchy, Trouble> {
+pub(super) fn tree(fanouts: &[usize]) -> Result<Hierarchy, Trouble> {
+    tree_of(fanouts, |_| 1000)
+}
+
+/// The same, the `n`th session with `part(n)` thousandths of an equal part of the link.
+pub(super) fn tree_of(fanouts: &[usize], part: impl Fn(usize) -> u64) -> Result<Hierarchy, Trouble> {
     let rate = |bps: u64| Rate::from_bps(bps).map_err(Trouble::other);
     let link = LinkConfig { max_packet: BYTES, max_queued: 1 << 17, ..LinkConfig::new(rate(LINK)?) };
     let mut builder = Hierarchy::builder(link);
-    let (mut parents, mut count) = (vec![ClassId::ROOT], 1u64);
+    let (mut parents, mut count, mut sessions) = (vec![ClassId::ROOT], 1u64, 0..);
     for (level, &fanout) in fanouts.iter().enumerate() {
         count *= fanout as u64;
-        let own = rate(LINK / count)?;
-        let line = ServiceCurve { m1: Some(own), d: Nanos::ZERO, m2: Some(own) };
         let leaf = level + 1 == fanouts.len();
         let limits = QueueLimits { packets: 1 << 17, bytes: u32::MAX };
-        let config = ClassConfig {
-            share: Some(Share::Guarantee(own)),
-            real_time: leaf.then_some(line),
-            limits,
-            ..ClassConfig::default()
-        };
         let mut children = Vec::new();
         for parent in parents {
             for _ in 0..fanout {
+                let part = if leaf { sessions.next().map_or(1000, &part) } else { 1000 };
+                let own = rate(LINK / count * part / 1000)?;
+                let line = ServiceCurve { m1: Some(own), d: Nanos::ZERO, m2: Some(own) };
+                let config = ClassConfig {
+                    share: Some(Share::Guarantee(own)),
+                    real_time: leaf.then_some(line),
+                    limits,
+                    ..ClassConfig::default()
+                };
                 children.push(builder.add(parent, config).map_err(Trouble::other)?);
             }
         }
@@ -87,17 +94,21 @@ fn exponential(dice: &mut Dice, mean: u64) -> u64 {
 }
 
 /// Arrivals of two-state Markov sources, one for each leaf, in the order of time: nanoseconds and class.
-fn arrivals(tree: &Hierarchy, packets: u64) -> Vec<(u64, ClassId)> {
+pub(super) fn arrivals(tree: &Hierarchy, packets: u64) -> Vec<(u64, ClassId)> {
     let leaves = tree.leaves();
-    let gap = (f64::from(BYTES) * 8e9 / (LINK as f64 / leaves.len() as f64) / (2.0 * UTILISATION)) as u64;
+    let gap = |class: ClassId| {
+        // The weight of a class with a guarantee is its rate in bit/s.
+        (f64::from(BYTES) * 8e9 / tree.weight(class) as f64 / (2.0 * UTILISATION)) as u64
+    };
+    let gaps: Vec<u64> = leaves.iter().map(|&class| gap(class)).collect();
     let mut dice = Dice::new(27, leaves.len() as u64);
     // By source: its next packet, and when it stops.
     let mut next = BinaryHeap::new();
-    let begin = |dice: &mut Dice, at: u64| (at, at + exponential(dice, STATE_NS.max(4 * gap)));
+    let begin = |dice: &mut Dice, gap: u64, at: u64| (at, at + exponential(dice, STATE_NS.max(4 * gap)));
     let mut ends = Vec::new();
-    for (place, _) in leaves.iter().enumerate() {
+    for (place, &gap) in gaps.iter().enumerate() {
         let start = dice.below(2 * gap);
-        let (at, end) = begin(&mut dice, start);
+        let (at, end) = begin(&mut dice, gap, start);
         next.push(Reverse((at, place)));
         ends.push(end);
     }
@@ -107,14 +118,22 @@ fn arrivals(tree: &Hierarchy, packets: u64) -> Vec<(u64, ClassId)> {
             break;
         }
         all.push((at, leaves[place]));
+        let gap = gaps[place];
         let mut then = at + gap;
         if then > ends[place] {
             let off = exponential(&mut dice, STATE_NS.max(4 * gap));
-            (then, ends[place]) = begin(&mut dice, ends[place] + off);
+            (then, ends[place]) = begin(&mut dice, gap, ends[place] + off);
         }
         next.push(Reverse((then, place)));
     }
     all
+}
+
+/// Packets that keep all sessions of equal rates busy, at the start.
+pub(super) fn backlog(tree: &Hierarchy, packets: u64) -> Vec<(u64, ClassId)> {
+    let leaves = tree.leaves();
+    let rounds = 4 + packets as usize / leaves.len() * 2;
+    (0..rounds * leaves.len()).map(|n| (0, leaves[n % leaves.len()])).collect()
 }
 
 /// A call that takes longer was interrupted: something else ran on the processor. It is left out.
@@ -155,39 +174,81 @@ impl Sums {
     }
 }
 
-/// One run through the arrivals, each call timed by itself.
-fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Costs, Trouble> {
-    let mut hfsc = Hfsc::new(tree).map_err(Trouble::other)?;
+/// Calls of a scheduler, by what they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// A packet for a session without packets.
+    First,
+    /// A packet for one that has some.
+    Behind,
+    /// The next packet, by the real-time criterion.
+    RealTime,
+    /// By the link-sharing criterion.
+    Sharing,
+}
+
+/// A call that was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    pub(super) call: Call,
+    /// The session of the packet.
+    pub(super) class: ClassId,
+    /// The scheduler's time, in nanoseconds.
+    pub(super) now: u64,
+    /// Whether it falls into the span that is measured.
+    pub(super) measured: bool,
+}
+
+/// Measures calls of a scheduler one by one.
+pub(super) trait Meter<W> {
+    /// What is read before a call.
+    type Mark;
+    /// What a call took.
+    type Took;
+
+    fn begin(&self, hfsc: &Hfsc<W>) -> Self::Mark;
+    fn took(&self, mark: Self::Mark, hfsc: &Hfsc<W>) -> Self::Took;
+    fn add(&mut self, made: Made, took: Self::Took);
+}
+
+/// Runs through the arrivals; what `meter` is to measure lies between the transmission of the first and the last packet of `span`.
+pub(super) fn run<W: Work, M: Meter<W>>(
+    tree: &Hierarchy,
+    arrivals: &[(u64, ClassId)],
+    span: Range<u64>,
+    meter: &mut M,
+) -> Result<(), Trouble> {
+    let mut hfsc = Hfsc::<W>::working(tree).map_err(Trouble::other)?;
     let packet_ns = u64::from(BYTES) * 8_000_000_000 / LINK;
     let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
-    let (mut enqueue, mut by_curve, mut by_share) = (Sums::default(), Sums::default(), Sums::default());
     let (mut now, mut sent) = (0u64, 0u64);
     // By class, what it was sent by the real-time criterion: which one chose a packet shows there.
     let mut in_time = vec![0u64; tree.len()];
+    let mut queued = vec![0u32; tree.len()];
     let mut arrivals = arrivals.iter().copied().peekable();
-    while sent < TO {
+    while sent < span.end {
         while let Some((at, class)) = arrivals.next_if(|arrival| arrival.0 <= now) {
             let packet = Packet { handle: 0, len: BYTES, class };
-            let start = Instant::now();
+            let mark = meter.begin(&hfsc);
             hfsc.enqueue(Nanos(at), black_box(packet), &mut dropped);
-            let took = start.elapsed();
-            if sent >= FROM {
-                enqueue.add(took);
-            }
+            let took = meter.took(mark, &hfsc);
+            let queued = &mut queued[class.index()];
+            let call = if *queued == 0 { Call::First } else { Call::Behind };
+            meter.add(Made { call, class, now: at, measured: sent >= span.start }, took);
+            *queued += 1;
         }
-        let start = Instant::now();
+        let mark = meter.begin(&hfsc);
         let packet = black_box(hfsc.dequeue(Nanos(now), &mut dropped));
-        let took = start.elapsed();
+        let took = meter.took(mark, &hfsc);
         match packet {
             Dequeued::Packet(packet) => {
                 sent += 1;
-                now += packet_ns;
+                queued[packet.class.index()] -= 1;
                 let known = &mut in_time[packet.class.index()];
                 let before = std::mem::replace(known, hfsc.served_in_time(packet.class).unwrap_or(0));
-                if sent > FROM {
-                    let sums = if *known > before { &mut by_curve } else { &mut by_share };
-                    sums.add(took);
-                }
+                let call = if *known > before { Call::RealTime } else { Call::Sharing };
+                meter.add(Made { call, class: packet.class, now, measured: sent > span.start }, took);
+                now += packet_ns;
             }
             Dequeued::WaitUntil(_) | Dequeued::Idle => match arrivals.peek() {
                 Some(arrival) => now = arrival.0,
@@ -195,14 +256,54 @@ fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Cos
             },
         }
     }
+    Ok(())
+}
+
+/// Times of calls.
+#[derive(Default)]
+struct Times {
+    enqueue: Sums,
+    real_time: Sums,
+    sharing: Sums,
+}
+
+impl Meter<()> for Times {
+    type Mark = Instant;
+    type Took = Duration;
+
+    fn begin(&self, _: &Hfsc) -> Instant {
+        Instant::now()
+    }
+
+    fn took(&self, mark: Instant, _: &Hfsc) -> Duration {
+        mark.elapsed()
+    }
+
+    fn add(&mut self, made: Made, took: Duration) {
+        let sums = match made.call {
+            Call::First | Call::Behind => &mut self.enqueue,
+            Call::RealTime => &mut self.real_time,
+            Call::Sharing => &mut self.sharing,
+        };
+        if made.measured {
+            sums.add(took);
+        }
+    }
+}
+
+/// One run through the arrivals, each call timed by itself.
+fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Costs, Trouble> {
+    let mut times = Times::default();
+    run(tree, arrivals, FROM..TO, &mut times)?;
     let packets = (TO - FROM) as f64;
+    let Times { enqueue, real_time, sharing } = times;
     let spent = |sums: &Sums| if sums.count == 0 { 0.0 } else { sums.mean(clock) * sums.packets as f64 };
     Ok(Costs {
         enqueue: enqueue.mean(clock),
-        real_time: by_curve.mean(clock),
-        sharing: by_share.mean(clock),
-        total: (spent(&enqueue) + spent(&by_curve) + spent(&by_share)) / packets,
-        in_time: by_curve.packets as f64 / packets,
+        real_time: real_time.mean(clock),
+        sharing: sharing.mean(clock),
+        total: (spent(&enqueue) + spent(&real_time) + spent(&sharing)) / packets,
+        in_time: real_time.packets as f64 / packets,
     })
 }
 
@@ -227,14 +328,7 @@ fn measure(lab: &Lab<'_>, hierarchies: &[Vec<usize>], backlogged: bool, passes: 
     let mut made = Vec::new();
     for fanouts in hierarchies {
         let tree = tree(fanouts)?;
-        let comes = if backlogged {
-            let leaves = tree.leaves();
-            // As many rounds as keep all of them busy, at the start.
-            let rounds = 4 + TO as usize / leaves.len() * 2;
-            (0..rounds * leaves.len()).map(|n| (0, leaves[n % leaves.len()])).collect()
-        } else {
-            arrivals(&tree, 2 * TO)
-        };
+        let comes = if backlogged { backlog(&tree, TO) } else { arrivals(&tree, 2 * TO) };
         made.push((tree, comes));
     }
     let clock = clock();
@@ -246,6 +340,35 @@ fn measure(lab: &Lab<'_>, hierarchies: &[Vec<usize>], backlogged: bool, passes: 
         }
     }
     Ok(found.iter().map(|passes| median(passes)).collect())
+}
+
+/// Nanoseconds for an enqueue to sessions that have packets, of a thousand, by the median of passes.
+fn behind(lab: &Lab<'_>, passes: usize) -> Result<f64, Trouble> {
+    let tree = tree(&[1000])?;
+    let comes = backlog(&tree, TO);
+    let clock = clock();
+    let mut found = Vec::new();
+    for _ in 0..passes {
+        lab.go_on()?;
+        let mut hfsc = Hfsc::new(&tree).map_err(Trouble::other)?;
+        let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
+        let mut sums = Sums::default();
+        for (place, &(at, class)) in comes.iter().enumerate() {
+            let start = Instant::now();
+            hfsc.enqueue(Nanos(at), black_box(Packet { handle: 0, len: BYTES, class }), &mut dropped);
+            if place >= tree.leaves().len() {
+                sums.add(start.elapsed());
+            }
+        }
+        found.push(sums.mean(clock));
+    }
+    found.sort_by(f64::total_cmp);
+    Ok(found[found.len() / 2])
+}
+
+/// Nanoseconds for a packet of a flat hierarchy with two-state sources, all calls.
+pub(super) fn total(lab: &Lab<'_>, sessions: usize, passes: usize) -> Result<f64, Trouble> {
+    Ok(measure(lab, &[vec![sessions]], false, passes)?[0].total)
 }
 
 /// Why a level of ten classes costs less than one of a hundred.
@@ -276,7 +399,7 @@ pub(super) fn fig13(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let (busy_second, busy_third) = grows(&busy);
     let (even_second, even_third) = grows(&by_even);
     let (busy_even_second, busy_even_third) = grows(&busy_even);
-    let rows = vec![
+    let mut rows = vec![
         Row::new(
             "1000 sessions over 100, total: log 1000 / log 100 is 1.5, 1000 / 100 is 10",
             Unit::Times,
@@ -310,7 +433,14 @@ pub(super) fn fig13(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         Row::shown("what the second level adds, two-state sources", Unit::Seconds, second / 1e9),
         Row::shown("what the third level adds, two-state sources", Unit::Seconds, third / 1e9),
         Row::shown("a flat hierarchy of 1000 sessions, all backlogged, total", Unit::Seconds, busy[0].total / 1e9),
+        Row::new(
+            "1000 sessions, a packet behind others: enqueue",
+            Unit::Seconds,
+            Expected::Beside(0.3e-6),
+            behind(lab, passes)? / 1e9,
+        ),
     ];
+    rows.extend(super::structures::times());
     let mut table = Table::new(
         "Nanoseconds, medians of all passes",
         &[

@@ -328,6 +328,40 @@ fn a_pool_of_two_links_holds_ratio_and_total_once_its_meters_have_settled() {
     assert_bucket(&all, self::kbps(100), 2_000 + 2 * (2_000 + 500)).unwrap();
 }
 
+/// What the counters of the root's only child say of its meter, when it has sent 100 packets of 500 B, one every 10 ms.
+fn metered(rule: Option<PoolRule>) -> Option<u64> {
+    let mut links = builder(10_000_000, 1000);
+    let leaf = links.add(ClassId::ROOT, class(kbps(50), None)).unwrap();
+    let end = rule.map(|rule| Pool::share(rule, rate(kbps(100)), 2_000, &[rate(kbps(50))]).unwrap().remove(0));
+    let members: Members = end.into_iter().map(|end| (leaf, Box::new(end) as Box<dyn Lender>)).collect();
+    let mut htb = Htb::new(&links.build().unwrap(), Deficits::PerLevel, members).unwrap();
+    let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
+    for packet in 0..100 {
+        let now = Nanos::from_millis(10 * packet);
+        htb.enqueue(now, Packet { handle: 0, len: 500, class: leaf }, &mut drops);
+        assert!(matches!(htb.dequeue(now, &mut drops), Dequeued::Packet(_)));
+    }
+    let mut found = None;
+    htb.for_each_counter(0..2, &mut |class, name, value| {
+        if name == "slot_rate_bps" {
+            assert_eq!((class, found.replace(value)), (leaf, None));
+        }
+    });
+    found
+}
+
+#[test]
+fn the_meter_of_a_slot_is_told_and_an_exact_pool_has_none() {
+    assert_eq!(metered(None), None);
+    assert_eq!(metered(Some(PoolRule::Exact)), None);
+    // Nine whole periods of 5 kB each, of a mean that goes to 50 kB/s by a sixtieth of the rest each time.
+    let expected = 400_000.0 * (1.0 - (59.0f64 / 60.0).powi(9));
+    for rule in [PoolRule::Ratio, PoolRule::Greedy] {
+        let read = metered(Some(rule)).unwrap() as f64;
+        assert!((read - expected).abs() <= 2.0, "{read}, {expected}");
+    }
+}
+
 /// Whether W(s, t] <= rate (t - s) + slack for every interval, for packets in order of time.
 fn assert_bucket(sent: &[Sent], bps: u64, slack: u64) -> Result<(), String> {
     // The least of W(0, s) - rate * s before each packet, in billionths of a bit.

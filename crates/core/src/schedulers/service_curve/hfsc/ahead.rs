@@ -3,7 +3,7 @@
 //! The classes below the root are in the order of their virtual times, and the first below each of them is known. So it is known who is
 //! probably sent in a while. What is asked for in vain costs little, and nothing here decides anything.
 
-use super::{Hfsc, LEAF, NONE};
+use super::{Hfsc, LEAF, NONE, Work};
 use crate::contract::Packet;
 use crate::parts::prefetch::prefetch_all;
 
@@ -28,7 +28,7 @@ impl Asked {
     pub(super) const NOBODY: Self = Self { leaves: [NONE; THEN_PACKET], inner: [NONE; THEN_CLASS], packets: 0 };
 }
 
-impl Hfsc {
+impl<W: Work> Hfsc<W> {
     /// Who is on the way that link-sharing probably takes when `by` others have been sent: a leaf, with [`LEAF`] set, or the index of the children of
     /// a class `levels` below the root. Nothing is read of these themselves.
     #[inline(always)]

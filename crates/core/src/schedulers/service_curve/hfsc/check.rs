@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Hfsc, NONE, String, format, ticks};
+use super::{Hfsc, NONE, String, Work, format, ticks};
 
-fn children(hfsc: &Hfsc, class: usize) -> Result<bool, String> {
+fn children<W: Work>(hfsc: &Hfsc<W>, class: usize) -> Result<bool, String> {
     let of = &hfsc.classes[class];
     let Some(children) = hfsc.children.get(of.children as usize) else { return Ok(!of.queue.is_empty()) };
     children.ready.check()?;
@@ -13,7 +13,7 @@ fn children(hfsc: &Hfsc, class: usize) -> Result<bool, String> {
 }
 
 /// All of them.
-pub(super) fn all(hfsc: &Hfsc) -> Result<(), String> {
+pub(super) fn all<W: Work>(hfsc: &Hfsc<W>) -> Result<(), String> {
     hfsc.asleep.check()?;
     hfsc.eligible.check()?;
     let active = (0..hfsc.classes.len()).map(|class| children(hfsc, class)).collect::<Result<Vec<_>, _>>()?;

@@ -553,3 +553,39 @@ fn v_max_alone_makes_virtual_times_differ_by_the_number_of_sessions_and_the_mean
         assert!(most >= u128::from(sessions) * 9 / 10, "{sessions}: {most}");
     }
 }
+
+#[test]
+fn steps_are_counted_and_a_packet_behind_others_takes_none() {
+    let tree = tree(
+        LINK,
+        &[(0, guaranteed(6_000_000)), (1, reserved(2_000_000)), (1, reserved(4_000_000)), (0, reserved(2_000_000))],
+    );
+    let mut counted = Hfsc::<Counted>::working(&tree).unwrap();
+    let mut plain = Hfsc::new(&tree).unwrap();
+    let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
+    let mut enqueue = |counted: &mut Hfsc<Counted>, plain: &mut Hfsc, class: u32| {
+        let packet = || Packet { handle: 0, len: 1_000, class: ClassId(class) };
+        let before = counted.steps();
+        counted.enqueue(Nanos::ZERO, packet(), &mut drops);
+        plain.enqueue(Nanos::ZERO, packet(), &mut drops);
+        counted.steps().since(before)
+    };
+    // The first of a class two levels below the root: both classes, and an entry for each and for the real-time request.
+    let first = enqueue(&mut counted, &mut plain, 2);
+    assert_eq!((first.classes, first.requests, first.entries() >= 3), (2, 1, true), "{first:?}");
+    for _ in 0..20 {
+        assert_eq!(enqueue(&mut counted, &mut plain, 2), Steps::default());
+    }
+    for class in [3, 4, 3, 4] {
+        enqueue(&mut counted, &mut plain, class);
+    }
+    let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
+    for at in 0..25 {
+        let before = counted.steps().classes;
+        let sent = counted.dequeue(Nanos(at * MS), &mut drops);
+        assert_eq!(sent, plain.dequeue(Nanos(at * MS), &mut drops));
+        let Dequeued::Packet(packet) = sent else { panic!("{sent:?} at {at}") };
+        assert_eq!(counted.steps().classes - before, if packet.class == ClassId(4) { 1 } else { 2 });
+    }
+    assert_eq!(plain.steps(), Steps::default());
+}

@@ -1,0 +1,108 @@
+//! `fairlink generate --receive`: one command sends and measures what arrives, as the HTB text's program does over a crossover cable or a card that is
+//! looped back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fairlink_core::ClassId;
+use fairlink_net::{Receiver, ReceiverConfig, ReceiverError, ReceiverReport};
+use serde::Serialize;
+
+use super::{Args, Sending, Sent, text_of, warn};
+use crate::commands::receive;
+use crate::failure::Failure;
+use crate::out::{Out, make_directory};
+
+/// How long frames that are under way have to arrive after the last was sent.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+/// Length of the windows of the plots.
+const WINDOW: Duration = Duration::from_millis(200);
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    sent: &'a Sent,
+    received: Vec<Received<'a>>,
+}
+
+#[derive(Serialize)]
+struct Received<'a> {
+    interface: &'a str,
+    #[serde(flatten)]
+    report: &'a ReceiverReport,
+}
+
+/// A receiver that listens, and what it has seen in windows.
+type Heard = Result<(ReceiverReport, receive::Record), ReceiverError>;
+
+/// Receives, sends, waits for what is under way, and reports both.
+pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let mut interfaces: Vec<&str> = args.receive.iter().map(String::as_str).collect();
+    interfaces.sort_unstable();
+    if let Some(twice) = interfaces.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Failure::wrong(format!("--receive {} stands there twice", twice[0])));
+    }
+    if let Some(dir) = &args.plots {
+        // Before the work, not after it.
+        make_directory(dir)?;
+    }
+    let script = sending.script.clone();
+    let names = sending.names.clone();
+    let name = |class: ClassId| {
+        let known = names.iter().find(|(known, _)| *known == class);
+        known.map_or_else(|| format!("flow {}", class.0), |(_, name)| name.clone())
+    };
+    let receivers = interfaces.iter().map(|interface| {
+        let mut config = ReceiverConfig::new(interface);
+        config.names = names.iter().cloned().collect();
+        config.flows = args.flows;
+        config.window = WINDOW;
+        Receiver::open(config).map_err(Failure::wrong)
+    });
+    let receivers = receivers.collect::<Result<Vec<_>, Failure>>()?;
+    let end = AtomicBool::new(false);
+    let (sent, heard) = thread::scope(|scope| {
+        let listen = |receiver: Receiver| {
+            let (end, name) = (&end, &name);
+            scope.spawn(move || -> Heard {
+                let mut record = receive::Record::default();
+                let report = receiver.run(end, |window| record.keep(window, name))?;
+                Ok((report, record))
+            })
+        };
+        let listening: Vec<_> = receivers.into_iter().map(listen).collect();
+        let sent = sending.run();
+        if sent.is_ok() {
+            thread::sleep(AFTERWARDS);
+        }
+        end.store(true, Ordering::Relaxed);
+        let heard: Vec<Heard> =
+            listening.into_iter().map(|thread| thread.join().expect("a receiver does not panic")).collect();
+        (sent, heard)
+    });
+    let sent = sent?;
+    let mut reports = Vec::new();
+    for (interface, heard) in interfaces.iter().zip(heard) {
+        let (report, record) = heard.map_err(Failure::failed)?;
+        if let Some(dir) = &args.plots {
+            // Of several interfaces, each has a directory of its own.
+            let dir = if interfaces.len() == 1 { dir.clone() } else { dir.join(interface) };
+            make_directory(&dir)?;
+            record.write(script.as_ref(), &dir).map_err(Failure::failed)?;
+        }
+        reports.push((*interface, report));
+    }
+    warn(&sent);
+    if out.json {
+        let received = reports.iter().map(|(interface, report)| Received { interface, report }).collect();
+        return out.document(&Document { sent: &sent, received });
+    }
+    text_of(&sent, args, out)?;
+    for (interface, report) in &reports {
+        out.line("")?;
+        out.paragraph(&format!("{interface}:"), 2)?;
+        receive::text(report, out)?;
+    }
+    Ok(())
+}

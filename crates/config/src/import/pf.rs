@@ -1,0 +1,245 @@
+//! pf.conf with ALTQ, as FreeBSD has it and OpenBSD had it up to 5.4: `altq`, `queue`, and the `pass` and `match` rules that name queues.
+//!
+//! Source: the grammar of pf.conf(5). \[hfsc\]'s scheduler became ALTQ's `hfsc`, whose curves have the same two pieces.
+//!
+//! | there | here |
+//! | --- | --- |
+//! | `altq on IF`, its `bandwidth` | a link, its rate |
+//! | `hfsc`: `linkshare`, `realtime`, `upperlimit` | scheduler `hfsc`: `link_share`, `real_time`, `upper_limit`; without `linkshare` a line of the `bandwidth` |
+//! | `cbq`: `bandwidth`, `borrow` | guarantee; a ceiling of as much without `borrow`. CBQ itself where it is kept |
+//! | `priq`: `priority` | scheduler `htb` with priorities and next to no guarantees |
+//! | `qlimit` | `buffer`; 50 packets when absent |
+//! | the last rule that matches, or the first with `quick` | the first match of the file |
+
+mod order;
+mod queues;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod words;
+mod write;
+
+use std::path::Path;
+
+use fairlink_core::registry::find;
+use fairlink_core::{Leniency, Members, Rate};
+
+use self::queues::{Altq, Discipline, Queues};
+use self::words::{Statement, statements};
+use super::notes::{Notes, Tally, wrong};
+use super::{Draft, Imported, sound};
+use crate::problem::{Log, Problems, Source, SourceText};
+use crate::reader;
+
+/// What the file leaves open.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What the link carries; without it the `bandwidth` of its `altq`.
+    pub rate: Option<Rate>,
+    /// The only interface to import; all of them, a link for each, when absent.
+    pub interface: Option<String>,
+    /// Whether to keep CBQ, with its priorities.
+    pub as_is: bool,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// Everything that is wrong with it, at its place.
+pub fn import_file(path: &Path, options: &Options) -> Result<Imported, Problems> {
+    read(&reader::open(path)?, options)
+}
+
+/// Reads a text; `name` is what errors call it.
+///
+/// # Errors
+/// As [`import_file`].
+pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
+    read(&SourceText::new(name, text.into()), options)
+}
+
+/// Statements that have nothing to do with queues.
+const PASSED_OVER: [&str; 16] = [
+    "set",
+    "scrub",
+    "nat",
+    "rdr",
+    "binat",
+    "no",
+    "table",
+    "load",
+    "antispoof",
+    "nat-anchor",
+    "rdr-anchor",
+    "binat-anchor",
+    "timeout",
+    "limit",
+    "ether",
+    "pass-through",
+];
+
+/// What is the same of many statements.
+#[derive(Debug, Default)]
+struct Tallies {
+    passed_over: Tally,
+    blocks: Tally,
+    anchors: Tally,
+    red: Tally,
+    tbrsize: Tally,
+    hfsc_priority: Tally,
+    inner_curves: Tally,
+    second_queue: Tally,
+}
+
+/// What is known while a file is read.
+struct Reading<'a> {
+    source: &'a Source,
+    options: &'a Options,
+    log: Log,
+    notes: Notes,
+    tallies: Tallies,
+}
+
+fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+    let mut log = Log::new(source);
+    let statements = statements(source.inner(), &mut log);
+    let mut reading = Reading { source, options, log, notes: Notes::default(), tallies: Tallies::default() };
+    let drafts = reading.links(&statements);
+    if reading.log.has_errors() {
+        return Err(reading.log.into_errors());
+    }
+    reading.tell();
+    let Reading { mut log, notes, .. } = reading;
+    let classes: usize = drafts.iter().map(|(draft, _)| draft.text.matches("\n[[class]]").count()).sum();
+    let links = if drafts.len() == 1 { "1 link".to_owned() } else { format!("{} links", drafts.len()) };
+    let kept = vec![format!("{classes} queues with their rates, curves and parents, in {links}")];
+    let (drafts, places): (Vec<Draft>, Vec<_>) = drafts.into_iter().unzip();
+    let imported = sound(drafts, kept, notes.all)?;
+    // Curves that together ask for more than the link has are refused when a scheduler is built.
+    for (link, at) in imported.links.iter().zip(places) {
+        let built =
+            find(&link.link.scheduler).map(|info| info.build(&link.link.tree, Leniency::Ignore, Members::new()));
+        if let Some(Err(error)) = built {
+            let help = "lower the curves in the file, or name a faster link with --rate";
+            wrong(at, format!("the queues of \"{}\" do not fit: {error}", link.name), help, &mut log);
+        }
+    }
+    if log.has_errors() { Err(log.into_errors()) } else { Ok(imported) }
+}
+
+impl Reading<'_> {
+    /// The links, each with the place of its `altq`.
+    fn links(&mut self, statements: &[Statement]) -> Vec<(Draft, crate::problem::Span)> {
+        let mut queues = Queues::default();
+        let mut filters = Vec::new();
+        for statement in statements {
+            match statement.first() {
+                "altq" => queues.altq(statement, self),
+                "queue" => queues.queue(statement, self),
+                "pass" | "match" => filters.extend(rules::rule(statement, self)),
+                "block" => self.tallies.blocks.add(&statement.at),
+                "anchor" => self.tallies.anchors.add(&statement.at),
+                "include" => {
+                    let help = "give one file with everything in it: pfctl -vnf prints it";
+                    wrong(statement.at.clone(), "\"include\" names another file", help, &mut self.log);
+                }
+                word if PASSED_OVER.contains(&word) => self.tallies.passed_over.add(&statement.at),
+                word => {
+                    let help = "statements are macros, altq, queue, pass, match, block and those that have nothing to do with queues";
+                    wrong(
+                        statement.at.clone(),
+                        format!("\"{word}\" begins no statement of pf.conf"),
+                        help,
+                        &mut self.log,
+                    );
+                }
+            }
+        }
+        if self.log.has_errors() {
+            return Vec::new();
+        }
+        let mut altqs: Vec<&Altq> = queues.altqs.iter().collect();
+        if let Some(asked) = &self.options.interface {
+            altqs.retain(|altq| altq.interface == *asked);
+        }
+        if altqs.is_empty() {
+            let names: Vec<&str> = queues.altqs.iter().map(|altq| altq.interface.as_str()).collect();
+            let (what, help) = match &self.options.interface {
+                Some(asked) if !names.is_empty() => {
+                    (format!("there is no altq on \"{asked}\""), format!("there are: {}", names.join(", ")))
+                }
+                _ => (
+                    "there is no altq in this file".to_owned(),
+                    "the queues of OpenBSD 5.5 and later are not ALTQ's".to_owned(),
+                ),
+            };
+            wrong(0..0, what, help, &mut self.log);
+            return Vec::new();
+        }
+        queues.check_rules(&filters, self);
+        let made = altqs.into_iter().filter_map(|altq| Some((self.link(altq, &queues, &filters)?, altq.at.clone())));
+        made.collect()
+    }
+
+    fn link(&mut self, altq: &Altq, queues: &Queues, filters: &[rules::Rule]) -> Option<Draft> {
+        let mut tree = queues.tree(altq, self)?;
+        let found = rules::matches(&altq.interface, &tree, filters, self);
+        order::into_file_order(&mut tree, found, self)?;
+        if altq.discipline == Discipline::Cbq && !self.options.as_is {
+            let what = format!(
+                "what is left over on {}: CBQ gives it to the queues that may borrow by priority; here it is shared among siblings in proportion to their guarantees, max-min fair",
+                altq.interface
+            );
+            self.notes.changed(self.source, Some(altq.at.clone()), what);
+            let what = format!(
+                "priorities of CBQ on {}: hls has none; a class that should not wait can have latency_critical = true",
+                altq.interface
+            );
+            self.notes.left_out(self.source, Some(altq.at.clone()), what);
+        }
+        if altq.discipline == Discipline::Priq {
+            let what = format!(
+                "priq on {}: htb with the same order of priorities, and next to nothing that is assured to each queue",
+                altq.interface
+            );
+            self.notes.changed(self.source, Some(altq.at.clone()), what);
+        }
+        Some(write::link(&tree, self.source.name(), self.options.as_is))
+    }
+
+    /// What is the same of many statements, said once.
+    fn tell(&mut self) {
+        let Tallies { passed_over, blocks, anchors, red, tbrsize, hfsc_priority, inner_curves, second_queue } =
+            std::mem::take(&mut self.tallies);
+        let mut say = |tally: &Tally, change: bool, (one, many): (&str, &str), what: &str| {
+            if let Some(some) = tally.some(one, many) {
+                let note = if change { Notes::changed } else { Notes::left_out };
+                note(&mut self.notes, self.source, tally.first.clone(), format!("{some} {what}"));
+            }
+        };
+        let queues = ("queue", "queues");
+        say(&red, true, queues, "with red or rio: a fifo of qlimit packets");
+        say(
+            &second_queue,
+            true,
+            ("rule", "rules"),
+            "with a second queue for acknowledgements and low delay: all frames go to the first",
+        );
+        say(&hfsc_priority, false, queues, "of hfsc with a priority, which its curves do not know");
+        say(
+            &inner_curves,
+            false,
+            queues,
+            "with a realtime curve and queues below: the curves of those that have packets count",
+        );
+        say(&tbrsize, false, ("tbrsize", "tbrsizes"), "of token buckets that the link here does not have");
+        say(
+            &blocks,
+            false,
+            ("block rule", "block rules"),
+            "that drop frames: fairlink passes frames on and blocks none",
+        );
+        say(&anchors, false, ("anchor", "anchors"), "whose rules are not in this file");
+        say(&passed_over, false, ("other statement", "other statements"), "that have nothing to do with queues");
+    }
+}
