@@ -278,9 +278,11 @@ fn packet(dice: &mut Dice, room: &Room, fixed: bool) -> String {
     }
 }
 
-/// Those of a steady case: greedy, or of a constant rate.
-fn steady_source(dice: &mut Dice, source: &mut Entry, room: &Room) {
-    if dice.one_in(2) {
+/// Those of a steady case: greedy, or of a constant rate. An active queue drops so much of a constant rate that it may be empty at times, which
+/// no ideal knows of: such leaves have greedy sources.
+fn steady_source(dice: &mut Dice, source: &mut Entry, class: &Entry, room: &Room) {
+    let active = ["\"codel\"", "\"fq_codel\""].map(Some).contains(&class.get("queue"));
+    if active || dice.one_in(2) {
         source.quote("model", "greedy");
     } else {
         source.quote("model", "cbr");
@@ -370,7 +372,7 @@ fn sources(
             let mut source = Entry::default();
             source.quote("class", &skeleton[place].0);
             if room.kind == Kind::Steady {
-                steady_source(dice, &mut source, room);
+                steady_source(dice, &mut source, class, room);
             } else {
                 wild_source(dice, &mut source, class, room, own_rate(tree, place, room.bps));
                 let gone = ends.iter().find(|(gone, _)| *gone == place).map(|&(_, at)| at);
