@@ -39,16 +39,12 @@ use trace::{NotRun, Seen};
 const AT_LEAST: u64 = 3;
 
 /// What is known to be off: scheduler, meter, a key of the file that it takes (empty: none), and why. Counted, and no failure.
-const KNOWN: [(&str, &str, &str, &str); 3] = [
-    (
-        "cbq-formal",
-        "ideal",
-        "",
-        "estimators let a class exceed its own rate by up to 2.7 %, more for each level, and others lose that",
-    ),
-    ("cbq-formal", "shares", "", "the same"),
-    ("htb", "ideal", "ceiling_burst", "a small explicit burst loses a part of its ceiling"),
-];
+const KNOWN: [(&str, &str, &str, &str); 1] = [(
+    "cbq-formal",
+    "shares",
+    "",
+    "estimators let a class exceed its own rate by up to 2.7 %, more for each level, and others lose that",
+)];
 
 /// What all meters say of what was seen.
 fn judge_links(kind: Kind, edges: f64, links: &[Seen]) -> Judge {

@@ -220,7 +220,7 @@ fn setting(name: &str) -> Option<String> {
 
 #[test]
 fn every_scheduler_gives_what_its_own_rule_gives() {
-    let trees: u64 = setting("FAIRLINK_TREES").map_or(15, |trees| trees.parse().unwrap());
+    let trees: u64 = setting("FAIRLINK_TREES").map_or(4, |trees| trees.parse().unwrap());
     let first: u64 = setting("FAIRLINK_SEED").map_or(1, |seed| seed.parse().unwrap());
     let only = setting("FAIRLINK_SCHEDULER");
     let verbose = setting("FAIRLINK_VERBOSE").is_some();
