@@ -295,6 +295,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         )],
     ),
     (
+        "import pf",
+        &[("fairlink import pf scenarios/import/pf.conf", "What pf.conf with ALTQ amounts to; hfsc keeps its curves.")],
+    ),
+    (
         "tc import",
         &[("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "The link file that these commands amount to.")],
     ),

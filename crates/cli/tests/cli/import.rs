@@ -20,6 +20,7 @@ fn examples() -> Vec<Vec<String>> {
         words(&["mikrotik", &file("export.rsc"), "--direction", "both"]),
         words(&["k8s", &file("pods.json"), "--rate", "1gbit", "--direction", "both"]),
         words(&["libvirt", &file("machine.xml"), &file("network.xml")]),
+        words(&["pf", &file("pf.conf")]),
     ]
 }
 
@@ -192,11 +193,17 @@ fn every_option_of_a_tool_reaches_its_reader() {
         )
     };
     let pods = dir.write("a.json", &format!(r#"{{"kind": "List", "items": [{}, {}]}}"#, pod("a", 1), pod("b", 2)));
+    let altq = |interface: &str, mbit: u8, queue: &str| {
+        format!(
+            "altq on {interface} cbq bandwidth {mbit}Mb queue {{ {queue} }}\nqueue {queue} on {interface} bandwidth 50% cbq(default)\n"
+        )
+    };
+    let pf = dir.write("pf.conf", &(altq("em0", 10, "a") + &altq("em1", 20, "b")));
     let file = |name: &str| scenario(&format!("import/{name}"));
     let (devices, network) = (file("ShapedDevices.csv"), file("network.json"));
     let (machine, machines) = (file("machine.xml"), file("network.xml"));
     // With the one link that there is, and a class that only this choice has.
-    let cases: [(&[&str], OneLink<'_>, &str); 11] = [
+    let cases: [(&[&str], OneLink<'_>, &str); 14] = [
         (&["tc", &script, "--dev", "eth1"], ("eth1", 8, "hls"), "1:1"),
         (&["tc", &script, "--dev", "eth0", "--rate", "50mbit"], ("eth0", 50, "hls"), "1:1"),
         (&["tc", &script, "--dev", "eth0", "--as-is"], ("eth0", 8, "htb"), "1:1"),
@@ -208,6 +215,9 @@ fn every_option_of_a_tool_reaches_its_reader() {
         (&["libreqos", &devices, "--network", &network, "--rate", "77mbit", "--as-is"], ("down", 77, "htb"), "others"),
         (&["libvirt", &machine, &machines, "--rate", "96mbit", "--as-is"], ("down", 96, "htb"), "web"),
         (&["libvirt", &machine, &machines, "--direction", "up"], ("up", 48, "hls"), "web"),
+        (&["pf", &pf, "--interface", "em1"], ("em1", 20, "hls"), "b"),
+        (&["pf", &pf, "--interface", "em0", "--rate", "30mbit"], ("em0", 30, "hls"), "a"),
+        (&["pf", &pf, "--interface", "em0", "--as-is"], ("em0", 10, "cbq-top-level"), "a"),
     ];
     for (args, (name, mbit, scheduler), class) in cases {
         let all: Vec<&str> = ["import"].iter().chain(args).copied().chain(["--json", "--no-compare"]).collect();
