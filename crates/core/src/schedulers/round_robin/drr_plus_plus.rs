@@ -59,7 +59,7 @@ use core::any::Any;
 use crate::bases::flows::Flows;
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, Nanos, OutOfMemory,
-    Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, Share, Sharing, Shortfall, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::drr::{self, Deficit, Tally, Turns, need};
@@ -78,7 +78,12 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     sharing: Sharing::CriticalVisits(drr::quanta),
-    promises: Promises { delay: Some(Delay::LatencyRate(delays)), delay_in_order: true, ..Promises::NONE },
+    promises: Promises {
+        delay: Some(Delay::LatencyRate(delays)),
+        delay_in_order: true,
+        shortfalls: Some(shortfalls),
+        ..Promises::NONE
+    },
     memory: DrrPlusPlus::memory,
     build: |tree, _| boxed(DrrPlusPlus::new(tree)?),
 };
@@ -122,6 +127,32 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
         Some(LatencyRate::new(share, Ratio { numerator, denominator: own << drr::FRACTION_BITS }))
     };
     (0..tree.len()).map(server).collect()
+}
+
+/// Shares this much below the guarantee, as a part of it, are no shortfall: quanta are rounded.
+const PART: u128 = 100;
+
+/// Guarantees that visits of latency-critical classes cost others while all classes have packets. A round visits each best-effort class once and all
+/// latency-critical classes before each of them, so that a best-effort class gets Q_j / (sum of Q_BE + n sum of Q_LC) of the link.
+///
+/// # Errors
+/// Those of making quanta.
+pub(crate) fn shortfalls(tree: &Hierarchy) -> Result<Vec<Shortfall>, BuildError> {
+    let quanta = drr::quanta(tree)?;
+    let is_critical = |leaf: ClassId| tree.config(leaf).latency_critical;
+    let best_effort = tree.leaves().iter().filter(|&&leaf| !is_critical(leaf)).count().max(1) as u128;
+    // Below 2^58 each, and 2^20 classes.
+    let visits = |leaf: ClassId| u128::from(quanta[leaf.index()]) * if is_critical(leaf) { best_effort } else { 1 };
+    let round: u128 = tree.leaves().iter().map(|&leaf| visits(leaf)).sum();
+    let link = u128::from(tree.link().rate.bps());
+    let short = tree.leaves().iter().filter_map(|&leaf| {
+        let Some(Share::Guarantee(guarantee)) = tree.config(leaf).share else { return None };
+        // The part of the link in 2^-32, so that nothing overflows.
+        let gets = ((visits(leaf) << 32) / round.max(1) * link) >> 32;
+        let is_short = gets * PART < u128::from(guarantee.bps()) * (PART - 1);
+        is_short.then_some(Shortfall { leaf, guarantee, gets: gets as u64 })
+    });
+    Ok(short.collect())
 }
 
 /// DRR++ in the modified form over the leaves of a hierarchy.

@@ -69,7 +69,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     sharing: Sharing::CriticalVisits(drr::quanta),
-    promises: Promises::NONE,
+    promises: Promises { shortfalls: Some(crate::schedulers::drr_plus_plus::shortfalls), ..Promises::NONE },
     memory: Mw00::memory,
     build: |tree, _| boxed(Mw00::new(tree)?),
 };

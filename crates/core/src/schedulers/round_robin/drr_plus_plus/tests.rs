@@ -19,6 +19,35 @@ fn drr(critical: &[u32], best_effort: &[u32]) -> DrrPlusPlus {
 }
 
 #[test]
+fn shortfalls_are_what_visits_of_latency_critical_classes_cost_guarantees() {
+    let tree = |critical: bool| {
+        let part = |thousandths: u64, latency_critical| {
+            let link = crate::contract::LinkConfig::new(crate::contract::Rate::from_bps(4_000_000).unwrap());
+            let guarantee = crate::contract::Rate::from_bps(link.rate.bps() / 1000 * thousandths).unwrap();
+            ClassConfig { share: Some(Share::Guarantee(guarantee)), latency_critical, ..ClassConfig::default() }
+        };
+        let mut tree =
+            Hierarchy::builder(crate::contract::LinkConfig::new(crate::contract::Rate::from_bps(4_000_000).unwrap()));
+        for (thousandths, is_critical) in [(421, false), (210, false), (210, critical)] {
+            assert!(tree.add(ClassId::ROOT, part(thousandths, is_critical)).is_ok());
+        }
+        tree.build().unwrap()
+    };
+    assert_eq!(shortfalls(&tree(false)).unwrap(), []);
+    let said = shortfalls(&tree(true)).unwrap();
+    // By a run in which all classes have packets throughout: the bytes of the first class in 1,500 packets.
+    let packets: Vec<_> = (0..900).flat_map(|_| [1, 2, 3].map(|class| (class, 500))).collect();
+    let sent = order(&mut DrrPlusPlus::new(&tree(true)).unwrap(), &packets);
+    let rate = |class| sent[..1_500].iter().filter(|&&other| other == class).count() as u64 * 4_000_000 / 1_500;
+    assert_eq!(said.iter().map(|short| short.leaf).collect::<Vec<_>>(), [ClassId(1), ClassId(2)]);
+    assert_eq!(said.iter().map(|short| short.guarantee.bps()).collect::<Vec<_>>(), [1_684_000, 840_000]);
+    for short in said {
+        assert!(short.gets.abs_diff(rate(short.leaf.0)) < 10_000, "{short:?} {}", rate(short.leaf.0));
+    }
+    assert!(rate(3) > 1_500_000, "{}", rate(3));
+}
+
+#[test]
 fn table_3_5_credits_q_lc_before_each_best_effort_class() {
     // Two packets of 100 bytes each are a quantum, and all classes are backlogged.
     let packets: Vec<_> = (0..12).flat_map(|_| [1, 2, 3, 4].map(|class| (class, 100))).collect();
