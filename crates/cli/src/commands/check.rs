@@ -72,7 +72,7 @@ struct Sound<'a, C> {
 /// The ideal of the scheduler while every leaf is greedy.
 type Busy = Result<Ideal, NotComputed>;
 
-/// What is to be said of the column of shares.
+/// The note on the column of shares, where it needs one.
 fn shares_note(link: &LinkFile, busy: &Busy) -> Option<String> {
     match busy {
         Ok(ideal) => {

@@ -36,7 +36,7 @@ struct Document<'a> {
     steps: Vec<Entry<'a>>,
     /// The class that limits it, the one that limits that one, and so on.
     limited_by: Vec<&'a str>,
-    /// What would have to change for it to get more. Absent where no formula has its rate: `notes` give the reason.
+    /// Changes that would get it more. Absent where no formula has its rate: `notes` give the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<changes::Entry<'a>>,
     /// What lies and rearrangements gain; null for the link.

@@ -176,7 +176,7 @@ impl Reading<'_> {
             wrong(0..0, what, help, &mut self.log);
             return Vec::new();
         }
-        queues.check_rules(&filters, self);
+        queues.check_names(filters.iter().filter_map(|rule| rule.queue.as_ref()), self);
         let made = altqs.into_iter().filter_map(|altq| Some((self.link(altq, &queues, &filters)?, altq.at.clone())));
         made.collect()
     }

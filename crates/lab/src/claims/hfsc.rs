@@ -248,7 +248,7 @@ const CLAIMS: &[Claim] = &[
             "crates/lab/src/claims/hfsc/cost.rs::sources_of_two_states_offer_their_part_of_the_link_and_both_criteria_choose",
         ],
         timed: true,
-        run: cost::fig13,
+        run: |lab| cost::fig13(lab, structures::times()),
     },
     Claim {
         id: "hfsc.steps",

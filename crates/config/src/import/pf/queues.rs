@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use fairlink_core::Rate;
 
 use super::Reading;
-use super::rules::Rule;
 use super::words::{Cursor, Statement};
 use crate::import::file_stem;
 use crate::import::notes::{wrong, wrong_also};
@@ -194,9 +193,9 @@ impl Queues {
         self.queues.push(Queue { name: name.text.clone(), interface, asked, below, at: statement.at.clone() });
     }
 
-    /// Reports rules that name queues that are not there.
-    pub(super) fn check_rules(&self, rules: &[Rule], reading: &mut Reading<'_>) {
-        for (name, at) in rules.iter().filter_map(|rule| rule.queue.as_ref()) {
+    /// Reports names, with their places in rules, that no queue has.
+    pub(super) fn check_names<'a>(&self, names: impl Iterator<Item = &'a (String, Span)>, reading: &mut Reading<'_>) {
+        for (name, at) in names {
             if !self.queues.iter().any(|queue| queue.name == *name) {
                 let names: Vec<&str> = self.queues.iter().map(|queue| queue.name.as_str()).collect();
                 let help = format!("there are: {}", names.join(", "));
