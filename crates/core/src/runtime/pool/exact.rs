@@ -87,6 +87,8 @@ pub(super) struct Exact {
     spare: AtomicI64,
     /// When credit was handed out last, in ns.
     last: AtomicU64,
+    /// The time in ns that it was handed out for.
+    span: AtomicU64,
     /// What the rate has brought beyond whole bytes until then, in billionths of a bit.
     fraction: AtomicU64,
     /// Whether somebody hands credit out.
@@ -126,8 +128,9 @@ impl Seat {
         self.waits.store(waits, Relaxed);
     }
 
-    /// Takes its credit back, unless it is late, and notes what it wants of it and of the rest. Returns what was taken.
-    fn begin(&self, now: Nanos) -> i64 {
+    /// Takes its credit back, unless it is late, and notes what it wants of it and of the rest. What it was given last was for `span` ns. Returns
+    /// what was taken, and its patience in ns if it waits.
+    fn begin(&self, now: Nanos, span: u64) -> (i64, u64) {
         let credit = self.credit.load(Relaxed);
         let sent = self.sent.swap(0, Relaxed);
         let again = if sent > 0 { sent.saturating_add(i64::from(self.largest.load(Relaxed))) } else { 0 };
@@ -135,15 +138,16 @@ impl Seat {
         let silent = now.0.saturating_sub(self.heard.load(Relaxed));
         let gap = self.gap.load(Relaxed).max(self.gap_before.load(Relaxed));
         let [least, most] = PATIENCE.map(|patience| patience.0);
-        let waits = self.waits.load(Relaxed) && silent <= gap.saturating_mul(2).clamp(least, most);
+        let patience = gap.saturating_mul(2).clamp(least, most);
+        let waits = self.waits.load(Relaxed) && silent <= patience;
         self.wants.store(if waits { ALL } else { owes.saturating_add(again).min(ALL) }, Relaxed);
         // As much as it gets in the time that it is silent.
-        let periods = (gap.max(silent).min(most) / PERIOD.0) as i64;
-        let keeps = if waits { self.gets.load(Relaxed).saturating_mul(periods) } else { 0 };
+        let keeps = i128::from(self.gets.load(Relaxed)) * i128::from(gap.max(silent).min(most) / PERIOD.0 * PERIOD.0);
+        let keeps = if waits { (keeps / i128::from(span.max(PERIOD.0))).min(ALL.into()) as i64 } else { 0 };
         self.gets.store(0, Relaxed);
         let taken = credit.saturating_sub(keeps).max(0);
         self.taken.store(taken, Relaxed);
-        taken
+        (taken, if waits { patience } else { 0 })
     }
 
     /// Whether it wants something and it is not settled what it gets.
@@ -160,6 +164,7 @@ impl Exact {
             burst: AtomicI64::new(burst),
             spare: AtomicI64::new(burst),
             last: AtomicU64::new(0),
+            span: AtomicU64::new(PERIOD.0),
             fraction: AtomicU64::new(0),
             at_work: AtomicBool::new(false),
             seats: bases.iter().map(|&base| Seat::new(base)).collect(),
@@ -231,33 +236,41 @@ impl Exact {
         let spare = self.spare.load(Relaxed);
         let last = self.last.load(Relaxed);
         let forgets = now.0 / MEMORY.0 != last / MEMORY.0;
-        let mut left = spare;
+        let span = self.span.load(Relaxed);
+        let (mut left, mut longest) = (spare, 0);
         for seat in &self.seats {
-            left = left.saturating_add(seat.begin(now));
+            let (taken, patience) = seat.begin(now, span);
+            left = left.saturating_add(taken);
+            longest = longest.max(patience);
             if forgets {
                 seat.gap_before.store(seat.gap.swap(0, Relaxed), Relaxed);
             }
         }
-        left = left.saturating_add(self.brought(now, left));
-        left = self.fill(left).min(self.most(2));
+        left = left.saturating_add(self.brought(now, left, longest));
+        left = self.fill(left).min(self.most(2 * PERIOD.0));
         for seat in &self.seats {
             seat.credit.fetch_add(seat.gets.load(Relaxed) - seat.taken.load(Relaxed), Relaxed);
         }
         self.spare.fetch_add(left - spare, Relaxed);
+        self.span.store(now.0.saturating_sub(last), Relaxed);
     }
 
-    /// What the rate has brought since the last time, in bytes, as far as there is room for it beside what is nobody's.
-    fn brought(&self, now: Nanos, left: i64) -> i64 {
+    /// What the rate has brought since the last time, in bytes, as far as there is room for it beside what is nobody's. Where members wait there is
+    /// also room for what it brings in the longest of their patiences: all of them may be visited later than in two periods.
+    fn brought(&self, now: Nanos, left: i64, patience: u64) -> i64 {
         let rate = u128::from(self.rate_bps.load(Relaxed));
         let elapsed = now.0.saturating_sub(self.last.load(Relaxed));
         let units = rate * u128::from(elapsed) + u128::from(self.fraction.load(Relaxed));
         self.fraction.store((units % PER_BYTE) as u64, Relaxed);
-        i64::try_from(units / PER_BYTE).unwrap_or(ALL).min(self.most(2).saturating_sub(left)).max(0)
+        i64::try_from(units / PER_BYTE)
+            .unwrap_or(ALL)
+            .min(self.most(2 * PERIOD.0 + patience).saturating_sub(left))
+            .max(0)
     }
 
-    /// The burst, and what the rate brings in so many periods.
-    fn most(&self, periods: u32) -> i64 {
-        let brought = u128::from(self.rate_bps.load(Relaxed)) * u128::from(periods) * u128::from(PERIOD.0) / PER_BYTE;
+    /// The burst, and what the rate brings in so many nanoseconds.
+    fn most(&self, nanos: u64) -> i64 {
+        let brought = u128::from(self.rate_bps.load(Relaxed)) * u128::from(nanos) / PER_BYTE;
         self.burst.load(Relaxed).saturating_add(brought as i64)
     }
 
