@@ -137,11 +137,12 @@ fn traffic<'a>(
     // By class: bit/s and packets per second; of classes with greedy sources, the packets of those.
     let mut sums = vec![(0.0, 0.0, false); classes];
     let mut lengths: Vec<Option<f64>> = vec![None; classes];
-    let (mut steady, mut mixed, mut asked) = (true, false, 0.0);
+    let (mut steady, mut mixed, mut several, mut asked) = (true, false, false, 0.0);
     for (class, source) in sources {
         let Some((bytes, packets, greedy)) = sums.get_mut(class.index()) else { continue };
         steady &= matches!(source.model, Model::Greedy | Model::Cbr { burst: 1, .. });
         let length = source.packet.mean_accounted(|len| overhead.accounted(len)).max(1.0);
+        several |= lengths[class.index()].is_some();
         let first = *lengths[class.index()].get_or_insert(length);
         mixed |= (length - first).abs() > 1e-9 * first;
         let rate = source.mean_rate(|len| overhead.accounted(len));
@@ -160,8 +161,9 @@ fn traffic<'a>(
         return Err(NotComputed(why.to_owned()));
     }
     let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);
-    // Lengths that are mixed are no steady traffic.
-    Ok(Traffic::new(sums.into_iter().map(mean).collect(), steady && !mixed))
+    // Lengths that are mixed are no steady traffic. Where the order of packets decides, several sources of a class are none.
+    let steady = steady && !mixed && !(several && matches!(info.sharing, Sharing::ByPackets(_)));
+    Ok(Traffic::new(sums.into_iter().map(mean).collect(), steady))
 }
 
 #[cfg(test)]

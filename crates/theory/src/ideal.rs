@@ -36,7 +36,9 @@
 use std::borrow::Cow;
 
 use fairlink_core::schedulers::htb::Plan;
-use fairlink_core::{ClassId, Contract, Hierarchy, LinkConfig, NANOS_PER_SEC, SchedulerInfo, Sharing, WhenFull};
+use fairlink_core::{
+    ClassId, Contract, Feature, Hierarchy, LinkConfig, NANOS_PER_SEC, SchedulerInfo, Sharing, WhenFull,
+};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
@@ -151,6 +153,11 @@ impl<'a> Rule<'a> {
                 | Sharing::CriticalVisits(_)
                 | Sharing::ByPackets(_)
         );
+        // Beside a ceiling that it comes near now and then, rates by a common deficit go on drifting for minutes after runs have agreed.
+        let drifts = matches!(info.sharing, Sharing::ByPackets(_))
+            && info.supports(Feature::Ceiling)
+            && tree.classes().any(|class| tree.config(class).ceiling.is_some());
+        let plays = plays && !drifts;
         let to_play = (plays && traffic.steady).then(|| traffic.clone());
         let kind = match info.sharing {
             Sharing::Siblings => Kind::Shares(Terms::siblings(tree, limits)),
@@ -338,8 +345,8 @@ impl<'a> Rule<'a> {
                 return rates.ok_or_else(|| NotComputed(PUSHED_BACK.to_owned()));
             }
             Kind::Lenders(lenders) => {
-                let why = "how much classes that are held by a ceiling or by what they ask for borrow from a class between them and the link, \
-                           which others use up, follows from packets and buckets";
+                let why = "how much classes that are held by a ceiling, a small burst or what they ask for borrow from a class between them and the \
+                           link, which others use up, follows from packets and buckets";
                 return lenders.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
             }
             Kind::Allotted(allotted) => {

@@ -8,7 +8,8 @@
 //! does, it takes from the lowest lender that has anything left *then*. A lender whose leaves always have packets is left
 //! with nothing almost always, so that such a leaf may borrow less of it than what is computed here, and more further up. Which it is follows
 //! from lengths of packets, quanta and depths of buckets. Nor is there an answer where a class comes near a ceiling whose bucket is less deep than the quantum of
-//! a leaf below it. The bucket ends turns early then, which takes up to 70 % off a rate.
+//! a leaf below it. The bucket ends turns early then, which takes up to 70 % off a rate. Nor where a class comes near its assured rate with a `burst` that is less than
+//! the default: the bucket is full before the class has its next turn.
 //!
 //! Cost: O(n levels log n) for each level and priority that has leaves to serve.
 
@@ -16,7 +17,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use fairlink_core::schedulers::htb::Plan;
-use fairlink_core::{ClassId, Hierarchy};
+use fairlink_core::{ClassId, Hierarchy, Rate};
 
 use crate::floats::SAME;
 use crate::limits::Limits;
@@ -34,6 +35,8 @@ pub(crate) struct Lenders {
     levels: Vec<usize>,
     /// By class id, the depth of the bucket of its ceiling in bytes, where it has one.
     depths: Vec<u64>,
+    /// By class id: its `burst` is less than what keeps its assured rate whatever the others do.
+    short: Vec<bool>,
 }
 
 impl Lenders {
@@ -49,7 +52,11 @@ impl Lenders {
             config.ceiling_burst.or_else(default).unwrap_or(u64::MAX)
         };
         let depths = (0..tree.len()).map(|index| depth(ClassId(index as u32))).collect();
-        Self { plan, limits, levels, depths }
+        let is_short = |(class, assured): (ClassId, &Rate)| {
+            tree.config(class).burst.is_some_and(|burst| burst < plan.default_depth(*assured))
+        };
+        let short = (0..).map(ClassId).zip(&plan.assured).map(is_short).collect();
+        Self { plan, limits, levels, depths, short }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -90,7 +97,11 @@ impl Lenders {
             self.limits.get(class).is_some_and(|limit| rate >= NEAR * limit.bps as f64)
                 && quantum > self.depths[class.index()]
         };
-        let interrupted = |&&leaf: &&ClassId| first.path(leaf).any(|class| shallow(leaf, class));
+        let short = |class: ClassId| {
+            let (rate, assured) = (first.rates[class.index()], self.plan.assured[class.index()]);
+            self.short[class.index()] && rate >= NEAR * assured.bps() as f64
+        };
+        let interrupted = |&&leaf: &&ClassId| first.path(leaf).any(|class| shallow(leaf, class) || short(class));
         if tree.leaves().iter().filter(|&&leaf| demand.bps(leaf) > 0.0).any(|leaf| interrupted(&leaf)) {
             return None;
         }

@@ -69,13 +69,18 @@ const LONG_RUN: [&str; 3] = ["ideal", "model", "shares"];
 /// The part of what packets at the edges may explain beyond which a rate is looked at for longer.
 const SUSPICIOUS: f64 = 0.25;
 
-/// Runs and judges a case; `Err` where it is refused. Rates that are off have to be off in a run eight times as long, too: full buckets and debts
-/// of the start may take as long as the run.
+/// How many times as long a rate is looked at that is off.
+const LONGER: [u64; 2] = [8, 64];
+
+/// Runs and judges a case; `Err` where it is refused. Rates that are off have to be off in longer runs, too: full buckets and debts of the start may
+/// take as long as the run, and many times as long where quanta far apart make buckets deep.
 fn judge_case(case: &Case) -> Result<Judge, String> {
     let mut judge = judge_once(case, SUSPICIOUS)?;
-    if judge.found.keys().any(|meter| LONG_RUN.contains(meter)) {
-        let long = judge_once(&case.longer(8), 1.0)?;
-        judge.found.retain(|meter, _| !LONG_RUN.contains(meter) || long.found.contains_key(meter));
+    for times in LONGER {
+        if judge.found.keys().any(|meter| LONG_RUN.contains(meter)) {
+            let long = judge_once(&case.longer(times), 1.0)?;
+            judge.found.retain(|meter, _| !LONG_RUN.contains(meter) || long.found.contains_key(meter));
+        }
     }
     Ok(judge)
 }

@@ -239,6 +239,7 @@ fn every_scheduler_gives_what_its_own_rule_gives() {
         // In how many of a hundred trees there may be no number. Where arrivals or states of queues decide, there is one where all fits.
         let most = match info.sharing {
             Sharing::Unknown(_) | Sharing::Never(_) | Sharing::SharesFirst(..) => 100,
+            Sharing::ByPackets(_) if info.supports(Feature::Ceiling) => 100,
             Sharing::ByPackets(_) => 40,
             _ => 5,
         };
