@@ -13,6 +13,7 @@ mod hfsc;
 mod hls;
 mod htb;
 pub mod laboratory;
+mod plain_link;
 mod random;
 pub mod real;
 pub mod run;

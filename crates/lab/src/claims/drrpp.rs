@@ -8,7 +8,9 @@ mod flows;
 mod load;
 mod mean_delay;
 mod order;
+mod potentials;
 mod quantum;
+mod regulators;
 mod traffic;
 mod vacations;
 mod video;
@@ -285,6 +287,19 @@ const CLAIMS: &[Claim] = &[
         run: chapter2::scfq,
     },
     Claim {
+        id: "drrpp.potential",
+        place: "Section 2.3.4",
+        about: "The system potential of rate-proportional servers is never above the potential of a backlogged session; the virtual time of SCFQ is.",
+        says: "always less or equal",
+        sentence: "P(t) in RPS is always less than or equal to the potentials of all backlogged sessions [DV98 3.3].",
+        tests: &[
+            "crates/core/src/bases/rate_proportional/tests.rs::the_virtual_time_of_gps_is_a_potential",
+            "crates/core/src/bases/rate_proportional/tests.rs::real_time_is_a_potential",
+        ],
+        timed: false,
+        run: potentials::system,
+    },
+    Claim {
         id: "drrpp.rcsp",
         place: "Section 2.3.5, Figure 2.2",
         about: "With delay-jitter regulators the delay that a packet has at one node does not show at the next: the jitter over three links is that of the last.",
@@ -292,7 +307,17 @@ const CLAIMS: &[Claim] = &[
         sentence: "That is, if the packet is delayed more at a previous switch, it gets a smaller holding time in the regulator at the current switch and vice versa.",
         tests: &[],
         timed: false,
-        run: chapter2::rcsp,
+        run: regulators::transparent,
+    },
+    Claim {
+        id: "drrpp.holding",
+        place: "Section 2.3.5, Figure 2.2",
+        about: "A delay-jitter regulator holds a packet for what it did not wait at the switch before: waiting and holding are the delay bound together.",
+        says: "ET_j = ET_(j-1) + d + h + p",
+        sentence: "That is, if the packet is delayed more at a previous switch, it gets a smaller holding time in the regulator at the current switch and vice versa.",
+        tests: &[],
+        timed: false,
+        run: regulators::holding,
     },
     Claim {
         id: "drrpp.wrr",

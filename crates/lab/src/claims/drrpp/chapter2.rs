@@ -1,4 +1,4 @@
-//! What Chapters 2 and 4 say of other schedulers, of networks and of traffic: SCFQ, RCSP, WRR, CORR, a parking lot, TCP, shaping and policing, buffers.
+//! What Chapters 2 and 4 say of other schedulers, of networks and of traffic: SCFQ, WRR, CORR, a parking lot, TCP, shaping and policing, buffers.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,6 @@ use crate::claims::laboratory::{longest_delay, mean_delay};
 use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
 use crate::human;
 
-const JITTER: &str = include_str!("../../../../../scenarios/network/jitter.toml");
 const PARKING_LOT: &str = include_str!("../../../../../scenarios/network/parking-lot.toml");
 
 /// A class of a link, and what it sends, as a scenario has them.
@@ -97,54 +96,6 @@ pub(super) fn scfq(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let note = "A session with half of 10 Mbit/s sends packets of 1000 B at random, 400 kbit/s of them; the others have the other half and always have packets. Their tags are alike, so that under SCFQ a packet of each goes before \
                 the one that comes. Under WFQ at most one does.";
     Ok(Finding::new(note, rows).with_table(table).with_rerun(beside(64).rerun("--scheduler scfq --scheduler wfq")))
-}
-
-/// Section 2.3.5: delay-jitter regulators.
-pub(super) fn rcsp(lab: &Lab<'_>) -> Result<Finding, Trouble> {
-    const LONGER: &str = "Although this method may increase the end-to-end delay of the packets, it is a common method to control delay jitter if the jitter is more important than delay";
-    let with = Workload::new("jitter.toml", JITTER);
-    let without = Workload::new("jitter.toml", JITTER.replace("regulator = ", "# regulator = "));
-    let seeds = lab.by_effort(3, 20);
-    let route = |run: &Run| run.routes.first().map(|route| route.delay_s);
-    let mut found = Vec::new();
-    for workload in [&with, &without] {
-        let runs = lab.play(workload, &["rcsp"], seeds, &Options::default())?;
-        let all: Vec<_> = runs.iter().filter_map(route).collect();
-        let mean = |of: &dyn Fn(&fairlink_sim::Delay) -> Option<f64>| {
-            all.iter().filter_map(of).sum::<f64>() / all.len().max(1) as f64
-        };
-        let middle = mean(&|delay| delay.p50);
-        found.push((
-            mean(&|delay| delay.mean),
-            middle,
-            mean(&|delay| delay.p99) - middle,
-            mean(&|delay| delay.max) - middle,
-        ));
-    }
-    let (held, free) = (found[0], found[1]);
-    let mut table = Table::new(
-        "Delay of the video over three links",
-        &["", "mean", "median", "99th percentile beyond it", "longest beyond it"],
-    );
-    for (words, of) in [("with regulators", held), ("without", free)] {
-        table.row([words.to_owned(), human::time(of.0), human::time(of.1), human::time(of.2), human::time(of.3)]);
-    }
-    let rows = vec![
-        Row::new("longest delay beyond the median, with regulators", Unit::Seconds, Expected::AtMost(1e-6), held.3),
-        Row::new(
-            "longest delay beyond the median, with regulators over without",
-            Unit::Part,
-            Expected::AtMost(0.5),
-            held.3 / free.3,
-        ),
-        Row::new("mean delay, with regulators over without", Unit::Times, Expected::AtLeast(1.0), held.0 / free.0)
-            .judging(LONGER),
-    ];
-    let note = format!(
-        "Video of 3.9 Mbit/s over three links of 10 Mbit/s under RCSP, beside data at the first two; {seeds} runs of 20 s. In front of the second and the third link packets are held for what the link before promises, 4 ms, less what they \
-         waited there. The last link carries nothing else, so that all delays are alike."
-    );
-    Ok(Finding::new(note, rows).with_table(table).with_rerun(with.rerun("--runs 3")))
 }
 
 /// Two classes that always have packets, of weights 3 and 1, and packets of these lengths.

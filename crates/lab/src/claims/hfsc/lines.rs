@@ -1,43 +1,14 @@
 //! With lines for curves H-FSC shares as packet fair queueing does, and SCED is Virtual Clock.
 
-use fairlink_core::registry::find;
 use fairlink_core::schedulers::hfsc::Hfsc;
-use fairlink_core::{
-    ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, QueueLimits,
-    Rate, Scheduler, Share,
-};
+use fairlink_core::{ClassId, DropReason, Nanos, Packet, Rate, Scheduler, Share};
 
+use crate::claims::plain_link::{LARGEST, LINK, NS_PER_BYTE, build, flat, next};
 use crate::claims::random::Dice;
 use crate::claims::{Finding, Lab, Row, Trouble, Unit};
 
-/// On this link a byte takes 1000 ns.
-const LINK: u64 = 8_000_000;
-const LARGEST: u64 = 1500;
 /// Packets of a case.
 const PACKETS: usize = 400;
-
-fn flat(shares: &[Share]) -> Result<Hierarchy, Trouble> {
-    let link = LinkConfig::new(Rate::from_bps(LINK).map_err(Trouble::other)?);
-    let mut tree = Hierarchy::builder(LinkConfig { max_packet: LARGEST as u32, ..link });
-    for &share in shares {
-        let limits = QueueLimits { packets: PACKETS as u32, bytes: u32::MAX };
-        tree.add(ClassId::ROOT, ClassConfig { share: Some(share), limits, ..ClassConfig::default() })
-            .map_err(Trouble::other)?;
-    }
-    tree.build().map_err(Trouble::other)
-}
-
-fn build(name: &str, tree: &Hierarchy) -> Result<Box<dyn Scheduler>, Trouble> {
-    let info = find(name).ok_or_else(|| Trouble::other(format!("no {name}")))?;
-    info.build(tree, Leniency::Refuse, Members::new()).map_err(Trouble::other)
-}
-
-fn next(scheduler: &mut dyn Scheduler, now: u64) -> Option<Packet> {
-    match scheduler.dequeue(Nanos(now), &mut |_: Nanos, _: Packet, _: DropReason| {}) {
-        Dequeued::Packet(packet) => Some(packet),
-        Dequeued::WaitUntil(_) | Dequeued::Idle => None,
-    }
-}
 
 /// What was found of H-FSC with weights.
 #[derive(Default)]
@@ -90,7 +61,7 @@ fn fair(lab: &Lab<'_>, cases: u64) -> Result<Fair, Trouble> {
             found.moved += usize::from(other.map(|other| other.handle) != Some(packet.handle));
             queued[class] -= 1;
             served[class] += u64::from(packet.len);
-            now += u64::from(packet.len) * 1000;
+            now += u64::from(packet.len) * NS_PER_BYTE;
         }
     }
     Ok(found)
@@ -142,7 +113,7 @@ fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, Trouble> {
                 found.moved += usize::from(moved);
                 differs |= moved;
                 queued[own.class.index() - 1] -= 1;
-                free += u64::from(own.len) * 1000;
+                free += u64::from(own.len) * NS_PER_BYTE;
             }
             free = free.max(now);
             let class = dice.below(rates.len() as u64) as usize;
