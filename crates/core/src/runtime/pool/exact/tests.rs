@@ -188,6 +188,27 @@ fn a_member_that_is_late_after_it_was_refused_has_its_share_all_the_same() {
 }
 
 #[test]
+fn members_that_are_all_visited_rarely_lose_nothing() {
+    // Two rounds of links with large packets: every member has its turn every few milliseconds, and sends all that it may.
+    let bases = [60 * MBIT, 40 * MBIT];
+    for every in [1, 3, 7] {
+        let shared = pool(100 * MBIT, 3_000, &bases);
+        let mut sent = [0u64; 2];
+        for turn in 1..=1_000 {
+            let now = Nanos::from_millis(every * turn);
+            for (index, sent) in sent.iter_mut().enumerate() {
+                while shared.may_borrow(index, now).is_ok() {
+                    shared.sent(index, now, L, true);
+                    *sent += u64::from(L);
+                }
+            }
+        }
+        let mbps = sent.map(|bytes| bytes as f64 * 8.0 / (every * 1_000_000) as f64);
+        assert!((mbps[0] - 60.0).abs() < 0.6 && (mbps[1] - 40.0).abs() < 0.4, "every {every} ms: {mbps:?}");
+    }
+}
+
+#[test]
 fn threads_that_meet_lose_and_invent_no_credit() {
     let bases = [MBIT; 4];
     let shared = pool(4_000 * MBIT, 5_000, &bases);
