@@ -14,7 +14,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use fairlink_config::matching::{FrameKey, Match, TCP, UDP};
+use super::{FrameKey, Match, TCP, UDP};
 use fairlink_core::ClassId;
 
 use tuples::{Mask, Tuples};
@@ -22,7 +22,7 @@ use tuples::{Mask, Tuples};
 mod tuples;
 
 /// Entries of the flow cache. Those that hash to the same set replace each other, the older first.
-pub(crate) const CACHE_ENTRIES: usize = 8192;
+const CACHE_ENTRIES: usize = 8192;
 /// Entries of a set.
 const WAYS: usize = 2;
 /// The cache is used where an answer takes at least this many comparisons without it.
@@ -110,7 +110,7 @@ impl Classifier {
 
     /// Memory of the tables in bytes; it never grows.
     #[must_use]
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.rules.capacity() * size_of::<(ClassId, Match)>()
             + self.by_port.capacity() * size_of::<[u32; 2]>()
             + self.tuples.memory_bytes()

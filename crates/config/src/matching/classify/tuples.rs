@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use fairlink_config::matching::{FrameKey, Match, PortRange};
+use crate::matching::{FrameKey, Match, PortRange};
 use fairlink_core::ClassId;
 
 use super::{NONE, hash};
@@ -293,7 +293,7 @@ impl Tuples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_config::matching::IpVersion;
+    use crate::matching::IpVersion;
 
     #[test]
     fn blocks_of_a_range_are_the_range_and_each_port_is_in_one() {
