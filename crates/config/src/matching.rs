@@ -15,7 +15,7 @@ mod reach;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub use classify::Classifier;
+pub use classify::{Classifier, ClassifierSteps};
 pub use frame::{MAX_TAGS, frame_key, packet_key};
 pub use parse::{MatchError, MatchErrorKind};
 pub use ranges::MAX_STANDS_FOR;
