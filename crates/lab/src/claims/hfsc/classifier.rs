@@ -286,10 +286,10 @@ pub(super) fn classifier(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             thousand.later.part(thousand.later.full),
         )
         .departing(
-            0.5 * predicted,
-            1.2 * predicted,
+            predicted / 3.0,
+            predicted,
             format!(
-                "the flow cache has {SETS} sets of two entries: {:.1} % of 1,000 flows share a set with two others or more",
+                "the flow cache has {SETS} sets of two entries: {:.1} % of 1,000 flows share a set with two others or more, and from a third of their packets (three flows in random order) to all (in turn) find their entry gone",
                 100.0 * predicted
             ),
         )
