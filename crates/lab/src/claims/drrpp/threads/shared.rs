@@ -277,8 +277,6 @@ pub(super) fn play(lab: &Lab<'_>, coming: &[Coming], list: FlowList, pace: Pace)
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use fairlink_core::ClassId;
 
     use super::super::{LAMBDA, bare};
@@ -307,9 +305,8 @@ mod tests {
 
     #[test]
     fn calls_do_not_overlap_and_each_waits_for_one_of_the_other_at_most() {
-        let never = AtomicBool::new(false);
-        let stop = || never.load(Ordering::Relaxed);
-        let lab = Lab::new(Effort::Quick, 2, &stop);
+        let never = || false;
+        let lab = Lab::new(Effort::Quick, 2, &never);
         for pace in [Pace::Link, Pace::None] {
             let coming = coming(2000);
             let Played { list, waits } = play(&lab, &coming, list(), pace).unwrap();
